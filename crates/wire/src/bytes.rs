@@ -1,0 +1,29 @@
+//! Reading and writing big-endian fields at fixed places.
+//!
+//! Every caller passes a constant `at`, so the bounds checks are decided at compile time and a read is one load.
+
+/// The `LEN` bytes from `at`.
+#[inline(always)]
+pub(crate) fn array<const LEN: usize, const N: usize>(bytes: &[u8; N], at: usize) -> [u8; LEN] {
+    let mut field = [0; LEN];
+    field.copy_from_slice(&bytes[at..at + LEN]);
+    field
+}
+
+/// The 16-bit number at `at`.
+#[inline(always)]
+pub(crate) fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes(array(bytes, at))
+}
+
+/// The 32-bit number at `at`.
+#[inline(always)]
+pub(crate) fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes(array(bytes, at))
+}
+
+/// Writes a field at `at`.
+#[inline(always)]
+pub(crate) fn put<const LEN: usize, const N: usize>(bytes: &mut [u8; N], at: usize, field: [u8; LEN]) {
+    bytes[at..at + LEN].copy_from_slice(&field);
+}

@@ -1,0 +1,47 @@
+//! Formats of the packets that Nichrome's engines read and write, and the few notions that every engine shares:
+//! [`Instant`], [`SeqNumber`], the Internet [`checksum`], and the [`Engine`] contract.
+//!
+//! Each format has an unchecked view (a struct over the bytes whose length was checked once, so that reading a field
+//! cannot fail) and a validated representation, `Repr`, that cannot hold what the format's rules forbid. Parsing
+//! never panics and never reads past the end, whatever the bytes are.
+#![forbid(unsafe_code)]
+
+mod bytes;
+pub mod checksum;
+mod common_options;
+pub mod engine;
+mod ethernet;
+mod frame_builder;
+mod header_options;
+pub mod instant;
+mod ip;
+mod ipv4;
+mod ipv6;
+mod ipv6_extensions;
+mod seq;
+mod tcp;
+mod tcp_flags;
+mod tcp_options;
+mod udp;
+mod virtio_net;
+mod vlan;
+
+pub use common_options::CommonOptions;
+pub use engine::Engine;
+pub use ethernet::{EtherType, EthernetError, EthernetHeader, EthernetRepr, LinkHeader, MacAddr};
+pub use frame_builder::{Network, TcpFrame};
+pub use header_options::HeaderOptions;
+pub use instant::Instant;
+pub use ip::{AddressPair, Ecn, Fragment, FragmentOffset, IpProtocol, TrafficClass};
+pub use ipv4::{Ipv4Error, Ipv4Header, Ipv4HeaderMut, Ipv4Repr};
+pub use ipv6::{FlowLabel, Ipv6Error, Ipv6Header, Ipv6HeaderMut, Ipv6Repr};
+pub use ipv6_extensions::{ExtensionError, Ipv6Extension, Ipv6Extensions, Ipv6Fragment, UpperLayer};
+pub use seq::SeqNumber;
+pub use tcp::{TcpError, TcpHeader, TcpHeaderMut, TcpRepr};
+pub use tcp_flags::TcpFlags;
+pub use tcp_options::{OptionError, SackBlock, SackBlocks, TcpOption, TcpOptions};
+pub use udp::{UdpChecksum, UdpError, UdpHeader, UdpHeaderMut, UdpRepr, transmitted_checksum};
+pub use virtio_net::{
+    ChecksumState, Gso, GsoType, TcpGsoEcn, VirtioNetError, VirtioNetHeader, VirtioNetRepr,
+};
+pub use vlan::{Tags, VlanTag};

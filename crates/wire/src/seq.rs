@@ -1,0 +1,72 @@
+//! Sequence numbers that wrap.
+
+use std::ops::{Add, AddAssign};
+
+/// A TCP sequence number: serial arithmetic modulo 2³² (RFC 9293 section 3.4, RFC 1982). Numbers more than 2³¹ apart
+/// have no order, which is why this type has no `Ord`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SeqNumber(pub u32);
+
+impl SeqNumber {
+    /// Signed distance from `other` to `self`: positive where `self` is later.
+    #[inline]
+    pub const fn since(self, other: Self) -> i32 {
+        self.0.wrapping_sub(other.0).cast_signed()
+    }
+
+    /// Whether `self` comes before `other`.
+    #[inline]
+    pub const fn before(self, other: Self) -> bool {
+        self.since(other) < 0
+    }
+
+    /// Whether `self` comes after `other`.
+    #[inline]
+    pub const fn after(self, other: Self) -> bool {
+        self.since(other) > 0
+    }
+
+    /// The later of the two.
+    #[inline]
+    pub const fn later(self, other: Self) -> Self {
+        if self.after(other) { self } else { other }
+    }
+}
+
+impl Add<u32> for SeqNumber {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_add(bytes))
+    }
+}
+
+impl AddAssign<u32> for SeqNumber {
+    #[inline]
+    fn add_assign(&mut self, bytes: u32) {
+        *self = *self + bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_survives_the_wrap() {
+        let before = SeqNumber(u32::MAX - 10);
+        let after = before + 20;
+        assert_eq!(after, SeqNumber(9));
+        assert!(after.after(before) && before.before(after));
+        assert_eq!(after.since(before), 20);
+        assert_eq!(before.since(after), -20);
+        assert_eq!(before.later(after), after);
+    }
+
+    #[test]
+    fn a_number_is_neither_before_nor_after_itself() {
+        let n = SeqNumber(7);
+        assert!(!n.before(n) && !n.after(n));
+    }
+}
