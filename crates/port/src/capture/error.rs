@@ -1,0 +1,161 @@
+//! What can go wrong with a capture file, in one line each.
+
+use super::link_type::{LinkType, unsupported_name};
+use super::{MAX_SNAP_LEN, Progress};
+use std::fmt;
+use std::io;
+
+/// Why a capture could not be read, or not further.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system reports an error.
+    #[error("cannot read the capture: {0}")]
+    Io(io::Error),
+    /// There is not one byte.
+    #[error("the file is empty")]
+    Empty,
+    /// The first bytes are those of no capture format.
+    #[error("not a capture file: it begins with {}, and neither pcap nor pcapng does", Hex(magic))]
+    NotACapture {
+        /// The first bytes, at most four.
+        magic: Vec<u8>,
+    },
+    /// The file is compressed.
+    #[error("the file is compressed with {method}: decompress it first")]
+    Compressed {
+        /// The compression, by the name of its program.
+        method: &'static str,
+    },
+    /// The packets begin with a header that Nichrome does not read.
+    #[error("packets of link type {} are not supported: {} are", LinkCode(*code), LinkType::SUPPORTED)]
+    UnsupportedLinkType {
+        /// The code in the file.
+        code: u32,
+    },
+    /// The file ends within a record or another block.
+    #[error("the capture is cut off after {} ({bytes} bytes): the next lacks {needed} bytes or more", Records(*records))]
+    Truncated {
+        /// Whole records before the cut.
+        records: u64,
+        /// The end of the last whole record or other block, in bytes from the start of the file.
+        bytes: u64,
+        /// The bytes that are known to be missing.
+        needed: u64,
+    },
+    /// The file breaks a rule of its format.
+    #[error("the capture is corrupt at byte {offset}: {what}")]
+    Corrupt {
+        /// The start of the record or other block in question, in bytes from the start of the file.
+        offset: u64,
+        /// The rule that is broken.
+        what: String,
+    },
+}
+
+impl ReadError {
+    pub(super) const fn truncated(Progress { records, bytes }: Progress, needed: u64) -> Self {
+        Self::Truncated { records, bytes, needed }
+    }
+}
+
+/// Why a capture could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The system reports an error.
+    #[error("cannot write {destination}: {error}")]
+    Io {
+        /// The path, or what stands for it.
+        destination: String,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// The record has more bytes than readers accept.
+    #[error("cannot write a record to {destination}: it is longer than {MAX_SNAP_LEN} bytes")]
+    TooLong {
+        /// The path, or what stands for it.
+        destination: String,
+    },
+    /// The record's interface was not added.
+    #[error("cannot write a record to {destination}: it has no interface {interface}")]
+    NoInterface {
+        /// The path, or what stands for it.
+        destination: String,
+        /// The interface asked for.
+        interface: u32,
+    },
+}
+
+/// A number of records, in words.
+struct Records(u64);
+
+impl fmt::Display for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} whole record{plural}", self.0)
+    }
+}
+
+/// A link type code, with its name where there is one.
+struct LinkCode(u32);
+
+impl fmt::Display for LinkCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match unsupported_name(self.0) {
+            Some(name) => write!(f, "{} ({name})", self.0),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Bytes in hexadecimal, with spaces between.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            write!(f, "{space}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_say_what_is_wrong_where_and_what_would_be_right() {
+        let messages = [
+            (
+                ReadError::UnsupportedLinkType { code: 113 },
+                "packets of link type 113 (Linux cooked) are not supported: \
+                 Ethernet (1) and raw IP (101, 12, 14, 228, 229) are",
+            ),
+            (
+                ReadError::UnsupportedLinkType { code: 9999 },
+                "packets of link type 9999 are not supported: \
+                 Ethernet (1) and raw IP (101, 12, 14, 228, 229) are",
+            ),
+            (
+                ReadError::truncated(Progress { records: 1, bytes: 100 }, 7),
+                "the capture is cut off after 1 whole record (100 bytes): the next lacks 7 bytes or more",
+            ),
+            (
+                ReadError::truncated(Progress { records: 12, bytes: 3456 }, 7),
+                "the capture is cut off after 12 whole records (3456 bytes): the next lacks 7 bytes or more",
+            ),
+            (
+                ReadError::NotACapture { magic: b"\x7fELF".to_vec() },
+                "not a capture file: it begins with 7f 45 4c 46, and neither pcap nor pcapng does",
+            ),
+            (
+                ReadError::Corrupt { offset: 24, what: "a record of 4294967295 bytes".into() },
+                "the capture is corrupt at byte 24: a record of 4294967295 bytes",
+            ),
+        ];
+        for (error, message) in messages {
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

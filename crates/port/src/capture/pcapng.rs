@@ -1,0 +1,360 @@
+//! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Blocks and options that say nothing about a
+//! packet's bytes, length, time or interface are skipped.
+
+use super::block::{self, Block};
+use super::clock::{Clock, Tick};
+use super::source::{ByteOrder, Source};
+use super::{LinkType, MAX_RECORD, ReadError, Record};
+use nichrome_wire::Instant;
+use std::io::Read;
+
+/// The first four bytes of a file: the type of the Section Header Block, a palindrome.
+pub(super) const MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
+
+/// A bound on the memory that a file can claim: more interfaces in one section are taken for corruption.
+const MAX_INTERFACES: usize = 65_536;
+
+/// The section being read.
+#[derive(Debug)]
+pub(super) struct PcapNg {
+    order: ByteOrder,
+    interfaces: Vec<Interface>,
+    /// Interfaces of the sections before this one.
+    earlier_interfaces: u32,
+    /// The time of the last record, for blocks without one.
+    last_time: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    link_code: u16,
+    /// The most bytes captured of a packet; 0 for no limit.
+    snap_len: u32,
+    clock: Clock,
+}
+
+impl PcapNg {
+    /// Reads the rest of the first Section Header Block, after its type.
+    pub(super) fn start<R: Read>(source: &mut Source<R>) -> Result<Self, ReadError> {
+        let mut this = Self {
+            order: ByteOrder::Little,
+            interfaces: Vec::new(),
+            earlier_interfaces: 0,
+            last_time: Instant::ZERO,
+        };
+        let mut length = [0; 4];
+        source.fill(&mut length)?;
+        this.section_header(source, length)?;
+        Ok(this)
+    }
+
+    /// Reads blocks up to and including the next packet; `None` at the end of the file.
+    pub(super) fn next<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        data: &mut Vec<u8>,
+    ) -> Result<Option<Record>, ReadError> {
+        let mut header = [0; 8];
+        while source.begin(&mut header)? {
+            let [t0, t1, t2, t3, length @ ..] = header;
+            let block_type = self.order.u32([t0, t1, t2, t3]);
+            if block_type == block::SECTION_HEADER {
+                self.section_header(source, length)?;
+                continue;
+            }
+            let mut block = Block::start(source, self.order, length, 8)?;
+            let record = match block_type {
+                block::INTERFACE_DESCRIPTION => {
+                    self.interface_description(source, &mut block)?;
+                    None
+                }
+                block::ENHANCED_PACKET => Some(self.enhanced_packet(source, &mut block, data)?),
+                block::PACKET => Some(self.packet(source, &mut block, data)?),
+                block::SIMPLE_PACKET => Some(self.simple_packet(source, &mut block, data)?),
+                _ => None,
+            };
+            block.end(source)?;
+            if let Some(record) = record {
+                source.end_record();
+                self.last_time = record.time;
+                return Ok(Some(record));
+            }
+            source.end_unit();
+        }
+        Ok(None)
+    }
+
+    /// A Section Header Block (section 4.1): what came before it describes nothing that comes after.
+    fn section_header<R: Read>(&mut self, source: &mut Source<R>, length: [u8; 4]) -> Result<(), ReadError> {
+        let mut byte_order = [0; 4];
+        source.fill(&mut byte_order)?;
+        self.order = match byte_order {
+            [0x4D, 0x3C, 0x2B, 0x1A] => ByteOrder::Little,
+            [0x1A, 0x2B, 0x3C, 0x4D] => ByteOrder::Big,
+            _ => return Err(source.corrupt("a section header without a byte-order magic number")),
+        };
+        let mut block = Block::start(source, self.order, length, 12)?;
+        let [major0, major1, minor0, minor1, ..]: [u8; 12] = block.read(source)?;
+        let (major, minor) = (self.order.u16([major0, major1]), self.order.u16([minor0, minor1]));
+        if major != 1 {
+            let what = format!("version {major}.{minor} of pcapng, where 1 is the only one known");
+            return Err(source.corrupt(what));
+        }
+        block.end(source)?;
+        source.end_unit();
+        self.earlier_interfaces = self.earlier_interfaces.saturating_add(self.interfaces.len() as u32);
+        self.interfaces.clear();
+        Ok(())
+    }
+
+    /// An Interface Description Block (section 4.2).
+    fn interface_description<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        block: &mut Block,
+    ) -> Result<(), ReadError> {
+        if self.interfaces.len() == MAX_INTERFACES {
+            return Err(source.corrupt(format!("more than {MAX_INTERFACES} interfaces in one section")));
+        }
+        let [link0, link1, _, _, snap_len @ ..]: [u8; 8] = block.read(source)?;
+        let link_code = self.order.u16([link0, link1]);
+        let snap_len = self.order.u32(snap_len);
+        let mut clock = Clock { tick: Tick::MICROSECOND, offset: 0 };
+        while let Some(option) = block.option(source)? {
+            match (option.code, option.len) {
+                (block::OPTION_TSRESOL, 1) => {
+                    let [tsresol, ..]: [u8; 4] = block.read(source)?;
+                    clock.tick = Tick::from_tsresol(tsresol);
+                }
+                (block::OPTION_TSOFFSET, 8) => clock.offset = self.order.i64(block.read(source)?),
+                (block::OPTION_TSRESOL | block::OPTION_TSOFFSET, len) => {
+                    return Err(source.corrupt(format!("an interface whose time option has {len} bytes")));
+                }
+                _ => block.skip(source, option.padded_len())?,
+            }
+        }
+        self.interfaces.push(Interface { link_code, snap_len, clock });
+        Ok(())
+    }
+
+    /// An Enhanced Packet Block (section 4.3).
+    fn enhanced_packet<R: Read>(
+        &self,
+        source: &mut Source<R>,
+        block: &mut Block,
+        data: &mut Vec<u8>,
+    ) -> Result<Record, ReadError> {
+        let [interface, ticks @ .., captured_len, original_len] = self.words::<_, 5>(source, block)?;
+        let packet = Packet { interface, ticks: Some(ticks), captured_len, original_len };
+        self.record(source, block, packet, data)
+    }
+
+    /// The obsolete Packet Block (appendix A): an interface of 16 bits and a count of drops.
+    fn packet<R: Read>(
+        &self,
+        source: &mut Source<R>,
+        block: &mut Block,
+        data: &mut Vec<u8>,
+    ) -> Result<Record, ReadError> {
+        let [i0, i1, _, _]: [u8; 4] = block.read(source)?;
+        let interface = u32::from(self.order.u16([i0, i1]));
+        let [ticks @ .., captured_len, original_len] = self.words::<_, 4>(source, block)?;
+        let packet = Packet { interface, ticks: Some(ticks), captured_len, original_len };
+        self.record(source, block, packet, data)
+    }
+
+    /// A Simple Packet Block (section 4.4): of the first interface, without a time or a captured length.
+    fn simple_packet<R: Read>(
+        &self,
+        source: &mut Source<R>,
+        block: &mut Block,
+        data: &mut Vec<u8>,
+    ) -> Result<Record, ReadError> {
+        let [original_len] = self.words::<_, 1>(source, block)?;
+        let snap_len = self.interface(source, 0)?.snap_len;
+        let captured_len = if snap_len == 0 { original_len } else { original_len.min(snap_len) };
+        let packet = Packet { interface: 0, ticks: None, captured_len, original_len };
+        self.record(source, block, packet, data)
+    }
+
+    /// Reads the bytes of a packet, once its fields are found to agree with the block and the section.
+    fn record<R: Read>(
+        &self,
+        source: &mut Source<R>,
+        block: &mut Block,
+        packet: Packet,
+        data: &mut Vec<u8>,
+    ) -> Result<Record, ReadError> {
+        let Packet { interface, ticks, captured_len, original_len } = packet;
+        let described = self.interface(source, interface)?;
+        if captured_len > MAX_RECORD {
+            return Err(source.corrupt(format!("a record of {captured_len} bytes, more than {MAX_RECORD}")));
+        }
+        let code = u32::from(described.link_code);
+        let link_type = LinkType::from_code(code).ok_or(ReadError::UnsupportedLinkType { code })?;
+        block.claim(source, captured_len)?;
+        source.fill_vec(data, captured_len)?;
+        let time = ticks.map_or(self.last_time, |[high, low]| {
+            described.clock.time(u64::from(high) << 32 | u64::from(low))
+        });
+        let interface = self.earlier_interfaces.saturating_add(interface);
+        Ok(Record { time, interface, link_type, original_len })
+    }
+
+    /// The interface with this number in the section.
+    fn interface<R: Read>(&self, source: &Source<R>, interface: u32) -> Result<Interface, ReadError> {
+        self.interfaces.get(interface as usize).copied().ok_or_else(|| {
+            let described = self.interfaces.len();
+            source.corrupt(format!("a packet of interface {interface}, after the description of {described}"))
+        })
+    }
+
+    /// Reads numbers of 32 bits.
+    fn words<R: Read, const N: usize>(
+        &self,
+        source: &mut Source<R>,
+        block: &mut Block,
+    ) -> Result<[u32; N], ReadError> {
+        let mut words = [[0; 4]; N];
+        block.claim(source, 4 * N as u32)?;
+        source.fill(words.as_flattened_mut())?;
+        Ok(words.map(|word| self.order.u32(word)))
+    }
+}
+
+/// The fields that the packet blocks have in common.
+#[derive(Clone, Copy)]
+struct Packet {
+    interface: u32,
+    /// The upper and the lower half of the timestamp.
+    ticks: Option<[u32; 2]>,
+    captured_len: u32,
+    original_len: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Section, message, read_all};
+    use super::*;
+
+    const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
+    const BYTES: &[u8] = &[1, 2, 3, 4, 5];
+
+    fn record(nanos: u64, interface: u32, link_type: LinkType, original_len: u32) -> Record {
+        Record { time: Instant::from_nanos(nanos), interface, link_type, original_len }
+    }
+
+    #[test]
+    fn every_packet_block_is_read_in_both_byte_orders() {
+        for order in ORDERS {
+            let mut section = Section::new(order);
+            section.interface(1, 0, &[]).interface(101, 0, &[]);
+            section.enhanced(1, 1 << 32 | 7, 60, BYTES, &[(1, b"a comment")]);
+            section.simple(BYTES, 5);
+            section.obsolete(1, 1 << 33, 61, &BYTES[..4]);
+            let (records, error, progress) = read_all(&section.bytes);
+            assert!(error.is_none(), "{order:?}: {error:?}");
+            let time = ((1 << 32) + 7) * 1000;
+            assert_eq!(
+                records,
+                [
+                    (record(time, 1, LinkType::RawIp, 60), BYTES.to_vec()),
+                    (record(time, 0, LinkType::Ethernet, 5), BYTES.to_vec()),
+                    (record((1 << 33) * 1000, 1, LinkType::RawIp, 61), BYTES[..4].to_vec()),
+                ]
+            );
+            assert_eq!((progress.records, progress.bytes), (3, section.bytes.len() as u64));
+        }
+    }
+
+    #[test]
+    fn each_interface_has_its_own_clock() {
+        for order in ORDERS {
+            let mut section = Section::new(order);
+            let offset = section.i64(-2);
+            section.interface(1, 0, &[(2, b"eth0"), (9, &[9]), (14, &offset)]);
+            section.interface(1, 0, &[(9, &[0x80 | 10]), (3, b"unknown to us")]);
+            section.interface(1, 0, &[(0, &[]), (9, &[9])]);
+            section.enhanced(0, 3_000_000_001, 5, BYTES, &[]);
+            section.enhanced(1, 1024 + 512, 5, BYTES, &[]);
+            section.enhanced(2, 5, 5, BYTES, &[]);
+            let (records, error, _) = read_all(&section.bytes);
+            assert!(error.is_none(), "{error:?}");
+            let times: Vec<u64> = records.iter().map(|(record, _)| record.time.as_nanos()).collect();
+            assert_eq!(times, [1_000_000_001, 1_500_000_000, 5_000]);
+        }
+    }
+
+    #[test]
+    fn a_section_starts_anew_and_interfaces_are_counted_through() {
+        let mut file = Vec::new();
+        for (order, link) in [(ByteOrder::Big, 1), (ByteOrder::Little, 101), (ByteOrder::Big, 1)] {
+            let mut section = Section::new(order);
+            section.interface(link, 0, &[]).interface(link, 0, &[]);
+            section.enhanced(1, 7, 5, BYTES, &[]);
+            file.extend(section.bytes);
+        }
+        let (records, error, _) = read_all(&file);
+        assert!(error.is_none(), "{error:?}");
+        let interfaces: Vec<_> =
+            records.iter().map(|(record, _)| (record.interface, record.link_type)).collect();
+        let (ethernet, ip) = (LinkType::Ethernet, LinkType::RawIp);
+        assert_eq!(interfaces, [(1, ethernet), (3, ip), (5, ethernet)]);
+
+        file.extend(Section::new(ByteOrder::Big).enhanced(1, 7, 5, BYTES, &[]).bytes.iter());
+        assert!(message(&file).ends_with("a packet of interface 1, after the description of 0"));
+    }
+
+    #[test]
+    fn unknown_blocks_are_skipped_whatever_their_length() {
+        let mut section = Section::new(ByteOrder::Little);
+        section.block(5, &[0; 12]).interface(1, 0, &[]).block(0x8000_0BAD, &vec![9; 1_000_000]);
+        section.enhanced(0, 1, 5, BYTES, &[]).block(4, &[]);
+        let (records, error, progress) = read_all(&section.bytes);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!((records.len(), progress.bytes), (1, section.bytes.len() as u64));
+    }
+
+    #[test]
+    fn a_simple_packet_ends_at_the_snap_length() {
+        let mut section = Section::new(ByteOrder::Little);
+        section.interface(1, 4, &[]).simple(&BYTES[..4], 60);
+        section.simple(&BYTES[..3], 3);
+        let (records, error, _) = read_all(&section.bytes);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(records[0], (record(0, 0, LinkType::Ethernet, 60), BYTES[..4].to_vec()));
+        assert_eq!(records[1], (record(0, 0, LinkType::Ethernet, 3), BYTES[..3].to_vec()));
+    }
+
+    #[test]
+    fn an_unsupported_link_type_matters_with_its_first_packet() {
+        let mut section = Section::new(ByteOrder::Little);
+        section.interface(276, 0, &[]).interface(1, 0, &[]).enhanced(1, 1, 5, BYTES, &[]);
+        assert_eq!(message(&section.bytes), "");
+        section.enhanced(0, 1, 5, BYTES, &[]);
+        let (records, error, _) = read_all(&section.bytes);
+        assert_eq!(records.len(), 1);
+        assert!(matches!(error, Some(ReadError::UnsupportedLinkType { code: 276 })), "{error:?}");
+    }
+
+    #[test]
+    fn the_largest_record_is_read_and_a_larger_one_is_corrupt() {
+        let most = vec![7; MAX_RECORD as usize + 1];
+        let mut section = Section::new(ByteOrder::Little);
+        section.interface(1, 0, &[]).enhanced(0, 0, 0, &most[1..], &[]);
+        assert_eq!(read_all(&section.bytes).0[0].1, most[1..]);
+        section.enhanced(0, 0, 0, &most, &[]);
+        assert!(message(&section.bytes).ends_with("a record of 266241 bytes, more than 266240"));
+    }
+
+    #[test]
+    fn the_interfaces_of_a_section_are_bounded() {
+        let mut section = Section::new(ByteOrder::Little);
+        for _ in 0..MAX_INTERFACES {
+            section.interface(1, 0, &[]);
+        }
+        assert_eq!(message(&section.bytes), "");
+        section.interface(1, 0, &[]);
+        assert!(message(&section.bytes).ends_with("more than 65536 interfaces in one section"));
+    }
+}

@@ -1,0 +1,290 @@
+//! Reading a capture, whichever its format.
+
+use super::pcap::{self, Pcap};
+use super::pcapng::{self, PcapNg};
+use super::source::Source;
+use super::{Progress, ReadError, Record};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+const READ_AHEAD: usize = 256 * 1024;
+
+/// The first bytes of compressed files, and the program that made them.
+const COMPRESSED: [(&[u8], &str); 5] = [
+    (&[0x1F, 0x8B], "gzip"),
+    (&[0x28, 0xB5, 0x2F, 0xFD], "zstd"),
+    (&[0xFD, b'7', b'z', b'X'], "xz"),
+    (b"BZh", "bzip2"),
+    (&[0x04, 0x22, 0x4D, 0x18], "lz4"),
+];
+
+/// Opens the capture at `path`; `-` is the standard input.
+pub fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, ReadError> {
+    let file = if path.as_os_str() == "-" {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    } else {
+        File::open(path)
+    };
+    Reader::new(Box::new(BufReader::with_capacity(READ_AHEAD, file.map_err(ReadError::Io)?)))
+}
+
+/// Reads a capture record by record.
+pub struct Reader<R> {
+    source: Source<R>,
+    format: Format,
+    /// Whether the end or an error has been reported.
+    ended: bool,
+}
+
+enum Format {
+    Pcap(Pcap),
+    PcapNg(PcapNg),
+}
+
+impl Reader<BufReader<File>> {
+    /// Opens the capture file at `path`.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let file = File::open(path).map_err(ReadError::Io)?;
+        Self::new(BufReader::with_capacity(READ_AHEAD, file))
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header of a capture and recognizes its format. Reads are small: `input` should be buffered.
+    pub fn new(input: R) -> Result<Self, ReadError> {
+        let mut source = Source::new(input);
+        let mut magic = [0; 4];
+        let len = source.read(&mut magic)?;
+        let format = if let Some(&(_, order, tick)) = pcap::MAGICS.iter().find(|(known, ..)| *known == magic)
+        {
+            Format::Pcap(Pcap::start(&mut source, order, tick)?)
+        } else if magic == pcapng::MAGIC {
+            Format::PcapNg(PcapNg::start(&mut source)?)
+        } else {
+            return Err(unrecognized(magic.get(..len).unwrap_or_default()));
+        };
+        Ok(Self { source, format, ended: false })
+    }
+
+    /// Reads the next record, and its bytes into `data` in place of what that held; `None` at the end of the capture,
+    /// and after an error. Memory is allocated only where `data` has too little.
+    pub fn next(&mut self, data: &mut Vec<u8>) -> Result<Option<Record>, ReadError> {
+        if self.ended {
+            data.clear();
+            return Ok(None);
+        }
+        let record = match &mut self.format {
+            Format::Pcap(pcap) => pcap.next(&mut self.source, data),
+            Format::PcapNg(pcapng) => pcapng.next(&mut self.source, data),
+        };
+        if !matches!(record, Ok(Some(_))) {
+            self.ended = true;
+            data.clear();
+        }
+        record
+    }
+
+    /// How far the capture has been read.
+    pub const fn position(&self) -> Progress {
+        self.source.progress()
+    }
+}
+
+/// The error for the first bytes of a file, at most four, that do not make a known magic number.
+fn unrecognized(magic: &[u8]) -> ReadError {
+    if magic.is_empty() {
+        return ReadError::Empty;
+    }
+    if let Some((_, method)) = COMPRESSED.iter().find(|(known, _)| magic.starts_with(known)) {
+        return ReadError::Compressed { method };
+    }
+    let mut known = pcap::MAGICS.iter().map(|(known, ..)| known).chain([&pcapng::MAGIC]);
+    if known.any(|known| known.starts_with(magic)) {
+        return ReadError::truncated(Progress::default(), 4 - magic.len() as u64);
+    }
+    ReadError::NotACapture { magic: magic.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::ByteOrder;
+    use super::super::testing::{Section, classic, message, read_all};
+    use super::*;
+    use proptest::prelude::*;
+
+    const PACKETS: [&[u8]; 3] = [&[1, 2, 3, 4, 5], &[], &[6; 70]];
+
+    /// A file, where it may end properly, and how many records it has before each of these ends.
+    struct Sample {
+        file: Vec<u8>,
+        ends: Vec<(usize, usize)>,
+    }
+
+    fn classic_sample((magic, order, _): ([u8; 4], ByteOrder, u32)) -> Sample {
+        let records = PACKETS.map(|bytes| (1, 2, 90, bytes));
+        let file = |count| classic(magic, order, 1, &records[..count]);
+        Sample { file: file(3), ends: (0..=3).map(|count| (file(count).len(), count)).collect() }
+    }
+
+    fn pcapng_sample(order: ByteOrder) -> Sample {
+        let mut section = Section::new(order);
+        let mut ends = vec![(section.bytes.len(), 0)];
+        let mut end = |section: &Section, records| ends.push((section.bytes.len(), records));
+        end(section.interface(1, 0, &[(9, &[9]), (2, b"veth0")]), 0);
+        end(section.enhanced(0, 5, 90, PACKETS[0], &[(1, b"first")]), 1);
+        end(section.block(5, &[0; 12]), 1);
+        end(section.simple(PACKETS[2], 70), 2);
+        end(section.obsolete(0, 7, 80, PACKETS[0]), 3);
+        Sample { file: section.bytes, ends }
+    }
+
+    fn samples() -> impl Iterator<Item = Sample> {
+        let orders = [ByteOrder::Little, ByteOrder::Big];
+        pcap::MAGICS.into_iter().map(classic_sample).chain(orders.map(pcapng_sample))
+    }
+
+    #[test]
+    fn a_file_cut_off_anywhere_gives_the_whole_records_before() {
+        for Sample { file, ends } in samples() {
+            let (all, error, _) = read_all(&file);
+            assert!(error.is_none() && all.len() == 3, "{error:?}");
+            for cut in 1..=file.len() {
+                let (records, error, _) = read_all(&file[..cut]);
+                let (end, whole) = ends.iter().copied().rfind(|(end, _)| *end <= cut).unwrap_or_default();
+                assert_eq!(records, all[..whole], "cut at {cut}");
+                match error {
+                    None => assert_eq!(end, cut),
+                    Some(ReadError::Truncated { records, bytes, needed }) => {
+                        assert!(end != cut);
+                        assert_eq!((records, bytes), (whole as u64, end as u64), "cut at {cut}");
+                        let next = ends.iter().copied().find(|(end, _)| *end > cut).unwrap_or_default().0;
+                        assert!(0 < needed && needed <= (next - cut) as u64, "cut at {cut}: {needed} needed");
+                    }
+                    error => panic!("cut at {cut}: {error:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_cut_record_lacks_is_known_once_its_length_is() {
+        let (magic, order, _) = pcap::MAGICS[0];
+        let file = classic(magic, order, 1, &[(1, 2, 90, &[7; 50])]);
+        let needed = |cut: usize| match read_all(&file[..cut]).1 {
+            Some(ReadError::Truncated { needed, .. }) => needed,
+            error => panic!("{error:?}"),
+        };
+        assert_eq!([3, 4, 10, 25, 39, 40, 50, 89].map(needed), [1, 20, 14, 15, 1, 50, 40, 1]);
+        let file = Section::new(ByteOrder::Big).interface(1, 0, &[(2, b"veth0")]).bytes.clone();
+        let needed = |cut: usize| match read_all(&file[..cut]).1 {
+            Some(ReadError::Truncated { needed, .. }) => needed,
+            error => panic!("{error:?}"),
+        };
+        assert_eq!([4, 11, 12, 27, 35, 36, 40, 59].map(needed), [4, 1, 16, 1, 1, 24, 20, 1]);
+    }
+
+    #[test]
+    fn memory_is_reused() {
+        let Sample { file, .. } = pcapng_sample(ByteOrder::Little);
+        let mut data = Vec::with_capacity(100);
+        let memory = data.as_ptr();
+        let mut reader = Reader::new(&file[..]).unwrap();
+        while reader.next(&mut data).unwrap().is_some() {
+            assert_eq!(data.as_ptr(), memory);
+        }
+    }
+
+    /// An input that gives one byte at a time and is interrupted before each.
+    struct Trickle<'a> {
+        rest: &'a [u8],
+        interrupted: bool,
+    }
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.interrupted = !self.interrupted;
+            if self.interrupted {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let len = buffer.len().min(1);
+            self.rest.read(&mut buffer[..len])
+        }
+    }
+
+    #[test]
+    fn short_and_interrupted_reads_are_continued() {
+        for Sample { file, .. } in samples() {
+            let mut reader = Reader::new(Trickle { rest: &file, interrupted: false }).unwrap();
+            let (mut records, mut data) = (Vec::new(), Vec::new());
+            while let Some(record) = reader.next(&mut data).unwrap() {
+                records.push((record, data.clone()));
+            }
+            assert_eq!(records, read_all(&file).0);
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_system_is_passed_on() {
+        struct Failing;
+        impl Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the disk is on fire"))
+            }
+        }
+        let error = Reader::new(Failing).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("cannot read the capture: the disk is on fire"));
+    }
+
+    #[test]
+    fn files_that_are_no_captures_are_told_apart() {
+        assert_eq!(message(&[]), "the file is empty");
+        assert_eq!(message(&[0x1F, 0x8B]), "the file is compressed with gzip: decompress it first");
+        assert_eq!(message(&[0x1F, 0x8B, 8, 0, 0]), "the file is compressed with gzip: decompress it first");
+        let zstd = [0x28, 0xB5, 0x2F, 0xFD, 0x24];
+        assert_eq!(message(&zstd), "the file is compressed with zstd: decompress it first");
+        let neither = "not a capture file: it begins with 68 69, and neither pcap nor pcapng does";
+        assert_eq!(message(b"hi"), neither);
+        assert!(message(b"<html>").contains("3c 68 74 6d,"));
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_of_the_system() {
+        let path = Path::new("/nonexistent/capture");
+        assert!(matches!(open(path), Err(ReadError::Io(_))));
+        let error = Reader::open(path).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.starts_with("cannot read the capture: No such file"), "{error}");
+    }
+
+    /// Reads to the end, and checks what holds for any input.
+    fn check_any(file: &[u8]) {
+        let (records, _, progress) = read_all(file);
+        assert!(progress.bytes <= file.len() as u64);
+        assert!(records.iter().all(|(_, bytes)| bytes.len() <= file.len()));
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            check_any(&bytes);
+            for Sample { file, ends } in samples() {
+                for (end, _) in ends {
+                    check_any(&[&file[..end], &bytes].concat());
+                }
+            }
+        }
+
+        #[test]
+        fn damaged_files_never_panic(
+            damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        ) {
+            for Sample { mut file, .. } in samples() {
+                for (at, byte) in &damage {
+                    *at.get_mut(&mut file) = *byte;
+                }
+                check_any(&file);
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Writing a capture: pcapng in one section, little-endian, with times in nanoseconds.
+
+use super::block::{
+    self, begin_block, end_block, put_end_of_options, put_option, put_padding, put_text_option, put_u32,
+    set_u32,
+};
+use super::{LinkType, MAX_SNAP_LEN, WriteError};
+use nichrome_wire::Instant;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Bytes gathered before they are written out.
+const WRITE_AT: usize = 64 * 1024;
+
+/// Creates the capture at `path`, in place of a file that is there; `-` is the standard output. `application` names
+/// the program that writes.
+pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
+    let (file, destination) = if path.as_os_str() == "-" {
+        (io::stdout().as_fd().try_clone_to_owned().map(File::from), "the standard output".to_owned())
+    } else {
+        (File::create(path), path.display().to_string())
+    };
+    match file {
+        Ok(file) => Ok(Writer::with_destination(Box::new(file), application, destination)),
+        Err(error) => Err(WriteError::Io { destination, error }),
+    }
+}
+
+/// Writes a capture record by record. What reaches the output is always whole blocks, so that a reader of the file
+/// under way sees no record cut off. Dropping the writer writes out what is left, but only [`Writer::finish`] says
+/// whether that worked.
+pub struct Writer<W: Write> {
+    output: W,
+    /// What errors call the output.
+    destination: String,
+    /// Whole blocks not written out yet.
+    blocks: Vec<u8>,
+    /// The bytes kept of each packet, by interface.
+    snap_lens: Vec<u32>,
+}
+
+impl<W: Write> Writer<W> {
+    /// A capture written by a program called `application`. Writes are large: `output` need not be buffered.
+    pub fn new(output: W, application: &str) -> Self {
+        Self::with_destination(output, application, "the capture".to_owned())
+    }
+
+    fn with_destination(output: W, application: &str, destination: String) -> Self {
+        let mut blocks = Vec::with_capacity(2 * WRITE_AT);
+        let start = begin_block(&mut blocks, block::SECTION_HEADER);
+        put_u32(&mut blocks, 0x1A2B_3C4D);
+        // Version 1.0; a section of unknown length.
+        blocks.extend([1, 0, 0, 0]);
+        blocks.extend([0xFF; 8]);
+        put_text_option(&mut blocks, block::OPTION_USERAPPL, application);
+        put_end_of_options(&mut blocks);
+        end_block(&mut blocks, start);
+        Self { output, destination, blocks, snap_lens: Vec::new() }
+    }
+
+    /// Adds an interface and returns its number, which counts from 0. Of each packet, `snap_len` bytes are kept; 0 for
+    /// no limit.
+    pub fn add_interface(
+        &mut self,
+        link_type: LinkType,
+        name: &str,
+        snap_len: u32,
+    ) -> Result<u32, WriteError> {
+        self.make_room()?;
+        let start = begin_block(&mut self.blocks, block::INTERFACE_DESCRIPTION);
+        put_u32(&mut self.blocks, u32::from(link_type.code()));
+        put_u32(&mut self.blocks, snap_len);
+        put_text_option(&mut self.blocks, block::OPTION_IF_NAME, name);
+        // 10⁻⁹ seconds.
+        put_option(&mut self.blocks, block::OPTION_TSRESOL, &[9]);
+        put_end_of_options(&mut self.blocks);
+        end_block(&mut self.blocks, start);
+        let interface = self.snap_lens.len() as u32;
+        self.snap_lens.push(if snap_len == 0 { u32::MAX } else { snap_len });
+        Ok(interface)
+    }
+
+    /// Writes a packet that consists of `parts`, one after the other. `original_len` is its length on the wire where
+    /// that is not the length of the parts. At most 65,535 bytes of a comment are kept.
+    pub fn write<P>(
+        &mut self,
+        interface: u32,
+        time: Instant,
+        original_len: Option<u32>,
+        parts: P,
+        comment: Option<&str>,
+    ) -> Result<(), WriteError>
+    where
+        P: IntoIterator<Item: AsRef<[u8]>>,
+    {
+        let Some(&snap_len) = self.snap_lens.get(interface as usize) else {
+            return Err(WriteError::NoInterface { destination: self.destination.clone(), interface });
+        };
+        self.make_room()?;
+        let start = begin_block(&mut self.blocks, block::ENHANCED_PACKET);
+        put_u32(&mut self.blocks, interface);
+        put_u32(&mut self.blocks, (time.as_nanos() >> 32) as u32);
+        put_u32(&mut self.blocks, time.as_nanos() as u32);
+        let lengths = self.blocks.len();
+        self.blocks.extend([0; 8]);
+        let Some(packet) = put_packet(&mut self.blocks, parts, snap_len) else {
+            self.blocks.truncate(start);
+            return Err(WriteError::TooLong { destination: self.destination.clone() });
+        };
+        set_u32(&mut self.blocks, lengths, packet.captured_len);
+        set_u32(&mut self.blocks, lengths + 4, original_len.unwrap_or(packet.len));
+        if let Some(comment) = comment {
+            put_text_option(&mut self.blocks, block::OPTION_COMMENT, comment);
+            put_end_of_options(&mut self.blocks);
+        }
+        end_block(&mut self.blocks, start);
+        Ok(())
+    }
+
+    /// Writes out all that was written so far.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        self.write_out()?;
+        self.output.flush().map_err(|error| self.failed(error))
+    }
+
+    /// Ends the capture.
+    pub fn finish(mut self) -> Result<(), WriteError> {
+        self.flush()
+    }
+
+    /// Writes out the blocks at hand where they are many.
+    #[inline]
+    fn make_room(&mut self) -> Result<(), WriteError> {
+        if self.blocks.len() >= WRITE_AT { self.write_out() } else { Ok(()) }
+    }
+
+    /// Writes out the blocks at hand. After an error those that are left are kept, and begin where the output ends.
+    fn write_out(&mut self) -> Result<(), WriteError> {
+        let mut written = 0;
+        let result = loop {
+            let rest = self.blocks.get(written..).unwrap_or_default();
+            if rest.is_empty() {
+                break Ok(());
+            }
+            match self.output.write(rest) {
+                Ok(0) => break Err(ErrorKind::WriteZero.into()),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.blocks.drain(..written.min(self.blocks.len()));
+        result.map_err(|error| self.failed(error))
+    }
+
+    #[cold]
+    fn failed(&self, error: io::Error) -> WriteError {
+        WriteError::Io { destination: self.destination.clone(), error }
+    }
+}
+
+impl<W: Write> Drop for Writer<W> {
+    fn drop(&mut self) {
+        let _ = self.flush();
+    }
+}
+
+/// The length of a packet, and how much of it was kept.
+struct Lengths {
+    captured_len: u32,
+    len: u32,
+}
+
+/// Appends at most `snap_len` bytes of a packet and the padding; `None` where more than [`MAX_SNAP_LEN`] would remain.
+fn put_packet<P>(blocks: &mut Vec<u8>, parts: P, snap_len: u32) -> Option<Lengths>
+where
+    P: IntoIterator<Item: AsRef<[u8]>>,
+{
+    let start = blocks.len();
+    let mut room = snap_len as usize;
+    let mut len = 0u32;
+    for part in parts {
+        let part = part.as_ref();
+        let kept = &part[..part.len().min(room)];
+        room -= kept.len();
+        if blocks.len() - start + kept.len() > MAX_SNAP_LEN as usize {
+            return None;
+        }
+        blocks.extend_from_slice(kept);
+        len = len.saturating_add(u32::try_from(part.len()).unwrap_or(u32::MAX));
+    }
+    let captured_len = (blocks.len() - start) as u32;
+    put_padding(blocks, start);
+    Some(Lengths { captured_len, len })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Record;
+    use super::super::testing::read_all;
+    use super::*;
+    use proptest::prelude::*;
+
+    const NO_PARTS: [&[u8]; 0] = [];
+
+    /// A packet to write: the interface is the remainder by the number of interfaces.
+    #[derive(Clone, Debug)]
+    struct Packet {
+        interface: u32,
+        nanos: u64,
+        original_len: Option<u32>,
+        parts: Vec<Vec<u8>>,
+        comment: Option<String>,
+    }
+
+    prop_compose! {
+        fn packet()(
+            interface in 0u32..3,
+            nanos: u64,
+            original_len: Option<u32>,
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 0..4),
+            comment: Option<String>,
+        ) -> Packet {
+            Packet { interface, nanos, original_len, parts, comment }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(
+            packets in proptest::collection::vec(packet(), 0..20),
+            application: String,
+            names: [String; 3],
+        ) {
+            let mut file = Vec::new();
+            let mut writer = Writer::new(&mut file, &application);
+            let types = [LinkType::Ethernet, LinkType::RawIp, LinkType::Ethernet];
+            for ((number, link_type), name) in (0..).zip(types).zip(&names) {
+                prop_assert_eq!(writer.add_interface(link_type, name, 0).unwrap(), number);
+            }
+            let mut expected = Vec::new();
+            for Packet { interface, nanos, original_len, parts, comment } in &packets {
+                let time = Instant::from_nanos(*nanos);
+                writer.write(*interface, time, *original_len, parts, comment.as_deref()).unwrap();
+                let bytes = parts.concat();
+                let original_len = original_len.unwrap_or(bytes.len() as u32);
+                let link_type = types[*interface as usize];
+                expected.push((Record { time, interface: *interface, link_type, original_len }, bytes));
+            }
+            writer.finish().unwrap();
+            let (records, error, progress) = read_all(&file);
+            prop_assert!(error.is_none(), "{:?}", error);
+            prop_assert_eq!(records, expected);
+            prop_assert_eq!(progress.bytes, file.len() as u64);
+        }
+    }
+
+    /// An output that counts writes, checks that each ends with a whole block, and can be full.
+    struct Disk {
+        file: Vec<u8>,
+        writes: usize,
+        free: usize,
+    }
+
+    impl Disk {
+        const fn new(free: usize) -> Self {
+            Self { file: Vec::new(), writes: 0, free }
+        }
+
+        fn records(&self) -> usize {
+            let (records, error, _) = read_all(&self.file);
+            assert!(error.is_none(), "{error:?}");
+            records.len()
+        }
+    }
+
+    impl Write for &mut Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len = bytes.len().min(self.free);
+            if len == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.file.extend(&bytes[..len]);
+            self.free -= len;
+            self.writes += 1;
+            if self.free > 0 {
+                self.records();
+            }
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_output_always_holds_whole_blocks() {
+        let mut disk = Disk::new(usize::MAX);
+        let mut writer = Writer::new(&mut disk, "test");
+        writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap();
+        for number in 0..1000 {
+            writer.write(0, Instant::from_nanos(number), None, [[7; 999]], None).unwrap();
+        }
+        drop(writer);
+        assert_eq!(disk.records(), 1000);
+        let written = disk.file.len();
+        assert!(
+            (written / (2 * WRITE_AT)..=written / WRITE_AT + 1).contains(&disk.writes),
+            "{}",
+            disk.writes
+        );
+    }
+
+    #[test]
+    fn a_flush_writes_out_every_record() {
+        let mut disk = Disk::new(usize::MAX);
+        let mut writer = Writer::new(&mut disk, "test");
+        writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap();
+        writer.write(0, Instant::ZERO, None, NO_PARTS, None).unwrap();
+        assert!(writer.output.file.is_empty());
+        writer.flush().unwrap();
+        assert_eq!(writer.output.records(), 1);
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_by_name_and_nothing_is_lost_or_doubled() {
+        let mut disk = Disk::new(70_000);
+        let mut writer = Writer::with_destination(&mut disk, "test", "out.pcapng".to_owned());
+        writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap();
+        let (mut written, mut failed) = (0, 0);
+        for _ in 0..300 {
+            match writer.write(0, Instant::ZERO, None, [[7; 999]], None) {
+                Ok(()) => written += 1,
+                Err(error) => {
+                    assert_eq!(error.to_string(), "cannot write out.pcapng: no storage space");
+                    assert!(writer.blocks.len() < WRITE_AT + 2000);
+                    failed += 1;
+                }
+            }
+        }
+        assert!(failed > 100, "{failed}");
+        writer.output.free = usize::MAX;
+        writer.finish().unwrap();
+        assert_eq!(disk.records(), written);
+    }
+
+    #[test]
+    fn a_packet_is_cut_to_the_snap_length() {
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, "test");
+        writer.add_interface(LinkType::RawIp, "tun0", 6).unwrap();
+        let parts: [&[u8]; 4] = [&[1, 2, 3, 4], &[], &[5, 6, 7], &[8]];
+        writer.write(0, Instant::ZERO, None, parts, None).unwrap();
+        writer.write(0, Instant::ZERO, Some(5), &parts[..1], None).unwrap();
+        writer.finish().unwrap();
+        let (records, ..) = read_all(&file);
+        let read: Vec<_> = records.iter().map(|(record, data)| (record.original_len, &data[..])).collect();
+        assert_eq!(read, [(8, &[1, 2, 3, 4, 5, 6][..]), (5, &[1, 2, 3, 4])]);
+    }
+
+    #[test]
+    fn a_record_that_readers_refuse_is_not_written() {
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, "test");
+        writer.add_interface(LinkType::RawIp, "tun0", 0).unwrap();
+        let most = vec![7; MAX_SNAP_LEN as usize];
+        writer.write(0, Instant::ZERO, None, [&most[..]], None).unwrap();
+        let error = writer.write(0, Instant::ZERO, None, [&most[..], &[1]], None).unwrap_err();
+        let message = "cannot write a record to the capture: it is longer than 262144 bytes";
+        assert_eq!(error.to_string(), message);
+        let error = writer.write(1, Instant::ZERO, None, NO_PARTS, None).unwrap_err();
+        assert_eq!(error.to_string(), "cannot write a record to the capture: it has no interface 1");
+        writer.finish().unwrap();
+        let (records, error, _) = read_all(&file);
+        assert!(error.is_none() && records.len() == 1, "{error:?}");
+    }
+
+    #[test]
+    fn a_long_comment_is_cut_between_characters() {
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, "test");
+        writer.add_interface(LinkType::RawIp, "tun0", 0).unwrap();
+        let comment = "é".repeat(40_000);
+        writer.write(0, Instant::ZERO, None, NO_PARTS, Some(&comment)).unwrap();
+        writer.finish().unwrap();
+        let (records, error, _) = read_all(&file);
+        assert!(error.is_none() && records.len() == 1);
+        // The option's code and its length, 65,534.
+        assert!(file.windows(6).any(|bytes| bytes == [1, 0, 0xFE, 0xFF, 0xC3, 0xA9]));
+    }
+}
