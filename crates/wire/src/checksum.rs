@@ -29,13 +29,17 @@ impl Sum {
     /// The sum of a pseudo-header over IPv6 (RFC 8200 section 8.1); `length` counts header and payload.
     #[inline]
     pub fn pseudo_ipv6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, length: u32) -> Self {
-        Self::new().add(&src.octets()).add(&dst.octets()).add_u32(u32::from(protocol)).add_u32(length)
+        Self::new()
+            .add_bytes(&src.octets())
+            .add_bytes(&dst.octets())
+            .add_u32(u32::from(protocol))
+            .add_u32(length)
     }
 
     /// Adds bytes.
     #[inline]
     #[must_use]
-    pub fn add(self, bytes: &[u8]) -> Self {
+    pub fn add_bytes(self, bytes: &[u8]) -> Self {
         let sum = sum_words(bytes);
         let aligned = if self.odd { sum.swap_bytes() } else { sum };
         Self { total: self.total + u64::from(aligned), odd: self.odd ^ (bytes.len() % 2 == 1) }
@@ -141,7 +145,7 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
-            let sum = cuts.windows(2).fold(Sum::new(), |sum, cut| sum.add(&bytes[cut[0]..cut[1]]));
+            let sum = cuts.windows(2).fold(Sum::new(), |sum, cut| sum.add_bytes(&bytes[cut[0]..cut[1]]));
             prop_assert_eq!(sum.finish(), reference(&bytes));
         }
 

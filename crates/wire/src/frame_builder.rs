@@ -191,7 +191,7 @@ fn length_field(len: usize) -> u16 {
 mod tests {
     use super::*;
     use crate::ethernet::EthernetRepr;
-    use crate::{Ipv6Header, LinkHeader};
+    use crate::{Ipv4Header, Ipv6Header, LinkHeader};
 
     #[test]
     fn the_default_is_a_valid_frame() {
@@ -229,6 +229,8 @@ mod tests {
         let frame = three_tags.build();
         assert_eq!(LinkHeader::new(&frame).unwrap().ethertype(), EtherType::VLAN);
         let too_much = TcpFrame { options: vec![1; 41], payload: vec![0; 70_000], ..TcpFrame::default() };
-        assert_eq!(too_much.build_ip().len(), 20 + 60 + 70_000);
+        let packet = too_much.build_ip();
+        assert_eq!(packet.len(), 20 + 60 + 70_000);
+        assert_eq!(Ipv4Header::new(&packet).unwrap().total_len(), u16::MAX);
     }
 }

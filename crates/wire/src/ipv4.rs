@@ -142,7 +142,8 @@ impl<'a> Ipv4Header<'a> {
     /// Whether the header checksum is right; `false` where the header is longer than the bytes.
     #[inline]
     pub fn has_valid_checksum(&self) -> bool {
-        self.options().is_some_and(|options| Sum::new().add(self.fixed).add(options).finish() == 0)
+        self.options()
+            .is_some_and(|options| Sum::new().add_bytes(self.fixed).add_bytes(options).finish() == 0)
     }
 }
 
@@ -185,7 +186,7 @@ impl<'a> Ipv4HeaderMut<'a> {
         self.set_checksum(0);
         let header_len = usize::from(self.fixed[0] & 0x0F) * 4;
         let options = header_len.saturating_sub(Ipv4Header::LEN).min(self.rest.len());
-        let checksum = Sum::new().add(self.fixed).add(&self.rest[..options]).finish();
+        let checksum = Sum::new().add_bytes(self.fixed).add_bytes(&self.rest[..options]).finish();
         self.set_checksum(checksum);
     }
 }
@@ -318,7 +319,7 @@ impl Ipv4Repr {
         fixed[9] = self.protocol.0;
         put(&mut fixed, 12, self.src.octets());
         put(&mut fixed, 16, self.dst.octets());
-        let checksum = Sum::new().add(&fixed).add(self.options.as_bytes()).finish();
+        let checksum = Sum::new().add_bytes(&fixed).add_bytes(self.options.as_bytes()).finish();
         put(&mut fixed, 10, checksum.to_be_bytes());
         out.extend(fixed);
         out.extend(self.options.as_bytes());

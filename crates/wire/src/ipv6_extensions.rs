@@ -14,6 +14,9 @@ pub enum ExtensionError {
     /// Hop-by-hop options elsewhere than right after the IPv6 header (RFC 8200 section 4.1).
     #[error("IPv6 hop-by-hop options do not follow right after the IPv6 header")]
     HopByHopNotFirst,
+    /// An authentication header shorter than its fixed part of 12 bytes (RFC 4302 section 2).
+    #[error("an IPv6 authentication header of 8 bytes is shorter than 12")]
+    AuthenticationHeaderLength,
 }
 
 /// One extension header.
@@ -79,8 +82,9 @@ impl<'a> Ipv6Extensions<'a> {
         let start = rest.first_chunk::<8>().ok_or(truncated)?;
         let length = match protocol {
             IpProtocol::FRAGMENT => 8,
-            // In units of 4 bytes, minus 2 (RFC 4302 section 2.2); no shorter than the 8 bytes at hand.
-            IpProtocol::AH => (usize::from(start[1]) + 2).max(2) * 4,
+            // In units of 4 bytes, minus 2 (RFC 4302 section 2.2); its fixed part takes 12.
+            IpProtocol::AH if start[1] == 0 => return Err(ExtensionError::AuthenticationHeaderLength),
+            IpProtocol::AH => (usize::from(start[1]) + 2) * 4,
             _ => (usize::from(start[1]) + 1) * 8,
         };
         let bytes = rest.get(..length).ok_or(truncated)?;
@@ -247,6 +251,14 @@ mod tests {
     fn hop_by_hop_options_stand_first_or_nowhere() {
         let options: (_, &[u8]) = (IpProtocol::HOP_BY_HOP, &HOP_BY_HOP);
         assert_eq!(found(&[options, options], IpProtocol::TCP), Err(ExtensionError::HopByHopNotFirst));
+    }
+
+    #[test]
+    fn an_authentication_header_has_its_fixed_part() {
+        let too_short = Err(ExtensionError::AuthenticationHeaderLength);
+        assert_eq!(found(&[(IpProtocol::AH, &[0; 8])], IpProtocol::TCP), too_short);
+        let ah: (_, &[u8]) = (IpProtocol::AH, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(found(&[ah], IpProtocol::TCP).unwrap().offset, 12);
     }
 
     #[test]

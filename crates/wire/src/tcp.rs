@@ -207,7 +207,7 @@ impl TcpRepr {
         let (options, payload) = header.split().ok_or(truncated)?;
         let options = HeaderOptions::new(options).ok_or(truncated)?;
         let len = u16::try_from(len).map_err(|_| TcpError::TooLong(len))?;
-        if addresses.pseudo_header(IpProtocol::TCP, len.into()).add(segment).finish() != 0 {
+        if addresses.pseudo_header(IpProtocol::TCP, len.into()).add_bytes(segment).finish() != 0 {
             return Err(TcpError::Checksum);
         }
         let repr = Self {
@@ -249,7 +249,7 @@ impl TcpRepr {
         put(&mut fixed, 18, self.urgent.to_be_bytes());
         let len = (self.header_len() + payload.len()) as u32;
         let pseudo_header = addresses.pseudo_header(IpProtocol::TCP, len);
-        let sum = pseudo_header.add(&fixed).add(self.options.as_bytes()).add(payload);
+        let sum = pseudo_header.add_bytes(&fixed).add_bytes(self.options.as_bytes()).add_bytes(payload);
         put(&mut fixed, 16, sum.finish().to_be_bytes());
         out.extend(fixed);
         out.extend(self.options.as_bytes());

@@ -145,7 +145,10 @@ impl UdpRepr {
         let payload = header.payload().ok_or(truncated(usize::from(length)))?;
         let checksum = if header.checksum() == 0 { UdpChecksum::Absent } else { UdpChecksum::Present };
         check_presence(checksum, addresses)?;
-        let sum = addresses.pseudo_header(IpProtocol::UDP, length.into()).add(header.fixed).add(payload);
+        let sum = addresses
+            .pseudo_header(IpProtocol::UDP, length.into())
+            .add_bytes(header.fixed)
+            .add_bytes(payload);
         if checksum == UdpChecksum::Present && sum.finish() != 0 {
             return Err(UdpError::Checksum);
         }
@@ -162,7 +165,8 @@ impl UdpRepr {
         put(&mut fixed, 2, self.dst_port.to_be_bytes());
         put(&mut fixed, 4, length.to_be_bytes());
         if self.checksum == UdpChecksum::Present {
-            let sum = addresses.pseudo_header(IpProtocol::UDP, length.into()).add(&fixed).add(payload);
+            let sum =
+                addresses.pseudo_header(IpProtocol::UDP, length.into()).add_bytes(&fixed).add_bytes(payload);
             put(&mut fixed, 6, transmitted_checksum(sum.finish()).to_be_bytes());
         }
         out.extend(fixed);

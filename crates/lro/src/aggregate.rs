@@ -1,0 +1,175 @@
+//! What is handed to the host: frames as they came, and segments merged into one packet.
+
+use std::fmt;
+use std::io::IoSlice;
+
+use nichrome_wire::{TcpFlags, VirtioNetHeader, checksum};
+
+use crate::frame::Frame;
+use crate::reason::FlushReason;
+use crate::recycle::Recycled;
+use crate::run::{Piece, Run};
+use crate::segment::Layout;
+
+/// How the IPv4 identification goes on from segment to segment of an aggregate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identification {
+    /// One more each.
+    Incrementing,
+    /// The same in all.
+    Fixed,
+    /// As it came: the profile does not keep it.
+    Any,
+}
+
+/// A packet for the host.
+pub enum Packet<B> {
+    /// A frame as it was received.
+    Frame(Frame<B>),
+    /// Two or more segments of one flow as one.
+    Aggregate(Aggregate<B>),
+}
+
+impl<B: AsRef<[u8]>> Packet<B> {
+    /// Bytes of the packet, headers included.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.bytes().len(),
+            Self::Aggregate(aggregate) => aggregate.len(),
+        }
+    }
+
+    /// Whether it has no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Received frames in it, 1 or more.
+    pub fn segments(&self) -> usize {
+        match self {
+            Self::Frame(_) => 1,
+            Self::Aggregate(aggregate) => aggregate.segments(),
+        }
+    }
+}
+
+/// Two or more segments of one flow: one header, and their payloads where they were received.
+///
+/// The header's TCP checksum field holds the sum of the pseudo-header, to be completed by whoever takes the packet
+/// ([`Aggregate::virtio_net_header`] says so to a kernel); [`Aggregate::copy_to`] completes it itself. Dropping it
+/// gives the buffers back.
+pub struct Aggregate<B>(Recycled<Run<B>>);
+
+impl<B: AsRef<[u8]>> Aggregate<B> {
+    pub(crate) fn new(run: Recycled<Run<B>>) -> Self {
+        Self(run)
+    }
+
+    /// The link, IP and TCP headers.
+    pub fn header(&self) -> &[u8] {
+        self.0.template.header()
+    }
+
+    /// The payloads, in order, as slices of the received buffers.
+    pub fn payloads(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.pieces.iter().map(Piece::payload)
+    }
+
+    /// Header and payloads for a gathering write, put into `slices`, which is cleared first.
+    pub fn io_slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
+        slices.clear();
+        slices.push(IoSlice::new(self.header()));
+        slices.extend(self.payloads().map(IoSlice::new));
+    }
+
+    /// Bytes of the whole packet.
+    pub fn len(&self) -> usize {
+        self.header().len() + self.payload_len()
+    }
+
+    /// Always false.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Payload bytes.
+    pub fn payload_len(&self) -> usize {
+        self.0.bytes as usize
+    }
+
+    /// Segments in it (`gso_segs`), 2 or more.
+    pub fn segments(&self) -> usize {
+        self.0.segments()
+    }
+
+    /// The largest payload of a segment in bytes (`gso_size`).
+    pub fn mss(&self) -> u16 {
+        self.0.mss as u16
+    }
+
+    /// How the IPv4 identifications of the segments go on from the header's.
+    pub fn identification(&self) -> Identification {
+        self.0.identification
+    }
+
+    /// Why it was handed on when it was.
+    pub fn flush_reason(&self) -> FlushReason {
+        self.0.reason
+    }
+
+    /// The header that tells a Linux kernel (TAP, AF_PACKET) what this packet is.
+    pub fn virtio_net_header(&self) -> VirtioNetHeader {
+        let layout = self.0.template.layout;
+        VirtioNetHeader {
+            flags: VirtioNetHeader::NEEDS_CSUM,
+            gso_type: if layout.is_ipv4() { VirtioNetHeader::GSO_TCPV4 } else { VirtioNetHeader::GSO_TCPV6 },
+            hdr_len: layout.payload,
+            gso_size: self.mss(),
+            csum_start: layout.transport,
+            csum_offset: 16,
+        }
+    }
+
+    /// Writes the whole packet with a complete TCP checksum to `packet`, which is cleared first.
+    pub fn copy_to(&self, packet: &mut Vec<u8>) {
+        packet.clear();
+        packet.extend_from_slice(self.header());
+        for payload in self.payloads() {
+            packet.extend_from_slice(payload);
+        }
+        complete_checksum(packet, self.0.template.layout);
+    }
+
+    /// Writes segment `nth` (from 0) as a sender would have sent it to `frame`, which is cleared first: with `gro`,
+    /// bit for bit what was received.
+    pub fn recreate(&self, nth: usize, frame: &mut Vec<u8>) {
+        frame.clear();
+        let run = &*self.0;
+        let Some(piece) = run.pieces.get(nth) else { return };
+        let before: u32 = run.pieces[..nth].iter().map(|piece| piece.len).sum();
+        let ends = if nth + 1 < run.segments() { TcpFlags::PSH | TcpFlags::FIN } else { TcpFlags::NONE };
+        let flags = run.flags.difference(ends);
+        let header = run.template.segment_header(nth as u16, before, piece.len, flags, run.identification);
+        frame.extend_from_slice(header.header());
+        frame.extend_from_slice(piece.payload());
+        complete_checksum(frame, header.layout);
+    }
+}
+
+/// Completes the TCP checksum of a packet whose checksum field holds the pseudo-header's sum.
+fn complete_checksum(packet: &mut [u8], layout: Layout) {
+    let transport = usize::from(layout.transport);
+    let sum = checksum::checksum(&packet[transport..]);
+    packet[transport + 16..][..2].copy_from_slice(&sum.to_be_bytes());
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for Aggregate<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aggregate")
+            .field("segments", &self.segments())
+            .field("payload_len", &self.payload_len())
+            .field("mss", &self.mss())
+            .field("flush_reason", &self.flush_reason())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! One of the three engines, chosen at run time.
+
+use std::time::Duration;
+
+use nichrome_wire::{Engine, Instant};
+
+use crate::config::{Config, ConfigError, Hold, Profile};
+use crate::frame::Frame;
+use crate::gro::Gro;
+use crate::netfpga::Netfpga;
+use crate::npu::{Npu, NpuConfig};
+use crate::outbox::Output;
+use crate::stats::Statistics;
+
+/// Which engine, with what only it is configured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileConfig {
+    /// The `gro` profile with its hold time.
+    Gro(Hold),
+    /// The `netfpga` profile with its timer.
+    Netfpga(Duration),
+    /// The `npu` profile with its rules.
+    Npu(NpuConfig),
+}
+
+impl ProfileConfig {
+    /// Which profile this configures.
+    pub const fn profile(&self) -> Profile {
+        match self {
+            Self::Gro(_) => Profile::Gro,
+            Self::Netfpga(_) => Profile::Netfpga,
+            Self::Npu(_) => Profile::Npu,
+        }
+    }
+}
+
+/// An engine of any profile.
+pub enum Coalescer<B: AsRef<[u8]>> {
+    /// Lossless.
+    Gro(Gro<B>),
+    /// One aggregate at a time.
+    Netfpga(Netfpga<B>),
+    /// Reorders.
+    Npu(Box<Npu<B>>),
+}
+
+/// Calls the same method of whichever engine it is.
+macro_rules! each {
+    ($coalescer:expr, $engine:ident => $call:expr) => {
+        match $coalescer {
+            Coalescer::Gro($engine) => $call,
+            Coalescer::Netfpga($engine) => $call,
+            Coalescer::Npu($engine) => $call,
+        }
+    };
+}
+
+impl<B: AsRef<[u8]>> Coalescer<B> {
+    /// The engine of a profile.
+    ///
+    /// # Errors
+    /// A value is out of its range.
+    pub fn new(config: &Config, profile: &ProfileConfig) -> Result<Self, ConfigError> {
+        Ok(match profile {
+            ProfileConfig::Gro(hold) => Self::Gro(Gro::new(config, *hold)?),
+            ProfileConfig::Netfpga(timer) => Self::Netfpga(Netfpga::new(config, *timer)?),
+            ProfileConfig::Npu(npu) => Self::Npu(Box::new(Npu::new(config, npu)?)),
+        })
+    }
+
+    /// What the engine has done so far.
+    pub fn statistics(&self) -> &Statistics {
+        each!(self, engine => engine.statistics())
+    }
+
+    /// Hands on everything that is held, at the end of the traffic.
+    pub fn drain(&mut self) {
+        each!(self, engine => engine.drain());
+    }
+
+    /// Shows the engine a frame that the host sends; `npu` learns from it what active ACK may acknowledge.
+    pub fn observe_transmit(&mut self, frame: &[u8]) {
+        if let Self::Npu(npu) = self {
+            npu.observe_transmit(frame);
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Engine for Coalescer<B> {
+    type Input = Frame<B>;
+    type Output = Output<B>;
+
+    #[inline]
+    fn receive(&mut self, frame: Frame<B>, now: Instant) {
+        each!(self, engine => engine.receive(frame, now));
+    }
+
+    #[inline]
+    fn end_of_batch(&mut self, now: Instant) {
+        each!(self, engine => engine.end_of_batch(now));
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<Output<B>> {
+        each!(self, engine => engine.poll())
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Instant> {
+        each!(self, engine => engine.poll_timeout())
+    }
+
+    #[inline]
+    fn handle_timeout(&mut self, now: Instant) {
+        each!(self, engine => engine.handle_timeout(now));
+    }
+}

@@ -1,0 +1,170 @@
+//! What the three engines are configured with.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::run::Limits;
+use crate::segment::Medium;
+
+/// Which engine: see the crate's documentation for how they differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// Lossless: the received packets can be re-created.
+    #[default]
+    Gro,
+    /// The stateless hardware module of lro-netfpga: one flow at a time.
+    Netfpga,
+    /// The multi-core design of lro-npu: reorders by sequence number.
+    Npu,
+}
+
+impl Profile {
+    /// Every profile.
+    pub const ALL: [Self; 3] = [Self::Gro, Self::Netfpga, Self::Npu];
+
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gro => "gro",
+            Self::Netfpga => "netfpga",
+            Self::Npu => "npu",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no profile's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no profile is called '{0}': there are gro, netfpga and npu")]
+pub struct UnknownProfile(String);
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
+        Self::ALL
+            .into_iter()
+            .find(|profile| profile.name() == name)
+            .ok_or_else(|| UnknownProfile(name.into()))
+    }
+}
+
+/// What happens to a segment whose checksum is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadChecksum {
+    /// It is dropped, as both papers do.
+    Drop,
+    /// It is passed on, so that the host drops and counts it.
+    Pass,
+}
+
+/// How long `gro` holds segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Until the receive batch ends: [`nichrome_wire::Engine::end_of_batch`].
+    Batch,
+    /// At most this long after the first segment.
+    For(Duration),
+}
+
+/// What all engines are configured with. The memory that an engine reserves is about 350 bytes and
+/// 40 × `max_segments` bytes per aggregate, and 250 bytes per connection; it never takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What frames begin with.
+    pub medium: Medium,
+    /// What happens to wrong checksums; `None`: passed by `gro`, dropped by `netfpga` and `npu`.
+    pub bad_checksum: Option<BadChecksum>,
+    /// Bytes of an aggregate's IP packet, 576 to 65,535.
+    pub max_bytes: u32,
+    /// Segments of an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
+    pub max_segments: usize,
+    /// Connections in the table, 1 to 16,777,216; `netfpga` always has one.
+    pub max_connections: usize,
+    /// Aggregates at once, those in the driver's hands included, 1 to 16,777,216.
+    pub max_aggregates: usize,
+    /// The seed of the hash of connections; a live card draws it at random.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            medium: Medium::Ethernet,
+            bad_checksum: None,
+            max_bytes: 65_535,
+            max_segments: 128,
+            max_connections: 4096,
+            max_aggregates: 4096,
+            seed: 0,
+        }
+    }
+}
+
+/// A value that is out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{name} is {value}: it must be from {min} to {max}")]
+pub struct ConfigError {
+    name: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+}
+
+impl Config {
+    /// How large an aggregate may become.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { bytes: self.max_bytes, segments: self.max_segments as u32 }
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first value that is out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        const MOST: u64 = 1 << 24;
+        let ranges = [
+            ("max_bytes", u64::from(self.max_bytes), 576, 65_535),
+            ("max_segments", self.max_segments as u64, 2, 1023),
+            ("max_connections", self.max_connections as u64, 1, MOST),
+            ("max_aggregates", self.max_aggregates as u64, 1, MOST),
+        ];
+        check(&ranges)
+    }
+}
+
+/// Checks that each named value is within its bounds.
+pub(crate) fn check(ranges: &[(&'static str, u64, u64, u64)]) -> Result<(), ConfigError> {
+    match ranges.iter().find(|(_, value, min, max)| !(min..=max).contains(&value)) {
+        Some(&(name, value, min, max)) => Err(ConfigError { name, value, min, max }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_profile_is_told_which_there_are() {
+        assert_eq!("npu".parse(), Ok(Profile::Npu));
+        let error = "lro".parse::<Profile>().unwrap_err().to_string();
+        assert!(Profile::ALL.iter().all(|profile| error.contains(profile.name())), "{error}");
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_named_with_its_range() {
+        let config = Config { max_bytes: 70_000, ..Config::default() };
+        let error = config.validate().unwrap_err().to_string();
+        assert_eq!(error, "max_bytes is 70000: it must be from 576 to 65535");
+        assert_eq!(Config::default().validate(), Ok(()));
+    }
+}

@@ -1,0 +1,292 @@
+//! The `gro` profile: lossless coalescing, so that the received packets can be re-created bit for bit.
+//!
+//! The rules are those of the Linux kernel's `tcp_gro_receive`: segments merge that are next in sequence and equal in
+//! every header bit but the IPv4 identification (which is the same in all or goes up by one each), PSH and FIN (which
+//! end the aggregate), lengths, checksums and the sequence number; all payloads are as long as the first but the last,
+//! which may be shorter. Whatever cannot merge first flushes what its flow holds, and never overtakes it.
+//!
+//! | case | what happens |
+//! |---|---|
+//! | SYN, RST, URG, CWR, no payload | flow flushed, frame passed |
+//! | PSH or FIN on data | appended, then the flow is flushed; passed where nothing is held |
+//! | next in sequence, other header field | flow flushed, held anew |
+//! | out of order, overlap, old sequence | flow flushed, held anew: the host sees the order of arrival |
+//! | longer than the first, or no more room | flow flushed, held anew |
+//! | wrong checksum | flow flushed, passed for the host to drop and count (or dropped, by configuration) |
+//! | bytes after the IP packet, a checksum of 0xFFFF | flow flushed, passed: they could not be re-created |
+//! | table full | the flow that was held longest is flushed for the new one |
+//! | every aggregate in the driver's hands | frame passed |
+
+use nichrome_wire::{Engine, Instant, TcpFlags};
+
+use crate::config::{BadChecksum, Config, ConfigError, Hold};
+use crate::frame::{ChecksumStatus, Frame};
+use crate::outbox::{Outbox, Output};
+use crate::parse::{self, Parsed};
+use crate::reason::{FlushReason, PassReason};
+use crate::run::{Limits, Run, RunPool};
+use crate::segment::{self, Follower, Medium, Segment};
+use crate::stats::Statistics;
+use crate::table::{AgeList, ConnectionTable, Index};
+use crate::template::Rule;
+
+/// The lossless engine: see the [module](self).
+pub struct Gro<B: AsRef<[u8]>> {
+    medium: Medium,
+    bad_checksum: BadChecksum,
+    hold: Hold,
+    limits: Limits,
+    table: ConnectionTable<Box<Run<B>>>,
+    ages: AgeList,
+    pool: RunPool<B>,
+    /// Where the last segment was held: the next is likely of the same flow.
+    predicted: Option<Index>,
+    out: Outbox<B>,
+}
+
+impl<B: AsRef<[u8]>> Gro<B> {
+    /// An engine that holds segments for `hold`; all its memory is reserved here.
+    ///
+    /// # Errors
+    /// A value of `config` is out of its range.
+    pub fn new(config: &Config, hold: Hold) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            medium: config.medium,
+            bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
+            hold,
+            limits: config.limits(),
+            table: ConnectionTable::new(config.max_connections, config.seed),
+            ages: AgeList::new(config.max_connections),
+            pool: RunPool::new(config.max_aggregates, config.max_segments),
+            predicted: None,
+            out: Outbox::new(config.max_connections + 4),
+        })
+    }
+
+    /// What the engine has done so far.
+    pub fn statistics(&self) -> &Statistics {
+        &self.out.stats
+    }
+
+    /// Flows that hold segments now.
+    pub fn connections(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Hands on everything that is held.
+    pub fn drain(&mut self) {
+        self.flush_all(FlushReason::Drain);
+    }
+
+    /// The fields of a frame that joins what `index` holds; `None` where it does not, or its checksum is wrong.
+    #[inline]
+    fn joining(&mut self, index: Index, frame: &Frame<B>) -> Option<Follower> {
+        let run = self.table.get_mut(index)?;
+        let bytes = frame.bytes();
+        if !run.template.matches(bytes) {
+            return None;
+        }
+        let follower = Follower::read(bytes, run.template.layout)?;
+        let joins = why_not(run, &follower, self.limits).is_none()
+            && follower.payload_len > 0
+            && !follower.trailer
+            && has_usual_checksums(frame, follower.usual_checksums)
+            && segment::verify(frame, run.template.layout, follower.payload_len).is_ok();
+        joins.then_some(follower)
+    }
+
+    /// Appends a frame that joins.
+    #[inline]
+    fn join(&mut self, index: Index, frame: Frame<B>, follower: &Follower) {
+        self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
+        let Some(run) = self.table.get_mut(index) else { return };
+        run.follow(frame, follower);
+        let short = follower.payload_len < run.mss;
+        self.predicted = Some(index);
+        if let Some(reason) = ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment)) {
+            self.flush(index, reason);
+        }
+    }
+
+    /// Takes a frame that was not predicted.
+    fn receive_unpredicted(&mut self, frame: Frame<B>, now: Instant) {
+        let parsed = parse::parse(frame.bytes(), self.medium);
+        let segment = match &parsed {
+            Parsed::Tcp(segment) => segment,
+            Parsed::FirstFragment(flow) => {
+                if let Some(index) = self.table.find(self.table.hash(flow), flow) {
+                    self.flush(index, FlushReason::Barrier);
+                }
+                return self.out.pass(frame, 0, PassReason::Fragment);
+            }
+            Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
+        };
+        let hash = self.table.hash(&segment.flow);
+        let held = self.table.find(hash, &segment.flow);
+        if let Some(index) = held
+            && let Some(follower) = self.joining(index, &frame)
+        {
+            return self.join(index, frame, &follower);
+        }
+        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
+        let verified = segment::verify(&frame, segment.layout, segment.payload_len);
+        let barrier =
+            verified.is_err().then_some(PassReason::BadChecksum).or_else(|| barrier(segment, &frame));
+        if let Some(index) = held {
+            let reason = barrier.map_or_else(|| self.why_flushed(index, &frame), |_| FlushReason::Barrier);
+            self.flush(index, reason);
+        }
+        match (verified, barrier) {
+            (Err(reason), _) if self.bad_checksum == BadChecksum::Drop => self.out.drop(frame, reason),
+            (_, Some(reason)) => self.out.pass(frame, segment.payload_len, reason),
+            _ => self.hold(frame, segment, hash, now),
+        }
+    }
+
+    /// Why a frame of the same flow, which can be held itself, does not join.
+    fn why_flushed(&mut self, index: Index, frame: &Frame<B>) -> FlushReason {
+        let Some(run) = self.table.get_mut(index) else { return FlushReason::UnequalField };
+        let follower = Follower::read(frame.bytes(), run.template.layout);
+        match follower.filter(|_| run.template.matches(frame.bytes())) {
+            Some(follower) => why_not(run, &follower, self.limits).unwrap_or(FlushReason::UnequalField),
+            None => FlushReason::UnequalField,
+        }
+    }
+
+    /// Holds the first segment of a flow.
+    fn hold(&mut self, frame: Frame<B>, segment: &Segment, hash: u32, now: Instant) {
+        if self.table.is_full()
+            && let Some((oldest, _)) = self.ages.oldest()
+        {
+            self.flush(oldest, FlushReason::Evicted);
+        }
+        let run = match self.pool.start(frame, segment, Rule::Lossless, self.limits) {
+            Ok(run) => run,
+            Err(frame) => return self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
+        };
+        if let Ok(index) = self.table.insert(hash, segment.flow, run) {
+            self.ages.push(index, now);
+            self.predicted = Some(index);
+        }
+    }
+
+    /// Hands on what a flow holds.
+    #[inline]
+    fn flush(&mut self, index: Index, reason: FlushReason) {
+        if self.predicted == Some(index) {
+            self.predicted = None;
+        }
+        let Some(run) = self.table.remove(index) else { return };
+        self.ages.remove(index);
+        let bytes = run.bytes;
+        self.out.flush(self.pool.finish(run, reason), bytes, reason);
+    }
+
+    fn flush_all(&mut self, reason: FlushReason) {
+        while let Some((oldest, _)) = self.ages.oldest() {
+            self.flush(oldest, reason);
+        }
+    }
+}
+
+/// Why a segment with these flags is the last of its aggregate.
+#[inline]
+fn ended_by(flags: TcpFlags) -> Option<FlushReason> {
+    if !flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
+        None
+    } else if flags.contains(TcpFlags::FIN) {
+        Some(FlushReason::Fin)
+    } else {
+        Some(FlushReason::Psh)
+    }
+}
+
+/// Why a segment with an equal header does not join the run; `None` where it does.
+#[inline]
+fn why_not<B: AsRef<[u8]>>(run: &Run<B>, follower: &Follower, limits: Limits) -> Option<FlushReason> {
+    if follower.seq != run.end {
+        Some(FlushReason::OutOfOrder)
+    } else if follower.payload_len > run.mss {
+        Some(FlushReason::LongSegment)
+    } else if run.len_on_ip() + follower.payload_len > limits.bytes {
+        Some(FlushReason::MaxLength)
+    } else if run.segments() >= limits.segments as usize {
+        Some(FlushReason::MaxSegments)
+    } else if run.identification_with(follower).is_none() {
+        Some(FlushReason::UnequalField)
+    } else {
+        None
+    }
+}
+
+/// Whether the checksums of a frame would be re-created as they are.
+#[inline]
+fn has_usual_checksums<B>(frame: &Frame<B>, usual: bool) -> bool {
+    usual || frame.checksum == ChecksumStatus::Unfinished
+}
+
+/// Why a segment can neither join nor be held: what its flow holds goes first, then it.
+#[inline]
+fn barrier<B>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
+    if let Some(reason) = segment.control() {
+        Some(reason)
+    } else if segment.trailer {
+        Some(PassReason::Trailer)
+    } else if !has_usual_checksums(frame, segment.usual_checksums) {
+        Some(PassReason::UnusualChecksum)
+    } else if segment.flags.contains(TcpFlags::FIN) {
+        Some(PassReason::Fin)
+    } else if segment.flags.contains(TcpFlags::PSH) {
+        Some(PassReason::Psh)
+    } else {
+        None
+    }
+}
+
+impl<B: AsRef<[u8]>> Engine for Gro<B> {
+    type Input = Frame<B>;
+    type Output = Output<B>;
+
+    #[inline]
+    fn receive(&mut self, frame: Frame<B>, now: Instant) {
+        self.out.received(&frame);
+        if let Some(index) = self.predicted
+            && let Some(run) = self.table.get_mut(index)
+            && let Some(flags) = run.predicts(&frame)
+            && segment::verify(&frame, run.template.layout, run.first_len).is_ok()
+        {
+            self.out.stats.tcp_payload_bytes_in += u64::from(run.first_len);
+            run.follow_predicted(frame, flags);
+            if let Some(reason) = ended_by(flags) {
+                self.flush(index, reason);
+            }
+        } else {
+            self.receive_unpredicted(frame, now);
+        }
+    }
+
+    fn end_of_batch(&mut self, _now: Instant) {
+        if self.hold == Hold::Batch {
+            self.flush_all(FlushReason::EndOfBatch);
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<Output<B>> {
+        self.out.pop()
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Instant> {
+        let Hold::For(hold) = self.hold else { return None };
+        self.ages.oldest().map(|(_, since)| since + hold)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let Hold::For(hold) = self.hold else { return };
+        while let Some((oldest, _)) = self.ages.oldest().filter(|(_, since)| *since + hold <= now) {
+            self.flush(oldest, FlushReason::Timeout);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the engine knows of one connection (lro-npu IV.A, IV.E).
+
+use nichrome_wire::{Instant, SeqNumber, instant};
+
+use super::ack::HostSide;
+use super::config::NpuConfig;
+use super::reorder::ReorderList;
+use crate::run::Run;
+use crate::segment::Segment;
+
+/// The state of one connection towards the host; its four-tuple is the key of the table.
+pub(crate) struct ConnectionDescriptor<B> {
+    /// The sequence number after the consecutive payload that was buffered or handed on.
+    pub(crate) nextseq: SeqNumber,
+    /// Where the stream goes on, while old segments (a gap that was given up and is filled late) are behind it and
+    /// nextseq follows them.
+    pub(crate) frontier: Option<SeqNumber>,
+    /// The consecutive payload that is buffered: it ends at nextseq. Its count and bytes are the paper's.
+    pub(crate) run: Option<Box<Run<B>>>,
+    /// The segments beyond a gap; present only while there are any.
+    pub(crate) waiting: Option<Box<ReorderList<B>>>,
+    /// Nanoseconds between arrivals: the mean of the last interval and of what it was before.
+    average_interval: u64,
+    last_arrival: Instant,
+    /// When the first segment of the run came.
+    pub(crate) first_arrival: Instant,
+    /// When the first segment beyond the gap came.
+    pub(crate) gap_since: Instant,
+    /// The newest timestamp value that the host was handed.
+    pub(crate) newest_timestamp: Option<u32>,
+    pub(crate) host: HostSide,
+}
+
+impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
+    /// A connection whose next byte is `nextseq`.
+    pub(crate) fn new(nextseq: SeqNumber) -> Self {
+        Self {
+            nextseq,
+            frontier: None,
+            run: None,
+            waiting: None,
+            average_interval: 0,
+            last_arrival: Instant::ZERO,
+            first_arrival: Instant::ZERO,
+            gap_since: Instant::ZERO,
+            newest_timestamp: None,
+            host: HostSide::default(),
+        }
+    }
+
+    /// Whether a segment at `seq` goes on at the frontier, or beyond it, instead of with the old segments.
+    pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber) -> bool {
+        self.frontier.is_some_and(|frontier| !seq.before(frontier) && seq != self.nextseq)
+    }
+
+    /// Moves nextseq to the end of what was added there.
+    #[inline]
+    pub(crate) fn advance(&mut self, end: SeqNumber) {
+        self.nextseq = end;
+        if self.frontier.is_some_and(|frontier| !end.before(frontier)) {
+            self.frontier = None;
+        }
+    }
+
+    /// Moves on to at least `end`: everything before it was handed on, or given up.
+    pub(crate) fn catch_up(&mut self, end: SeqNumber) {
+        let furthest = self.frontier.take().unwrap_or(self.nextseq);
+        self.nextseq = furthest.later(end);
+    }
+
+    /// Follows an old segment that was handed on and ended at `end`.
+    pub(crate) fn rewind(&mut self, end: SeqNumber) {
+        let frontier = self.frontier.unwrap_or(self.nextseq);
+        if end.before(frontier) {
+            self.frontier = Some(frontier);
+            self.nextseq = end;
+        }
+    }
+
+    /// Notes an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E).
+    #[inline]
+    pub(crate) fn arrived(&mut self, now: Instant) {
+        if self.last_arrival != Instant::ZERO {
+            let interval = now.nanos_since(self.last_arrival);
+            self.average_interval = self.average_interval / 2 + interval / 2;
+        }
+        self.last_arrival = now;
+    }
+
+    /// Whether a segment's timestamp is older than one that the host was handed.
+    pub(crate) fn is_older(&self, segment: &Segment) -> bool {
+        match (segment.timestamps, self.newest_timestamp) {
+            (Some(new), Some(newest)) => SeqNumber(new.value).before(SeqNumber(newest)),
+            _ => false,
+        }
+    }
+
+    /// Notes that a run goes to the host.
+    pub(crate) fn delivered(&mut self, run: &Run<B>) {
+        self.newest_timestamp = match (self.newest_timestamp, run.newest_timestamp) {
+            (Some(old), Some(new)) => Some(SeqNumber(old).later(SeqNumber(new)).0),
+            (old, new) => new.or(old),
+        };
+        self.host.handed(run.template.first_seq(), run.end);
+    }
+}
+
+/// When a connection's timers are due.
+#[derive(Clone, Copy)]
+pub(crate) struct Timeouts {
+    floor: u64,
+    ceiling: u64,
+    reorder_hold: u64,
+}
+
+impl Timeouts {
+    /// A connection has timed out after this many average intervals without a segment (IV.E).
+    const INTERVALS: u64 = 10;
+
+    pub(crate) fn new(config: &NpuConfig) -> Self {
+        let [floor, ceiling, reorder_hold] =
+            [config.floor, config.ceiling, config.reorder_hold].map(instant::nanos);
+        Self { floor: floor.min(ceiling), ceiling, reorder_hold }
+    }
+
+    /// When the run is due, if there is one.
+    #[inline]
+    pub(crate) fn run_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
+        descriptor.run.as_ref()?;
+        let quiet = (descriptor.average_interval * Self::INTERVALS).clamp(self.floor, self.ceiling);
+        let by_quiet = descriptor.last_arrival.plus_nanos(quiet);
+        Some(by_quiet.min(descriptor.first_arrival.plus_nanos(self.ceiling)))
+    }
+
+    /// When the gap is given up, if there is one.
+    #[inline]
+    pub(crate) fn gap_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
+        descriptor.waiting.as_ref()?;
+        Some(descriptor.gap_since.plus_nanos(self.reorder_hold))
+    }
+
+    /// When either is due.
+    #[inline]
+    pub(crate) fn deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
+        match (self.run_deadline(descriptor), self.gap_deadline(descriptor)) {
+            (Some(run), Some(gap)) => Some(run.min(gap)),
+            (run, gap) => run.or(gap),
+        }
+    }
+}

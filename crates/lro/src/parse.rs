@@ -1,0 +1,184 @@
+//! Reading the headers of a frame in one pass.
+
+use nichrome_wire::{
+    CommonOptions, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, TcpHeader,
+};
+
+use crate::flow::FlowKey;
+use crate::reason::PassReason;
+use crate::segment::{Layout, Medium, Segment, Timestamps};
+use crate::template::MAX_HEADER;
+
+/// What a frame is.
+pub(crate) enum Parsed {
+    /// A TCP segment.
+    Tcp(Segment),
+    /// The first fragment of a TCP segment of this flow.
+    FirstFragment(FlowKey),
+    /// Something else, to be passed on.
+    Other(PassReason),
+}
+
+/// The VLAN identifiers in front of a packet, and how many there are.
+type Vlans = ([u16; 2], usize);
+
+const NO_VLAN: Vlans = ([0; 2], 0);
+
+/// Reads the headers of a frame. Never fails: what is not a well-formed TCP segment is something else.
+#[inline]
+pub(crate) fn parse(frame: &[u8], medium: Medium) -> Parsed {
+    let untagged = || EthernetHeader::new(frame).map(|header| header.ethertype());
+    if medium == Medium::Ethernet && untagged() == Some(EtherType::IPV4) {
+        // By far the most frames: inlined here with a constant offset, the rest is a few loads and comparisons.
+        ipv4(frame, EthernetHeader::LEN, NO_VLAN)
+    } else {
+        parse_any(frame, medium)
+    }
+}
+
+#[inline(never)]
+fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
+    if medium == Medium::Ip {
+        return match frame.first().map(|first| first >> 4) {
+            Some(6) => ipv6(frame, 0, NO_VLAN),
+            _ => ipv4(frame, 0, NO_VLAN),
+        };
+    }
+    let Some(header) = LinkHeader::new(frame) else { return Parsed::Other(PassReason::NotTcp) };
+    let tags = header.tags();
+    let mut vlans = ([0; 2], tags.len());
+    for (vid, tag) in vlans.0.iter_mut().zip(tags.as_slice()) {
+        *vid = tag.vid();
+    }
+    match header.ethertype() {
+        EtherType::IPV4 => ipv4(frame, header.header_len(), vlans),
+        EtherType::IPV6 => ipv6(frame, header.header_len(), vlans),
+        _ => Parsed::Other(PassReason::NotTcp),
+    }
+}
+
+/// What the IP header says, for the TCP header behind it.
+#[derive(Clone, Copy)]
+struct Network {
+    /// Where the IP header is in the frame.
+    start: usize,
+    /// Where the packet ends in the frame.
+    end: usize,
+    version: u8,
+    vlans: Vlans,
+    options: bool,
+    first_fragment: bool,
+}
+
+#[inline(always)]
+fn ipv4(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
+    let Some(ip) = frame.get(start..).and_then(Ipv4Header::new) else {
+        return Parsed::Other(PassReason::Malformed);
+    };
+    let header_len = ip.header_len();
+    let total_len = usize::from(ip.total_len());
+    let end = start + total_len;
+    if ip.version() != 4 || header_len < Ipv4Header::LEN || total_len < header_len || end > frame.len() {
+        return Parsed::Other(PassReason::Malformed);
+    }
+    if ip.protocol() != IpProtocol::TCP {
+        return Parsed::Other(PassReason::NotTcp);
+    }
+    let fragment = ip.fragment();
+    if !fragment.is_first() {
+        return Parsed::Other(PassReason::Fragment);
+    }
+    let flow = |src_port, dst_port| FlowKey::ipv4(ip.src(), ip.dst(), src_port, dst_port);
+    let options = header_len > Ipv4Header::LEN;
+    let network = Network { start, end, version: 4, vlans, options, first_fragment: fragment.more_fragments };
+    if options {
+        tcp(frame, start + header_len, network, flow)
+    } else {
+        tcp(frame, start + Ipv4Header::LEN, network, flow)
+    }
+}
+
+#[inline(always)]
+fn ipv6(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
+    let header = frame.get(start..).and_then(Ipv6Header::new).filter(|ip| ip.version() == 6);
+    let Some((ip, payload)) = header.and_then(|ip| Some((ip, ip.payload()?))) else {
+        return Parsed::Other(PassReason::Malformed);
+    };
+    let mut transport = start + Ipv6Header::LEN;
+    let mut first_fragment = false;
+    if ip.next_header() != IpProtocol::TCP {
+        // A routing header changes the address that the checksum covers; AH signs fields that merging changes.
+        let mut extensions = ip.extensions().map_while(Result::ok);
+        if extensions.any(|extension| matches!(extension.protocol, IpProtocol::ROUTING | IpProtocol::AH)) {
+            return Parsed::Other(PassReason::IpOptions);
+        }
+        let Ok(upper) = ip.upper_layer() else { return Parsed::Other(PassReason::Malformed) };
+        if upper.protocol != IpProtocol::TCP {
+            return Parsed::Other(PassReason::NotTcp);
+        }
+        if let Some(header) = upper.fragment {
+            if !header.fragment.is_first() {
+                return Parsed::Other(PassReason::Fragment);
+            }
+            // An atomic fragment is a whole packet, but one whose fragment header nothing would re-create.
+            first_fragment = true;
+        }
+        transport += upper.offset;
+    }
+    let flow = |src_port, dst_port| FlowKey::ipv6(ip.src(), ip.dst(), src_port, dst_port);
+    let end = start + Ipv6Header::LEN + payload.len();
+    tcp(frame, transport, Network { start, end, version: 6, vlans, options: false, first_fragment }, flow)
+}
+
+#[inline(always)]
+fn tcp(frame: &[u8], transport: usize, ip: Network, flow: impl Fn(u16, u16) -> FlowKey) -> Parsed {
+    let Some(tcp) = frame.get(transport..ip.end).and_then(TcpHeader::new) else {
+        return Parsed::Other(PassReason::Malformed);
+    };
+    let mut flow = flow(tcp.src_port(), tcp.dst_port());
+    if ip.vlans.1 > 0 {
+        flow = flow.with_vlans(ip.vlans);
+    }
+    if ip.first_fragment {
+        return Parsed::FirstFragment(flow);
+    }
+    let Some((options, payload)) = tcp.split() else { return Parsed::Other(PassReason::Malformed) };
+    let common = CommonOptions::classify(options);
+    let timestamps = match common {
+        CommonOptions::Timestamps { value, echo } => Some(Timestamps { value, echo }),
+        _ => None,
+    };
+    let headers = transport + TcpHeader::LEN + options.len();
+    Parsed::Tcp(Segment {
+        flow,
+        layout: Layout {
+            network: ip.start as u16,
+            transport: transport as u16,
+            payload: headers as u16,
+            version: ip.version,
+            timestamps: if timestamps.is_some() { timestamps_at(options) } else { 0 },
+        },
+        seq: tcp.seq(),
+        ack: tcp.ack(),
+        flags: tcp.flags(),
+        window: tcp.window(),
+        payload_len: payload.len() as u32,
+        timestamps,
+        other_options: common == CommonOptions::Other,
+        ip_options: ip.options || headers > MAX_HEADER,
+        trailer: ip.end < frame.len(),
+        usual_checksums: tcp.checksum() != 0xFFFF
+            && (ip.version != 4 || frame.get(ip.start + 10..ip.start + 12) != Some(&[0xFF; 2])),
+    })
+}
+
+/// Where the values start in options that hold timestamps and padding only.
+#[inline]
+fn timestamps_at(options: &[u8]) -> u8 {
+    const NO_OPERATION: u8 = 1;
+    if let [NO_OPERATION, NO_OPERATION, 8, ..] = options {
+        return 4;
+    }
+    let padding = options.iter().take_while(|byte| **byte == NO_OPERATION).count();
+    padding as u8 + 2
+}

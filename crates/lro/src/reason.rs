@@ -1,0 +1,144 @@
+//! Why an aggregate ended, why a frame was passed on untouched, why one was dropped: names that stay stable.
+
+/// Declares an enum of reasons with a stable name for each, and the counters for it.
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// Every reason, in the order of its counter.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name in reports and JSON: lower case, words joined by `_`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+
+        impl Reason for $name {
+            const ALL: &'static [Self] = Self::ALL;
+
+            fn name(self) -> &'static str {
+                Self::name(self)
+            }
+
+            #[inline]
+            fn position(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+/// A set of named reasons that can be counted.
+pub trait Reason: Copy + Sized + 'static {
+    /// Every reason, in the order of its counter.
+    const ALL: &'static [Self];
+    /// The stable name.
+    fn name(self) -> &'static str;
+    /// The place of the reason in `ALL`.
+    fn position(self) -> usize;
+}
+
+reasons! {
+    /// Why an aggregate, or a single held segment, was handed to the host.
+    FlushReason {
+        /// No more fits: the configured maximum length.
+        MaxLength = "max_length",
+        /// No more fits: the configured maximum number of segments.
+        MaxSegments = "max_segments",
+        /// The last segment has PSH set.
+        Psh = "psh",
+        /// The last segment has FIN set.
+        Fin = "fin",
+        /// The last segment is shorter than those before it.
+        ShortSegment = "short_segment",
+        /// The next segment is longer than those before it.
+        LongSegment = "long_segment",
+        /// The next segment has other header fields (addresses, TTL, TOS, ECN, window, ACK number, options, …).
+        UnequalField = "unequal_field",
+        /// The next segment does not follow in sequence.
+        OutOfOrder = "out_of_order",
+        /// The next frame of the flow cannot be coalesced and must not overtake (SYN, FIN, RST, URG, pure ACK, …).
+        Barrier = "barrier",
+        /// A segment of another flow came, and there is room for one flow only.
+        FlowMismatch = "flow_mismatch",
+        /// The hold time is over.
+        Timeout = "timeout",
+        /// A gap in the sequence was not filled within the reorder hold time.
+        ReorderTimeout = "reorder_timeout",
+        /// The room for out-of-order segments is used up.
+        ReorderFull = "reorder_full",
+        /// The receive batch ended.
+        EndOfBatch = "end_of_batch",
+        /// Another connection needed the place in the table.
+        Evicted = "evicted",
+        /// The driver asked for everything that is held.
+        Drain = "drain",
+    }
+}
+
+reasons! {
+    /// Why a frame was passed to the host as it came.
+    PassReason {
+        /// Not IP, or not TCP over it.
+        NotTcp = "not_tcp",
+        /// Lengths or versions in its headers are wrong, or it was cut short.
+        Malformed = "malformed",
+        /// An IP fragment.
+        Fragment = "fragment",
+        /// IP options (IPv4), or extension headers that are too long to keep.
+        IpOptions = "ip_options",
+        /// Bytes after the IP packet that could not be re-created.
+        Trailer = "trailer",
+        /// A checksum is wrong, and the configuration says to let the host decide.
+        BadChecksum = "bad_checksum",
+        /// A checksum is right but not in the form that a sender computes (0xFFFF for 0).
+        UnusualChecksum = "unusual_checksum",
+        /// SYN is set.
+        Syn = "syn",
+        /// FIN is set.
+        Fin = "fin",
+        /// RST is set.
+        Rst = "rst",
+        /// URG is set.
+        Urg = "urg",
+        /// PSH is set, and nothing is held that it could end.
+        Psh = "psh",
+        /// CWR or another bit of congestion signalling is set: it belongs to this segment alone.
+        CongestionFlags = "congestion_flags",
+        /// No ACK flag, or another combination that data does not have.
+        UnusualFlags = "unusual_flags",
+        /// No payload: an acknowledgement, a keepalive or a window probe.
+        PureAck = "pure_ack",
+        /// TCP options that the profile does not merge.
+        TcpOptions = "tcp_options",
+        /// Too long to merge with anything.
+        TooLong = "too_long",
+        /// Not the next in sequence, and the profile does not reorder.
+        OutOfOrder = "out_of_order",
+        /// Bytes that were handed on or are held already: a retransmission or a keepalive.
+        Old = "old",
+        /// Further ahead in sequence than is held.
+        FarAhead = "far_ahead",
+        /// Every aggregate is in use.
+        PoolEmpty = "pool_empty",
+        /// The table is full and nothing could be evicted.
+        TableFull = "table_full",
+    }
+}
+
+reasons! {
+    /// Why a frame was dropped.
+    DropReason {
+        /// The IPv4 header checksum is wrong.
+        IpChecksum = "ip_checksum",
+        /// The TCP checksum is wrong.
+        TcpChecksum = "tcp_checksum",
+        /// All its bytes came before (Algorithms 1 and 2 as written; otherwise only what the host acknowledged).
+        Duplicate = "duplicate",
+    }
+}

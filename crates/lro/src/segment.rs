@@ -1,0 +1,177 @@
+//! What an engine needs to know of a received TCP segment, read in one pass over its headers.
+
+use nichrome_wire::{AddressPair, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpFlags};
+
+use crate::flow::FlowKey;
+use crate::frame::{ChecksumStatus, Frame};
+use crate::reason::{DropReason, PassReason};
+
+/// What a frame begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Medium {
+    /// An Ethernet header.
+    #[default]
+    Ethernet,
+    /// An IP header (TUN, raw IP captures).
+    Ip,
+}
+
+/// Where the headers of a frame lie, in bytes from its start; two frames with the same layout differ in values only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// The IP header.
+    pub(crate) network: u16,
+    /// The TCP header.
+    pub(crate) transport: u16,
+    /// The payload.
+    pub(crate) payload: u16,
+    pub(crate) version: u8,
+    /// Where the values of the timestamps option are, from the start of the TCP options; 0 where there is none.
+    pub(crate) timestamps: u8,
+}
+
+impl Layout {
+    /// Whether the IP header is IPv4 (otherwise IPv6).
+    #[inline]
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.version == 4
+    }
+
+    /// Where the values of the timestamps option are, in bytes from the start of the frame.
+    #[inline]
+    pub(crate) fn timestamps(self) -> Option<usize> {
+        (self.timestamps > 0).then(|| usize::from(self.transport) + 20 + usize::from(self.timestamps))
+    }
+}
+
+/// The values of a timestamps option (RFC 7323).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timestamps {
+    pub(crate) value: u32,
+    pub(crate) echo: u32,
+}
+
+/// A well-formed TCP segment that is a whole IP packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) flow: FlowKey,
+    pub(crate) layout: Layout,
+    pub(crate) seq: SeqNumber,
+    pub(crate) ack: SeqNumber,
+    pub(crate) flags: TcpFlags,
+    pub(crate) window: u16,
+    pub(crate) payload_len: u32,
+    pub(crate) timestamps: Option<Timestamps>,
+    /// TCP options are there that are neither timestamps nor padding.
+    pub(crate) other_options: bool,
+    pub(crate) ip_options: bool,
+    /// Bytes follow the IP packet.
+    pub(crate) trailer: bool,
+    /// Neither checksum is 0xFFFF, which a sender never computes and nothing would re-create.
+    pub(crate) usual_checksums: bool,
+}
+
+impl Segment {
+    /// The sequence number after the payload; SYN and FIN do not count.
+    #[inline]
+    pub(crate) fn end(&self) -> SeqNumber {
+        self.seq + self.payload_len
+    }
+
+    /// Whether there are IPv6 extension headers.
+    pub(crate) fn has_extension_headers(&self) -> bool {
+        !self.layout.is_ipv4() && self.layout.transport - self.layout.network > 40
+    }
+
+    /// Why this is not data that may be coalesced, in any profile: the flags say so, or nothing is in it. PSH and FIN
+    /// are left to the profile.
+    pub(crate) fn control(&self) -> Option<PassReason> {
+        let data_flags = TcpFlags::ACK | TcpFlags::PSH | TcpFlags::FIN | TcpFlags::ECE;
+        if self.flags.contains(TcpFlags::SYN) {
+            Some(PassReason::Syn)
+        } else if self.flags.contains(TcpFlags::RST) {
+            Some(PassReason::Rst)
+        } else if self.payload_len == 0 {
+            Some(if self.flags.contains(TcpFlags::FIN) { PassReason::Fin } else { PassReason::PureAck })
+        } else if self.flags.contains(TcpFlags::URG) {
+            Some(PassReason::Urg)
+        } else if self.flags.intersects(TcpFlags::CWR | TcpFlags::AE) {
+            Some(PassReason::CongestionFlags)
+        } else if !self.flags.contains(TcpFlags::ACK) || !self.flags.difference(data_flags).is_empty() {
+            Some(PassReason::UnusualFlags)
+        } else if self.ip_options {
+            Some(PassReason::IpOptions)
+        } else {
+            None
+        }
+    }
+}
+
+/// The fields of a frame that may differ between segments that join, read where a known layout says they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Follower {
+    pub(crate) seq: SeqNumber,
+    pub(crate) flags: TcpFlags,
+    /// IPv4 identification, 0 for IPv6.
+    pub(crate) ident: u16,
+    pub(crate) payload_len: u32,
+    /// Bytes follow the IP packet.
+    pub(crate) trailer: bool,
+    /// Neither checksum is 0xFFFF, which a sender never computes and nothing would re-create.
+    pub(crate) usual_checksums: bool,
+}
+
+impl Follower {
+    /// Reads a frame whose headers have this layout; `None` where its lengths do not agree with that.
+    #[inline]
+    pub(crate) fn read(frame: &[u8], layout: Layout) -> Option<Self> {
+        let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
+        let ip: &[u8; 12] = frame.get(network..)?.first_chunk()?;
+        let tcp: &[u8; 20] = frame.get(transport..)?.first_chunk()?;
+        let be16 = |high: u8, low: u8| u16::from_be_bytes([high, low]);
+        let (total, ident, ip_checksum) = if layout.is_ipv4() {
+            (u32::from(be16(ip[2], ip[3])), be16(ip[4], ip[5]), be16(ip[10], ip[11]))
+        } else {
+            (u32::from(be16(ip[4], ip[5])) + 40, 0, 0)
+        };
+        let end = network + total as usize;
+        Some(Self {
+            seq: SeqNumber(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]])),
+            flags: TcpFlags::from_bits_truncate(be16(tcp[12], tcp[13])),
+            ident,
+            payload_len: total.checked_sub(u32::from(layout.payload - layout.network))?,
+            trailer: end < frame.len(),
+            usual_checksums: ip_checksum != 0xFFFF && be16(tcp[16], tcp[17]) != 0xFFFF,
+        })
+        .filter(|_| end <= frame.len())
+    }
+}
+
+/// Verifies the checksums of a frame whose status is unknown.
+#[inline]
+pub(crate) fn verify<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32) -> Result<(), DropReason> {
+    if frame.checksum != ChecksumStatus::Unknown {
+        return Ok(());
+    }
+    verify_bytes(frame.bytes(), layout, len)
+}
+
+/// Verifies the IPv4 header checksum and the TCP checksum of a segment with `len` bytes of payload.
+fn verify_bytes(frame: &[u8], layout: Layout, len: u32) -> Result<(), DropReason> {
+    let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
+    let end = usize::from(layout.payload) + len as usize;
+    let tcp_len = (end - transport) as u32;
+    let packet = &frame[network..];
+    let addresses = if layout.is_ipv4() {
+        let ip = Ipv4Header::new(packet).ok_or(DropReason::IpChecksum)?;
+        if !ip.has_valid_checksum() {
+            return Err(DropReason::IpChecksum);
+        }
+        AddressPair::V4 { src: ip.src(), dst: ip.dst() }
+    } else {
+        let ip = Ipv6Header::new(packet).ok_or(DropReason::IpChecksum)?;
+        AddressPair::V6 { src: ip.src(), dst: ip.dst() }
+    };
+    let pseudo = addresses.pseudo_header(IpProtocol::TCP, tcp_len);
+    if pseudo.add_bytes(&frame[transport..end]).finish() == 0 { Ok(()) } else { Err(DropReason::TcpChecksum) }
+}

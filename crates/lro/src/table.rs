@@ -1,0 +1,313 @@
+//! The ConnectionTable (lro-npu IV.A): connections found by hash, with chaining, in memory reserved at start.
+
+use nichrome_wire::Instant;
+
+use crate::flow::{FlowKey, KeyHasher};
+
+/// No slot: the end of a chain.
+const NIL: u32 = u32::MAX;
+
+/// The place of a connection in a [`ConnectionTable`]; valid until that connection is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Index(pub(crate) u32);
+
+/// Up to `capacity` connections, each with a descriptor `D`. Colliding connections are chained; free slots are kept in
+/// a chain of their own, so that taking and releasing a descriptor never allocates.
+pub(crate) struct ConnectionTable<D> {
+    hasher: KeyHasher,
+    /// First slot of each chain; a power of two, at least twice the capacity.
+    buckets: Box<[u32]>,
+    slots: Box<[Slot<D>]>,
+    free: u32,
+    len: usize,
+    /// Where the search for a connection to evict goes on.
+    hand: usize,
+}
+
+struct Slot<D> {
+    flow: FlowKey,
+    /// Next in the chain of the bucket, or of the free slots.
+    next: u32,
+    hash: u32,
+    /// Used since the hand last passed (second chance).
+    referenced: bool,
+    descriptor: Option<D>,
+}
+
+impl<D> ConnectionTable<D> {
+    /// A table of at most `capacity` connections (1 to 2³¹), hashed with a key derived from `seed`.
+    pub(crate) fn new(capacity: usize, seed: u64) -> Self {
+        let capacity = capacity.clamp(1, 1 << 31);
+        let slots = (1..=capacity)
+            .map(|next| Slot {
+                flow: FlowKey::default(),
+                next: if next == capacity { NIL } else { next as u32 },
+                hash: 0,
+                referenced: false,
+                descriptor: None,
+            })
+            .collect();
+        Self {
+            hasher: KeyHasher::new(seed),
+            buckets: vec![NIL; (capacity * 2).next_power_of_two()].into(),
+            slots,
+            free: 0,
+            len: 0,
+            hand: 0,
+        }
+    }
+
+    /// Connections present.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether another connection needs an eviction first.
+    pub(crate) fn is_full(&self) -> bool {
+        self.free == NIL
+    }
+
+    /// The hash of a flow, for [`ConnectionTable::find`] and [`ConnectionTable::insert`].
+    #[inline]
+    pub(crate) fn hash(&self, flow: &FlowKey) -> u32 {
+        self.hasher.hash(flow)
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u32) -> usize {
+        hash as usize & (self.buckets.len() - 1)
+    }
+
+    /// The connection of this flow.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, flow: &FlowKey) -> Option<Index> {
+        let mut at = self.buckets[self.bucket(hash)];
+        while let Some(slot) = self.slots.get(at as usize) {
+            if slot.hash == hash && slot.flow == *flow {
+                return Some(Index(at));
+            }
+            at = slot.next;
+        }
+        None
+    }
+
+    /// Adds a connection that is not in the table; gives the descriptor back where the table is full.
+    #[inline]
+    pub(crate) fn insert(&mut self, hash: u32, flow: FlowKey, descriptor: D) -> Result<Index, D> {
+        let at = self.free;
+        let bucket = self.bucket(hash);
+        let Some(slot) = self.slots.get_mut(at as usize) else {
+            return Err(descriptor);
+        };
+        self.free = slot.next;
+        *slot =
+            Slot { flow, next: self.buckets[bucket], hash, referenced: true, descriptor: Some(descriptor) };
+        self.buckets[bucket] = at;
+        self.len += 1;
+        Ok(Index(at))
+    }
+
+    /// The flow and descriptor of a connection, which counts as used.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: Index) -> Option<&mut D> {
+        let slot = self.slots.get_mut(index.0 as usize)?;
+        slot.referenced = true;
+        slot.descriptor.as_mut()
+    }
+
+    /// The descriptor of a connection, which does not count as used.
+    #[inline]
+    pub(crate) fn peek(&self, index: Index) -> Option<&D> {
+        self.slots.get(index.0 as usize)?.descriptor.as_ref()
+    }
+
+    /// The places of all connections, present and to come.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = Index> + use<D> {
+        (0..self.slots.len() as u32).map(Index)
+    }
+
+    /// Removes a connection; its slot is free for the next.
+    #[inline]
+    pub(crate) fn remove(&mut self, index: Index) -> Option<D> {
+        let slot = self.slots.get_mut(index.0 as usize)?;
+        let descriptor = slot.descriptor.take()?;
+        let (hash, after) = (slot.hash, slot.next);
+        slot.next = self.free;
+        self.free = index.0;
+        self.len -= 1;
+        self.unchain(hash, index.0, after);
+        Some(descriptor)
+    }
+
+    /// Takes slot `gone` out of its bucket's chain, where `after` followed it.
+    fn unchain(&mut self, hash: u32, gone: u32, after: u32) {
+        let bucket = self.bucket(hash);
+        if self.buckets[bucket] == gone {
+            self.buckets[bucket] = after;
+            return;
+        }
+        let mut at = self.buckets[bucket];
+        while let Some(slot) = self.slots.get_mut(at as usize) {
+            if slot.next == gone {
+                slot.next = after;
+                return;
+            }
+            at = slot.next;
+        }
+    }
+
+    /// A connection to evict: the first that was not used since the hand last passed it, after at most
+    /// [`Self::PATIENCE`] steps any (second chance, an approximation of the oldest that costs nothing per packet).
+    pub(crate) fn victim(&mut self) -> Option<Index> {
+        let mut last = None;
+        for _ in 0..self.slots.len().saturating_mul(2) {
+            let at = self.hand;
+            self.hand = (at + 1) % self.slots.len();
+            let slot = &mut self.slots[at];
+            if slot.descriptor.is_none() {
+                continue;
+            }
+            let index = Index(at as u32);
+            if !slot.referenced {
+                return Some(index);
+            }
+            slot.referenced = false;
+            let steps = last.map_or(1, |(_, steps)| steps + 1);
+            last = Some((index, steps));
+            if steps == Self::PATIENCE {
+                break;
+            }
+        }
+        last.map(|(index, _)| index)
+    }
+
+    /// Used connections that the hand passes before it takes one all the same.
+    const PATIENCE: usize = 64;
+}
+
+/// Slots in the order in which they began to hold something, so that the oldest is found at once and any may leave.
+pub(crate) struct AgeList {
+    links: Box<[Link]>,
+    oldest: u32,
+    newest: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Link {
+    older: u32,
+    newer: u32,
+    since: Instant,
+}
+
+impl AgeList {
+    /// A list for the slots of a table of `capacity`.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let link = Link { older: NIL, newer: NIL, since: Instant::ZERO };
+        Self { links: vec![link; capacity].into(), oldest: NIL, newest: NIL }
+    }
+
+    /// The oldest slot and the time since when it has been in the list.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<(Index, Instant)> {
+        let link = self.links.get(self.oldest as usize)?;
+        Some((Index(self.oldest), link.since))
+    }
+
+    /// Adds a slot that is not in the list.
+    #[inline]
+    pub(crate) fn push(&mut self, index: Index, since: Instant) {
+        let older = self.newest;
+        match self.links.get_mut(older as usize) {
+            Some(link) => link.newer = index.0,
+            None => self.oldest = index.0,
+        }
+        self.links[index.0 as usize] = Link { older, newer: NIL, since };
+        self.newest = index.0;
+    }
+
+    /// Removes a slot that is in the list.
+    #[inline]
+    pub(crate) fn remove(&mut self, index: Index) {
+        let Link { older, newer, .. } = self.links[index.0 as usize];
+        match self.links.get_mut(older as usize) {
+            Some(link) => link.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.links.get_mut(newer as usize) {
+            Some(link) => link.older = older,
+            None => self.newest = older,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn flow(n: u16) -> FlowKey {
+        FlowKey::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), n, 80)
+    }
+
+    proptest! {
+        /// Any mix of insertions and removals gives what a `HashMap` of the same capacity gives.
+        #[test]
+        fn agrees_with_a_hash_map(steps in proptest::collection::vec((0u16..40, any::<bool>()), 0..300)) {
+            let mut table = ConnectionTable::new(16, 1);
+            let mut model = HashMap::new();
+            for (n, insert) in steps {
+                let flow = flow(n);
+                let hash = table.hash(&flow);
+                let found = table.find(hash, &flow);
+                prop_assert_eq!(found.is_some(), model.contains_key(&n));
+                match found {
+                    Some(index) if !insert => prop_assert_eq!(table.remove(index), model.remove(&n)),
+                    None if insert && model.len() < 16 => {
+                        prop_assert!(table.insert(hash, flow, n).is_ok());
+                        model.insert(n, n);
+                    }
+                    None if insert => prop_assert_eq!(table.insert(hash, flow, n), Err(n)),
+                    _ => {}
+                }
+                prop_assert_eq!(table.len(), model.len());
+                prop_assert_eq!(table.is_full(), model.len() == 16);
+            }
+            for (n, value) in &model {
+                let index = table.find(table.hash(&flow(*n)), &flow(*n)).unwrap();
+                prop_assert_eq!(table.get_mut(index), Some(&mut value.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_victim_is_one_that_was_not_used() {
+        let mut table = ConnectionTable::new(4, 1);
+        let indexes: Vec<Index> =
+            (0..4).map(|n| table.insert(table.hash(&flow(n)), flow(n), n).unwrap()).collect();
+        table.victim();
+        for &used in &[indexes[0], indexes[1], indexes[3]] {
+            table.get_mut(used);
+        }
+        assert_eq!(table.victim(), Some(indexes[2]));
+    }
+
+    #[test]
+    fn the_age_list_gives_the_oldest_whatever_leaves() {
+        let mut list = AgeList::new(4);
+        for n in 0..4 {
+            list.push(Index(n), Instant::from_nanos(n.into()));
+        }
+        list.remove(Index(0));
+        list.remove(Index(2));
+        assert_eq!(list.oldest(), Some((Index(1), Instant::from_nanos(1))));
+        list.remove(Index(1));
+        list.push(Index(2), Instant::from_nanos(9));
+        list.remove(Index(3));
+        assert_eq!(list.oldest(), Some((Index(2), Instant::from_nanos(9))));
+        list.remove(Index(2));
+        assert_eq!(list.oldest(), None);
+    }
+}

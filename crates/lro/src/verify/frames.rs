@@ -1,0 +1,75 @@
+//! The frames of one flow that are due: each must come back bit for bit, in order.
+
+use std::collections::VecDeque;
+
+use super::{Difference, fingerprint};
+
+/// A frame that was received and has not come out.
+#[derive(Clone, Copy)]
+pub(super) struct Due {
+    pub(super) number: u64,
+    pub(super) fingerprint: u64,
+}
+
+/// Frames that are due, oldest first.
+#[derive(Default)]
+pub(super) struct Frames {
+    due: VecDeque<Due>,
+    bytes: u64,
+}
+
+impl Frames {
+    /// Notes a frame.
+    pub(super) fn received(&mut self, number: u64, fingerprint: u64) {
+        self.due.push_back(Due { number, fingerprint });
+    }
+
+    /// The oldest frame that is due.
+    pub(super) fn oldest(&self) -> Option<Due> {
+        self.due.front().copied()
+    }
+
+    /// Checks a frame that came out: it is the oldest that is due. Returns its number.
+    pub(super) fn take(&mut self, frame: &[u8]) -> Result<u64, Difference> {
+        let fingerprint = fingerprint(frame);
+        self.bytes += frame.len() as u64;
+        match self.due.front() {
+            Some(due) if due.fingerprint == fingerprint => {
+                let number = due.number;
+                self.due.pop_front();
+                Ok(number)
+            }
+            Some(due) => {
+                let found = self.due.iter().find(|due| due.fingerprint == fingerprint);
+                Err(match found {
+                    Some(found) => Difference::Overtook { frame: found.number, overtaken: due.number },
+                    None => Difference::Unknown { len: frame.len(), due: due.number },
+                })
+            }
+            None => Err(Difference::Surplus { len: frame.len() }),
+        }
+    }
+
+    /// Checks a frame that came out.
+    pub(super) fn delivered(&mut self, frame: &[u8]) -> Result<(), Difference> {
+        self.take(frame).map(|_| ())
+    }
+
+    /// Notes a frame that was dropped with reason, in any order.
+    pub(super) fn dropped(&mut self, frame: &[u8]) -> Result<(), Difference> {
+        let fingerprint = fingerprint(frame);
+        let place = self.due.iter().position(|due| due.fingerprint == fingerprint);
+        place
+            .and_then(|place| self.due.remove(place))
+            .map(|_| ())
+            .ok_or(Difference::Surplus { len: frame.len() })
+    }
+
+    /// Checks that no frame is left; the bytes that were compared.
+    pub(super) fn finish(&self) -> Result<u64, Difference> {
+        match self.due.front() {
+            Some(due) => Err(Difference::Missing { frame: due.number }),
+            None => Ok(self.bytes),
+        }
+    }
+}

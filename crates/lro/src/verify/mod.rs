@@ -1,0 +1,236 @@
+//! Says whether an engine has kept its promise: what came out is held against what came in.
+//!
+//! For `gro`, every frame must come back bit for bit, and in order within its flow. For `netfpga` and `npu`, each
+//! direction of each connection must carry the same byte stream: what a receiver has that accepts every segment, in
+//! any order, keeping the first copy of each byte. With that goes what a stream alone does not show:
+//!
+//! - control segments (SYN, FIN, RST, URG, CWR, without payload, with unknown options) come out untouched, once, and
+//!   neither overtake data of their flow nor are overtaken by it;
+//! - a merged packet is well formed, its checksum can be completed, and its ECN mark, flags and ACK number are those
+//!   of its segments;
+//! - a frame is dropped only where its checksum is wrong, or all its bytes were received before.
+//!
+//! Only what is held by the engine is kept here: a capture of any size can be verified.
+
+mod frames;
+mod mismatch;
+mod pending;
+mod read;
+mod streams;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hasher;
+
+use self::frames::Frames;
+pub use self::mismatch::{Difference, Mismatch};
+use self::read::{Content, Read, read};
+use self::streams::Streams;
+use crate::{Aggregate, DropReason, FlowKey, Medium, Output, Packet, Profile};
+
+/// Holds what comes out of an engine against what goes in: see the [module](self).
+///
+/// Stops at the first difference. Frames are to be of unknown checksum status, or to have right checksums.
+pub struct Verifier {
+    profile: Profile,
+    medium: Medium,
+    /// By flow; what belongs to none is one more flow.
+    flows: HashMap<Option<FlowKey>, Flow>,
+    verified: Verified,
+    frames_out: u64,
+    mismatch: Option<Mismatch>,
+    scratch: Vec<u8>,
+}
+
+/// What is known of one flow.
+enum Flow {
+    Frames(Frames),
+    Streams(Streams),
+}
+
+/// What was held against each other and found equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Frames received.
+    pub frames: u64,
+    /// Flows that they were of, each direction of a connection being one.
+    pub flows: u64,
+    /// Bytes compared: of whole frames for `gro`, of the streams for the others.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, flows, bytes } = self;
+        write!(f, "verified: {frames} frames of {flows} flows came through, {bytes} bytes compared")
+    }
+}
+
+impl Verifier {
+    /// A verifier for an engine of this profile whose frames begin with `medium`.
+    pub fn new(profile: Profile, medium: Medium) -> Self {
+        Self {
+            profile,
+            medium,
+            flows: HashMap::new(),
+            verified: Verified::default(),
+            frames_out: 0,
+            mismatch: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Notes a frame; to be called for every frame, before the engine gets it.
+    pub fn received(&mut self, frame: &[u8]) {
+        self.verified.frames += 1;
+        if self.mismatch.is_some() {
+            return;
+        }
+        let number = self.verified.frames;
+        let read = read(frame, self.medium);
+        match self.flow(read.flow) {
+            Flow::Frames(frames) => frames.received(number, fingerprint(frame)),
+            Flow::Streams(streams) => streams.received(number, frame, &read),
+        }
+    }
+
+    /// Checks an output; to be called for every one, in order.
+    pub fn delivered<B: AsRef<[u8]>>(&mut self, output: &Output<B>) {
+        if self.mismatch.is_some() {
+            return;
+        }
+        let checked = match output {
+            Output::ToHost(Packet::Frame(frame)) => self.frame(frame.bytes()),
+            Output::ToHost(Packet::Aggregate(aggregate)) => self.aggregate(aggregate),
+            Output::Dropped(frame, reason) => self.dropped(frame.bytes(), *reason),
+            Output::ToWire(_) => Ok(()),
+        };
+        self.mismatch = checked.err();
+    }
+
+    /// The first difference, if one was found already.
+    pub fn mismatch(&self) -> Option<&Mismatch> {
+        self.mismatch.as_ref()
+    }
+
+    /// Frames that came in and have not come out.
+    pub fn outstanding(&self) -> u64 {
+        self.verified.frames.saturating_sub(self.frames_out)
+    }
+
+    /// Checks that nothing is left.
+    ///
+    /// # Errors
+    /// The first difference that was found.
+    pub fn finish(self) -> Result<Verified, Mismatch> {
+        let Self { mut verified, flows, mismatch, .. } = self;
+        if let Some(mismatch) = mismatch {
+            return Err(mismatch);
+        }
+        for (flow, state) in flows {
+            let bytes = match state {
+                Flow::Frames(frames) => frames.finish(),
+                Flow::Streams(streams) => streams.finish(),
+            };
+            verified.bytes += bytes.map_err(|difference| Mismatch { flow, difference })?;
+            verified.flows += u64::from(flow.is_some());
+        }
+        Ok(verified)
+    }
+
+    fn flow(&mut self, flow: Option<FlowKey>) -> &mut Flow {
+        let profile = self.profile;
+        self.flows.entry(flow).or_insert_with(|| match profile {
+            Profile::Gro => Flow::Frames(Frames::default()),
+            Profile::Netfpga | Profile::Npu => Flow::Streams(Streams::default()),
+        })
+    }
+
+    /// Checks a frame that was passed on as it is.
+    fn frame(&mut self, frame: &[u8]) -> Result<(), Mismatch> {
+        self.frames_out += 1;
+        let read = read(frame, self.medium);
+        let checked = match self.flow(read.flow) {
+            Flow::Frames(frames) => frames.delivered(frame),
+            Flow::Streams(streams) => streams.frame(frame, &read),
+        };
+        checked.map_err(|difference| Mismatch { flow: read.flow, difference })
+    }
+
+    /// Checks segments that were merged.
+    fn aggregate<B: AsRef<[u8]>>(&mut self, aggregate: &Aggregate<B>) -> Result<(), Mismatch> {
+        let mut packet = std::mem::take(&mut self.scratch);
+        aggregate.copy_to(&mut packet);
+        let read = read(&packet, self.medium);
+        let mut checked = well_formed(aggregate, &packet, &read);
+        if checked.is_ok() {
+            self.frames_out += aggregate.segments() as u64;
+            checked = match (self.flow(read.flow), &read.content) {
+                (Flow::Streams(streams), Content::Tcp(tcp)) => streams.aggregate(tcp, aggregate.segments()),
+                _ => Ok(()),
+            };
+        }
+        let flow = read.flow;
+        if checked.is_ok() && self.profile == Profile::Gro {
+            checked = (0..aggregate.segments()).try_for_each(|nth| {
+                aggregate.recreate(nth, &mut packet);
+                self.recreated(flow, &packet)
+            });
+        }
+        self.scratch = packet;
+        checked.map_err(|difference| Mismatch { flow, difference })
+    }
+
+    /// Checks a frame that was re-created from an aggregate of this flow.
+    fn recreated(&mut self, flow: Option<FlowKey>, frame: &[u8]) -> Result<(), Difference> {
+        match self.flow(flow) {
+            Flow::Frames(frames) => frames.delivered(frame),
+            Flow::Streams(_) => Ok(()),
+        }
+    }
+
+    /// Checks that a drop was justified.
+    fn dropped(&mut self, frame: &[u8], reason: DropReason) -> Result<(), Mismatch> {
+        self.frames_out += 1;
+        let read = read(frame, self.medium);
+        let corrupt = matches!(read.content, Content::Corrupt);
+        let checked = match (self.flow(read.flow), reason) {
+            (Flow::Frames(frames), DropReason::IpChecksum | DropReason::TcpChecksum) if corrupt => {
+                frames.dropped(frame)
+            }
+            (Flow::Streams(streams), DropReason::IpChecksum | DropReason::TcpChecksum) if corrupt => {
+                streams.dropped_corrupt(frame)
+            }
+            (Flow::Streams(streams), DropReason::Duplicate) if !corrupt => streams.dropped_duplicate(frame),
+            _ => Err(Difference::Dropped { len: frame.len(), reason }),
+        };
+        checked.map_err(|difference| Mismatch { flow: read.flow, difference })
+    }
+}
+
+/// Checks what every aggregate promises: a valid packet, and what `gso_size` and `gso_segs` need.
+fn well_formed<B: AsRef<[u8]>>(
+    aggregate: &Aggregate<B>,
+    packet: &[u8],
+    read: &Read<'_>,
+) -> Result<(), Difference> {
+    let longest = aggregate.payloads().map(<[u8]>::len).max().unwrap_or(0);
+    let what = match &read.content {
+        Content::Tcp(tcp) if tcp.payload.len() != aggregate.payload_len() => "its IP length is wrong",
+        Content::Tcp(_) if packet.len() != aggregate.len() => "its length is wrong",
+        Content::Tcp(_) if aggregate.payloads().count() != aggregate.segments() => "its count is wrong",
+        Content::Tcp(_) if aggregate.segments() < 2 => "it has one segment only",
+        Content::Tcp(_) if usize::from(aggregate.mss()) != longest => "its segment size is wrong",
+        Content::Tcp(_) => return Ok(()),
+        Content::Corrupt => "its checksum is wrong",
+        Content::Fragment | Content::Other => "it is not a TCP segment",
+    };
+    Err(Difference::Malformed { len: packet.len(), what })
+}
+
+/// What stands for a frame that is due.
+fn fingerprint(frame: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(frame);
+    hasher.finish()
+}

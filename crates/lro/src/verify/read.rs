@@ -1,0 +1,138 @@
+//! What a frame is, read without the engines' own parser.
+
+use nichrome_wire::{
+    AddressPair, CommonOptions, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber,
+    TcpFlags, TcpHeader,
+};
+
+use crate::{FlowKey, Medium};
+
+/// A frame as a receiver sees it.
+pub(super) struct Read<'a> {
+    pub(super) flow: Option<FlowKey>,
+    pub(super) content: Content<'a>,
+}
+
+/// What is in a frame.
+pub(super) enum Content<'a> {
+    /// A TCP segment with right checksums.
+    Tcp(Tcp<'a>),
+    /// A TCP segment with a wrong checksum.
+    Corrupt,
+    /// The first fragment of a TCP segment.
+    Fragment,
+    /// What belongs to no flow.
+    Other,
+}
+
+/// A TCP segment.
+pub(super) struct Tcp<'a> {
+    /// The sequence number of the first byte of the payload.
+    pub(super) seq: SeqNumber,
+    pub(super) ack: SeqNumber,
+    pub(super) flags: TcpFlags,
+    /// Type of service or traffic class.
+    pub(super) class: u8,
+    pub(super) payload: &'a [u8],
+    /// Whether it is more than data: it must come out as it is.
+    pub(super) control: bool,
+}
+
+const OTHER: Read<'static> = Read { flow: None, content: Content::Other };
+
+/// An IP packet that holds TCP.
+struct Ip<'a> {
+    addresses: AddressPair,
+    class: u8,
+    /// Header and payload of TCP.
+    segment: &'a [u8],
+    header_is_right: bool,
+    options: bool,
+    fragment: bool,
+}
+
+/// Reads a frame.
+pub(super) fn read(frame: &[u8], medium: Medium) -> Read<'_> {
+    let Some((packet, vlans)) = link(frame, medium) else { return OTHER };
+    let ip = match packet.first().map(|first| first >> 4) {
+        Some(4) => ipv4(packet),
+        Some(6) => ipv6(packet),
+        _ => None,
+    };
+    let Some(ip) = ip else { return OTHER };
+    let Some(header) = TcpHeader::new(ip.segment) else { return OTHER };
+    let (src, dst) = (header.src_port(), header.dst_port());
+    let flow = match ip.addresses {
+        AddressPair::V4 { src: from, dst: to } => FlowKey::ipv4(from, to, src, dst),
+        AddressPair::V6 { src: from, dst: to } => FlowKey::ipv6(from, to, src, dst),
+    };
+    let flow = Some(vlans.into_iter().flatten().fold(flow, FlowKey::in_vlan));
+    if ip.fragment {
+        return Read { flow, content: Content::Fragment };
+    }
+    let Some((options, payload)) = header.split() else { return OTHER };
+    let sum = ip.addresses.pseudo_header(IpProtocol::TCP, ip.segment.len() as u32).add_bytes(ip.segment);
+    if !ip.header_is_right || sum.finish() != 0 {
+        return Read { flow, content: Content::Corrupt };
+    }
+    let flags = header.flags();
+    let plain = TcpFlags::ACK | TcpFlags::PSH | TcpFlags::ECE;
+    let control = payload.is_empty()
+        || !flags.contains(TcpFlags::ACK)
+        || !flags.difference(plain).is_empty()
+        || ip.options
+        || CommonOptions::classify(options) == CommonOptions::Other;
+    let seq = header.seq() + u32::from(flags.contains(TcpFlags::SYN));
+    let tcp = Tcp { seq, ack: header.ack(), flags, class: ip.class, payload, control };
+    Read { flow, content: Content::Tcp(tcp) }
+}
+
+/// The IP packet with what follows it, and the VLAN identifiers in front of it.
+fn link(frame: &[u8], medium: Medium) -> Option<(&[u8], [Option<u16>; 2])> {
+    if medium == Medium::Ip {
+        return Some((frame, [None; 2]));
+    }
+    let header = LinkHeader::new(frame)?;
+    let announced = match header.ethertype() {
+        EtherType::IPV4 => 4,
+        EtherType::IPV6 => 6,
+        _ => return None,
+    };
+    let tags = header.tags();
+    let vlan = |nth: usize| tags.as_slice().get(nth).map(|tag| tag.vid());
+    let version = header.payload().first()? >> 4;
+    (version == announced).then_some((header.payload(), [vlan(0), vlan(1)]))
+}
+
+fn ipv4(packet: &[u8]) -> Option<Ip<'_>> {
+    let ip = Ipv4Header::new(packet)?;
+    let fragment = ip.fragment();
+    let segment = ip.payload().filter(|_| ip.protocol() == IpProtocol::TCP && fragment.is_first())?;
+    Some(Ip {
+        addresses: AddressPair::V4 { src: ip.src(), dst: ip.dst() },
+        class: ip.tos().0,
+        segment,
+        header_is_right: ip.has_valid_checksum(),
+        options: ip.header_len() > Ipv4Header::LEN,
+        fragment: fragment.more_fragments,
+    })
+}
+
+fn ipv6(packet: &[u8]) -> Option<Ip<'_>> {
+    let ip = Ipv6Header::new(packet)?;
+    let upper = ip.upper_layer().ok().filter(|upper| upper.protocol == IpProtocol::TCP)?;
+    // A routing header changes the address that the checksum covers; AH is not ours to look behind.
+    let opaque = [IpProtocol::ROUTING, IpProtocol::AH];
+    if ip.extensions().flatten().any(|extension| opaque.contains(&extension.protocol)) {
+        return None;
+    }
+    let is_first = upper.fragment.is_none_or(|header| header.fragment.is_first());
+    Some(Ip {
+        addresses: AddressPair::V6 { src: ip.src(), dst: ip.dst() },
+        class: ip.traffic_class().0,
+        segment: ip.payload().filter(|_| is_first)?.get(upper.offset..)?,
+        header_is_right: true,
+        options: false,
+        fragment: upper.fragment.is_some(),
+    })
+}

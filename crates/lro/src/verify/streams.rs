@@ -1,0 +1,163 @@
+//! One flow of a profile that keeps byte streams: its bytes, and its segments that are more than bytes.
+
+use std::collections::{HashMap, VecDeque};
+
+use nichrome_wire::{SeqNumber, TcpFlags};
+
+use super::frames::Frames;
+use super::pending::{Fields, Stream};
+use super::read::{Content, Read, Tcp};
+use super::{Difference, fingerprint};
+use crate::DropReason;
+
+/// What is due of one flow.
+#[derive(Default)]
+pub(super) struct Streams {
+    /// The stream that comes out now, and behind it one for each SYN that has not come out.
+    streams: VecDeque<Stream>,
+    /// Frames that must come out as they are.
+    controls: Frames,
+    /// Data segments that brought nothing new, by fingerprint: those may be dropped.
+    repeated: HashMap<u64, u32>,
+    came_in: u64,
+    came_out: u64,
+    bytes: u64,
+}
+
+impl Streams {
+    /// Notes a frame.
+    pub(super) fn received(&mut self, number: u64, frame: &[u8], read: &Read<'_>) {
+        self.came_in += 1;
+        let Content::Tcp(tcp) = &read.content else {
+            return self.controls.received(number, fingerprint(frame));
+        };
+        if tcp.control {
+            self.controls.received(number, fingerprint(frame));
+        }
+        if tcp.flags.contains(TcpFlags::SYN) {
+            self.streams.push_back(Stream::beginning_at(tcp.seq));
+        } else if self.streams.is_empty() {
+            self.streams.push_back(Stream::default());
+        }
+        let fields = Fields { frame: number, class: tcp.class, flags: tcp.flags, ack: tcp.ack };
+        let stream = self.streams.back_mut();
+        let is_new = stream.is_some_and(|stream| stream.receive(tcp.seq, tcp.payload, fields));
+        if !is_new && !tcp.control {
+            *self.repeated.entry(fingerprint(frame)).or_default() += 1;
+        }
+    }
+
+    /// Checks a frame that was passed on.
+    pub(super) fn frame(&mut self, frame: &[u8], read: &Read<'_>) -> Result<(), Difference> {
+        self.came_out += 1;
+        let Content::Tcp(tcp) = &read.content else { return self.control(frame).map(|_| ()) };
+        if tcp.control {
+            self.control(frame)?;
+            if tcp.flags.contains(TcpFlags::SYN) {
+                self.next_stream()?;
+            }
+        } else if !self.repeated.is_empty() {
+            self.forget(fingerprint(frame));
+        }
+        self.data(tcp).map(|_| ())
+    }
+
+    /// Checks a frame that must come out as it is: all that was received before it is out.
+    fn control(&mut self, frame: &[u8]) -> Result<(), Difference> {
+        let number = self.controls.take(frame)?;
+        match self.streams.iter().filter_map(Stream::oldest).min() {
+            Some(data) if data < number => Err(Difference::Overtook { frame: number, overtaken: data }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on to the stream that a SYN began.
+    fn next_stream(&mut self) -> Result<(), Difference> {
+        if self.streams.len() > 1
+            && let Some(stream) = self.streams.pop_front()
+        {
+            self.bytes += stream.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Checks bytes that came out; returns the fields of the segments that brought them.
+    fn data(&mut self, tcp: &Tcp<'_>) -> Result<Vec<Fields>, Difference> {
+        if tcp.payload.is_empty() {
+            return Ok(Vec::new());
+        }
+        let unknown = Difference::NotReceived { seq: tcp.seq, len: tcp.payload.len() };
+        let stream = self.streams.front_mut().ok_or(unknown)?;
+        let fields = stream.deliver(tcp.seq, tcp.payload)?;
+        if let Some(control) = self.controls.oldest()
+            && let Some(early) = fields.iter().find(|fields| fields.frame > control.number)
+        {
+            return Err(Difference::Overtook { frame: early.frame, overtaken: control.number });
+        }
+        Ok(fields)
+    }
+
+    /// Checks a merged packet: its bytes, and the fields that it has in common with its segments.
+    pub(super) fn aggregate(&mut self, tcp: &Tcp<'_>, segments: usize) -> Result<(), Difference> {
+        self.came_out += segments as u64;
+        let differs = |field| Err(Difference::Field { seq: tcp.seq, field });
+        if tcp.control {
+            return differs("set of flags or options");
+        }
+        let fields = self.data(tcp)?;
+        if fields.iter().any(|fields| fields.class != tcp.class) {
+            return differs("type of service or ECN mark");
+        }
+        let without_psh = |flags: TcpFlags| flags.difference(TcpFlags::PSH);
+        if fields.iter().any(|fields| without_psh(fields.flags) != without_psh(tcp.flags)) {
+            return differs("set of flags");
+        }
+        // Of bytes that came out before, the segments are not known any more.
+        if fields.len() == segments {
+            let latest = fields.iter().map(|fields| fields.ack).reduce(SeqNumber::later);
+            if latest.is_some_and(|latest| latest != tcp.ack) {
+                return differs("ACK number");
+            }
+            let pushed = fields.iter().any(|fields| fields.flags.contains(TcpFlags::PSH));
+            if pushed != tcp.flags.contains(TcpFlags::PSH) {
+                return differs("PSH flag");
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a frame with a wrong checksum that was dropped.
+    pub(super) fn dropped_corrupt(&mut self, frame: &[u8]) -> Result<(), Difference> {
+        self.came_out += 1;
+        self.controls.dropped(frame)
+    }
+
+    /// Checks that a frame that was dropped brought no new byte.
+    pub(super) fn dropped_duplicate(&mut self, frame: &[u8]) -> Result<(), Difference> {
+        self.came_out += 1;
+        let justified = self.forget(fingerprint(frame));
+        let reason = DropReason::Duplicate;
+        justified.then_some(()).ok_or(Difference::Dropped { len: frame.len(), reason })
+    }
+
+    /// Notes that a segment which brought nothing new came out; `false` where there was none such.
+    fn forget(&mut self, fingerprint: u64) -> bool {
+        let Some(count) = self.repeated.get_mut(&fingerprint) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.repeated.remove(&fingerprint);
+        }
+        true
+    }
+
+    /// Checks that nothing is left; the bytes that were compared.
+    pub(super) fn finish(&self) -> Result<u64, Difference> {
+        self.controls.finish()?;
+        let mut bytes = self.bytes;
+        for stream in &self.streams {
+            bytes += stream.finish()?;
+        }
+        let (came_in, came_out) = (self.came_in, self.came_out);
+        if came_in == came_out { Ok(bytes) } else { Err(Difference::Count { came_in, came_out }) }
+    }
+}
