@@ -161,7 +161,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         {
             self.flush(oldest, FlushReason::Evicted);
         }
-        let run = match self.pool.start(frame, segment, Rule::Lossless, self.limits) {
+        let run = match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
             Ok(run) => run,
             Err(frame) => return self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
         };

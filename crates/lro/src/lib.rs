@@ -1,4 +1,51 @@
-//! Receive coalescing.
+//! Receive coalescing (large receive offload): engines that merge the TCP segments of a flow into packets of up to
+//! 64 KB before a network stack sees them.
+//!
+//! | | [`Gro`] (default) | [`Netfpga`] | [`Npu`] |
+//! |---|---|---|---|
+//! | promise | lossless: the original packets can be re-created | the stateless hardware module of lro-netfpga | the multi-core design of lro-npu |
+//! | flows at once | a table, the oldest evicted | one | a table, descriptors from a pre-allocated pool |
+//! | order | in order only; anything else flushes the flow first | in order only | reorders by sequence number |
+//! | ends an aggregate | PSH, FIN, 64 KB, an unequal field, the hold time or the end of the batch | maximum length, timer, another flow | 64 KB of consecutive payload, FIN, a timeout of ten average intervals |
+//! | ACKs | untouched | untouched | [active ACK](ActiveAck): off, as in the paper, or safe |
+//!
+//! lro-netfpga is Antichi, Callegari, Giordano: "Implementation of TCP Large Receive Offload on Open Hardware Platform"
+//! (HPPN 2013); lro-npu is Li, Chen, Su: "Implementation of TCP Large Receive Offload on Multi-core NPU Platform". Each
+//! module begins with the table of its rules, and of where they differ from the paper's.
+//!
+//! All of them do no I/O ([`nichrome_wire::engine`] has the contract), never copy payload, allocate nothing per packet,
+//! and reserve their memory when they are made.
+//!
+//! ```
+//! use nichrome_lro::{Config, Frame, Gro, Hold, Output, Packet};
+//! use nichrome_wire::{Engine, Instant, SeqNumber, TcpFrame};
+//!
+//! # fn main() -> Result<(), nichrome_lro::ConfigError> {
+//! // Any buffer that shows its bytes will do: here vectors, in a driver handles that go back to their pool on drop.
+//! let segment = |nth: u32| TcpFrame { seq: SeqNumber(nth * 1448), payload: vec![0; 1448], ..TcpFrame::default() };
+//! let burst = (0..3).map(|nth| segment(nth).build());
+//! let now = Instant::ZERO;
+//!
+//! let mut gro = Gro::new(&Config::default(), Hold::Batch)?;
+//! for buffer in burst {
+//!     gro.receive(Frame::new(buffer), now);
+//! }
+//! gro.end_of_batch(now);
+//! while let Some(output) = gro.poll() {
+//!     match output {
+//!         Output::ToHost(Packet::Frame(frame)) => println!("{} bytes as they came", frame.bytes().len()),
+//!         Output::ToHost(Packet::Aggregate(aggregate)) => {
+//!             let mut slices = Vec::new();
+//!             aggregate.io_slices(&mut slices); // for writev, behind aggregate.virtio_net_header()
+//!             assert_eq!((aggregate.segments(), aggregate.mss()), (3, 1448));
+//!         }
+//!         Output::ToWire(ack) => println!("send {} bytes", ack.bytes().len()),
+//!         Output::Dropped(_, reason) => println!("dropped: {}", reason.name()),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod aggregate;

@@ -147,8 +147,11 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
 
     /// Invokes the stitcher for the first packet of an aggregate and starts the timer.
     fn start(&mut self, frame: Frame<B>, segment: &Segment, now: Instant) {
-        match self.pool.start(frame, segment, Rule::Stream, self.limits) {
-            Ok(run) => self.stored = Some(Stored { flow: segment.flow, run, deadline: now + self.timer }),
+        match self.pool.start(frame, segment, Rule::Stream, self.limits, now) {
+            Ok(run) => {
+                let deadline = run.since + self.timer;
+                self.stored = Some(Stored { flow: segment.flow, run, deadline });
+            }
             Err(frame) => self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
         }
     }

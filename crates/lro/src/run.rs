@@ -1,6 +1,6 @@
 //! Segments that wait together: the aggregate under construction.
 
-use nichrome_wire::{SeqNumber, TcpFlags};
+use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
 use crate::aggregate::{Aggregate, Identification, Packet};
 use crate::frame::Frame;
@@ -70,6 +70,8 @@ pub(crate) struct Run<B> {
     pub(crate) newest_timestamp: Option<u32>,
     /// Only this timestamp value may join: the host has been handed a newer one, and may refuse this (PAWS).
     pub(crate) only_timestamp: Option<u32>,
+    /// When the first segment came.
+    pub(crate) since: Instant,
     pub(crate) reason: FlushReason,
 }
 
@@ -89,6 +91,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             window: 0,
             newest_timestamp: None,
             only_timestamp: None,
+            since: Instant::ZERO,
             reason: FlushReason::Drain,
         }
     }
@@ -307,6 +310,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         segment: &Segment,
         rule: Rule,
         limits: Limits,
+        now: Instant,
     ) -> Result<Box<Run<B>>, Frame<B>> {
         let Some(mut run) = self.0.take() else { return Err(frame) };
         run.template.set(frame.bytes(), segment.layout, rule);
@@ -314,6 +318,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         run.mss = 0;
         run.first_len = segment.payload_len;
         run.limits = limits;
+        run.since = now;
         run.end = segment.seq;
         run.identification = match rule {
             // A guess until there are two: the usual sender counts.

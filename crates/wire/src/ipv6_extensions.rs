@@ -220,6 +220,16 @@ mod tests {
     }
 
     #[test]
+    fn offset_and_flag_of_a_fragment_are_a_big_endian_word() {
+        // A first fragment from the wire; etherparse 0.19 reads it as the second (its issue 150).
+        let header = [0x3A, 0, 0, 1, 0x59, 0xAD, 0x9B, 0x98];
+        let upper = UpperLayer::find(IpProtocol::FRAGMENT, &header).unwrap();
+        let fragment = Fragment { offset: FragmentOffset::START, more_fragments: true };
+        assert_eq!(upper.fragment, Some(Ipv6Fragment { fragment, ident: 0x59AD_9B98 }));
+        assert_eq!((upper.protocol, upper.offset), (IpProtocol::ICMPV6, 8));
+    }
+
+    #[test]
     fn the_first_fragment_has_the_upper_layer() {
         let first = fragment_header(0, 1);
         let upper = found(&[(IpProtocol::FRAGMENT, &first)], IpProtocol::TCP).unwrap();

@@ -179,6 +179,17 @@ fn read_as_everything(bytes: &[u8]) {
     }
 }
 
+/// Whether etherparse 0.19 misreads the frame: it takes offset and flag of an IPv6 fragment header in the wrong order
+/// and does not leave out the reserved bits (its issue 150).
+fn is_misread_by_etherparse(frame: &[u8]) -> bool {
+    let ip = LinkHeader::new(frame).and_then(|link| Ipv6Header::new(link.payload()));
+    ip.filter(|ip| ip.version() == 6).is_some_and(|ip| {
+        ip.extensions()
+            .flatten()
+            .any(|header| header.protocol == IpProtocol::FRAGMENT && header.bytes[2..4] != [0, 0])
+    })
+}
+
 proptest! {
     #[test]
     fn etherparse_agrees_on_any_frame(frame in any_frame()) {
@@ -204,7 +215,9 @@ proptest! {
     #[test]
     fn etherparse_agrees_on_broken_frames_that_are_still_valid(bytes in broken_frame()) {
         if let Ok(rebuilt) = rebuild(&bytes) {
-            assert_etherparse_agrees(&bytes);
+            if !is_misread_by_etherparse(&bytes) {
+                assert_etherparse_agrees(&bytes);
+            }
             // Reserved bits are not kept, and the checksum tells.
             let rebuilt_again = rebuild(&rebuilt);
             prop_assert_eq!(rebuilt_again, Ok(rebuilt));

@@ -2,7 +2,6 @@
 
 use nichrome_wire::{Instant, SeqNumber, instant};
 
-use super::ack::HostSide;
 use super::config::NpuConfig;
 use super::reorder::ReorderList;
 use crate::run::Run;
@@ -22,29 +21,21 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// Nanoseconds between arrivals: the mean of the last interval and of what it was before.
     average_interval: u64,
     last_arrival: Instant,
-    /// When the first segment of the run came.
-    pub(crate) first_arrival: Instant,
-    /// When the first segment beyond the gap came.
-    pub(crate) gap_since: Instant,
     /// The newest timestamp value that the host was handed.
     pub(crate) newest_timestamp: Option<u32>,
-    pub(crate) host: HostSide,
 }
 
 impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// A connection whose next byte is `nextseq`.
-    pub(crate) fn new(nextseq: SeqNumber) -> Self {
+    pub(crate) fn new(nextseq: SeqNumber, now: Instant) -> Self {
         Self {
             nextseq,
             frontier: None,
             run: None,
             waiting: None,
             average_interval: 0,
-            last_arrival: Instant::ZERO,
-            first_arrival: Instant::ZERO,
-            gap_since: Instant::ZERO,
+            last_arrival: now,
             newest_timestamp: None,
-            host: HostSide::default(),
         }
     }
 
@@ -80,10 +71,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Notes an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E).
     #[inline]
     pub(crate) fn arrived(&mut self, now: Instant) {
-        if self.last_arrival != Instant::ZERO {
-            let interval = now.nanos_since(self.last_arrival);
-            self.average_interval = self.average_interval / 2 + interval / 2;
-        }
+        let interval = now.nanos_since(self.last_arrival);
+        self.average_interval = self.average_interval / 2 + interval / 2;
         self.last_arrival = now;
     }
 
@@ -101,7 +90,6 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             (Some(old), Some(new)) => Some(SeqNumber(old).later(SeqNumber(new)).0),
             (old, new) => new.or(old),
         };
-        self.host.handed(run.template.first_seq(), run.end);
     }
 }
 
@@ -126,17 +114,17 @@ impl Timeouts {
     /// When the run is due, if there is one.
     #[inline]
     pub(crate) fn run_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
-        descriptor.run.as_ref()?;
-        let quiet = (descriptor.average_interval * Self::INTERVALS).clamp(self.floor, self.ceiling);
+        let run = descriptor.run.as_ref()?;
+        let quiet =
+            descriptor.average_interval.saturating_mul(Self::INTERVALS).clamp(self.floor, self.ceiling);
         let by_quiet = descriptor.last_arrival.plus_nanos(quiet);
-        Some(by_quiet.min(descriptor.first_arrival.plus_nanos(self.ceiling)))
+        Some(by_quiet.min(run.since.plus_nanos(self.ceiling)))
     }
 
     /// When the gap is given up, if there is one.
     #[inline]
     pub(crate) fn gap_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
-        descriptor.waiting.as_ref()?;
-        Some(descriptor.gap_since.plus_nanos(self.reorder_hold))
+        Some(descriptor.waiting.as_ref()?.since.plus_nanos(self.reorder_hold))
     }
 
     /// When either is due.

@@ -30,8 +30,10 @@
 //! | PSH | not said | ignored, since the timeouts deliver; or ends the aggregate |
 
 mod ack;
+mod acker;
 mod config;
 mod descriptor;
+mod host;
 mod reorder;
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader};
@@ -39,7 +41,8 @@ use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader};
 pub use self::ack::{AckFrame, ActiveAck};
 pub use self::config::{NpuConfig, PshRule, Rules};
 
-use self::ack::{AckBytes, Acknowledgement, Handshakes};
+use self::ack::Acknowledgement;
+use self::acker::Acker;
 use self::descriptor::{ConnectionDescriptor, Timeouts};
 use self::reorder::{Insertion, ReorderList};
 use crate::config::{BadChecksum, Config, ConfigError};
@@ -67,8 +70,7 @@ pub struct Npu<B: AsRef<[u8]>> {
     wheel: TimingWheel,
     runs: RunPool<B>,
     lists: Recycler<ReorderList<B>>,
-    acks: Recycler<AckBytes>,
-    handshakes: Handshakes,
+    acker: Option<Acker>,
     /// The connection of the last segment: the next is likely of the same.
     predicted: Option<Index>,
     out: Outbox<B>,
@@ -93,8 +95,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             wheel: TimingWheel::new(config.max_connections),
             runs: RunPool::new(config.max_aggregates, config.max_segments),
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
-            acks: Recycler::new((0..64).map(|_| AckBytes::new())),
-            handshakes: Handshakes::new(),
+            acker: Acker::new(npu.active_ack, config.max_connections),
             predicted: None,
             out: Outbox::new(npu.reorder_segments + 4),
         })
@@ -119,20 +120,17 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Learns from a frame that the host sends: its window scale, what it has acknowledged, how far its window goes.
     pub fn observe_transmit(&mut self, frame: &[u8]) {
-        if self.config.active_ack == ActiveAck::Off {
-            return;
-        }
+        let Some(acker) = &mut self.acker else { return };
         let Parsed::Tcp(segment) = parse::parse(frame, self.medium) else { return };
         let flow = segment.flow.reversed();
         let hash = self.table.hash(&flow);
         if segment.flags.contains(TcpFlags::SYN) {
-            self.handshakes.host_syn(hash, flow, options(frame, &segment));
+            acker.handshakes.host_syn(hash, flow, options(frame, &segment));
         }
+        let scale = acker.handshakes.scale(hash, &flow);
         if let Some(index) = self.table.find(hash, &flow)
-            && let Some(descriptor) = self.table.get_mut(index)
+            && let Some(host) = acker.host(index)
         {
-            let host = &mut descriptor.host;
-            let scale = if host.needs_scale() { self.handshakes.scale(hash, &flow) } else { None };
             host.observe(&segment, scale);
         }
     }
@@ -187,8 +185,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             }
             self.out.pass(frame, segment.payload_len, PassReason::BadChecksum);
         } else if let Some(reason) = filter(segment) {
-            self.receive_control(found, hash, frame, segment, reason);
-        } else if let Some(index) = found.or_else(|| self.establish(hash, segment, segment.seq)) {
+            self.receive_control(found, hash, frame, segment, reason, now);
+        } else if let Some(index) = found.or_else(|| self.establish(hash, segment, segment.seq, now)) {
             self.predicted = Some(index);
             self.reorder_packet(index, frame, segment, now);
         } else {
@@ -197,19 +195,22 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Takes a descriptor for a new connection, from one that was not used lately if none is free (IV.A).
-    fn establish(&mut self, hash: u32, segment: &Segment, nextseq: SeqNumber) -> Option<Index> {
+    fn establish(&mut self, hash: u32, segment: &Segment, nextseq: SeqNumber, now: Instant) -> Option<Index> {
         if self.table.is_full() {
             let victim = self.table.victim()?;
             self.reconstruct_all(victim, FlushReason::Evicted);
             self.release(victim);
         }
-        self.table.insert(hash, segment.flow, ConnectionDescriptor::new(nextseq)).ok()
+        self.table.insert(hash, segment.flow, ConnectionDescriptor::new(nextseq, now)).ok()
     }
 
     /// Gives a descriptor back.
     fn release(&mut self, index: Index) {
         self.wheel.cancel(index);
         self.table.remove(index);
+        if let Some(acker) = &mut self.acker {
+            acker.forget(index);
+        }
         if self.predicted == Some(index) {
             self.predicted = None;
         }
@@ -223,19 +224,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
         frame: Frame<B>,
         segment: &Segment,
         reason: PassReason,
+        now: Instant,
     ) {
         let syn = segment.flags.contains(TcpFlags::SYN);
-        if syn && self.config.active_ack != ActiveAck::Off {
-            self.handshakes.peer_syn(hash, segment.flow, options(frame.bytes(), segment));
+        if syn && let Some(acker) = &mut self.acker {
+            acker.handshakes.peer_syn(hash, segment.flow, options(frame.bytes(), segment));
         }
         if let Some(index) = found {
             self.reconstruct_all(index, FlushReason::Barrier);
             if syn {
-                self.restart(index, segment);
+                self.restart(index, segment, now);
             }
             self.handed(index, segment);
         } else if syn && self.config.rules == Rules::Paper {
-            self.establish(hash, segment, segment.end() + 1);
+            self.establish(hash, segment, segment.end() + 1, now);
         }
         self.out.pass(frame, segment.payload_len, reason);
         if let Some(index) = found
@@ -246,9 +248,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// A SYN on a known four-tuple: a new connection, whose data begins after it.
-    fn restart(&mut self, index: Index, segment: &Segment) {
+    fn restart(&mut self, index: Index, segment: &Segment, now: Instant) {
         if let Some(descriptor) = self.table.get_mut(index) {
-            *descriptor = ConnectionDescriptor::new(segment.end() + 1);
+            *descriptor = ConnectionDescriptor::new(segment.end() + 1, now);
+        }
+        if let Some(acker) = &mut self.acker {
+            acker.forget(index);
         }
     }
 
@@ -258,7 +263,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
             if segment.payload_len > 0 {
                 descriptor.catch_up(segment.end());
             }
-            descriptor.host.handed(segment.seq, segment.end());
+        }
+        self.tell_host(index, segment.seq, segment.end());
+    }
+
+    /// Notes for active ACK that the host was handed the bytes from `seq` to `end`.
+    fn tell_host(&mut self, index: Index, seq: SeqNumber, end: SeqNumber) {
+        if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
+            host.handed(seq, end);
         }
     }
 
@@ -319,14 +331,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Starts a run.
     fn start(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
-        match self.runs.start(frame, segment, Rule::Stream, self.limits) {
+        match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
             Ok(mut run) => {
                 if descriptor.is_older(segment) {
                     run.only_timestamp = run.newest_timestamp;
                 }
                 let ended = ended_by(&run, segment.flags, self.config.psh);
                 descriptor.run = Some(run);
-                descriptor.first_arrival = now;
                 if let Some(reason) = ended {
                     self.reconstruct(index, reason);
                 }
@@ -362,7 +373,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         if descriptor.waiting.is_none() {
             descriptor.waiting = self.lists.take();
-            descriptor.gap_since = now;
+            if let Some(list) = &mut descriptor.waiting {
+                list.since = now;
+            }
         }
         let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
         let inserted = match &mut descriptor.waiting {
@@ -394,9 +407,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         if self.config.active_ack == ActiveAck::Safe
             && segment.payload_len > 1
-            && let Some(descriptor) = self.table.get_mut(index)
-            && descriptor.host.has_acknowledged(segment.end())
-            && let Some(repetition) = descriptor.host.repetition(descriptor.newest_timestamp)
+            && let Some(descriptor) = self.table.peek(index)
+            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
+            && host.has_acknowledged(segment.end())
+            && let Some(repetition) = host.repetition(descriptor.newest_timestamp)
         {
             self.acknowledge(frame.bytes(), segment.layout, &repetition);
             return self.out.drop(frame, DropReason::Duplicate);
@@ -417,8 +431,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Packet reconstruction (IV.D): the run of consecutive payload goes to the host, and is acknowledged if that is safe.
     fn reconstruct(&mut self, index: Index, reason: FlushReason) {
         let Some((header, layout)) = self.hand_over(index, reason) else { return };
-        let Some(descriptor) = self.table.get_mut(index) else { return };
-        if let Some(acknowledgement) = descriptor.host.acknowledgement(descriptor.newest_timestamp) {
+        if let Some(descriptor) = self.table.peek(index)
+            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
+            && let Some(acknowledgement) = host.acknowledgement(descriptor.newest_timestamp)
+        {
             self.acknowledge(&header, layout, &acknowledgement);
         }
     }
@@ -428,13 +444,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let descriptor = self.table.get_mut(index)?;
         let run = descriptor.run.take()?;
-        let bytes = run.bytes;
+        let (seq, end, bytes) = (run.template.first_seq(), run.end, run.bytes);
         descriptor.delivered(&run);
         let may_acknowledge = self.config.active_ack == ActiveAck::Safe
             && descriptor.waiting.is_none()
             && !run.template.is_congestion_experienced();
         let answered = may_acknowledge.then(|| (run.template.header_array(), run.template.layout));
         self.out.flush(self.runs.finish(run, reason), bytes, reason);
+        self.tell_host(index, seq, end);
         answered
     }
 
@@ -442,7 +459,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn reconstruct_all(&mut self, index: Index, reason: FlushReason) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         let Some(mut list) = descriptor.waiting.take() else { return self.reconstruct(index, reason) };
-        let since = descriptor.gap_since;
+        let since = list.since;
         self.hand_over(index, reason);
         while let Some(seq) = list.first_seq() {
             let Some(descriptor) = self.table.get_mut(index) else { return };
@@ -470,10 +487,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Sends an acknowledgement in answer to a received header.
     fn acknowledge(&mut self, received: &[u8], layout: Layout, acknowledgement: &Acknowledgement) {
-        let Some(mut bytes) = self.acks.take() else { return };
-        match acknowledgement.write(received, layout, &mut bytes) {
-            Some(()) => self.out.acknowledge(AckFrame::new(self.acks.lend(bytes))),
-            None => self.acks.give_back(bytes),
+        if let Some(acker) = &mut self.acker
+            && let Some(frame) = acker.frame(received, layout, acknowledgement)
+        {
+            self.out.acknowledge(frame);
         }
     }
 

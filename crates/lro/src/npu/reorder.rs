@@ -1,6 +1,6 @@
 //! Segments that wait for those before them, sorted by sequence number (Algorithms 1 and 2 of lro-npu).
 
-use nichrome_wire::SeqNumber;
+use nichrome_wire::{Instant, SeqNumber};
 
 use crate::frame::Frame;
 use crate::recycle::Recycle;
@@ -15,6 +15,8 @@ pub(crate) struct Waiting<B> {
 /// The out-of-order part of a descriptor's packet list: in order of sequence, nothing overlapping.
 pub(crate) struct ReorderList<B> {
     waiting: Vec<Waiting<B>>,
+    /// When the first one came.
+    pub(crate) since: Instant,
 }
 
 /// What became of an insertion.
@@ -38,7 +40,7 @@ impl<B> Recycle for ReorderList<B> {
 impl<B> ReorderList<B> {
     /// A list of up to `room` segments.
     pub(crate) fn new(room: usize) -> Self {
-        Self { waiting: Vec::with_capacity(room) }
+        Self { waiting: Vec::with_capacity(room), since: Instant::ZERO }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -59,6 +59,9 @@ impl Stream {
 
     /// Notes a segment; says whether any of its bytes is new.
     pub(super) fn receive(&mut self, seq: SeqNumber, bytes: &[u8], fields: Fields) -> bool {
+        if bytes.is_empty() {
+            return false;
+        }
         let start = self.place(seq);
         self.latest = Some(start);
         let new = self.cover(self.range(start, bytes.len()));

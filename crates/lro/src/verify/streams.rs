@@ -1,6 +1,6 @@
 //! One flow of a profile that keeps byte streams: its bytes, and its segments that are more than bytes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use nichrome_wire::{SeqNumber, TcpFlags};
 
@@ -34,10 +34,11 @@ impl Streams {
         if tcp.control {
             self.controls.received(number, fingerprint(frame));
         }
+        if self.streams.is_empty() {
+            self.streams.push_back(Stream::default());
+        }
         if tcp.flags.contains(TcpFlags::SYN) {
             self.streams.push_back(Stream::beginning_at(tcp.seq));
-        } else if self.streams.is_empty() {
-            self.streams.push_back(Stream::default());
         }
         let fields = Fields { frame: number, class: tcp.class, flags: tcp.flags, ack: tcp.ack };
         let stream = self.streams.back_mut();
@@ -73,9 +74,7 @@ impl Streams {
 
     /// Goes on to the stream that a SYN began.
     fn next_stream(&mut self) -> Result<(), Difference> {
-        if self.streams.len() > 1
-            && let Some(stream) = self.streams.pop_front()
-        {
+        if let Some(stream) = self.streams.pop_front() {
             self.bytes += stream.finish()?;
         }
         Ok(())
@@ -113,7 +112,8 @@ impl Streams {
             return differs("set of flags");
         }
         // Of bytes that came out before, the segments are not known any more.
-        if fields.len() == segments {
+        let frames: HashSet<u64> = fields.iter().map(|fields| fields.frame).collect();
+        if frames.len() == segments {
             let latest = fields.iter().map(|fields| fields.ack).reduce(SeqNumber::later);
             if latest.is_some_and(|latest| latest != tcp.ack) {
                 return differs("ACK number");

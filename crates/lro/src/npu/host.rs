@@ -1,0 +1,163 @@
+//! What active ACK `safe` must know of the host: its window, what it has acknowledged, what it was handed.
+
+use nichrome_wire::{SeqNumber, TcpFlags, TcpOption, TcpOptions};
+
+use super::ack::Acknowledgement;
+use crate::flow::FlowKey;
+use crate::segment::Segment;
+
+/// What the transmit path has shown of the host's side of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostSide {
+    seen: Option<HostAck>,
+    /// How far the host's window field is shifted (RFC 7323), known from both SYNs.
+    scale: Option<u8>,
+    /// Every byte before this was handed to the host; known since the host first acknowledged something.
+    solid: Option<SeqNumber>,
+    /// The last ACK number that the card sent.
+    sent: Option<SeqNumber>,
+}
+
+/// The host's latest acknowledgement.
+#[derive(Clone, Copy, Debug)]
+struct HostAck {
+    ack: SeqNumber,
+    /// What it has sent: the sequence number of its next byte.
+    next: SeqNumber,
+    window: u16,
+    timestamp: Option<u32>,
+    /// Plain: no SACK or other options, no ECN echo, no flag but ACK and PSH.
+    plain: bool,
+}
+
+impl HostSide {
+    /// Learns from a segment that the host sends.
+    pub(crate) fn observe(&mut self, segment: &Segment, scale: Option<u8>) {
+        if !segment.flags.contains(TcpFlags::ACK) {
+            return;
+        }
+        if self.seen.is_some_and(|seen| segment.ack.before(seen.ack)) {
+            return;
+        }
+        let ends = segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN);
+        let next = segment.end() + u32::from(ends);
+        self.seen = Some(HostAck {
+            ack: segment.ack,
+            next: self.seen.map_or(next, |seen| seen.next.later(next)),
+            window: segment.window,
+            timestamp: segment.timestamps.map(|timestamps| timestamps.value),
+            plain: !segment.other_options
+                && segment.flags.difference(TcpFlags::ACK | TcpFlags::PSH).is_empty(),
+        });
+        self.scale = self.scale.or(scale);
+        self.solid = Some(self.solid.map_or(segment.ack, |solid| solid.later(segment.ack)));
+    }
+
+    /// Notes that the bytes from `seq` to `end` were handed to the host.
+    #[inline]
+    pub(crate) fn handed(&mut self, seq: SeqNumber, end: SeqNumber) {
+        if let Some(solid) = self.solid
+            && !seq.after(solid)
+        {
+            self.solid = Some(solid.later(end));
+        }
+    }
+
+    /// Whether the host has acknowledged every byte before `end`.
+    pub(crate) fn has_acknowledged(&self, end: SeqNumber) -> bool {
+        self.seen.is_some_and(|seen| !end.after(seen.ack))
+    }
+
+    /// What may be acknowledged now, `newest` being the newest timestamp value handed to the host; `None` where it
+    /// says nothing new, or the host would not have said it.
+    pub(crate) fn acknowledgement(&mut self, newest: Option<u32>) -> Option<Acknowledgement> {
+        let (seen, solid) = (self.seen?, self.solid?);
+        if !seen.plain || !solid.after(seen.ack) || self.sent.is_some_and(|sent| !solid.after(sent)) {
+            return None;
+        }
+        let scale = self.scale?;
+        let right_edge = seen.ack + (u32::from(seen.window) << scale);
+        let room = u32::try_from(right_edge.since(solid)).ok()?;
+        let window = u16::try_from(room >> scale).ok().filter(|window| *window > 0)?;
+        let timestamps = match newest {
+            Some(echo) => Some((seen.timestamp?, echo)),
+            None => None,
+        };
+        self.sent = Some(solid);
+        Some(Acknowledgement { seq: seen.next, ack: solid, window, timestamps })
+    }
+
+    /// What repeats the host's own acknowledgement, as the host would answer a duplicate; `None` where the card has
+    /// acknowledged more by itself, because that must not be taken back.
+    pub(crate) fn repetition(&self, newest: Option<u32>) -> Option<Acknowledgement> {
+        let seen = self.seen.filter(|seen| seen.plain && seen.window > 0)?;
+        if self.sent.is_some_and(|sent| sent.after(seen.ack)) {
+            return None;
+        }
+        let timestamps = match newest {
+            Some(echo) => Some((seen.timestamp?, echo)),
+            None => None,
+        };
+        Some(Acknowledgement { seq: seen.next, ack: seen.ack, window: seen.window, timestamps })
+    }
+}
+
+/// The window scales of connections that were opened lately. A fixed number of places: under a flood of SYNs places
+/// are lost, and with them active ACK on new connections, but nothing grows.
+pub(crate) struct Handshakes {
+    places: Box<[Handshake]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Handshake {
+    /// The flow towards the host.
+    flow: FlowKey,
+    /// The window scale option in the host's SYN, and whether there was one.
+    host: Option<Option<u8>>,
+    /// Whether the peer's SYN had one.
+    peer: Option<bool>,
+}
+
+impl Handshakes {
+    const PLACES: usize = 1024;
+
+    pub(crate) fn new() -> Self {
+        Self { places: vec![Handshake::default(); Self::PLACES].into() }
+    }
+
+    fn place(&mut self, hash: u32, flow: FlowKey) -> &mut Handshake {
+        let place = &mut self.places[hash as usize % Self::PLACES];
+        if place.flow != flow {
+            *place = Handshake { flow, ..Handshake::default() };
+        }
+        place
+    }
+
+    /// Notes a SYN from the peer, on a flow towards the host.
+    pub(crate) fn peer_syn(&mut self, hash: u32, flow: FlowKey, options: &[u8]) {
+        let peer = window_scale(options).is_some();
+        *self.place(hash, flow) = Handshake { peer: Some(peer), ..*self.place(hash, flow) };
+    }
+
+    /// Notes a SYN from the host; `flow` is the one towards the host.
+    pub(crate) fn host_syn(&mut self, hash: u32, flow: FlowKey, options: &[u8]) {
+        let host = window_scale(options);
+        *self.place(hash, flow) = Handshake { host: Some(host), ..*self.place(hash, flow) };
+    }
+
+    /// How far the host's window is shifted: by nothing unless both SYNs had the option; `None` where not both SYNs
+    /// were seen.
+    pub(crate) fn scale(&self, hash: u32, flow: &FlowKey) -> Option<u8> {
+        let place = self.places.get(hash as usize % Self::PLACES).filter(|place| place.flow == *flow)?;
+        let (host, peer) = (place.host?, place.peer?);
+        // 14 is the largest shift (RFC 7323 section 2.3).
+        Some(if peer { host.unwrap_or(0).min(14) } else { 0 })
+    }
+}
+
+fn window_scale(options: &[u8]) -> Option<u8> {
+    TcpOptions::new(options).map_while(Result::ok).find_map(|option| match option {
+        TcpOption::WindowScale(shift) => Some(shift),
+        _ => None,
+    })
+}
