@@ -179,8 +179,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
         let Some(run) = self.table.remove(index) else { return };
         self.ages.remove(index);
-        let bytes = run.bytes;
-        self.out.flush(self.pool.finish(run, reason), bytes, reason);
+        self.pool.finish(run, reason, &mut self.out);
     }
 
     fn flush_all(&mut self, reason: FlushReason) {

@@ -112,8 +112,7 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
     /// Closes the stored aggregate, if there is one, and resets the store block.
     fn close(&mut self, reason: FlushReason) {
         if let Some(stored) = self.stored.take() {
-            let bytes = stored.run.bytes;
-            self.out.flush(self.pool.finish(stored.run, reason), bytes, reason);
+            self.pool.finish(stored.run, reason, &mut self.out);
         }
     }
 

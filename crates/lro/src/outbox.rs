@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::aggregate::Packet;
+use crate::aggregate::{Aggregate, Packet};
 use crate::frame::Frame;
 use crate::npu::AckFrame;
 use crate::reason::{DropReason, FlushReason, PassReason};
@@ -20,15 +20,36 @@ pub enum Output<B> {
 }
 
 /// Outputs in order, counted as they are put in.
+///
+/// Each kind has a queue of its own, and `order` says which is next: frames are then moved as they lie in memory. As
+/// one enum they would be put together from a tag and the rest and read again at once in wider pieces, for which the
+/// processor waits (a failed store-to-load forwarding costs as much as the rest of the queue).
 pub(crate) struct Outbox<B> {
-    queue: VecDeque<Output<B>>,
+    order: VecDeque<Kind>,
+    frames: VecDeque<Frame<B>>,
+    aggregates: VecDeque<Aggregate<B>>,
+    acks: VecDeque<AckFrame>,
     pub(crate) stats: Statistics,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Frame,
+    Aggregate,
+    Ack,
+    Dropped(DropReason),
 }
 
 impl<B: AsRef<[u8]>> Outbox<B> {
     /// Room for what one input can bring about.
     pub(crate) fn new(room: usize) -> Self {
-        Self { queue: VecDeque::with_capacity(room), stats: Statistics::default() }
+        Self {
+            order: VecDeque::with_capacity(room),
+            frames: VecDeque::with_capacity(room),
+            aggregates: VecDeque::with_capacity(room),
+            acks: VecDeque::new(),
+            stats: Statistics::default(),
+        }
     }
 
     /// Counts a frame that came in.
@@ -39,49 +60,69 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     }
 
     /// Hands on a frame as it came.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn pass(&mut self, frame: Frame<B>, payload_len: u32, reason: PassReason) {
         self.stats.passes.count(reason);
-        self.hand_on(Packet::Frame(frame), payload_len);
+        self.count_out(frame.bytes().len(), payload_len);
+        self.order.push_back(Kind::Frame);
+        self.frames.push_back(frame);
     }
 
-    /// Hands on what was held.
-    #[inline(always)]
-    pub(crate) fn flush(&mut self, packet: Packet<B>, payload_len: u32, reason: FlushReason) {
+    /// Hands on a single segment that was held.
+    #[inline]
+    pub(crate) fn flush_frame(&mut self, frame: Frame<B>, payload_len: u32, reason: FlushReason) {
         self.stats.flushes.count(reason);
-        let segments = packet.segments() as u64;
-        if segments > 1 {
-            self.stats.aggregates += 1;
-            self.stats.segments_aggregated += segments;
-        }
-        self.hand_on(packet, payload_len);
+        self.count_out(frame.bytes().len(), payload_len);
+        self.order.push_back(Kind::Frame);
+        self.frames.push_back(frame);
     }
 
-    #[inline(always)]
-    fn hand_on(&mut self, packet: Packet<B>, payload_len: u32) {
+    /// Hands on two or more segments that were held.
+    #[inline]
+    pub(crate) fn flush_aggregate(&mut self, aggregate: Aggregate<B>, reason: FlushReason) {
+        self.stats.flushes.count(reason);
+        self.stats.aggregates += 1;
+        self.stats.segments_aggregated += aggregate.segments() as u64;
+        self.count_out(aggregate.len(), aggregate.payload_len() as u32);
+        self.order.push_back(Kind::Aggregate);
+        self.aggregates.push_back(aggregate);
+    }
+
+    #[inline]
+    fn count_out(&mut self, len: usize, payload_len: u32) {
         self.stats.packets_out += 1;
-        self.stats.bytes_out += packet.len() as u64;
+        self.stats.bytes_out += len as u64;
         self.stats.tcp_payload_bytes_out += u64::from(payload_len);
-        self.queue.push_back(Output::ToHost(packet));
     }
 
     pub(crate) fn drop(&mut self, frame: Frame<B>, reason: DropReason) {
         self.stats.drops.count(reason);
-        self.queue.push_back(Output::Dropped(frame, reason));
+        self.order.push_back(Kind::Dropped(reason));
+        self.frames.push_back(frame);
     }
 
     pub(crate) fn acknowledge(&mut self, ack: AckFrame) {
         self.stats.acks_sent += 1;
-        self.queue.push_back(Output::ToWire(ack));
+        self.order.push_back(Kind::Ack);
+        self.acks.push_back(ack);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Output<B>> {
-        let output = self.queue.pop_front();
-        if self.queue.is_empty() {
-            // Start over at the front of the ring, which is warm, instead of walking through all of it.
-            self.queue.clear();
+        let Some(kind) = self.order.pop_front() else {
+            // Start over at the front of the rings, which is warm, instead of walking through all of them.
+            self.order.clear();
+            self.frames.clear();
+            self.aggregates.clear();
+            return None;
+        };
+        match kind {
+            Kind::Frame => self.frames.pop_front().map(|frame| Output::ToHost(Packet::Frame(frame))),
+            Kind::Aggregate => {
+                self.aggregates.pop_front().map(|aggregate| Output::ToHost(Packet::Aggregate(aggregate)))
+            }
+            Kind::Ack => self.acks.pop_front().map(Output::ToWire),
+            Kind::Dropped(reason) => self.frames.pop_front().map(|frame| Output::Dropped(frame, reason)),
         }
-        output
     }
 }

@@ -2,8 +2,9 @@
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
-use crate::aggregate::{Aggregate, Identification, Packet};
+use crate::aggregate::{Aggregate, Identification};
 use crate::frame::Frame;
+use crate::outbox::Outbox;
 use crate::reason::FlushReason;
 use crate::recycle::{Recycle, Recycler};
 use crate::segment::{Follower, Layout, Segment};
@@ -334,16 +335,17 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         Ok(run)
     }
 
-    /// Ends a run: a single segment leaves as the frame that it was, more as an aggregate.
-    #[inline(always)]
-    pub(crate) fn finish(&mut self, mut run: Box<Run<B>>, reason: FlushReason) -> Packet<B> {
+    /// Hands on a run: a single segment leaves as the frame that it was, more as an aggregate.
+    #[inline]
+    pub(crate) fn finish(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
         if run.pieces.len() == 1
             && let Some(piece) = run.pieces.pop()
         {
+            out.flush_frame(piece.frame, piece.len, reason);
             self.0.give_back(run);
-            return Packet::Frame(piece.frame);
+        } else {
+            run.seal(reason);
+            out.flush_aggregate(Aggregate::new(self.0.lend(run)), reason);
         }
-        run.seal(reason);
-        Packet::Aggregate(Aggregate::new(self.0.lend(run)))
     }
 }

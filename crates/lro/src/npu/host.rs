@@ -33,6 +33,13 @@ struct HostAck {
 impl HostSide {
     /// Learns from a segment that the host sends.
     pub(crate) fn observe(&mut self, segment: &Segment, scale: Option<u8>) {
+        if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
+            // The connection ends, or another begins.
+            *self = Self::default();
+        }
+        if segment.flags.contains(TcpFlags::RST) {
+            return;
+        }
         if !segment.flags.contains(TcpFlags::ACK) {
             return;
         }
@@ -133,16 +140,18 @@ impl Handshakes {
         place
     }
 
-    /// Notes a SYN from the peer, on a flow towards the host.
-    pub(crate) fn peer_syn(&mut self, hash: u32, flow: FlowKey, options: &[u8]) {
-        let peer = window_scale(options).is_some();
-        *self.place(hash, flow) = Handshake { peer: Some(peer), ..*self.place(hash, flow) };
+    /// Notes a SYN from the peer. One that answers none begins another connection, of which the host has said nothing.
+    pub(crate) fn peer_syn(&mut self, hash: u32, flow: FlowKey, flags: TcpFlags, options: &[u8]) {
+        let place = self.place(hash, flow);
+        place.peer = Some(window_scale(options).is_some());
+        place.host = place.host.filter(|_| flags.contains(TcpFlags::ACK));
     }
 
-    /// Notes a SYN from the host; `flow` is the one towards the host.
-    pub(crate) fn host_syn(&mut self, hash: u32, flow: FlowKey, options: &[u8]) {
-        let host = window_scale(options);
-        *self.place(hash, flow) = Handshake { host: Some(host), ..*self.place(hash, flow) };
+    /// Notes a SYN from the host, likewise; `flow` is the one towards the host.
+    pub(crate) fn host_syn(&mut self, hash: u32, flow: FlowKey, flags: TcpFlags, options: &[u8]) {
+        let place = self.place(hash, flow);
+        place.host = Some(window_scale(options));
+        place.peer = place.peer.filter(|_| flags.contains(TcpFlags::ACK));
     }
 
     /// How far the host's window is shifted: by nothing unless both SYNs had the option; `None` where not both SYNs

@@ -125,7 +125,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let flow = segment.flow.reversed();
         let hash = self.table.hash(&flow);
         if segment.flags.contains(TcpFlags::SYN) {
-            acker.handshakes.host_syn(hash, flow, options(frame, &segment));
+            acker.handshakes.host_syn(hash, flow, segment.flags, options(frame, &segment));
         }
         let scale = acker.handshakes.scale(hash, &flow);
         if let Some(index) = self.table.find(hash, &flow)
@@ -228,7 +228,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     ) {
         let syn = segment.flags.contains(TcpFlags::SYN);
         if syn && let Some(acker) = &mut self.acker {
-            acker.handshakes.peer_syn(hash, segment.flow, options(frame.bytes(), segment));
+            acker.handshakes.peer_syn(hash, segment.flow, segment.flags, options(frame.bytes(), segment));
         }
         if let Some(index) = found {
             self.reconstruct_all(index, FlushReason::Barrier);
@@ -444,13 +444,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let descriptor = self.table.get_mut(index)?;
         let run = descriptor.run.take()?;
-        let (seq, end, bytes) = (run.template.first_seq(), run.end, run.bytes);
+        let (seq, end) = (run.template.first_seq(), run.end);
         descriptor.delivered(&run);
         let may_acknowledge = self.config.active_ack == ActiveAck::Safe
             && descriptor.waiting.is_none()
             && !run.template.is_congestion_experienced();
         let answered = may_acknowledge.then(|| (run.template.header_array(), run.template.layout));
-        self.out.flush(self.runs.finish(run, reason), bytes, reason);
+        self.runs.finish(run, reason, &mut self.out);
         self.tell_host(index, seq, end);
         answered
     }

@@ -166,7 +166,9 @@ impl Verifier {
         if checked.is_ok() {
             self.frames_out += aggregate.segments() as u64;
             checked = match (self.flow(read.flow), &read.content) {
-                (Flow::Streams(streams), Content::Tcp(tcp)) => streams.aggregate(tcp, aggregate.segments()),
+                (Flow::Streams(streams), Content::Tcp(tcp)) => {
+                    streams.aggregate(tcp, aggregate.payloads().map(<[u8]>::len))
+                }
                 _ => Ok(()),
             };
         }

@@ -20,6 +20,15 @@ pub(super) struct Fields {
     pub(super) ack: SeqNumber,
 }
 
+/// The part of what came out that one segment had brought.
+#[derive(Clone, Copy)]
+pub(super) struct Brought {
+    /// Where it starts, from the first byte that came out.
+    pub(super) at: usize,
+    pub(super) len: usize,
+    pub(super) fields: Fields,
+}
+
 /// Bytes that were received and have not come out.
 struct Piece {
     bytes: Vec<u8>,
@@ -113,9 +122,9 @@ impl Stream {
         before.into_iter().chain(within).filter(ends_after).map(|(at, piece)| (*at, piece))
     }
 
-    /// Checks bytes that came out against the first copy of each; returns the fields of the segments that brought
-    /// those which had not come out before.
-    pub(super) fn deliver(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<Vec<Fields>, Difference> {
+    /// Checks bytes that came out against the first copy of each; returns which segments had brought those that had
+    /// not come out before.
+    pub(super) fn deliver(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<Vec<Brought>, Difference> {
         const TURN: Place = 1 << 32;
         let nearest = self.place(seq);
         // A segment that was held long may be of another turn of the sequence numbers than the last one received.
@@ -127,32 +136,38 @@ impl Stream {
                 self.overlapping(range).map(|(_, piece)| piece.fields.frame).min().unwrap_or(u64::MAX)
             })
             .ok_or(Difference::NotReceived { seq, len: bytes.len() })?;
-        let bytes = &bytes[bytes.len() - (range.end - range.start) as usize..];
+        let before = bytes.len() - (range.end - range.start) as usize;
+        let bytes = &bytes[before..];
         let starts: Vec<Place> = self.overlapping(&range).map(|(start, _)| start).collect();
-        let mut fields = Vec::with_capacity(starts.len());
+        let mut brought = Vec::with_capacity(starts.len());
         for start in starts {
             if let Some(piece) = self.pending.remove(&start) {
-                fields.push(piece.fields);
-                self.compare(start, piece, &range, bytes)?;
+                let fields = piece.fields;
+                let common = self.compare(start, piece, &range, bytes)?;
+                let at = before + (common.start - range.start) as usize;
+                brought.push(Brought { at, len: (common.end - common.start) as usize, fields });
             }
         }
-        Ok(fields)
+        Ok(brought)
     }
 
-    /// Compares the part of a piece that is within `range`, and keeps the rest.
+    /// Compares the part of a piece that is within `range`, and keeps the rest. Returns where that part is.
     fn compare(
         &mut self,
         start: Place,
         piece: Piece,
         range: &Range<Place>,
         bytes: &[u8],
-    ) -> Result<(), Difference> {
+    ) -> Result<Range<Place>, Difference> {
         let Piece { bytes: received, fields } = piece;
         let end = start + received.len() as Place;
         let common = start.max(range.start)..end.min(range.end);
         let of_piece = &received[(common.start - start) as usize..(common.end - start) as usize];
         let of_range = &bytes[(common.start - range.start) as usize..(common.end - range.start) as usize];
-        if let Some(at) = (0..of_piece.len()).find(|at| of_piece[*at] != of_range[*at]) {
+        if of_piece != of_range
+            && let Some(at) =
+                of_piece.iter().zip(of_range).position(|(received, delivered)| received != delivered)
+        {
             let seq = SeqNumber((common.start + at as Place) as u32);
             let (received, delivered) = (of_piece[at], of_range[at]);
             return Err(Difference::Changed { seq, frame: fields.frame, received, delivered });
@@ -166,7 +181,7 @@ impl Stream {
             let bytes = received[(common.end - start) as usize..].to_vec();
             self.pending.insert(common.end, Piece { bytes, fields });
         }
-        Ok(())
+        Ok(common)
     }
 
     /// The first frame that brought bytes which have not come out.

@@ -1,11 +1,11 @@
 //! One flow of a profile that keeps byte streams: its bytes, and its segments that are more than bytes.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use nichrome_wire::{SeqNumber, TcpFlags};
 
 use super::frames::Frames;
-use super::pending::{Fields, Stream};
+use super::pending::{Brought, Fields, Stream};
 use super::read::{Content, Read, Tcp};
 use super::{Difference, fingerprint};
 use crate::DropReason;
@@ -80,50 +80,60 @@ impl Streams {
         Ok(())
     }
 
-    /// Checks bytes that came out; returns the fields of the segments that brought them.
-    fn data(&mut self, tcp: &Tcp<'_>) -> Result<Vec<Fields>, Difference> {
+    /// Checks bytes that came out; returns which segments had brought them.
+    fn data(&mut self, tcp: &Tcp<'_>) -> Result<Vec<Brought>, Difference> {
         if tcp.payload.is_empty() {
             return Ok(Vec::new());
         }
         let unknown = Difference::NotReceived { seq: tcp.seq, len: tcp.payload.len() };
         let stream = self.streams.front_mut().ok_or(unknown)?;
-        let fields = stream.deliver(tcp.seq, tcp.payload)?;
+        let brought = stream.deliver(tcp.seq, tcp.payload)?;
         if let Some(control) = self.controls.oldest()
-            && let Some(early) = fields.iter().find(|fields| fields.frame > control.number)
+            && let Some(early) = brought.iter().find(|part| part.fields.frame > control.number)
         {
-            return Err(Difference::Overtook { frame: early.frame, overtaken: control.number });
+            return Err(Difference::Overtook { frame: early.fields.frame, overtaken: control.number });
         }
-        Ok(fields)
+        Ok(brought)
     }
 
-    /// Checks a merged packet: its bytes, and the fields that it has in common with its segments.
-    pub(super) fn aggregate(&mut self, tcp: &Tcp<'_>, segments: usize) -> Result<(), Difference> {
-        self.came_out += segments as u64;
+    /// Checks a merged packet: its bytes, and the fields that it has in common with its segments, whose payloads have
+    /// these lengths.
+    pub(super) fn aggregate(
+        &mut self,
+        tcp: &Tcp<'_>,
+        payloads: impl Iterator<Item = usize>,
+    ) -> Result<(), Difference> {
         let differs = |field| Err(Difference::Field { seq: tcp.seq, field });
         if tcp.control {
             return differs("set of flags or options");
         }
-        let fields = self.data(tcp)?;
-        if fields.iter().any(|fields| fields.class != tcp.class) {
-            return differs("type of service or ECN mark");
+        let brought = self.data(tcp)?;
+        let mut at = 0;
+        let segments: Vec<(usize, usize)> = payloads
+            .map(|len| {
+                at += len;
+                (at - len, len)
+            })
+            .collect();
+        self.came_out += segments.len() as u64;
+        if !brought.iter().map(|part| (part.at, part.len)).eq(segments) {
+            // Some bytes came in other segments first: which ones were merged is not known.
+            return Ok(());
         }
+        let fields = || brought.iter().map(|part| part.fields);
         let without_psh = |flags: TcpFlags| flags.difference(TcpFlags::PSH);
-        if fields.iter().any(|fields| without_psh(fields.flags) != without_psh(tcp.flags)) {
-            return differs("set of flags");
+        let all_flags = fields().fold(TcpFlags::NONE, |flags, fields| flags | fields.flags);
+        if fields().any(|fields| fields.class != tcp.class) {
+            differs("type of service or ECN mark")
+        } else if fields().any(|fields| without_psh(fields.flags) != without_psh(tcp.flags))
+            || all_flags != tcp.flags
+        {
+            differs("set of flags")
+        } else if fields().map(|fields| fields.ack).reduce(SeqNumber::later) != Some(tcp.ack) {
+            differs("ACK number")
+        } else {
+            Ok(())
         }
-        // Of bytes that came out before, the segments are not known any more.
-        let frames: HashSet<u64> = fields.iter().map(|fields| fields.frame).collect();
-        if frames.len() == segments {
-            let latest = fields.iter().map(|fields| fields.ack).reduce(SeqNumber::later);
-            if latest.is_some_and(|latest| latest != tcp.ack) {
-                return differs("ACK number");
-            }
-            let pushed = fields.iter().any(|fields| fields.flags.contains(TcpFlags::PSH));
-            if pushed != tcp.flags.contains(TcpFlags::PSH) {
-                return differs("PSH flag");
-            }
-        }
-        Ok(())
     }
 
     /// Notes a frame with a wrong checksum that was dropped.
