@@ -64,8 +64,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     pub(crate) fn pass(&mut self, frame: Frame<B>, payload_len: u32, reason: PassReason) {
         self.stats.passes.count(reason);
         self.count_out(frame.bytes().len(), payload_len);
-        self.order.push_back(Kind::Frame);
-        self.frames.push_back(frame);
+        self.push_frame(frame, Kind::Frame);
     }
 
     /// Hands on a single segment that was held.
@@ -73,8 +72,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     pub(crate) fn flush_frame(&mut self, frame: Frame<B>, payload_len: u32, reason: FlushReason) {
         self.stats.flushes.count(reason);
         self.count_out(frame.bytes().len(), payload_len);
-        self.order.push_back(Kind::Frame);
-        self.frames.push_back(frame);
+        self.push_frame(frame, Kind::Frame);
     }
 
     /// Hands on two or more segments that were held.
@@ -89,6 +87,23 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     }
 
     #[inline]
+    fn push_frame(&mut self, frame: Frame<B>, kind: Kind) {
+        if self.frames.len() < self.frames.capacity() && self.order.len() < self.order.capacity() {
+            self.order.push_back(kind);
+            self.frames.push_back(frame);
+        } else {
+            self.push_beyond_room(frame, kind);
+        }
+    }
+
+    /// Makes room first: the driver has not fetched what there was.
+    #[cold]
+    fn push_beyond_room(&mut self, frame: Frame<B>, kind: Kind) {
+        self.order.push_back(kind);
+        self.frames.push_back(frame);
+    }
+
+    #[inline]
     fn count_out(&mut self, len: usize, payload_len: u32) {
         self.stats.packets_out += 1;
         self.stats.bytes_out += len as u64;
@@ -97,8 +112,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
 
     pub(crate) fn drop(&mut self, frame: Frame<B>, reason: DropReason) {
         self.stats.drops.count(reason);
-        self.order.push_back(Kind::Dropped(reason));
-        self.frames.push_back(frame);
+        self.push_frame(frame, Kind::Dropped(reason));
     }
 
     pub(crate) fn acknowledge(&mut self, ack: AckFrame) {

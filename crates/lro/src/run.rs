@@ -59,7 +59,9 @@ pub(crate) struct Run<B> {
     pub(crate) mss: u32,
     /// The first segment's payload.
     pub(crate) first_len: u32,
-    limits: Limits,
+    /// With more payload than this, another segment of the first one's size would not fit.
+    full_above: u32,
+    max_segments: u32,
     /// The sequence number after the last byte.
     pub(crate) end: SeqNumber,
     pub(crate) identification: Identification,
@@ -84,7 +86,8 @@ impl<B: AsRef<[u8]>> Run<B> {
             bytes: 0,
             mss: 0,
             first_len: 0,
-            limits: Limits { bytes: 0, segments: 0 },
+            full_above: 0,
+            max_segments: 0,
             end: SeqNumber(0),
             identification: Identification::Any,
             flags: TcpFlags::default(),
@@ -106,8 +109,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Whether another segment of the first one's size would not fit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.len_on_ip() + self.first_len > self.limits.bytes
-            || self.segments() >= self.limits.segments as usize
+        self.bytes > self.full_above || self.segments() >= self.max_segments as usize
     }
 
     /// Bytes of the whole as an IP packet.
@@ -277,7 +279,10 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.bytes += piece.len;
         self.mss = self.mss.max(piece.len);
         self.end += piece.len;
-        self.pieces.push(piece);
+        // There is always room; saying so saves the path that makes more, and with it a copy of the piece.
+        if self.pieces.len() < self.pieces.capacity() {
+            self.pieces.push(piece);
+        }
     }
 
     /// Writes the header of the whole over that of the first segment: lengths, flags, ACK number, window, the IPv4
@@ -318,7 +323,9 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         run.bytes = 0;
         run.mss = 0;
         run.first_len = segment.payload_len;
-        run.limits = limits;
+        let headers = u32::from(segment.layout.payload - segment.layout.network);
+        run.full_above = limits.bytes.saturating_sub(headers + segment.payload_len);
+        run.max_segments = limits.segments;
         run.since = now;
         run.end = segment.seq;
         run.identification = match rule {

@@ -40,8 +40,8 @@ pub(crate) struct Template {
     mask: HeaderBytes,
     /// The mask with the lengths.
     full_mask: [u8; USUAL],
-    /// Bytes of the first segment's frame.
-    frame_len: u32,
+    /// Bytes of the first segment's frame; 0 where its headers are too long to compare in one go.
+    frame_len: usize,
     first_seq: SeqNumber,
     first_ident: u16,
 }
@@ -77,7 +77,7 @@ impl Template {
             (Some(bytes), Some(header)) if len <= USUAL => *header = *bytes,
             _ => self.header[..len].copy_from_slice(&frame[..len]),
         }
-        self.frame_len = frame.len() as u32;
+        self.frame_len = if len <= USUAL { frame.len() } else { 0 };
         self.first_seq = SeqNumber(u32::from_be_bytes(self.read(usize::from(layout.transport) + 4)));
         self.first_ident = u16::from_be_bytes(self.read(usize::from(layout.network) + 4));
     }
@@ -85,8 +85,7 @@ impl Template {
     /// Whether `frame` is as long as the first segment's and has the same header where it counts.
     #[inline]
     pub(crate) fn matches_full_size(&self, frame: &[u8]) -> bool {
-        frame.len() == self.frame_len as usize
-            && usize::from(self.layout.payload) <= USUAL
+        frame.len() == self.frame_len
             && frame
                 .first_chunk::<USUAL>()
                 .is_some_and(|frame| equal_where(frame, head(&self.header), &self.full_mask))

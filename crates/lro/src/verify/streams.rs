@@ -57,10 +57,12 @@ impl Streams {
             if tcp.flags.contains(TcpFlags::SYN) {
                 self.next_stream()?;
             }
-        } else if !self.repeated.is_empty() {
+        }
+        let brought = self.data(tcp)?;
+        if !tcp.control && brought.is_empty() && !self.repeated.is_empty() {
             self.forget(fingerprint(frame));
         }
-        self.data(tcp).map(|_| ())
+        Ok(())
     }
 
     /// Checks a frame that must come out as it is: all that was received before it is out.
