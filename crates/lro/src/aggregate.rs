@@ -8,7 +8,7 @@ use nichrome_wire::{TcpFlags, VirtioNetHeader, checksum};
 use crate::frame::Frame;
 use crate::reason::FlushReason;
 use crate::recycle::Recycled;
-use crate::run::{Piece, Run};
+use crate::run::Run;
 use crate::segment::Layout;
 
 /// How the IPv4 identification goes on from segment to segment of an aggregate.
@@ -67,12 +67,12 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
 
     /// The link, IP and TCP headers.
     pub fn header(&self) -> &[u8] {
-        self.0.template.header()
+        self.0.shared_template().header()
     }
 
     /// The payloads, in order, as slices of the received buffers.
     pub fn payloads(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.pieces.iter().map(Piece::payload)
+        self.0.payloads()
     }
 
     /// Header and payloads for a gathering write, put into `slices`, which is cleared first.
@@ -119,7 +119,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
 
     /// The header that tells a Linux kernel (TAP, AF_PACKET) what this packet is.
     pub fn virtio_net_header(&self) -> VirtioNetHeader {
-        let layout = self.0.template.layout;
+        let layout = self.0.layout;
         VirtioNetHeader {
             flags: VirtioNetHeader::NEEDS_CSUM,
             gso_type: if layout.is_ipv4() { VirtioNetHeader::GSO_TCPV4 } else { VirtioNetHeader::GSO_TCPV6 },
@@ -137,7 +137,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         for payload in self.payloads() {
             packet.extend_from_slice(payload);
         }
-        complete_checksum(packet, self.0.template.layout);
+        complete_checksum(packet, self.0.layout);
     }
 
     /// Writes segment `nth` (from 0) as a sender would have sent it to `frame`, which is cleared first: with `gro`,
@@ -145,13 +145,18 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
     pub fn recreate(&self, nth: usize, frame: &mut Vec<u8>) {
         frame.clear();
         let run = &*self.0;
-        let Some(piece) = run.pieces.get(nth) else { return };
-        let before: u32 = run.pieces[..nth].iter().map(|piece| piece.len).sum();
+        let Some((before, payload)) = run.segment(nth) else { return };
         let ends = if nth + 1 < run.segments() { TcpFlags::PSH | TcpFlags::FIN } else { TcpFlags::NONE };
         let flags = run.flags.difference(ends);
-        let header = run.template.segment_header(nth as u16, before, piece.len, flags, run.identification);
+        let header = run.shared_template().segment_header(
+            nth as u16,
+            before,
+            payload.len() as u32,
+            flags,
+            run.identification,
+        );
         frame.extend_from_slice(header.header());
-        frame.extend_from_slice(piece.payload());
+        frame.extend_from_slice(payload);
         complete_checksum(frame, header.layout);
     }
 }

@@ -96,6 +96,11 @@ impl<B: AsRef<[u8]>> Engine for Coalescer<B> {
     }
 
     #[inline]
+    fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
+        each!(self, engine => engine.receive_batch(frames, now));
+    }
+
+    #[inline]
     fn end_of_batch(&mut self, now: Instant) {
         each!(self, engine => engine.end_of_batch(now));
     }

@@ -84,15 +84,15 @@ impl<B: AsRef<[u8]>> Gro<B> {
     fn joining(&mut self, index: Index, frame: &Frame<B>) -> Option<Follower> {
         let run = self.table.get_mut(index)?;
         let bytes = frame.bytes();
-        if !run.template.matches(bytes) {
+        if !run.template().matches(bytes) {
             return None;
         }
-        let follower = Follower::read(bytes, run.template.layout)?;
+        let follower = Follower::read(bytes, run.layout)?;
         let joins = why_not(run, &follower, self.limits).is_none()
             && follower.payload_len > 0
             && !follower.trailer
             && has_usual_checksums(frame, follower.usual_checksums)
-            && segment::verify(frame, run.template.layout, follower.payload_len).is_ok();
+            && segment::verify(frame, run.layout, follower.payload_len).is_ok();
         joins.then_some(follower)
     }
 
@@ -147,8 +147,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// Why a frame of the same flow, which can be held itself, does not join.
     fn why_flushed(&mut self, index: Index, frame: &Frame<B>) -> FlushReason {
         let Some(run) = self.table.get_mut(index) else { return FlushReason::UnequalField };
-        let follower = Follower::read(frame.bytes(), run.template.layout);
-        match follower.filter(|_| run.template.matches(frame.bytes())) {
+        let follower = Follower::read(frame.bytes(), run.layout);
+        match follower.filter(|_| run.template().matches(frame.bytes())) {
             Some(follower) => why_not(run, &follower, self.limits).unwrap_or(FlushReason::UnequalField),
             None => FlushReason::UnequalField,
         }
@@ -253,7 +253,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
         if let Some(index) = self.predicted
             && let Some(run) = self.table.get_mut(index)
             && let Some(flags) = run.predicts(&frame)
-            && segment::verify(&frame, run.template.layout, run.first_len).is_ok()
+            && segment::verify(&frame, run.layout, run.first_len).is_ok()
         {
             self.out.stats.tcp_payload_bytes_in += u64::from(run.first_len);
             run.follow_predicted(frame, flags);

@@ -47,7 +47,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
             order: VecDeque::with_capacity(room),
             frames: VecDeque::with_capacity(room),
             aggregates: VecDeque::with_capacity(room),
-            acks: VecDeque::new(),
+            acks: VecDeque::with_capacity(room),
             stats: Statistics::default(),
         }
     }

@@ -18,27 +18,6 @@ pub(crate) struct Limits {
     pub(crate) segments: u32,
 }
 
-/// A received segment whose payload is part of an aggregate.
-pub(crate) struct Piece<B> {
-    pub(crate) frame: Frame<B>,
-    /// Where the payload starts in the frame.
-    start: u32,
-    /// Payload bytes.
-    pub(crate) len: u32,
-}
-
-impl<B: AsRef<[u8]>> Piece<B> {
-    #[inline]
-    fn new(frame: Frame<B>, layout: Layout, payload_len: u32) -> Self {
-        Self { frame, start: u32::from(layout.payload), len: payload_len }
-    }
-
-    pub(crate) fn payload(&self) -> &[u8] {
-        let start = self.start as usize;
-        self.frame.bytes().get(start..start + self.len as usize).unwrap_or_default()
-    }
-}
-
 /// The fields of a segment of which the latest counts for the whole.
 #[derive(Clone, Copy)]
 pub(crate) struct Latest {
@@ -50,9 +29,18 @@ pub(crate) struct Latest {
 
 /// Segments with consecutive payload, collected under the header of the first.
 pub(crate) struct Run<B> {
-    /// The first segment's header, and which of its bits the others share.
-    pub(crate) template: Template,
-    pub(crate) pieces: Vec<Piece<B>>,
+    /// The first frame; present while the run is in use. A run often stays alone with it, and then touches nothing
+    /// of what is for more.
+    first: Option<Frame<B>>,
+    /// Where the headers of every frame lie.
+    pub(crate) layout: Layout,
+    rule: Rule,
+    /// Whether `template` is that of the first frame; it is made when a second one asks.
+    has_template: bool,
+    /// Bytes of the first frame.
+    frame_len: usize,
+    /// The sequence number of the first byte.
+    pub(crate) start: SeqNumber,
     /// Payload bytes.
     pub(crate) bytes: u32,
     /// The largest payload.
@@ -76,13 +64,26 @@ pub(crate) struct Run<B> {
     /// When the first segment came.
     pub(crate) since: Instant,
     pub(crate) reason: FlushReason,
+    /// The frames after the first.
+    frames: Vec<Frame<B>>,
+    /// Payload bytes of each of those, apart from the frames so that these are moved as they are.
+    lens: Vec<u32>,
+    /// The first frame's header, and which of its bits the others share.
+    template: Template,
 }
 
 impl<B: AsRef<[u8]>> Run<B> {
     fn with_room(segments: usize) -> Self {
         Self {
+            first: None,
+            layout: Layout::default(),
+            rule: Rule::Lossless,
+            has_template: false,
+            frame_len: 0,
+            start: SeqNumber(0),
+            frames: Vec::with_capacity(segments),
+            lens: Vec::with_capacity(segments),
             template: Template::default(),
-            pieces: Vec::with_capacity(segments),
             bytes: 0,
             mss: 0,
             first_len: 0,
@@ -103,7 +104,32 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Segments collected.
     #[inline]
     pub(crate) fn segments(&self) -> usize {
-        self.pieces.len()
+        usize::from(self.first.is_some()) + self.frames.len()
+    }
+
+    /// The template of the first frame.
+    #[inline]
+    pub(crate) fn template(&mut self) -> &Template {
+        if !self.has_template
+            && let Some(first) = &self.first
+        {
+            self.template.set(first.bytes(), self.layout, self.rule);
+            self.has_template = true;
+        }
+        &self.template
+    }
+
+    /// As [`Run::template`], of a run that has two segments or more.
+    pub(crate) fn shared_template(&self) -> &Template {
+        &self.template
+    }
+
+    /// Whether `frame` is as long as the first and has the sequence number that is next: cheap to see, and seldom so in
+    /// a frame of another flow.
+    #[inline]
+    fn may_be_next(&self, frame: &[u8]) -> bool {
+        let seq = usize::from(self.layout.transport) + 4;
+        frame.len() == self.frame_len && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
     }
 
     /// Whether another segment of the first one's size would not fit.
@@ -115,14 +141,14 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Bytes of the whole as an IP packet.
     #[inline]
     pub(crate) fn len_on_ip(&self) -> u32 {
-        let layout = self.template.layout;
+        let layout = self.layout;
         u32::from(layout.payload - layout.network) + self.bytes
     }
 
     /// How the identifications go on with that of `follower`; `None` where they would follow no rule.
     #[inline]
     pub(crate) fn identification_with(&self, follower: &Follower) -> Option<Identification> {
-        if !self.template.layout.is_ipv4() {
+        if !self.layout.is_ipv4() {
             return Some(Identification::Fixed);
         }
         let ahead = usize::from(follower.ident.wrapping_sub(self.template.first_ident()));
@@ -141,20 +167,20 @@ impl<B: AsRef<[u8]>> Run<B> {
     pub(crate) fn follow(&mut self, frame: Frame<B>, follower: &Follower) {
         self.identification = self.identification_with(follower).unwrap_or(Identification::Any);
         self.flags = self.flags | follower.flags;
-        self.push(Piece::new(frame, self.template.layout, follower.payload_len));
+        self.push(frame, follower.payload_len);
     }
 
     /// Why a segment that is next in sequence cannot join under the rule of equal streams; `None` where it can.
     #[inline]
     pub(crate) fn why_not_stream(
-        &self,
+        &mut self,
         frame: &Frame<B>,
         segment: &Segment,
         limits: Limits,
     ) -> Option<FlushReason> {
         let timestamp = segment.timestamps.map(|timestamps| timestamps.value);
-        if segment.layout != self.template.layout
-            || !self.template.matches(frame.bytes())
+        if segment.layout != self.layout
+            || !self.template().matches(frame.bytes())
             || !self.accepts_timestamp(timestamp)
         {
             Some(FlushReason::UnequalField)
@@ -190,21 +216,18 @@ impl<B: AsRef<[u8]>> Run<B> {
             flags: segment.flags,
             timestamp: segment.timestamps.map(|timestamps| timestamps.value),
         });
-        self.push(Piece::new(frame, segment.layout, segment.payload_len));
+        self.push(frame, segment.payload_len);
     }
 
     /// As [`Run::predicts`] under the rule of equal streams: the fields that may differ.
     #[inline]
-    pub(crate) fn predicts_stream(&self, frame: &Frame<B>) -> Option<Latest> {
+    pub(crate) fn predicts_stream(&mut self, frame: &Frame<B>) -> Option<Latest> {
         let bytes = frame.bytes();
-        if self.is_full() || !self.template.matches_full_size(bytes) {
+        if self.is_full() || !self.may_be_next(bytes) || !self.template().matches_full_size(bytes) {
             return None;
         }
-        let layout = self.template.layout;
+        let layout = self.layout;
         let tcp: &[u8; 20] = bytes.get(usize::from(layout.transport)..)?.first_chunk()?;
-        if self.end != SeqNumber(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]])) {
-            return None;
-        }
         let timestamp = match layout.timestamps() {
             Some(at) => Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?)),
             None => None,
@@ -224,7 +247,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline]
     pub(crate) fn follow_predicted_stream(&mut self, frame: Frame<B>, latest: Latest) {
         self.note(latest);
-        self.push(Piece::new(frame, self.template.layout, self.first_len));
+        self.push(frame, self.first_len);
     }
 
     /// The ACK number becomes the latest, and the window the one that came with it.
@@ -240,16 +263,15 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// Whether `frame` is the expected next segment, of full size, and there is room for it: with these flags.
     #[inline]
-    pub(crate) fn predicts(&self, frame: &Frame<B>) -> Option<TcpFlags> {
+    pub(crate) fn predicts(&mut self, frame: &Frame<B>) -> Option<TcpFlags> {
         let bytes = frame.bytes();
-        if self.is_full() || !self.template.matches_full_size(bytes) {
+        if self.is_full() || !self.may_be_next(bytes) || !self.template().matches_full_size(bytes) {
             return None;
         }
-        let layout = self.template.layout;
+        let layout = self.layout;
         let tcp: &[u8; 20] = bytes.get(usize::from(layout.transport)..)?.first_chunk()?;
         let ip: &[u8; 12] = bytes.get(usize::from(layout.network)..)?.first_chunk()?;
-        let mut expected = self.end == SeqNumber(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]));
-        expected &= tcp[16..18] != [0xFF; 2];
+        let mut expected = tcp[16..18] != [0xFF; 2];
         if layout.is_ipv4() {
             expected &= self.next_ident() == u16::from_be_bytes([ip[4], ip[5]]);
             expected &= ip[10..12] != [0xFF; 2];
@@ -261,7 +283,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline]
     pub(crate) fn follow_predicted(&mut self, frame: Frame<B>, flags: TcpFlags) {
         self.flags = self.flags | flags;
-        self.push(Piece::new(frame, self.template.layout, self.first_len));
+        self.push(frame, self.first_len);
     }
 
     /// The identification that the next segment has if it goes on as those before it did.
@@ -275,14 +297,32 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// Adds a segment whose payload follows.
     #[inline]
-    pub(crate) fn push(&mut self, piece: Piece<B>) {
-        self.bytes += piece.len;
-        self.mss = self.mss.max(piece.len);
-        self.end += piece.len;
-        // There is always room; saying so saves the path that makes more, and with it a copy of the piece.
-        if self.pieces.len() < self.pieces.capacity() {
-            self.pieces.push(piece);
+    fn push(&mut self, frame: Frame<B>, len: u32) {
+        self.bytes += len;
+        self.mss = self.mss.max(len);
+        self.end += len;
+        // There is always room; saying so saves the path that makes more, and with it a copy of the frame.
+        if self.frames.len() < self.frames.capacity() && self.lens.len() < self.lens.capacity() {
+            self.frames.push(frame);
+            self.lens.push(len);
         }
+    }
+
+    /// The payloads in order.
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
+        let start = usize::from(self.layout.payload);
+        let lens = std::iter::once(&self.first_len).chain(&self.lens);
+        self.first
+            .iter()
+            .chain(&self.frames)
+            .zip(lens)
+            .map(move |(frame, len)| frame.bytes().get(start..start + *len as usize).unwrap_or_default())
+    }
+
+    /// Segment `nth`: the payload bytes before it, and its payload.
+    pub(crate) fn segment(&self, nth: usize) -> Option<(u32, &[u8])> {
+        let before: usize = self.payloads().take(nth).map(<[u8]>::len).sum();
+        Some((before as u32, self.payloads().nth(nth)?))
     }
 
     /// Writes the header of the whole over that of the first segment: lengths, flags, ACK number, window, the IPv4
@@ -295,7 +335,9 @@ impl<B: AsRef<[u8]>> Run<B> {
 
 impl<B> Recycle for Run<B> {
     fn clear(&mut self) {
-        self.pieces.clear();
+        self.first = None;
+        self.frames.clear();
+        self.lens.clear();
     }
 }
 
@@ -319,15 +361,19 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         now: Instant,
     ) -> Result<Box<Run<B>>, Frame<B>> {
         let Some(mut run) = self.0.take() else { return Err(frame) };
-        run.template.set(frame.bytes(), segment.layout, rule);
-        run.bytes = 0;
-        run.mss = 0;
+        run.layout = segment.layout;
+        run.rule = rule;
+        run.has_template = false;
+        run.frame_len = frame.bytes().len();
+        run.start = segment.seq;
+        run.bytes = segment.payload_len;
+        run.mss = segment.payload_len;
         run.first_len = segment.payload_len;
         let headers = u32::from(segment.layout.payload - segment.layout.network);
         run.full_above = limits.bytes.saturating_sub(headers + segment.payload_len);
         run.max_segments = limits.segments;
         run.since = now;
-        run.end = segment.seq;
+        run.end = segment.end();
         run.identification = match rule {
             // A guess until there are two: the usual sender counts.
             Rule::Lossless => Identification::Incrementing,
@@ -338,17 +384,17 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         run.window = segment.window;
         run.only_timestamp = None;
         run.newest_timestamp = segment.timestamps.map(|timestamps| timestamps.value);
-        run.push(Piece::new(frame, segment.layout, segment.payload_len));
+        run.first = Some(frame);
         Ok(run)
     }
 
     /// Hands on a run: a single segment leaves as the frame that it was, more as an aggregate.
     #[inline]
     pub(crate) fn finish(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
-        if run.pieces.len() == 1
-            && let Some(piece) = run.pieces.pop()
+        if run.frames.is_empty()
+            && let Some(frame) = run.first.take()
         {
-            out.flush_frame(piece.frame, piece.len, reason);
+            out.flush_frame(frame, run.bytes, reason);
             self.0.give_back(run);
         } else {
             run.seal(reason);

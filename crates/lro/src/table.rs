@@ -24,6 +24,8 @@ pub(crate) struct ConnectionTable<D> {
     hand: usize,
 }
 
+/// Aligned so that a slot takes no more cache lines than it must.
+#[repr(align(64))]
 struct Slot<D> {
     flow: FlowKey,
     /// Next in the chain of the bucket, or of the free slots.
@@ -89,6 +91,18 @@ impl<D> ConnectionTable<D> {
             at = slot.next;
         }
         None
+    }
+
+    /// Reads what [`ConnectionTable::find`] will need for these hashes, so that the cache misses of a batch overlap
+    /// instead of following each other. Gives the first slot of each chain.
+    pub(crate) fn look_ahead<const N: usize>(&self, hashes: &[u32; N]) -> [u32; N] {
+        let heads = hashes.map(|hash| self.buckets[self.bucket(hash)]);
+        let slots = heads.iter().filter_map(|head| self.slots.get(*head as usize));
+        let read = slots.fold(0, |sum, slot| {
+            sum ^ slot.hash ^ u32::from(slot.flow.is_ipv4()) ^ u32::from(slot.descriptor.is_some())
+        });
+        std::hint::black_box(read);
+        heads
     }
 
     /// Adds a connection that is not in the table; gives the descriptor back where the table is full.

@@ -40,8 +40,6 @@ pub(crate) struct Template {
     mask: HeaderBytes,
     /// The mask with the lengths.
     full_mask: [u8; USUAL],
-    /// Bytes of the first segment's frame; 0 where its headers are too long to compare in one go.
-    frame_len: usize,
     first_seq: SeqNumber,
     first_ident: u16,
 }
@@ -54,7 +52,6 @@ impl Default for Template {
             header: [0; MAX_HEADER],
             mask: [0; MAX_HEADER],
             full_mask: [0; USUAL],
-            frame_len: 0,
             first_seq: SeqNumber(0),
             first_ident: 0,
         }
@@ -77,15 +74,14 @@ impl Template {
             (Some(bytes), Some(header)) if len <= USUAL => *header = *bytes,
             _ => self.header[..len].copy_from_slice(&frame[..len]),
         }
-        self.frame_len = if len <= USUAL { frame.len() } else { 0 };
         self.first_seq = SeqNumber(u32::from_be_bytes(self.read(usize::from(layout.transport) + 4)));
         self.first_ident = u16::from_be_bytes(self.read(usize::from(layout.network) + 4));
     }
 
-    /// Whether `frame` is as long as the first segment's and has the same header where it counts.
+    /// Whether `frame` has the same header where it counts, and the same lengths.
     #[inline]
     pub(crate) fn matches_full_size(&self, frame: &[u8]) -> bool {
-        frame.len() == self.frame_len
+        usize::from(self.layout.payload) <= USUAL
             && frame
                 .first_chunk::<USUAL>()
                 .is_some_and(|frame| equal_where(frame, head(&self.header), &self.full_mask))
@@ -218,12 +214,6 @@ impl Template {
     #[inline]
     pub(crate) fn first_ident(&self) -> u16 {
         self.first_ident
-    }
-
-    /// The sequence number of the first segment.
-    #[inline]
-    pub(crate) fn first_seq(&self) -> SeqNumber {
-        self.first_seq
     }
 }
 

@@ -49,7 +49,7 @@ impl TimingWheel {
     /// When [`TimingWheel::expire`] is wanted next; may be early.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        (self.set > 0).then(|| Instant::from_nanos(self.earliest * Self::TICK))
+        (self.set > 0).then(|| Instant::from_nanos(self.earliest.saturating_mul(Self::TICK)))
     }
 
     /// Sees to it that the timer fires at or before `deadline`'s tick; one that is to fire earlier stays as it is.
@@ -62,12 +62,18 @@ impl TimingWheel {
             // Nothing is due before the earliest timer, so the wheel may turn up to there.
             self.cursor = self.cursor.max(self.earliest.min(now.as_nanos() / Self::TICK));
         }
-        let horizon = self.cursor + SLOTS as u64 - 1;
+        let horizon = self.cursor.saturating_add(SLOTS as u64 - 1);
         let tick = deadline.as_nanos().div_ceil(Self::TICK).clamp(self.cursor, horizon);
         if self.timers[index.0 as usize].tick > tick {
             self.cancel(index);
             self.link(index, tick);
         }
+    }
+
+    /// Reads the timers of these slots, so that the cache misses of a batch overlap.
+    pub(crate) fn look_ahead(&self, slots: &[u32]) {
+        let timers = slots.iter().filter_map(|slot| self.timers.get(*slot as usize));
+        std::hint::black_box(timers.fold(0, |sum, timer| sum ^ timer.tick));
     }
 
     /// Stops the timer, if it is set.
@@ -115,7 +121,7 @@ impl TimingWheel {
         let tick = self.earliest_occupied();
         self.cursor = tick.min(now.as_nanos() / Self::TICK);
         self.earliest = tick;
-        if tick * Self::TICK > now.as_nanos() {
+        if tick.saturating_mul(Self::TICK) > now.as_nanos() {
             return None;
         }
         let index = Index(self.heads[tick as usize % SLOTS]);

@@ -60,13 +60,20 @@ impl HostSide {
         self.solid = Some(self.solid.map_or(segment.ack, |solid| solid.later(segment.ack)));
     }
 
-    /// Notes that the bytes from `seq` to `end` were handed to the host.
+    /// Notes that the bytes from `seq` to `end` were handed to the host. Beyond a gap, the host has something to say.
     #[inline]
     pub(crate) fn handed(&mut self, seq: SeqNumber, end: SeqNumber) {
-        if let Some(solid) = self.solid
-            && !seq.after(solid)
-        {
-            self.solid = Some(solid.later(end));
+        match self.solid {
+            Some(solid) if seq.after(solid) => self.leave_to_host(),
+            Some(solid) => self.solid = Some(solid.later(end)),
+            None => {}
+        }
+    }
+
+    /// Acknowledges nothing until the host has spoken again: there is a gap to report, or a mark to echo.
+    pub(crate) fn leave_to_host(&mut self) {
+        if let Some(seen) = &mut self.seen {
+            seen.plain = false;
         }
     }
 

@@ -97,7 +97,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
             acker: Acker::new(npu.active_ack, config.max_connections),
             predicted: None,
-            out: Outbox::new(npu.reorder_segments + 4),
+            out: Outbox::new(npu.reorder_segments + 64),
         })
     }
 
@@ -139,10 +139,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline]
     fn receive_predicted(&mut self, frame: Frame<B>, now: Instant) -> Result<(), Frame<B>> {
         let Some(index) = self.predicted else { return Err(frame) };
+        if self.config.active_ack == ActiveAck::Paper {
+            // Every packet is acknowledged, also this.
+            return Err(frame);
+        }
         let Some(descriptor) = self.table.get_mut(index) else { return Err(frame) };
         let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return Err(frame) };
         let Some(latest) = run.predicts_stream(&frame) else { return Err(frame) };
-        if segment::verify(&frame, run.template.layout, run.first_len).is_err() {
+        if segment::verify(&frame, run.layout, run.first_len).is_err() {
             return Err(frame);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.first_len);
@@ -194,6 +198,19 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
+    /// Reads ahead what the lookups of a batch will need.
+    fn look_ahead(&self, frames: &[Frame<B>]) {
+        const BATCH: usize = 32;
+        for frames in frames.chunks(BATCH) {
+            let mut hashes = [0; BATCH];
+            for (hash, frame) in hashes.iter_mut().zip(frames) {
+                let flow = parse::likely_flow(frame.bytes(), self.medium);
+                *hash = flow.map_or(0, |flow| self.table.hash(&flow));
+            }
+            self.wheel.look_ahead(&self.table.look_ahead(&hashes));
+        }
+    }
+
     /// Takes a descriptor for a new connection, from one that was not used lately if none is free (IV.A).
     fn establish(&mut self, hash: u32, segment: &Segment, nextseq: SeqNumber, now: Instant) -> Option<Index> {
         if self.table.is_full() {
@@ -234,6 +251,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.reconstruct_all(index, FlushReason::Barrier);
             if syn {
                 self.restart(index, segment, now);
+            } else if segment.flags.contains(TcpFlags::RST)
+                && let Some(acker) = &mut self.acker
+            {
+                acker.forget(index);
             }
             self.handed(index, segment);
         } else if syn && self.config.rules == Rules::Paper {
@@ -287,7 +308,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if ahead == 0 {
             let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
             self.append(index, frame, segment, now);
-            self.update_nextseq(index, now);
+            self.update_nextseq(index);
             self.answer(index, segment, answer);
         } else if ahead < 0 || descriptor.frontier.is_some() {
             self.receive_old(index, frame, segment);
@@ -350,13 +371,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// UpdateNextSeq (Algorithm 3): waiting segments that nextseq has reached join the run.
-    fn update_nextseq(&mut self, index: Index, now: Instant) {
+    fn update_nextseq(&mut self, index: Index) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         let Some(mut list) = descriptor.waiting.take() else { return };
+        let since = list.since;
         for waiting in list.take_consecutive(descriptor.nextseq) {
-            self.append(index, waiting.frame, &waiting.segment, now);
+            self.append(index, waiting.frame, &waiting.segment, since);
         }
         let Some(descriptor) = self.table.get_mut(index) else { return };
+        if let Some(run) = &mut descriptor.run {
+            // What has waited for the gap has waited; the ceiling is for both.
+            run.since = run.since.min(since);
+        }
         let overlaps = list.first_seq().is_some_and(|seq| seq.before(descriptor.nextseq));
         if list.is_empty() {
             self.lists.give_back(list);
@@ -375,6 +401,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
             descriptor.waiting = self.lists.take();
             if let Some(list) = &mut descriptor.waiting {
                 list.since = now;
+            }
+            if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
+                host.leave_to_host();
             }
         }
         let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
@@ -440,16 +469,21 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Hands the run to the host. Gives its header where active ACK `safe` may acknowledge now: nothing waits behind
-    /// a gap, and the sender's mark of congestion is not for the card to echo.
+    /// a gap. A mark of congestion is for the host to echo.
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let descriptor = self.table.get_mut(index)?;
-        let run = descriptor.run.take()?;
-        let (seq, end) = (run.template.first_seq(), run.end);
+        let mut run = descriptor.run.take()?;
+        let (seq, end) = (run.start, run.end);
         descriptor.delivered(&run);
-        let may_acknowledge = self.config.active_ack == ActiveAck::Safe
-            && descriptor.waiting.is_none()
-            && !run.template.is_congestion_experienced();
-        let answered = may_acknowledge.then(|| (run.template.header_array(), run.template.layout));
+        let safe = self.config.active_ack == ActiveAck::Safe;
+        if safe
+            && run.template().is_congestion_experienced()
+            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
+        {
+            host.leave_to_host();
+        }
+        let may_acknowledge = safe && descriptor.waiting.is_none();
+        let answered = may_acknowledge.then(|| (run.template().header_array(), run.layout));
         self.runs.finish(run, reason, &mut self.out);
         self.tell_host(index, seq, end);
         answered
@@ -558,6 +592,17 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
         self.out.received(&frame);
         if let Err(frame) = self.receive_predicted(frame, now) {
             self.receive_unpredicted(frame, now);
+        }
+    }
+
+    fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
+        /// A table with more connections than this does not stay in the nearest caches.
+        const LARGE: usize = 1024;
+        if self.table.len() > LARGE {
+            self.look_ahead(frames);
+        }
+        for frame in frames.drain(..) {
+            self.receive(frame, now);
         }
     }
 

@@ -1,0 +1,229 @@
+//! What `ActiveAck::Safe` may say, kept track of without the engine.
+
+use std::collections::HashMap;
+
+use nichrome_lro::{FlowKey, Medium};
+use nichrome_wire::{
+    AddressPair, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber, TcpFlags, TcpFrame, TcpHeader,
+    TcpOption, TcpOptions,
+};
+
+/// A TCP segment, read as plainly as possible.
+pub struct Tcp<'a> {
+    pub flow: FlowKey,
+    pub seq: SeqNumber,
+    pub ack: SeqNumber,
+    pub flags: TcpFlags,
+    pub window: u16,
+    pub options: Vec<TcpOption<'a>>,
+    pub payload: &'a [u8],
+    pub checksums_are_right: bool,
+}
+
+impl<'a> Tcp<'a> {
+    /// Reads a frame; `None` where it is no whole TCP segment.
+    pub fn read(frame: &'a [u8], medium: Medium) -> Option<Self> {
+        let (packet, vlans) = match medium {
+            Medium::Ip => (frame, Vec::new()),
+            Medium::Ethernet => {
+                let link = LinkHeader::new(frame)?;
+                (link.payload(), link.tags().as_slice().iter().map(|tag| tag.vid()).collect())
+            }
+        };
+        let (addresses, segment, ip_is_right) = match packet.first()? >> 4 {
+            4 => {
+                let ip = Ipv4Header::new(packet)?;
+                let whole = !ip.is_fragment() && ip.protocol() == IpProtocol::TCP;
+                let addresses = AddressPair::V4 { src: ip.src(), dst: ip.dst() };
+                (addresses, ip.payload().filter(|_| whole)?, ip.has_valid_checksum())
+            }
+            6 => {
+                let ip = Ipv6Header::new(packet)?;
+                let upper = ip.upper_layer().ok().filter(|upper| upper.protocol == IpProtocol::TCP)?;
+                let whole = upper.fragment.is_none_or(|header| header.is_atomic());
+                let segment = ip.payload().filter(|_| whole)?.get(upper.offset..)?;
+                (AddressPair::V6 { src: ip.src(), dst: ip.dst() }, segment, true)
+            }
+            _ => return None,
+        };
+        let tcp = TcpHeader::new(segment)?;
+        let (src, dst) = (tcp.src_port(), tcp.dst_port());
+        let flow = match addresses {
+            AddressPair::V4 { src: from, dst: to } => FlowKey::ipv4(from, to, src, dst),
+            AddressPair::V6 { src: from, dst: to } => FlowKey::ipv6(from, to, src, dst),
+        };
+        let sum = addresses.pseudo_header(IpProtocol::TCP, segment.len() as u32).add_bytes(segment).finish();
+        Some(Self {
+            flow: vlans.into_iter().fold(flow, FlowKey::in_vlan),
+            seq: tcp.seq(),
+            ack: tcp.ack(),
+            flags: tcp.flags(),
+            window: tcp.window(),
+            options: TcpOptions::new(tcp.options()?).map_while(Result::ok).collect(),
+            payload: tcp.payload()?,
+            checksums_are_right: ip_is_right && sum == 0,
+        })
+    }
+
+    fn end(&self) -> SeqNumber {
+        self.seq + self.payload.len() as u32 + u32::from(self.flags.contains(TcpFlags::SYN))
+    }
+
+    fn window_scale(&self) -> Option<u8> {
+        self.options.iter().find_map(|option| match option {
+            TcpOption::WindowScale(shift) => Some((*shift).min(14)),
+            _ => None,
+        })
+    }
+}
+
+/// One connection, by the flow towards the host.
+#[derive(Default)]
+struct Connection {
+    /// The window scale option of each side's SYN, where it was seen.
+    peer_scale: Option<Option<u8>>,
+    host_scale: Option<Option<u8>>,
+    /// ACK number and window of the host's latest acknowledgement.
+    host: Option<(SeqNumber, u16)>,
+    /// Whether that said nothing but ACK number and window.
+    plain: bool,
+    /// The last ACK number that the card sent.
+    card: Option<SeqNumber>,
+    /// Where the stream begins, and what the host has of it without a gap.
+    start: Option<SeqNumber>,
+    solid: SeqNumber,
+    /// What the host was handed beyond a gap: from, to.
+    beyond: Vec<(SeqNumber, SeqNumber)>,
+}
+
+impl Connection {
+    fn start_at(&mut self, start: SeqNumber) {
+        (self.start, self.solid) = (Some(start), start);
+        self.absorb();
+    }
+
+    /// Counts as solid what has no gap before it any more.
+    fn absorb(&mut self) {
+        let next =
+            |solid: SeqNumber, (from, to): (SeqNumber, SeqNumber)| !from.after(solid) && to.after(solid);
+        while let Some((_, to)) = self.beyond.iter().find(|range| next(self.solid, **range)) {
+            self.solid = *to;
+        }
+        self.beyond.retain(|(_, to)| to.after(self.solid));
+    }
+}
+
+/// The hosts' side of every connection: what they have, and so what may be acknowledged.
+pub struct Acks {
+    medium: Medium,
+    /// Whether the card may have forgotten a connection, and with it what it has acknowledged.
+    forgetful: bool,
+    connections: HashMap<FlowKey, Connection>,
+}
+
+impl Acks {
+    pub fn new(medium: Medium, forgetful: bool) -> Self {
+        Self { medium, forgetful, connections: HashMap::new() }
+    }
+
+    /// The host sends a segment on a connection whose stream towards it begins at `start`: it acknowledges one `share`th of
+    /// what it has and has not acknowledged.
+    pub fn host_sends(&mut self, mut segment: TcpFrame, start: SeqNumber, share: u32) -> Vec<u8> {
+        let build = |segment: &TcpFrame| match self.medium {
+            Medium::Ethernet => segment.build(),
+            Medium::Ip => segment.build_ip(),
+        };
+        let bytes = build(&segment);
+        let Some(tcp) = Tcp::read(&bytes, self.medium) else { return bytes };
+        let connection = self.connections.entry(tcp.flow.reversed()).or_default();
+        if connection.start != Some(start) {
+            connection.start_at(start);
+            connection.host = None;
+        }
+        if tcp.flags.contains(TcpFlags::SYN) {
+            connection.host_scale = Some(tcp.window_scale());
+            if !tcp.flags.contains(TcpFlags::ACK) {
+                connection.peer_scale = None;
+            }
+        }
+        let before = connection.host.map_or(start, |(ack, _)| ack);
+        segment.ack = before + connection.solid.since(before).max(0).cast_unsigned() / share;
+        if tcp.flags.contains(TcpFlags::ACK) {
+            connection.host = Some((segment.ack, segment.window));
+            let timestamps_only = |option: &TcpOption<'_>| {
+                matches!(option, TcpOption::NoOperation | TcpOption::Timestamps { .. })
+            };
+            connection.plain = tcp.options.iter().all(timestamps_only)
+                && tcp.flags.difference(TcpFlags::ACK | TcpFlags::PSH).is_empty();
+        }
+        if tcp.flags.contains(TcpFlags::RST) {
+            (connection.host, connection.card) = (None, None);
+        }
+        build(&segment)
+    }
+
+    /// The host is handed a packet.
+    pub fn handed(&mut self, packet: &[u8]) {
+        let Some(tcp) = Tcp::read(packet, self.medium).filter(|tcp| tcp.checksums_are_right) else { return };
+        let connection = self.connections.entry(tcp.flow).or_default();
+        if tcp.flags.contains(TcpFlags::SYN) {
+            // A SYN that answers none begins a connection of which the host has said nothing yet.
+            let host_scale = connection.host_scale.filter(|_| tcp.flags.contains(TcpFlags::ACK));
+            *connection = Connection { host_scale, ..Connection::default() };
+            connection.peer_scale = Some(tcp.window_scale());
+            connection.start_at(tcp.seq + 1);
+        }
+        if tcp.flags.contains(TcpFlags::FIN) {
+            connection.card = None;
+        }
+        connection.beyond.push((tcp.seq, tcp.end()));
+        if connection.start.is_some() {
+            connection.absorb();
+        }
+        if connection.beyond.len() > 4096 {
+            connection.beyond.remove(0);
+        }
+    }
+
+    /// The card sends an acknowledgement: an error says what it should not have said.
+    pub fn sent(&mut self, frame: &[u8]) -> Result<(), String> {
+        let tcp = Tcp::read(frame, self.medium).ok_or("an acknowledgement is not TCP")?;
+        let broken = |what: &str| Err(format!("{}: acknowledging {} {what}", tcp.flow, tcp.ack.0));
+        if !tcp.checksums_are_right || !tcp.payload.is_empty() || tcp.flags != TcpFlags::ACK {
+            return broken("has a wrong checksum, payload, or other flags");
+        }
+        let connection = self.connections.entry(tcp.flow.reversed()).or_default();
+        let Some((host_ack, host_window)) = connection.host else {
+            return broken("before the host has acknowledged anything");
+        };
+        if !connection.plain {
+            return broken("though the host's last segment says more than an ACK number");
+        }
+        if tcp.ack.before(host_ack) {
+            return broken("goes back behind the host");
+        }
+        if !self.forgetful && connection.card.is_some_and(|card| tcp.ack.before(card)) {
+            return broken("goes back behind the card's last");
+        }
+        connection.card = Some(tcp.ack);
+        if host_window == 0 || tcp.window == 0 {
+            return broken("with a zero window");
+        }
+        if tcp.ack == host_ack {
+            let same = tcp.window == host_window;
+            return if same { Ok(()) } else { broken("repeats the host's with another window") };
+        }
+        let (Some(peer), Some(host)) = (connection.peer_scale, connection.host_scale) else {
+            return broken("without the window scale");
+        };
+        let scale = peer.and(host).unwrap_or(0);
+        let edge = |ack: SeqNumber, window: u16| ack + (u32::from(window) << scale);
+        if edge(tcp.ack, tcp.window).after(edge(host_ack, host_window)) {
+            return broken("goes beyond the host's window");
+        }
+        if tcp.ack.after(connection.solid) {
+            return broken(&format!("though the host was handed {} only", connection.solid.0));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! An engine that is checked against every promise while it runs.
+
+use std::collections::VecDeque;
+
+use nichrome_lro::verify::{Verified, Verifier};
+use nichrome_lro::{Coalescer, Config, Frame, Hold, Output, Packet, ProfileConfig, Statistics};
+use nichrome_wire::engine::{advance, deliver, end_batch};
+use nichrome_wire::{Engine, Instant, instant};
+
+use super::acks::Acks;
+use super::ledger::{Buffer, Ledger};
+use super::traffic::Step;
+
+/// Two turns of the wheel that `npu` keeps its timers in.
+const TICKS: u64 = 2 * 1024;
+
+/// An engine and what keeps an eye on it.
+pub struct Checked {
+    engine: Coalescer<Buffer>,
+    now: Instant,
+    watch: Watch,
+    /// How many frames may be held.
+    most_held: u64,
+    holds_a_batch_only: bool,
+}
+
+/// What looks at every output.
+struct Watch {
+    verifier: Verifier,
+    acks: Acks,
+    ledger: Ledger,
+    /// Nanoseconds that a frame may be held.
+    longest: Option<u64>,
+    /// Outputs in the driver's hands, and how many it keeps.
+    kept: VecDeque<Output<Buffer>>,
+    keeps: usize,
+    scratch: Vec<u8>,
+    frames: u64,
+    broken: Result<(), String>,
+}
+
+impl Checked {
+    pub fn new(config: &Config, profile: &ProfileConfig) -> Self {
+        let longest = match profile {
+            ProfileConfig::Gro(Hold::Batch) => None,
+            ProfileConfig::Gro(Hold::For(hold)) | ProfileConfig::Netfpga(hold) => Some(instant::nanos(*hold)),
+            // A segment may wait behind a gap first, and then with the run that it joins.
+            ProfileConfig::Npu(npu) => {
+                Some(instant::nanos(npu.reorder_hold) + instant::nanos(npu.ceiling) + TICKS)
+            }
+        };
+        let (aggregates, segments) = (config.max_aggregates as u64, config.max_segments as u64);
+        let most_held = match profile {
+            ProfileConfig::Gro(_) => aggregates.min(config.max_connections as u64) * segments,
+            ProfileConfig::Netfpga(_) => segments,
+            ProfileConfig::Npu(npu) => {
+                aggregates * segments + config.max_connections as u64 * npu.reorder_segments as u64
+            }
+        };
+        let watch = Watch {
+            verifier: Verifier::new(profile.profile(), config.medium),
+            acks: Acks::new(config.medium, config.max_connections < 64),
+            ledger: Ledger::default(),
+            longest,
+            kept: VecDeque::new(),
+            keeps: 0,
+            scratch: Vec::new(),
+            frames: 0,
+            broken: Ok(()),
+        };
+        Self {
+            engine: Coalescer::new(config, profile).unwrap(),
+            now: Instant::from_nanos(1 << 40),
+            watch,
+            most_held,
+            holds_a_batch_only: longest.is_none(),
+        }
+    }
+
+    /// Frames received.
+    pub fn frames(&self) -> u64 {
+        self.watch.frames
+    }
+
+    /// Takes a step; an error says which promise was broken.
+    pub fn take(&mut self, step: Step) -> Result<(), String> {
+        let Self { engine, now, watch, .. } = self;
+        let batch_ended = matches!(step, Step::EndBatch);
+        match step {
+            Step::Receive(bytes) => {
+                watch.frames += 1;
+                watch.verifier.received(&bytes);
+                let frame = Frame::new(watch.ledger.buffer(bytes, *now));
+                deliver(engine, frame, *now, &mut |at, output| watch.output(at, output));
+            }
+            Step::HostSends { segment, start, share } => {
+                engine.observe_transmit(&watch.acks.host_sends(segment, start, share));
+            }
+            Step::Wait(nanos) => {
+                *now = now.plus_nanos(nanos);
+                advance(engine, *now, &mut |at, output| watch.output(at, output));
+            }
+            Step::EndBatch => end_batch(engine, *now, &mut |at, output| watch.output(at, output)),
+            Step::Keep(count) => watch.keep(count),
+        }
+        if batch_ended && self.holds_a_batch_only && watch.verifier.outstanding() > 0 {
+            return Err("frames are held after the end of the batch".into());
+        }
+        self.check()
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        if let Some(mismatch) = self.watch.verifier.mismatch() {
+            return Err(mismatch.to_string());
+        }
+        let held = self.watch.verifier.outstanding();
+        if held > self.most_held {
+            return Err(format!("{held} frames are held, {} at most were to be", self.most_held));
+        }
+        std::mem::replace(&mut self.watch.broken, Ok(()))
+    }
+
+    /// Drains the engine and checks what can only be checked at the end.
+    pub fn finish(mut self) -> Result<(Verified, Statistics), String> {
+        self.engine.drain();
+        while let Some(output) = self.engine.poll() {
+            self.watch.output(self.now, output);
+        }
+        self.check()?;
+        self.watch.keep(0);
+        let Self { engine, watch, .. } = self;
+        if watch.ledger.len() > 0 {
+            return Err(format!("{} buffers were not given back", watch.ledger.len()));
+        }
+        let statistics = engine.statistics();
+        let segments = statistics.segments_aggregated + statistics.flushes.total() - statistics.aggregates;
+        let counted = statistics.passes.total() + statistics.drops.total() + segments;
+        if statistics.packets_in != counted || statistics.packets_in != watch.frames {
+            return Err(format!("{} frames came in, {counted} were counted: {statistics:?}", watch.frames));
+        }
+        let (payload_in, payload_out) = (statistics.tcp_payload_bytes_in, statistics.tcp_payload_bytes_out);
+        if payload_out > payload_in || statistics.drops.total() == 0 && payload_in != payload_out {
+            return Err(format!("{payload_in} bytes of payload came in, {payload_out} were handed on"));
+        }
+        let verified = watch.verifier.finish().map_err(|mismatch| mismatch.to_string())?;
+        Ok((verified, *statistics))
+    }
+}
+
+impl Watch {
+    /// Looks at an output that leaves now.
+    fn output(&mut self, now: Instant, output: Output<Buffer>) {
+        self.verifier.delivered(&output);
+        if self.broken.is_ok() {
+            self.broken = self.look(now, &output);
+        }
+        self.kept.push_back(output);
+        self.keep(self.keeps);
+    }
+
+    fn keep(&mut self, count: usize) {
+        self.keeps = count;
+        while self.kept.len() > count {
+            self.kept.pop_front();
+        }
+    }
+
+    fn look(&mut self, now: Instant, output: &Output<Buffer>) -> Result<(), String> {
+        match output {
+            Output::ToHost(Packet::Frame(frame)) => {
+                self.acks.handed(frame.bytes());
+                self.in_time(now, frame.bytes())
+            }
+            Output::ToHost(Packet::Aggregate(aggregate)) => {
+                aggregate.copy_to(&mut self.scratch);
+                self.acks.handed(&self.scratch);
+                if self.scratch.len() > aggregate.header().len() + 65_535 {
+                    return Err(format!("an aggregate is {} bytes long", self.scratch.len()));
+                }
+                aggregate.payloads().try_for_each(|payload| self.in_time(now, payload))
+            }
+            Output::ToWire(ack) => self.acks.sent(ack.bytes()),
+            Output::Dropped(frame, _) => self.in_time(now, frame.bytes()),
+        }
+    }
+
+    /// Checks that a part of a received frame leaves in time, and was not copied.
+    fn in_time(&self, now: Instant, part: &[u8]) -> Result<(), String> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let arrival = self.ledger.arrival(part).ok_or("bytes leave that are not in a received buffer")?;
+        match self.longest {
+            Some(longest) if now.nanos_since(arrival) > longest => Err(format!(
+                "a frame was held for {} ns, {longest} at most were allowed",
+                now.nanos_since(arrival)
+            )),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Generated traffic: what a mix of connections sends, and what the network makes of it.
+
+use nichrome_lro::Medium;
+use nichrome_wire::{SeqNumber, TcpFlags, TcpFrame};
+
+use super::choose::Choose;
+use super::damage::{damage, not_tcp};
+use super::flow::Flow;
+
+/// Something that happens to an engine.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A frame is received.
+    Receive(Vec<u8>),
+    /// The host sends a segment, acknowledging one `share`th of what it has; the stream towards it begins at `start`.
+    HostSends { segment: TcpFrame, start: SeqNumber, share: u32 },
+    /// Nanoseconds pass.
+    Wait(u64),
+    /// The receive batch ends.
+    EndBatch,
+    /// From now on, the driver keeps the last so many outputs.
+    Keep(usize),
+}
+
+/// A mix of connections.
+pub struct Traffic {
+    flows: Vec<Flow>,
+    /// The flow that sends now.
+    current: usize,
+    /// Frames that the network delays, with the number of steps until they come.
+    delayed: Vec<(u32, Vec<u8>)>,
+    medium: Medium,
+}
+
+impl Traffic {
+    /// One flow or a few.
+    pub fn new(choose: &mut impl Choose, medium: Medium) -> Self {
+        let count = choose.one_of(&[1, 2, 3, 5, 12]);
+        let flows = (0..count).map(|nth| Flow::new(choose, nth)).collect();
+        Self { flows, current: 0, delayed: Vec::new(), medium }
+    }
+
+    /// What happens next.
+    pub fn step(&mut self, choose: &mut impl Choose) -> Step {
+        for (steps, _) in &mut self.delayed {
+            *steps = steps.saturating_sub(1);
+        }
+        if let Some(due) = self.delayed.iter().position(|(steps, _)| *steps == 0) {
+            return Step::Receive(self.delayed.swap_remove(due).1);
+        }
+        match choose.below(64) {
+            0..46 => self.receive(choose),
+            46..51 => Step::Wait(any_wait(choose)),
+            51..53 => Step::EndBatch,
+            53..61 => self.flows[self.current].host_sends(choose),
+            61 => Step::Keep(choose.one_of(&[0, 1, 4, 16])),
+            62 => {
+                self.current = choose.below(self.flows.len() as u32) as usize;
+                self.receive(choose)
+            }
+            _ => Step::Receive(not_tcp(choose, self.medium)),
+        }
+    }
+
+    fn receive(&mut self, choose: &mut impl Choose) -> Step {
+        if choose.chance(20) {
+            self.current = choose.below(self.flows.len() as u32) as usize;
+        }
+        let medium = self.medium;
+        let frame = self.flows[self.current].send(choose);
+        let mut bytes = if medium == Medium::Ip { frame.build_ip() } else { frame.build() };
+        if frame.flags.contains(TcpFlags::SYN) {
+            // A host that never sees it goes on with the old connection, and so must the model of it.
+            return Step::Receive(bytes);
+        }
+        if choose.chance(6) {
+            damage(choose, &mut bytes, medium);
+        }
+        match choose.below(32) {
+            0..27 => Step::Receive(bytes),
+            27..30 => {
+                self.delayed.push((1 + choose.below(12), bytes));
+                Step::Wait(0)
+            }
+            30 => {
+                self.delayed.push((1 + choose.below(12), bytes.clone()));
+                Step::Receive(bytes)
+            }
+            _ => Step::Wait(0), // lost
+        }
+    }
+}
+
+fn any_wait(choose: &mut impl Choose) -> u64 {
+    let most = choose.one_of(&[2000, 100_000, 3_000_000, 1_000_000_000]);
+    u64::from(choose.below(most))
+}

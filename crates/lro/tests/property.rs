@@ -1,0 +1,20 @@
+//! Generated traffic through every profile: whatever comes, every promise is kept.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+#[path = "common/generated/mod.rs"]
+mod generated;
+
+use generated::choose::Bytes;
+use generated::run;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What is delivered is what was received; nothing overtakes, waits too long, or is left over; no acknowledgement
+    /// says what the host could not have said.
+    #[test]
+    fn every_promise_is_kept(profile in 0u32..3, choices in proptest::collection::vec(any::<u8>(), 0..3000)) {
+        run(&mut Bytes(&choices), profile, u64::MAX).map_err(TestCaseError::fail)?;
+    }
+}
