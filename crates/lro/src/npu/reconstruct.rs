@@ -1,0 +1,274 @@
+//! Putting segments in order and together (lro-npu IV.C and IV.D), and acknowledging them (V.C).
+
+use nichrome_wire::{Instant, TcpFlags};
+
+use super::Npu;
+use super::ack::{Acknowledgement, ActiveAck};
+use super::config::{PshRule, Rules};
+use super::reorder::Insertion;
+use crate::frame::Frame;
+use crate::reason::{DropReason, FlushReason, PassReason};
+use crate::run::Run;
+use crate::segment::{Layout, Segment};
+use crate::table::Index;
+use crate::template::{HeaderBytes, MAX_HEADER, Rule};
+
+impl<B: AsRef<[u8]>> Npu<B> {
+    /// ReorderPacket (Algorithm 1).
+    pub(super) fn reorder_packet(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        descriptor.arrived(now);
+        if descriptor.resumes_at_frontier(segment.seq) {
+            self.reconstruct(index, FlushReason::OutOfOrder);
+            self.resume(index);
+        }
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        let ahead = segment.seq.since(descriptor.nextseq);
+        if ahead == 0 {
+            let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
+            self.append(index, frame, segment, now);
+            self.update_nextseq(index);
+            self.answer(index, segment, answer);
+        } else if ahead < 0 || descriptor.frontier.is_some() {
+            self.receive_old(index, frame, segment);
+        } else if ahead.cast_unsigned() > self.config.reorder_bytes {
+            self.release_alone(index, frame, segment, PassReason::FarAhead);
+        } else {
+            self.insert(index, frame, segment, now);
+        }
+        self.set_timer(index, now);
+    }
+
+    /// Goes on where the stream was before old segments came.
+    fn resume(&mut self, index: Index) {
+        if let Some(descriptor) = self.table.get_mut(index)
+            && let Some(frontier) = descriptor.frontier.take()
+        {
+            descriptor.nextseq = frontier;
+        }
+    }
+
+    /// Adds the segment at nextseq to the run of consecutive payload, or hands that on and starts anew.
+    fn append(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        descriptor.advance(segment.end());
+        if let Some(run) = &mut descriptor.run {
+            match run.why_not_stream(&frame, segment, self.limits) {
+                None => run.follow_stream(frame, segment),
+                Some(reason) => {
+                    self.reconstruct(index, reason);
+                    return self.start(index, frame, segment, now);
+                }
+            }
+            if let Some(reason) = ended_by(run, segment.flags, self.config.psh) {
+                self.reconstruct(index, reason);
+            }
+        } else {
+            self.start(index, frame, segment, now);
+        }
+    }
+
+    /// Starts a run.
+    fn start(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
+            Ok(mut run) => {
+                if descriptor.is_older(segment) {
+                    run.only_timestamp = run.newest_timestamp;
+                }
+                let ended = ended_by(&run, segment.flags, self.config.psh);
+                descriptor.run = Some(run);
+                if let Some(reason) = ended {
+                    self.reconstruct(index, reason);
+                }
+            }
+            Err(frame) => {
+                self.handed(index, segment);
+                self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty);
+            }
+        }
+    }
+
+    /// UpdateNextSeq (Algorithm 3): waiting segments that nextseq has reached join the run.
+    fn update_nextseq(&mut self, index: Index) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        let Some(mut list) = descriptor.waiting.take() else { return };
+        let since = list.since;
+        for waiting in list.take_consecutive(descriptor.nextseq) {
+            self.append(index, waiting.frame, &waiting.segment, since);
+        }
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        if let Some(run) = &mut descriptor.run {
+            // What has waited for the gap has waited; the ceiling is for both.
+            run.since = run.since.min(since);
+        }
+        let overlaps = list.first_seq().is_some_and(|seq| seq.before(descriptor.nextseq));
+        if list.is_empty() {
+            self.lists.give_back(list);
+        } else {
+            descriptor.waiting = Some(list);
+        }
+        if overlaps {
+            self.reconstruct_all(index, FlushReason::OutOfOrder);
+        }
+    }
+
+    /// Insert (Algorithm 2): a segment ahead of nextseq waits.
+    fn insert(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        if descriptor.waiting.is_none() {
+            descriptor.waiting = self.lists.take();
+            if let Some(list) = &mut descriptor.waiting {
+                list.since = now;
+            }
+            if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
+                host.leave_to_host();
+            }
+        }
+        let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
+        let inserted = match &mut descriptor.waiting {
+            Some(list) => list.insert(frame, *segment),
+            None => Insertion::Full(frame),
+        };
+        match inserted {
+            Insertion::Waits => {}
+            Insertion::Duplicate(frame) if self.config.rules == Rules::Paper => {
+                self.out.drop(frame, DropReason::Duplicate);
+            }
+            Insertion::Duplicate(frame) | Insertion::Overlap(frame) => {
+                self.release_alone(index, frame, segment, PassReason::Old);
+            }
+            Insertion::Full(frame) => {
+                self.reconstruct_all(index, FlushReason::ReorderFull);
+                self.release_alone(index, frame, segment, PassReason::OutOfOrder);
+            }
+        }
+        self.answer(index, segment, answer);
+    }
+
+    /// A segment that begins below nextseq: bytes that were seen, and perhaps new ones.
+    fn receive_old(&mut self, index: Index, frame: Frame<B>, segment: &Segment) {
+        if self.config.rules == Rules::Paper {
+            let answer = Header::of(&frame);
+            self.out.drop(frame, DropReason::Duplicate);
+            return self.answer(index, segment, Some(answer));
+        }
+        if self.config.active_ack == ActiveAck::Safe
+            && segment.payload_len > 1
+            && let Some(descriptor) = self.table.peek(index)
+            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
+            && host.has_acknowledged(segment.end())
+            && let Some(repetition) = host.repetition(descriptor.newest_timestamp)
+        {
+            self.acknowledge(frame.bytes(), segment.layout, &repetition);
+            return self.out.drop(frame, DropReason::Duplicate);
+        }
+        self.release_alone(index, frame, segment, PassReason::Old);
+        if let Some(descriptor) = self.table.get_mut(index) {
+            descriptor.rewind(segment.end());
+        }
+    }
+
+    /// Hands on everything held, then a segment by itself.
+    fn release_alone(&mut self, index: Index, frame: Frame<B>, segment: &Segment, reason: PassReason) {
+        self.reconstruct_all(index, FlushReason::Barrier);
+        self.handed(index, segment);
+        self.out.pass(frame, segment.payload_len, reason);
+    }
+
+    /// Packet reconstruction (IV.D): the run of consecutive payload goes to the host, and is acknowledged if that is safe.
+    pub(super) fn reconstruct(&mut self, index: Index, reason: FlushReason) {
+        let Some((header, layout)) = self.hand_over(index, reason) else { return };
+        if let Some(descriptor) = self.table.peek(index)
+            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
+            && let Some(acknowledgement) = host.acknowledgement(descriptor.newest_timestamp)
+        {
+            self.acknowledge(&header, layout, &acknowledgement);
+        }
+    }
+
+    /// Hands the run to the host. Gives its header where active ACK `safe` may acknowledge now: nothing waits behind
+    /// a gap. A mark of congestion is for the host to echo.
+    fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
+        let descriptor = self.table.get_mut(index)?;
+        let mut run = descriptor.run.take()?;
+        let (seq, end) = (run.start, run.end);
+        descriptor.delivered(&run);
+        let safe = self.config.active_ack == ActiveAck::Safe;
+        if safe
+            && run.template().is_congestion_experienced()
+            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
+        {
+            host.leave_to_host();
+        }
+        let may_acknowledge = safe && descriptor.waiting.is_none();
+        let answered = may_acknowledge.then(|| (run.template().header_array(), run.layout));
+        self.runs.finish(run, reason, &mut self.out);
+        self.tell_host(index, seq, end);
+        answered
+    }
+
+    /// Hands on everything that a connection holds, in order of sequence, gaps and all.
+    pub(super) fn reconstruct_all(&mut self, index: Index, reason: FlushReason) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        let Some(mut list) = descriptor.waiting.take() else { return self.reconstruct(index, reason) };
+        let since = list.since;
+        self.hand_over(index, reason);
+        while let Some(seq) = list.first_seq() {
+            let Some(descriptor) = self.table.get_mut(index) else { return };
+            descriptor.catch_up(seq);
+            for waiting in list.take_consecutive(seq) {
+                self.append(index, waiting.frame, &waiting.segment, since);
+            }
+            self.hand_over(index, reason);
+        }
+        self.lists.give_back(list);
+    }
+
+    /// Sends what active ACK, as the paper has it, says to a data packet.
+    fn answer(&mut self, index: Index, segment: &Segment, received: Option<Header>) {
+        if self.config.active_ack != ActiveAck::Paper {
+            return;
+        }
+        if let Some(received) = received
+            && let Some(descriptor) = self.table.get_mut(index)
+        {
+            let acknowledgement = Acknowledgement::paper(segment, descriptor.nextseq);
+            self.acknowledge(&received.0, segment.layout, &acknowledgement);
+        }
+    }
+
+    /// Sends an acknowledgement in answer to a received header.
+    fn acknowledge(&mut self, received: &[u8], layout: Layout, acknowledgement: &Acknowledgement) {
+        if let Some(acker) = &mut self.acker
+            && let Some(frame) = acker.frame(received, layout, acknowledgement)
+        {
+            self.out.acknowledge(frame);
+        }
+    }
+}
+
+/// Why a run ends with the segment that was just added, which has these flags.
+#[inline]
+pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, psh: PshRule) -> Option<FlushReason> {
+    if run.is_full() {
+        Some(FlushReason::MaxLength)
+    } else if psh == PshRule::End && flags.contains(TcpFlags::PSH) {
+        Some(FlushReason::Psh)
+    } else {
+        None
+    }
+}
+
+/// A copy of the headers of a received frame, for answering it after it is gone.
+struct Header(HeaderBytes);
+
+impl Header {
+    fn of<B: AsRef<[u8]>>(frame: &Frame<B>) -> Self {
+        let mut header = [0; MAX_HEADER];
+        for (place, byte) in header.iter_mut().zip(frame.bytes()) {
+            *place = *byte;
+        }
+        Self(header)
+    }
+}
