@@ -41,6 +41,8 @@ pub(crate) struct Run<B> {
     frame_len: usize,
     /// The sequence number of the first byte.
     pub(crate) start: SeqNumber,
+    /// Segments collected.
+    count: u32,
     /// Payload bytes.
     pub(crate) bytes: u32,
     /// The largest payload.
@@ -84,6 +86,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             frames: Vec::with_capacity(segments),
             lens: Vec::with_capacity(segments),
             template: Template::default(),
+            count: 0,
             bytes: 0,
             mss: 0,
             first_len: 0,
@@ -104,7 +107,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Segments collected.
     #[inline]
     pub(crate) fn segments(&self) -> usize {
-        usize::from(self.first.is_some()) + self.frames.len()
+        self.count as usize
     }
 
     /// The template of the first frame.
@@ -135,7 +138,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Whether another segment of the first one's size would not fit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes > self.full_above || self.segments() >= self.max_segments as usize
+        self.bytes > self.full_above || self.count >= self.max_segments
     }
 
     /// Bytes of the whole as an IP packet.
@@ -298,6 +301,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Adds a segment whose payload follows.
     #[inline]
     fn push(&mut self, frame: Frame<B>, len: u32) {
+        self.count += 1;
         self.bytes += len;
         self.mss = self.mss.max(len);
         self.end += len;
@@ -366,6 +370,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         run.has_template = false;
         run.frame_len = frame.bytes().len();
         run.start = segment.seq;
+        run.count = 1;
         run.bytes = segment.payload_len;
         run.mss = segment.payload_len;
         run.first_len = segment.payload_len;
