@@ -299,6 +299,22 @@ fn ce_is_left_to_the_host_until_it_has_echoed_it() {
 }
 
 #[test]
+fn ce_is_left_to_the_host_also_where_it_is_not_merged_and_its_echo_is_on_the_way() {
+    let ce = |frame: TcpFrame| {
+        frame.with(|frame| match &mut frame.network {
+            Network::Ipv4 { tos, .. } => *tos = TrafficClass(3),
+            Network::Ipv6 { .. } => {}
+        })
+    };
+    let mut card = connected();
+    card.receive(&ce(data(100, 100).flags(TcpFlags::CWR)));
+    assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "CWR is passed by itself, and marked");
+    let mut card = connected();
+    card.receive(&ce(data(100, 100))).wait(SETTLE).host_sends(&host(100, 1000));
+    assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "what the host sent before is no echo");
+}
+
+#[test]
 fn control_and_unusual_data_are_not_acknowledged() {
     let md5 = TcpFrame { options: [&[1, 1, 19, 18][..], &[0; 16]].concat(), ..data(100, 100) };
     let cases = [
@@ -311,7 +327,7 @@ fn control_and_unusual_data_are_not_acknowledged() {
     for (case, frame) in cases {
         for active_ack in [ActiveAck::Safe, ActiveAck::Paper] {
             let mut card = if active_ack == ActiveAck::Safe { connected() } else { card(active_ack) };
-            assert_eq!(acks_for(&mut card, &[frame.clone()]), [], "{case}, {active_ack:?}");
+            assert_eq!(acks_for(&mut card, std::slice::from_ref(&frame)), [], "{case}, {active_ack:?}");
         }
     }
 }

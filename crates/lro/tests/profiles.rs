@@ -342,3 +342,22 @@ fn the_counters_add_up() {
         assert_eq!(statistics.tcp_payload_bytes_out, 350 - 100 * dropped, "{profile}");
     }
 }
+
+#[test]
+fn batches_of_many_connections_are_carried() {
+    let config = Config { max_connections: 3000, ..Config::default() };
+    for (profile, mut card) in Card::of_each_profile(&config) {
+        for nth in 0..4 {
+            let frames =
+                (0..2500).map(|port| data(nth * 100, 100).with(|frame| frame.src_port = port).build());
+            let mut frames: Vec<Vec<u8>> = frames.collect();
+            frames.extend([Vec::new(), vec![0; 14], data(0, 0).build()]);
+            for batch in frames.chunks(33) {
+                card.receive_batch(batch);
+            }
+        }
+        let statistics = card.statistics();
+        assert_eq!(statistics.packets_in, 4 * 2503, "{profile}");
+        assert_eq!(card.finish().frames, 4 * 2503, "{profile}");
+    }
+}

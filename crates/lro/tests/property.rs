@@ -9,7 +9,7 @@ use generated::run;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// What is delivered is what was received; nothing overtakes, waits too long, or is left over; no acknowledgement
     /// says what the host could not have said.

@@ -10,7 +10,7 @@ use nichrome_lro::{
     Aggregate, Coalescer, Config, DropReason, FlushReason, Frame, Hold, Identification, NpuConfig, Output,
     Packet, PassReason, Profile, ProfileConfig, Statistics,
 };
-use nichrome_wire::engine::{advance, deliver, end_batch};
+use nichrome_wire::engine::{advance, deliver, deliver_batch, end_batch};
 use nichrome_wire::{Engine, Instant, TcpFrame, VirtioNetHeader};
 
 pub use self::segments::*;
@@ -168,6 +168,18 @@ impl Card {
             verifier.received(frame.bytes());
         }
         deliver(engine, frame, *now, &mut |_, output| keep(sent, verifier, &output));
+        self
+    }
+
+    /// Receives frames together.
+    pub fn receive_batch(&mut self, frames: &[Vec<u8>]) -> &mut Self {
+        let Self { engine, now, sent, verifier } = self;
+        advance(engine, *now, &mut |_, output| keep(sent, verifier, &output));
+        if let Some(verifier) = verifier {
+            frames.iter().for_each(|frame| verifier.received(frame));
+        }
+        let mut frames = frames.iter().cloned().map(Frame::new).collect();
+        deliver_batch(engine, &mut frames, *now, &mut |_, output| keep(sent, verifier, &output));
         self
     }
 

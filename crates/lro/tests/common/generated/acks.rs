@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use nichrome_lro::{FlowKey, Medium};
 use nichrome_wire::{
-    AddressPair, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber, TcpFlags, TcpFrame, TcpHeader,
-    TcpOption, TcpOptions,
+    AddressPair, Ecn, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber, TcpFlags, TcpFrame,
+    TcpHeader, TcpOption, TcpOptions,
 };
 
 /// A TCP segment, read as plainly as possible.
@@ -17,6 +17,8 @@ pub struct Tcp<'a> {
     pub window: u16,
     pub options: Vec<TcpOption<'a>>,
     pub payload: &'a [u8],
+    /// Whether a router has marked it: congestion experienced.
+    pub is_marked: bool,
     pub checksums_are_right: bool,
 }
 
@@ -30,19 +32,19 @@ impl<'a> Tcp<'a> {
                 (link.payload(), link.tags().as_slice().iter().map(|tag| tag.vid()).collect())
             }
         };
-        let (addresses, segment, ip_is_right) = match packet.first()? >> 4 {
+        let (addresses, segment, ecn, ip_is_right) = match packet.first()? >> 4 {
             4 => {
                 let ip = Ipv4Header::new(packet)?;
                 let whole = !ip.is_fragment() && ip.protocol() == IpProtocol::TCP;
                 let addresses = AddressPair::V4 { src: ip.src(), dst: ip.dst() };
-                (addresses, ip.payload().filter(|_| whole)?, ip.has_valid_checksum())
+                (addresses, ip.payload().filter(|_| whole)?, ip.ecn(), ip.has_valid_checksum())
             }
             6 => {
                 let ip = Ipv6Header::new(packet)?;
                 let upper = ip.upper_layer().ok().filter(|upper| upper.protocol == IpProtocol::TCP)?;
                 let whole = upper.fragment.is_none_or(|header| header.is_atomic());
                 let segment = ip.payload().filter(|_| whole)?.get(upper.offset..)?;
-                (AddressPair::V6 { src: ip.src(), dst: ip.dst() }, segment, true)
+                (AddressPair::V6 { src: ip.src(), dst: ip.dst() }, segment, ip.ecn(), true)
             }
             _ => return None,
         };
@@ -61,6 +63,7 @@ impl<'a> Tcp<'a> {
             window: tcp.window(),
             options: TcpOptions::new(tcp.options()?).map_while(Result::ok).collect(),
             payload: tcp.payload()?,
+            is_marked: ecn == Ecn::Ce,
             checksums_are_right: ip_is_right && sum == 0,
         })
     }
@@ -92,6 +95,10 @@ struct Connection {
     /// Where the stream begins, and what the host has of it without a gap.
     start: Option<SeqNumber>,
     solid: SeqNumber,
+    /// The end of the last segment with a mark of congestion that the host was handed.
+    marked: Option<SeqNumber>,
+    /// Whether the host was handed something beyond a gap and has not spoken since.
+    gap: bool,
     /// What the host was handed beyond a gap: from, to.
     beyond: Vec<(SeqNumber, SeqNumber)>,
 }
@@ -150,6 +157,7 @@ impl Acks {
         segment.ack = before + connection.solid.since(before).max(0).cast_unsigned() / share;
         if tcp.flags.contains(TcpFlags::ACK) {
             connection.host = Some((segment.ack, segment.window));
+            connection.gap = false;
             let timestamps_only = |option: &TcpOption<'_>| {
                 matches!(option, TcpOption::NoOperation | TcpOption::Timestamps { .. })
             };
@@ -176,9 +184,13 @@ impl Acks {
         if tcp.flags.contains(TcpFlags::FIN) {
             connection.card = None;
         }
+        if tcp.is_marked && !tcp.payload.is_empty() {
+            connection.marked = Some(connection.marked.map_or(tcp.end(), |end| end.later(tcp.end())));
+        }
         connection.beyond.push((tcp.seq, tcp.end()));
         if connection.start.is_some() {
             connection.absorb();
+            connection.gap |= tcp.seq.after(connection.solid);
         }
         if connection.beyond.len() > 4096 {
             connection.beyond.remove(0);
@@ -220,6 +232,12 @@ impl Acks {
         let edge = |ack: SeqNumber, window: u16| ack + (u32::from(window) << scale);
         if edge(tcp.ack, tcp.window).after(edge(host_ack, host_window)) {
             return broken("goes beyond the host's window");
+        }
+        if connection.marked.is_some_and(|end| end.after(host_ack)) {
+            return broken("though the host has not acknowledged a mark of congestion");
+        }
+        if connection.gap && !self.forgetful {
+            return broken("though the host was handed something beyond a gap");
         }
         if tcp.ack.after(connection.solid) {
             return broken(&format!("though the host was handed {} only", connection.solid.0));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use nichrome_lro::verify::{Verified, Verifier};
 use nichrome_lro::{Coalescer, Config, Frame, Hold, Output, Packet, ProfileConfig, Statistics};
-use nichrome_wire::engine::{advance, deliver, end_batch};
+use nichrome_wire::engine::{advance, deliver, deliver_batch, end_batch};
 use nichrome_wire::{Engine, Instant, instant};
 
 use super::acks::Acks;
@@ -44,17 +44,16 @@ impl Checked {
         let longest = match profile {
             ProfileConfig::Gro(Hold::Batch) => None,
             ProfileConfig::Gro(Hold::For(hold)) | ProfileConfig::Netfpga(hold) => Some(instant::nanos(*hold)),
-            // A segment may wait behind a gap first, and then with the run that it joins.
-            ProfileConfig::Npu(npu) => {
-                Some(instant::nanos(npu.reorder_hold) + instant::nanos(npu.ceiling) + TICKS)
-            }
+            // What waited behind a gap has waited already when it joins a run.
+            ProfileConfig::Npu(npu) => Some(instant::nanos(npu.reorder_hold.max(npu.ceiling)) + TICKS),
         };
-        let (aggregates, segments) = (config.max_aggregates as u64, config.max_segments as u64);
+        let [aggregates, segments, connections] =
+            [config.max_aggregates, config.max_segments, config.max_connections].map(|limit| limit as u64);
         let most_held = match profile {
-            ProfileConfig::Gro(_) => aggregates.min(config.max_connections as u64) * segments,
+            ProfileConfig::Gro(_) => aggregates.min(connections) * segments,
             ProfileConfig::Netfpga(_) => segments,
             ProfileConfig::Npu(npu) => {
-                aggregates * segments + config.max_connections as u64 * npu.reorder_segments as u64
+                (aggregates * segments) + connections.min(aggregates) * npu.reorder_segments as u64
             }
         };
         let watch = Watch {
@@ -85,13 +84,16 @@ impl Checked {
     /// Takes a step; an error says which promise was broken.
     pub fn take(&mut self, step: Step) -> Result<(), String> {
         let Self { engine, now, watch, .. } = self;
-        let batch_ended = matches!(step, Step::EndBatch);
+        let batch_ended = matches!(step, Step::EndBatch | Step::Batch(_));
         match step {
             Step::Receive(bytes) => {
-                watch.frames += 1;
-                watch.verifier.received(&bytes);
-                let frame = Frame::new(watch.ledger.buffer(bytes, *now));
+                let frame = watch.received(bytes, *now);
                 deliver(engine, frame, *now, &mut |at, output| watch.output(at, output));
+            }
+            Step::Batch(frames) => {
+                advance(engine, *now, &mut |at, output| watch.output(at, output));
+                let mut frames = frames.into_iter().map(|bytes| watch.received(bytes, *now)).collect();
+                deliver_batch(engine, &mut frames, *now, &mut |at, output| watch.output(at, output));
             }
             Step::HostSends { segment, start, share } => {
                 engine.observe_transmit(&watch.acks.host_sends(segment, start, share));
@@ -148,6 +150,13 @@ impl Checked {
 }
 
 impl Watch {
+    /// Notes a frame that the engine is to get.
+    fn received(&mut self, bytes: Vec<u8>, now: Instant) -> Frame<Buffer> {
+        self.frames += 1;
+        self.verifier.received(&bytes);
+        Frame::new(self.ledger.buffer(bytes, now))
+    }
+
     /// Looks at an output that leaves now.
     fn output(&mut self, now: Instant, output: Output<Buffer>) {
         self.verifier.delivered(&output);

@@ -12,6 +12,8 @@ use super::flow::Flow;
 pub enum Step {
     /// A frame is received.
     Receive(Vec<u8>),
+    /// Frames are received together.
+    Batch(Vec<Vec<u8>>),
     /// The host sends a segment, acknowledging one `share`th of what it has; the stream towards it begins at `start`.
     HostSends { segment: TcpFrame, start: SeqNumber, share: u32 },
     /// Nanoseconds pass.
@@ -52,7 +54,8 @@ impl Traffic {
             0..46 => self.receive(choose),
             46..51 => Step::Wait(any_wait(choose)),
             51..53 => Step::EndBatch,
-            53..61 => self.flows[self.current].host_sends(choose),
+            53..60 => self.flows[self.current].host_sends(choose),
+            60 => self.batch(choose),
             61 => Step::Keep(choose.one_of(&[0, 1, 4, 16])),
             62 => {
                 self.current = choose.below(self.flows.len() as u32) as usize;
@@ -60,6 +63,15 @@ impl Traffic {
             }
             _ => Step::Receive(not_tcp(choose, self.medium)),
         }
+    }
+
+    fn batch(&mut self, choose: &mut impl Choose) -> Step {
+        let most = choose.one_of(&[2, 32, 70]);
+        let frames = (0..most).map(|_| self.receive(choose)).filter_map(|step| match step {
+            Step::Receive(frame) => Some(frame),
+            _ => None,
+        });
+        Step::Batch(frames.collect())
     }
 
     fn receive(&mut self, choose: &mut impl Choose) -> Step {

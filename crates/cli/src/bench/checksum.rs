@@ -1,0 +1,67 @@
+//! `nichrome bench checksum`: the Internet checksum of bytes in the cache.
+
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use clap::Args;
+use nichrome_wire::checksum::checksum;
+use serde::Serialize;
+
+use super::{median, rounded};
+
+const SIZES: [usize; 4] = [64, 576, 1500, 9000];
+const RUNS: usize = 15;
+/// Bytes summed per run.
+const BYTES: usize = 64 << 20;
+
+/// Measure the Internet checksum of packets in the cache, in gigabytes per second.
+#[derive(Args)]
+pub(crate) struct Checksum {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    sizes: Vec<Size>,
+    runs: usize,
+}
+
+#[derive(Serialize)]
+struct Size {
+    bytes: usize,
+    gb_per_s: f64,
+}
+
+impl Checksum {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let sizes = SIZES.map(|bytes| Size { bytes, gb_per_s: rounded(gigabytes_per_second(bytes)) });
+        let report = Report { sizes: sizes.into(), runs: RUNS };
+        let mut output = io::stdout().lock();
+        if self.json {
+            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
+            return Ok(());
+        }
+        writeln!(output, "Internet checksum, median of {RUNS} runs\n")?;
+        for Size { bytes, gb_per_s } in &report.sizes {
+            writeln!(output, "{bytes:>6} bytes {gb_per_s:>8.1} GB/s")?;
+        }
+        Ok(())
+    }
+}
+
+fn gigabytes_per_second(size: usize) -> f64 {
+    let bytes: Vec<u8> = (0..size).map(|at| at as u8).collect();
+    let times = BYTES / size;
+    let run = || {
+        let start = Instant::now();
+        for _ in 0..times {
+            black_box(checksum(black_box(&bytes)));
+        }
+        (times * size) as f64 / start.elapsed().as_nanos().max(1) as f64
+    };
+    run();
+    median((0..RUNS).map(|_| run()).collect())
+}

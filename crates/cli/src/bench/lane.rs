@@ -1,0 +1,205 @@
+//! One engine under measurement.
+//!
+//! Bursts of 32 frames are copied into receive buffers before the clock starts; the engine gets them as a batch, what it
+//! puts out is fetched after it, and dropped after the clock stops. So it is in the benchmarks of the peers.
+
+use std::time::Instant as Clock;
+
+use nichrome_lro::{ChecksumStatus, Frame, Output};
+use nichrome_port::{Buffer, BufferPool};
+use nichrome_wire::{Engine, Instant, engine};
+use stats_alloc::Region;
+
+use super::median;
+use super::traffic::{File, Flows};
+
+/// Frames that a card delivers at once.
+pub(super) const BURST: usize = 32;
+/// Packets of a run: passes over the traffic are repeated until there are as many.
+const PACKETS_PER_RUN: usize = 144_000;
+/// Receive buffers that are made at a time, and their bytes.
+const BUFFERS: (usize, usize) = (1024, 2048);
+/// Outputs of one burst that there is room for: nothing may be allocated while the clock runs.
+const OUTPUTS: usize = 65_536;
+
+/// What the runs have shown.
+pub(super) struct Measured {
+    /// The median of the runs.
+    pub(super) ns_per_packet: f64,
+    pub(super) bytes_per_packet: f64,
+    pub(super) allocations_per_packet: f64,
+    /// Of a pass over the traffic.
+    pub(super) packets_in: u64,
+    pub(super) packets_out: u64,
+}
+
+/// Where the frames come from.
+pub(super) enum Traffic<'f> {
+    /// A file's frames, and those that end its flows after each pass, so that the next does not look repeated.
+    File(&'f File, &'f [Vec<u8>]),
+    Flows(Flows),
+}
+
+impl Traffic<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::File(file, _) => file.frames.len(),
+            Self::Flows(flows) => flows.len(),
+        }
+    }
+
+    fn begin_pass(&mut self) {
+        if let Self::Flows(flows) = self {
+            flows.shuffle();
+        }
+    }
+
+    fn write(&mut self, packet: usize, bytes: &mut Vec<u8>) {
+        match self {
+            Self::File(file, _) => {
+                bytes.clear();
+                bytes.extend_from_slice(&file.frames[packet]);
+            }
+            Self::Flows(flows) => flows.write(packet, bytes),
+        }
+    }
+}
+
+/// One engine being measured, and what it was given and gave back.
+pub(super) struct Lane<'f, E> {
+    engine: E,
+    traffic: Traffic<'f>,
+    checksum: ChecksumStatus,
+    buffers: Buffers,
+    burst: Vec<Frame<Buffer>>,
+    outputs: Vec<Output<Buffer>>,
+    now: Instant,
+    totals: Totals,
+    /// Nanoseconds per packet of each run, the first of which is to warm up.
+    runs: Vec<f64>,
+}
+
+/// What was counted since the start, for all passes alike.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    passes: u64,
+    packets_in: u64,
+    bytes_in: u64,
+    packets_out: u64,
+    allocations: u64,
+}
+
+impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> {
+    pub(super) fn new(engine: E, traffic: Traffic<'f>, checksum: ChecksumStatus) -> Self {
+        Self {
+            engine,
+            traffic,
+            checksum,
+            buffers: Buffers::default(),
+            burst: Vec::with_capacity(BURST),
+            outputs: Vec::with_capacity(OUTPUTS),
+            now: Instant::ZERO,
+            totals: Totals::default(),
+            runs: Vec::new(),
+        }
+    }
+
+    pub(super) fn run(&mut self) {
+        if self.runs.len() == 1 {
+            // What the first run cost does not count.
+            self.totals = Totals::default();
+        }
+        let passes = (PACKETS_PER_RUN / self.traffic.len()).max(1);
+        let ns: u64 = (0..passes).map(|_| self.pass()).sum();
+        self.runs.push(ns as f64 / (passes * self.traffic.len()) as f64);
+    }
+
+    /// One pass over the traffic; returns the nanoseconds that the engine took.
+    fn pass(&mut self) -> u64 {
+        self.traffic.begin_pass();
+        let mut ns = 0;
+        let mut packet = 0;
+        while packet < self.traffic.len() {
+            let count = BURST.min(self.traffic.len() - packet);
+            for nth in packet..packet + count {
+                let mut buffer = self.buffers.take();
+                buffer.fill(|bytes| self.traffic.write(nth, bytes));
+                let len = buffer.len() as u64;
+                self.totals.bytes_in += len;
+                // As at 10 Gb/s.
+                self.now = self.now.plus_nanos(len * 8 / 10);
+                self.burst.push(Frame { buffer, checksum: self.checksum });
+            }
+            ns += self.timed_burst();
+            packet += count;
+            self.drop_outputs();
+        }
+        self.totals.passes += 1;
+        self.totals.packets_in += self.traffic.len() as u64;
+        self.end_flows();
+        ns
+    }
+
+    /// What a driver does for one burst.
+    fn timed_burst(&mut self) -> u64 {
+        let Self { engine, burst, outputs, now, .. } = self;
+        let allocations = Region::new(crate::ALLOCATOR);
+        let start = Clock::now();
+        let mut sink = |_: Instant, output| outputs.push(output);
+        engine::deliver_batch(engine, burst, *now, &mut sink);
+        let elapsed = start.elapsed();
+        let change = allocations.change();
+        self.totals.allocations += (change.allocations + change.reallocations) as u64;
+        elapsed.as_nanos() as u64
+    }
+
+    fn drop_outputs(&mut self) {
+        let to_host = |output: &&Output<Buffer>| matches!(output, Output::ToHost(_));
+        self.totals.packets_out += self.outputs.iter().filter(to_host).count() as u64;
+        self.outputs.clear();
+    }
+
+    /// Ends the flows of a file, so that the next pass begins them anew. What was still held comes out.
+    fn end_flows(&mut self) {
+        let Traffic::File(_, endings) = self.traffic else { return };
+        for ending in endings {
+            let mut buffer = self.buffers.take();
+            buffer.fill(|bytes| bytes.extend_from_slice(ending));
+            self.engine.receive(Frame::verified(buffer), self.now);
+            while let Some(output) = self.engine.poll() {
+                self.outputs.push(output);
+            }
+        }
+        self.drop_outputs();
+        self.totals.packets_out = self.totals.packets_out.saturating_sub(endings.len() as u64);
+    }
+
+    /// The median of the runs after the first, and what was counted in them.
+    pub(super) fn measured(&self) -> Measured {
+        let Totals { passes, packets_in, bytes_in, packets_out, allocations } = self.totals;
+        Measured {
+            ns_per_packet: median(self.runs.iter().skip(1).copied().collect()),
+            bytes_per_packet: bytes_in as f64 / packets_in as f64,
+            allocations_per_packet: allocations as f64 / packets_in as f64,
+            packets_in: packets_in / passes.max(1),
+            packets_out: packets_out / passes.max(1),
+        }
+    }
+}
+
+/// Receive buffers, as many as the engine turns out to hold.
+#[derive(Default)]
+struct Buffers {
+    pools: Vec<BufferPool>,
+}
+
+impl Buffers {
+    fn take(&mut self) -> Buffer {
+        loop {
+            if let Some(buffer) = self.pools.iter_mut().find_map(BufferPool::take) {
+                return buffer;
+            }
+            self.pools.push(BufferPool::new(BUFFERS.0, BUFFERS.1));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The frames that an engine is measured with: those of a file in their order, or segments of many flows.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use nichrome_lro::{FlowKey, Medium};
+use nichrome_port::capture::{LinkType, ReadError, Reader};
+use nichrome_wire::checksum::Sum;
+use nichrome_wire::{
+    AddressPair, IpProtocol, Ipv4Header, Ipv4HeaderMut, Ipv6Header, SeqNumber, TcpFlags, TcpHeaderMut,
+};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+use crate::headers::{self, Headers};
+
+/// The most frames that are taken of a file.
+const MOST_FRAMES: usize = 1 << 20;
+/// The longest segment that flows are made of: a jumbo frame.
+const LONGEST: usize = 9216;
+/// The least packets of a pass over generated flows.
+const PASS: usize = 8192;
+
+/// The IP frames of a file, all of one medium.
+pub(super) struct File {
+    pub(super) medium: Medium,
+    pub(super) frames: Vec<Vec<u8>>,
+}
+
+impl File {
+    /// Reads the file's IP frames, at most a million.
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+        let name = || path.display().to_string();
+        let mut reader = Reader::open(path).with_context(name)?;
+        let mut file = Self { medium: Medium::Ethernet, frames: Vec::new() };
+        while file.frames.len() < MOST_FRAMES {
+            let mut frame = Vec::new();
+            let record = match reader.next(&mut frame) {
+                Ok(Some(record)) => record,
+                Ok(None) | Err(ReadError::Truncated { .. }) => break,
+                Err(error) => return Err(error).with_context(name),
+            };
+            let medium = match record.link_type {
+                LinkType::Ethernet => Medium::Ethernet,
+                LinkType::RawIp => Medium::Ip,
+            };
+            if !headers::is_ip(&frame, medium) {
+                continue;
+            }
+            if file.frames.is_empty() {
+                file.medium = medium;
+            } else if medium != file.medium {
+                bail!("{}: Ethernet and raw IP are mixed: measure one of them", name());
+            }
+            file.frames.push(frame);
+        }
+        if file.frames.is_empty() {
+            bail!("{}: there are no IP packets in it", name());
+        }
+        Ok(file)
+    }
+
+    /// For each TCP flow, a frame that ends it: its first frame with FIN and ACK for flags. Checksums are not right.
+    pub(super) fn endings(&self) -> Vec<Vec<u8>> {
+        let mut seen: HashSet<FlowKey> = HashSet::new();
+        let mut ending = |frame: &Vec<u8>| {
+            let headers = Headers::read(frame, frame.len(), self.medium)?;
+            if !seen.insert(headers.flow) {
+                return None;
+            }
+            let mut frame = frame.clone();
+            TcpHeaderMut::new(frame.get_mut(headers.transport..)?)?.set_flags(TcpFlags::FIN | TcpFlags::ACK);
+            Some(frame)
+        };
+        self.frames.iter().filter_map(&mut ending).collect()
+    }
+
+    /// The first of the longest data segments: what a bulk transfer consists of.
+    fn full_sized(&self) -> Option<(&[u8], Headers)> {
+        let segments = self.frames.iter().filter(|frame| frame.len() <= LONGEST).filter_map(|frame| {
+            let headers = Headers::read(frame, frame.len(), self.medium)?;
+            Some((&frame[..headers.end], headers))
+        });
+        let longest = segments.rev().max_by_key(|(_, headers)| headers.payload_len())?;
+        Some(longest).filter(|(_, headers)| headers.payload_len() > 0)
+    }
+}
+
+/// Segments of many flows in a pseudo-random order, each flow in sequence from pass to pass.
+pub(super) struct Flows {
+    template: Vec<u8>,
+    headers: Headers,
+    /// What comes next in each flow.
+    next: Vec<Next>,
+    /// The flows of a pass.
+    order: Vec<u32>,
+    random: Pcg64Mcg,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Next {
+    seq: u32,
+    ident: u16,
+}
+
+impl Flows {
+    /// `count` flows made of the file's first full-sized data segment.
+    pub(super) fn new(file: &File, count: u32) -> anyhow::Result<Self> {
+        let (segment, headers) =
+            file.full_sized().context("there is no TCP segment with payload in the file")?;
+        let mut template = segment.to_vec();
+        if let Some(mut tcp) = TcpHeaderMut::new(&mut template[headers.transport..]) {
+            tcp.set_flags(TcpFlags::ACK);
+        }
+        let packets = (count as usize).max(PASS).next_multiple_of(count as usize);
+        Ok(Self {
+            template,
+            headers,
+            next: vec![Next::default(); count as usize],
+            order: (0..count).cycle().take(packets).collect(),
+            random: Pcg64Mcg::seed_from_u64(7),
+        })
+    }
+
+    /// Packets of a pass.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Puts the flows of the next pass in another order.
+    pub(super) fn shuffle(&mut self) {
+        self.order.shuffle(&mut self.random);
+    }
+
+    /// Writes a packet of the pass to `frame`.
+    pub(super) fn write(&mut self, packet: usize, frame: &mut Vec<u8>) {
+        let flow = self.order[packet];
+        let next = &mut self.next[flow as usize];
+        frame.clear();
+        frame.extend_from_slice(&self.template);
+        self.headers.identify(frame, flow, *next);
+        next.seq = next.seq.wrapping_add(self.headers.payload_len() as u32);
+        next.ident = next.ident.wrapping_add(1);
+    }
+}
+
+impl Headers {
+    /// Gives a frame with these headers the source of a flow and the place in it, and right checksums.
+    fn identify(&self, frame: &mut [u8], flow: u32, next: Next) {
+        let (_, packet) = frame.split_at_mut(self.network);
+        let transport = self.transport - self.network;
+        let (ip, tcp) = packet.split_at_mut(transport);
+        let len = tcp.len() as u32;
+        let flow_bytes = flow.to_be_bytes();
+        let addresses = if let Some(source) = ip.get_mut(12..16).filter(|_| self.flow.is_ipv4()) {
+            source.copy_from_slice(&[10, flow_bytes[1], flow_bytes[2], flow_bytes[3]]);
+            if let Some(mut ip) = Ipv4HeaderMut::new(ip) {
+                ip.set_ident(next.ident);
+                ip.fill_checksum();
+            }
+            Ipv4Header::new(ip).map(|ip| AddressPair::V4 { src: ip.src(), dst: ip.dst() })
+        } else {
+            if let Some(source) = ip.get_mut(20..24) {
+                source.copy_from_slice(&flow_bytes);
+            }
+            Ipv6Header::new(ip).map(|ip| AddressPair::V6 { src: ip.src(), dst: ip.dst() })
+        };
+        let port = 1024 + (flow % 60_000) as u16;
+        if let Some(source_port) = tcp.get_mut(..2) {
+            source_port.copy_from_slice(&port.to_be_bytes());
+        }
+        if let Some(mut tcp) = TcpHeaderMut::new(tcp) {
+            tcp.set_seq(SeqNumber(next.seq));
+            tcp.set_checksum(0);
+        }
+        let pseudo = addresses.map_or(Sum::new(), |pair| pair.pseudo_header(IpProtocol::TCP, len));
+        let sum = pseudo.add_bytes(tcp).finish();
+        if let Some(mut tcp) = TcpHeaderMut::new(tcp) {
+            tcp.set_checksum(sum);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `nichrome coalesce`: a capture through a receive offload engine.
+
+mod bins;
+mod card;
+mod counters;
+mod distinct;
+mod flows;
+mod host;
+mod plot;
+mod progress;
+mod sizes;
+mod summary;
+mod tally;
+mod text;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use nichrome_lro::ProfileConfig;
+use nichrome_port::capture::{self, ReadError, Reader, Writer};
+
+use self::card::Card;
+use self::distinct::Distinct;
+use self::host::{Host, Kept};
+use self::progress::Progress;
+use self::summary::Summary;
+use self::text::Text;
+use crate::engine_options::EngineOptions;
+use crate::failure;
+use crate::number::Grouped;
+
+const EXAMPLES: &str = "\
+Examples:
+  nichrome coalesce in.pcap                           what a card with receive offload would have done
+  nichrome coalesce in.pcap out.pcapng --verify       the same, kept and checked
+  nichrome coalesce in.pcap --profile npu --hold 5ms --plot sizes.svg
+  tcpdump -i eth0 -c 10000 -w - tcp | nichrome coalesce - out.pcapng";
+
+/// Show, and keep, what a card with receive offload would have handed to the host.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Coalesce {
+    /// The capture to read, pcap or pcapng of Ethernet or raw IP; - is the standard input.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The capture to write, always pcapng: every packet as the host gets it; - is the standard output.
+    #[arg(value_name = "OUT.pcapng")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    engine: EngineOptions,
+    /// Where to write the acknowledgements that the card sends by itself; needs --active-ack.
+    #[arg(long, value_name = "ACKS.pcapng")]
+    acks: Option<PathBuf>,
+    /// Take the output apart again and check that nothing is lost, added or out of order.
+    #[arg(long)]
+    verify: bool,
+    /// Print the summary as one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Draw the sizes of the aggregates, and the packets over time before and after.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// How many flows the summary lists, those with the most payload first.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+}
+
+impl Coalesce {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let profile = self.engine.profile_config()?;
+        self.check_options()?;
+        self.check_files()?;
+        let mut reader = capture::open(&self.input).with_context(|| self.input_name())?;
+        let host = Host::new(create(self.output.as_deref())?, create(self.acks.as_deref())?);
+        let mut card = Card::new(&self.engine, profile, self.verify, host);
+        let ended = self.feed(&mut reader, &mut card)?;
+        let (done, verified) = card.finish()?;
+        if reader.position().records == 0
+            && let Some(error) = ended
+        {
+            return Err(error).context(self.input_name());
+        }
+        let truncated = ended.is_some();
+        let verified_frames = verified.as_ref().and_then(|verified| verified.as_ref().ok());
+        let summary = Summary::new(&done, profile.profile(), self.top, truncated, verified_frames);
+        self.print(&summary, &profile)?;
+        self.draw(&done, &summary)?;
+        if let Some(Err(mismatch)) = verified {
+            return Err(mismatch).with_context(|| format!("{}: the output is not right", self.input_name()));
+        }
+        self.judge(ended)
+    }
+
+    /// Gives the card every record; says what ended the capture early, if anything did.
+    fn feed<R: Read>(
+        &self,
+        reader: &mut Reader<R>,
+        card: &mut Card<'_>,
+    ) -> anyhow::Result<Option<ReadError>> {
+        let mut progress = Progress::new(&self.input);
+        loop {
+            let mut frame = Vec::new();
+            match reader.next(&mut frame) {
+                Ok(Some(record)) => card.receive(&record, frame)?,
+                Ok(None) => return Ok(None),
+                Err(error) => return Ok(Some(error)),
+            }
+            progress.reached(reader.position().bytes);
+        }
+    }
+
+    /// A capture that is cut off is worth a warning, one that cannot be read further is a failure.
+    fn judge(&self, ended: Option<ReadError>) -> anyhow::Result<()> {
+        match ended {
+            Some(error @ ReadError::Truncated { .. }) => {
+                let input = self.input_name();
+                failure::warn(format_args!("{input}: {error}; what is before that was processed"));
+                Ok(())
+            }
+            Some(error) => Err(error).context(self.input_name()),
+            None => Ok(()),
+        }
+    }
+
+    fn check_options(&self) -> anyhow::Result<()> {
+        if self.acks.is_some() && !self.engine.acknowledges() {
+            let needed =
+                "--acks needs --active-ack paper or safe: the card sends no acknowledgements otherwise";
+            return Err(failure::usage(needed));
+        }
+        if self.plot.as_deref().is_some_and(is_standard_stream) {
+            return Err(failure::usage("--plot needs the name of a file"));
+        }
+        Ok(())
+    }
+
+    /// Refuses to write what is read, or two things to one file.
+    fn check_files(&self) -> anyhow::Result<()> {
+        let mut files = Distinct::default();
+        files.add("IN", &self.input, Path::new("/dev/stdin"))?;
+        let standard_output = Path::new("/dev/stdout");
+        for (name, path) in [("OUT", &self.output), ("--acks", &self.acks), ("--plot", &self.plot)] {
+            if let Some(path) = path {
+                files.add(name, path, standard_output)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What messages call the input.
+    fn input_name(&self) -> String {
+        if is_standard_stream(&self.input) {
+            "standard input".into()
+        } else {
+            self.input.display().to_string()
+        }
+    }
+
+    /// Prints the summary, on the standard error where the standard output is a capture.
+    fn print(&self, summary: &Summary, profile: &ProfileConfig) -> anyhow::Result<()> {
+        let captures = [&self.output, &self.acks];
+        let mut output: Box<dyn Write> =
+            if captures.into_iter().flatten().any(|path| is_standard_stream(path)) {
+                Box::new(io::stderr().lock())
+            } else {
+                Box::new(io::stdout().lock())
+            };
+        let text = if self.json {
+            serde_json::to_string_pretty(summary)?
+        } else {
+            Text { summary, profile, input: &self.input_name() }.to_string()
+        };
+        writeln!(output, "{}", text.trim_end()).context("cannot print the summary")
+    }
+
+    fn draw(&self, done: &card::Done, summary: &Summary) -> anyhow::Result<()> {
+        let Some(path) = &self.plot else { return Ok(()) };
+        let [before, after] = [summary.packets_in, summary.packets_out].map(Grouped);
+        let title = format!(
+            "{} through {}: {before} packets in, {after} out",
+            file_name(&self.input),
+            summary.profile
+        );
+        let svg = plot::draw(&title, &done.tally)?;
+        fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+fn create(path: Option<&Path>) -> anyhow::Result<Option<Kept>> {
+    let application = concat!("nichrome ", env!("CARGO_PKG_VERSION"));
+    let create = |path| -> anyhow::Result<Kept> {
+        let writer: Writer<_> = capture::create(path, application)?;
+        Ok(Kept::new(writer))
+    };
+    path.map(create).transpose()
+}
+
+fn is_standard_stream(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn file_name(path: &Path) -> String {
+    if is_standard_stream(path) {
+        return "standard input".into();
+    }
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}

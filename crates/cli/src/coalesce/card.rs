@@ -1,0 +1,175 @@
+//! The driver: a capture's frames into the engines, one engine for each interface, in the capture's own time.
+
+use nichrome_lro::verify::{Mismatch, Verified, Verifier};
+use nichrome_lro::{Coalescer, ConfigError, Frame, Output, ProfileConfig};
+use nichrome_port::capture::{Record, WriteError};
+use nichrome_wire::{Engine, Instant, engine};
+
+use super::counters::Counters;
+use super::host::{Host, Interface};
+use super::tally::Tally;
+use crate::engine_options::EngineOptions;
+
+/// The most engines at once: each reserves tens of megabytes. One that is needed beyond takes the place of the one
+/// whose interface was silent for the longest.
+const ENGINES: usize = 32;
+
+/// A frame as it was captured.
+pub(super) struct Captured {
+    bytes: Vec<u8>,
+    /// The length on the wire.
+    pub(super) original_len: u32,
+}
+
+impl AsRef<[u8]> for Captured {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// An interface with its engine.
+struct Port {
+    interface: Interface,
+    engine: Coalescer<Captured>,
+    verifier: Option<Verifier>,
+    last_used: Instant,
+}
+
+/// What a run has come to.
+pub(super) struct Done {
+    pub(super) counters: Counters,
+    pub(super) tally: Tally,
+}
+
+/// The card: all its ports, and the host behind it.
+pub(super) struct Card<'a> {
+    options: &'a EngineOptions,
+    profile: ProfileConfig,
+    verify: bool,
+    host: Host,
+    ports: Vec<Port>,
+    now: Instant,
+    counters: Counters,
+    verified: Result<Verified, Mismatch>,
+}
+
+impl<'a> Card<'a> {
+    pub(super) fn new(options: &'a EngineOptions, profile: ProfileConfig, verify: bool, host: Host) -> Self {
+        Self {
+            options,
+            profile,
+            verify,
+            host,
+            ports: Vec::new(),
+            now: Instant::ZERO,
+            counters: Counters::new(),
+            verified: Ok(Verified::default()),
+        }
+    }
+
+    /// Takes a frame. Its time counts as that of the frame before it where it is earlier.
+    pub(super) fn receive(&mut self, record: &Record, bytes: Vec<u8>) -> anyhow::Result<()> {
+        self.now = self.now.max(record.time);
+        self.fire_timers(self.now);
+        let index = self.port(Interface { number: record.interface, link_type: record.link_type })?;
+        let Some(port) = self.ports.get_mut(index) else { return Ok(()) };
+        port.last_used = self.now;
+        self.host.tally.received(&bytes, port.interface.medium(), self.now);
+        if let Some(verifier) = &mut port.verifier {
+            verifier.received(&bytes);
+        }
+        // A capture shows both directions.
+        port.engine.observe_transmit(&bytes);
+        let frame = Frame::new(Captured { bytes, original_len: record.original_len });
+        let (host, interface, verifier) = (&mut self.host, port.interface, &mut port.verifier);
+        engine::deliver(&mut port.engine, frame, self.now, &mut |time, output| {
+            hand_over(host, verifier.as_mut(), interface, time, &output);
+        });
+        Ok(self.host.check()?)
+    }
+
+    /// Fires every timer that is due at or before `now`, in the order of time over all ports.
+    fn fire_timers(&mut self, now: Instant) {
+        let due = |port: &mut Port| port.engine.poll_timeout().filter(|due| *due <= now);
+        while let Some((due, port)) =
+            self.ports.iter_mut().filter_map(|port| Some((due(port)?, port))).min_by_key(|(due, _)| *due)
+        {
+            let (host, interface, verifier) = (&mut self.host, port.interface, &mut port.verifier);
+            engine::advance(&mut port.engine, due, &mut |time, output| {
+                hand_over(host, verifier.as_mut(), interface, time, &output);
+            });
+        }
+    }
+
+    /// The place of an interface's port, which is made where there is none.
+    fn port(&mut self, interface: Interface) -> Result<usize, ConfigError> {
+        let same = |port: &Port| port.interface.number == interface.number;
+        if let Some(index) = self.ports.iter().position(same) {
+            return Ok(index);
+        }
+        if self.ports.len() >= ENGINES {
+            self.retire_idlest();
+        }
+        let config = self.options.config(interface.medium());
+        let verifier = self.verify.then(|| Verifier::new(self.profile.profile(), interface.medium()));
+        let engine = Coalescer::new(&config, &self.profile)?;
+        self.ports.push(Port { interface, engine, verifier, last_used: self.now });
+        Ok(self.ports.len() - 1)
+    }
+
+    fn retire_idlest(&mut self) {
+        let ports = self.ports.iter().enumerate();
+        if let Some((idlest, _)) = ports.min_by_key(|(_, port)| port.last_used) {
+            let port = self.ports.swap_remove(idlest);
+            self.retire(port);
+        }
+    }
+
+    /// Hands on what a port still holds, and adds up what it did.
+    fn retire(&mut self, mut port: Port) {
+        port.engine.drain();
+        while let Some(output) = port.engine.poll() {
+            hand_over(&mut self.host, port.verifier.as_mut(), port.interface, self.now, &output);
+        }
+        self.counters.add(port.engine.statistics());
+        if let Some(verifier) = port.verifier
+            && let Ok(sum) = &mut self.verified
+        {
+            match verifier.finish() {
+                Ok(Verified { frames, flows, bytes }) => {
+                    sum.frames += frames;
+                    sum.flows += flows;
+                    sum.bytes += bytes;
+                }
+                Err(mismatch) => self.verified = Err(mismatch),
+            }
+        }
+    }
+
+    /// Waits until nothing is held any more, and ends the captures. Says what verification has come to, where it was
+    /// asked for.
+    pub(super) fn finish(mut self) -> Result<(Done, Option<Result<Verified, Mismatch>>), WriteError> {
+        self.fire_timers(Instant::MAX);
+        self.now = self.host.latest.max(self.now);
+        while let Some(port) = self.ports.pop() {
+            self.retire(port);
+        }
+        let done = Done { counters: self.counters, tally: self.host.finish()? };
+        Ok((done, self.verify.then_some(self.verified)))
+    }
+}
+
+/// Gives an output to the host, and shows it to the verifier first.
+fn hand_over(
+    host: &mut Host,
+    verifier: Option<&mut Verifier>,
+    interface: Interface,
+    time: Instant,
+    output: &Output<Captured>,
+) {
+    if let Some(verifier) = verifier {
+        verifier.delivered(output);
+    }
+    host.take(interface, time, output);
+}

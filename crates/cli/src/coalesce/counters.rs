@@ -1,0 +1,73 @@
+//! The counters of several engines, added up.
+
+use nichrome_lro::{Counts, Reason, Statistics};
+use serde::ser::{Serialize, Serializer};
+
+/// Named counts in the order of their reasons, those that are zero left out.
+#[derive(Clone, Debug)]
+pub(super) struct Named(Vec<(&'static str, u64)>);
+
+impl Named {
+    fn of<R: Reason>() -> Self {
+        Self(R::ALL.iter().map(|reason| (reason.name(), 0)).collect())
+    }
+
+    fn add<R: Reason>(&mut self, counts: &Counts<R>) {
+        for ((_, sum), reason) in self.0.iter_mut().zip(R::ALL) {
+            *sum += counts.get(*reason);
+        }
+    }
+
+    /// Those that are not zero.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().copied().filter(|(_, count)| *count > 0)
+    }
+}
+
+impl Serialize for Named {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+/// What all engines of a run have done.
+pub(super) struct Counters {
+    /// Everything that is a plain number; the counts by reason are not kept here.
+    pub(super) sums: Statistics,
+    pub(super) flushes: Named,
+    pub(super) passes: Named,
+    pub(super) drops: Named,
+}
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        use nichrome_lro::{DropReason, FlushReason, PassReason};
+        Self {
+            sums: Statistics::default(),
+            flushes: Named::of::<FlushReason>(),
+            passes: Named::of::<PassReason>(),
+            drops: Named::of::<DropReason>(),
+        }
+    }
+
+    /// Adds what one engine has done.
+    pub(super) fn add(&mut self, engine: &Statistics) {
+        let sums = &mut self.sums;
+        for (sum, count) in [
+            (&mut sums.packets_in, engine.packets_in),
+            (&mut sums.bytes_in, engine.bytes_in),
+            (&mut sums.packets_out, engine.packets_out),
+            (&mut sums.bytes_out, engine.bytes_out),
+            (&mut sums.tcp_payload_bytes_in, engine.tcp_payload_bytes_in),
+            (&mut sums.tcp_payload_bytes_out, engine.tcp_payload_bytes_out),
+            (&mut sums.aggregates, engine.aggregates),
+            (&mut sums.segments_aggregated, engine.segments_aggregated),
+            (&mut sums.acks_sent, engine.acks_sent),
+        ] {
+            *sum += count;
+        }
+        self.flushes.add(&engine.flushes);
+        self.passes.add(&engine.passes);
+        self.drops.add(&engine.drops);
+    }
+}

@@ -1,0 +1,75 @@
+//! What coalescing did to each flow.
+
+use std::collections::HashMap;
+
+use nichrome_lro::FlowKey;
+
+/// The most flows that are counted each by itself.
+const MOST: usize = 1 << 20;
+
+/// The packets of one flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FlowCounts {
+    pub(super) packets_in: u64,
+    pub(super) packets_out: u64,
+    /// TCP payload received.
+    pub(super) payload_bytes: u64,
+    pub(super) aggregates: u64,
+    pub(super) segments_aggregated: u64,
+}
+
+impl FlowCounts {
+    /// Segments per aggregate, 0 where there is no aggregate.
+    pub(super) fn mean_segments_per_aggregate(&self) -> f64 {
+        if self.aggregates == 0 { 0.0 } else { self.segments_aggregated as f64 / self.aggregates as f64 }
+    }
+}
+
+/// The flows of a capture; each direction of a connection is one.
+#[derive(Default)]
+pub(super) struct Flows {
+    flows: HashMap<FlowKey, FlowCounts>,
+}
+
+impl Flows {
+    /// The counts of a flow; `None` where it is one too many.
+    pub(super) fn of(&mut self, flow: FlowKey) -> Option<&mut FlowCounts> {
+        if self.flows.len() >= MOST {
+            return self.flows.get_mut(&flow);
+        }
+        Some(self.flows.entry(flow).or_default())
+    }
+
+    /// How many flows were counted.
+    pub(super) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The flows with the most payload, the most packets among equals.
+    pub(super) fn top(&self, most: usize) -> Vec<(FlowKey, FlowCounts)> {
+        let mut flows: Vec<_> = self.flows.iter().map(|(flow, counts)| (*flow, *counts)).collect();
+        flows.sort_by_cached_key(|(flow, counts)| {
+            (u64::MAX - counts.payload_bytes, u64::MAX - counts.packets_in, flow.to_string())
+        });
+        flows.truncate(most);
+        flows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flows_with_the_most_payload_come_first() {
+        let mut flows = Flows::default();
+        for (port, payload_bytes) in [(1, 10), (2, 30), (3, 0), (4, 20), (5, 30)] {
+            let flow = FlowKey::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), port, 80);
+            flows.of(flow).unwrap().payload_bytes = payload_bytes;
+        }
+        let ports: Vec<u16> = flows.top(4).iter().map(|(flow, _)| flow.source().port()).collect();
+        assert_eq!(ports, [2, 5, 4, 1]);
+        assert_eq!(flows.top(0).len(), 0);
+        assert_eq!(flows.len(), 5);
+    }
+}

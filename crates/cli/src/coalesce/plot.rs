@@ -1,0 +1,213 @@
+//! The sizes of aggregates, and packets over time, as one SVG picture.
+
+use anyhow::Context;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::bins::Bin;
+use super::sizes::{self, Range};
+use super::tally::Tally;
+use crate::number::Grouped;
+
+const SIZE: (u32, u32) = (1200, 460);
+const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
+const GRID: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
+/// Before coalescing.
+const BEFORE: RGBColor = RGBColor(0x9A, 0xA5, 0xB1);
+/// After it.
+const AFTER: RGBColor = RGBColor(0xC2, 0x41, 0x0C);
+/// How far the axes go beyond the highest value: room for the legend.
+const HEADROOM: f64 = 1.25;
+/// The most points of a line.
+const POINTS: usize = 120;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Draws both charts below a title.
+pub(super) fn draw(title: &str, tally: &Tally) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    paint(&area, title, tally).map_err(|error| anyhow::anyhow!("{error}")).context("cannot draw the plot")?;
+    drop(area);
+    Ok(svg)
+}
+
+type Painted = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+fn paint(area: &Area<'_>, title: &str, tally: &Tally) -> Painted {
+    area.fill(&WHITE)?;
+    let area = area.margin(8, 0, 0, 0).titled(title, font(24))?;
+    let (left, right) = area.split_horizontally(SIZE.0 * 45 / 100);
+    sizes(&left, tally)?;
+    over_time(&right, tally)?;
+    area.present()?;
+    Ok(())
+}
+
+fn font(size: u32) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&INK)
+}
+
+/// The histogram of aggregate sizes.
+fn sizes(area: &Area<'_>, tally: &Tally) -> Painted {
+    let ranges = sizes::in_ranges(tally.sizes.iter().map(|(segments, packets)| (*segments, *packets)));
+    let most = ranges.iter().map(|range| range.packets).max().unwrap_or(0).max(1);
+    let mut chart = ChartBuilder::on(area)
+        .caption("Packets to the host by size", font(18))
+        .margin(16)
+        .x_label_area_size(48)
+        .y_label_area_size(64)
+        .build_cartesian_2d(-0.5..ranges.len() as f64 - 0.5, 0.0..most as f64 * HEADROOM)?;
+    let name = |at: &f64| name_at(&ranges, *at);
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(INK)
+        .x_labels(ranges.len())
+        .x_label_formatter(&name)
+        .x_desc("segments in the packet")
+        .y_labels(6)
+        .y_label_formatter(&short)
+        .y_desc("packets")
+        .label_style(font(13))
+        .axis_desc_style(font(14))
+        .draw()?;
+    let bar = |at: usize, from: u64, to: u64, color: RGBColor| {
+        let at = at as f64;
+        Rectangle::new([(at - 0.4, from as f64), (at + 0.4, to as f64)], color.filled())
+    };
+    let count = |at: usize, packets: u64| {
+        let style = font(13).pos(Pos::new(HPos::Center, VPos::Bottom));
+        Text::new(Grouped(packets).to_string(), (at as f64, packets as f64 + most as f64 * 0.01), style)
+    };
+    let without_payload = tally.without_payload;
+    if without_payload > 0 {
+        chart
+            .draw_series([bar(0, 0, without_payload, BEFORE)])?
+            .label("without payload: nothing to merge")
+            .legend(|at| swatch(at, BEFORE));
+    }
+    let base = |at: usize| if at == 0 { without_payload } else { 0 };
+    chart
+        .draw_series(
+            ranges
+                .iter()
+                .enumerate()
+                .map(|(at, range)| bar(at, base(at).min(range.packets), range.packets, AFTER)),
+        )?
+        .label("with payload")
+        .legend(|at| swatch(at, AFTER));
+    chart.draw_series(ranges.iter().enumerate().map(|(at, range)| count(at, range.packets)))?;
+    if without_payload > 0 {
+        legend(&mut chart)?;
+    }
+    Ok(())
+}
+
+/// The name of the range at a place on the axis.
+fn name_at(ranges: &[Range], at: f64) -> String {
+    let whole = (at - at.round()).abs() < 1e-6 && at > -0.5;
+    ranges.get(at.round().max(0.0) as usize).filter(|_| whole).map_or_else(String::new, Range::name)
+}
+
+/// Packets per second before and after.
+fn over_time(area: &Area<'_>, tally: &Tally) -> Painted {
+    let (bins, width) = tally.bins.at_most(POINTS);
+    let span = (bins.len().max(1)) as f64 * width;
+    let most = bins.iter().map(|bin| bin.before.max(bin.after)).max().unwrap_or(0).max(1) as f64 / width;
+    let (unit, scale) = time_unit(span);
+    let mut chart = ChartBuilder::on(area)
+        .caption("Packets over time", font(18))
+        .margin(16)
+        .x_label_area_size(48)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..span * scale, 0.0..most * HEADROOM)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(INK)
+        .x_labels(8)
+        .x_label_formatter(&plain)
+        .x_desc(format!("time from the first packet ({unit})"))
+        .y_labels(6)
+        .y_label_formatter(&short)
+        .y_desc("packets per second")
+        .label_style(font(13))
+        .axis_desc_style(font(14))
+        .draw()?;
+    for (label, color, count) in [
+        ("before", BEFORE, (|bin: &Bin| bin.before) as fn(&Bin) -> u64),
+        ("after", AFTER, |bin: &Bin| bin.after),
+    ] {
+        let steps = steps(&bins, width * scale, |bin| count(bin) as f64 / width);
+        let outline = steps.clone();
+        chart.draw_series([Polygon::new(steps, color.mix(0.25))])?;
+        chart
+            .draw_series([PathElement::new(outline, color.stroke_width(2))])?
+            .label(label)
+            .legend(move |at| swatch(at, color));
+    }
+    legend(&mut chart)
+}
+
+/// The outline of bins, from the axis and back to it.
+fn steps(bins: &[Bin], width: f64, height: impl Fn(&Bin) -> f64) -> Vec<(f64, f64)> {
+    let mut points = vec![(0.0, 0.0)];
+    for (at, bin) in bins.iter().enumerate() {
+        let (left, height) = (at as f64 * width, height(bin));
+        points.extend([(left, height), (left + width, height)]);
+    }
+    points.push((bins.len() as f64 * width, 0.0));
+    points
+}
+
+fn swatch((x, y): (i32, i32), color: RGBColor) -> Rectangle<(i32, i32)> {
+    Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled())
+}
+
+type Chart<'a, 'b> = ChartContext<
+    'a,
+    SVGBackend<'b>,
+    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
+>;
+
+fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Painted {
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.9))
+        .label_font(font(13))
+        .draw()?;
+    Ok(())
+}
+
+/// The unit for a time of so many seconds, and how many of them make a second.
+fn time_unit(seconds: f64) -> (&'static str, f64) {
+    match seconds {
+        s if s < 2e-3 => ("µs", 1e6),
+        s if s < 2.0 => ("ms", 1e3),
+        s if s < 7200.0 => ("s", 1.0),
+        s if s < 200_000.0 => ("h", 1.0 / 3600.0),
+        _ => ("days", 1.0 / 86_400.0),
+    }
+}
+
+/// A number without zeros after its point.
+fn plain(number: &f64) -> String {
+    let rounded = (number * 100.0).round() / 100.0;
+    format!("{rounded}")
+}
+
+/// A number with k or M for thousands or millions.
+fn short(number: &f64) -> String {
+    match *number {
+        n if n >= 1e6 => format!("{}M", plain(&(n / 1e6))),
+        n if n >= 1e4 => format!("{}k", plain(&(n / 1e3))),
+        n => plain(&n),
+    }
+}

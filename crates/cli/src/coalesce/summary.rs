@@ -1,0 +1,109 @@
+//! What a run has come to, with names that stay stable: `--json` prints it as it is.
+
+use nichrome_lro::Profile;
+use nichrome_lro::verify::Verified;
+use serde::Serialize;
+
+use super::card::Done;
+use super::counters::Named;
+
+/// The summary.
+#[derive(Serialize)]
+pub(super) struct Summary {
+    pub(super) profile: &'static str,
+    pub(super) packets_in: u64,
+    pub(super) packets_out: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+    pub(super) tcp_payload_bytes_in: u64,
+    pub(super) tcp_payload_bytes_out: u64,
+    pub(super) aggregates: u64,
+    pub(super) mean_segments_per_aggregate: f64,
+    pub(super) segments_histogram: Vec<Size>,
+    pub(super) flush_reasons: Named,
+    pub(super) passes: Named,
+    pub(super) drops: Named,
+    pub(super) acks_sent: u64,
+    pub(super) flow_count: usize,
+    /// Those with the most payload.
+    pub(super) flows: Vec<Flow>,
+    /// Whether the input ended early.
+    pub(super) truncated: bool,
+    pub(super) verified: Option<Verification>,
+    /// Packets to the host that have no TCP payload.
+    #[serde(skip)]
+    pub(super) without_payload: u64,
+}
+
+/// How many packets to the host had this many segments.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Size {
+    pub(super) segments: usize,
+    pub(super) packets: u64,
+}
+
+/// One direction of a connection.
+#[derive(Serialize)]
+pub(super) struct Flow {
+    pub(super) flow: String,
+    pub(super) packets_in: u64,
+    pub(super) packets_out: u64,
+    pub(super) payload_bytes: u64,
+    pub(super) mean_segments_per_aggregate: f64,
+}
+
+/// What was held against each other and found equal.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Verification {
+    pub(super) frames: u64,
+    pub(super) flows: u64,
+    pub(super) bytes: u64,
+}
+
+impl Summary {
+    pub(super) fn new(
+        done: &Done,
+        profile: Profile,
+        top: usize,
+        truncated: bool,
+        verified: Option<&Verified>,
+    ) -> Self {
+        let (sums, tally) = (&done.counters.sums, &done.tally);
+        let flow = |(key, counts): &(nichrome_lro::FlowKey, super::flows::FlowCounts)| Flow {
+            flow: key.to_string(),
+            packets_in: counts.packets_in,
+            packets_out: counts.packets_out,
+            payload_bytes: counts.payload_bytes,
+            mean_segments_per_aggregate: counts.mean_segments_per_aggregate(),
+        };
+        Self {
+            profile: profile.name(),
+            packets_in: sums.packets_in,
+            packets_out: sums.packets_out,
+            bytes_in: sums.bytes_in,
+            bytes_out: sums.bytes_out,
+            tcp_payload_bytes_in: sums.tcp_payload_bytes_in,
+            tcp_payload_bytes_out: sums.tcp_payload_bytes_out,
+            aggregates: sums.aggregates,
+            mean_segments_per_aggregate: sums.mean_segments_per_aggregate(),
+            segments_histogram: tally
+                .sizes
+                .iter()
+                .map(|(&segments, &packets)| Size { segments, packets })
+                .collect(),
+            flush_reasons: done.counters.flushes.clone(),
+            passes: done.counters.passes.clone(),
+            drops: done.counters.drops.clone(),
+            acks_sent: sums.acks_sent,
+            flow_count: tally.flows.len(),
+            flows: tally.flows.top(top).iter().map(flow).collect(),
+            truncated,
+            verified: verified.map(|&Verified { frames, flows, bytes }| Verification {
+                frames,
+                flows,
+                bytes,
+            }),
+            without_payload: tally.without_payload,
+        }
+    }
+}

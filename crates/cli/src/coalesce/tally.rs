@@ -1,0 +1,60 @@
+//! What the engines' own counters do not tell: sizes, flows, and packets over time.
+
+use std::collections::BTreeMap;
+
+use nichrome_lro::{Medium, Packet};
+use nichrome_wire::Instant;
+
+use super::bins::Bins;
+use super::flows::Flows;
+use crate::headers::Headers;
+
+/// Counts that packets are added to as they come and go.
+pub(super) struct Tally {
+    /// Packets to the host, by the segments in them.
+    pub(super) sizes: BTreeMap<usize, u64>,
+    /// Of those of one segment, the ones without TCP payload: nothing could be merged with them.
+    pub(super) without_payload: u64,
+    pub(super) flows: Flows,
+    pub(super) bins: Bins,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self { sizes: BTreeMap::new(), without_payload: 0, flows: Flows::default(), bins: Bins::new() }
+    }
+
+    /// Counts a frame that the card gets.
+    pub(super) fn received(&mut self, frame: &[u8], medium: Medium, time: Instant) {
+        self.bins.at(time).before += 1;
+        if let Some(headers) = Headers::read(frame, frame.len(), medium)
+            && let Some(flow) = self.flows.of(headers.flow)
+        {
+            flow.packets_in += 1;
+            flow.payload_bytes += headers.payload_len() as u64;
+        }
+    }
+
+    /// Counts a packet that the host gets.
+    pub(super) fn delivered<B: AsRef<[u8]>>(&mut self, packet: &Packet<B>, medium: Medium, time: Instant) {
+        let (segments, start) = match packet {
+            Packet::Frame(frame) => (1, frame.bytes()),
+            Packet::Aggregate(aggregate) => (aggregate.segments(), aggregate.header()),
+        };
+        *self.sizes.entry(segments).or_default() += 1;
+        self.bins.at(time).after += 1;
+        let headers = Headers::read(start, packet.len(), medium);
+        if headers.is_none_or(|headers| headers.payload_len() == 0) {
+            self.without_payload += 1;
+        }
+        if let Some(headers) = headers
+            && let Some(flow) = self.flows.of(headers.flow)
+        {
+            flow.packets_out += 1;
+            if segments > 1 {
+                flow.aggregates += 1;
+                flow.segments_aggregated += segments as u64;
+            }
+        }
+    }
+}

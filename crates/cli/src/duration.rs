@@ -1,0 +1,50 @@
+//! Times on the command line: `50us`, `5ms`, `1s`, `0`.
+
+use std::time::Duration;
+
+/// The longest that any engine accepts.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Reads a whole number with its unit; the error says what is allowed.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let unknown = || "a time is a whole number with ns, us, ms or s, such as 50us, 5ms or 1s, or it is 0";
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| unknown())?;
+    let duration = match unit {
+        "ns" => Duration::from_nanos(number),
+        "us" | "µs" | "μs" => Duration::from_micros(number),
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "" if number == 0 => Duration::ZERO,
+        _ => return Err(unknown().into()),
+    };
+    if duration > LONGEST { Err("at most 60s".into()) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_with_its_unit() {
+        assert_eq!(parse("7ns"), Ok(Duration::from_nanos(7)));
+        assert_eq!(parse("50us"), Ok(Duration::from_micros(50)));
+        assert_eq!(parse("50µs"), Ok(Duration::from_micros(50)));
+        assert_eq!(parse("5ms"), Ok(Duration::from_millis(5)));
+        assert_eq!(parse("60s"), Ok(LONGEST));
+        assert_eq!(parse("0"), Ok(Duration::ZERO));
+        assert_eq!(parse("0ms"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn anything_else_is_told_what_is_allowed() {
+        for text in ["", "5", "ms", "5 ms", "-5ms", "1.5ms", "5m", "5msec", "99999999999999999999s", "五ms"]
+        {
+            assert!(parse(text).unwrap_err().contains("50us"), "{text}");
+        }
+        for text in ["61s", "60001ms", "18446744073709551615s"] {
+            assert_eq!(parse(text), Err("at most 60s".into()), "{text}");
+        }
+    }
+}

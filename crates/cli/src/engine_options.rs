@@ -1,0 +1,152 @@
+//! Which engine, and with what configuration.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use nichrome_lro::{
+    ActiveAck, BadChecksum, Config, Hold, Medium, NpuConfig, Profile, ProfileConfig, PshRule, Rules,
+};
+
+use crate::duration;
+use crate::failure;
+
+/// The hold time of `gro` and `netfpga`: how long cards typically delay an interrupt.
+const INTERRUPT_MODERATION: Duration = Duration::from_micros(50);
+
+/// The options that choose an engine and configure it.
+#[derive(Args)]
+pub(crate) struct EngineOptions {
+    /// The engine: gro (lossless), netfpga (one flow at a time) or npu (reorders).
+    #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile)]
+    profile: Profile,
+    /// How long segments wait for more, such as 50us or 5ms [default: 50us; npu: ten average intervals, at most 1ms].
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    hold: Option<Duration>,
+    /// How long segments wait for a gap before them to be filled (npu only) [default: 500us, or as --hold].
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    reorder_hold: Option<Duration>,
+    /// The largest IP packet that is made, in bytes, from 576 to 65535.
+    #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    max_bytes: u32,
+    /// Whether PSH ends an aggregate or is held like other data (npu only) [default: hold].
+    #[arg(long, value_name = "RULE")]
+    psh: Option<Psh>,
+    /// Whether npu keeps connections alive where the paper's rules break them, or does as written [default: safe].
+    #[arg(long, value_name = "RULES")]
+    rules: Option<RuleSet>,
+    /// When the card acknowledges data by itself (npu only) [default: off].
+    #[arg(long, value_name = "MODE")]
+    active_ack: Option<Acknowledge>,
+    /// What happens to segments with a wrong checksum [default: pass for gro, drop for netfpga and npu].
+    #[arg(long, value_name = "ACTION")]
+    bad_checksum: Option<Action>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Psh {
+    End,
+    Hold,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum RuleSet {
+    Safe,
+    Paper,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Acknowledge {
+    Off,
+    Paper,
+    Safe,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Action {
+    Drop,
+    Pass,
+}
+
+/// Reads a profile; the error lists those that there are.
+pub(crate) fn profile(name: &str) -> Result<Profile, nichrome_lro::UnknownProfile> {
+    name.parse()
+}
+
+/// The profile as it stands by default.
+pub(crate) fn default_profile_config(profile: Profile) -> ProfileConfig {
+    match profile {
+        Profile::Gro => ProfileConfig::Gro(Hold::For(INTERRUPT_MODERATION)),
+        Profile::Netfpga => ProfileConfig::Netfpga(INTERRUPT_MODERATION),
+        Profile::Npu => ProfileConfig::Npu(NpuConfig::default()),
+    }
+}
+
+impl EngineOptions {
+    /// What every engine is configured with.
+    pub(crate) fn config(&self, medium: Medium) -> Config {
+        let bad_checksum = self.bad_checksum.map(|action| match action {
+            Action::Drop => BadChecksum::Drop,
+            Action::Pass => BadChecksum::Pass,
+        });
+        Config { medium, bad_checksum, max_bytes: self.max_bytes, ..Config::default() }
+    }
+
+    /// The profile with its own configuration.
+    ///
+    /// # Errors
+    /// An option is given that the profile does not have.
+    pub(crate) fn profile_config(&self) -> anyhow::Result<ProfileConfig> {
+        if self.profile != Profile::Npu {
+            self.refuse_npu_options()?;
+        }
+        Ok(match (default_profile_config(self.profile), self.hold) {
+            (ProfileConfig::Gro(default), hold) => ProfileConfig::Gro(hold.map_or(default, Hold::For)),
+            (ProfileConfig::Netfpga(default), hold) => ProfileConfig::Netfpga(hold.unwrap_or(default)),
+            (ProfileConfig::Npu(default), hold) => {
+                ProfileConfig::Npu(self.npu_config(hold.map_or(default, NpuConfig::with_hold)))
+            }
+        })
+    }
+
+    /// Whether the card is to acknowledge by itself.
+    pub(crate) fn acknowledges(&self) -> bool {
+        !matches!(self.active_ack, None | Some(Acknowledge::Off))
+    }
+
+    fn npu_config(&self, held: NpuConfig) -> NpuConfig {
+        NpuConfig {
+            reorder_hold: self.reorder_hold.unwrap_or(held.reorder_hold),
+            psh: self.psh.map_or(held.psh, |psh| match psh {
+                Psh::End => PshRule::End,
+                Psh::Hold => PshRule::Hold,
+            }),
+            rules: self.rules.map_or(held.rules, |rules| match rules {
+                RuleSet::Safe => Rules::Safe,
+                RuleSet::Paper => Rules::Paper,
+            }),
+            active_ack: self.active_ack.map_or(held.active_ack, |mode| match mode {
+                Acknowledge::Off => ActiveAck::Off,
+                Acknowledge::Paper => ActiveAck::Paper,
+                Acknowledge::Safe => ActiveAck::Safe,
+            }),
+            ..held
+        }
+    }
+
+    fn refuse_npu_options(&self) -> anyhow::Result<()> {
+        let why_no_psh = match self.profile {
+            Profile::Gro => "gro always ends an aggregate on PSH, or it would not be lossless",
+            Profile::Netfpga | Profile::Npu => "netfpga passes segments with PSH untouched",
+        };
+        let options = [
+            ("--psh", self.psh.is_some(), why_no_psh),
+            ("--reorder-hold", self.reorder_hold.is_some(), "no other reorders"),
+            ("--rules", self.rules.is_some(), "the others have one set of rules"),
+            ("--active-ack", self.active_ack.is_some(), "no other acknowledges"),
+        ];
+        match options.iter().find(|(_, given, _)| *given) {
+            Some((name, _, why)) => Err(failure::usage(format!("{name} is for the npu profile only: {why}"))),
+            None => Ok(()),
+        }
+    }
+}

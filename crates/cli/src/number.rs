@@ -1,0 +1,41 @@
+//! Numbers for people.
+
+use std::fmt;
+
+/// A number with a comma between every three digits.
+pub(crate) struct Grouped(pub(crate) u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                grouped.push(',');
+            }
+            grouped.push(digit);
+        }
+        f.pad(&grouped)
+    }
+}
+
+/// `one` thing or several of them, with their number.
+pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
+    format!("{} {}", Grouped(count), if count == 1 { one } else { several })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_in_threes() {
+        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (65_535, "65,535"), (1_234_567, "1,234,567")];
+        for (number, text) in cases {
+            assert_eq!(Grouped(number).to_string(), text);
+        }
+        assert_eq!(format!("{:>7}", Grouped(1234)), "  1,234");
+        assert_eq!(plural(1, "packet", "packets"), "1 packet");
+        assert_eq!(plural(2000, "packet", "packets"), "2,000 packets");
+    }
+}

@@ -1,0 +1,66 @@
+//! `nichrome bench`: names, and what must hold on any machine.
+
+use crate::run::{Given, PROFILES, capture, number, printed, segments, write_capture};
+use nichrome_port::capture::LinkType;
+use serde_json::Value;
+use tempfile::tempdir;
+
+fn measured(arguments: &[&str]) -> Value {
+    serde_json::from_str(&printed(&[&["bench"], arguments, &["--json"]].concat())).unwrap()
+}
+
+#[test]
+fn no_profile_allocates_per_packet_and_all_name_their_figures() {
+    for profile in PROFILES {
+        let report = measured(&["lro", &capture("tcp-clean"), "--profile", profile]);
+        for name in ["ns_per_packet", "ns_per_packet_with_checksum", "gbps", "gbps_with_checksum"] {
+            assert!(report[name].as_f64().unwrap() > 0.0, "{name}");
+        }
+        assert_eq!(report["allocations_per_packet"], 0.0, "{profile}");
+        assert_eq!(report["profile"], profile);
+        assert_eq!((number(&report, "packets_in"), number(&report, "flows")), (720, 4));
+        assert!(number(&report, "packets_out") < 500);
+        assert!(number(&report, "runs") >= 15);
+    }
+}
+
+#[test]
+fn flows_in_random_order_are_generated() {
+    let clean = capture("tcp-clean");
+    let one = measured(&["lro", &clean, "--flows", "1"]);
+    assert_eq!((number(&one, "flows"), number(&one, "packets_in")), (1, 8192));
+    // Every burst is one aggregate: segments follow in sequence, checksums are right.
+    assert_eq!(number(&one, "packets_out"), 8192 / 32);
+    let many = measured(&["lro", &capture("tcp-ipv6-reorder-loss"), "--profile", "npu", "--flows", "20000"]);
+    assert_eq!((number(&many, "flows"), number(&many, "packets_in")), (20_000, 20_000));
+    assert!(number(&many, "packets_out") > 19_000);
+    assert_eq!(many["allocations_per_packet"], 0.0);
+}
+
+#[test]
+fn every_pass_over_a_file_is_like_the_first() {
+    let folder = tempdir().unwrap();
+    // Without SYN and FIN, nothing in the file itself says that the flow begins anew.
+    let frames = segments(1, 64);
+    let given = frames.iter().map(|bytes| Given { interface: 0, nanos: 0, original_len: None, bytes });
+    let file = write_capture(&folder.path().join("in.pcapng"), &[LinkType::Ethernet], given);
+    for profile in PROFILES {
+        let report = measured(&["lro", &file, "--profile", profile]);
+        assert!(number(&report, "packets_out") <= 2, "{profile}: {report}");
+    }
+}
+
+#[test]
+fn the_checksum_is_measured_at_four_sizes() {
+    let report = measured(&["checksum"]);
+    let sizes = report["sizes"].as_array().unwrap();
+    assert_eq!(sizes.iter().map(|size| number(size, "bytes")).collect::<Vec<_>>(), [64, 576, 1500, 9000]);
+    assert!(sizes.iter().all(|size| size["gb_per_s"].as_f64().unwrap() > 0.0));
+}
+
+#[test]
+fn text_is_printed_without_json() {
+    assert!(printed(&["bench", "checksum"]).contains("1500 bytes"));
+    let text = printed(&["bench", "lro", &capture("tcp-no-timestamps")]);
+    assert!(text.contains("ns per packet") && text.contains("with checksum"), "{text}");
+}

@@ -1,0 +1,205 @@
+//! `nichrome coalesce` on captures of real traffic, and its summary.
+
+use std::fs;
+
+use crate::run::{PROFILES, capture, captures, nichrome, number, printed, records, stderr, summary, text};
+use serde_json::Value;
+use tempfile::tempdir;
+
+#[test]
+fn every_capture_is_verified_with_every_profile() {
+    for capture in captures() {
+        let (packets, path) = (records(&capture).len() as u64, text(&capture));
+        for profile in PROFILES {
+            for more in [&[][..], &["--hold", "5ms"], &["--hold", "0"], &["--max-bytes", "3000"]] {
+                let arguments = [&[&*path, "--verify", "--profile", profile], more].concat();
+                let summary = summary(&arguments);
+                assert_eq!(number(&summary["verified"], "frames"), packets, "{arguments:?}");
+            }
+        }
+        for more in [
+            ["--psh", "end"],
+            ["--active-ack", "safe"],
+            ["--reorder-hold", "1ms"],
+            ["--bad-checksum", "pass"],
+        ] {
+            let arguments = [&[&*path, "--verify", "--profile", "npu"], &more[..]].concat();
+            assert_eq!(number(&summary(&arguments)["verified"], "frames"), packets, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_promise_fails_with_one_line() {
+    // The paper's Algorithm 1 drops what comes after its gap was given up.
+    let output =
+        nichrome(&["coalesce", &capture("tcp-reorder"), "--profile", "npu", "--rules", "paper", "--verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = stderr(&output);
+    assert!(stderr.contains("the output is not right: 10.77.0.2:48924 > 10.77.0.1:5201"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1);
+}
+
+#[test]
+fn json_has_stable_names_and_types() {
+    let summary = summary(&[&capture("tcp-duplicate-corrupt"), "--profile", "npu", "--verify"]);
+    for name in [
+        "packets_in",
+        "packets_out",
+        "bytes_in",
+        "bytes_out",
+        "tcp_payload_bytes_in",
+        "tcp_payload_bytes_out",
+        "aggregates",
+        "acks_sent",
+        "flow_count",
+    ] {
+        assert!(summary[name].is_u64(), "{name}");
+    }
+    assert!(summary["mean_segments_per_aggregate"].is_f64());
+    assert_eq!(summary["profile"], "npu");
+    assert_eq!(summary["truncated"], false);
+    for name in ["flush_reasons", "passes", "drops"] {
+        assert!(summary[name].as_object().unwrap().values().all(Value::is_u64), "{name}");
+    }
+    assert_eq!(number(&summary["drops"], "tcp_checksum"), 3);
+    for size in summary["segments_histogram"].as_array().unwrap() {
+        assert!(size["segments"].is_u64() && size["packets"].is_u64());
+    }
+    let flow = &summary["flows"][0];
+    assert_eq!(flow["flow"], "10.77.0.2:48936 > 10.77.0.1:5201");
+    for name in ["packets_in", "packets_out", "payload_bytes"] {
+        assert!(flow[name].is_u64(), "{name}");
+    }
+    assert!(flow["mean_segments_per_aggregate"].is_f64());
+    for name in ["frames", "flows", "bytes"] {
+        assert!(summary["verified"][name].is_u64(), "{name}");
+    }
+}
+
+#[test]
+fn the_numbers_of_the_summary_agree() {
+    for path in captures() {
+        for profile in PROFILES {
+            let summary = summary(&[&text(&path), "--profile", profile, "--top", "100"]);
+            let sum = |name: &str| -> u64 {
+                summary[name].as_object().unwrap().values().filter_map(Value::as_u64).sum()
+            };
+            let [packets_in, packets_out] = ["packets_in", "packets_out"].map(|name| number(&summary, name));
+            assert_eq!(packets_in, records(&path).len() as u64);
+            assert_eq!(sum("flush_reasons") + sum("passes"), packets_out);
+            let sizes: Vec<(u64, u64)> = summary["segments_histogram"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|size| (number(size, "segments"), number(size, "packets")))
+                .collect();
+            assert_eq!(sizes.iter().map(|(_, packets)| packets).sum::<u64>(), packets_out);
+            let segments = sizes.iter().map(|(segments, packets)| segments * packets).sum::<u64>();
+            assert_eq!(segments + sum("drops"), packets_in);
+            let merged = || sizes.iter().filter(|(segments, _)| *segments > 1);
+            let aggregates = merged().map(|(_, packets)| packets).sum::<u64>();
+            assert_eq!(aggregates, number(&summary, "aggregates"));
+            let mean = merged().map(|(segments, packets)| segments * packets).sum::<u64>() as f64
+                / aggregates as f64;
+            assert!((mean - summary["mean_segments_per_aggregate"].as_f64().unwrap()).abs() < 1e-9);
+            let flows = summary["flows"].as_array().unwrap();
+            assert_eq!(flows.len() as u64, number(&summary, "flow_count"));
+            let payload: u64 = flows.iter().map(|flow| number(flow, "payload_bytes")).sum();
+            assert_eq!(payload, number(&summary, "tcp_payload_bytes_in"));
+        }
+    }
+}
+
+#[test]
+fn reordering_at_least_doubles_the_aggregates_of_gro() {
+    let mean = |profile: &str| {
+        let summary = summary(&[&capture("tcp-reorder"), "--hold", "5ms", "--profile", profile]);
+        summary["mean_segments_per_aggregate"].as_f64().unwrap()
+    };
+    let (npu, gro) = (mean("npu"), mean("gro"));
+    assert!(npu >= 2.0 * gro, "npu {npu}, gro {gro}");
+}
+
+#[test]
+fn longer_holds_make_fewer_packets_in_every_profile() {
+    for profile in PROFILES {
+        let out = |hold: &str| {
+            number(&summary(&[&capture("tcp-loss"), "--profile", profile, "--hold", hold]), "packets_out")
+        };
+        assert!(out("5ms") < out("30us") && out("30us") < out("0"), "{profile}");
+        let given = summary(&[&capture("tcp-loss"), "--profile", profile]);
+        assert!(number(&given, "packets_out") < out("0"), "{profile}");
+    }
+}
+
+#[test]
+fn the_mean_of_a_flow_is_that_of_all_where_no_other_flow_has_aggregates() {
+    let summary = summary(&[&capture("tcp-clean"), "--profile", "netfpga"]);
+    let name = "mean_segments_per_aggregate";
+    assert_eq!(summary["flows"][0][name], summary[name]);
+    assert_eq!(summary["flows"][1][name], 0.0);
+}
+
+#[test]
+fn the_card_acknowledges_into_a_capture_of_its_own() {
+    let folder = tempdir().unwrap();
+    let acks = folder.path().join("acks.pcapng");
+    let arguments =
+        [&capture("tcp-clean"), "--profile", "npu", "--active-ack", "safe", "--acks", &text(&acks)];
+    let sent = number(&summary(&arguments), "acks_sent");
+    assert!(sent > 10, "{sent}");
+    assert_eq!(records(&acks).len() as u64, sent);
+}
+
+#[test]
+fn the_text_tells_what_json_tells() {
+    let text =
+        printed(&["coalesce", &capture("tcp-duplicate-corrupt"), "--verify", "--top", "2", "--hold", "1ms"]);
+    for part in [
+        "through gro, held for at most 1ms\n",
+        "aggregates of ",
+        "159 of them without payload",
+        "flushed      psh ",
+        "passed       bad_checksum 3, syn 6",
+        "dropped      –",
+        "top 2 of 6 flows",
+        "10.77.0.2:48936 > 10.77.0.1:5201",
+        "verified: 574 frames of 6 flows came through",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 110 && !line.ends_with(' ')), "{text}");
+    assert_eq!(text.matches(" > ").count(), 2);
+}
+
+#[test]
+fn the_plot_is_a_picture_with_titles_units_and_legends() {
+    let folder = tempdir().unwrap();
+    let plot = folder.path().join("plot.svg");
+    printed(&["coalesce", &capture("tcp-reorder"), "--profile", "npu", "--plot", &text(&plot)]);
+    let svg = fs::read_to_string(&plot).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+    for part in [
+        "tcp-reorder.pcap through npu: 1,001 packets in",
+        "Packets to the host by size",
+        "segments in the packet",
+        "5–8",
+        "Packets over time",
+        "time from the first packet (ms)",
+        "packets per second",
+        "before",
+        "after",
+    ] {
+        assert!(svg.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn help_and_version_are_there() {
+    assert!(printed(&["--version"]).starts_with("nichrome 0."));
+    assert!(printed(&["coalesce", "--help"]).contains("Examples:"));
+    for arguments in [&["--help"][..], &["bench", "--help"], &["bench", "lro", "--help"]] {
+        printed(arguments);
+    }
+}

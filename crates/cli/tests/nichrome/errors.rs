@@ -1,0 +1,244 @@
+//! What goes wrong is told in one line, with an exit status.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::iter;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::run::{capture, command, nichrome, printed, records, stderr, stdout, text};
+use serde_json::Value;
+use tempfile::tempdir;
+
+/// The line on the standard error, without its prefix, and the exit status.
+fn failure(arguments: &[&str]) -> (String, i32) {
+    let output = nichrome(arguments);
+    let stderr = stderr(&output);
+    assert!(output.stdout.is_empty() && stderr.ends_with('\n'), "{arguments:?}: {}", stdout(&output));
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+    let line = stderr.trim_end().strip_prefix("nichrome: ").expect(stderr);
+    (line.to_owned(), output.status.code().unwrap())
+}
+
+#[test]
+fn an_input_that_cannot_be_read_is_named() {
+    let folder = tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        text(&path)
+    };
+    let mut cooked = fs::read(capture("tcp-clean")).unwrap();
+    cooked[20] = 113;
+    for (path, what) in [
+        (file("empty", b""), "the file is empty"),
+        (
+            file("elf", b"\x7fELF"),
+            "not a capture file: it begins with 7f 45 4c 46, and neither pcap nor pcapng does",
+        ),
+        (file("gz", b"\x1f\x8b\x08\x00"), "the file is compressed with gzip: decompress it first"),
+        (
+            file("cooked", &cooked),
+            "packets of link type 113 (Linux cooked) are not supported: \
+             Ethernet (1) and raw IP (101, 12, 14, 228, 229) are",
+        ),
+        (
+            text(&folder.path().join("none")),
+            "cannot read the capture: No such file or directory (os error 2)",
+        ),
+        (text(folder.path()), "cannot read the capture: Is a directory (os error 21)"),
+        (
+            file("short", &cooked[..30]),
+            "packets of link type 113 (Linux cooked) are not supported: \
+             Ethernet (1) and raw IP (101, 12, 14, 228, 229) are",
+        ),
+        (
+            file("magic", &cooked[..3]),
+            "the capture is cut off after 0 whole records (0 bytes): the next lacks 1 bytes or more",
+        ),
+    ] {
+        let out = folder.path().join("out.pcapng");
+        assert_eq!(failure(&["coalesce", &path, &text(&out)]), (format!("{path}: {what}"), 1));
+        assert!(!out.exists(), "{what}");
+        assert_eq!(failure(&["bench", "lro", &path]), (format!("{path}: {what}"), 1));
+    }
+}
+
+#[test]
+fn a_capture_without_one_whole_record_fails() {
+    let folder = tempdir().unwrap();
+    let [cut, out] = ["cut.pcap", "out.pcapng"].map(|name| folder.path().join(name));
+    fs::write(&cut, &fs::read(capture("tcp-clean")).unwrap()[..50]).unwrap();
+    let (line, status) = failure(&["coalesce", &text(&cut), &text(&out)]);
+    assert!(
+        line.ends_with("cut off after 0 whole records (24 bytes): the next lacks 64 bytes or more"),
+        "{line}"
+    );
+    assert_eq!((status, records(&out).len()), (1, 0));
+}
+
+#[test]
+fn a_capture_that_is_cut_off_is_used_as_far_as_it_goes() {
+    let folder = tempdir().unwrap();
+    let [cut, out] = ["cut.pcap", "out.pcapng"].map(|name| folder.path().join(name));
+    fs::write(&cut, &fs::read(capture("tcp-clean")).unwrap()[..100_000]).unwrap();
+    let output = nichrome(&["coalesce", &text(&cut), &text(&out), "--json", "--verify"]);
+    assert_eq!(output.status.code(), Some(0));
+    let told = stderr(&output);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(
+        told.starts_with(&format!("nichrome: warning: {}: the capture is cut off after ", cut.display())),
+        "{told}"
+    );
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["truncated"], true);
+    assert!(told.contains(&format!("after {} whole records (", summary["packets_in"])), "{told}");
+    assert_eq!(records(&out).len() as u64, summary["packets_out"].as_u64().unwrap());
+}
+
+#[test]
+fn a_corrupt_capture_fails_after_what_is_before_it() {
+    let folder = tempdir().unwrap();
+    let [broken, out] = ["broken.pcap", "out.pcapng"].map(|name| folder.path().join(name));
+    let whole = fs::read(capture("tcp-clean")).unwrap();
+    let start =
+        24 + records(Path::new(&capture("tcp-clean")))[..50].iter().map(|(_, b)| b.len() + 16).sum::<usize>();
+    let mut bytes = whole;
+    bytes[start + 8..][..4].fill(0xFF);
+    fs::write(&broken, bytes).unwrap();
+    let output = nichrome(&["coalesce", &text(&broken), &text(&out), "--json"]);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        told.contains(&format!("the capture is corrupt at byte {start}: ")) && told.lines().count() == 1,
+        "{told}"
+    );
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&summary["packets_in"], &summary["truncated"]), (&50.into(), &true.into()));
+    assert_eq!(records(&out).len() as u64, summary["packets_out"].as_u64().unwrap());
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let input = capture("tcp-clean");
+    for (path, what) in [
+        ("/nonexistent/out.pcapng", "No such file or directory (os error 2)"),
+        ("/dev/full", "No space left on device (os error 28)"),
+        ("/", "Is a directory (os error 21)"),
+    ] {
+        let told = (format!("cannot write {path}: {what}"), 1);
+        assert_eq!(failure(&["coalesce", &input, path]), told);
+        let acks = ["coalesce", &input, "--profile", "npu", "--active-ack", "paper", "--acks", path];
+        assert_eq!(failure(&acks), told);
+    }
+    let output = nichrome(&["coalesce", &input, "--plot", "/nonexistent/plot.svg"]);
+    let told = "nichrome: cannot write /nonexistent/plot.svg: No such file or directory (os error 2)\n";
+    assert_eq!((stderr(&output), output.status.code()), (told, Some(1)));
+}
+
+#[test]
+fn a_full_disk_ends_the_run_at_once() {
+    let mut child = command(&["coalesce", "-", "/dev/full"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let capture = fs::read(capture("tcp-clean")).unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // More is written than the pipe holds until nobody reads it.
+    let pieces = [&capture[..]].into_iter().chain(iter::repeat_n(&capture[24..], 100));
+    let ended = pieces.map(|piece| stdin.write_all(piece)).find_map(Result::err);
+    assert_eq!(ended.unwrap().kind(), ErrorKind::BrokenPipe);
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stderr(&output), "nichrome: cannot write /dev/full: No space left on device (os error 28)\n");
+}
+
+#[test]
+fn a_file_is_never_written_over_itself() {
+    let folder = tempdir().unwrap();
+    let [input, link, hard] = ["in.pcap", "link.pcap", "hard.pcap"].map(|name| folder.path().join(name));
+    fs::copy(capture("tcp-clean"), &input).unwrap();
+    std::os::unix::fs::symlink(&input, &link).unwrap();
+    fs::hard_link(&input, &hard).unwrap();
+    let [name, new] = [&input, &folder.path().join("new")].map(|path| text(path));
+    let around = text(&folder.path().join(".").join("new"));
+    for same in [&input, &link, &hard] {
+        let same = text(same);
+        let told = format!("IN and OUT are the same file, {same}: name another");
+        assert_eq!(failure(&["coalesce", &name, &same]), (told, 2));
+    }
+    let npu = ["coalesce", &name, "--profile", "npu", "--active-ack", "safe"];
+    for (more, told) in [
+        (&["--acks", &name][..], "IN and --acks are the same file"),
+        (&[&new, "--acks", &around], "OUT and --acks are the same file"),
+        (&["-", "--acks", "-"], "OUT and --acks are the same file"),
+        (&[&new, "--plot", &new], "OUT and --plot are the same file"),
+    ] {
+        let (line, status) = failure(&[&npu[..], more].concat());
+        assert!(line.starts_with(told) && status == 2, "{line}");
+    }
+    assert_eq!(fs::read(&input).unwrap(), fs::read(capture("tcp-clean")).unwrap());
+    assert!(!Path::new(&new).exists());
+    printed(&[
+        "coalesce",
+        &name,
+        "/dev/null",
+        "--profile",
+        "npu",
+        "--active-ack",
+        "safe",
+        "--acks",
+        "/dev/null",
+    ]);
+}
+
+#[test]
+fn options_that_do_not_go_together_are_refused() {
+    let input = capture("tcp-clean");
+    for (options, told) in [
+        (&["--psh", "end"][..], "--psh is for the npu profile only: gro always ends an aggregate on PSH"),
+        (&["--psh", "end", "--profile", "netfpga"], "--psh is for the npu profile only: netfpga passes"),
+        (&["--reorder-hold", "1ms"], "--reorder-hold is for the npu profile only"),
+        (&["--rules", "paper"], "--rules is for the npu profile only"),
+        (&["--active-ack", "safe"], "--active-ack is for the npu profile only"),
+        (&["--acks", "a.pcapng"], "--acks needs --active-ack paper or safe"),
+        (&["--acks", "a.pcapng", "--profile", "npu", "--active-ack", "off"], "--acks needs --active-ack"),
+        (&["--plot", "-"], "--plot needs the name of a file"),
+        (
+            &["--profile", "lro"],
+            "invalid value 'lro' for '--profile <PROFILE>': no profile is called 'lro': there are gro, netfpga and npu",
+        ),
+        (
+            &["--hold", "5"],
+            "invalid value '5' for '--hold <DURATION>': a time is a whole number with ns, us, ms or s",
+        ),
+        (&["--hold", "61s"], "invalid value '61s' for '--hold <DURATION>': at most 60s"),
+        (
+            &["--max-bytes", "70000"],
+            "invalid value '70000' for '--max-bytes <N>': 70000 is not in 576..=65535",
+        ),
+        (
+            &["--active-ack", "on"],
+            "invalid value 'on' for '--active-ack <MODE>' [possible values: off, paper, safe]",
+        ),
+        (&["--holt", "5ms"], "unexpected argument '--holt' found; tip: a similar argument exists: '--hold'"),
+    ] {
+        let (line, status) = failure(&[&["coalesce", &input], options].concat());
+        assert!(line.starts_with(told) && status == 2, "{line}");
+    }
+    let missing = "the following required arguments were not provided: <IN>";
+    assert_eq!(failure(&["coalesce"]), (missing.into(), 2));
+}
+
+#[test]
+fn a_file_that_cannot_be_measured_is_told_why() {
+    let folder = tempdir().unwrap();
+    let none = folder.path().join("none.pcap");
+    fs::write(&none, &fs::read(capture("tcp-clean")).unwrap()[..24]).unwrap();
+    let none = text(&none);
+    assert_eq!(failure(&["bench", "lro", &none]), (format!("{none}: there are no IP packets in it"), 1));
+    let (line, status) = failure(&["bench", "lro", &none, "--flows", "0"]);
+    assert!(line.starts_with("invalid value '0' for '--flows <N>'") && status == 2, "{line}");
+}

@@ -1,0 +1,9 @@
+//! The command as a whole, as its users run it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bench;
+mod coalesce;
+mod errors;
+mod output;
+mod run;
+mod streams;

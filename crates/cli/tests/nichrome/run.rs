@@ -1,0 +1,129 @@
+//! Running the command, and captures for it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use nichrome_port::capture::{LinkType, Reader, Record, Writer};
+use nichrome_wire::{Instant, SeqNumber, TcpFlags, TcpFrame};
+use serde_json::Value;
+
+pub(crate) const PROFILES: [&str; 3] = ["gro", "netfpga", "npu"];
+
+/// The captures of real traffic.
+pub(crate) fn captures() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    let mut captures: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    captures.retain(|path| path.extension().is_some_and(|extension| extension == "pcap"));
+    captures.sort();
+    assert_eq!(captures.len(), 7);
+    captures
+}
+
+/// One of them.
+pub(crate) fn capture(name: &str) -> String {
+    let captures = captures();
+    let path = captures.iter().find(|path| path.file_stem().is_some_and(|stem| stem == name));
+    text(path.unwrap())
+}
+
+pub(crate) fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+pub(crate) fn nichrome(arguments: &[&str]) -> Output {
+    command(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
+    command.args(arguments);
+    command
+}
+
+/// Runs the command with `input` as its standard input.
+pub(crate) fn nichrome_fed(arguments: &[&str], input: &[u8]) -> Output {
+    let piped =
+        command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = piped.unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let feeder = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().unwrap();
+    let _ = feeder.join().unwrap();
+    output
+}
+
+pub(crate) fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// What the command prints where it succeeds without a word on the standard error.
+pub(crate) fn printed(arguments: &[&str]) -> String {
+    let output = nichrome(arguments);
+    assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {}", stderr(&output));
+    stdout(&output).to_owned()
+}
+
+/// The summary that `nichrome coalesce` prints as JSON.
+pub(crate) fn summary(arguments: &[&str]) -> Value {
+    serde_json::from_str(&printed(&[&["coalesce", "--json"], arguments].concat())).unwrap()
+}
+
+pub(crate) fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_else(|| panic!("{name} in {value}"))
+}
+
+/// Every record of a capture that is whole, and its bytes.
+pub(crate) fn records(path: &Path) -> Vec<(Record, Vec<u8>)> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut records = Vec::new();
+    let mut bytes = Vec::new();
+    while let Some(record) = reader.next(&mut bytes).unwrap() {
+        records.push((record, bytes.clone()));
+    }
+    records
+}
+
+/// A frame of a capture to be written.
+pub(crate) struct Given<'a> {
+    pub(crate) interface: u32,
+    pub(crate) nanos: u64,
+    pub(crate) original_len: Option<u32>,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// Writes a capture with interfaces of these link types.
+pub(crate) fn write_capture<'a>(
+    path: &Path,
+    link_types: &[LinkType],
+    frames: impl IntoIterator<Item = Given<'a>>,
+) -> String {
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file, "test");
+    for link_type in link_types {
+        writer.add_interface(*link_type, "test", 0).unwrap();
+    }
+    for Given { interface, nanos, original_len, bytes } in frames {
+        writer.write(interface, Instant::from_nanos(nanos), original_len, [bytes], None).unwrap();
+    }
+    writer.finish().unwrap();
+    std::fs::write(path, file).unwrap();
+    text(path)
+}
+
+/// Data segments of one flow, one after the other.
+pub(crate) fn segments(port: u16, count: u32) -> Vec<Vec<u8>> {
+    let segment = |nth: u32| TcpFrame {
+        src_port: port,
+        seq: SeqNumber(nth * 1000),
+        payload: vec![nth as u8; 1000],
+        flags: TcpFlags::ACK,
+        ..TcpFrame::default()
+    };
+    (0..count).map(|nth| segment(nth).build()).collect()
+}

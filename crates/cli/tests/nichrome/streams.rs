@@ -1,0 +1,94 @@
+//! `-` for the standard streams, and streams that end early.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::run::{capture, command, nichrome, nichrome_fed, records, stderr, stdout, text};
+use serde_json::Value;
+use tempfile::tempdir;
+
+#[test]
+fn a_dash_is_the_standard_input() {
+    let input = fs::read(capture("tcp-loss")).unwrap();
+    let fed = nichrome_fed(&["coalesce", "-", "--json", "--verify"], &input);
+    let read = nichrome(&["coalesce", &capture("tcp-loss"), "--json", "--verify"]);
+    assert!(fed.status.success() && fed.stderr.is_empty());
+    assert_eq!(stdout(&fed), stdout(&read));
+}
+
+#[test]
+fn a_dash_is_the_standard_output_and_nothing_else_goes_there() {
+    let folder = tempdir().unwrap();
+    let [out, piped] = ["out.pcapng", "piped.pcapng"].map(|name| folder.path().join(name));
+    let input = capture("tcp-loss");
+    nichrome(&["coalesce", &input, &text(&out)]);
+    for more in [&[][..], &["--json"]] {
+        let output = nichrome(&[&["coalesce", &input, "-"], more].concat());
+        assert!(output.status.success());
+        fs::write(&piped, &output.stdout).unwrap();
+        assert_eq!(records(&piped), records(&out));
+        assert!(stderr(&output).contains(if more.is_empty() { "aggregates of" } else { "\"aggregates\":" }));
+    }
+    let acks = ["coalesce", &input, "--profile", "npu", "--active-ack", "safe", "--acks", "-", "--json"];
+    let output = nichrome(&acks);
+    let summary: Value = serde_json::from_slice(&output.stderr).unwrap();
+    fs::write(&piped, &output.stdout).unwrap();
+    assert_eq!(records(&piped).len() as u64, summary["acks_sent"].as_u64().unwrap());
+}
+
+#[test]
+fn output_can_be_input() {
+    let first = nichrome(&["coalesce", &capture("tcp-ecn"), "-"]);
+    let second = nichrome_fed(&["coalesce", "-", "-", "--verify"], &first.stdout);
+    assert!(second.status.success(), "{}", stderr(&second));
+    assert!(stderr(&second).contains("verified: "));
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_failure() {
+    for arguments in [&["coalesce", &capture("tcp-clean"), "-"][..], &["coalesce", &capture("tcp-clean")]] {
+        let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_whole_records() {
+    let folder = tempdir().unwrap();
+    let out = folder.path().join("out.pcapng");
+    let mut child = command(&["coalesce", "-", &text(&out)]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&fs::read(capture("tcp-clean")).unwrap()).unwrap();
+    // The last of what is fed stays in the pipe or with the writer; what is written goes on no further.
+    let len = || fs::metadata(&out).map_or(0, |file| file.len());
+    wait_until_still(&len);
+    assert!(len() > 100_000);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!whole(&out).is_empty());
+}
+
+fn whole(path: &Path) -> Vec<Vec<u8>> {
+    records(path).into_iter().map(|(_, bytes)| bytes).collect()
+}
+
+/// Waits until a number is not 0 and has not changed for a while.
+fn wait_until_still(number: &dyn Fn() -> u64) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut last = 0;
+    while Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(300));
+        let now = number();
+        if now != 0 && now == last {
+            return;
+        }
+        last = now;
+    }
+    panic!("nothing was written, or it never ended");
+}
