@@ -1,7 +1,7 @@
 //! Reading the headers of a frame in one pass.
 
 use nichrome_wire::{
-    CommonOptions, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, TcpHeader,
+    CommonOptions, Ecn, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, TcpHeader,
 };
 
 use crate::flow::FlowKey;
@@ -79,6 +79,7 @@ struct Network {
     vlans: Vlans,
     options: bool,
     first_fragment: bool,
+    congestion_experienced: bool,
 }
 
 #[inline(always)]
@@ -101,7 +102,15 @@ fn ipv4(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
     }
     let flow = |src_port, dst_port| FlowKey::ipv4(ip.src(), ip.dst(), src_port, dst_port);
     let options = header_len > Ipv4Header::LEN;
-    let network = Network { start, end, version: 4, vlans, options, first_fragment: fragment.more_fragments };
+    let network = Network {
+        start,
+        end,
+        version: 4,
+        vlans,
+        options,
+        first_fragment: fragment.more_fragments,
+        congestion_experienced: ip.ecn() == Ecn::Ce,
+    };
     if options {
         tcp(frame, start + header_len, network, flow)
     } else {
@@ -138,7 +147,20 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
     }
     let flow = |src_port, dst_port| FlowKey::ipv6(ip.src(), ip.dst(), src_port, dst_port);
     let end = start + Ipv6Header::LEN + payload.len();
-    tcp(frame, transport, Network { start, end, version: 6, vlans, options: false, first_fragment }, flow)
+    tcp(
+        frame,
+        transport,
+        Network {
+            start,
+            end,
+            version: 6,
+            vlans,
+            options: false,
+            first_fragment,
+            congestion_experienced: ip.ecn() == Ecn::Ce,
+        },
+        flow,
+    )
 }
 
 #[inline(always)]
@@ -178,6 +200,7 @@ fn tcp(frame: &[u8], transport: usize, ip: Network, flow: impl Fn(u16, u16) -> F
         other_options: common == CommonOptions::Other,
         ip_options: ip.options || headers > MAX_HEADER,
         trailer: ip.end < frame.len(),
+        congestion_experienced: ip.congestion_experienced,
         usual_checksums: tcp.checksum() != 0xFFFF
             && (ip.version != 4 || frame.get(ip.start + 10..ip.start + 12) != Some(&[0xFF; 2])),
     })

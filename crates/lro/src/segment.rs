@@ -69,6 +69,8 @@ pub(crate) struct Segment {
     pub(crate) trailer: bool,
     /// Neither checksum is 0xFFFF, which a sender never computes and nothing would re-create.
     pub(crate) usual_checksums: bool,
+    /// Marked CE (RFC 3168).
+    pub(crate) congestion_experienced: bool,
 }
 
 impl Segment {

@@ -16,6 +16,8 @@ pub(crate) struct HostSide {
     solid: Option<SeqNumber>,
     /// The last ACK number that the card sent.
     sent: Option<SeqNumber>,
+    /// What is before this is for the host to acknowledge.
+    left_to_host: Option<SeqNumber>,
 }
 
 /// The host's latest acknowledgement.
@@ -56,6 +58,7 @@ impl HostSide {
             plain: !segment.other_options
                 && segment.flags.difference(TcpFlags::ACK | TcpFlags::PSH).is_empty(),
         });
+        self.left_to_host = self.left_to_host.filter(|left| segment.ack.before(*left));
         self.scale = self.scale.or(scale);
         self.solid = Some(self.solid.map_or(segment.ack, |solid| solid.later(segment.ack)));
     }
@@ -64,17 +67,16 @@ impl HostSide {
     #[inline]
     pub(crate) fn handed(&mut self, seq: SeqNumber, end: SeqNumber) {
         match self.solid {
-            Some(solid) if seq.after(solid) => self.leave_to_host(),
+            Some(solid) if seq.after(solid) => self.leave_to_host(end),
             Some(solid) => self.solid = Some(solid.later(end)),
             None => {}
         }
     }
 
-    /// Acknowledges nothing until the host has spoken again: there is a gap to report, or a mark to echo.
-    pub(crate) fn leave_to_host(&mut self) {
-        if let Some(seen) = &mut self.seen {
-            seen.plain = false;
-        }
+    /// Acknowledges nothing until the host has acknowledged every byte before `end`: there is a gap to report, or a
+    /// mark to echo.
+    pub(crate) fn leave_to_host(&mut self, end: SeqNumber) {
+        self.left_to_host = Some(self.left_to_host.map_or(end, |left| left.later(end)));
     }
 
     /// Whether the host has acknowledged every byte before `end`.
@@ -86,7 +88,11 @@ impl HostSide {
     /// says nothing new, or the host would not have said it.
     pub(crate) fn acknowledgement(&mut self, newest: Option<u32>) -> Option<Acknowledgement> {
         let (seen, solid) = (self.seen?, self.solid?);
-        if !seen.plain || !solid.after(seen.ack) || self.sent.is_some_and(|sent| !solid.after(sent)) {
+        if self.left_to_host.is_some()
+            || !seen.plain
+            || !solid.after(seen.ack)
+            || self.sent.is_some_and(|sent| !solid.after(sent))
+        {
             return None;
         }
         let scale = self.scale?;

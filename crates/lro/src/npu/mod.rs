@@ -286,6 +286,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
             descriptor.catch_up(segment.end());
         }
         self.tell_host(index, segment.seq, segment.end());
+        if segment.congestion_experienced
+            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
+        {
+            host.leave_to_host(segment.end());
+        }
     }
 
     /// Notes for active ACK that the host was handed the bytes from `seq` to `end`.
@@ -339,7 +344,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         /// A table with more connections than this does not stay in the nearest caches.
-        const LARGE: usize = 1024;
+        const LARGE: usize = 256;
         if self.table.len() > LARGE {
             self.look_ahead(frames);
         }

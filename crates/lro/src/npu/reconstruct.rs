@@ -122,7 +122,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 list.since = now;
             }
             if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
-                host.leave_to_host();
+                host.leave_to_host(segment.end());
             }
         }
         let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
@@ -199,7 +199,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             && run.template().is_congestion_experienced()
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
         {
-            host.leave_to_host();
+            host.leave_to_host(end);
         }
         let may_acknowledge = safe && descriptor.waiting.is_none();
         let answered = may_acknowledge.then(|| (run.template().header_array(), run.layout));

@@ -233,7 +233,7 @@ impl Acks {
         if edge(tcp.ack, tcp.window).after(edge(host_ack, host_window)) {
             return broken("goes beyond the host's window");
         }
-        if connection.marked.is_some_and(|end| end.after(host_ack)) {
+        if !self.forgetful && connection.marked.is_some_and(|end| end.after(host_ack)) {
             return broken("though the host has not acknowledged a mark of congestion");
         }
         if connection.gap && !self.forgetful {

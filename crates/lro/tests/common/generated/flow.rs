@@ -25,6 +25,8 @@ pub struct Flow {
     /// The first byte of the stream.
     start: SeqNumber,
     mss: usize,
+    /// In how many of a hundred cases the flow just goes on.
+    calm: u32,
     ident: Ident,
     timestamp: Option<u32>,
     /// A SYN that is due, from the peer or from the host.
@@ -38,7 +40,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub fn new(choose: &mut impl Choose, nth: u16) -> Self {
+    pub fn new(choose: &mut impl Choose, nth: u16, calm: u32) -> Self {
         let mut next = TcpFrame { src_port: 40_000 + nth, ..TcpFrame::default() };
         if choose.chance(40) {
             let address = |host: u16| [0xFD00, 0, 0, 0, 0, 0, 0, host].into();
@@ -54,13 +56,14 @@ impl Flow {
             next,
             start: SeqNumber(1),
             mss: 1448,
+            calm,
             ident: Ident::Incrementing,
             timestamp: None,
             peer_syn: None,
             host_syn: None,
             syn_options: &[],
             host_next: SeqNumber(1),
-            host_window: 512,
+            host_window: 2048,
         };
         flow.restart(choose);
         if choose.chance(50) {
@@ -81,7 +84,8 @@ impl Flow {
 
     /// The next segment of the peer.
     pub fn send(&mut self, choose: &mut impl Choose) -> TcpFrame {
-        if choose.chance(8) {
+        let calm = choose.chance(self.calm);
+        if !calm && choose.chance(8) {
             self.change(choose);
         }
         if let Network::Ipv4 { ident, .. } = &mut self.next.network {
@@ -96,6 +100,7 @@ impl Flow {
             return self.syn(choose, flags);
         }
         match choose.below(64) {
+            _ if calm => self.data(choose),
             0..48 => self.data(choose),
             48..54 => self.old(choose),
             54 => self.ahead(choose),
@@ -106,6 +111,7 @@ impl Flow {
     /// New bytes.
     fn data(&mut self, choose: &mut impl Choose) -> TcpFrame {
         let len = match choose.below(16) {
+            _ if choose.chance(self.calm) => self.mss,
             0..13 => self.mss,
             13 => self.mss / 2 + 1,
             14 => 1,
@@ -254,7 +260,8 @@ impl Flow {
             ..TcpFrame::default()
         };
         match choose.below(12) {
-            0 => self.host_window = choose.one_of(&[512, 0, 1, u16::MAX]),
+            _ if choose.chance(self.calm) => {}
+            0 => self.host_window = choose.one_of(&[2048, 512, 0, 1, u16::MAX]),
             1 => {
                 self.restart(choose);
                 self.peer_syn = Some(TcpFlags::SYN | TcpFlags::ACK);
@@ -280,7 +287,7 @@ impl Flow {
         }
         (frame.seq, frame.window) = (self.host_next, self.host_window);
         self.host_next += frame.payload.len() as u32;
-        Step::HostSends { segment: frame, start: self.start, share: choose.one_of(&[1, 2, 8]) }
+        Step::HostSends { segment: frame, start: self.start, share: choose.one_of(&[1, 1, 1, 1, 2, 8]) }
     }
 }
 

@@ -32,14 +32,17 @@ pub struct Traffic {
     /// Frames that the network delays, with the number of steps until they come.
     delayed: Vec<(u32, Vec<u8>)>,
     medium: Medium,
+    /// In how many of a hundred cases nothing out of the ordinary happens that otherwise might.
+    calm: u32,
 }
 
 impl Traffic {
     /// One flow or a few.
     pub fn new(choose: &mut impl Choose, medium: Medium) -> Self {
         let count = choose.one_of(&[1, 2, 3, 5, 12]);
-        let flows = (0..count).map(|nth| Flow::new(choose, nth)).collect();
-        Self { flows, current: 0, delayed: Vec::new(), medium }
+        let calm = choose.one_of(&[0, 0, 50, 90, 97]);
+        let flows = (0..count).map(|nth| Flow::new(choose, nth, calm)).collect();
+        Self { flows, current: 0, delayed: Vec::new(), medium, calm }
     }
 
     /// What happens next.
@@ -49,6 +52,9 @@ impl Traffic {
         }
         if let Some(due) = self.delayed.iter().position(|(steps, _)| *steps == 0) {
             return Step::Receive(self.delayed.swap_remove(due).1);
+        }
+        if choose.chance(self.calm / 2) {
+            return self.receive(choose);
         }
         match choose.below(64) {
             0..46 => self.receive(choose),
@@ -83,6 +89,9 @@ impl Traffic {
         let mut bytes = if medium == Medium::Ip { frame.build_ip() } else { frame.build() };
         if frame.flags.contains(TcpFlags::SYN) {
             // A host that never sees it goes on with the old connection, and so must the model of it.
+            return Step::Receive(bytes);
+        }
+        if choose.chance(self.calm) {
             return Step::Receive(bytes);
         }
         if choose.chance(6) {
