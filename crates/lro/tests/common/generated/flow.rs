@@ -215,8 +215,8 @@ impl Flow {
             0..3 => self.next.ack += choose.one_of(&[1, 1448, 100_000]),
             3 => self.next.window ^= 1 << choose.below(16),
             4..7 => {
-                self.timestamp =
-                    self.timestamp.map(|value| value.wrapping_add(choose.one_of(&[1, 10, u32::MAX, 1 << 31])))
+                let step = choose.one_of(&[1, 10, u32::MAX, 1 << 31]);
+                self.timestamp = self.timestamp.map(|value| value.wrapping_add(step));
             }
             7 => self.mss = choose.one_of(&[1448, 536, 100, 1]),
             8 => self.ident = choose.one_of(&[Ident::Incrementing, Ident::Fixed, Ident::Random]),
@@ -271,8 +271,8 @@ impl Flow {
                 self.host_syn = Some(TcpFlags::SYN);
             }
             2 => {
-                frame.flags =
-                    frame.flags | choose.one_of(&[TcpFlags::ECE, TcpFlags::FIN, TcpFlags::RST, TcpFlags::PSH])
+                let more = choose.one_of(&[TcpFlags::ECE, TcpFlags::FIN, TcpFlags::RST, TcpFlags::PSH]);
+                frame.flags = frame.flags | more;
             }
             5 => frame.flags = TcpFlags::RST,
             3 => frame.options = [&[1, 1, 5, 10][..], &[0; 8]].concat(),

@@ -1,0 +1,94 @@
+//! Any bytes as a frame, from every layer on.
+#![no_main]
+
+use nichrome_wire::{
+    AddressPair, CommonOptions, EthernetRepr, HeaderOptions, Ipv4Header, Ipv4Repr, Ipv6Header, Ipv6Repr,
+    LinkHeader, TcpHeader, TcpOptions, TcpRepr, UdpHeader, UdpRepr, VirtioNetHeader, VirtioNetRepr,
+};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    ethernet(bytes);
+    ipv4(bytes);
+    ipv6(bytes);
+    let addresses = AddressPair::V4 { src: [10, 0, 0, 1].into(), dst: [10, 0, 0, 2].into() };
+    transport(bytes, &addresses);
+    options(bytes);
+    virtio(bytes);
+});
+
+fn ethernet(frame: &[u8]) {
+    if let Ok((repr, rest)) = EthernetRepr::parse(frame) {
+        let mut emitted = Vec::new();
+        repr.emit(&mut emitted);
+        assert_eq!([&emitted, rest].concat(), frame);
+    }
+    if let Some(link) = LinkHeader::new(frame) {
+        assert_eq!(link.header_len() + link.payload().len(), frame.len());
+        ipv4(link.payload());
+        ipv6(link.payload());
+    }
+}
+
+fn ipv4(packet: &[u8]) {
+    if let Ok((repr, payload)) = Ipv4Repr::parse(packet) {
+        assert!(repr.header_len() + payload.len() <= packet.len());
+        transport(payload, &AddressPair::V4 { src: repr.src, dst: repr.dst });
+    }
+    if let Some(ip) = Ipv4Header::new(packet) {
+        let _ = (ip.options(), ip.payload(), ip.has_valid_checksum(), ip.fragment(), ip.is_fragment());
+    }
+}
+
+fn ipv6(packet: &[u8]) {
+    if let Ok((repr, payload)) = Ipv6Repr::parse(packet) {
+        assert!(payload.len() + 40 <= packet.len());
+        transport(payload, &AddressPair::V6 { src: repr.src, dst: repr.dst });
+    }
+    let Some(ip) = Ipv6Header::new(packet) else { return };
+    let payload = ip.payload().unwrap_or_default();
+    let walked: usize = ip.extensions().flatten().map(|header| header.bytes.len()).sum();
+    assert!(walked <= payload.len());
+    if let Ok(upper) = ip.upper_layer() {
+        assert_eq!(upper.offset, walked);
+        let addresses = AddressPair::V6 { src: ip.src(), dst: ip.dst() };
+        transport(&payload[upper.offset..], &addresses);
+    }
+}
+
+fn transport(segment: &[u8], addresses: &AddressPair) {
+    if let Ok((repr, payload)) = TcpRepr::parse(segment, addresses) {
+        assert_eq!(repr.header_len() + payload.len(), segment.len());
+        options(repr.options.as_bytes());
+    }
+    if let Some(tcp) = TcpHeader::new(segment)
+        && let Some((list, payload)) = tcp.split()
+    {
+        assert_eq!(20 + list.len() + payload.len(), segment.len());
+        options(list);
+    }
+    let _ = UdpRepr::parse(segment, addresses);
+    if let Some(udp) = UdpHeader::new(segment) {
+        let _ = (udp.src_port(), udp.dst_port(), udp.payload());
+    }
+}
+
+/// What is read is written back to the same bytes, and the short cut sees what the list holds.
+fn options(list: &[u8]) {
+    let mut emitted = Vec::new();
+    for option in TcpOptions::new(list).map_while(Result::ok) {
+        let before = emitted.len();
+        if option.emit(&mut emitted).is_ok() {
+            assert_eq!(emitted[before..], list[before..emitted.len()]);
+        } else {
+            break;
+        }
+    }
+    let _ = (CommonOptions::classify(list), HeaderOptions::new(list));
+}
+
+fn virtio(bytes: &[u8]) {
+    let Some((header, frame)) = bytes.split_first_chunk() else { return };
+    let header = VirtioNetHeader::from_bytes(header);
+    assert_eq!(header.to_bytes()[..], bytes[..VirtioNetHeader::LEN]);
+    let _ = VirtioNetRepr::parse(&header, frame.len());
+}
