@@ -207,6 +207,24 @@ fn fragments_flush_their_flow_and_are_passed() {
 }
 
 #[test]
+fn routing_and_authentication_headers_are_passed_after_what_is_held() {
+    for kind in [IpProtocol::ROUTING, IpProtocol::AH] {
+        let opaque = data(200, 100).over_ipv6().with(|frame| {
+            if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+                *next_header = kind;
+                *extensions = vec![IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 0];
+            }
+        });
+        for (profile, mut card) in cards() {
+            card.receive(&data(0, 100).over_ipv6()).receive(&data(100, 100).over_ipv6()).receive(&opaque);
+            let sent = card.take();
+            assert_eq!(sent.len(), 2, "{profile}, {kind}");
+            assert_eq!((sent[0].merged().payloads.len(), &sent[1]), (2, &Sent::Frame(opaque.build())));
+        }
+    }
+}
+
+#[test]
 fn what_is_not_tcp_or_malformed_is_passed_as_it_came() {
     let mut udp = data(0, 100).build();
     udp[23] = IpProtocol::UDP.0;

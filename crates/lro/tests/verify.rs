@@ -118,7 +118,7 @@ fn gro_must_give_every_bit_back() {
 #[test]
 fn nothing_may_come_out_twice_or_be_left() {
     let [one, two, _] = three();
-    let (received, twice) = (built(&[one.clone()]), [passed(&one), passed(&one)]);
+    let (received, twice) = (built(std::slice::from_ref(&one)), [passed(&one), passed(&one)]);
     assert_eq!(verify(Profile::Gro, &received, &twice), Err(Difference::Surplus { len: 154 }));
     assert_eq!(verify(Profile::Npu, &received, &twice), Err(Difference::Count { came_in: 1, came_out: 2 }));
     let (received, first) = (built(&[one.clone(), two.clone()]), [passed(&one)]);
@@ -226,8 +226,14 @@ fn a_drop_needs_a_reason_that_holds() {
     let repeated = [passed(&one), dropped(one.build(), reason)];
     assert!(verify(Profile::Npu, &built(&[one.clone(), one.clone()]), &repeated).is_ok());
     let new = Err(Difference::Dropped { len: 154, reason });
-    assert_eq!(verify(Profile::Npu, &built(&[one.clone()]), &[dropped(one.build(), reason)]), new);
-    assert_eq!(verify(Profile::Gro, &built(&[one.clone()]), &[dropped(one.build(), reason)]), new);
+    assert_eq!(
+        verify(Profile::Npu, &built(std::slice::from_ref(&one)), &[dropped(one.build(), reason)]),
+        new
+    );
+    assert_eq!(
+        verify(Profile::Gro, &built(std::slice::from_ref(&one)), &[dropped(one.build(), reason)]),
+        new
+    );
     // Some of it is new.
     let longer = data(0, 101);
     let delivered = [passed(&one), dropped(longer.build(), reason)];

@@ -225,7 +225,7 @@ fn well_formed<B: AsRef<[u8]>>(
         Content::Tcp(_) if usize::from(aggregate.mss()) != longest => "its segment size is wrong",
         Content::Tcp(_) => return Ok(()),
         Content::Corrupt => "its checksum is wrong",
-        Content::Fragment | Content::Other => "it is not a TCP segment",
+        Content::Opaque | Content::Other => "it is not a TCP segment",
     };
     Err(Difference::Malformed { len: packet.len(), what })
 }

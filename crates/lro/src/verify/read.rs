@@ -19,8 +19,8 @@ pub(super) enum Content<'a> {
     Tcp(Tcp<'a>),
     /// A TCP segment with a wrong checksum.
     Corrupt,
-    /// The first fragment of a TCP segment.
-    Fragment,
+    /// A TCP segment that is not to be looked into: a first fragment, or behind a routing or authentication header.
+    Opaque,
     /// What belongs to no flow.
     Other,
 }
@@ -48,7 +48,7 @@ struct Ip<'a> {
     segment: &'a [u8],
     header_is_right: bool,
     options: bool,
-    fragment: bool,
+    opaque: bool,
 }
 
 /// Reads a frame.
@@ -67,8 +67,8 @@ pub(super) fn read(frame: &[u8], medium: Medium) -> Read<'_> {
         AddressPair::V6 { src: from, dst: to } => FlowKey::ipv6(from, to, src, dst),
     };
     let flow = Some(vlans.into_iter().flatten().fold(flow, FlowKey::in_vlan));
-    if ip.fragment {
-        return Read { flow, content: Content::Fragment };
+    if ip.opaque {
+        return Read { flow, content: Content::Opaque };
     }
     let Some((options, payload)) = header.split() else { return OTHER };
     let sum = ip.addresses.pseudo_header(IpProtocol::TCP, ip.segment.len() as u32).add_bytes(ip.segment);
@@ -114,18 +114,18 @@ fn ipv4(packet: &[u8]) -> Option<Ip<'_>> {
         segment,
         header_is_right: ip.has_valid_checksum(),
         options: ip.header_len() > Ipv4Header::LEN,
-        fragment: fragment.more_fragments,
+        opaque: fragment.more_fragments,
     })
 }
 
 fn ipv6(packet: &[u8]) -> Option<Ip<'_>> {
     let ip = Ipv6Header::new(packet)?;
     let upper = ip.upper_layer().ok().filter(|upper| upper.protocol == IpProtocol::TCP)?;
-    // A routing header changes the address that the checksum covers; AH is not ours to look behind.
-    let opaque = [IpProtocol::ROUTING, IpProtocol::AH];
-    if ip.extensions().flatten().any(|extension| opaque.contains(&extension.protocol)) {
-        return None;
-    }
+    // A routing header changes the address that the checksum covers.
+    let mut extensions = ip.extensions().flatten();
+    let opaque = extensions.any(|extension| {
+        [IpProtocol::ROUTING, IpProtocol::AH, IpProtocol::FRAGMENT].contains(&extension.protocol)
+    });
     let is_first = upper.fragment.is_none_or(|header| header.fragment.is_first());
     Some(Ip {
         addresses: AddressPair::V6 { src: ip.src(), dst: ip.dst() },
@@ -133,6 +133,6 @@ fn ipv6(packet: &[u8]) -> Option<Ip<'_>> {
         segment: ip.payload().filter(|_| is_first)?.get(upper.offset..)?,
         header_is_right: true,
         options: false,
-        fragment: upper.fragment.is_some(),
+        opaque,
     })
 }
