@@ -124,7 +124,7 @@ fn unequal_fields() -> Vec<(&'static str, TcpFrame)> {
             "time to live",
             network(&v4, |ip| {
                 if let Network::Ipv4 { ttl, .. } = ip {
-                    *ttl = 63
+                    *ttl = 63;
                 }
             }),
         ),
@@ -132,7 +132,7 @@ fn unequal_fields() -> Vec<(&'static str, TcpFrame)> {
             "ECN mark",
             network(&v4, |ip| {
                 if let Network::Ipv4 { tos, .. } = ip {
-                    *tos = TrafficClass(3)
+                    *tos = TrafficClass(3);
                 }
             }),
         ),
@@ -140,7 +140,7 @@ fn unequal_fields() -> Vec<(&'static str, TcpFrame)> {
             "DF",
             network(&v4, |ip| {
                 if let Network::Ipv4 { dont_fragment, .. } = ip {
-                    *dont_fragment = false
+                    *dont_fragment = false;
                 }
             }),
         ),
@@ -148,7 +148,7 @@ fn unequal_fields() -> Vec<(&'static str, TcpFrame)> {
             "hop limit",
             network(&v6, |ip| {
                 if let Network::Ipv6 { hop_limit, .. } = ip {
-                    *hop_limit = 63
+                    *hop_limit = 63;
                 }
             }),
         ),

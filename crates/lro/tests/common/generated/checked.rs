@@ -105,10 +105,11 @@ impl Checked {
             Step::EndBatch => end_batch(engine, *now, &mut |at, output| watch.output(at, output)),
             Step::Keep(count) => watch.keep(count),
         }
-        if batch_ended && self.holds_a_batch_only && watch.verifier.outstanding() > 0 {
+        self.check()?;
+        if batch_ended && self.holds_a_batch_only && self.watch.verifier.outstanding() > 0 {
             return Err("frames are held after the end of the batch".into());
         }
-        self.check()
+        Ok(())
     }
 
     fn check(&mut self) -> Result<(), String> {
