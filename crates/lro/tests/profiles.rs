@@ -208,11 +208,11 @@ fn fragments_flush_their_flow_and_are_passed() {
 
 #[test]
 fn routing_and_authentication_headers_are_passed_after_what_is_held() {
-    for kind in [IpProtocol::ROUTING, IpProtocol::AH] {
+    for (kind, words) in [(IpProtocol::ROUTING, 0), (IpProtocol::AH, 4)] {
+        let header = [&[IpProtocol::TCP.0, words][..], &vec![0; 6 + 4 * usize::from(words)]].concat();
         let opaque = data(200, 100).over_ipv6().with(|frame| {
             if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
-                *next_header = kind;
-                *extensions = vec![IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 0];
+                (*next_header, *extensions) = (kind, header);
             }
         });
         for (profile, mut card) in cards() {

@@ -1,15 +1,4 @@
-//! Active ACK (lro-npu V.C): acknowledgements that the card sends by itself, and what it must know of the host first.
-//!
-//! | rule | `paper` | `safe` |
-//! |---|---|---|
-//! | when | for every data packet | when data was handed to the host |
-//! | ACK number | nextseq: what is buffered counts | what the host was handed without a gap, and not yet acknowledged |
-//! | window | 0xFFFF | up to the right edge that the host itself has advertised; none without its window scale |
-//! | timestamps | the values of the packet, exchanged | the host's latest value, as seen on the transmit path |
-//! | off | never | on a gap, SACK or other options, ECN echo or CE, a zero window, an unknown host |
-//!
-//! As the paper has it, bytes are acknowledged that the host may never get (it drops an aggregate, it stops reading),
-//! and the connection breaks: the sender has forgotten them. `safe` acknowledges only what was handed over.
+//! Active ACK (lro-npu V.C): the acknowledgements that the card sends by itself.
 
 use std::fmt;
 
@@ -22,13 +11,24 @@ use crate::segment::{Layout, Segment};
 /// The longest: Ethernet with two VLAN tags, IPv6, TCP with timestamps.
 const MAX_LEN: usize = 14 + 8 + 40 + 20 + 12;
 
-/// When the card acknowledges by itself.
+/// When the card acknowledges by itself (lro-npu V.C).
+///
+/// | rule | `paper` | `safe` |
+/// |---|---|---|
+/// | when | for every data packet | when data was handed to the host |
+/// | ACK number | nextseq: what is buffered counts | what the host was handed without a gap, and not yet acknowledged |
+/// | window | 0xFFFF | up to the right edge that the host itself has advertised; none without its window scale |
+/// | timestamps | the values of the packet, exchanged | the host's latest value, as seen on the transmit path |
+/// | off | never | on a gap, SACK or other options, ECN echo or CE, a zero window, an unknown host |
+///
+/// As the paper has it, bytes are acknowledged that the host may never get (it drops an aggregate, it stops reading),
+/// and the connection breaks: the sender has forgotten them. `safe` acknowledges only what was handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ActiveAck {
     /// Never.
     #[default]
     Off,
-    /// As lro-npu V.C says. It can break connections: see the [module](self).
+    /// As lro-npu V.C says. It can break connections.
     Paper,
     /// Only what the host was handed, within the window that the host has advertised.
     Safe,

@@ -1,6 +1,6 @@
 //! The `npu` profile: receive offload as in lro-npu, section IV, with reordering by sequence number.
 //!
-//! Each connection has a [`ConnectionDescriptor`] in the ConnectionTable, from memory reserved at start. Data segments
+//! Each connection has a `ConnectionDescriptor` in the ConnectionTable, from memory reserved at start. Data segments
 //! go through the filter (IV.B), are put in order (IV.C, Algorithms 1 to 3), and are handed to the host as one packet
 //! (IV.D) when 64 KB of consecutive payload are there, when a FIN comes, or on a timeout of ten average intervals
 //! between arrivals (IV.E). The header of the whole (section II): sequence number and timestamps of the first segment,
