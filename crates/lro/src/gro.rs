@@ -114,11 +114,11 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let parsed = parse::parse(frame.bytes(), self.medium);
         let segment = match &parsed {
             Parsed::Tcp(segment) => segment,
-            Parsed::FirstFragment(flow) => {
+            Parsed::Barrier(flow, reason) => {
                 if let Some(index) = self.table.find(self.table.hash(flow), flow) {
                     self.flush(index, FlushReason::Barrier);
                 }
-                return self.out.pass(frame, 0, PassReason::Fragment);
+                return self.out.pass(frame, 0, *reason);
             }
             Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
         };

@@ -13,8 +13,9 @@ use crate::template::MAX_HEADER;
 pub(crate) enum Parsed {
     /// A TCP segment.
     Tcp(Segment),
-    /// The first fragment of a TCP segment of this flow.
-    FirstFragment(FlowKey),
+    /// A TCP segment of this flow that is not whole, or whose checksum covers what is not at hand: to be passed on after
+    /// what its flow holds.
+    Barrier(FlowKey, PassReason),
     /// Something else, to be passed on.
     Other(PassReason),
 }
@@ -78,7 +79,7 @@ struct Network {
     version: u8,
     vlans: Vlans,
     options: bool,
-    first_fragment: bool,
+    barrier: Option<PassReason>,
     congestion_experienced: bool,
 }
 
@@ -108,7 +109,7 @@ fn ipv4(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
         version: 4,
         vlans,
         options,
-        first_fragment: fragment.more_fragments,
+        barrier: fragment.more_fragments.then_some(PassReason::Fragment),
         congestion_experienced: ip.ecn() == Ecn::Ce,
     };
     if options {
@@ -125,13 +126,8 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
         return Parsed::Other(PassReason::Malformed);
     };
     let mut transport = start + Ipv6Header::LEN;
-    let mut first_fragment = false;
+    let mut barrier = None;
     if ip.next_header() != IpProtocol::TCP {
-        // A routing header changes the address that the checksum covers; AH signs fields that merging changes.
-        let mut extensions = ip.extensions().map_while(Result::ok);
-        if extensions.any(|extension| matches!(extension.protocol, IpProtocol::ROUTING | IpProtocol::AH)) {
-            return Parsed::Other(PassReason::IpOptions);
-        }
         let Ok(upper) = ip.upper_layer() else { return Parsed::Other(PassReason::Malformed) };
         if upper.protocol != IpProtocol::TCP {
             return Parsed::Other(PassReason::NotTcp);
@@ -141,7 +137,12 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
                 return Parsed::Other(PassReason::Fragment);
             }
             // An atomic fragment is a whole packet, but one whose fragment header nothing would re-create.
-            first_fragment = true;
+            barrier = Some(PassReason::Fragment);
+        }
+        // A routing header changes the address that the checksum covers; AH signs fields that merging changes.
+        let mut extensions = ip.extensions().map_while(Result::ok);
+        if extensions.any(|extension| matches!(extension.protocol, IpProtocol::ROUTING | IpProtocol::AH)) {
+            barrier = Some(PassReason::IpOptions);
         }
         transport += upper.offset;
     }
@@ -156,7 +157,7 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
             version: 6,
             vlans,
             options: false,
-            first_fragment,
+            barrier,
             congestion_experienced: ip.ecn() == Ecn::Ce,
         },
         flow,
@@ -172,8 +173,8 @@ fn tcp(frame: &[u8], transport: usize, ip: Network, flow: impl Fn(u16, u16) -> F
     if ip.vlans.1 > 0 {
         flow = flow.with_vlans(ip.vlans);
     }
-    if ip.first_fragment {
-        return Parsed::FirstFragment(flow);
+    if let Some(reason) = ip.barrier {
+        return Parsed::Barrier(flow, reason);
     }
     let Some((options, payload)) = tcp.split() else { return Parsed::Other(PassReason::Malformed) };
     let common = CommonOptions::classify(options);

@@ -128,9 +128,9 @@ fn nothing_may_come_out_twice_or_be_left() {
 }
 
 #[test]
-fn a_stream_may_come_out_in_any_order_and_cut_anywhere() {
-    let frames = [data(0, 300), data(300, 50)];
-    let delivered = [data(300, 50), data(100, 200), data(0, 100)].map(|frame| passed(&frame));
+fn a_stream_may_be_put_in_order_and_cut_anywhere() {
+    let frames = [data(300, 50), data(0, 300)];
+    let delivered = [data(0, 100), data(100, 200), data(300, 50)].map(|frame| passed(&frame));
     // Only the count of frames betrays what was cut.
     assert_eq!(
         verify(Profile::Npu, &built(&frames), &delivered),
@@ -182,6 +182,15 @@ fn a_stream_may_wrap_and_begin_anew() {
     each.push(dropped(old.build(), DropReason::Duplicate));
     frames.push(old);
     assert_eq!(verify(Profile::Npu, &built(&frames), &each).unwrap().bytes, 200);
+}
+
+#[test]
+fn what_comes_later_in_the_stream_must_not_overtake() {
+    let [one, two, _] = three();
+    let delivered = [passed(&two), passed(&one)];
+    let difference = verify(Profile::Npu, &built(&[one.clone(), two.clone()]), &delivered).unwrap_err();
+    assert_eq!(difference, Difference::Overtook { frame: 2, overtaken: 1 });
+    assert!(verify(Profile::Npu, &built(&[two, one]), &delivered).is_ok(), "as it was received");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! direction of each connection must carry the same byte stream: what a receiver has that accepts every segment, in
 //! any order, keeping the first copy of each byte. With that goes what a stream alone does not show:
 //!
+//! - no segment overtakes one that was received before it and comes before it in the stream;
 //! - control segments (SYN, FIN, RST, URG, CWR, without payload, with unknown options) come out untouched, once, and
 //!   neither overtake data of their flow nor are overtaken by it;
 //! - a merged packet is well formed, its checksum can be completed, and its ECN mark, flags and ACK number are those

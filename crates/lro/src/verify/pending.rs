@@ -148,7 +148,18 @@ impl Stream {
                 brought.push(Brought { at, len: (common.end - common.start) as usize, fields });
             }
         }
+        self.check_order(&range, &brought)?;
         Ok(brought)
+    }
+
+    /// Checks that nothing is left that was received before these segments and comes before them in the stream.
+    fn check_order(&self, range: &Range<Place>, brought: &[Brought]) -> Result<(), Difference> {
+        let Some(frame) = brought.iter().map(|part| part.fields.frame).min() else { return Ok(()) };
+        let left = self.pending.range(..range.start).map(|(_, piece)| piece.fields.frame);
+        match left.filter(|left| *left < frame).min() {
+            Some(overtaken) => Err(Difference::Overtook { frame, overtaken }),
+            None => Ok(()),
+        }
     }
 
     /// Compares the part of a piece that is within `range`, and keeps the rest. Returns where that part is.
