@@ -116,8 +116,6 @@ reasons! {
         PureAck = "pure_ack",
         /// TCP options that the profile does not merge.
         TcpOptions = "tcp_options",
-        /// Too long to merge with anything.
-        TooLong = "too_long",
         /// Not the next in sequence, and the profile does not reorder.
         OutOfOrder = "out_of_order",
         /// Bytes that were handed on or are held already: a retransmission or a keepalive.

@@ -69,7 +69,8 @@ impl HostSide {
         match self.solid {
             Some(solid) if seq.after(solid) => self.leave_to_host(end),
             Some(solid) => self.solid = Some(solid.later(end)),
-            None => {}
+            // Whether there is a gap before it, only the host knows.
+            None => self.leave_to_host(end),
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use nichrome_lro::{FlowKey, Medium};
 use nichrome_wire::{
-    AddressPair, Ecn, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber, TcpFlags, TcpFrame,
-    TcpHeader, TcpOption, TcpOptions,
+    AddressPair, Ecn, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber, TcpFlags,
+    TcpFrame, TcpHeader, TcpOption, TcpOptions,
 };
 
 /// A TCP segment, read as plainly as possible.
@@ -29,6 +29,14 @@ impl<'a> Tcp<'a> {
             Medium::Ip => (frame, Vec::new()),
             Medium::Ethernet => {
                 let link = LinkHeader::new(frame)?;
+                let version = match link.ethertype() {
+                    EtherType::IPV4 => 4,
+                    EtherType::IPV6 => 6,
+                    _ => return None,
+                };
+                if link.payload().first().is_none_or(|first| first >> 4 != version) {
+                    return None;
+                }
                 (link.payload(), link.tags().as_slice().iter().map(|tag| tag.vid()).collect())
             }
         };
