@@ -61,9 +61,8 @@ fn open(card: &mut Card, first: &TcpFrame) {
     card.receive(&peer_syn(TcpFrame { payload: Vec::new(), ..first.clone() }));
     card.host_sends(&host_syn(reversed(first)));
     card.receive(first).wait(SETTLE);
-    let back = reversed(first);
-    let window = host(100, 1000);
-    card.host_sends(&TcpFrame { seq: window.seq, ack: window.ack, window: 1000, ..back });
+    let TcpFrame { seq, ack, window, .. } = host(100, 1000);
+    card.host_sends(&TcpFrame { seq, ack, window, ..reversed(first) });
     assert_eq!(card.take_acks(), [], "the host speaks for itself");
 }
 
@@ -163,8 +162,7 @@ fn nothing_is_acknowledged_beyond_the_right_edge_or_with_a_zero_window() {
     card.host_sends(&host(100, 10));
     let acks = acks_for(&mut card, &[data(100, 1200)]);
     assert_eq!(acks, [], "80 bytes are left, less than a unit");
-    let acks = acks_for(&mut card, &[data(1300, 200)]);
-    assert_eq!(acks, [], "beyond");
+    assert_eq!(acks_for(&mut card, &[data(1300, 200)]), [], "beyond");
     card.host_sends(&host(1500, 0));
     assert_eq!(acks_for(&mut card, &[data(1500, 1)]), []);
     card.host_sends(&host(1501, 1000));
@@ -285,14 +283,18 @@ fn a_host_that_has_not_acknowledged_anything_is_unknown() {
     assert_eq!(acks_for(&mut card, &[data(0, 100), data(100, 100)]), []);
 }
 
+/// The same, marked by a router.
+fn ce(frame: TcpFrame) -> TcpFrame {
+    frame.with(|frame| match &mut frame.network {
+        Network::Ipv4 { tos, .. } => *tos = TrafficClass(3),
+        Network::Ipv6 { .. } => {}
+    })
+}
+
 #[test]
 fn ce_is_left_to_the_host_until_it_has_echoed_it() {
     let mut card = connected();
-    let ce = data(100, 100).with(|frame| match &mut frame.network {
-        Network::Ipv4 { tos, .. } => *tos = TrafficClass(3),
-        Network::Ipv6 { .. } => {}
-    });
-    assert_eq!(acks_for(&mut card, &[ce]), []);
+    assert_eq!(acks_for(&mut card, &[ce(data(100, 100))]), []);
     assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "it would cover the mark without an echo");
     card.host_sends(&host(300, 1000));
     assert_eq!(acked(&acks_for(&mut card, &[data(300, 100)])), [400]);
@@ -300,12 +302,6 @@ fn ce_is_left_to_the_host_until_it_has_echoed_it() {
 
 #[test]
 fn ce_is_left_to_the_host_also_where_it_is_not_merged_and_its_echo_is_on_the_way() {
-    let ce = |frame: TcpFrame| {
-        frame.with(|frame| match &mut frame.network {
-            Network::Ipv4 { tos, .. } => *tos = TrafficClass(3),
-            Network::Ipv6 { .. } => {}
-        })
-    };
     let mut card = connected();
     card.receive(&ce(data(100, 100).flags(TcpFlags::CWR)));
     assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "CWR is passed by itself, and marked");

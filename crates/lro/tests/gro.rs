@@ -38,8 +38,7 @@ fn the_end_of_the_batch_flushes_where_batches_are_held() {
     let mut card = Card::new(&Config::default(), &ProfileConfig::Gro(Hold::Batch));
     card.receive(&data(0, 100)).wait(ms(10_000)).receive(&data(100, 100));
     assert!(card.take().is_empty());
-    card.end_batch();
-    assert_eq!(card.take_lens(), [200]);
+    assert_eq!(card.end_batch().take_lens(), [200]);
     assert_eq!(card.flushes(FlushReason::EndOfBatch), 1);
     let mut card = Card::gro();
     card.receive(&data(0, 100)).end_batch();
@@ -87,9 +86,8 @@ fn psh_closes_the_aggregate() {
     let mut card = Card::gro();
     card.receive(&data(0, 100)).receive(&data(100, 100).flags(TcpFlags::PSH));
     let sent = card.take_one();
-    let merged = sent.merged();
-    assert_eq!(merged.reason, FlushReason::Psh);
-    assert!(common::tcp(&merged.packet).flags.contains(TcpFlags::PSH));
+    assert_eq!(sent.merged().reason, FlushReason::Psh);
+    assert!(common::tcp(sent.bytes()).flags.contains(TcpFlags::PSH));
 }
 
 #[test]

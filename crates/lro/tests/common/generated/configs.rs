@@ -17,7 +17,7 @@ pub fn any_configuration(choose: &mut impl Choose, nth: u32) -> (Config, Profile
         max_bytes: choose.one_of(&[65_535, 65_535, 576, 3000, 20_000]),
         max_segments: choose.one_of(&[128, 2, 3, 17]),
         max_connections: choose.one_of(&[64, 1, 2, 3]),
-        max_aggregates: choose.one_of(&[64, 1, 2, 3]),
+        max_aggregates: choose.one_of(&[64, 64, 64, 1, 2, 3]),
         seed: u64::from(choose.below(3)),
     };
     let profile = match nth % 3 {

@@ -127,8 +127,9 @@ impl Flow {
 
     /// Bytes that were sent before, or the last of them with new ones.
     fn old(&mut self, choose: &mut impl Choose) -> TcpFrame {
-        let back = 1 + choose.below(4) * self.mss as u32 + choose.below(3) * 40;
-        let len = choose.one_of(&[self.mss, self.mss, 1, 2 * self.mss]);
+        let whole = choose.below(6) * self.mss as u32;
+        let back = whole + choose.one_of(&[self.mss as u32, self.mss as u32, 1, 41]);
+        let len = choose.one_of(&[self.mss, self.mss, self.mss, 1, 2 * self.mss]);
         let seq = self.start.later(SeqNumber(self.next.seq.0.wrapping_sub(back)));
         let frame = segment(&self.next, seq, len);
         self.next.seq = self.next.seq.later(seq + len as u32);
