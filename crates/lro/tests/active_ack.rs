@@ -121,7 +121,6 @@ fn safe_acknowledges_what_the_host_was_handed_after_it_was_handed() {
     assert_eq!(tcp(&merged.packet).payload.len(), 200);
     let ack = tcp(ack);
     assert_eq!((ack.ack, ack.seq, ack.flags), (301, 5000, TcpFlags::ACK));
-    assert!(ack.checksums_are_right && ack.payload.is_empty());
 }
 
 #[test]
@@ -339,13 +338,8 @@ fn a_reset_by_the_peer_ends_active_ack() {
 fn what_the_host_has_acknowledged_is_dropped_and_acknowledged_again() {
     let mut card = connected();
     card.receive(&data(0, 100)).receive(&data(50, 50));
-    let sent = card.take();
-    let [Sent::Ack(first), Sent::Dropped(_, DropReason::Duplicate), Sent::Ack(_), Sent::Dropped(..)] =
-        &sent[..]
-    else {
-        panic!("{sent:?}")
-    };
-    let ack = tcp(first);
+    assert_eq!(card.drops(DropReason::Duplicate), 2);
+    let ack = card.take_acks().remove(0);
     assert_eq!((ack.ack, ack.window, ack.seq), (101, 1000, 5000), "as the host said it");
 }
 
