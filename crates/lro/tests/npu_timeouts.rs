@@ -43,6 +43,16 @@ fn the_average_follows_the_last_intervals() {
 }
 
 #[test]
+fn the_average_is_half_of_what_it_was_and_half_of_the_last_interval() {
+    let mut card = Card::npu();
+    steady(&mut card, 12, us(10), us(90));
+    card.receive(&data(1200, 100)).wait(us(498));
+    assert!(card.take().is_empty(), "(10 + 90) / 2 = 50, and ten of them");
+    card.wait(us(4));
+    assert_eq!(card.take_lens(), [1300]);
+}
+
+#[test]
 fn a_connection_never_times_out_before_the_floor() {
     let mut card = Card::npu();
     steady(&mut card, 12, Duration::from_nanos(100), us(19));
