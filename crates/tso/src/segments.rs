@@ -1,0 +1,173 @@
+//! The packets of a frame, one after the other.
+
+use nichrome_wire::checksum::Sum;
+use nichrome_wire::{ChecksumState, Gso, GsoType, UdpHeader, VirtioNetRepr};
+
+use crate::checksum;
+use crate::error::SegmentError;
+use crate::fragment::FragmentFields;
+use crate::ip::IpPacket;
+use crate::tcp::{self, TcpFields};
+use crate::udp::{self, UdpFields};
+
+/// The packets that a frame is cut into: see the [crate] for the rules.
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    /// What every packet begins with.
+    header: &'a [u8],
+    /// What is still to be sent.
+    payload: &'a [u8],
+    /// Payload of each packet but the last, in bytes; not 0 where there is a payload.
+    size: usize,
+    remaining: usize,
+    is_first: bool,
+    fields: Fields,
+}
+
+/// What each packet has of its own.
+#[derive(Clone, Debug)]
+enum Fields {
+    /// Nothing: the frame goes out as it is.
+    None,
+    /// A checksum of all the payload, so many bytes into it.
+    Checksum(u16),
+    Tcp(TcpFields),
+    Udp(UdpFields),
+    Fragment(FragmentFields),
+}
+
+impl Fields {
+    /// Whether the sum of each payload is needed.
+    fn needs_sum(&self) -> bool {
+        match self {
+            Self::None | Self::Fragment(_) => false,
+            Self::Checksum(_) | Self::Tcp(_) | Self::Udp(_) => true,
+        }
+    }
+}
+
+/// Which of the packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) is_first: bool,
+    pub(crate) is_last: bool,
+}
+
+impl<'a> Segments<'a> {
+    /// The packets of `frame`, which begins with its Ethernet header, as `virtio` says.
+    ///
+    /// # Errors
+    /// The frame is not what `virtio` says, or its headers are broken: see [`SegmentError`].
+    pub fn new(frame: &'a [u8], virtio: &VirtioNetRepr) -> Result<Self, SegmentError> {
+        match virtio.gso {
+            Some(gso) => Self::cut(frame, gso, virtio.checksum),
+            None => Self::one(frame, virtio.checksum),
+        }
+    }
+
+    /// A frame that is one packet.
+    fn one(frame: &'a [u8], checksum: ChecksumState) -> Result<Self, SegmentError> {
+        let ChecksumState::Partial { start, offset } = checksum else {
+            return Ok(Self::from_parts(&[], frame, frame.len(), Fields::None));
+        };
+        checksum::check_within(frame, start, offset)?;
+        let (header, payload) = frame.split_at(usize::from(start));
+        Ok(Self::from_parts(header, payload, payload.len(), Fields::Checksum(offset)))
+    }
+
+    /// A frame that is to be cut.
+    fn cut(frame: &'a [u8], gso: Gso, checksum: ChecksumState) -> Result<Self, SegmentError> {
+        let packet = IpPacket::parse(frame)?;
+        packet.check_type(gso.gso_type)?;
+        let size = usize::from(gso.size.get());
+        match gso.gso_type {
+            GsoType::TcpV4(_) | GsoType::TcpV6(_) => {
+                check_place(checksum, packet.transport, tcp::CHECKSUM_AT)?;
+                let (fields, header_len) = TcpFields::read(frame, &packet)?;
+                Ok(Self::from_packet(frame, &packet, header_len, size, Fields::Tcp(fields)))
+            }
+            GsoType::Udp if packet.payload.len() > size => {
+                check_place(checksum, packet.transport, udp::CHECKSUM_AT)?;
+                let (fields, size) = FragmentFields::read(frame, &packet, gso.size)?;
+                Ok(Self::from_packet(frame, &packet, 0, size, Fields::Fragment(fields)))
+            }
+            GsoType::Udp | GsoType::UdpL4 => {
+                check_place(checksum, packet.transport, udp::CHECKSUM_AT)?;
+                let fields = UdpFields::read(frame, &packet)?;
+                Ok(Self::from_packet(frame, &packet, UdpHeader::LEN, size, Fields::Udp(fields)))
+            }
+        }
+    }
+
+    /// The parts of `packet`, whose transport header has `header_len` bytes that every part repeats.
+    fn from_packet(
+        frame: &'a [u8],
+        packet: &IpPacket<'a>,
+        header_len: usize,
+        size: usize,
+        fields: Fields,
+    ) -> Self {
+        let header = &frame[..packet.transport + header_len];
+        Self::from_parts(header, &packet.payload[header_len..], size, fields)
+    }
+
+    fn from_parts(header: &'a [u8], payload: &'a [u8], size: usize, fields: Fields) -> Self {
+        let remaining = payload.len().div_ceil(size.max(1)).max(1);
+        Self { header, payload, size, remaining, is_first: true, fields }
+    }
+
+    /// Packets still to come.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    /// Bytes of all the packets still to come, headers included.
+    #[inline]
+    pub fn bytes_remaining(&self) -> usize {
+        self.remaining * self.header.len() + self.payload.len()
+    }
+
+    /// Bytes of the next packet, headers included; 0 where there is none. None that follows is longer.
+    #[inline]
+    pub fn packet_len(&self) -> usize {
+        if self.remaining == 0 { 0 } else { self.header.len() + self.payload.len().min(self.size) }
+    }
+
+    /// Appends the next packet to `out`, its checksums complete; `false` where there is none.
+    pub fn append_next(&mut self, out: &mut Vec<u8>) -> bool {
+        if self.remaining == 0 {
+            return false;
+        }
+        let (payload, rest) = self.payload.split_at(self.payload.len().min(self.size));
+        let place = Place { is_first: self.is_first, is_last: self.remaining == 1 };
+        // Before copying: summing reads ahead better, and leaves the payload in the cache for the copy.
+        let sum = if self.fields.needs_sum() { Sum::new().add_bytes(payload) } else { Sum::new() };
+        let (start, header_len) = (out.len(), self.header.len());
+        out.reserve(header_len + payload.len());
+        out.extend_from_slice(self.header);
+        out.extend_from_slice(payload);
+        let packet = &mut out[start..];
+        match &mut self.fields {
+            Fields::None => (),
+            Fields::Checksum(offset) => checksum::put(&mut packet[header_len..], *offset, sum.finish()),
+            Fields::Tcp(fields) => fields.write(packet, header_len, sum, place),
+            Fields::Udp(fields) => fields.write(packet, sum),
+            Fields::Fragment(fields) => fields.write(packet, header_len, place),
+        }
+        self.payload = rest;
+        self.remaining -= 1;
+        self.is_first = false;
+        true
+    }
+}
+
+/// Checks that a checksum to be completed is the one of the transport header that was found.
+fn check_place(checksum: ChecksumState, transport: usize, field: u16) -> Result<(), SegmentError> {
+    match checksum {
+        ChecksumState::Partial { start, offset } if usize::from(start) != transport || offset != field => {
+            Err(SegmentError::NotTheChecksum { start, offset, transport, field })
+        }
+        _ => Ok(()),
+    }
+}

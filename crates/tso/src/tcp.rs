@@ -1,0 +1,106 @@
+//! TCP segments out of a long one.
+
+use nichrome_wire::checksum::Sum;
+use nichrome_wire::{IpProtocol, SeqNumber, TcpError, TcpFlags, TcpHeader, TcpHeaderMut};
+
+use crate::ip::{IpFields, IpPacket};
+use crate::segments::Place;
+
+/// Where the checksum stands in a TCP header, in bytes.
+pub(crate) const CHECKSUM_AT: u16 = 16;
+
+/// What each segment has of its own, and what goes into its checksum.
+#[derive(Clone, Debug)]
+pub(crate) struct TcpFields {
+    network: usize,
+    transport: usize,
+    ip: IpFields,
+    /// The next segment's.
+    seq: SeqNumber,
+    /// Those of the whole.
+    flags: TcpFlags,
+    /// The sum of what all segments share: the pseudo-header without length, the header without sequence number, flags
+    /// and checksum.
+    shared: Sum,
+}
+
+impl TcpFields {
+    /// The fields of the segment in `packet` and its header length.
+    pub(crate) fn read(frame: &[u8], packet: &IpPacket<'_>) -> Result<(Self, usize), TcpError> {
+        let segment = packet.payload;
+        let truncated = |expected| TcpError::Truncated { len: segment.len(), expected };
+        let header = TcpHeader::new(segment).ok_or(truncated(TcpHeader::LEN))?;
+        let header_len = header.header_len();
+        if header_len < TcpHeader::LEN {
+            return Err(TcpError::HeaderLength(header_len));
+        }
+        let options = header.options().ok_or(truncated(header_len))?;
+        let data_offset = (header_len as u32) << 10 | u32::from(header.reserved()) << 9;
+        let shared = packet
+            .addresses
+            .pseudo_header(IpProtocol::TCP, 0)
+            .add_u32(u32::from(header.src_port()))
+            .add_u32(u32::from(header.dst_port()))
+            .add_u32(header.ack().0)
+            .add_u32(data_offset)
+            .add_u32(u32::from(header.window()))
+            .add_u32(u32::from(header.urgent()))
+            .add_bytes(options);
+        let fields = Self {
+            network: packet.network,
+            transport: packet.transport,
+            ip: IpFields::read(frame, packet),
+            seq: header.seq(),
+            flags: header.flags(),
+            shared,
+        };
+        Ok((fields, header_len))
+    }
+
+    /// Writes the fields of `packet`, which holds the headers of the whole and, from `header_len` on, the payload of
+    /// this segment, whose sum is `payload`.
+    #[inline]
+    pub(crate) fn write(&mut self, packet: &mut [u8], header_len: usize, payload: Sum, place: Place) {
+        let payload_len = (packet.len() - header_len) as u32;
+        let segment_len = (packet.len() - self.transport) as u32;
+        self.ip.write(&mut packet[self.network..]);
+        let Some(mut header) = TcpHeaderMut::new(&mut packet[self.transport..]) else { return };
+        let flags = flags_at(self.flags, place);
+        let sum = self.shared.add_u32(u32::from(payload.fold()));
+        let sum = sum.add_u32(segment_len).add_u32(self.seq.0).add_u32(u32::from(flags.bits()));
+        header.set_seq(self.seq);
+        header.set_flags(flags);
+        header.set_checksum(sum.finish());
+        self.seq += payload_len;
+    }
+}
+
+/// The flags of the segment at `place`: what ends the data ends the last one, and the first one alone tells that the
+/// window was reduced, or the receiver would stop its ECN echo again and again (RFC 3168 section 6.1.2).
+#[inline]
+fn flags_at(all: TcpFlags, place: Place) -> TcpFlags {
+    let mut left_out = TcpFlags::NONE;
+    if !place.is_first {
+        left_out = left_out | TcpFlags::CWR;
+    }
+    if !place.is_last {
+        left_out = left_out | TcpFlags::FIN | TcpFlags::PSH;
+    }
+    all.difference(left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_end_or_begin_something_are_there_only() {
+        let [fin, psh, cwr, ack] = [TcpFlags::FIN, TcpFlags::PSH, TcpFlags::CWR, TcpFlags::ACK];
+        let all = fin | psh | cwr | ack;
+        for (is_first, is_last, want) in
+            [(true, true, all), (true, false, cwr | ack), (false, false, ack), (false, true, fin | psh | ack)]
+        {
+            assert_eq!(flags_at(all, Place { is_first, is_last }), want);
+        }
+    }
+}

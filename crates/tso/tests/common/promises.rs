@@ -1,0 +1,101 @@
+//! What must hold of any frame and any virtio header; the fuzz target checks the same.
+
+use nichrome_tso::{Segments, complete_checksum};
+use nichrome_wire::{
+    AddressPair, EtherType, Gso, GsoType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, TcpHeader,
+    UdpHeader, VirtioNetHeader, VirtioNetRepr,
+};
+
+/// Cuts `frame` as `header` says; whatever they are, what comes out keeps every promise, or there is an error.
+///
+/// # Panics
+/// A promise is broken.
+pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
+    // As if the frame were as long as can be: its own bounds are for the code under test to check.
+    let Ok(virtio) = VirtioNetRepr::parse(header, usize::MAX) else { return };
+    let Ok(segments) = Segments::new(frame, &virtio) else {
+        assert!(virtio.gso.is_some() || complete_checksum(&mut frame.to_vec(), &virtio).is_err());
+        return;
+    };
+    let packets = packets(segments);
+    match virtio.gso {
+        Some(gso) => keep_promises_of_cutting(frame, gso, &packets),
+        None => {
+            let mut in_place = frame.to_vec();
+            complete_checksum(&mut in_place, &virtio).expect("it was done in a copy");
+            assert_eq!(packets, [in_place]);
+        }
+    }
+}
+
+/// All packets, which are as many and as long as was foretold.
+fn packets(mut segments: Segments<'_>) -> Vec<Vec<u8>> {
+    let (count, bytes) = (segments.remaining(), segments.bytes_remaining());
+    let mut packets: Vec<Vec<u8>> = Vec::new();
+    let (mut out, mut foretold) = (Vec::new(), segments.packet_len());
+    while segments.append_next(&mut out) {
+        assert_eq!(out.len(), foretold);
+        foretold = segments.packet_len();
+        packets.push(std::mem::take(&mut out));
+    }
+    assert_eq!((packets.len(), packets.iter().map(Vec::len).sum::<usize>()), (count, bytes));
+    packets
+}
+
+fn keep_promises_of_cutting(frame: &[u8], gso: Gso, packets: &[Vec<u8>]) {
+    assert!(!packets.is_empty() && packets.len() < 65_535);
+    let whole = Carried::read(frame);
+    let repeated = match gso.gso_type {
+        GsoType::Udp if packets.len() > 1 => 0,
+        GsoType::Udp | GsoType::UdpL4 => UdpHeader::LEN,
+        GsoType::TcpV4(_) | GsoType::TcpV6(_) => TcpHeader::new(whole.transport).unwrap().header_len(),
+    };
+    let mut payload = Vec::new();
+    for packet in packets {
+        let part = Carried::read(packet);
+        assert_eq!(part.end, packet.len());
+        assert!(part.transport.len() - repeated <= usize::from(gso.size.get()));
+        if repeated > 0 {
+            part.assert_checksum(part.transport);
+        }
+        payload.extend(&part.transport[repeated..]);
+    }
+    if repeated == 0 {
+        // The fragments hold the header, in which the checksum was completed.
+        whole.assert_checksum(&payload);
+        payload[6..8].copy_from_slice(&whole.transport[6..8]);
+    }
+    assert!(payload == whole.transport[repeated..]);
+}
+
+/// What an IP packet carries.
+struct Carried<'a> {
+    addresses: AddressPair,
+    protocol: IpProtocol,
+    transport: &'a [u8],
+    /// Where it ends in the frame.
+    end: usize,
+}
+
+impl<'a> Carried<'a> {
+    fn read(frame: &'a [u8]) -> Self {
+        let link = LinkHeader::new(frame).unwrap();
+        let (addresses, protocol, transport, len) = if link.ethertype() == EtherType::IPV4 {
+            let ip = Ipv4Header::new(link.payload()).unwrap();
+            let addresses = AddressPair::V4 { src: ip.src(), dst: ip.dst() };
+            (addresses, ip.protocol(), ip.payload().unwrap(), usize::from(ip.total_len()))
+        } else {
+            let ip = Ipv6Header::new(link.payload()).unwrap();
+            let upper = ip.upper_layer().unwrap();
+            let addresses = AddressPair::V6 { src: ip.src(), dst: ip.dst() };
+            let transport = &ip.payload().unwrap()[upper.offset..];
+            (addresses, upper.protocol, transport, Ipv6Header::LEN + usize::from(ip.payload_len()))
+        };
+        Self { addresses, protocol, transport, end: link.header_len() + len }
+    }
+
+    fn assert_checksum(&self, transport: &[u8]) {
+        let sum = self.addresses.pseudo_header(self.protocol, transport.len() as u32);
+        assert_eq!(sum.add_bytes(transport).finish(), 0);
+    }
+}

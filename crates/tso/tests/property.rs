@@ -1,0 +1,176 @@
+//! Generated frames: what is cut is what a sender builds, and no bytes break a promise.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod common;
+#[path = "common/promises.rs"]
+mod promises;
+
+use nichrome_tso::SegmentError;
+use nichrome_wire::{
+    EtherType, GsoType, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, VirtioNetHeader, VlanTag,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use common::*;
+use promises::keep_promises;
+
+fn any_tags() -> impl Strategy<Value = Vec<VlanTag>> {
+    (any::<bool>(), vec(any::<u16>(), 0..=2)).prop_map(|(provider, tcis)| {
+        let outer = if provider { EtherType::QINQ } else { EtherType::VLAN };
+        tcis.iter().zip([outer, EtherType::VLAN]).map(|(&tci, tpid)| VlanTag { tpid, tci }).collect()
+    })
+}
+
+/// Options of the IPv4 header: No-Operation to its end.
+fn any_ipv4() -> impl Strategy<Value = Network> {
+    any::<(u32, u32, u16, bool, u8, u8)>().prop_flat_map(|(src, dst, ident, dont_fragment, ttl, tos)| {
+        (0usize..=10).prop_map(move |words| Network::Ipv4 {
+            src: src.into(),
+            dst: dst.into(),
+            ident,
+            dont_fragment,
+            ttl,
+            tos: nichrome_wire::TrafficClass(tos),
+            options: vec![1; words * 4],
+        })
+    })
+}
+
+fn any_ipv6(upper: IpProtocol) -> impl Strategy<Value = Network> {
+    let kinds = [IpProtocol::ROUTING, IpProtocol::FRAGMENT, IpProtocol::DESTINATION_OPTIONS];
+    let kinds = vec((select(kinds.to_vec()), 0u8..4), 0..3);
+    (any::<bool>(), kinds, any::<u128>(), any::<u128>()).prop_map(move |(hop_by_hop, mut kinds, from, to)| {
+        if hop_by_hop {
+            kinds.insert(0, (IpProtocol::HOP_BY_HOP, 0));
+        }
+        let mut network = ipv6(&kinds, upper);
+        if let Network::Ipv6 { src, dst, .. } = &mut network {
+            (*src, *dst) = (from.into(), to.into());
+        }
+        network
+    })
+}
+
+fn any_network(upper: IpProtocol) -> impl Strategy<Value = Network> {
+    prop_oneof![any_ipv4(), any_ipv6(upper)]
+}
+
+/// Segment size and payload: some segments, the last as long as the others, shorter, or the only one.
+fn any_sizes() -> impl Strategy<Value = (u16, Vec<u8>)> {
+    (1u16..2000, 0usize..8, any::<bool>()).prop_flat_map(|(size, whole, exact)| {
+        let last = if exact { 0..1 } else { 0..usize::from(size) };
+        last.prop_flat_map(move |last| {
+            let len = whole * usize::from(size) + last;
+            (Just(size), vec(any::<u8>(), len..=len))
+        })
+    })
+}
+
+fn any_tcp() -> impl Strategy<Value = (TcpFrame, u16)> {
+    let numbers = any::<(u32, u32, u16, u16, u16)>();
+    let options = (0usize..=10).prop_map(|words| vec![1; words * 4]);
+    (any_network(IpProtocol::TCP), any_tags(), numbers, any::<u16>(), options, any_sizes()).prop_map(
+        |(network, tags, (seq, ack, flags, window, urgent), src_port, options, (size, payload))| {
+            let frame = TcpFrame {
+                tags,
+                network,
+                src_port,
+                seq: SeqNumber(seq),
+                ack: SeqNumber(ack),
+                flags: TcpFlags::from_bits_truncate(flags),
+                window,
+                urgent,
+                options,
+                payload,
+                ..TcpFrame::default()
+            };
+            (frame, size)
+        },
+    )
+}
+
+fn any_udp() -> impl Strategy<Value = (UdpFrame, u16)> {
+    (any_network(IpProtocol::UDP), any_tags(), any::<u16>(), any_sizes()).prop_map(
+        |(network, tags, src_port, (size, payload))| {
+            (UdpFrame { tags, src_port, ..UdpFrame::new(network, payload) }, size)
+        },
+    )
+}
+
+/// A header that fits the frame more or less.
+fn any_header() -> impl Strategy<Value = VirtioNetHeader> {
+    let size = prop_oneof![0u16..20, any::<u16>()];
+    let place = (prop_oneof![30u16..80, any::<u16>()], prop_oneof![Just(6u16), Just(16), any::<u16>()]);
+    (0u8..4, select(vec![0u8, 1, 3, 4, 5, 0x81, 0x84]), any::<u16>(), size, place).prop_map(
+        |(flags, gso_type, hdr_len, gso_size, (csum_start, csum_offset))| VirtioNetHeader {
+            flags,
+            gso_type,
+            hdr_len,
+            gso_size,
+            csum_start,
+            csum_offset,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tcp_is_cut_into_what_a_sender_builds((frame, size) in any_tcp(), padding in vec(any::<u8>(), 0..9)) {
+        let (mut bytes, virtio) = tcp(&frame, size);
+        bytes.extend(padding);
+        let packets = cut(&bytes, &virtio).unwrap();
+        packets.iter().for_each(|packet| assert_checksums(packet));
+        prop_assert_eq!(packets, tcp_segments(&frame, usize::from(size)));
+    }
+
+    #[test]
+    fn udp_is_cut_into_what_a_sender_builds((frame, size) in any_udp(), padding in vec(any::<u8>(), 0..9)) {
+        let (mut bytes, virtio) = frame.to_be_cut(GsoType::UdpL4, size);
+        bytes.extend(padding);
+        let packets = cut(&bytes, &virtio).unwrap();
+        packets.iter().for_each(|packet| assert_checksums(packet));
+        prop_assert_eq!(packets, frame.datagrams(usize::from(size)));
+    }
+
+    #[test]
+    fn udp_is_fragmented_as_a_sender_does((frame, size) in any_udp()) {
+        let (bytes, virtio) = frame.to_be_cut(GsoType::Udp, size);
+        let fits = frame.payload.len() + 8 <= usize::from(size);
+        let want = match frame.network {
+            _ if fits => Ok(vec![frame.build()]),
+            Network::Ipv6 { .. } => Err(SegmentError::Ipv6Fragmentation),
+            Network::Ipv4 { .. } if size < 8 => Err(SegmentError::FragmentSize(size.try_into().unwrap())),
+            Network::Ipv4 { .. } => Ok(frame.fragments(usize::from(size & !7))),
+        };
+        prop_assert_eq!(cut(&bytes, &virtio), want);
+    }
+
+    #[test]
+    fn any_bytes_keep_every_promise(bytes in vec(any::<u8>(), 0..200), header in any_header()) {
+        keep_promises(&bytes, &header);
+    }
+
+    #[test]
+    fn damaged_frames_keep_every_promise(
+        (mut frame, header) in prop_oneof![
+            any_tcp().prop_map(|(frame, size)| tcp(&frame, size)),
+            any_udp().prop_map(|(frame, size)| frame.to_be_cut(GsoType::UdpL4, size)),
+            any_udp().prop_map(|(frame, size)| frame.to_be_cut(GsoType::Udp, size)),
+        ].prop_map(|(frame, virtio)| (frame, virtio.emit())),
+        damage in vec((0usize..120, any::<u8>()), 0..3),
+        cut_short in proptest::option::weighted(0.2, 0usize..200),
+        other_header in proptest::option::weighted(0.2, any_header()),
+    ) {
+        for (at, byte) in damage {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        frame.truncate(cut_short.unwrap_or(usize::MAX));
+        keep_promises(&frame, &other_header.unwrap_or(header));
+    }
+}
