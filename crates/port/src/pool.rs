@@ -8,19 +8,28 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A fixed number of buffers of one size, all allocated at the start.
+/// A bounded number of buffers of one size.
 #[derive(Debug)]
 pub struct BufferPool {
     at_hand: Vec<Vec<u8>>,
+    /// How many buffers may still be allocated.
+    unallocated: usize,
     home: Arc<Home>,
 }
 
 impl BufferPool {
-    /// A pool of `buffers` buffers with room for `size` bytes each.
+    /// A pool of `buffers` buffers with room for `size` bytes each, all allocated at the start.
     pub fn new(buffers: usize, size: usize) -> Self {
         let home = Home { size, returned: Mutex::new(Vec::with_capacity(buffers)) };
         let at_hand = (0..buffers).map(|_| Vec::with_capacity(size)).collect();
-        Self { at_hand, home: Arc::new(home) }
+        Self { at_hand, unallocated: 0, home: Arc::new(home) }
+    }
+
+    /// A pool of up to `buffers` buffers with room for `size` bytes each, which are allocated when they are first needed
+    /// and then kept.
+    pub fn growing(buffers: usize, size: usize) -> Self {
+        let home = Home { size, returned: Mutex::default() };
+        Self { at_hand: Vec::new(), unallocated: buffers, home: Arc::new(home) }
     }
 
     /// An empty buffer; `None` while all of them are taken.
@@ -29,8 +38,14 @@ impl BufferPool {
         if self.at_hand.is_empty() {
             mem::swap(&mut self.at_hand, &mut self.home.returned());
         }
-        let bytes = self.at_hand.pop()?;
+        let bytes = self.at_hand.pop().or_else(|| self.grow())?;
         Some(Buffer { bytes, home: Arc::clone(&self.home) })
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Option<Vec<u8>> {
+        self.unallocated = self.unallocated.checked_sub(1)?;
+        Some(Vec::with_capacity(self.home.size))
     }
 }
 
@@ -123,6 +138,18 @@ mod tests {
         taken.push(pool.take().unwrap());
         assert!(pool.take().is_none());
         assert!(BufferPool::new(0, 100).take().is_none());
+    }
+
+    #[test]
+    fn a_growing_pool_allocates_only_what_is_taken_at_once() {
+        let mut pool = BufferPool::growing(2, 100);
+        drop(pool.take().unwrap());
+        drop(pool.take().unwrap());
+        assert_eq!(pool.unallocated, 1);
+        let taken = [pool.take().unwrap(), pool.take().unwrap()];
+        assert!(pool.take().is_none());
+        drop(taken);
+        assert!(pool.take().is_some());
     }
 
     #[test]

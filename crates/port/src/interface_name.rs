@@ -1,0 +1,79 @@
+//! Names of network interfaces.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// A name that an interface can have: 1 to 15 bytes, without spaces, slashes or colons, and neither `.` nor `..`
+/// (Linux's `dev_valid_name`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InterfaceName {
+    bytes: [u8; Self::MAX_LEN],
+    len: u8,
+}
+
+/// A name that no interface can have.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("'{0}' is no interface's name: 1 to 15 characters without spaces, slashes and colons")]
+pub struct InvalidName(String);
+
+impl InterfaceName {
+    const MAX_LEN: usize = libc::IFNAMSIZ - 1;
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        // It was copied from a string.
+        str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+
+    /// The name as the kernel takes it: padded with zeros.
+    pub(crate) fn to_c(self) -> [u8; libc::IFNAMSIZ] {
+        let mut padded = [0; libc::IFNAMSIZ];
+        padded[..Self::MAX_LEN].copy_from_slice(&self.bytes);
+        padded
+    }
+}
+
+impl FromStr for InterfaceName {
+    type Err = InvalidName;
+
+    fn from_str(name: &str) -> Result<Self, InvalidName> {
+        let forbidden = |byte: u8| byte == 0 || byte == b'/' || byte == b':' || byte.is_ascii_whitespace();
+        let fits = (1..=Self::MAX_LEN).contains(&name.len());
+        if !fits || name == "." || name == ".." || name.bytes().any(forbidden) {
+            return Err(InvalidName(name.into()));
+        }
+        let mut bytes = [0; Self::MAX_LEN];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(Self { bytes, len: name.len() as u8 })
+    }
+}
+
+impl fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for InterfaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_the_kernel_takes() {
+        for name in ["eth0", "a", "abcdefghijklmno", "...", "br-lan.7"] {
+            assert_eq!(name.parse::<InterfaceName>().unwrap().to_string(), name);
+        }
+        for name in ["", ".", "..", "abcdefghijklmnop", "a b", "a/b", "a:1", "a\0", "a\t"] {
+            assert_eq!(name.parse::<InterfaceName>(), Err(InvalidName(name.into())));
+        }
+        assert_eq!("ab".parse::<InterfaceName>().unwrap().to_c(), *b"ab\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    }
+}

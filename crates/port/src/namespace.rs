@@ -1,0 +1,182 @@
+//! Network namespaces (network_namespaces(7)), and user namespaces where root would be needed (user_namespaces(7)).
+//!
+//! A namespace lives as long as a descriptor, a thread or a process in it: nothing has to be removed. Interfaces,
+//! sockets and child processes belong to the namespace of the thread that makes them.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{
+    CapabilitySet, LinkNameSpaceType, UnshareFlags, capabilities, configure_capability_in_ambient_set,
+    move_into_link_name_space, set_capabilities, unshare_unsafe,
+};
+use thiserror::Error;
+
+/// The namespace of the calling thread.
+const CURRENT: &str = "/proc/thread-self/ns/net";
+
+/// What programs in our namespaces may do there: interfaces, raw sockets, ports below 1,024.
+const GRANTED: [CapabilitySet; 3] =
+    [CapabilitySet::NET_ADMIN, CapabilitySet::NET_RAW, CapabilitySet::NET_BIND_SERVICE];
+
+/// Why there is no namespace.
+#[derive(Debug, Error)]
+pub enum NamespaceError {
+    /// The kernel does not let this user have one.
+    #[error("the kernel refuses a {kind} namespace ({error}): {hint}")]
+    Refused {
+        /// `user` or `network`.
+        kind: &'static str,
+        /// What it said.
+        error: io::Error,
+        /// What would allow it.
+        hint: String,
+    },
+    /// Something else failed.
+    #[error("cannot {what}: {error}")]
+    Failed {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl NamespaceError {
+    fn failed(what: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+        move |error| Self::Failed { what, error: error.into() }
+    }
+}
+
+/// A network namespace of our own.
+#[derive(Debug)]
+pub struct NetworkNamespace(OwnedFd);
+
+impl NetworkNamespace {
+    /// Makes a namespace in which there is only a loopback interface, which is down. Needs `CAP_SYS_ADMIN`:
+    /// [`become_able`] gives it to whoever has not.
+    pub fn new() -> Result<Self, NamespaceError> {
+        let before = Self::current()?;
+        unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error))?;
+        let made = Self::current();
+        before.enter_for_good()?;
+        made
+    }
+
+    /// The namespace of the calling thread.
+    pub fn current() -> Result<Self, NamespaceError> {
+        let fd = open(CURRENT, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        fd.map(Self).map_err(NamespaceError::failed("open this thread's network namespace"))
+    }
+
+    /// Runs `work` in the namespace: what it makes (sockets, interfaces, threads, child processes) is there. Any other
+    /// thread stays where it is.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
+        let before = Self::current()?;
+        self.enter_for_good()?;
+        let _back = Back(&before);
+        Ok(work())
+    }
+
+    /// Moves the calling thread into the namespace.
+    pub fn enter_for_good(&self) -> Result<(), NamespaceError> {
+        move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(NamespaceError::failed("enter a network namespace"))
+    }
+}
+
+impl AsFd for NetworkNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Takes the thread back where it came from, even where the work panics.
+struct Back<'a>(&'a NetworkNamespace);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        // The thread came from there, so it may go there.
+        let _ = self.0.enter_for_good();
+    }
+}
+
+/// Makes this process, which must still have one thread only, able to make network namespaces. Root is; anyone else
+/// moves into a user namespace, keeps user and group, and gets, with all child processes, the capabilities for
+/// networks inside it.
+pub fn become_able() -> Result<(), NamespaceError> {
+    if capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN)) {
+        return Ok(());
+    }
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(UnshareFlags::NEWUSER).map_err(|error| refused("user", error))?;
+    let map = |file, line: String| fs::write(file, line).map_err(|error| refused("user", error));
+    // Without this, a process could leave a group that denies it something (user_namespaces(7)).
+    map("/proc/self/setgroups", "deny".into())?;
+    map("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    map("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    grant().map_err(NamespaceError::failed("pass capabilities on to child processes"))
+}
+
+/// Lets child processes have capabilities although they are not root's.
+fn grant() -> rustix::io::Result<()> {
+    let mut sets = capabilities(None)?;
+    sets.inheritable = GRANTED.into_iter().collect();
+    set_capabilities(None, sets)?;
+    GRANTED.into_iter().try_for_each(|capability| configure_capability_in_ambient_set(capability, true))
+}
+
+#[allow(unsafe_code)]
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: file descriptors stay shared: the flags are never CLONE_FILES.
+    unsafe { unshare_unsafe(flags) }.map_err(io::Error::from)
+}
+
+/// What the kernel refused, with the setting that forbids it.
+fn refused(kind: &'static str, error: io::Error) -> NamespaceError {
+    NamespaceError::Refused { kind, error, hint: hint(|setting| fs::read_to_string(setting).ok()) }
+}
+
+/// What would allow a namespace, by the settings as `read` gives them.
+fn hint(read: impl Fn(&str) -> Option<String>) -> String {
+    let is = |name: &str, value: &str| {
+        read(&format!("/proc/sys/{}", name.replace('.', "/"))).is_some_and(|now| now.trim() == value)
+    };
+    let forbidding = [
+        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+        ("kernel.unprivileged_userns_clone", "0", "1"),
+        ("user.max_user_namespaces", "0", "10000"),
+        ("user.max_net_namespaces", "0", "10000"),
+    ];
+    match forbidding.into_iter().find(|(name, value, _)| is(name, value)) {
+        Some((name, _, allowing)) => {
+            format!("'sudo sysctl {name}={allowing}' allows it, or run this as root")
+        }
+        None => "run this as root, or in a container with CAP_SYS_ADMIN \
+                 or with a seccomp profile that allows unshare"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_setting_that_forbids_namespaces_is_named() {
+        let with = |name: &'static str, value: &'static str| {
+            hint(move |file| file.ends_with(name).then(|| format!("{value}\n")))
+        };
+        let apparmor = with("kernel/apparmor_restrict_unprivileged_userns", "1");
+        assert!(
+            apparmor.contains("sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
+            "{apparmor}"
+        );
+        assert!(with("user/max_user_namespaces", "0").contains("user.max_user_namespaces=10000"));
+        assert!(with("user/max_user_namespaces", "9").contains("seccomp"));
+        assert!(hint(|_| None).contains("as root"));
+    }
+}

@@ -1,0 +1,15 @@
+//! Child processes that do not outlive this one.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+/// Has the kernel kill the command's process when the thread that starts it ends, in whatever way.
+#[allow(unsafe_code)]
+pub fn die_with_parent(command: &mut Command) {
+    let prepare = || set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
+    // SAFETY: between fork and exec only async-signal-safe functions may be called; prctl(2) is a system call.
+    unsafe { command.pre_exec(prepare) };
+}

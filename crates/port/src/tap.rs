@@ -1,0 +1,135 @@
+//! TAP devices: interfaces whose wire is this program (Linux Documentation/networking/tuntap.rst).
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nichrome_wire::VirtioNetHeader;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{self, Errno, read, write, writev};
+use rustix::ioctl::{IntegerSetter, Opcode, Setter, ioctl, opcode};
+use thiserror::Error;
+
+use crate::device::{Device, Received};
+use crate::interface_name::InterfaceName;
+
+const CLONE_DEVICE: &str = "/dev/net/tun";
+
+const TUNSETIFF: Opcode = opcode::write::<libc::c_int>(b'T', 202);
+const TUNSETOFFLOAD: Opcode = opcode::write::<libc::c_uint>(b'T', 208);
+
+/// What the kernel may leave to us, from the most to the least; each kernel knows a first part of them.
+const OFFLOADS: [libc::c_uint; 3] = [
+    libc::TUN_F_CSUM
+        | libc::TUN_F_TSO4
+        | libc::TUN_F_TSO6
+        | libc::TUN_F_TSO_ECN
+        | libc::TUN_F_USO4
+        | libc::TUN_F_USO6,
+    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN,
+    libc::TUN_F_CSUM,
+];
+
+/// Why there is no TAP device.
+#[derive(Debug, Error)]
+pub enum TapError {
+    /// The kernel has no TAP devices, or this user may not open them.
+    #[error(
+        "cannot open {CLONE_DEVICE} ({0}): the kernel needs CONFIG_TUN, and a container needs the device file"
+    )]
+    CloneDevice(Errno),
+    /// The interface cannot be made.
+    #[error(
+        "cannot make the TAP interface {name} ({error}): that needs CAP_NET_ADMIN and a name that is free"
+    )]
+    Interface {
+        /// The interface.
+        name: InterfaceName,
+        /// What the kernel said.
+        error: Errno,
+    },
+}
+
+/// How much of segmentation and checksumming the kernel leaves to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offloads {
+    /// As much as it can: frames of up to 64 KB come out.
+    All,
+    /// Nothing: packets come out as a wire would carry them.
+    None,
+}
+
+/// A TAP device; the interface goes when this is dropped. It belongs to the network namespace of the thread that made
+/// it, and can be used from any. Frames that are sent are received by the kernel before `send` returns, without
+/// the queue of 1,000 packets that other TAP devices put between (`IFF_NAPI`).
+#[derive(Debug)]
+pub struct Tap {
+    fd: OwnedFd,
+    name: InterfaceName,
+}
+
+impl Tap {
+    /// Makes the interface `name`, which is down.
+    #[allow(unsafe_code)]
+    pub fn new(name: InterfaceName, offloads: Offloads) -> Result<Self, TapError> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = open(CLONE_DEVICE, flags, Mode::empty()).map_err(TapError::CloneDevice)?;
+        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI;
+        let request = Request { name: name.to_c(), flags: flags as libc::c_short, unused: [0; 22] };
+        // SAFETY: TUNSETIFF reads a struct ifreq, of which `Request` has size and layout.
+        unsafe { ioctl(&fd, Setter::<TUNSETIFF, _>::new(request)) }
+            .map_err(|error| TapError::Interface { name, error })?;
+        if offloads == Offloads::All {
+            // A kernel that takes none of them segments and checksums by itself, as without this call.
+            let _ = OFFLOADS.into_iter().find(|&offloads| set_offloads(&fd, offloads).is_ok());
+        }
+        Ok(Self { fd, name })
+    }
+
+    /// The interface.
+    pub fn name(&self) -> InterfaceName {
+        self.name
+    }
+}
+
+/// `struct ifreq` as TUNSETIFF reads it.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    flags: libc::c_short,
+    unused: [u8; 22],
+}
+
+#[allow(unsafe_code)]
+fn set_offloads(fd: &OwnedFd, offloads: libc::c_uint) -> io::Result<()> {
+    // SAFETY: TUNSETOFFLOAD takes a number as its argument.
+    unsafe { ioctl(fd, IntegerSetter::<TUNSETOFFLOAD>::new_usize(offloads as usize)) }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Device for Tap {
+    #[inline]
+    fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
+        match read(&self.fd, &mut *buffer) {
+            Ok(len) => Ok(Received::parse(&buffer[..len])),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[inline]
+    fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        writev(&self.fd, parts).map(drop)
+    }
+
+    #[inline]
+    fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        write(&self.fd, bytes).map(drop)
+    }
+}
+
+const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>() && VirtioNetHeader::LEN == 10);

@@ -1,0 +1,186 @@
+//! TAP devices, packet sockets, netlink and namespaces against the kernel that runs the tests.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::IoSlice;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use nichrome_port::{
+    Device, Interface, InterfaceName, MAX_RECEIVE, Netlink, NetlinkError, NetworkNamespace, Offloads,
+    PacketSocket, Settings, Tap, become_able, clock,
+};
+use nichrome_wire::{MacAddr, VirtioNetHeader};
+
+const HERE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const THERE: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const V4: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2))];
+const V6: [IpAddr; 2] = [
+    IpAddr::V6(Ipv6Addr::new(0xFD09, 0, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xFD09, 0, 0, 0, 0, 0, 0, 2)),
+];
+
+fn name(name: &str) -> InterfaceName {
+    name.parse().unwrap()
+}
+
+fn namespace() -> NetworkNamespace {
+    become_able().unwrap();
+    NetworkNamespace::new().unwrap()
+}
+
+/// Sets up an interface of the namespace we are in, with our addresses and a neighbour's.
+fn configured(called: &str) -> Interface {
+    let netlink = Netlink::open().unwrap();
+    let interface = netlink.interface(name(called)).unwrap();
+    let settings = Settings { mac: Some(HERE), mtu: Some(1400), queue_len: Some(5000) };
+    netlink.configure(&interface, settings).unwrap();
+    netlink.silence(&interface).unwrap();
+    netlink.set_up(&interface).unwrap();
+    for (ours, theirs, prefix_len) in [(V4[0], V4[1], 24), (V6[0], V6[1], 64)] {
+        netlink.add_address(&interface, ours, prefix_len).unwrap();
+        netlink.add_neighbour(&interface, theirs, THERE).unwrap();
+    }
+    netlink.interface(name(called)).unwrap()
+}
+
+/// Waits some seconds until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = clock::now() + Duration::from_secs(5);
+    while !is_so() {
+        assert!(clock::now() < end, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The next frame that a device has within some seconds, its virtio_net_hdr before it.
+fn next_frame(device: &impl Device) -> Vec<u8> {
+    let mut buffer = vec![0; MAX_RECEIVE];
+    let until = clock::now() + Duration::from_secs(5);
+    while clock::now() < until {
+        clock::wait([device.as_fd()], Some(until)).unwrap();
+        if let Some(received) = device.receive(&mut buffer).unwrap() {
+            return [&received.virtio.to_bytes()[..], received.frame].concat();
+        }
+    }
+    panic!("no frame");
+}
+
+#[test]
+fn an_interface_becomes_what_it_is_configured_to_be() {
+    namespace()
+        .run(|| {
+            let _tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            let interface = configured("tap0");
+            assert_eq!((interface.mac, interface.mtu, interface.up), (Some(HERE), 1400, true));
+        })
+        .unwrap();
+}
+
+#[test]
+fn an_interface_goes_with_its_device_and_an_absent_one_is_named() {
+    namespace()
+        .run(|| {
+            let netlink = Netlink::open().unwrap();
+            drop(Tap::new(name("tap0"), Offloads::All).unwrap());
+            let error = netlink.interface(name("tap0")).unwrap_err();
+            assert!(matches!(error, NetlinkError::NoInterface(_)), "{error}");
+            assert!(error.to_string().starts_with("there is no interface called tap0"));
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused() {
+    namespace()
+        .run(|| {
+            let _tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            let error = Tap::new(name("tap0"), Offloads::All).unwrap_err().to_string();
+            assert!(error.starts_with("cannot make the TAP interface tap0"), "{error}");
+        })
+        .unwrap();
+}
+
+#[test]
+fn work_in_a_namespace_leaves_the_thread_where_it_was() {
+    let namespace = namespace();
+    let here = || Netlink::open().unwrap().interface(name("tap0")).is_ok();
+    let tap = namespace.run(|| Tap::new(name("tap0"), Offloads::All).unwrap()).unwrap();
+    assert!(namespace.run(here).unwrap());
+    assert!(!here());
+    drop(tap);
+}
+
+#[test]
+fn nothing_but_what_programs_send_comes_out_of_a_tap_device() {
+    namespace()
+        .run(|| {
+            let tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            configured("tap0");
+            let until = clock::now() + Duration::from_millis(1500);
+            assert_eq!(clock::wait([tap.as_fd()], Some(until)), Ok([false]), "the kernel talks by itself");
+        })
+        .unwrap();
+}
+
+/// Sends a datagram through the kernel, and the same back with the addresses exchanged; the kernel must accept it.
+fn echo(device: &impl Device, ours: IpAddr, theirs: IpAddr) {
+    let socket = UdpSocket::bind((ours, 7000)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.send_to(b"hello", (theirs, 7000)).unwrap();
+    let mut packet = next_frame(device);
+    assert_eq!(packet[10..22], [THERE.0, HERE.0].concat());
+    let (header, frame) = packet.split_at_mut(VirtioNetHeader::LEN);
+    assert_eq!(header[0], VirtioNetHeader::NEEDS_CSUM, "the checksum is left to us");
+    let addresses = if ours.is_ipv4() { (14 + 12, 4) } else { (14 + 8, 16) };
+    let (a, b) = frame[addresses.0..][..2 * addresses.1].split_at_mut(addresses.1);
+    a.swap_with_slice(b);
+    let (a, b) = frame[..12].split_at_mut(6);
+    a.swap_with_slice(b);
+    let (first, second) = packet.split_at(20);
+    device.send(&[IoSlice::new(first), IoSlice::new(second)]).unwrap();
+    let mut received = [0; 100];
+    let (len, from) = socket.recv_from(&mut received).unwrap();
+    assert_eq!((&received[..len], from.ip()), (&b"hello"[..], theirs));
+    device.send_bytes(&packet).unwrap();
+    assert_eq!(socket.recv(&mut received).unwrap(), 5);
+}
+
+#[test]
+fn frames_come_from_and_go_to_the_kernel_through_a_tap_device() {
+    namespace()
+        .run(|| {
+            let tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            configured("tap0");
+            echo(&tap, V4[0], V4[1]);
+            echo(&tap, V6[0], V6[1]);
+            assert!(tap.receive(&mut vec![0; MAX_RECEIVE]).unwrap().is_none());
+        })
+        .unwrap();
+}
+
+#[test]
+fn frames_come_from_and_go_to_the_kernel_through_a_packet_socket() {
+    let (near, far) = (namespace(), namespace());
+    let socket = far
+        .run(|| {
+            let netlink = Netlink::open().unwrap();
+            netlink.add_veth(name("far0"), name("near0"), &near).unwrap();
+            let interface = netlink.interface(name("far0")).unwrap();
+            netlink.silence(&interface).unwrap();
+            netlink.set_up(&interface).unwrap();
+            PacketSocket::open(&interface).unwrap()
+        })
+        .unwrap();
+    near.run(|| configured("near0")).unwrap();
+    until("the kernel notices the carrier", || {
+        far.run(|| Netlink::open().unwrap().interface(name("far0")).unwrap().running).unwrap()
+    });
+    near.run(|| {
+        echo(&socket, V4[0], V4[1]);
+        echo(&socket, V6[0], V6[1]);
+    })
+    .unwrap();
+    assert!(socket.receive(&mut vec![0; MAX_RECEIVE]).unwrap().is_none(), "what was sent is received");
+}
