@@ -1,0 +1,167 @@
+//! What [`crate::Packet`] asks of an Ethernet frame, for whoever keeps frames in buffers of their own.
+
+use nichrome_wire::checksum;
+use nichrome_wire::{Ecn, EtherType, Ipv4Header, Ipv6Header, LinkHeader};
+
+/// Bytes behind the Ethernet header and its VLAN tags.
+pub fn network_len(frame: &[u8]) -> usize {
+    LinkHeader::new(frame).map_or(0, |link| link.payload().len())
+}
+
+/// Flips a bit, counted from the first of the frame; beyond the end, nothing.
+pub fn flip_bit(frame: &mut [u8], bit: usize) {
+    if let Some(byte) = frame.get_mut(bit / 8) {
+        *byte ^= 0x80 >> (bit % 8);
+    }
+}
+
+/// The ECN bits of the IP header; [`Ecn::NotEct`] for what is not IP.
+pub fn ecn(frame: &[u8]) -> Ecn {
+    match ip_header(frame) {
+        Some(IpHeader::V4 { at }) => Ipv4Header::new(&frame[at..]).map_or(Ecn::NotEct, |ip| ip.ecn()),
+        Some(IpHeader::V6 { at }) => Ipv6Header::new(&frame[at..]).map_or(Ecn::NotEct, |ip| ip.ecn()),
+        None => Ecn::NotEct,
+    }
+}
+
+/// Sets "congestion experienced" in the IP header, and updates an IPv4 header checksum (RFC 1624).
+pub fn mark_ce(frame: &mut [u8]) {
+    match ip_header(frame) {
+        Some(IpHeader::V4 { at }) => mark_ipv4(&mut frame[at..]),
+        // The traffic class lies across the first two bytes; its ECN bits are in the second (RFC 8200 section 3).
+        Some(IpHeader::V6 { at }) => frame[at + 1] |= (Ecn::Ce as u8) << 4,
+        None => {}
+    }
+}
+
+fn mark_ipv4(packet: &mut [u8]) {
+    if let Some([version, tos, _, _, _, _, _, _, _, _, high, low, ..]) = packet.first_chunk_mut::<20>() {
+        let before = u16::from_be_bytes([*version, *tos]);
+        *tos |= Ecn::Ce as u8;
+        let after = u16::from_be_bytes([*version, *tos]);
+        let updated = checksum::update(u16::from_be_bytes([*high, *low]), before, after);
+        [*high, *low] = updated.to_be_bytes();
+    }
+}
+
+/// Where a whole IP header begins.
+enum IpHeader {
+    V4 { at: usize },
+    V6 { at: usize },
+}
+
+fn ip_header(frame: &[u8]) -> Option<IpHeader> {
+    let link = LinkHeader::new(frame)?;
+    let (at, packet) = (link.header_len(), link.payload());
+    match link.ethertype() {
+        EtherType::IPV4 => {
+            let ip = Ipv4Header::new(packet).filter(|ip| ip.version() == 4)?;
+            ip.options().map(|_| IpHeader::V4 { at })
+        }
+        EtherType::IPV6 => {
+            Ipv6Header::new(packet).filter(|ip| ip.version() == 6).map(|_| IpHeader::V6 { at })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{NetSlice, SlicedPacket};
+    use nichrome_wire::{IpProtocol, Network, TcpFrame, TrafficClass, VlanTag};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tags(count: usize) -> Vec<VlanTag> {
+        vec![VlanTag { tpid: EtherType::VLAN, tci: 7 }; count]
+    }
+
+    fn over_ipv6(class: TrafficClass) -> Network {
+        let mut network = Network::ipv6([1; 16].into(), [2; 16].into());
+        if let Network::Ipv6 { class: field, .. } = &mut network {
+            *field = class;
+        }
+        network
+    }
+
+    #[test]
+    fn flipping_a_bit_twice_is_nothing() {
+        let mut frame = vec![0; 4];
+        flip_bit(&mut frame, 9);
+        assert_eq!(frame, [0, 0x40, 0, 0]);
+        flip_bit(&mut frame, 9);
+        flip_bit(&mut frame, 32);
+        assert_eq!(frame, [0; 4]);
+    }
+
+    #[test]
+    fn what_is_not_ip_is_left_alone() {
+        let mut arp = TcpFrame::default().build();
+        arp[12..14].copy_from_slice(&EtherType::ARP.0.to_be_bytes());
+        let mut wrong_version = TcpFrame::default().build();
+        wrong_version[14] = 0x65;
+        let short = TcpFrame::default().build()[..33].to_vec();
+        for frame in [arp, wrong_version, short, vec![], vec![0xFF; 13]] {
+            let mut marked = frame.clone();
+            mark_ce(&mut marked);
+            assert_eq!((ecn(&frame), marked), (Ecn::NotEct, frame));
+        }
+    }
+
+    proptest! {
+        /// etherparse reads what was marked: a valid header with the same fields but for the ECN bits.
+        #[test]
+        fn a_mark_sets_ce_and_keeps_the_ipv4_checksum_right(
+            tos: u8,
+            ident: u16,
+            ttl: u8,
+            options in 0..=10usize,
+            tagged in 0..=2usize,
+        ) {
+            let network = Network::Ipv4 {
+                src: [10, 0, 0, 1].into(),
+                dst: [10, 0, 0, 2].into(),
+                ident,
+                dont_fragment: true,
+                ttl,
+                tos: TrafficClass(tos),
+                options: vec![1; options * 4],
+            };
+            let mut frame = TcpFrame { network, tags: tags(tagged), ..TcpFrame::default() }.build();
+            prop_assert_eq!(ecn(&frame), TrafficClass(tos).ecn());
+            mark_ce(&mut frame);
+            prop_assert_eq!(ecn(&frame), Ecn::Ce);
+            prop_assert_eq!(network_len(&frame), frame.len() - 14 - 4 * tagged);
+            let sliced = SlicedPacket::from_ethernet(&frame).unwrap();
+            let Some(NetSlice::Ipv4(ip)) = sliced.net else { panic!("not IPv4") };
+            let header = ip.header().to_header();
+            prop_assert_eq!(header.header_checksum, header.calc_header_checksum());
+            prop_assert_eq!((header.dscp.value(), header.ecn.value()), (tos >> 2, 3));
+            prop_assert_eq!((header.identification, header.time_to_live), (ident, ttl));
+        }
+
+        #[test]
+        fn a_mark_sets_ce_in_ipv6_and_nothing_else(class: u8, tagged in 0..=2usize) {
+            let build = |class| {
+                let network = over_ipv6(TrafficClass(class));
+                TcpFrame { network, tags: tags(tagged), ..TcpFrame::default() }.build()
+            };
+            let mut frame = build(class);
+            prop_assert_eq!(ecn(&frame), TrafficClass(class).ecn());
+            mark_ce(&mut frame);
+            prop_assert_eq!(&frame, &build(class | 3));
+            let sliced = SlicedPacket::from_ethernet(&frame).unwrap();
+            let Some(NetSlice::Ipv6(ip)) = sliced.net else { panic!("not IPv6") };
+            prop_assert_eq!(ip.header().traffic_class(), class | 3);
+            prop_assert_eq!(ip.header().next_header().0, IpProtocol::TCP.0);
+        }
+
+        #[test]
+        fn any_bytes_are_taken(mut frame in proptest::collection::vec(any::<u8>(), 0..80), bit: usize) {
+            let _ = (ecn(&frame), network_len(&frame));
+            mark_ce(&mut frame);
+            flip_bit(&mut frame, bit);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Where packets leave a path, and how they are counted.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::Instant;
+
+use crate::{Departure, DropReason, Limit, Output, Packet, Stats};
+
+/// A packet on its way.
+pub(crate) struct Transit<P> {
+    pub(crate) packet: P,
+    pub(crate) arrived: Instant,
+    /// The how manieth packet it was to arrive; a copy has its original's number.
+    pub(crate) number: u64,
+}
+
+/// The outputs that were not polled yet, and the counters.
+pub(crate) struct Exits<P> {
+    outputs: VecDeque<Output<P>>,
+    pub(crate) stats: Stats,
+    in_flight: usize,
+    limit: Limit,
+    /// The number of the latest arrival that was released.
+    latest: u64,
+}
+
+impl<P: Packet> Exits<P> {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self { outputs: VecDeque::new(), stats: Stats::default(), in_flight: 0, limit, latest: 0 }
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: Limit) {
+        self.limit = limit;
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.in_flight < self.limit.get() as usize
+    }
+
+    /// Counts a packet that arrived; `None` where there is no room, and it is dropped.
+    #[inline]
+    pub(crate) fn admit(&mut self, packet: P, now: Instant) -> Option<Transit<P>> {
+        self.stats.packets_in += 1;
+        self.stats.bytes_in += packet.wire_len() as u64;
+        let transit = Transit { packet, arrived: now, number: self.stats.packets_in };
+        let has_room = self.has_room();
+        self.in_flight += 1;
+        if has_room {
+            return Some(transit);
+        }
+        self.drop(transit, DropReason::InFlightLimit);
+        None
+    }
+
+    /// Makes and counts a copy, where there is room for it.
+    pub(crate) fn copy(&mut self, original: &Transit<P>) -> Option<Transit<P>> {
+        let copy = if self.has_room() { original.packet.duplicate() } else { None };
+        match copy {
+            Some(_) => {
+                self.stats.duplicated += 1;
+                self.in_flight += 1;
+            }
+            None => self.stats.duplicates_missed += 1,
+        }
+        copy.map(|packet| Transit { packet, arrived: original.arrived, number: original.number })
+    }
+
+    pub(crate) fn drop(&mut self, transit: Transit<P>, reason: DropReason) {
+        self.in_flight -= 1;
+        self.stats.drops.count(reason);
+        self.outputs.push_back(Output::Dropped { packet: transit.packet, reason });
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self, transit: Transit<P>, due: Instant) {
+        let Transit { packet, arrived, number } = transit;
+        self.in_flight -= 1;
+        self.stats.packets_out += 1;
+        self.stats.bytes_out += packet.wire_len() as u64;
+        self.stats.reordered += u64::from(number < self.latest);
+        self.stats.delay.record_nanos(due.nanos_since(arrived));
+        self.latest = self.latest.max(number);
+        self.outputs.push_back(Output::Released(Departure { packet, arrived, due }));
+    }
+
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Option<Output<P>> {
+        self.outputs.pop_front()
+    }
+}

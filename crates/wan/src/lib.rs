@@ -1,0 +1,94 @@
+//! A wide-area path in software: the delay generator *degen* of papers/rdma-over-ip (Jin, Narravula, Brown,
+//! Vaidyanathan, Balaji, Panda: "Performance Evaluation of RDMA over IP: A Case Study with the Ammasso Gigabit Ethernet
+//! NIC") and what else happens to packets on the way.
+//!
+//! A [`Path`] is one direction. A packet is stamped when it arrives and passes the stages that are asked for; each hands
+//! it on with its own logical time, so that neither a burst nor a late timer adds to anybody's delay. The stages, in
+//! the default order ([`Order`] says why, and changes it):
+//!
+//! | stage | fields of [`Impairments`] | notation |
+//! |---|---|---|
+//! | `mtu` | [`mtu`](Impairments::mtu): what is longer behind its link header is dropped | `1500` |
+//! | `loss` | [`loss`](Impairments::loss) | `1%`, `gilbert:P,R[,LOSS_GOOD,LOSS_BAD]`, `packets:3,7,10-12` |
+//! | `corrupt` | [`corrupt`](Impairments::corrupt): one bit behind the link header is flipped | `0.1%` |
+//! | `duplicate` | [`duplicate`](Impairments::duplicate): a copy follows | `0.01` |
+//! | `rate` | [`rate`](Impairments::rate), or [`trace`](Impairments::trace) in Mahimahi's format | `10mbit`, `1.5gbit` |
+//! | | [`queue`](Impairments::queue), without what is being sent | `100p`, `1000B`, `64kB`, `64KiB` |
+//! | | [`aqm`](Impairments::aqm) | `tail-drop`, `codel`, `codel:5ms,100ms` |
+//! | | [`ecn`](Impairments::ecn) | `off`, `mark`, `mark:30p` |
+//! | `delay` | [`delay`](Impairments::delay) | `40ms`, `1.5ms`, `50us`, `0` |
+//! | | [`jitter`](Impairments::jitter) and [`jitter_order`](Impairments::jitter_order) | `5ms`, `normal:5ms`, `pareto:5ms`, `pareto-normal:5ms`; `keep`, `reorder` |
+//! | `reorder` | [`reorder`](Impairments::reorder): held back while others overtake | `1%`, `1%:5ms` |
+//!
+//! [`limit`](Impairments::limit) bounds the packets on their way, and so the memory; what finds no room is dropped before
+//! all stages. Every type reads its notation ([`std::str::FromStr`]) and writes one that reads as the same; what makes
+//! no sense is refused with a line that says what does.
+//!
+//! Choices follow from the seed alone, and each stage has its own stream of them. `normal`, `pareto` and `pareto-normal`
+//! call the platform's logarithm and root, which may differ in the last digit from one platform to another.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use nichrome_wan::{Impairments, Output, Path};
+//! use nichrome_wire::engine::{advance, deliver};
+//! use nichrome_wire::{Instant, TcpFrame};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let impairments = Impairments {
+//!     delay: "40ms".parse()?,
+//!     loss: Some("1%".parse()?),
+//!     rate: Some("10mbit".parse()?),
+//!     ..Impairments::default()
+//! };
+//! let mut path = Path::new(&impairments, 7)?;
+//! let mut outputs = Vec::new();
+//! deliver(&mut path, TcpFrame::default().build(), Instant::ZERO, &mut |_, output| outputs.push(output));
+//! advance(&mut path, Instant::ZERO + Duration::from_secs(1), &mut |_, output| outputs.push(output));
+//! let [Output::Released(departure)] = &outputs[..] else { panic!("lost: {outputs:?}") };
+//! // 54 bytes at 10 Mbit/s take 43.2 us.
+//! assert_eq!(departure.due - departure.arrived, Duration::from_nanos(40_043_200));
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod bandwidth;
+mod calendar;
+mod decimal;
+pub mod duration;
+mod error;
+pub mod ethernet;
+mod exits;
+mod histogram;
+mod impairments;
+pub mod jitter;
+mod loss;
+mod packet;
+mod path;
+mod probability;
+mod queue;
+mod random;
+mod reason;
+mod reorder;
+mod sampler;
+mod schedule;
+mod stage;
+mod stats;
+mod trace;
+
+pub use bandwidth::Bandwidth;
+pub use duration::Delay;
+pub use error::ParseError;
+pub use histogram::DelayHistogram;
+pub use impairments::{ConfigError, Impairments, Limit, Mtu, Order, Stage};
+pub use jitter::{Jitter, JitterOrder, Samples, SamplesError};
+pub use loss::{GilbertElliott, Loss, PacketList};
+pub use packet::{Dummy, Packet};
+pub use path::{Departure, Output, Path};
+pub use probability::Probability;
+pub use queue::{Aqm, CoDel, EcnMode, QueueLimit};
+pub use reason::{DropReason, Drops};
+pub use reorder::Reorder;
+pub use stats::Stats;
+pub use trace::{Trace, TraceError};

@@ -1,0 +1,168 @@
+//! One direction of a path: the engine.
+
+use nichrome_wire::{Engine, Instant};
+
+use crate::exits::{Exits, Transit};
+use crate::stage::{Passage, Stages};
+use crate::{ConfigError, DropReason, Impairments, Order, Packet, Stage, Stats};
+
+/// What comes out of a [`Path`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output<P> {
+    /// The packet has come through.
+    Released(Departure<P>),
+    /// The packet has not.
+    Dropped {
+        /// The packet.
+        packet: P,
+        /// Why.
+        reason: DropReason,
+    },
+}
+
+/// A packet that has come through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure<P> {
+    /// The packet, marked or corrupted maybe.
+    pub packet: P,
+    /// When it came in: for a copy, when its original did.
+    pub arrived: Instant,
+    /// When it was to leave. What the driver is late is the time that passes until it does.
+    pub due: Instant,
+}
+
+/// One direction of a path.
+///
+/// What is due is done in the order of the packets' own times, however late the driver says that time has passed:
+/// outputs, and every [`Departure::due`], are the same for the same inputs. In the steady state nothing is allocated;
+/// memory grows to what was in flight at most.
+pub struct Path<P> {
+    stages: Stages<P>,
+    /// The stages that do anything, in order.
+    route: Vec<Stage>,
+    exits: Exits<P>,
+    now: Instant,
+}
+
+impl<P: Packet> Path<P> {
+    /// A path whose choices depend on `seed` only.
+    ///
+    /// # Errors
+    /// The impairments contradict each other.
+    pub fn new(impairments: &Impairments, seed: u64) -> Result<Self, ConfigError> {
+        let (stages, exits) = (Stages::new(seed), Exits::new(impairments.limit));
+        let mut path = Self { stages, route: Vec::new(), exits, now: Instant::ZERO };
+        path.reconfigure(impairments, Instant::ZERO)?;
+        Ok(path)
+    }
+
+    /// Changes the impairments from `now` on. Packets that are delayed, held back or being sent leave when they were
+    /// to; those that wait for the bottleneck are sent at its new rate; each goes on from its stage's new place.
+    /// Nothing that was accepted is lost, and counters go on. A stage whose impairment is the same as before does not
+    /// begin anew.
+    ///
+    /// # Errors
+    /// The impairments contradict each other; nothing has changed then.
+    pub fn reconfigure(&mut self, impairments: &Impairments, now: Instant) -> Result<(), ConfigError> {
+        impairments.validate()?;
+        self.pass_time(now);
+        self.exits.set_limit(impairments.limit);
+        for stage in Stage::ALL {
+            self.stages.get_mut(stage).configure(impairments, self.now);
+        }
+        self.route = route(&impairments.order, &self.stages);
+        Ok(())
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> &Stats {
+        &self.exits.stats
+    }
+
+    /// How many packets are on their way.
+    pub fn in_flight(&self) -> usize {
+        self.exits.in_flight()
+    }
+
+    /// Does everything that is due until `now`.
+    fn pass_time(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while self.step() {}
+    }
+
+    /// Does what is due next; returns whether anything was.
+    fn step(&mut self) -> bool {
+        let Some((at, place)) = self.next_event().filter(|(at, _)| *at <= self.now) else { return false };
+        let Some(stage) = self.route.get(place) else { return false };
+        if let Some(transit) = self.stages.get_mut(*stage).fire(&mut self.exits) {
+            self.travel(transit, place + 1, at);
+        }
+        true
+    }
+
+    /// When something is due, and at which place of the route: of several at once the last, so that packets leave
+    /// before others take their places.
+    #[inline]
+    fn next_event(&self) -> Option<(Instant, usize)> {
+        let due = |(place, stage): (usize, &Stage)| Some((self.stages.get(*stage).due()?, place));
+        self.route.iter().enumerate().rev().filter_map(due).min_by_key(|(at, _)| *at)
+    }
+
+    /// Takes a packet through the stages from `place` on, until one keeps it.
+    fn travel(&mut self, mut transit: Transit<P>, place: usize, at: Instant) {
+        for next in place..self.route.len() {
+            match self.stages.get_mut(self.route[next]).enter(transit, at, &mut self.exits) {
+                Passage::Onward(onward) => transit = onward,
+                Passage::Doubled { original, copy } => {
+                    self.travel(original, next + 1, at);
+                    transit = copy;
+                }
+                Passage::Ended => return,
+            }
+        }
+        self.exits.release(transit, at);
+    }
+}
+
+/// The stages that packets meet, in this order.
+fn route<P: Packet>(order: &Order, stages: &Stages<P>) -> Vec<Stage> {
+    let mut route: Vec<_> = Stage::ALL.into_iter().filter(|stage| !stages.get(*stage).is_idle()).collect();
+    route.sort_by_key(|stage| order.place(*stage));
+    route
+}
+
+impl<P: Packet> Engine for Path<P> {
+    type Input = P;
+    type Output = Output<P>;
+
+    #[inline]
+    fn receive(&mut self, packet: P, now: Instant) {
+        self.pass_time(now);
+        if let Some(transit) = self.exits.admit(packet, self.now) {
+            self.travel(transit, 0, self.now);
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<Output<P>> {
+        loop {
+            if let Some(output) = self.exits.poll() {
+                return Some(output);
+            }
+            if !self.step() {
+                return None;
+            }
+        }
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.next_event().map(|(at, _)| at)
+    }
+
+    /// Nothing is done until [`Engine::poll`], one output at a time, so that outputs never pile up.
+    #[inline]
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+}

@@ -1,0 +1,44 @@
+//! Packets of which one bit is flipped.
+//!
+//! The bit is any behind the link header, each as likely: a damaged address there is just a loss, and the link's own
+//! checksum, which frames have no more here, would have found it. One flipped bit is found by IPv4's header checksum or
+//! by TCP's and UDP's; not so in IPv6's flow label, traffic class and hop limit, nor in Ethernet's padding.
+
+use nichrome_wire::Instant;
+
+use super::{Impair, Passage};
+use crate::exits::{Exits, Transit};
+use crate::random::{Chance, Random};
+use crate::{Impairments, Packet, Probability};
+
+pub(super) struct CorruptStage {
+    probability: Probability,
+    random: Random,
+}
+
+impl CorruptStage {
+    pub(super) fn new(random: Random) -> Self {
+        Self { probability: Probability::NEVER, random }
+    }
+}
+
+impl<P: Packet> Impair<P> for CorruptStage {
+    fn configure(&mut self, impairments: &Impairments, _: Instant) {
+        self.probability = impairments.corrupt;
+    }
+
+    fn is_idle(&self) -> bool {
+        self.probability == Probability::NEVER
+    }
+
+    fn enter(&mut self, mut transit: Transit<P>, _: Instant, exits: &mut Exits<P>) -> Passage<P> {
+        let packet = &mut transit.packet;
+        let (wire, network) = (packet.wire_len(), packet.network_len());
+        if self.random.happens(Chance::from(self.probability)) && network > 0 {
+            let within = self.random.below(network as u64 * 8) as usize;
+            packet.flip_bit((wire - network.min(wire)) * 8 + within);
+            exits.stats.corrupted += 1;
+        }
+        Passage::Onward(transit)
+    }
+}

@@ -1,0 +1,80 @@
+//! degen, the delay generator of papers/rdma-over-ip section 3, and jitter.
+//!
+//! A packet is stamped when it arrives and leaves its stamp and the delay later. It waits in a queue with its own
+//! stamp, so that those of a burst do not add their delays to each other's.
+
+use nichrome_wire::Instant;
+
+use super::{Impair, Passage};
+use crate::exits::{Exits, Transit};
+use crate::random::Random;
+use crate::sampler::Sampler;
+use crate::schedule::Schedule;
+use crate::{Delay, Impairments, Jitter, JitterOrder, Packet};
+
+pub(super) struct DelayStage<P> {
+    delay: Delay,
+    jitter: Option<(Jitter, Sampler)>,
+    order: JitterOrder,
+    waiting: Schedule<Transit<P>>,
+    /// When the last to leave of all that came leaves.
+    last: Instant,
+    random: Random,
+}
+
+impl<P> DelayStage<P> {
+    pub(super) fn new(random: Random) -> Self {
+        Self {
+            delay: Delay::ZERO,
+            jitter: None,
+            order: JitterOrder::Keep,
+            waiting: Schedule::new(),
+            last: Instant::ZERO,
+            random,
+        }
+    }
+
+    /// When a packet that came at `at` leaves. Order is kept when the delay is made shorter, too.
+    fn leaves(&mut self, at: Instant) -> Instant {
+        let delay = match &self.jitter {
+            None => self.delay.nanos(),
+            Some((_, sampler)) => {
+                self.delay.nanos().saturating_add_signed(sampler.deviation(&mut self.random))
+            }
+        };
+        let leaves = at.plus_nanos(delay);
+        match self.order {
+            JitterOrder::Keep => leaves.max(self.last),
+            JitterOrder::Reorder => leaves,
+        }
+    }
+}
+
+impl<P: Packet> Impair<P> for DelayStage<P> {
+    fn configure(&mut self, impairments: &Impairments, _: Instant) {
+        self.delay = impairments.delay;
+        self.order = impairments.jitter_order;
+        if self.jitter.as_ref().map(|(jitter, _)| jitter) != impairments.jitter.as_ref() {
+            self.jitter = impairments.jitter.clone().map(|jitter| (jitter.clone(), Sampler::from(jitter)));
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.delay == Delay::ZERO && self.jitter.is_none() && self.waiting.is_empty()
+    }
+
+    fn enter(&mut self, transit: Transit<P>, at: Instant, _: &mut Exits<P>) -> Passage<P> {
+        let leaves = self.leaves(at);
+        self.last = self.last.max(leaves);
+        self.waiting.push(transit, leaves, at);
+        Passage::Ended
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.waiting.next()
+    }
+
+    fn fire(&mut self, _: &mut Exits<P>) -> Option<Transit<P>> {
+        self.waiting.pop()
+    }
+}

@@ -1,0 +1,175 @@
+//! When a link has sent a packet: at a rate, or by a trace.
+
+use nichrome_wire::Instant;
+
+use crate::{Bandwidth, Packet, Trace};
+
+/// What sends one packet at a time.
+pub(super) enum Link {
+    /// In no time.
+    Unlimited,
+    /// At a rate.
+    Rate(Pacer),
+    /// At the opportunities of a trace.
+    Trace(Player),
+}
+
+impl Link {
+    /// When a link that is idle at `at` can begin to send.
+    pub(super) fn wakes(&mut self, at: Instant) -> Instant {
+        match self {
+            Self::Unlimited | Self::Rate(_) => at,
+            Self::Trace(player) => player.wakes(at),
+        }
+    }
+
+    /// When a link that has sent a packet at `done` can go on with the next, which has waited.
+    pub(super) fn goes_on(&mut self, done: Instant) -> Instant {
+        match self {
+            Self::Unlimited | Self::Rate(_) => done,
+            Self::Trace(player) => player.goes_on(done),
+        }
+    }
+
+    /// When a packet is sent that is begun at `start`, a time that [`Link::wakes`] or [`Link::goes_on`] has named.
+    pub(super) fn send(&mut self, packet: &impl Packet, start: Instant) -> Instant {
+        match self {
+            Self::Unlimited => start,
+            Self::Rate(pacer) => pacer.send(packet.wire_len() as u64, start),
+            Self::Trace(player) => player.send(packet.network_len() as u64, start),
+        }
+    }
+
+    /// Whether it does nothing.
+    pub(super) fn is_unlimited(&self) -> bool {
+        matches!(self, Self::Unlimited)
+    }
+}
+
+/// Sends at a rate. What is left of a nanosecond is carried over as long as packets follow each other, so that
+/// rounding never adds up.
+pub(super) struct Pacer {
+    pub(super) rate: Bandwidth,
+    busy_until: Instant,
+    /// And so many `1 / rate` parts of a nanosecond more.
+    remainder: u64,
+}
+
+impl Pacer {
+    pub(super) fn new(rate: Bandwidth) -> Self {
+        Self { rate, busy_until: Instant::ZERO, remainder: 0 }
+    }
+
+    fn send(&mut self, bytes: u64, start: Instant) -> Instant {
+        let carried = if start == self.busy_until { self.remainder } else { 0 };
+        let parts = bytes.saturating_mul(8 * 1_000_000_000).saturating_add(carried);
+        let rate = self.rate.bits_per_second();
+        self.busy_until = start.plus_nanos(parts / rate);
+        self.remainder = parts % rate;
+        self.busy_until
+    }
+}
+
+/// Plays a trace as Mahimahi does: an opportunity that finds nothing to send is wasted, what one packet leaves of it
+/// serves those behind, and a packet may need several.
+pub(super) struct Player {
+    pub(super) trace: Trace,
+    /// When the trace began: when the first packet reached it.
+    start: Option<Instant>,
+    /// The opportunity that comes next, counted over all repetitions.
+    next: u64,
+    /// Bytes that are left of the one before.
+    left: u64,
+}
+
+impl Player {
+    pub(super) fn new(trace: Trace) -> Self {
+        Self { trace, start: None, next: 0, left: 0 }
+    }
+
+    /// Passes over the opportunities that are up to `at`.
+    fn wakes(&mut self, at: Instant) -> Instant {
+        let start = *self.start.get_or_insert(at);
+        self.left = 0;
+        self.next = self.next.max(self.trace.first_after(start, at));
+        self.trace.time(start, self.next)
+    }
+
+    fn goes_on(&mut self, done: Instant) -> Instant {
+        let start = *self.start.get_or_insert(done);
+        if self.left > 0 {
+            return done;
+        }
+        let next = self.trace.time(start, self.next);
+        if next >= done { next } else { self.wakes(done) }
+    }
+
+    fn send(&mut self, bytes: u64, begin: Instant) -> Instant {
+        let start = *self.start.get_or_insert(begin);
+        if self.left == 0 {
+            self.next += 1;
+            self.left = Trace::OPPORTUNITY;
+        }
+        if bytes <= self.left {
+            self.left -= bytes;
+            return begin;
+        }
+        let missing = bytes - self.left;
+        let more = missing.div_ceil(Trace::OPPORTUNITY);
+        self.next = self.next.saturating_add(more);
+        self.left = more * Trace::OPPORTUNITY - missing;
+        self.trace.time(start, self.next - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However long packets follow each other, the time is that of all their bits together.
+        #[test]
+        fn a_busy_link_is_exact(
+            rate in 1000..=1_000_000_000_000u64,
+            packets in proptest::collection::vec(0..=65_535u64, 1..200),
+        ) {
+            let mut pacer = Pacer::new(Bandwidth::new(rate).unwrap());
+            let mut sent = Instant::from_nanos(5);
+            let mut bits = 0u128;
+            for bytes in packets {
+                sent = pacer.send(bytes, sent);
+                bits += u128::from(bytes) * 8;
+                prop_assert_eq!(u128::from(sent.as_nanos()), 5 + bits * 1_000_000_000 / u128::from(rate));
+            }
+        }
+    }
+
+    #[test]
+    fn an_idle_link_forgets_what_was_left() {
+        let mut pacer = Pacer::new("3kbit".parse().unwrap());
+        assert_eq!(pacer.send(1, Instant::ZERO), Instant::from_nanos(2_666_666));
+        assert_eq!(pacer.send(1, Instant::from_nanos(3_000_000)), Instant::from_nanos(5_666_666));
+    }
+
+    #[test]
+    fn packets_share_opportunities_and_need_several() {
+        let ms = |millis: u64| Instant::from_nanos(millis * 1_000_000);
+        let mut player = Player::new("10\n20\n20\n50".parse().unwrap());
+        assert_eq!(player.wakes(ms(0)), ms(10));
+        // Two packets in one opportunity, the second of which goes on into the next.
+        assert_eq!(player.send(1000, ms(10)), ms(10));
+        assert_eq!(player.goes_on(ms(10)), ms(10));
+        assert_eq!(player.send(1000, ms(10)), ms(20));
+        // What is left of the first at 20 ms, the second, and the one at 50 ms.
+        assert_eq!(player.goes_on(ms(20)), ms(20));
+        assert_eq!(player.send(1000 + 1500 + 1500, ms(20)), ms(50));
+        // Used up: the next round begins at 50 ms.
+        assert_eq!(player.goes_on(ms(50)), ms(60));
+        // Idle: what was left is wasted.
+        assert_eq!(player.send(100, ms(60)), ms(60));
+        assert_eq!(player.wakes(ms(60)), ms(70));
+        assert_eq!(player.send(1500 + 1500 + 100, ms(70)), ms(100));
+    }
+}
