@@ -4,6 +4,7 @@ mod checksum;
 mod lane;
 mod lro;
 mod traffic;
+mod wan;
 
 use clap::Subcommand;
 
@@ -12,15 +13,25 @@ use clap::Subcommand;
 pub(crate) enum Bench {
     Lro(lro::Lro),
     Checksum(checksum::Checksum),
+    Wan(wan::Wan),
+    #[command(hide = true)]
+    WanProbe(wan::Probe),
 }
 
 impl Bench {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        pin();
         match self {
-            Self::Lro(lro) => lro.run(),
-            Self::Checksum(checksum) => checksum.run(),
+            Self::Lro(lro) => {
+                pin();
+                lro.run()
+            }
+            Self::Checksum(checksum) => {
+                pin();
+                checksum.run()
+            }
+            Self::Wan(wan) => wan.run(),
+            Self::WanProbe(probe) => probe.run(),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `nichrome coalesce`: a capture through a receive offload engine.
 
-mod bins;
 mod card;
 mod counters;
 mod distinct;

@@ -65,8 +65,8 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     io_error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Writes a line to the standard error. Where that fails, there is nobody left to tell.
-fn say(line: fmt::Arguments<'_>) {
+/// Tells the person at the terminal something. Where that fails, there is nobody left to tell.
+pub(crate) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 

@@ -2,12 +2,15 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bins;
+mod chart;
 mod coalesce;
 mod duration;
 mod engine_options;
 mod failure;
 mod headers;
 mod number;
+mod wan;
 
 use std::alloc::System;
 use std::process::ExitCode;
@@ -17,6 +20,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::bench::Bench;
 use crate::coalesce::Coalesce;
+use crate::wan::Wan;
 
 /// Counts allocations, for `nichrome bench lro`.
 #[global_allocator]
@@ -33,6 +37,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Coalesce(Coalesce),
+    Wan(Box<Wan>),
     #[command(subcommand)]
     Bench(Bench),
 }
@@ -43,11 +48,12 @@ fn main() -> ExitCode {
         Err(error) => return failure::report_usage(&error),
     };
     let done = match arguments.command {
-        Command::Coalesce(coalesce) => coalesce.run(),
-        Command::Bench(bench) => bench.run(),
+        Command::Coalesce(coalesce) => coalesce.run().map(|()| ExitCode::SUCCESS),
+        Command::Wan(wan) => wan.run(),
+        Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => failure::report(&error),
     }
 }

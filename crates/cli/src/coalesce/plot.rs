@@ -1,39 +1,25 @@
 //! The sizes of aggregates, and packets over time, as one SVG picture.
 
-use anyhow::Context;
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::bins::Bin;
 use super::sizes::{self, Range};
 use super::tally::Tally;
+use crate::bins::Bin;
+use crate::chart::{
+    self, Area, GRID, HEADROOM, INK, POINTS, Painted, font, legend, plain, short, swatch, time_unit,
+};
 use crate::number::Grouped;
 
 const SIZE: (u32, u32) = (1200, 460);
-const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
-const GRID: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
 /// Before coalescing.
 const BEFORE: RGBColor = RGBColor(0x9A, 0xA5, 0xB1);
 /// After it.
 const AFTER: RGBColor = RGBColor(0xC2, 0x41, 0x0C);
-/// How far the axes go beyond the highest value: room for the legend.
-const HEADROOM: f64 = 1.25;
-/// The most points of a line.
-const POINTS: usize = 120;
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
 /// Draws both charts below a title.
 pub(super) fn draw(title: &str, tally: &Tally) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-    paint(&area, title, tally).map_err(|error| anyhow::anyhow!("{error}")).context("cannot draw the plot")?;
-    drop(area);
-    Ok(svg)
+    chart::svg(SIZE, |area| paint(area, title, tally))
 }
-
-type Painted = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 fn paint(area: &Area<'_>, title: &str, tally: &Tally) -> Painted {
     area.fill(&WHITE)?;
@@ -43,10 +29,6 @@ fn paint(area: &Area<'_>, title: &str, tally: &Tally) -> Painted {
     over_time(&right, tally)?;
     area.present()?;
     Ok(())
-}
-
-fn font(size: u32) -> TextStyle<'static> {
-    ("sans-serif", size).into_font().color(&INK)
 }
 
 /// The histogram of aggregate sizes.
@@ -164,50 +146,4 @@ fn steps(bins: &[Bin], width: f64, height: impl Fn(&Bin) -> f64) -> Vec<(f64, f6
     }
     points.push((bins.len() as f64 * width, 0.0));
     points
-}
-
-fn swatch((x, y): (i32, i32), color: RGBColor) -> Rectangle<(i32, i32)> {
-    Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled())
-}
-
-type Chart<'a, 'b> = ChartContext<
-    'a,
-    SVGBackend<'b>,
-    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
->;
-
-fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Painted {
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.9))
-        .label_font(font(13))
-        .draw()?;
-    Ok(())
-}
-
-/// The unit for a time of so many seconds, and how many of them make a second.
-fn time_unit(seconds: f64) -> (&'static str, f64) {
-    match seconds {
-        s if s < 2e-3 => ("µs", 1e6),
-        s if s < 2.0 => ("ms", 1e3),
-        s if s < 7200.0 => ("s", 1.0),
-        s if s < 200_000.0 => ("h", 1.0 / 3600.0),
-        _ => ("days", 1.0 / 86_400.0),
-    }
-}
-
-/// A number without zeros after its point.
-fn plain(number: &f64) -> String {
-    let rounded = (number * 100.0).round() / 100.0;
-    format!("{rounded}")
-}
-
-/// A number with k or M for thousands or millions.
-fn short(number: &f64) -> String {
-    match *number {
-        n if n >= 1e6 => format!("{}M", plain(&(n / 1e6))),
-        n if n >= 1e4 => format!("{}k", plain(&(n / 1e3))),
-        n => plain(&n),
-    }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use nichrome_lro::{Medium, Packet};
 use nichrome_wire::Instant;
 
-use super::bins::Bins;
 use super::flows::Flows;
+use crate::bins::Bins;
 use crate::headers::Headers;
 
 /// Counts that packets are added to as they come and go.
@@ -21,7 +21,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new() -> Self {
-        Self { sizes: BTreeMap::new(), without_payload: 0, flows: Flows::default(), bins: Bins::new() }
+        Self { sizes: BTreeMap::new(), without_payload: 0, flows: Flows::default(), bins: Bins::default() }
     }
 
     /// Counts a frame that the card gets.

@@ -1,15 +1,15 @@
-//! Packets over time, in bounded memory.
+//! Packets or bytes over time, in bounded memory.
 
 use nichrome_wire::Instant;
 
 /// The most bins; twice as many at most are shown as lines need.
 const BINS: usize = 1024;
 
-/// Packets that came in and went out in an interval of time.
+/// What came in and went out in an interval of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bin {
-    pub(super) before: u64,
-    pub(super) after: u64,
+pub(crate) struct Bin {
+    pub(crate) before: u64,
+    pub(crate) after: u64,
 }
 
 impl Bin {
@@ -18,22 +18,25 @@ impl Bin {
     }
 }
 
-/// Counts of packets in intervals of equal width, which doubles where the time from the first packet to the last
+/// Counts in intervals of equal width, which doubles where the time from the first to the last
 /// needs it.
-pub(super) struct Bins {
+#[derive(Clone)]
+pub(crate) struct Bins {
     start: Option<Instant>,
     /// Nanoseconds.
     width: u64,
     bins: Vec<Bin>,
 }
 
-impl Bins {
-    pub(super) fn new() -> Self {
+impl Default for Bins {
+    fn default() -> Self {
         Self { start: None, width: 1000, bins: Vec::new() }
     }
+}
 
+impl Bins {
     /// The bin of a time, which is no earlier than the first.
-    pub(super) fn at(&mut self, time: Instant) -> &mut Bin {
+    pub(crate) fn at(&mut self, time: Instant) -> &mut Bin {
         let since = time.nanos_since(*self.start.get_or_insert(time));
         while since / self.width >= BINS as u64 {
             self.bins = merged(&self.bins, 2);
@@ -47,7 +50,7 @@ impl Bins {
     }
 
     /// At most `most` bins, and their width in seconds.
-    pub(super) fn at_most(&self, most: usize) -> (Vec<Bin>, f64) {
+    pub(crate) fn at_most(&self, most: usize) -> (Vec<Bin>, f64) {
         let together = self.bins.len().div_ceil(most).max(1);
         (merged(&self.bins, together), self.width as f64 * together as f64 / 1e9)
     }
@@ -65,7 +68,7 @@ mod tests {
 
     #[test]
     fn bins_grow_with_the_time_and_lose_nothing() {
-        let mut bins = Bins::new();
+        let mut bins = Bins::default();
         for millis in 0..10_000 {
             bins.at(Instant::from_nanos(5_000_000_000 + millis * 1_000_000)).before += 1;
         }
@@ -78,11 +81,11 @@ mod tests {
 
     #[test]
     fn the_end_of_time_has_a_bin() {
-        let mut bins = Bins::new();
+        let mut bins = Bins::default();
         bins.at(Instant::ZERO).after += 1;
         bins.at(Instant::MAX).after += 1;
         assert_eq!(bins.bins.iter().map(|bin| bin.after).sum::<u64>(), 2);
         assert!(bins.bins.len() <= BINS);
-        assert_eq!(Bins::new().at_most(10).0, []);
+        assert_eq!(Bins::default().at_most(10).0, []);
     }
 }

@@ -1,0 +1,171 @@
+//! How true delays are: datagrams over a live path between two hosts, 20,000 a second, and over Mahimahi's mm-delay
+//! beside it.
+
+use std::fmt;
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use nichrome_port::Offloads;
+use nichrome_wan::{DelayHistogram, Impairments};
+use serde::Serialize;
+
+use super::super::rounded;
+use super::probe::{self, RATE, TIME};
+use crate::wan::{Host, LivePath, Setup, SharedDevice, Side, ipv4};
+
+/// Milliseconds.
+const ASKED: [u64; 5] = [0, 1, 20, 100, 300];
+
+/// Where a datagram's receiver is.
+const PORT: u16 = 7000;
+
+/// The upper ends of the histogram's bars, in microseconds.
+const BARS: [f64; 8] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, f64::INFINITY];
+
+#[derive(Serialize)]
+pub(super) struct Delays {
+    packets_per_second: u64,
+    seconds: u64,
+    paths: Vec<Measured>,
+    /// Why Mahimahi was not measured.
+    mahimahi: Option<String>,
+}
+
+/// What one delay has become. Errors are given minus asked, in microseconds.
+#[derive(Serialize)]
+struct Measured {
+    path: &'static str,
+    asked_ms: u64,
+    received: u64,
+    error_p50_us: f64,
+    error_p99_us: f64,
+    error_max_us: f64,
+    /// Packets by error, each with its upper end in microseconds; the last has none.
+    histogram: Vec<(Option<f64>, u64)>,
+}
+
+/// Measures every delay over mm-delay, as long as it works. It needs the machine's own network.
+pub(super) fn measure_mahimahi() -> Delays {
+    let (mut paths, mut mahimahi) = (Vec::new(), None);
+    for asked in ASKED {
+        match mm_delay(asked) {
+            Ok(errors) => paths.push(Measured::new("mm-delay, program to program", asked, &errors)),
+            Err(error) => {
+                mahimahi = Some(format!("{error:#}"));
+                break;
+            }
+        }
+    }
+    Delays { packets_per_second: RATE, seconds: TIME.as_secs(), paths, mahimahi }
+}
+
+impl Delays {
+    /// Adds every delay over our own path, between the stamps at the two TAP devices and from program to program.
+    pub(super) fn measure_ours(&mut self) -> anyhow::Result<()> {
+        for asked in ASKED {
+            let (at_devices, at_programs) = ours(asked)?;
+            self.paths.push(Measured::new("nichrome, TAP to TAP", asked, &at_devices));
+            self.paths.push(Measured::new("nichrome, program to program", asked, &at_programs));
+        }
+        self.paths.sort_by_key(|path| path.asked_ms);
+        Ok(())
+    }
+}
+
+/// The errors between the stamps, and from program to program.
+fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram)> {
+    let [left, right] = Side::BOTH;
+    let hosts = [Host::new(left, 1500, Offloads::All)?, Host::new(right, 1500, Offloads::All)?];
+    let impairments = Impairments { delay: format!("{asked}ms").parse()?, ..Impairments::default() };
+    let setup = Setup {
+        devices: hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice),
+        impairments: &[impairments.clone(), impairments],
+        seed: 1,
+        frame_len: 1600,
+        recording: None,
+    };
+    let path = LivePath::start(&setup, || {})?;
+    let socket = hosts[0].run(|| UdpSocket::bind((ipv4(left), PORT)))??;
+    let sender = hosts[1].run(|| thread::spawn(|| probe::send((ipv4(Side::Left), PORT).into())))?;
+    let errors = probe::receive(&socket, Duration::from_millis(asked))?;
+    sender.join().map_err(|_| anyhow!("the sender has panicked"))??;
+    let [to_left, _] = path.stop()?;
+    Ok((to_left.given.error, errors))
+}
+
+/// The errors from a program inside mm-delay to one outside.
+fn mm_delay(asked: u64) -> anyhow::Result<DelayHistogram> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    let port = socket.local_addr()?.port();
+    let nichrome = std::env::current_exe()?;
+    let send = format!("'{}' bench wan-probe $MAHIMAHI_BASE:{port}", nichrome.display());
+    let mut command = Command::new("mm-delay");
+    command.arg(asked.to_string()).args(["sh", "-c", &send]).stdin(Stdio::null());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let child = child.context("mm-delay, of Mahimahi, cannot be started")?;
+    let errors = probe::receive(&socket, Duration::from_millis(asked))?;
+    let output = child.wait_with_output()?;
+    if !output.status.success() || errors.count() == 0 {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("mm-delay failed: {}", said.lines().next().unwrap_or("it said nothing"));
+    }
+    Ok(errors)
+}
+
+impl Measured {
+    fn new(path: &'static str, asked_ms: u64, errors: &DelayHistogram) -> Self {
+        let micros = |duration: Duration| rounded(duration.as_nanos() as f64 / 1e3);
+        let mut before = 0;
+        let histogram = BARS.map(|end| {
+            let until = if end.is_finite() {
+                errors.count_at_most(Duration::from_nanos((end * 1e3) as u64))
+            } else {
+                errors.count()
+            };
+            let count = until - before;
+            before = until;
+            (end.is_finite().then_some(end), count)
+        });
+        Self {
+            path,
+            asked_ms,
+            received: errors.count(),
+            error_p50_us: micros(errors.p50()),
+            error_p99_us: micros(errors.p99()),
+            error_max_us: micros(errors.max()),
+            histogram: histogram.into(),
+        }
+    }
+}
+
+impl fmt::Display for Delays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "delay given minus asked, {} datagrams/s for {} s; µs, and the share of packets up to so many µs",
+            self.packets_per_second, self.seconds
+        )?;
+        write!(f, "{:<30}{:>7}{:>9}{:>9}{:>9} ", "", "asked", "p50", "p99", "max")?;
+        for end in BARS {
+            if end.is_finite() { write!(f, "{end:>7}")? } else { write!(f, "{:>7}", "more")? }
+        }
+        for of in &self.paths {
+            write!(
+                f,
+                "\n{:<30}{:>4} ms{:>9.1}{:>9.1}{:>9.1} ",
+                of.path, of.asked_ms, of.error_p50_us, of.error_p99_us, of.error_max_us
+            )?;
+            for (_, count) in &of.histogram {
+                write!(f, "{:>6.1}%", *count as f64 * 100.0 / of.received.max(1) as f64)?;
+            }
+        }
+        match &self.mahimahi {
+            Some(why) => write!(f, "\nnot measured: {why}"),
+            None => Ok(()),
+        }
+    }
+}

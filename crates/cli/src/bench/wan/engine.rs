@@ -1,0 +1,107 @@
+//! The engine in virtual time, with 100,000 packets on their way.
+
+use std::fmt;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::anyhow;
+use nichrome_wan::{Dummy, Impairments, Output, Path};
+use nichrome_wire::Ecn;
+use nichrome_wire::engine::deliver;
+use serde::Serialize;
+
+use super::super::{median, pin, rounded};
+use crate::number::Grouped;
+
+const IN_FLIGHT: u64 = 100_000;
+const PACKETS: u64 = 2_000_000;
+const RUNS: usize = 7;
+
+const PACKET: Dummy = Dummy { len: 1500, ecn: Ecn::NotEct, corrupt: false, id: 0 };
+
+/// Nanoseconds from packet to packet: 4 million a second.
+const GAP: u64 = 250;
+
+#[derive(Serialize)]
+pub(super) struct Engines {
+    in_flight: u64,
+    runs: usize,
+    paths: Vec<Speed>,
+}
+
+#[derive(Serialize)]
+struct Speed {
+    path: &'static str,
+    packets_per_second: f64,
+}
+
+/// Measures paths of several kinds, one after the other, on one core.
+pub(super) fn measure() -> anyhow::Result<Engines> {
+    thread::spawn(|| {
+        pin();
+        let paths = paths()?
+            .into_iter()
+            .map(|(path, impairments)| {
+                run(&impairments)?;
+                let rates = (0..RUNS).map(|_| run(&impairments)).collect::<anyhow::Result<Vec<_>>>()?;
+                Ok(Speed { path, packets_per_second: rounded(median(rates)) })
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Engines { in_flight: IN_FLIGHT, runs: RUNS, paths })
+    })
+    .join()
+    .map_err(|_| anyhow!("the engine has panicked"))?
+}
+
+fn paths() -> anyhow::Result<[(&'static str, Impairments); 4]> {
+    let delay =
+        Impairments { delay: format!("{}us", IN_FLIGHT * GAP / 1000).parse()?, ..Impairments::default() };
+    let lossy = Impairments { loss: Some("1%".parse()?), duplicate: "1%".parse()?, ..delay.clone() };
+    let jittery = Impairments {
+        jitter: Some("normal:2ms".parse()?),
+        jitter_order: "reorder".parse()?,
+        ..lossy.clone()
+    };
+    // 1,500 bytes every 250 ns are 48 Gbit/s.
+    let limited = Impairments {
+        rate: Some("50gbit".parse()?),
+        aqm: "codel".parse()?,
+        queue: "10000p".parse()?,
+        ..lossy.clone()
+    };
+    Ok([
+        ("delay", delay),
+        ("delay, loss, duplication", lossy),
+        ("delay, loss, duplication, jitter with reordering", jittery),
+        ("delay, loss, duplication, rate with CoDel", limited),
+    ])
+}
+
+/// Packets a second once the path is full.
+fn run(impairments: &Impairments) -> anyhow::Result<f64> {
+    let mut path = Path::new(impairments, 1)?;
+    let mut released = 0u64;
+    let mut sink = |_, output| released += u64::from(matches!(output, Output::Released(_)));
+    let at = |nth: u64| nichrome_wire::Instant::from_nanos(nth * GAP);
+    for nth in 0..IN_FLIGHT {
+        deliver(&mut path, PACKET, at(nth), &mut sink);
+    }
+    let start = Instant::now();
+    for nth in IN_FLIGHT..IN_FLIGHT + PACKETS {
+        deliver(&mut path, PACKET, at(nth), &mut sink);
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    anyhow::ensure!(released > PACKETS / 2, "the path has released {released} packets only");
+    Ok(PACKETS as f64 / seconds)
+}
+
+impl fmt::Display for Engines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (in_flight, runs) = (Grouped(self.in_flight), self.runs);
+        write!(f, "the engine in virtual time, {in_flight} packets on their way, median of {runs} runs")?;
+        for Speed { path, packets_per_second } in &self.paths {
+            write!(f, "\n{:>8.2} million packets/s  {path}", packets_per_second / 1e6)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! `nichrome wan`: a wide-area path on one machine.
+
+mod carried;
+mod control;
+mod direction;
+mod host;
+mod impairment_options;
+mod live_path;
+mod plot;
+mod programs;
+mod recorder;
+mod remote;
+mod report;
+mod session;
+mod side;
+mod summary;
+
+use std::ffi::OsString;
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use nichrome_port::{InterfaceName, Netlink, Offloads, PacketSocket, become_able};
+use nichrome_wan::Impairments;
+use nichrome_wire::MacAddr;
+
+use self::control::{ControlSocket, Controlled};
+pub(crate) use self::direction::SharedDevice;
+pub(crate) use self::host::{Host, ipv4};
+use self::impairment_options::ImpairmentOptions;
+pub(crate) use self::live_path::{LivePath, Setup};
+use self::programs::{Output, Program, StandardOutput};
+use self::recorder::Recording;
+use self::remote::{Set, Show};
+use self::report::Report;
+use self::session::Session;
+pub(crate) use self::side::Side;
+use self::summary::Summary;
+use crate::failure;
+
+/// Bytes of a frame besides its IP packet: Ethernet and two tags.
+const LINK_LEN: usize = 14 + 8;
+
+const EXAMPLES: &str = "\
+Examples:
+  nichrome wan --delay 40ms --loss 1% --left 'iperf3 -s -1' --right 'iperf3 -c $PEER'
+  nichrome wan --rate 10mbit --aqm codel --delay 20ms -- ping -c 3 '$PEER6'
+  nichrome wan --delay 300ms --shell                      a shell on the left, to try things by hand
+  nichrome wan --config dsl.toml --between eth1 eth2      in line between two real interfaces (root)
+  nichrome wan set --loss 5%                              while it runs
+
+Programs are told where they are: $PEER and $PEER6 are the other host's addresses, $SELF and $SELF6
+their own. The program on the right starts once the one on the left listens, or after a second; when
+it ends, the other is stopped.";
+
+/// A wide-area path on one machine: two hosts without root, or two interfaces, and what is between them.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Wan {
+    #[command(subcommand)]
+    remote: Option<RemoteCommand>,
+    #[command(flatten)]
+    impairments: ImpairmentOptions,
+    /// What runs on the left host: a line for the shell.
+    #[arg(long, value_name = "COMMAND", help_heading = "Hosts")]
+    left: Option<String>,
+    /// What runs on the right host; its exit status is this command's.
+    #[arg(long, value_name = "COMMAND", help_heading = "Hosts", conflicts_with_all = ["command", "between"])]
+    right: Option<String>,
+    /// Opens a shell on the left host; when it ends, everything does.
+    #[arg(long, help_heading = "Hosts", conflicts_with_all = ["left", "between"])]
+    shell: bool,
+    /// The longest IP packet that the hosts' interfaces take, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_521), help_heading = "Hosts")]
+    interface_mtu: u32,
+    /// In line between two interfaces of this machine, which are put back at the end. Needs root or CAP_NET_RAW and
+    /// CAP_NET_ADMIN. The interfaces should have no addresses: this machine would answer, too.
+    #[arg(long, num_args = 2, value_names = ["IFACE", "IFACE"], conflicts_with_all = ["left", "command"])]
+    between: Option<Vec<InterfaceName>>,
+    /// What all random choices come from; without it they are different every time.
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Record every packet at both ends: interface left and interface right.
+    #[arg(long, value_name = "FILE.pcapng")]
+    capture: Option<PathBuf>,
+    /// Print the summary as one JSON object; what programs print then goes to the standard error.
+    #[arg(long)]
+    json: bool,
+    /// Draw the delays given, and the throughput over time.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// What runs on the right host, at this terminal: a program and its arguments; $PEER and the like are put in.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Subcommand)]
+enum RemoteCommand {
+    Set(Box<Set>),
+    Show(Show),
+}
+
+impl Wan {
+    /// Runs the command; the exit status is that of the program on the right.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        match &self.remote {
+            Some(RemoteCommand::Set(set)) => return set.run().map(|()| ExitCode::SUCCESS),
+            Some(RemoteCommand::Show(show)) => return show.run().map(|()| ExitCode::SUCCESS),
+            None => {}
+        }
+        let mut impairments = [Impairments::default(), Impairments::default()];
+        self.impairments
+            .asked()?
+            .apply(&mut impairments)
+            .map_err(|error| failure::usage(format!("{error:#}")))?;
+        self.check()?;
+        match &self.between {
+            Some(interfaces) => self.between(interfaces, impairments),
+            None => self.hosts(impairments),
+        }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let something =
+            self.between.is_some() || self.shell || self.right.is_some() || !self.command.is_empty();
+        if !something {
+            let needed =
+                "nothing to do: give --right 'COMMAND', '-- COMMAND', --shell or --between IFACE IFACE";
+            return Err(failure::usage(needed));
+        }
+        if let Some([first, second]) = self.between.as_deref()
+            && first == second
+        {
+            return Err(failure::usage(format!("--between needs two interfaces, and got {first} twice")));
+        }
+        for (option, path) in [("--capture", &self.capture), ("--plot", &self.plot)] {
+            if path.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+                return Err(failure::usage(format!("{option} needs the name of a file")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Two hosts of our own and the path between them.
+    fn hosts(&self, impairments: [Impairments; 2]) -> anyhow::Result<ExitCode> {
+        // Before there is any other thread.
+        become_able()?;
+        let host = |side| Host::new(side, self.interface_mtu, Offloads::All);
+        let [left, right] = Side::BOTH;
+        let hosts = [host(left)?, host(right)?];
+        let devices = hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice);
+        let mut session = Session::begin()?;
+        let run = self.start(devices, self.interface_mtu, impairments, &session)?;
+        let standard_output = if self.json { StandardOutput::Summary } else { StandardOutput::Programs };
+        let status = session.run(&hosts, &self.programs(), standard_output)?;
+        let mut unread = [0; 2];
+        for (host, unread) in hosts.iter().zip(&mut unread) {
+            *unread = host.counters()?.send_dropped;
+        }
+        self.finish(run, unread)?;
+        Ok(status)
+    }
+
+    /// What runs on the left host and on the right one.
+    fn programs(&self) -> [Option<(Program, Output)>; 2] {
+        let left = match &self.left {
+            Some(line) => Some((Program::Line(line.clone()), Output::Labelled)),
+            None => self.shell.then_some((Program::Shell, Output::Ours)),
+        };
+        let right = match &self.right {
+            Some(line) => Some((Program::Line(line.clone()), Output::Labelled)),
+            None if self.command.is_empty() => None,
+            None => {
+                let alone = self.left.is_none() && !self.shell;
+                let output = if alone { Output::Ours } else { Output::Labelled };
+                Some((Program::Exec(self.command.clone()), output))
+            }
+        };
+        [left, right]
+    }
+
+    /// In line between two interfaces until somebody ends it.
+    fn between(
+        &self,
+        interfaces: &[InterfaceName],
+        impairments: [Impairments; 2],
+    ) -> anyhow::Result<ExitCode> {
+        let netlink = Netlink::open()?;
+        let mut mtu = 0;
+        let mut devices = Vec::new();
+        for name in interfaces {
+            let interface = netlink.interface(*name)?;
+            let ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
+            anyhow::ensure!(ethernet, "{name} is no Ethernet interface");
+            anyhow::ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
+            mtu = mtu.max(interface.mtu);
+            devices.push(Arc::new(PacketSocket::open(&interface)?) as SharedDevice);
+        }
+        let Ok(devices) = <[SharedDevice; 2]>::try_from(devices) else {
+            return Err(failure::usage("--between needs two interfaces"));
+        };
+        let mut session = Session::begin()?;
+        let run = self.start(devices, mtu, impairments, &session)?;
+        failure::say(format_args!(
+            "between {} (left) and {} (right) until Ctrl-C",
+            interfaces[0], interfaces[1]
+        ));
+        let status = session.wait_for_the_end()?;
+        self.finish(run, [0, 0])?;
+        Ok(status)
+    }
+
+    fn start(
+        &self,
+        devices: [SharedDevice; 2],
+        mtu: u32,
+        impairments: [Impairments; 2],
+        session: &Session,
+    ) -> anyhow::Result<Run> {
+        let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
+        let recording = self.capture.as_deref().map(Recording::create).transpose()?;
+        let setup = Setup {
+            devices,
+            impairments: &impairments,
+            seed,
+            frame_len: mtu as usize + LINK_LEN,
+            recording: recording.as_ref(),
+        };
+        let path = LivePath::start(&setup, session.path_ended())?;
+        let controlled = Controlled { remote: path.remote(), impairments, seed };
+        let control = ControlSocket::open(controlled)
+            .map_err(|error| failure::warn(format_args!("'nichrome wan set' will not work: {error:#}")))
+            .ok();
+        Ok(Run { path, recording, seed, _control: control })
+    }
+
+    /// Ends the path, and prints and draws what it has done.
+    fn finish(&self, run: Run, unread: [u64; 2]) -> anyhow::Result<()> {
+        let reports = run.path.stop()?;
+        if let Some(recording) = run.recording {
+            recording.finish()?;
+        }
+        let summary = Summary::new(run.seed, &reports, unread);
+        if self.json {
+            let json = serde_json::to_string_pretty(&summary)?;
+            writeln!(io::stdout(), "{json}").context("cannot print the summary")?;
+        } else {
+            failure::say(format_args!("\n{summary}"));
+        }
+        self.draw(&reports)
+    }
+
+    fn draw(&self, reports: &[Report; 2]) -> anyhow::Result<()> {
+        let Some(path) = &self.plot else { return Ok(()) };
+        fs::write(path, plot::draw(reports)?).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// A path in use and what belongs to it.
+struct Run {
+    path: LivePath,
+    recording: Option<Recording>,
+    seed: u64,
+    _control: Option<ControlSocket>,
+}

@@ -1,0 +1,59 @@
+//! `nichrome wan set` and `nichrome wan show`: what can be done to a path in use from another terminal.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use super::control::{Answer, Request, ask};
+use super::impairment_options::ImpairmentOptions;
+use crate::failure;
+
+/// Change the impairments of a path in use; what is not named stays. Packets on their way are not affected.
+#[derive(Args)]
+pub(super) struct Set {
+    #[command(flatten)]
+    impairments: ImpairmentOptions,
+    /// The process number of the 'nichrome wan' to change, where there are several.
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
+}
+
+/// Show what a path in use has done so far.
+#[derive(Args)]
+pub(super) struct Show {
+    /// The process number of the 'nichrome wan' to ask, where there are several.
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
+    /// Print it as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Set {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let asked = self.impairments.asked()?;
+        if asked.is_empty() {
+            return Err(failure::usage("nothing to set: name an impairment, such as --loss 1%"));
+        }
+        match ask(self.run, &Request::Set(asked))? {
+            Answer::Done => Ok(()),
+            Answer::Error(error) => bail!("{error}"),
+            Answer::Summary(_) => bail!("the answer is not understood"),
+        }
+    }
+}
+
+impl Show {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        match ask(self.run, &Request::Show)? {
+            Answer::Summary(summary) => {
+                let text =
+                    if self.json { serde_json::to_string_pretty(&summary)? } else { summary.to_string() };
+                writeln!(io::stdout(), "{text}").context("cannot print the summary")
+            }
+            Answer::Error(error) => bail!("{error}"),
+            Answer::Done => bail!("the answer is not understood"),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What a path has done, with names that stay stable: `--json` prints it as it is.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::report::Report;
+use super::side::Side;
+use crate::number::Grouped;
+
+/// Both directions.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Summary {
+    /// What all random choices came from.
+    pub(crate) seed: u64,
+    pub(crate) to_right: DirectionSummary,
+    pub(crate) to_left: DirectionSummary,
+    /// Packets of both directions that the capture was too slow for.
+    pub(crate) not_captured: u64,
+}
+
+/// One direction. Times are in microseconds, from the stamp when a packet was read at one end to the stamp after it was
+/// written at the other.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct DirectionSummary {
+    /// Packets that entered.
+    pub(crate) packets: u64,
+    /// Their bytes, link headers included.
+    pub(crate) bytes: u64,
+    pub(crate) packets_delivered: u64,
+    pub(crate) bytes_delivered: u64,
+    /// Packets that were not delivered, by reason.
+    pub(crate) drops: Map<String, Value>,
+    pub(crate) duplicated: u64,
+    pub(crate) corrupted: u64,
+    pub(crate) reordered: u64,
+    pub(crate) ce_marked: u64,
+    /// The mean of what was asked for the packets delivered.
+    pub(crate) delay_asked_us: f64,
+    pub(crate) delay_p50_us: f64,
+    pub(crate) delay_p99_us: f64,
+    pub(crate) delay_max_us: f64,
+    /// Given minus asked, packet by packet.
+    pub(crate) delay_error_p50_us: f64,
+    pub(crate) delay_error_p99_us: f64,
+    pub(crate) delay_error_max_us: f64,
+    /// Bytes delivered in the time from the first packet to the last.
+    pub(crate) gbps: f64,
+    pub(crate) duration_s: f64,
+}
+
+impl Summary {
+    /// The reports of the directions to the left and to the right, and how many packets the kernel dropped before they
+    /// could be read, at the left end and at the right one.
+    pub(crate) fn new(seed: u64, [to_left, to_right]: &[Report; 2], unread: [u64; 2]) -> Self {
+        Self {
+            seed,
+            to_right: DirectionSummary::new(to_right, *Side::Left.of(&unread)),
+            to_left: DirectionSummary::new(to_left, *Side::Right.of(&unread)),
+            not_captured: to_left.given.not_captured + to_right.given.not_captured,
+        }
+    }
+}
+
+impl DirectionSummary {
+    fn new(report: &Report, unread: u64) -> Self {
+        let Report { stats, given } = report;
+        let others =
+            [("malformed", given.malformed), ("refused_by_device", given.refused), ("unread", unread)];
+        let drops = stats.drops.named().chain(others).filter(|(_, count)| *count > 0);
+        Self {
+            packets: stats.packets_in,
+            bytes: stats.bytes_in,
+            packets_delivered: stats.packets_out - given.refused.min(stats.packets_out),
+            bytes_delivered: stats.bytes_out,
+            drops: drops.map(|(name, count)| (name.to_owned(), count.into())).collect(),
+            duplicated: stats.duplicated,
+            corrupted: stats.corrupted,
+            reordered: stats.reordered,
+            ce_marked: stats.ce_marked,
+            delay_asked_us: micros(stats.delay.mean()),
+            delay_p50_us: micros(given.delay.p50()),
+            delay_p99_us: micros(given.delay.p99()),
+            delay_max_us: micros(given.delay.max()),
+            delay_error_p50_us: micros(given.error.p50()),
+            delay_error_p99_us: micros(given.error.p99()),
+            delay_error_max_us: micros(given.error.max()),
+            gbps: report.gbps(),
+            duration_s: report.duration().as_secs_f64(),
+        }
+    }
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e3
+}
+
+/// A line of the table: what it is called, and what of a direction it is.
+type Line<T> = (&'static str, fn(&DirectionSummary) -> T);
+
+const COUNTS: [Line<u64>; 3] =
+    [("packets", |of| of.packets), ("bytes", |of| of.bytes), ("delivered", |of| of.packets_delivered)];
+
+/// Left out where they are 0 in both directions.
+const RARE_COUNTS: [Line<u64>; 4] = [
+    ("duplicated", |of| of.duplicated),
+    ("corrupted", |of| of.corrupted),
+    ("reordered", |of| of.reordered),
+    ("CE marked", |of| of.ce_marked),
+];
+
+/// In microseconds.
+const TIMES: [Line<f64>; 7] = [
+    ("delay asked, mean", |of| of.delay_asked_us),
+    ("delay given, p50", |of| of.delay_p50_us),
+    ("             p99", |of| of.delay_p99_us),
+    ("             max", |of| of.delay_max_us),
+    ("error, p50", |of| of.delay_error_p50_us),
+    ("       p99", |of| of.delay_error_p99_us),
+    ("       max", |of| of.delay_error_max_us),
+];
+
+impl Summary {
+    const fn directions(&self) -> [&DirectionSummary; 2] {
+        [&self.to_right, &self.to_left]
+    }
+
+    /// A line of the table.
+    fn row(&self, name: &str, value: impl Fn(&DirectionSummary) -> String) -> [String; 3] {
+        let [right, left] = self.directions().map(value);
+        [name.to_owned(), right, left]
+    }
+
+    /// Why packets were dropped in either direction.
+    fn reasons(&self) -> BTreeSet<&String> {
+        self.directions().into_iter().flat_map(|of| of.drops.keys()).collect()
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+        table.set_header(["", "to the right", "to the left"]);
+        let rare = RARE_COUNTS.into_iter().filter(|(_, of)| self.directions().into_iter().any(|d| of(d) > 0));
+        table.add_rows(
+            COUNTS
+                .into_iter()
+                .chain(rare)
+                .map(|(name, of)| self.row(name, |direction| Grouped(of(direction)).to_string())),
+        );
+        table.add_rows(self.reasons().into_iter().map(|reason| {
+            let count = |of: &DirectionSummary| of.drops.get(reason).and_then(Value::as_u64).unwrap_or(0);
+            self.row(&format!("dropped: {reason}"), |of| Grouped(count(of)).to_string())
+        }));
+        let time = |of: &DirectionSummary, micros| {
+            if of.packets_delivered == 0 { "–".to_owned() } else { time(micros) }
+        };
+        table.add_rows(
+            TIMES.into_iter().map(|(name, of)| self.row(name, |direction| time(direction, of(direction)))),
+        );
+        table.add_row(self.row("throughput", |of| rate(of.gbps)));
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        writeln!(f, "{}", table.trim_fmt())?;
+        if self.not_captured > 0 {
+            writeln!(f, "{} packets are not in the capture: it was too slow", Grouped(self.not_captured))?;
+        }
+        write!(f, "seed {}", self.seed)
+    }
+}
+
+/// A time in microseconds with the unit that suits it.
+fn time(micros: f64) -> String {
+    if micros < 1000.0 { format!("{micros:.1} µs") } else { format!("{:.3} ms", micros / 1e3) }
+}
+
+/// A rate in Gbit/s with the unit that suits it.
+fn rate(gbps: f64) -> String {
+    match gbps {
+        rate if rate >= 1.0 => format!("{rate:.2} Gbit/s"),
+        rate if rate >= 1e-3 => format!("{:.2} Mbit/s", rate * 1e3),
+        rate => format!("{:.2} kbit/s", rate * 1e6),
+    }
+}
