@@ -106,13 +106,15 @@ impl Drop for Back<'_> {
 
 /// Makes this process, which must still have one thread only, able to make network namespaces. Root is; anyone else
 /// moves into a user namespace, keeps user and group, and gets, with all child processes, the capabilities for
-/// networks inside it.
+/// networks inside it. The process leaves the machine's network then, for one of its own: from a user namespace there
+/// is no way back into the machine's.
 pub fn become_able() -> Result<(), NamespaceError> {
     if capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN)) {
         return Ok(());
     }
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).map_err(|error| refused("user", error))?;
+    unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error))?;
     let map = |file, line: String| fs::write(file, line).map_err(|error| refused("user", error));
     // Without this, a process could leave a group that denies it something (user_namespaces(7)).
     map("/proc/self/setgroups", "deny".into())?;

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
+use std::thread;
+use std::time::Duration;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -23,6 +25,7 @@ use netlink_sys::{Socket, SocketAddr};
 use nichrome_wire::MacAddr;
 use thiserror::Error;
 
+use crate::clock;
 use crate::interface_name::InterfaceName;
 use crate::namespace::NetworkNamespace;
 
@@ -32,6 +35,9 @@ pub enum NetlinkError {
     /// There is no such interface here.
     #[error("there is no interface called {0} ('ip link' lists them)")]
     NoInterface(InterfaceName),
+    /// The interface is up, and yet cannot send.
+    #[error("{0} has no carrier: its other end is not connected, or down")]
+    NoCarrier(InterfaceName),
     /// The kernel said no.
     #[error("cannot {what}: {error}")]
     Refused {
@@ -150,7 +156,14 @@ impl Netlink {
         self.set_flag(interface, LinkFlags::Up)
     }
 
-    /// Gives an interface an address in a subnet of `prefix_len` bits, to be used at once.
+    /// Waits until an interface that is up can send, which the kernel notices a little later; at most a second.
+    pub fn wait_until_running(&self, interface: &Interface) -> Result<(), NetlinkError> {
+        let running = wait_until(|| Ok(self.interface(interface.name)?.running))?;
+        if running { Ok(()) } else { Err(NetlinkError::NoCarrier(interface.name)) }
+    }
+
+    /// Gives an interface, which must be running, an address in a subnet of `prefix_len` bits, and waits until packets
+    /// for it are accepted: with IPv6 the kernel takes a moment for that.
     pub fn add_address(
         &self,
         interface: &Interface,
@@ -163,9 +176,28 @@ impl Netlink {
         message.header.index = interface.index;
         message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
-        self.command(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
-            format!("give {} the address {address}/{prefix_len}", interface.name)
-        })
+        let what = || format!("give {} the address {address}/{prefix_len}", interface.name);
+        self.command(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, what)?;
+        wait_until(|| self.is_local(address))?
+            .then_some(())
+            .ok_or_else(|| NetlinkError::Answer { what: what() })
+    }
+
+    /// Whether packets for `address` are this host's.
+    fn is_local(&self, address: IpAddr) -> Result<bool, NetlinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(address);
+        message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
+        message.attributes = vec![RouteAttribute::Destination(route_address(address))];
+        let what = || format!("look up the route to {address}");
+        match self.request(RouteNetlinkMessage::GetRoute(message), 0, what) {
+            Ok(Some(RouteNetlinkMessage::NewRoute(route))) => Ok(route.header.kind == RouteType::Local),
+            Ok(_) => Err(NetlinkError::Answer { what: what() }),
+            Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::ENETUNREACH) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Tells an interface once and for all which Ethernet address `address` has.
@@ -201,11 +233,8 @@ impl Netlink {
         message.header.protocol = RouteProtocol::Static;
         message.header.scope = RouteScope::Universe;
         message.header.kind = RouteType::Unicast;
-        let via = match gateway {
-            IpAddr::V4(address) => RouteAddress::Inet(address),
-            IpAddr::V6(address) => RouteAddress::Inet6(address),
-        };
-        message.attributes = vec![RouteAttribute::Oif(interface.index), RouteAttribute::Gateway(via)];
+        message.attributes =
+            vec![RouteAttribute::Oif(interface.index), RouteAttribute::Gateway(route_address(gateway))];
         self.command(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("route by {gateway} through {}", interface.name)
         })
@@ -319,6 +348,25 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
         }
     }
     interface
+}
+
+/// Waits at most a second until something is so; says whether it is.
+fn wait_until(is_so: impl Fn() -> Result<bool, NetlinkError>) -> Result<bool, NetlinkError> {
+    let until = clock::now() + Duration::from_secs(1);
+    while !is_so()? {
+        if clock::now() > until {
+            return Ok(false);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(true)
+}
+
+const fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
 }
 
 const fn family(address: IpAddr) -> AddressFamily {

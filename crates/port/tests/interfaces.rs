@@ -4,7 +4,6 @@
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
-use std::thread;
 use std::time::Duration;
 
 use nichrome_port::{
@@ -38,20 +37,12 @@ fn configured(called: &str) -> Interface {
     netlink.configure(&interface, settings).unwrap();
     netlink.silence(&interface).unwrap();
     netlink.set_up(&interface).unwrap();
+    netlink.wait_until_running(&interface).unwrap();
     for (ours, theirs, prefix_len) in [(V4[0], V4[1], 24), (V6[0], V6[1], 64)] {
         netlink.add_address(&interface, ours, prefix_len).unwrap();
         netlink.add_neighbour(&interface, theirs, THERE).unwrap();
     }
     netlink.interface(name(called)).unwrap()
-}
-
-/// Waits some seconds until something is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = clock::now() + Duration::from_secs(5);
-    while !is_so() {
-        assert!(clock::now() < end, "{what}");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// The next frame that a device has within some seconds, its virtio_net_hdr before it.
@@ -174,9 +165,11 @@ fn frames_come_from_and_go_to_the_kernel_through_a_packet_socket() {
         })
         .unwrap();
     near.run(|| configured("near0")).unwrap();
-    until("the kernel notices the carrier", || {
-        far.run(|| Netlink::open().unwrap().interface(name("far0")).unwrap().running).unwrap()
-    });
+    far.run(|| {
+        let netlink = Netlink::open().unwrap();
+        netlink.wait_until_running(&netlink.interface(name("far0")).unwrap()).unwrap();
+    })
+    .unwrap();
     near.run(|| {
         echo(&socket, V4[0], V4[1]);
         echo(&socket, V6[0], V6[1]);
