@@ -56,7 +56,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
             hold,
             limits: config.limits(),
-            table: ConnectionTable::new(config.max_connections, config.seed),
+            // Few flows hold something at the same time, and few chains stay in the nearest cache.
+            table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
             pool: RunPool::new(config.max_aggregates, config.max_segments),
             predicted: None,

@@ -20,36 +20,15 @@ pub enum Output<B> {
 }
 
 /// Outputs in order, counted as they are put in.
-///
-/// Each kind has a queue of its own, and `order` says which is next: frames are then moved as they lie in memory. As
-/// one enum they would be put together from a tag and the rest and read again at once in wider pieces, for which the
-/// processor waits (a failed store-to-load forwarding costs as much as the rest of the queue).
 pub(crate) struct Outbox<B> {
-    order: VecDeque<Kind>,
-    frames: VecDeque<Frame<B>>,
-    aggregates: VecDeque<Aggregate<B>>,
-    acks: VecDeque<AckFrame>,
+    outputs: VecDeque<Output<B>>,
     pub(crate) stats: Statistics,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Frame,
-    Aggregate,
-    Ack,
-    Dropped(DropReason),
 }
 
 impl<B: AsRef<[u8]>> Outbox<B> {
     /// Room for what one input can bring about.
     pub(crate) fn new(room: usize) -> Self {
-        Self {
-            order: VecDeque::with_capacity(room),
-            frames: VecDeque::with_capacity(room),
-            aggregates: VecDeque::with_capacity(room),
-            acks: VecDeque::with_capacity(room),
-            stats: Statistics::default(),
-        }
+        Self { outputs: VecDeque::with_capacity(room), stats: Statistics::default() }
     }
 
     /// Counts a frame that came in.
@@ -64,7 +43,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     pub(crate) fn pass(&mut self, frame: Frame<B>, payload_len: u32, reason: PassReason) {
         self.stats.passes.count(reason);
         self.count_out(frame.bytes().len(), payload_len);
-        self.push_frame(frame, Kind::Frame);
+        self.push(Output::ToHost(Packet::Frame(frame)));
     }
 
     /// Hands on a single segment that was held.
@@ -72,7 +51,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     pub(crate) fn flush_frame(&mut self, frame: Frame<B>, payload_len: u32, reason: FlushReason) {
         self.stats.flushes.count(reason);
         self.count_out(frame.bytes().len(), payload_len);
-        self.push_frame(frame, Kind::Frame);
+        self.push(Output::ToHost(Packet::Frame(frame)));
     }
 
     /// Hands on two or more segments that were held.
@@ -82,25 +61,24 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.stats.aggregates += 1;
         self.stats.segments_aggregated += aggregate.segments() as u64;
         self.count_out(aggregate.len(), aggregate.payload_len() as u32);
-        self.order.push_back(Kind::Aggregate);
-        self.aggregates.push_back(aggregate);
+        self.push(Output::ToHost(Packet::Aggregate(aggregate)));
     }
 
+    /// Puts an output last. Where there is room, it is put together in its place: put together elsewhere, it would be read
+    /// again at once in other pieces than it was written in, for which the processor waits.
     #[inline]
-    fn push_frame(&mut self, frame: Frame<B>, kind: Kind) {
-        if self.frames.len() < self.frames.capacity() && self.order.len() < self.order.capacity() {
-            self.order.push_back(kind);
-            self.frames.push_back(frame);
+    fn push(&mut self, output: Output<B>) {
+        if self.outputs.len() < self.outputs.capacity() {
+            self.outputs.push_back(output);
         } else {
-            self.push_beyond_room(frame, kind);
+            self.push_beyond_room(output);
         }
     }
 
     /// Makes room first: the driver has not fetched what there was.
     #[cold]
-    fn push_beyond_room(&mut self, frame: Frame<B>, kind: Kind) {
-        self.order.push_back(kind);
-        self.frames.push_back(frame);
+    fn push_beyond_room(&mut self, output: Output<B>) {
+        self.outputs.push_back(output);
     }
 
     #[inline]
@@ -112,31 +90,27 @@ impl<B: AsRef<[u8]>> Outbox<B> {
 
     pub(crate) fn drop(&mut self, frame: Frame<B>, reason: DropReason) {
         self.stats.drops.count(reason);
-        self.push_frame(frame, Kind::Dropped(reason));
+        self.push(Output::Dropped(frame, reason));
     }
 
     pub(crate) fn acknowledge(&mut self, ack: AckFrame) {
         self.stats.acks_sent += 1;
-        self.order.push_back(Kind::Ack);
-        self.acks.push_back(ack);
+        self.push(Output::ToWire(ack));
     }
 
-    #[inline]
+    /// Takes the first output. Not inlined, so that it is moved as it lies in memory: see [`Outbox::push`].
+    #[inline(never)]
     pub(crate) fn pop(&mut self) -> Option<Output<B>> {
-        let Some(kind) = self.order.pop_front() else {
-            // Start over at the front of the rings, which is warm, instead of walking through all of them.
-            self.order.clear();
-            self.frames.clear();
-            self.aggregates.clear();
+        if self.outputs.is_empty() {
+            self.start_over();
             return None;
-        };
-        match kind {
-            Kind::Frame => self.frames.pop_front().map(|frame| Output::ToHost(Packet::Frame(frame))),
-            Kind::Aggregate => {
-                self.aggregates.pop_front().map(|aggregate| Output::ToHost(Packet::Aggregate(aggregate)))
-            }
-            Kind::Ack => self.acks.pop_front().map(Output::ToWire),
-            Kind::Dropped(reason) => self.frames.pop_front().map(|frame| Output::Dropped(frame, reason)),
         }
+        self.outputs.pop_front()
+    }
+
+    /// Starts over at the front of the ring, which is warm, instead of walking through all of it.
+    #[cold]
+    fn start_over(&mut self) {
+        self.outputs.clear();
     }
 }

@@ -87,24 +87,30 @@ impl Segment {
 
     /// Why this is not data that may be coalesced, in any profile: the flags say so, or nothing is in it. PSH and FIN
     /// are left to the profile.
+    #[inline]
     pub(crate) fn control(&self) -> Option<PassReason> {
-        let data_flags = TcpFlags::ACK | TcpFlags::PSH | TcpFlags::FIN | TcpFlags::ECE;
+        let free = TcpFlags::PSH | TcpFlags::FIN | TcpFlags::ECE;
+        let is_data =
+            self.flags.difference(free) == TcpFlags::ACK && self.payload_len > 0 && !self.ip_options;
+        (!is_data).then(|| self.why_control())
+    }
+
+    /// Why this, which is not data, is not.
+    fn why_control(&self) -> PassReason {
         if self.flags.contains(TcpFlags::SYN) {
-            Some(PassReason::Syn)
+            PassReason::Syn
         } else if self.flags.contains(TcpFlags::RST) {
-            Some(PassReason::Rst)
+            PassReason::Rst
         } else if self.payload_len == 0 {
-            Some(if self.flags.contains(TcpFlags::FIN) { PassReason::Fin } else { PassReason::PureAck })
+            if self.flags.contains(TcpFlags::FIN) { PassReason::Fin } else { PassReason::PureAck }
         } else if self.flags.contains(TcpFlags::URG) {
-            Some(PassReason::Urg)
+            PassReason::Urg
         } else if self.flags.intersects(TcpFlags::CWR | TcpFlags::AE) {
-            Some(PassReason::CongestionFlags)
-        } else if !self.flags.contains(TcpFlags::ACK) || !self.flags.difference(data_flags).is_empty() {
-            Some(PassReason::UnusualFlags)
-        } else if self.ip_options {
-            Some(PassReason::IpOptions)
+            PassReason::CongestionFlags
+        } else if !self.flags.contains(TcpFlags::ACK) {
+            PassReason::UnusualFlags
         } else {
-            None
+            PassReason::IpOptions
         }
     }
 }

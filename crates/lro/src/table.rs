@@ -15,7 +15,7 @@ pub(crate) struct Index(pub(crate) u32);
 /// a chain of their own, so that taking and releasing a descriptor never allocates.
 pub(crate) struct ConnectionTable<D> {
     hasher: KeyHasher,
-    /// First slot of each chain; a power of two, at least twice the capacity.
+    /// First slot of each chain; a power of two.
     buckets: Box<[u32]>,
     slots: Box<[Slot<D>]>,
     free: u32,
@@ -37,8 +37,9 @@ struct Slot<D> {
 }
 
 impl<D> ConnectionTable<D> {
-    /// A table of at most `capacity` connections (1 to 2³¹), hashed with a key derived from `seed`.
-    pub(crate) fn new(capacity: usize, seed: u64) -> Self {
+    /// A table of at most `capacity` connections (1 to 2³¹) in about `chains` chains, hashed with a key derived from
+    /// `seed`.
+    pub(crate) fn new(capacity: usize, chains: usize, seed: u64) -> Self {
         let capacity = capacity.clamp(1, 1 << 31);
         let slots = (1..=capacity)
             .map(|next| Slot {
@@ -51,7 +52,7 @@ impl<D> ConnectionTable<D> {
             .collect();
         Self {
             hasher: KeyHasher::new(seed),
-            buckets: vec![NIL; (capacity * 2).next_power_of_two()].into(),
+            buckets: vec![NIL; chains.next_power_of_two()].into(),
             slots,
             free: 0,
             len: 0,
@@ -94,15 +95,27 @@ impl<D> ConnectionTable<D> {
     }
 
     /// Reads what [`ConnectionTable::find`] will need for these hashes, so that the cache misses of a batch overlap
-    /// instead of following each other. Gives the first slot of each chain.
+    /// instead of following each other. Gives the slots: the first of each chain, or the second where the first is of
+    /// another connection.
     pub(crate) fn look_ahead<const N: usize>(&self, hashes: &[u32; N]) -> [u32; N] {
-        let heads = hashes.map(|hash| self.buckets[self.bucket(hash)]);
-        let slots = heads.iter().filter_map(|head| self.slots.get(*head as usize));
+        let mut places = hashes.map(|hash| self.buckets[self.bucket(hash)]);
+        self.read(&places);
+        for (place, hash) in places.iter_mut().zip(hashes) {
+            if let Some(slot) = self.slots.get(*place as usize).filter(|slot| slot.hash != *hash) {
+                *place = slot.next;
+            }
+        }
+        self.read(&places);
+        places
+    }
+
+    /// Reads these slots, all at once as far as the processor can.
+    fn read(&self, places: &[u32]) {
+        let slots = places.iter().filter_map(|place| self.slots.get(*place as usize));
         let read = slots.fold(0, |sum, slot| {
             sum ^ slot.hash ^ u32::from(slot.flow.is_ipv4()) ^ u32::from(slot.descriptor.is_some())
         });
         std::hint::black_box(read);
-        heads
     }
 
     /// Adds a connection that is not in the table; gives the descriptor back where the table is full.
@@ -114,8 +127,12 @@ impl<D> ConnectionTable<D> {
             return Err(descriptor);
         };
         self.free = slot.next;
-        *slot =
-            Slot { flow, next: self.buckets[bucket], hash, referenced: true, descriptor: Some(descriptor) };
+        // Field by field: a slot as a whole would be put together on the stack first.
+        slot.flow = flow;
+        slot.next = self.buckets[bucket];
+        slot.hash = hash;
+        slot.referenced = true;
+        slot.descriptor = Some(descriptor);
         self.buckets[bucket] = at;
         self.len += 1;
         Ok(Index(at))
@@ -270,7 +287,7 @@ mod tests {
         /// Any mix of insertions and removals gives what a `HashMap` of the same capacity gives.
         #[test]
         fn agrees_with_a_hash_map(steps in proptest::collection::vec((0u16..40, any::<bool>()), 0..300)) {
-            let mut table = ConnectionTable::new(16, 1);
+            let mut table = ConnectionTable::new(16, 8, 1);
             let mut model = HashMap::new();
             for (n, insert) in steps {
                 let flow = flow(n);
@@ -298,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_victim_is_one_that_was_not_used() {
-        let mut table = ConnectionTable::new(4, 1);
+        let mut table = ConnectionTable::new(4, 4, 1);
         let indexes: Vec<Index> =
             (0..4).map(|n| table.insert(table.hash(&flow(n)), flow(n), n).unwrap()).collect();
         table.victim();

@@ -10,9 +10,14 @@ const NIL: u32 = u32::MAX;
 /// Timers for the slots of a table. A timer never fires before its deadline and at most one [tick](Self::TICK) after;
 /// one set further ahead than the wheel's turn (4.2 ms) fires at that turn, and the owner sets it again.
 pub(crate) struct TimingWheel {
+    /// First timer of each place of the wheel.
     heads: Box<[u32; SLOTS]>,
     occupied: [u64; SLOTS / 64],
+    /// The timers that are set, apart from their connections: few are set at the same time, and these stay together.
     timers: Box<[Timer]>,
+    free: u32,
+    /// The timer of each connection, `NIL` where it is not set.
+    timer_of: Box<[u32]>,
     /// No timer is due before this tick.
     cursor: u64,
     /// A lower bound of the earliest timer's tick.
@@ -22,13 +27,13 @@ pub(crate) struct TimingWheel {
 
 #[derive(Clone, Copy)]
 struct Timer {
+    connection: u32,
     previous: u32,
+    /// Next in the same place of the wheel, or of the free timers.
     next: u32,
-    /// When it fires, in ticks; `UNSET` where it is not set.
+    /// When it fires, in ticks.
     tick: u64,
 }
-
-const UNSET: u64 = u64::MAX;
 
 impl TimingWheel {
     /// Nanoseconds between two places of the wheel.
@@ -36,12 +41,17 @@ impl TimingWheel {
 
     /// Timers for `capacity` connections.
     pub(crate) fn new(capacity: usize) -> Self {
+        // The last one's next is beyond all: none.
+        let timers =
+            (1..=capacity as u32).map(|next| Timer { connection: NIL, previous: NIL, next, tick: 0 });
         Self {
             heads: Box::new([NIL; SLOTS]),
             occupied: [0; SLOTS / 64],
-            timers: vec![Timer { previous: NIL, next: NIL, tick: UNSET }; capacity].into(),
+            timers: timers.collect(),
+            free: 0,
+            timer_of: vec![NIL; capacity].into(),
             cursor: 0,
-            earliest: UNSET,
+            earliest: u64::MAX,
             set: 0,
         }
     }
@@ -55,59 +65,94 @@ impl TimingWheel {
     /// Sees to it that the timer fires at or before `deadline`'s tick; one that is to fire earlier stays as it is.
     #[inline]
     pub(crate) fn set(&mut self, index: Index, deadline: Instant, now: Instant) {
-        if self.set == 0 {
-            self.cursor = now.as_nanos() / Self::TICK;
-            self.earliest = UNSET;
-        } else {
-            // Nothing is due before the earliest timer, so the wheel may turn up to there.
-            self.cursor = self.cursor.max(self.earliest.min(now.as_nanos() / Self::TICK));
-        }
-        let horizon = self.cursor.saturating_add(SLOTS as u64 - 1);
-        let tick = deadline.as_nanos().div_ceil(Self::TICK).clamp(self.cursor, horizon);
-        if self.timers[index.0 as usize].tick > tick {
-            self.cancel(index);
-            self.link(index, tick);
+        let tick = deadline.as_nanos().div_ceil(Self::TICK);
+        if self.timer(index).is_none_or(|timer| timer.tick > tick) {
+            self.set_earlier(index, tick, now.as_nanos() / Self::TICK);
         }
     }
 
-    /// Reads the timers of these slots, so that the cache misses of a batch overlap.
-    pub(crate) fn look_ahead(&self, slots: &[u32]) {
-        let timers = slots.iter().filter_map(|slot| self.timers.get(*slot as usize));
-        std::hint::black_box(timers.fold(0, |sum, timer| sum ^ timer.tick));
+    /// The timer of a connection, if it is set.
+    #[inline]
+    fn timer(&self, index: Index) -> Option<&Timer> {
+        self.timers.get(self.timer_of[index.0 as usize] as usize)
+    }
+
+    /// Sets the timer to `tick`, which is earlier than what it was set to.
+    fn set_earlier(&mut self, index: Index, tick: u64, now: u64) {
+        self.cancel(index);
+        // Nothing is due before the earliest timer, so the wheel may turn up to there.
+        self.cursor = if self.set == 0 { now } else { self.cursor.max(self.earliest.min(now)) };
+        if self.set == 0 {
+            self.earliest = u64::MAX;
+        }
+        let horizon = self.cursor.saturating_add(SLOTS as u64 - 1);
+        self.link(index, tick.clamp(self.cursor, horizon));
+    }
+
+    /// Reads which timers these connections have, so that the cache misses of a batch overlap.
+    pub(crate) fn look_ahead(&self, connections: &[u32]) {
+        let timers = connections.iter().filter_map(|connection| self.timer_of.get(*connection as usize));
+        std::hint::black_box(timers.fold(0, |sum, timer| sum ^ timer));
+    }
+
+    /// The connections whose timers fire next, in that order.
+    pub(crate) fn upcoming(&self) -> impl Iterator<Item = Index> {
+        let (mut tick, mut at) = (self.cursor, NIL);
+        (0..self.set).map_while(move |_| {
+            if at == NIL {
+                tick = self.first_occupied(tick);
+                at = self.heads[tick as usize % SLOTS];
+                tick += 1;
+            }
+            let timer = self.timers.get(at as usize)?;
+            at = timer.next;
+            Some(Index(timer.connection))
+        })
     }
 
     /// Stops the timer, if it is set.
     #[inline]
     pub(crate) fn cancel(&mut self, index: Index) {
-        let timer = self.timers[index.0 as usize];
-        if timer.tick == UNSET {
-            return;
-        }
-        match self.timers.get_mut(timer.previous as usize) {
-            Some(previous) => previous.next = timer.next,
+        self.unlink(self.timer_of[index.0 as usize]);
+    }
+
+    /// Takes a timer out, if there is one at this place, and gives its connection.
+    #[inline]
+    fn unlink(&mut self, at: u32) -> Option<Index> {
+        let timer = self.timers.get_mut(at as usize)?;
+        let Timer { connection, previous, next, tick } = *timer;
+        timer.next = self.free;
+        self.free = at;
+        self.timer_of[connection as usize] = NIL;
+        self.set -= 1;
+        match self.timers.get_mut(previous as usize) {
+            Some(previous) => previous.next = next,
             None => {
-                let slot = timer.tick as usize % SLOTS;
-                self.heads[slot] = timer.next;
-                if timer.next == NIL {
+                let slot = tick as usize % SLOTS;
+                self.heads[slot] = next;
+                if next == NIL {
                     self.occupied[slot / 64] &= !(1 << (slot % 64));
                 }
             }
         }
-        if let Some(next) = self.timers.get_mut(timer.next as usize) {
-            next.previous = timer.previous;
+        if let Some(next) = self.timers.get_mut(next as usize) {
+            next.previous = previous;
         }
-        self.timers[index.0 as usize].tick = UNSET;
-        self.set -= 1;
+        Some(Index(connection))
     }
 
     fn link(&mut self, index: Index, tick: u64) {
+        let at = self.free;
+        let Some(timer) = self.timers.get_mut(at as usize) else { return };
+        self.free = timer.next;
         let slot = tick as usize % SLOTS;
         let next = self.heads[slot];
+        *timer = Timer { connection: index.0, previous: NIL, next, tick };
         if let Some(next) = self.timers.get_mut(next as usize) {
-            next.previous = index.0;
+            next.previous = at;
         }
-        self.timers[index.0 as usize] = Timer { previous: NIL, next, tick };
-        self.heads[slot] = index.0;
+        self.timer_of[index.0 as usize] = at;
+        self.heads[slot] = at;
         self.occupied[slot / 64] |= 1 << (slot % 64);
         self.set += 1;
         self.earliest = self.earliest.min(tick);
@@ -118,33 +163,31 @@ impl TimingWheel {
         if self.set == 0 {
             return None;
         }
-        let tick = self.earliest_occupied();
+        let tick = self.first_occupied(self.cursor);
         self.cursor = tick.min(now.as_nanos() / Self::TICK);
         self.earliest = tick;
         if tick.saturating_mul(Self::TICK) > now.as_nanos() {
             return None;
         }
-        let index = Index(self.heads[tick as usize % SLOTS]);
-        self.cancel(index);
-        Some(index)
+        self.unlink(self.heads[tick as usize % SLOTS])
     }
 
-    /// The first tick from the cursor on that has a timer; there is one.
-    fn earliest_occupied(&self) -> u64 {
-        let start = self.cursor as usize % SLOTS;
+    /// The first tick from this one on that has a timer; there is one.
+    fn first_occupied(&self, tick: u64) -> u64 {
+        let start = tick as usize % SLOTS;
         let first = self.occupied[start / 64] & u64::MAX << (start % 64);
         if first != 0 {
-            return self.cursor + (first.trailing_zeros() as usize - start % 64) as u64;
+            return tick + (first.trailing_zeros() as usize - start % 64) as u64;
         }
         let words = self.occupied.len();
         for ahead in 1..=words {
             let word = self.occupied[(start / 64 + ahead) % words];
             if word != 0 {
                 let distance = ahead * 64 + word.trailing_zeros() as usize - start % 64;
-                return self.cursor + distance as u64;
+                return tick + distance as u64;
             }
         }
-        self.cursor
+        tick
     }
 }
 

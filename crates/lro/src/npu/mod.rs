@@ -91,7 +91,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             limits: config.limits(),
             config: *npu,
             timeouts: Timeouts::new(npu),
-            table: ConnectionTable::new(config.max_connections, config.seed),
+            // Many connections are known, and one that is not the first of its chain costs a cache miss more.
+            table: ConnectionTable::new(config.max_connections, config.max_connections * 4, config.seed),
             wheel: TimingWheel::new(config.max_connections),
             runs: RunPool::new(config.max_aggregates, config.max_segments),
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
@@ -155,9 +156,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let end = run.end;
         descriptor.advance(end);
         descriptor.arrived(now);
-        match ended {
-            Some(reason) => self.reconstruct(index, reason),
-            None => self.set_timer(index, now),
+        if let Some(reason) = ended {
+            self.reconstruct(index, reason);
+        } else if let Some(deadline) = self.timeouts.run_deadline(descriptor) {
+            self.wheel.set(index, deadline, now);
         }
         Ok(())
     }
@@ -209,6 +211,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
             }
             self.wheel.look_ahead(&self.table.look_ahead(&hashes));
         }
+    }
+
+    /// Reads ahead what will be needed when the next timers fire: as many as segments came in.
+    fn look_ahead_of_timers(&self, count: usize) {
+        let descriptors = || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(index));
+        let held = descriptors().fold(0, |sum, descriptor| sum ^ u32::from(descriptor.run.is_some()));
+        let runs = descriptors().filter_map(|descriptor| descriptor.run.as_ref());
+        let read = runs.fold(held, |sum, run| sum ^ run.end.0 ^ run.segments() as u32);
+        std::hint::black_box(read);
     }
 
     /// Takes a descriptor for a new connection, from one that was not used lately if none is free (IV.A).
@@ -344,9 +355,10 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         /// A table with more connections than this does not stay in the nearest caches.
-        const LARGE: usize = 256;
+        const LARGE: usize = 1024;
         if self.table.len() > LARGE {
             self.look_ahead(frames);
+            self.look_ahead_of_timers(frames.len());
         }
         for frame in frames.drain(..) {
             self.receive(frame, now);
