@@ -1,30 +1,50 @@
 //! The input and output of Nichrome: where frames come from and go to, and the memory they lie in.
 //!
 //! [`capture`] reads and writes capture files; a [`BufferPool`] holds the memory that frames are received into. A
-//! [`Device`] is an interface whose frames come and go with their virtio_net_hdr: [`Tap`] and [`PacketSocket`].
-//! [`NetworkNamespace`]s give sandboxes without root, [`Netlink`] configures the interfaces in them, and [`clock`]
-//! tells the time and waits. `unsafe` is in the files named for what they wrap: `namespace`, `tap`,
-//! `packet_socket` and `process`.
+//! [`Device`] is an interface whose frames come and go one by one with their virtio_net_hdr: [`Tap`] and
+//! [`PacketSocket`]. A [`WireQueue`] is a card's queue, which receives in batches, one for each worker: [`XdpQueue`]
+//! where the kernel allows it, [`PacketRing`] elsewhere. [`NetworkNamespace`]s give sandboxes without root,
+//! [`Netlink`] configures the interfaces in them, and [`clock`] tells the time and waits. `unsafe` is in the files named
+//! for what they wrap: `namespace`, `tap`, `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`,
+//! `channels`, `mapping`, `process`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 pub mod capture;
+mod channels;
 pub mod clock;
 mod device;
+mod ethtool;
 mod interface_name;
+mod link_events;
+mod mapping;
 mod namespace;
 mod netlink;
+mod packet_options;
+mod packet_ring;
 mod packet_socket;
 mod pool;
 mod process;
+mod stripped_tag;
 mod tap;
+mod tap_wire;
 mod waker;
+mod wire_queue;
+mod xdp;
 
 pub use device::{Device, MAX_RECEIVE, Received};
+pub use ethtool::{Feature, FeatureError};
 pub use interface_name::{InterfaceName, InvalidName};
+pub use link_events::LinkEvents;
 pub use namespace::{NamespaceError, NetworkNamespace, become_able};
 pub use netlink::{Counters, Interface, Netlink, NetlinkError, Settings};
+pub use packet_ring::{Fanout, PacketRing, PacketRingConfig, PacketRingError};
 pub use packet_socket::{PacketSocket, PacketSocketError};
 pub use pool::{Buffer, BufferPool};
 pub use process::die_with_parent;
-pub use tap::{Offloads, Tap, TapError};
+pub use tap::{Offloads, Reception, Tap, TapError};
+pub use tap_wire::TapWire;
 pub use waker::Waker;
+pub use wire_queue::{TransmitError, WireFrame, WireQueue, WireStats};
+pub use xdp::{
+    ChunkSize, XdpBuffer, XdpChoice, XdpConfig, XdpCopy, XdpError, XdpInterface, XdpMode, XdpQueue,
+};

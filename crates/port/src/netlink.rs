@@ -13,7 +13,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
-    LinkInfo, LinkMessage,
+    LinkInfo, LinkMessage, LinkXdp,
 };
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{
@@ -69,6 +69,13 @@ pub struct Interface {
     pub up: bool,
     /// Whether it can send: it is up, there is a carrier, and the kernel has noticed that.
     pub running: bool,
+    /// Whether it looks for neighbours and answers those who look for it (ARP).
+    pub arp: bool,
+    /// Whether it is made of software (veth, bridge, tun, …): frames may come from senders on this machine, who leave
+    /// checksums unfinished.
+    pub is_virtual: bool,
+    /// The number of the XDP program that sees its frames.
+    pub xdp_program: Option<u32>,
     /// Its counters.
     pub counters: Counters,
 }
@@ -148,12 +155,22 @@ impl Netlink {
             Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {}
             done => done?,
         }
-        self.set_flag(interface, LinkFlags::Noarp)
+        self.disable_arp(interface)
     }
 
     /// Sets an interface up.
     pub fn set_up(&self, interface: &Interface) -> Result<(), NetlinkError> {
-        self.set_flag(interface, LinkFlags::Up)
+        self.set_flags(interface, LinkFlags::Up, LinkFlags::Up)
+    }
+
+    /// Has an interface look for neighbours, and answer those who look for it.
+    pub fn enable_arp(&self, interface: &Interface) -> Result<(), NetlinkError> {
+        self.set_flags(interface, LinkFlags::empty(), LinkFlags::Noarp)
+    }
+
+    /// Undoes [`Self::enable_arp`].
+    pub fn disable_arp(&self, interface: &Interface) -> Result<(), NetlinkError> {
+        self.set_flags(interface, LinkFlags::Noarp, LinkFlags::Noarp)
     }
 
     /// Waits until an interface that is up can send, which the kernel notices a little later; at most a second.
@@ -265,10 +282,23 @@ impl Netlink {
         })
     }
 
-    fn set_flag(&self, interface: &Interface, flag: LinkFlags) -> Result<(), NetlinkError> {
+    /// Deletes an interface.
+    pub fn delete(&self, interface: &Interface) -> Result<(), NetlinkError> {
+        self.command(RouteNetlinkMessage::DelLink(link(interface)), 0, || {
+            format!("delete {}", interface.name)
+        })
+    }
+
+    /// Makes those flags that `mask` has as they are in `flags`.
+    fn set_flags(
+        &self,
+        interface: &Interface,
+        flags: LinkFlags,
+        mask: LinkFlags,
+    ) -> Result<(), NetlinkError> {
         let mut message = link(interface);
-        message.header.flags = flag;
-        message.header.change_mask = flag;
+        message.header.flags = flags;
+        message.header.change_mask = mask;
         self.set(interface, message)
     }
 
@@ -330,12 +360,19 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
         mtu: 0,
         up: link.header.flags.contains(LinkFlags::Up),
         running: link.header.flags.contains(LinkFlags::Running),
+        arp: !link.header.flags.contains(LinkFlags::Noarp),
+        is_virtual: false,
+        xdp_program: None,
         counters: Counters::default(),
     };
     for attribute in &link.attributes {
         match attribute {
             LinkAttribute::Address(bytes) => interface.mac = bytes.as_slice().try_into().ok().map(MacAddr),
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+            LinkAttribute::LinkInfo(infos) => {
+                interface.is_virtual = infos.iter().any(|info| matches!(info, LinkInfo::Kind(_)));
+            }
+            LinkAttribute::Xdp(attributes) => interface.xdp_program = xdp_program(attributes),
             LinkAttribute::Stats64(stats) => {
                 interface.counters = Counters {
                     received: stats.rx_packets,
@@ -348,6 +385,13 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
         }
     }
     interface
+}
+
+fn xdp_program(attributes: &[LinkXdp]) -> Option<u32> {
+    attributes.iter().find_map(|attribute| match attribute {
+        LinkXdp::ProgId(number) => Some(*number),
+        _ => None,
+    })
 }
 
 /// Waits at most a second until something is so; says whether it is.

@@ -1,16 +1,20 @@
 //! AF_PACKET sockets: the frames of an interface as they come, and frames sent through it (packet(7)).
 
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
 
+use nichrome_wire::{VirtioNetHeader, VlanTag};
 use rustix::io::{self, Errno, writev};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{SendFlags, send};
 use thiserror::Error;
 
 use crate::device::{Device, Received};
 use crate::interface_name::InterfaceName;
 use crate::netlink::Interface;
+use crate::packet_options::{bind_to_interface, last_error, make_promiscuous, packet_socket, set_option};
+use crate::stripped_tag::{ADDRESSES_LEN, TAG_LEN, behind_a_tag, stripped_tag, tag_bytes};
 
 /// Why frames of an interface cannot be had.
 #[derive(Debug, Error)]
@@ -23,8 +27,9 @@ pub struct PacketSocketError {
 }
 
 /// A socket for all frames that an interface receives, whomever they are for, and for sending through it. Frames come
-/// with their virtio_net_hdr: those that the kernel has coalesced or has not segmented yet say so. What is sent is
-/// not received again. The interface is in promiscuous mode while the socket is open.
+/// with their virtio_net_hdr: those that the kernel has coalesced or has not segmented yet say so. VLAN tags, which
+/// the kernel takes out, are back in their place. What is sent is not received again. The interface is in promiscuous
+/// mode while the socket is open.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -37,48 +42,70 @@ impl PacketSocket {
     }
 }
 
-#[allow(unsafe_code)]
 fn open(index: u32) -> io::Result<PacketSocket> {
-    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: socket(2) takes numbers. Protocol 0: nothing is received before the socket is bound to its interface.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-    check(fd)?;
-    // SAFETY: `fd` is new, and no one else's.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    set_option(&fd, libc::PACKET_VNET_HDR, &1)?;
-    set_option(&fd, libc::PACKET_IGNORE_OUTGOING, &1)?;
-    let promiscuous = libc::packet_mreq {
-        mr_ifindex: index as libc::c_int,
-        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    set_option(&fd, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
-    // SAFETY: all zeros are a valid sockaddr_ll.
-    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    address.sll_ifindex = index as libc::c_int;
-    let len = size_of_val(&address) as libc::socklen_t;
-    // SAFETY: bind(2) reads `len` bytes at the address, which is a sockaddr_ll.
-    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })?;
+    let fd = packet_socket()?;
+    let on: libc::c_int = 1;
+    set_option(&fd, libc::PACKET_VNET_HDR, on)?;
+    set_option(&fd, libc::PACKET_IGNORE_OUTGOING, on)?;
+    set_option(&fd, libc::PACKET_AUXDATA, on)?;
+    make_promiscuous(&fd, index)?;
+    bind_to_interface(&fd, index)?;
     Ok(PacketSocket { fd })
 }
 
+/// Receives into `buffer`: how many bytes, and the tag that the kernel has taken out.
 #[allow(unsafe_code)]
-fn set_option<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> io::Result<()> {
-    let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: setsockopt(2) reads `len` bytes at `value`.
-    check(unsafe {
-        libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, name, std::ptr::from_ref(value).cast(), len)
-    })
+fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<VlanTag>)> {
+    let mut slices = [IoSliceMut::new(buffer)];
+    // Room for a cmsghdr and a tpacket_auxdata, aligned as the former must be.
+    let mut control = [0u64; 8];
+    // SAFETY: all zeros are a valid msghdr.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    // An IoSliceMut has the layout of an iovec (std::io::IoSliceMut).
+    message.msg_iov = slices.as_mut_ptr().cast();
+    message.msg_iovlen = slices.len();
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: recvmsg(2) writes to the buffer that the one slice describes, and to `control`, no more than their lengths.
+    let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, 0) };
+    let len = usize::try_from(len).map_err(|_| last_error())?;
+    let tag = auxiliary_data(&message)
+        .and_then(|data| stripped_tag(data.tp_status, data.tp_vlan_tci, data.tp_vlan_tpid));
+    Ok((len, tag))
 }
 
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+/// What came beside a frame. Nothing else is asked for, so it is the first control message, or there is none.
+#[allow(unsafe_code)]
+fn auxiliary_data(message: &libc::msghdr) -> Option<libc::tpacket_auxdata> {
+    // SAFETY: the message's control buffer is alive, aligned, and as long as it says.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    if header.is_null() {
+        return None;
     }
-    Ok(())
+    // SAFETY: a header that is there lies in the buffer, and holds numbers.
+    let libc::cmsghdr { cmsg_level, cmsg_type, cmsg_len } = unsafe { *header };
+    // SAFETY: it only computes a length.
+    let len = unsafe { libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as libc::c_uint) } as usize;
+    if (cmsg_level, cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) || cmsg_len < len {
+        return None;
+    }
+    // SAFETY: behind the header lie as many bytes as a tpacket_auxdata has, in which any numbers are valid.
+    Some(unsafe { ptr::read_unaligned(libc::CMSG_DATA(header).cast()) })
+}
+
+/// The frame in `bytes`, which begin with room for a tag and then its virtio_net_hdr.
+#[inline]
+fn with_tag(bytes: &mut [u8], tag: Option<VlanTag>) -> Option<Received<'_>> {
+    const PLACE: usize = VirtioNetHeader::LEN + ADDRESSES_LEN;
+    match tag {
+        Some(tag) if bytes.len() >= PLACE + TAG_LEN => {
+            bytes.copy_within(TAG_LEN..TAG_LEN + PLACE, 0);
+            bytes[PLACE..][..TAG_LEN].copy_from_slice(&tag_bytes(tag));
+            let received = Received::parse(bytes)?;
+            Some(Received { virtio: behind_a_tag(received.virtio), ..received })
+        }
+        _ => Received::parse(bytes.get(TAG_LEN..)?),
+    }
 }
 
 impl AsFd for PacketSocket {
@@ -90,8 +117,9 @@ impl AsFd for PacketSocket {
 impl Device for PacketSocket {
     #[inline]
     fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
-        match recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
-            Ok((_, len)) => Ok(Received::parse(&buffer[..len])),
+        let behind_room = buffer.get_mut(TAG_LEN..).unwrap_or_default();
+        match receive(&self.fd, behind_room) {
+            Ok((len, tag)) => Ok(with_tag(&mut buffer[..TAG_LEN + len], tag)),
             Err(Errno::AGAIN) => Ok(None),
             Err(error) => Err(error),
         }
@@ -105,5 +133,24 @@ impl Device for PacketSocket {
     #[inline]
     fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         send(&self.fd, bytes, SendFlags::empty()).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_messages_make_no_frame_and_no_panic() {
+        let tag = Some(VlanTag::default());
+        for len in 0..40 {
+            for tag in [None, tag] {
+                let mut bytes = vec![0; len];
+                let received = with_tag(&mut bytes, tag).map(|received| received.frame.len());
+                let tagged = tag.is_some() && len >= 26;
+                let expected = if tagged { Some(len - 10) } else { len.checked_sub(14) };
+                assert_eq!(received, expected, "{len} {tag:?}");
+            }
+        }
     }
 }

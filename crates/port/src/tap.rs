@@ -49,6 +49,16 @@ pub enum TapError {
     },
 }
 
+/// Which of the kernel's ways frames take that are sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reception {
+    /// As those of a card (`IFF_NAPI`): the kernel has received them before `send` returns, however many there are, and
+    /// may coalesce what is sent at once.
+    Napi,
+    /// As they are: what is not coalesced stays so.
+    Direct,
+}
+
 /// How much of segmentation and checksumming the kernel leaves to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloads {
@@ -58,9 +68,8 @@ pub enum Offloads {
     None,
 }
 
-/// A TAP device; the interface goes when this is dropped. It belongs to the network namespace of the thread that made
-/// it, and can be used from any. Frames that are sent are received by the kernel before `send` returns, without
-/// the queue of 1,000 packets that other TAP devices put between (`IFF_NAPI`).
+/// A TAP device, or one queue of it; the interface goes when all are dropped. It belongs to the network namespace of the
+/// thread that made it, and can be used from any.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -69,11 +78,33 @@ pub struct Tap {
 
 impl Tap {
     /// Makes the interface `name`, which is down.
-    #[allow(unsafe_code)]
     pub fn new(name: InterfaceName, offloads: Offloads) -> Result<Self, TapError> {
+        Self::open(name, offloads, Reception::Napi, 0)
+    }
+
+    /// Makes the interface `name`, which is down, with so many queues. The kernel keeps a connection on the queue that
+    /// its frames were last sent to it from.
+    pub fn with_queues(
+        name: InterfaceName,
+        offloads: Offloads,
+        reception: Reception,
+        queues: usize,
+    ) -> Result<Vec<Self>, TapError> {
+        let several = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+        (0..queues).map(|_| Self::open(name, offloads, reception, several)).collect()
+    }
+
+    #[allow(unsafe_code)]
+    fn open(
+        name: InterfaceName,
+        offloads: Offloads,
+        reception: Reception,
+        several: libc::c_int,
+    ) -> Result<Self, TapError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open(CLONE_DEVICE, flags, Mode::empty()).map_err(TapError::CloneDevice)?;
-        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI;
+        let napi = if reception == Reception::Napi { libc::IFF_NAPI } else { 0 };
+        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | napi | several;
         let request = Request { name: name.to_c(), flags: flags as libc::c_short, unused: [0; 22] };
         // SAFETY: TUNSETIFF reads a struct ifreq, of which `Request` has size and layout.
         unsafe { ioctl(&fd, Setter::<TUNSETIFF, _>::new(request)) }

@@ -18,10 +18,12 @@ mod ip;
 mod ipv4;
 mod ipv6;
 mod ipv6_extensions;
+mod packet_too_big;
 mod seq;
 mod tcp;
 mod tcp_flags;
 mod tcp_options;
+mod toeplitz;
 mod udp;
 mod virtio_net;
 mod vlan;
@@ -36,10 +38,12 @@ pub use ip::{AddressPair, Ecn, Fragment, FragmentOffset, IpProtocol, TrafficClas
 pub use ipv4::{Ipv4Error, Ipv4Header, Ipv4HeaderMut, Ipv4Repr};
 pub use ipv6::{FlowLabel, Ipv6Error, Ipv6Header, Ipv6HeaderMut, Ipv6Repr};
 pub use ipv6_extensions::{ExtensionError, Ipv6Extension, Ipv6Extensions, Ipv6Fragment, UpperLayer};
+pub use packet_too_big::packet_too_big;
 pub use seq::SeqNumber;
 pub use tcp::{TcpError, TcpHeader, TcpHeaderMut, TcpRepr};
 pub use tcp_flags::TcpFlags;
 pub use tcp_options::{OptionError, SackBlock, SackBlocks, TcpOption, TcpOptions};
+pub use toeplitz::{RssKey, Toeplitz};
 pub use udp::{UdpChecksum, UdpError, UdpHeader, UdpHeaderMut, UdpRepr, transmitted_checksum};
 pub use virtio_net::{
     ChecksumState, Gso, GsoType, TcpGsoEcn, VirtioNetError, VirtioNetHeader, VirtioNetRepr,

@@ -1,0 +1,95 @@
+//! Options of AF_PACKET sockets (packet(7)).
+
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::{self, Errno};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::mapping::{Plain, plain};
+
+plain!(libc::tpacket_req3, libc::tpacket_stats_v3, libc::packet_mreq);
+
+/// A socket that receives nothing before it is bound.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+}
+
+/// Has the interface receive frames whomever they are for, while the socket is open.
+pub(crate) fn make_promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: index as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
+}
+
+/// Has the socket receive all frames of an interface.
+#[allow(unsafe_code)]
+pub(crate) fn bind_to_interface(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    // SAFETY: all zeros are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index as libc::c_int;
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: bind(2) reads `len` bytes at the address, which is a sockaddr_ll.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })
+}
+
+/// Sets an option of AF_PACKET.
+#[allow(unsafe_code)]
+pub(crate) fn set_option<T: Plain>(socket: &OwnedFd, name: libc::c_int, value: T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: setsockopt(2) reads `len` bytes at `value`, which has as many.
+    check(unsafe { libc::setsockopt(fd, libc::SOL_PACKET, name, (&raw const value).cast(), len) })
+}
+
+/// Reads an option of AF_PACKET.
+#[allow(unsafe_code)]
+pub(crate) fn option<T: Plain>(socket: &OwnedFd, name: libc::c_int) -> io::Result<T> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: all bit patterns are valid for `T`, and so is this one.
+    let mut value: T = unsafe { mem::zeroed() };
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: getsockopt(2) writes at most `len` bytes to `value`, which has as many and may hold any.
+    check(unsafe { libc::getsockopt(fd, libc::SOL_PACKET, name, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
+}
+
+/// Has the socket receive nothing.
+pub(crate) fn refuse_all(socket: &OwnedFd) -> io::Result<()> {
+    // One instruction: accept 0 bytes of any frame (BPF_RET | BPF_K).
+    let mut nothing = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 };
+    filter(socket, libc::SO_ATTACH_FILTER, &libc::sock_fprog { len: 1, filter: &raw mut nothing })
+}
+
+/// Undoes [`refuse_all`].
+pub(crate) fn accept_all(socket: &OwnedFd) -> io::Result<()> {
+    filter(socket, libc::SO_DETACH_FILTER, &libc::sock_fprog { len: 0, filter: std::ptr::null_mut() })
+}
+
+#[allow(unsafe_code)]
+fn filter(socket: &OwnedFd, name: libc::c_int, program: &libc::sock_fprog) -> io::Result<()> {
+    let len = size_of_val(program) as libc::socklen_t;
+    let fd = socket.as_raw_fd();
+    // SAFETY: setsockopt(2) reads `len` bytes at `program`, and the instructions it points to, as many as it says.
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, std::ptr::from_ref(program).cast(), len) })
+}
+
+/// What a system call of libc's that returns -1 on failure has returned.
+pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        return Err(last_error());
+    }
+    Ok(())
+}
+
+/// Why the last system call of libc's on this thread failed.
+pub(crate) fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

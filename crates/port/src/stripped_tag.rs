@@ -1,0 +1,64 @@
+//! VLAN tags that the kernel has taken out of frames: it hands them over beside the frame, outermost tag only.
+
+use nichrome_wire::{EtherType, VirtioNetHeader, VlanTag};
+
+/// Bytes of a tag.
+pub(crate) const TAG_LEN: usize = 4;
+
+/// Bytes before the place of a tag: the Ethernet addresses.
+pub(crate) const ADDRESSES_LEN: usize = 12;
+
+/// The tag in the kernel's words, `tp_status` and what follows from it (packet(7)).
+#[inline]
+pub(crate) fn stripped_tag(status: u32, tci: u16, tpid: u16) -> Option<VlanTag> {
+    let says = |flag| status & flag != 0;
+    let tpid = if says(libc::TP_STATUS_VLAN_TPID_VALID) { EtherType(tpid) } else { EtherType::VLAN };
+    says(libc::TP_STATUS_VLAN_VALID).then_some(VlanTag { tpid, tci })
+}
+
+/// A tag as it stands in a frame.
+#[inline]
+pub(crate) fn tag_bytes(VlanTag { tpid, tci }: VlanTag) -> [u8; TAG_LEN] {
+    let ([a, b], [c, d]) = (tpid.0.to_be_bytes(), tci.to_be_bytes());
+    [a, b, c, d]
+}
+
+/// The header of a frame to which a tag is added: what lies behind the tag moves.
+#[inline]
+pub(crate) fn behind_a_tag(mut virtio: VirtioNetHeader) -> VirtioNetHeader {
+    if virtio.flags & VirtioNetHeader::NEEDS_CSUM != 0 {
+        virtio.csum_start = virtio.csum_start.saturating_add(TAG_LEN as u16);
+    }
+    if virtio.gso_type != VirtioNetHeader::GSO_NONE {
+        virtio.hdr_len = virtio.hdr_len.saturating_add(TAG_LEN as u16);
+    }
+    virtio
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_what_the_kernel_says_and_802_1q_where_it_does_not_say() {
+        let (valid, with_tpid) = (libc::TP_STATUS_VLAN_VALID, libc::TP_STATUS_VLAN_TPID_VALID);
+        assert_eq!(stripped_tag(with_tpid, 7, 0x88A8), None);
+        assert_eq!(stripped_tag(valid, 7, 0), Some(VlanTag { tpid: EtherType::VLAN, tci: 7 }));
+        let outer = stripped_tag(valid | with_tpid, 0x2007, 0x88A8).unwrap();
+        assert_eq!(tag_bytes(outer), [0x88, 0xA8, 0x20, 7]);
+    }
+
+    #[test]
+    fn only_what_means_something_moves() {
+        let none = VirtioNetHeader::default();
+        assert_eq!(behind_a_tag(none), none);
+        let full = VirtioNetHeader {
+            flags: VirtioNetHeader::NEEDS_CSUM,
+            gso_type: VirtioNetHeader::GSO_TCPV4,
+            hdr_len: 54,
+            csum_start: 34,
+            ..none
+        };
+        assert_eq!(behind_a_tag(full), VirtioNetHeader { hdr_len: 58, csum_start: 38, ..full });
+    }
+}

@@ -1,0 +1,27 @@
+//! AF_XDP: frames straight from the driver, in memory that is shared with the kernel
+//! (Linux Documentation/networking/af_xdp.rst).
+//!
+//! | file | kernel concept |
+//! |---|---|
+//! | `interface.rs` | an interface with an XDP program, native (in the driver) or generic (after it) |
+//! | `bpf.rs` | bpf(2): the program, the map from queues to sockets, the link that detaches by itself |
+//! | `queue.rs` | a socket on one queue: receiving, sending, statistics |
+//! | `socket.rs` | how it is opened |
+//! | `umem.rs`, `return_list.rs` | the memory for frames, its chunks, and how they come back |
+//! | `ring.rs` | the rings by which chunks go to and fro |
+//!
+//! While a program is attached natively, veth turns the peer's segmentation offloads off; it turns them on again when
+//! the program is detached. In an unprivileged user namespace the kernel refuses bpf(2), and so all of this.
+
+mod bpf;
+mod error;
+mod interface;
+mod queue;
+mod return_list;
+mod ring;
+mod socket;
+mod umem;
+
+pub use error::XdpError;
+pub use interface::{XdpChoice, XdpInterface, XdpMode};
+pub use queue::{ChunkSize, XdpBuffer, XdpConfig, XdpCopy, XdpQueue};

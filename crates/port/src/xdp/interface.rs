@@ -1,0 +1,106 @@
+//! An interface whose frames go to AF_XDP sockets.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use super::bpf::{Link, Program, SocketMap};
+use super::error::{XdpError, refused};
+use crate::channels::receive_queues;
+use crate::netlink::Interface;
+use crate::packet_options::{make_promiscuous, packet_socket};
+
+/// Where the kernel runs the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver, before the kernel has made a packet of the frame.
+    Native,
+    /// After the driver: works with all of them.
+    Generic,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// Which mode is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpChoice {
+    /// Native where the driver can, otherwise generic.
+    #[default]
+    Automatic,
+    /// This one.
+    Only(XdpMode),
+}
+
+/// An interface that receives for AF_XDP: a program is attached that sends the frames of each queue to its
+/// [`super::XdpQueue`], and those of a queue without one to the kernel. It is in promiscuous mode. Both end when this is
+/// dropped, or when the process ends in whatever way.
+#[derive(Debug)]
+pub struct XdpInterface {
+    interface: Interface,
+    mode: XdpMode,
+    queues: u32,
+    pub(super) sockets: SocketMap,
+    _link: Link,
+    _promiscuous: OwnedFd,
+}
+
+impl XdpInterface {
+    /// Attaches to `interface`, which must be in the network namespace of this thread.
+    pub fn attach(interface: &Interface, choice: XdpChoice) -> Result<Self, XdpError> {
+        let name = interface.name;
+        let promiscuous = packet_socket().map_err(refused(name, "a packet socket"))?;
+        make_promiscuous(&promiscuous, interface.index).map_err(refused(name, "promiscuous mode"))?;
+        let queues = receive_queues(&promiscuous, name).map_err(refused(name, "the number of queues"))?;
+        let sockets = SocketMap::new(queues).map_err(refused(name, "a BPF map of sockets"))?;
+        let program = Program::load(&sockets).map_err(refused(name, "the XDP program"))?;
+        let (link, mode) = attach(&program, interface, choice)?;
+        let interface = interface.clone();
+        Ok(Self { interface, mode, queues, sockets, _link: link, _promiscuous: promiscuous })
+    }
+
+    /// Where the program runs.
+    pub fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// How many receive queues there are. Each needs its [`super::XdpQueue`], or its frames go to the kernel.
+    pub fn queues(&self) -> u32 {
+        self.queues
+    }
+
+    /// The interface as it was when it was attached to.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+}
+
+fn attach(program: &Program, interface: &Interface, choice: XdpChoice) -> Result<(Link, XdpMode), XdpError> {
+    let attach = |mode| {
+        let link = Link::attach(program, interface.index, mode);
+        link.map(|link| (link, mode)).map_err(|error| why_not_attached(interface, mode, error))
+    };
+    match choice {
+        XdpChoice::Only(mode) => attach(mode),
+        XdpChoice::Automatic => match attach(XdpMode::Native) {
+            Err(XdpError::Mode { .. }) => attach(XdpMode::Generic),
+            done => done,
+        },
+    }
+}
+
+fn why_not_attached(interface: &Interface, mode: XdpMode, error: Errno) -> XdpError {
+    let name = interface.name;
+    match error {
+        Errno::BUSY | Errno::EXIST => XdpError::Busy(name),
+        Errno::PERM | Errno::ACCESS | Errno::NODEV => refused(name, "to attach the XDP program")(error),
+        error => XdpError::Mode { name, mode, error },
+    }
+}
