@@ -1,0 +1,75 @@
+//! What travels along a live path: one packet as a wire carries it, in a buffer of a pool.
+
+use nichrome_lro::ChecksumStatus;
+use nichrome_port::Buffer;
+use nichrome_wan::{Packet, ethernet};
+use nichrome_wire::Ecn;
+
+/// A frame, and whether its checksums are known to be right.
+#[derive(Debug)]
+pub struct Carried {
+    memory: Memory,
+    /// What is known of its checksums; nothing once a bit was flipped.
+    pub checksum: ChecksumStatus,
+}
+
+/// Where the bytes lie. A path makes few copies, so they need not come from the pool.
+#[derive(Debug)]
+enum Memory {
+    Pooled(Buffer),
+    Own(Vec<u8>),
+}
+
+impl Carried {
+    /// A frame that was received or cut.
+    pub fn new(buffer: Buffer, checksum: ChecksumStatus) -> Self {
+        Self { memory: Memory::Pooled(buffer), checksum }
+    }
+}
+
+impl AsRef<[u8]> for Carried {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Pooled(buffer) => buffer,
+            Memory::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl AsMut<[u8]> for Carried {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Memory::Pooled(buffer) => buffer,
+            Memory::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl Packet for Carried {
+    #[inline]
+    fn wire_len(&self) -> usize {
+        self.as_ref().len()
+    }
+
+    fn network_len(&self) -> usize {
+        ethernet::network_len(self.as_ref())
+    }
+
+    fn flip_bit(&mut self, bit: usize) {
+        ethernet::flip_bit(self.as_mut(), bit);
+        self.checksum = ChecksumStatus::Unknown;
+    }
+
+    fn duplicate(&self) -> Option<Self> {
+        Some(Self { memory: Memory::Own(self.as_ref().to_vec()), checksum: self.checksum })
+    }
+
+    fn ecn(&self) -> Ecn {
+        ethernet::ecn(self.as_ref())
+    }
+
+    fn mark_ce(&mut self) {
+        ethernet::mark_ce(self.as_mut());
+    }
+}

@@ -1,0 +1,108 @@
+//! Handing packets to a kernel.
+
+use std::io::IoSlice;
+
+use nichrome_lro::{Aggregate, ChecksumStatus, Frame, Packet};
+use nichrome_port::Device;
+use nichrome_wire::VirtioNetHeader;
+use rustix::io::{self, Errno};
+use thiserror::Error;
+
+/// Slices of a write (`UIO_MAXIOV`): the virtio_net_hdr, the header, the payloads.
+const SLICES: usize = 1024;
+
+/// Slices that are put together on the stack at first: the usual aggregate has no more.
+const FEW: usize = 66;
+
+/// Why a kernel did not take a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HostError {
+    /// It refuses this packet, or has no room; it may take others.
+    #[error("the host refuses a packet ({0})")]
+    Refused(Errno),
+    /// Its interface is down.
+    #[error("the host's interface is down")]
+    Down,
+    /// Its interface is gone, or the device does not work.
+    #[error("the host's interface is gone ({0})")]
+    Gone(Errno),
+}
+
+impl From<Errno> for HostError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::INVAL | Errno::MSGSIZE | Errno::NOBUFS | Errno::AGAIN | Errno::NOMEM => {
+                Self::Refused(error)
+            }
+            Errno::IO | Errno::NETDOWN => Self::Down,
+            _ => Self::Gone(error),
+        }
+    }
+}
+
+/// The bytes of a packet, piece by piece.
+pub(crate) fn parts<B: AsRef<[u8]>>(packet: &Packet<B>) -> impl Iterator<Item = &[u8]> {
+    let (first, aggregate) = match packet {
+        Packet::Frame(frame) => (frame.bytes(), None),
+        Packet::Aggregate(aggregate) => (aggregate.header(), Some(aggregate)),
+    };
+    let rest = aggregate.into_iter().flat_map(Aggregate::payloads);
+    std::iter::once(first).chain(rest)
+}
+
+/// Hands a packet to the kernel behind `device`, and tells it what the packet is.
+pub fn send<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), packet: &Packet<B>) -> Result<(), HostError> {
+    let sent = match packet {
+        Packet::Frame(frame) => send_frame(device, frame),
+        Packet::Aggregate(aggregate) if aggregate.segments() + 2 <= FEW => {
+            send_aggregate::<FEW, B>(device, aggregate)
+        }
+        Packet::Aggregate(aggregate) => send_aggregate::<SLICES, B>(device, aggregate),
+    };
+    sent.map_err(HostError::from)
+}
+
+fn send_frame<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), frame: &Frame<B>) -> io::Result<()> {
+    let flags = match frame.checksum {
+        ChecksumStatus::Verified => VirtioNetHeader::DATA_VALID,
+        ChecksumStatus::Unknown | ChecksumStatus::Unfinished => 0,
+    };
+    let header = VirtioNetHeader { flags, ..VirtioNetHeader::default() }.to_bytes();
+    device.send(&[IoSlice::new(&header), IoSlice::new(frame.bytes())])
+}
+
+fn send_aggregate<const N: usize, B: AsRef<[u8]>>(
+    device: &(impl Device + ?Sized),
+    aggregate: &Aggregate<B>,
+) -> io::Result<()> {
+    let header = aggregate.virtio_net_header().to_bytes();
+    let mut slices = [IoSlice::new(&[]); N];
+    let start = [IoSlice::new(&header), IoSlice::new(aggregate.header())];
+    let parts = start.into_iter().chain(aggregate.payloads().map(IoSlice::new));
+    let mut len = 0;
+    for (slice, part) in slices.iter_mut().zip(parts) {
+        *slice = part;
+        len += 1;
+    }
+    device.send(&slices[..len])
+}
+
+/// Hands a packet to the kernel; an aggregate that it refuses, segment by segment, as if it had never been one. Some
+/// kernels refuse aggregates that others take. Says whether that was so.
+pub(crate) fn send_or_take_apart<B: AsRef<[u8]>>(
+    device: &(impl Device + ?Sized),
+    packet: &Packet<B>,
+    scratch: &mut Vec<u8>,
+) -> Result<bool, HostError> {
+    match (send(device, packet), packet) {
+        (Err(HostError::Refused(Errno::INVAL | Errno::MSGSIZE)), Packet::Aggregate(aggregate)) => {
+            let header = VirtioNetHeader::default().to_bytes();
+            for nth in 0..aggregate.segments() {
+                aggregate.recreate(nth, scratch);
+                device.send(&[IoSlice::new(&header), IoSlice::new(scratch)])?;
+            }
+            Ok(true)
+        }
+        (sent, _) => sent.map(|()| false),
+    }
+}

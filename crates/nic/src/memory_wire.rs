@@ -1,0 +1,149 @@
+//! A wire within this process: two ends, and between them, in each direction, a wide-area path.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use nichrome_lro::ChecksumStatus;
+use nichrome_port::{Buffer, BufferPool, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock};
+use nichrome_wan::{ConfigError, Departure, Impairments, Output, Path};
+use nichrome_wire::{Engine, Instant, VirtioNetHeader};
+use rtrb::{Consumer, Producer, RingBuffer};
+use rustix::io;
+
+use crate::carried::Carried;
+
+/// Frames that one end has sent and the other has not read yet.
+const ROOM: usize = 8192;
+
+/// One end of a wire. What it receives has travelled along the path towards it.
+pub struct MemoryWire {
+    inbox: Consumer<(Instant, Buffer)>,
+    outbox: Producer<(Instant, Buffer)>,
+    /// Towards this end.
+    path: Path<Carried>,
+    pool: BufferPool,
+    /// The longest frame, in bytes.
+    max: usize,
+    wakes_us: Arc<Waker>,
+    wakes_peer: Arc<Waker>,
+    /// Whether the peer does not know yet what was sent.
+    sent: bool,
+}
+
+/// The ends of a wire for frames of up to `max` bytes. What is received at the first has been impaired as the first
+/// impairments say.
+///
+/// # Errors
+/// Impairments contradict each other, or the system has no descriptor left.
+pub fn memory_wire(
+    impairments: &[Impairments; 2],
+    seed: u64,
+    max: usize,
+) -> Result<[MemoryWire; 2], WireError> {
+    let ((to_second, from_first), (to_first, from_second)) = (RingBuffer::new(ROOM), RingBuffer::new(ROOM));
+    let wakers = [Arc::new(Waker::new()?), Arc::new(Waker::new()?)];
+    let end = |inbox, outbox, nth: usize| -> Result<MemoryWire, WireError> {
+        Ok(MemoryWire {
+            inbox,
+            outbox,
+            path: Path::new(&impairments[nth], seed.wrapping_mul(2).wrapping_add(nth as u64))?,
+            pool: BufferPool::growing(usize::MAX, max),
+            max,
+            wakes_us: Arc::clone(&wakers[nth]),
+            wakes_peer: Arc::clone(&wakers[1 - nth]),
+            sent: false,
+        })
+    };
+    Ok([end(from_second, to_second, 0)?, end(from_first, to_first, 1)?])
+}
+
+/// Why there is no wire.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The impairments contradict each other.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The system has no descriptor for it.
+    #[error("cannot make a wire: {0}")]
+    Descriptor(#[from] io::Errno),
+}
+
+impl MemoryWire {
+    /// What the path towards this end has done.
+    pub fn path_stats(&self) -> &nichrome_wan::Stats {
+        self.path.stats()
+    }
+}
+
+impl AsFd for MemoryWire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wakes_us.as_fd()
+    }
+}
+
+impl WireQueue for MemoryWire {
+    type Buffer = Carried;
+
+    fn receive(&mut self, batch: &mut Vec<WireFrame<Carried>>, max: usize) -> io::Result<()> {
+        self.wakes_us.clear();
+        let now = clock::now();
+        while let Ok((sent, buffer)) = self.inbox.pop() {
+            self.path.receive(Carried::new(buffer, ChecksumStatus::Unknown), sent);
+        }
+        if self.path.poll_timeout().is_some_and(|due| due <= now) {
+            self.path.handle_timeout(now);
+        }
+        while batch.len() < max {
+            match self.path.poll() {
+                Some(Output::Released(Departure { packet, .. })) => {
+                    batch.push(WireFrame { buffer: packet, virtio: VirtioNetHeader::default() });
+                }
+                // It is counted by the path.
+                Some(Output::Dropped { .. }) => {}
+                None => return Ok(()),
+            }
+        }
+        // There may be more.
+        self.wakes_us.wake();
+        Ok(())
+    }
+
+    fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > self.max {
+            return Err(TransmitError::Length { len, max: self.max });
+        }
+        if self.outbox.is_full() {
+            return Err(TransmitError::Full);
+        }
+        let Some(mut buffer) = self.pool.take() else { return Err(TransmitError::Full) };
+        buffer.fill(|bytes| parts.iter().for_each(|part| bytes.extend_from_slice(part)));
+        self.sent = true;
+        self.outbox.push((clock::now(), buffer)).map_err(|_| TransmitError::Full)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.sent {
+            self.sent = false;
+            self.wakes_peer.wake();
+        }
+        Ok(())
+    }
+
+    fn unsent(&self) -> usize {
+        0
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.path.poll_timeout()
+    }
+
+    fn is_starved(&self) -> bool {
+        false
+    }
+
+    fn stats(&mut self) -> io::Result<WireStats> {
+        Ok(WireStats::default())
+    }
+}
