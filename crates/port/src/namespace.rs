@@ -110,7 +110,11 @@ impl Drop for Back<'_> {
 /// is no way back into the machine's.
 pub fn become_able() -> Result<(), NamespaceError> {
     if capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN)) {
-        return Ok(());
+        return match NetworkNamespace::current()?.enter_for_good() {
+            // Root of a user namespace, but in the machine's network: there would be no way back.
+            Err(_) => unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error)),
+            Ok(()) => Ok(()),
+        };
     }
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).map_err(|error| refused("user", error))?;
