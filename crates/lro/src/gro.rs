@@ -115,7 +115,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let parsed = parse::parse(frame.bytes(), self.medium);
         let segment = match &parsed {
             Parsed::Tcp(segment) => segment,
-            Parsed::Barrier(flow, reason) => {
+            Parsed::Barrier { flow, reason, .. } => {
                 if let Some(index) = self.table.find(self.table.hash(flow), flow) {
                     self.flush(index, FlushReason::Barrier);
                 }

@@ -164,7 +164,7 @@ impl<B: AsRef<[u8]>> Engine for Netfpga<B> {
         self.out.received(&frame);
         let lro = match parse::parse(frame.bytes(), self.medium) {
             Parsed::Tcp(segment) => LroStruct::new(&frame, segment),
-            Parsed::Barrier(flow, reason) => {
+            Parsed::Barrier { flow, reason, .. } => {
                 self.close_flow(&flow);
                 return self.out.pass(frame, 0, reason);
             }

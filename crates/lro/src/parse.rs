@@ -1,7 +1,8 @@
 //! Reading the headers of a frame in one pass.
 
 use nichrome_wire::{
-    CommonOptions, Ecn, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, TcpHeader,
+    CommonOptions, Ecn, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber,
+    TcpHeader,
 };
 
 use crate::flow::FlowKey;
@@ -14,8 +15,8 @@ pub(crate) enum Parsed {
     /// A TCP segment.
     Tcp(Segment),
     /// A TCP segment of this flow that is not whole, or whose checksum covers what is not at hand: to be passed on after
-    /// what its flow holds.
-    Barrier(FlowKey, PassReason),
+    /// what its flow holds. Neither it nor the packet that it is a fragment of brings bytes from `end` on.
+    Barrier { flow: FlowKey, end: SeqNumber, reason: PassReason },
     /// Something else, to be passed on.
     Other(PassReason),
 }
@@ -174,7 +175,7 @@ fn tcp(frame: &[u8], transport: usize, ip: Network, flow: impl Fn(u16, u16) -> F
         flow = flow.with_vlans(ip.vlans);
     }
     if let Some(reason) = ip.barrier {
-        return Parsed::Barrier(flow, reason);
+        return Parsed::Barrier { flow, end: tcp.seq() + u32::from(u16::MAX), reason };
     }
     let Some((options, payload)) = tcp.split() else { return Parsed::Other(PassReason::Malformed) };
     let common = CommonOptions::classify(options);

@@ -76,6 +76,12 @@ impl<D> ConnectionTable<D> {
         self.hasher.hash(flow)
     }
 
+    /// The hash and the flow of a connection.
+    pub(crate) fn key(&self, index: Index) -> Option<(u32, FlowKey)> {
+        let slot = self.slots.get(index.0 as usize).filter(|slot| slot.descriptor.is_some())?;
+        Some((slot.hash, slot.flow))
+    }
+
     #[inline]
     fn bucket(&self, hash: u32) -> usize {
         hash as usize & (self.buckets.len() - 1)

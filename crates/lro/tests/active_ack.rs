@@ -5,7 +5,7 @@ mod common;
 
 use common::{Ack, Card, Change, Sent, data, ms, tcp, us};
 use nichrome_lro::{ActiveAck, Config, DropReason, NpuConfig, PassReason, ProfileConfig, Rules};
-use nichrome_wire::{EtherType, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag};
+use nichrome_wire::{EtherType, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag};
 
 /// How long everything needs at most to be handed to the host.
 const SETTLE: std::time::Duration = ms(3);
@@ -197,7 +197,7 @@ fn without_both_syns_there_is_no_window_scale_and_no_active_ack() {
             card.host_sends(&host_syn(host(0, 1000)));
         }
         card.receive(&data(0, 100)).wait(SETTLE).host_sends(&host(100, 1000));
-        assert_eq!(acks_for(&mut card, &[data(100, 100)]), [], "{seen}");
+        assert_eq!(acks_for(&mut card, &[data(100, 100), data(0, 100)]), [], "{seen}");
     }
 }
 
@@ -338,6 +338,79 @@ fn a_reset_by_the_peer_ends_active_ack() {
     let mut card = connected();
     card.receive(&data(100, 0).flags(TcpFlags::RST));
     assert_eq!(acks_for(&mut card, &[data(100, 100), data(0, 100)]), []);
+}
+
+#[test]
+fn nothing_is_taken_back_after_a_reset_that_the_host_ignores() {
+    let mut card = connected();
+    assert_eq!(acked(&acks_for(&mut card, &[data(100, 100)])), [200]);
+    card.receive(&data(150, 0).flags(TcpFlags::RST)).host_sends(&host(150, 1000));
+    assert_eq!(acks_for(&mut card, &[data(0, 100)]), [], "a repetition of 150 would go back");
+}
+
+#[test]
+fn a_mark_is_left_to_the_host_also_after_a_reset_that_it_ignores() {
+    let mut card = connected();
+    card.receive(&ce(data(300, 100))).wait(SETTLE).receive(&data(100, 0).flags(TcpFlags::RST));
+    card.host_sends(&host(100, 1000));
+    assert_eq!(acks_for(&mut card, &[data(100, 100), data(200, 50)]), []);
+}
+
+#[test]
+fn a_mark_that_came_before_the_hosts_syn_is_left_to_the_host() {
+    let mut card = card(ActiveAck::Safe);
+    card.receive(&peer_syn(data(0, 0))).receive(&ce(data(100, 100))).wait(SETTLE);
+    card.host_sends(&host_syn(host(0, 1000))).host_sends(&host(0, 1000));
+    assert_eq!(acks_for(&mut card, &[data(0, 50), data(50, 50)]), []);
+}
+
+#[test]
+fn nothing_is_acknowledged_once_the_descriptor_was_given_back() {
+    let other = data(0, 100).with(|frame| frame.src_port = 9);
+    for (case, frame) in [("FIN", data(200, 0).flags(TcpFlags::FIN)), ("eviction", other)] {
+        let config = Config { max_connections: 1, ..Config::default() };
+        let npu = NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() };
+        let mut card = Card::new(&config, &ProfileConfig::Npu(npu));
+        open(&mut card, &data(0, 100));
+        assert_eq!(acked(&acks_for(&mut card, &[data(100, 100)])), [200]);
+        card.receive(&frame).receive(&data(100, 50)).wait(SETTLE).host_sends(&host(150, 1000));
+        let acks = acks_for(&mut card, &[data(100, 50), data(150, 10)]);
+        assert_eq!(acks, [], "{case}: 150 and 160 would go back");
+    }
+}
+
+/// The same behind an IPv6 extension header of this kind.
+fn behind(kind: IpProtocol, frame: TcpFrame) -> TcpFrame {
+    frame.with(|frame| {
+        if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+            (*next_header, *extensions) = (kind, vec![IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+    })
+}
+
+#[test]
+fn what_is_not_looked_into_is_left_to_the_host() {
+    for kind in [IpProtocol::ROUTING, IpProtocol::FRAGMENT] {
+        let mut card = card(ActiveAck::Safe);
+        let first = data(0, 100).over_ipv6();
+        open(&mut card, &first);
+        let opaque = behind(kind, first.clone().at(200, 100));
+        let acks = acks_for(&mut card, &[opaque, first.clone().at(100, 100)]);
+        assert_eq!(acks, [], "{kind}: the host has a gap to complain about, or a mark to echo");
+    }
+}
+
+#[test]
+fn what_the_host_has_acknowledged_is_dropped_however_it_came() {
+    let mut card = card(ActiveAck::Safe);
+    let first = data(0, 100).over_ipv6();
+    open(&mut card, &first);
+    let routed = behind(IpProtocol::ROUTING, first.clone().at(100, 100));
+    card.receive(&first.clone().at(200, 100)).wait(SETTLE).receive(&routed);
+    let TcpFrame { seq, ack, window, .. } = host(300, 1000);
+    card.host_sends(&TcpFrame { seq, ack, window, ..reversed(&first) });
+    assert_eq!(acked(&acks_for(&mut card, &[first.at(100, 100)])), [300]);
+    assert_eq!(card.drops(DropReason::Duplicate), 1);
 }
 
 #[test]

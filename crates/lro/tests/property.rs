@@ -8,8 +8,13 @@ use generated::choose::Bytes;
 use generated::run;
 use proptest::prelude::*;
 
+/// 1,000, or as many as `PROPTEST_CASES` says.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1000)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
     /// What is delivered is what was received; nothing overtakes, waits too long, or is left over; no acknowledgement
     /// says what the host could not have said.

@@ -8,7 +8,7 @@ use nichrome_lro::verify::{Difference, Mismatch, Verified, Verifier};
 use nichrome_lro::{
     Coalescer, Config, DropReason, Frame, Hold, Medium, NpuConfig, Output, Packet, Profile, ProfileConfig,
 };
-use nichrome_wire::{Engine, Instant, TcpFlags, TcpFrame, TrafficClass};
+use nichrome_wire::{Engine, Instant, IpProtocol, Network, TcpFlags, TcpFrame, TrafficClass};
 
 type Out = Output<Vec<u8>>;
 
@@ -251,6 +251,44 @@ fn a_drop_needs_a_reason_that_holds() {
 }
 
 #[test]
+fn a_duplicate_of_what_was_not_looked_into_may_be_dropped() {
+    let plain = data(0, 100).over_ipv6();
+    let atomic = plain.clone().with(|frame| {
+        if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+            (*next_header, *extensions) =
+                (IpProtocol::FRAGMENT, vec![IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+    });
+    let reason = DropReason::Duplicate;
+    let received = built(&[atomic.clone(), plain.clone()]);
+    let drop_of = |frame: &TcpFrame| [passed(&atomic), dropped(frame.build(), reason)];
+    assert!(verify(Profile::Npu, &received, &drop_of(&plain)).is_ok());
+    assert!(verify(Profile::Npu, &received, &[passed(&atomic), passed(&plain)]).is_ok());
+    let changed = passed(&plain.clone().with(|frame| frame.payload[7] ^= 1));
+    let difference = verify(Profile::Npu, &received, &[passed(&atomic), changed]).unwrap_err();
+    assert!(matches!(difference, Difference::Changed { .. }), "its bytes still count: {difference}");
+    let longer = plain.at(0, 101);
+    let received = built(&[atomic.clone(), longer.clone()]);
+    let difference = verify(Profile::Npu, &received, &drop_of(&longer)).unwrap_err();
+    assert_eq!(difference, Difference::Dropped { len: 175, reason });
+}
+
+#[test]
+fn old_and_far_segments_do_not_move_the_stream_to_another_turn() {
+    let at = |seq: u32| data(0, 100).with(|frame| frame.seq.0 = seq);
+    let start = 1 << 30;
+    let syn = at(start - 1).with(|frame| (frame.flags, frame.payload) = (TcpFlags::SYN, Vec::new()));
+    let frames = [syn, at(start), at(302), at((1 << 31) + 2000), at(1), at(start + 100)];
+    let passed: Vec<Out> = frames.iter().map(passed).collect();
+    assert!(verify(Profile::Npu, &built(&frames), &passed).is_ok());
+    let again = at(start);
+    let received = [built(&frames), vec![again.build()]].concat();
+    let delivered: Vec<Out> =
+        passed.into_iter().chain([dropped(again.build(), DropReason::Duplicate)]).collect();
+    assert!(verify(Profile::Npu, &received, &delivered).is_ok());
+}
+
+#[test]
 fn an_aggregate_must_say_what_its_segments_said() {
     let frames = three();
     let merged = outputs(&npu(), &frames);
@@ -263,7 +301,7 @@ fn an_aggregate_must_say_what_its_segments_said() {
         }
     };
     let marked = |frame: &mut TcpFrame| {
-        if let nichrome_wire::Network::Ipv4 { tos, .. } = &mut frame.network {
+        if let Network::Ipv4 { tos, .. } = &mut frame.network {
             *tos = TrafficClass(3);
         }
     };

@@ -35,12 +35,11 @@ struct HostAck {
 impl HostSide {
     /// Learns from a segment that the host sends.
     pub(crate) fn observe(&mut self, segment: &Segment, scale: Option<u8>) {
-        if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) {
-            // The connection ends, or another begins.
-            *self = Self::default();
-        }
         if segment.flags.contains(TcpFlags::RST) {
-            return;
+            return self.stop();
+        }
+        if segment.flags.contains(TcpFlags::SYN) {
+            self.open(segment.flags);
         }
         if !segment.flags.contains(TcpFlags::ACK) {
             return;
@@ -61,6 +60,22 @@ impl HostSide {
         self.left_to_host = self.left_to_host.filter(|left| segment.ack.before(*left));
         self.scale = self.scale.or(scale);
         self.solid = Some(self.solid.map_or(segment.ack, |solid| solid.later(segment.ack)));
+    }
+
+    /// Begins anew where the host opens a connection. Where it answers the peer's SYN, what it was handed since may be of
+    /// this connection: a mark that arrived before the answer still waits for its echo.
+    fn open(&mut self, flags: TcpFlags) {
+        if flags.contains(TcpFlags::ACK) {
+            self.stop();
+        } else {
+            *self = Self::default();
+        }
+    }
+
+    /// Acknowledges nothing until the host has spoken again: there was a RST. Whether it is heeded is not known (RFC 5961
+    /// section 3.2); where the connection goes on, nothing that was sent may be taken back, and no mark be forgotten.
+    pub(crate) fn stop(&mut self) {
+        *self = Self { sent: self.sent, left_to_host: self.left_to_host, ..Self::default() };
     }
 
     /// Notes that the bytes from `seq` to `end` were handed to the host. Beyond a gap, the host has something to say.
@@ -108,10 +123,10 @@ impl HostSide {
         Some(Acknowledgement { seq: seen.next, ack: solid, window, timestamps })
     }
 
-    /// What repeats the host's own acknowledgement, as the host would answer a duplicate; `None` where the card has
-    /// acknowledged more by itself, because that must not be taken back.
+    /// What repeats the host's own acknowledgement, as the host would answer a duplicate; `None` where it is not
+    /// known well enough, and where the card has acknowledged more by itself, because that must not be taken back.
     pub(crate) fn repetition(&self, newest: Option<u32>) -> Option<Acknowledgement> {
-        let seen = self.seen.filter(|seen| seen.plain && seen.window > 0)?;
+        let seen = self.seen.filter(|seen| seen.plain && seen.window > 0 && self.scale.is_some())?;
         if self.sent.is_some_and(|sent| sent.after(seen.ack)) {
             return None;
         }
@@ -166,6 +181,16 @@ impl Handshakes {
         let place = self.place(hash, flow);
         place.host = Some(window_scale(options));
         place.peer = place.peer.filter(|_| flags.contains(TcpFlags::ACK));
+    }
+
+    /// Forgets a connection whose descriptor is given back, and with it what the card has acknowledged and what is left
+    /// to the host. Without the window scale, it acknowledges nothing that would contradict that.
+    pub(crate) fn forget(&mut self, hash: u32, flow: &FlowKey) {
+        if let Some(place) =
+            self.places.get_mut(hash as usize % Self::PLACES).filter(|place| place.flow == *flow)
+        {
+            *place = Handshake::default();
+        }
     }
 
     /// How far the host's window is shifted: by nothing unless both SYNs had the option; `None` where not both SYNs

@@ -168,9 +168,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let parsed = parse::parse(frame.bytes(), self.medium);
         let segment = match &parsed {
             Parsed::Tcp(segment) => segment,
-            Parsed::Barrier(flow, reason) => {
+            Parsed::Barrier { flow, end, reason } => {
                 if let Some(index) = self.table.find(self.table.hash(flow), flow) {
                     self.reconstruct_all(index, FlushReason::Barrier);
+                    self.leave_to_host(index, *end);
                 }
                 return self.out.pass(frame, 0, *reason);
             }
@@ -235,10 +236,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Gives a descriptor back.
     fn release(&mut self, index: Index) {
         self.wheel.cancel(index);
-        self.table.remove(index);
         if let Some(acker) = &mut self.acker {
             acker.forget(index);
+            if let Some((hash, flow)) = self.table.key(index) {
+                acker.handshakes.forget(hash, &flow);
+            }
         }
+        self.table.remove(index);
         if self.predicted == Some(index) {
             self.predicted = None;
         }
@@ -263,9 +267,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
             if syn {
                 self.restart(index, segment, now);
             } else if segment.flags.contains(TcpFlags::RST)
-                && let Some(acker) = &mut self.acker
+                && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
             {
-                acker.forget(index);
+                host.stop();
             }
             self.handed(index, segment);
         } else if syn && self.config.rules == Rules::Paper {
@@ -296,11 +300,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             descriptor.catch_up(segment.end());
         }
-        self.tell_host(index, segment.seq, segment.end());
-        if segment.congestion_experienced
-            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
-        {
-            host.leave_to_host(segment.end());
+        let end = segment.end() + u32::from(segment.flags.contains(TcpFlags::SYN));
+        self.tell_host(index, segment.seq, end);
+        if segment.congestion_experienced {
+            self.leave_to_host(index, end);
         }
     }
 
@@ -308,6 +311,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn tell_host(&mut self, index: Index, seq: SeqNumber, end: SeqNumber) {
         if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
             host.handed(seq, end);
+        }
+    }
+
+    /// Notes for active ACK that the host has something to say of what is before `end`.
+    fn leave_to_host(&mut self, index: Index, end: SeqNumber) {
+        if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
+            host.leave_to_host(end);
         }
     }
 

@@ -9,13 +9,15 @@
 //!   neither overtake data of their flow nor are overtaken by it;
 //! - a merged packet is well formed, its checksum can be completed, and its ECN mark, flags and ACK number are those
 //!   of its segments;
-//! - a frame is dropped only where its checksum is wrong, or all its bytes were received before.
+//! - a frame is dropped only where its checksum is wrong, or all its bytes were received before, be it in a segment
+//!   that is not looked into (a fragment, behind a routing header): a receiver may take those.
 //!
 //! Only what is held by the engine is kept here: a capture of any size can be verified.
 
 mod frames;
 mod mismatch;
 mod pending;
+mod ranges;
 mod read;
 mod streams;
 
@@ -226,7 +228,7 @@ fn well_formed<B: AsRef<[u8]>>(
         Content::Tcp(_) if usize::from(aggregate.mss()) != longest => "its segment size is wrong",
         Content::Tcp(_) => return Ok(()),
         Content::Corrupt => "its checksum is wrong",
-        Content::Opaque | Content::Other => "it is not a TCP segment",
+        Content::Opaque { .. } | Content::Other => "it is not a TCP segment",
     };
     Err(Difference::Malformed { len: packet.len(), what })
 }

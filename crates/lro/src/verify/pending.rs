@@ -6,9 +6,7 @@ use std::ops::Range;
 use nichrome_wire::{SeqNumber, TcpFlags};
 
 use super::Difference;
-
-/// A place in a stream: sequence numbers unwrapped, so that they do not repeat.
-type Place = i64;
+use super::ranges::{Place, Ranges};
 
 /// The header fields of a segment that its bytes must come out with.
 #[derive(Clone, Copy)]
@@ -29,6 +27,17 @@ pub(super) struct Brought {
     pub(super) fields: Fields,
 }
 
+/// What a segment brought.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum News {
+    /// No byte that was not there.
+    Nothing,
+    /// Bytes that segments had seemed to bring which are not looked into.
+    SeenOpaque,
+    /// Bytes that were not seen before.
+    Bytes,
+}
+
 /// Bytes that were received and have not come out.
 struct Piece {
     bytes: Vec<u8>,
@@ -40,10 +49,12 @@ struct Piece {
 pub(super) struct Stream {
     /// The first place, where a SYN said so; what is before it, no receiver takes.
     first: Option<Place>,
-    /// Where the last segment was.
+    /// Where the last segment was that others can be placed by.
     latest: Option<Place>,
-    /// Start and end of what was received: nothing overlaps or touches.
-    received: BTreeMap<Place, Place>,
+    /// What was received, also before the stream.
+    received: Ranges,
+    /// What segments seemed to bring that are not looked into.
+    opaque: Ranges,
     pending: BTreeMap<Place, Piece>,
     compared: u64,
 }
@@ -54,10 +65,9 @@ impl Stream {
         Self { first: Some(i64::from(seq.0)), latest: Some(i64::from(seq.0)), ..Self::default() }
     }
 
-    /// The range of `len` bytes from `start` on, without what is before the stream.
-    fn range(&self, start: Place, len: usize) -> Range<Place> {
-        let end = start + len as Place;
-        self.first.map_or(start, |first| start.max(first).min(end))..end
+    /// A range without what is before the stream.
+    fn within(&self, range: &Range<Place>) -> Range<Place> {
+        self.first.map_or(range.start, |first| range.start.max(first).min(range.end))..range.end
     }
 
     /// The place of a sequence number: the one that is nearest to that of the last segment.
@@ -66,51 +76,44 @@ impl Stream {
         latest + i64::from(seq.since(SeqNumber(latest as u32)))
     }
 
-    /// Notes a segment; says whether any of its bytes is new.
-    pub(super) fn receive(&mut self, seq: SeqNumber, bytes: &[u8], fields: Fields) -> bool {
+    /// Notes where a segment was. One that no window would reach from the last (RFC 7323 section 2.3) is of another
+    /// connection, or forged: the stream is not there, and what comes next would be of another turn.
+    fn move_on(&mut self, start: Place) {
+        const REACH: u64 = 1 << 29;
+        if self.latest.is_none_or(|latest| latest.abs_diff(start) < REACH) {
+            self.latest = Some(start);
+        }
+    }
+
+    /// Notes a segment.
+    pub(super) fn receive(&mut self, seq: SeqNumber, bytes: &[u8], fields: Fields) -> News {
         if bytes.is_empty() {
-            return false;
+            return News::Nothing;
         }
         let start = self.place(seq);
-        self.latest = Some(start);
-        let new = self.cover(self.range(start, bytes.len()));
-        for range in &new {
+        self.move_on(start);
+        let mut news = News::Nothing;
+        for range in self.received.cover(start..start + bytes.len() as Place) {
+            let range = self.within(&range);
+            if range.is_empty() {
+                continue;
+            }
+            news = news.max(if self.opaque.covers(&range) { News::SeenOpaque } else { News::Bytes });
             let bytes = bytes[(range.start - start) as usize..(range.end - start) as usize].to_vec();
             self.pending.insert(range.start, Piece { bytes, fields });
         }
-        !new.is_empty()
+        news
     }
 
-    /// Adds a range to what was received; returns the parts that were not there before.
-    fn cover(&mut self, range: Range<Place>) -> Vec<Range<Place>> {
-        let mut new = Vec::new();
-        let (mut start, mut end, mut at) = (range.start, range.end, range.start);
-        if range.is_empty() {
-            return new;
-        }
-        let before = self.received.range(..range.start).next_back().map(|(start, end)| (*start, *end));
-        let within = self.received.range(range.start..=range.end).map(|(start, end)| (*start, *end));
-        let touching: Vec<_> =
-            before.into_iter().chain(within).filter(|(_, end)| *end >= range.start).collect();
-        for (from, to) in touching {
-            if from > at {
-                new.push(at..from);
-            }
-            at = at.max(to);
-            (start, end) = (start.min(from), end.max(to));
-            self.received.remove(&from);
-        }
-        if at < range.end {
-            new.push(at..range.end);
-        }
-        self.received.insert(start, end);
-        new
+    /// Notes a segment that is not looked into.
+    pub(super) fn receive_opaque(&mut self, seq: SeqNumber, len: usize) {
+        let start = self.place(seq);
+        self.opaque.cover(start..start + len as Place);
     }
 
-    /// Whether all of a range was received.
-    fn covers(&self, range: &Range<Place>) -> bool {
-        let before = self.received.range(..=range.start).next_back();
-        range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
+    /// Forgets what a segment brought: it was dropped.
+    pub(super) fn withdraw(&mut self, frame: u64) {
+        self.pending.retain(|_, piece| piece.fields.frame != frame);
     }
 
     /// Where the pieces start that share bytes with a range.
@@ -128,10 +131,11 @@ impl Stream {
         const TURN: Place = 1 << 32;
         let nearest = self.place(seq);
         // A segment that was held long may be of another turn of the sequence numbers than the last one received.
-        let turns = [nearest - TURN, nearest + TURN].map(|start| self.range(start, bytes.len()));
-        let range = std::iter::once(self.range(nearest, bytes.len()))
-            .chain(turns.into_iter().filter(|range| !range.is_empty()))
-            .filter(|range| self.covers(range))
+        let range = [nearest, nearest - TURN, nearest + TURN]
+            .map(|start| start..start + bytes.len() as Place)
+            .into_iter()
+            .filter(|range| self.received.covers(range))
+            .map(|range| self.within(&range))
             .min_by_key(|range| {
                 self.overlapping(range).map(|(_, piece)| piece.fields.frame).min().unwrap_or(u64::MAX)
             })

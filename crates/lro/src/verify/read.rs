@@ -19,8 +19,9 @@ pub(super) enum Content<'a> {
     Tcp(Tcp<'a>),
     /// A TCP segment with a wrong checksum.
     Corrupt,
-    /// A TCP segment that is not to be looked into: a first fragment, or behind a routing or authentication header.
-    Opaque,
+    /// A TCP segment that is not to be looked into: a first fragment, or behind a routing or authentication header. A
+    /// receiver may take the `len` bytes that it seems to bring.
+    Opaque { seq: SeqNumber, len: usize },
     /// What belongs to no flow.
     Other,
 }
@@ -67,10 +68,12 @@ pub(super) fn read(frame: &[u8], medium: Medium) -> Read<'_> {
         AddressPair::V6 { src: from, dst: to } => FlowKey::ipv6(from, to, src, dst),
     };
     let flow = Some(vlans.into_iter().flatten().fold(flow, FlowKey::in_vlan));
+    let split = header.split();
     if ip.opaque {
-        return Read { flow, content: Content::Opaque };
+        let len = split.map_or(0, |(_, payload)| payload.len());
+        return Read { flow, content: Content::Opaque { seq: header.seq(), len } };
     }
-    let Some((options, payload)) = header.split() else { return OTHER };
+    let Some((options, payload)) = split else { return OTHER };
     let sum = ip.addresses.pseudo_header(IpProtocol::TCP, ip.segment.len() as u32).add_bytes(ip.segment);
     if !ip.header_is_right || sum.finish() != 0 {
         return Read { flow, content: Content::Corrupt };

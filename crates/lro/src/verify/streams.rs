@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use nichrome_wire::{SeqNumber, TcpFlags};
 
 use super::frames::Frames;
-use super::pending::{Brought, Fields, Stream};
+use super::pending::{Brought, Fields, News, Stream};
 use super::read::{Content, Read, Tcp};
 use super::{Difference, fingerprint};
 use crate::DropReason;
@@ -19,6 +19,9 @@ pub(super) struct Streams {
     controls: Frames,
     /// Data segments that brought nothing new, by fingerprint: those may be dropped.
     repeated: HashMap<u64, u32>,
+    /// Data segments whose bytes had come in segments that are not looked into, by fingerprint: those may be dropped,
+    /// too, because a receiver may have had the bytes from there.
+    seen_opaque: HashMap<u64, u64>,
     came_in: u64,
     came_out: u64,
     bytes: u64,
@@ -28,23 +31,28 @@ impl Streams {
     /// Notes a frame.
     pub(super) fn received(&mut self, number: u64, frame: &[u8], read: &Read<'_>) {
         self.came_in += 1;
+        if self.streams.is_empty() {
+            self.streams.push_back(Stream::default());
+        }
         let Content::Tcp(tcp) = &read.content else {
+            if let (Content::Opaque { seq, len }, Some(stream)) = (&read.content, self.streams.back_mut()) {
+                stream.receive_opaque(*seq, *len);
+            }
             return self.controls.received(number, fingerprint(frame));
         };
         if tcp.control {
             self.controls.received(number, fingerprint(frame));
         }
-        if self.streams.is_empty() {
-            self.streams.push_back(Stream::default());
-        }
         if tcp.flags.contains(TcpFlags::SYN) {
             self.streams.push_back(Stream::beginning_at(tcp.seq));
         }
         let fields = Fields { frame: number, class: tcp.class, flags: tcp.flags, ack: tcp.ack };
-        let stream = self.streams.back_mut();
-        let is_new = stream.is_some_and(|stream| stream.receive(tcp.seq, tcp.payload, fields));
-        if !is_new && !tcp.control {
-            *self.repeated.entry(fingerprint(frame)).or_default() += 1;
+        let Some(stream) = self.streams.back_mut() else { return };
+        match stream.receive(tcp.seq, tcp.payload, fields) {
+            _ if tcp.control => {}
+            News::Nothing => *self.repeated.entry(fingerprint(frame)).or_default() += 1,
+            News::SeenOpaque => _ = self.seen_opaque.insert(fingerprint(frame), number),
+            News::Bytes => {}
         }
     }
 
@@ -61,6 +69,9 @@ impl Streams {
         let brought = self.data(tcp)?;
         if !tcp.control && brought.is_empty() && !self.repeated.is_empty() {
             self.forget(fingerprint(frame));
+        }
+        if !brought.is_empty() && !self.seen_opaque.is_empty() {
+            self.seen_opaque.remove(&fingerprint(frame));
         }
         Ok(())
     }
@@ -147,7 +158,7 @@ impl Streams {
     /// Checks that a frame that was dropped brought no new byte.
     pub(super) fn dropped_duplicate(&mut self, frame: &[u8]) -> Result<(), Difference> {
         self.came_out += 1;
-        let justified = self.forget(fingerprint(frame));
+        let justified = self.forget(fingerprint(frame)) || self.withdraw(fingerprint(frame));
         let reason = DropReason::Duplicate;
         justified.then_some(()).ok_or(Difference::Dropped { len: frame.len(), reason })
     }
@@ -159,6 +170,14 @@ impl Streams {
         if *count == 0 {
             self.repeated.remove(&fingerprint);
         }
+        true
+    }
+
+    /// Notes that the bytes of a segment, which had come in one that is not looked into, will not come again; `false`
+    /// where there was none such.
+    fn withdraw(&mut self, fingerprint: u64) -> bool {
+        let Some(number) = self.seen_opaque.remove(&fingerprint) else { return false };
+        self.streams.iter_mut().for_each(|stream| stream.withdraw(number));
         true
     }
 

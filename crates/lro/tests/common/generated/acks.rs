@@ -131,14 +131,12 @@ impl Connection {
 /// The hosts' side of every connection: what they have, and so what may be acknowledged.
 pub struct Acks {
     medium: Medium,
-    /// Whether the card may have forgotten a connection, and with it what it has acknowledged.
-    forgetful: bool,
     connections: HashMap<FlowKey, Connection>,
 }
 
 impl Acks {
-    pub fn new(medium: Medium, forgetful: bool) -> Self {
-        Self { medium, forgetful, connections: HashMap::new() }
+    pub fn new(medium: Medium) -> Self {
+        Self { medium, connections: HashMap::new() }
     }
 
     /// The host sends a segment on a connection whose stream towards it begins at `start`: it acknowledges one `share`th of
@@ -173,7 +171,7 @@ impl Acks {
                 && tcp.flags.difference(TcpFlags::ACK | TcpFlags::PSH).is_empty();
         }
         if tcp.flags.contains(TcpFlags::RST) {
-            (connection.host, connection.card) = (None, None);
+            connection.host = None;
         }
         build(&segment)
     }
@@ -189,9 +187,6 @@ impl Acks {
             connection.peer_scale = Some(tcp.window_scale());
             connection.start_at(tcp.seq + 1);
         }
-        if tcp.flags.contains(TcpFlags::FIN) {
-            connection.card = None;
-        }
         if tcp.is_marked && !tcp.payload.is_empty() {
             connection.marked = Some(connection.marked.map_or(tcp.end(), |end| end.later(tcp.end())));
         }
@@ -202,6 +197,16 @@ impl Acks {
         }
         if connection.beyond.len() > 4096 {
             connection.beyond.remove(0);
+        }
+    }
+
+    /// The card drops a segment as a duplicate: an error where the host has not acknowledged all of it.
+    pub fn dropped(&mut self, frame: &[u8]) -> Result<(), String> {
+        let Some(tcp) = Tcp::read(frame, self.medium) else { return Err("no segment was dropped".into()) };
+        let host = self.connections.get(&tcp.flow).and_then(|connection| connection.host);
+        match host {
+            Some((ack, _)) if !tcp.end().after(ack) => Ok(()),
+            _ => Err(format!("{}: {} was dropped and is not acknowledged", tcp.flow, tcp.seq.0)),
         }
     }
 
@@ -222,29 +227,29 @@ impl Acks {
         if tcp.ack.before(host_ack) {
             return broken("goes back behind the host");
         }
-        if !self.forgetful && connection.card.is_some_and(|card| tcp.ack.before(card)) {
+        if connection.card.is_some_and(|card| tcp.ack.before(card)) {
             return broken("goes back behind the card's last");
         }
         connection.card = Some(tcp.ack);
         if host_window == 0 || tcp.window == 0 {
             return broken("with a zero window");
         }
+        let (Some(peer), Some(host)) = (connection.peer_scale, connection.host_scale) else {
+            return broken("without the window scale");
+        };
         if tcp.ack == host_ack {
             let same = tcp.window == host_window;
             return if same { Ok(()) } else { broken("repeats the host's with another window") };
         }
-        let (Some(peer), Some(host)) = (connection.peer_scale, connection.host_scale) else {
-            return broken("without the window scale");
-        };
         let scale = peer.and(host).unwrap_or(0);
         let edge = |ack: SeqNumber, window: u16| ack + (u32::from(window) << scale);
         if edge(tcp.ack, tcp.window).after(edge(host_ack, host_window)) {
             return broken("goes beyond the host's window");
         }
-        if !self.forgetful && connection.marked.is_some_and(|end| end.after(host_ack)) {
+        if connection.marked.is_some_and(|end| end.after(host_ack)) {
             return broken("though the host has not acknowledged a mark of congestion");
         }
-        if connection.gap && !self.forgetful {
+        if connection.gap {
             return broken("though the host was handed something beyond a gap");
         }
         if tcp.ack.after(connection.solid) {

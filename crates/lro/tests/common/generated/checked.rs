@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use nichrome_lro::verify::{Verified, Verifier};
-use nichrome_lro::{Coalescer, Config, Frame, Hold, Output, Packet, ProfileConfig, Statistics};
+use nichrome_lro::{Coalescer, Config, DropReason, Frame, Hold, Output, Packet, ProfileConfig, Statistics};
 use nichrome_wire::engine::{advance, deliver, deliver_batch, end_batch};
 use nichrome_wire::{Engine, Instant, instant};
 
@@ -58,7 +58,7 @@ impl Checked {
         };
         let watch = Watch {
             verifier: Verifier::new(profile.profile(), config.medium),
-            acks: Acks::new(config.medium, config.max_connections < 64),
+            acks: Acks::new(config.medium),
             ledger: Ledger::default(),
             longest,
             kept: VecDeque::new(),
@@ -190,7 +190,12 @@ impl Watch {
                 aggregate.payloads().try_for_each(|payload| self.in_time(now, payload))
             }
             Output::ToWire(ack) => self.acks.sent(ack.bytes()),
-            Output::Dropped(frame, _) => self.in_time(now, frame.bytes()),
+            Output::Dropped(frame, reason) => {
+                if *reason == DropReason::Duplicate {
+                    self.acks.dropped(frame.bytes())?;
+                }
+                self.in_time(now, frame.bytes())
+            }
         }
     }
 

@@ -1,0 +1,45 @@
+//! Sets of places in a stream.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A place in a stream: sequence numbers unwrapped, so that they do not repeat.
+pub(super) type Place = i64;
+
+/// Ranges of places, start and end: nothing overlaps or touches.
+#[derive(Default)]
+pub(super) struct Ranges(BTreeMap<Place, Place>);
+
+impl Ranges {
+    /// Adds a range; returns the parts that were not there before.
+    pub(super) fn cover(&mut self, range: Range<Place>) -> Vec<Range<Place>> {
+        let mut new = Vec::new();
+        let (mut start, mut end, mut at) = (range.start, range.end, range.start);
+        if range.is_empty() {
+            return new;
+        }
+        let before = self.0.range(..range.start).next_back().map(|(start, end)| (*start, *end));
+        let within = self.0.range(range.start..=range.end).map(|(start, end)| (*start, *end));
+        let touching: Vec<_> =
+            before.into_iter().chain(within).filter(|(_, end)| *end >= range.start).collect();
+        for (from, to) in touching {
+            if from > at {
+                new.push(at..from);
+            }
+            at = at.max(to);
+            (start, end) = (start.min(from), end.max(to));
+            self.0.remove(&from);
+        }
+        if at < range.end {
+            new.push(at..range.end);
+        }
+        self.0.insert(start, end);
+        new
+    }
+
+    /// Whether all of a range is there.
+    pub(super) fn covers(&self, range: &Range<Place>) -> bool {
+        let before = self.0.range(..=range.start).next_back();
+        range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
+    }
+}
