@@ -41,10 +41,10 @@ pub(crate) type Chart<'a, 'b> = ChartContext<
     Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
 >;
 
-pub(crate) fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Painted {
+pub(crate) fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) -> Painted {
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(position)
         .background_style(WHITE.mix(0.9))
         .label_font(font(13))
         .draw()?;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_lro::ProfileConfig;
+use nichrome_lro::{Profile, ProfileConfig};
 use nichrome_port::capture::{self, ReadError, Reader, Writer};
 
 use self::card::Card;
@@ -27,7 +27,7 @@ use self::host::{Host, Kept};
 use self::progress::Progress;
 use self::summary::Summary;
 use self::text::Text;
-use crate::engine_options::EngineOptions;
+use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
 use crate::number::Grouped;
 
@@ -48,6 +48,9 @@ pub(crate) struct Coalesce {
     /// The capture to write, always pcapng: every packet as the host gets it; - is the standard output.
     #[arg(value_name = "OUT.pcapng")]
     output: Option<PathBuf>,
+    /// The engine: gro (lossless), netfpga (one flow at a time) or npu (reorders).
+    #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile)]
+    profile: Profile,
     #[command(flatten)]
     engine: EngineOptions,
     /// Where to write the acknowledgements that the card sends by itself; needs --active-ack.
@@ -70,7 +73,7 @@ pub(crate) struct Coalesce {
 impl Coalesce {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let profile = self.engine.profile_config()?;
+        let profile = self.engine.profile_config(default_profile_config(self.profile))?;
         self.check_options()?;
         self.check_files()?;
         let mut reader = capture::open(&self.input).with_context(|| self.input_name())?;

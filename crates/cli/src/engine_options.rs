@@ -13,13 +13,11 @@ use crate::failure;
 /// The hold time of `gro` and `netfpga`: how long cards typically delay an interrupt.
 const INTERRUPT_MODERATION: Duration = Duration::from_micros(50);
 
-/// The options that choose an engine and configure it.
+/// The options that configure an engine.
 #[derive(Args)]
 pub(crate) struct EngineOptions {
-    /// The engine: gro (lossless), netfpga (one flow at a time) or npu (reorders).
-    #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile)]
-    profile: Profile,
-    /// How long segments wait for more, such as 50us or 5ms [default: 50us; npu: ten average intervals, at most 1ms].
+    /// How long segments wait for more, such as 50us or 5ms [default: 50us, with gro on a live card until the receive
+    /// batch ends; npu: ten average intervals, at most 1ms].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     hold: Option<Duration>,
     /// How long segments wait for a gap before them to be filled (npu only) [default: 500us, or as --hold].
@@ -91,15 +89,15 @@ impl EngineOptions {
         Config { medium, bad_checksum, max_bytes: self.max_bytes, ..Config::default() }
     }
 
-    /// The profile with its own configuration.
+    /// A profile with its own configuration, the one that `default` gives it where no option says otherwise.
     ///
     /// # Errors
     /// An option is given that the profile does not have.
-    pub(crate) fn profile_config(&self) -> anyhow::Result<ProfileConfig> {
-        if self.profile != Profile::Npu {
-            self.refuse_npu_options()?;
+    pub(crate) fn profile_config(&self, default: ProfileConfig) -> anyhow::Result<ProfileConfig> {
+        if default.profile() != Profile::Npu {
+            self.refuse_npu_options(default.profile())?;
         }
-        Ok(match (default_profile_config(self.profile), self.hold) {
+        Ok(match (default, self.hold) {
             (ProfileConfig::Gro(default), hold) => ProfileConfig::Gro(hold.map_or(default, Hold::For)),
             (ProfileConfig::Netfpga(default), hold) => ProfileConfig::Netfpga(hold.unwrap_or(default)),
             (ProfileConfig::Npu(default), hold) => {
@@ -133,8 +131,29 @@ impl EngineOptions {
         }
     }
 
-    fn refuse_npu_options(&self) -> anyhow::Result<()> {
-        let why_no_psh = match self.profile {
+    /// Refuses what configures an engine, where there is none.
+    ///
+    /// # Errors
+    /// An option is given.
+    pub(crate) fn refuse_all(&self) -> anyhow::Result<()> {
+        let options = [
+            ("--hold", self.hold.is_some()),
+            ("--psh", self.psh.is_some()),
+            ("--reorder-hold", self.reorder_hold.is_some()),
+            ("--rules", self.rules.is_some()),
+            ("--active-ack", self.acknowledges()),
+            ("--bad-checksum", self.bad_checksum.is_some()),
+        ];
+        match options.iter().find(|(_, given)| *given) {
+            Some((name, _)) => {
+                Err(failure::usage(format!("{name} is for an engine, and --profile none has none")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn refuse_npu_options(&self, profile: Profile) -> anyhow::Result<()> {
+        let why_no_psh = match profile {
             Profile::Gro => "gro always ends an aggregate on PSH, or it would not be lossless",
             Profile::Netfpga | Profile::Npu => "netfpga passes segments with PSH untouched",
         };

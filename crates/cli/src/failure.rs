@@ -45,12 +45,17 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(error.exit_code().unsigned_abs() as u8);
     }
-    say(format_args!("nichrome: {}", one_line(&error.render().to_string())));
+    say(format_args!("nichrome: {}", one_line(error)));
     ExitCode::from(2)
 }
 
-/// The paragraphs of clap's message that say what is wrong, in one line.
-fn one_line(message: &str) -> String {
+/// What is wrong with a command line, in one line.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    paragraphs_in_one_line(&error.render().to_string())
+}
+
+/// The paragraphs of clap's message that say what is wrong.
+fn paragraphs_in_one_line(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let paragraphs = message.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
     let told = paragraphs.filter(|text| !text.starts_with("For more information"));
@@ -78,11 +83,14 @@ mod tests {
     fn claps_messages_become_one_line() {
         let missing = "error: the following required arguments were not provided:\n  <IN>\n\n\
                        Usage: nichrome coalesce <IN> [OUT]\n\nFor more information, try '--help'.\n";
-        assert_eq!(one_line(missing), "the following required arguments were not provided: <IN>");
+        assert_eq!(
+            paragraphs_in_one_line(missing),
+            "the following required arguments were not provided: <IN>"
+        );
         let unknown = "error: unexpected argument '--holt' found\n\n  \
                        tip: a similar argument exists: '--hold'\n\nUsage: nichrome";
         let told = "unexpected argument '--holt' found; tip: a similar argument exists: '--hold'";
-        assert_eq!(one_line(unknown), told);
+        assert_eq!(paragraphs_in_one_line(unknown), told);
     }
 
     #[test]

@@ -5,11 +5,18 @@ mod bench;
 mod bins;
 mod chart;
 mod coalesce;
+mod control;
+mod copy_loop;
+mod demo;
 mod duration;
 mod engine_options;
 mod failure;
 mod headers;
+mod nic;
 mod number;
+mod recorder;
+mod runtime_dir;
+mod signals;
 mod wan;
 
 use std::alloc::System;
@@ -20,6 +27,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::bench::Bench;
 use crate::coalesce::Coalesce;
+use crate::demo::Demo;
+use crate::nic::{Nic, Top};
 use crate::wan::Wan;
 
 /// Counts allocations, for `nichrome bench lro`.
@@ -36,6 +45,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(Box<Demo>),
+    #[command(subcommand)]
+    Nic(Nic),
+    Top(Top),
     Coalesce(Coalesce),
     Wan(Box<Wan>),
     #[command(subcommand)]
@@ -49,6 +62,9 @@ fn main() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Coalesce(coalesce) => coalesce.run().map(|()| ExitCode::SUCCESS),
+        Command::Nic(nic) => nic.run(),
+        Command::Top(top) => top.run().map(|()| ExitCode::SUCCESS),
+        Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),
         Command::Wan(wan) => wan.run(),
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS),
     };

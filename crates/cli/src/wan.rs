@@ -1,6 +1,5 @@
 //! `nichrome wan`: a wide-area path on one machine.
 
-mod carried;
 mod control;
 mod direction;
 mod host;
@@ -14,9 +13,9 @@ mod report;
 mod session;
 mod side;
 mod summary;
+mod too_big;
 
 use std::ffi::OsString;
-use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -29,18 +28,19 @@ use nichrome_port::{InterfaceName, Netlink, Offloads, PacketSocket, become_able}
 use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
 
-use self::control::{ControlSocket, Controlled};
+use self::control::Controlled;
 pub(crate) use self::direction::SharedDevice;
 pub(crate) use self::host::{Host, ipv4};
-use self::impairment_options::ImpairmentOptions;
+pub(crate) use self::impairment_options::ImpairmentOptions;
 pub(crate) use self::live_path::{LivePath, Setup};
+use self::plot::Plot;
 use self::programs::{Output, Program, StandardOutput};
 use self::recorder::Recording;
 use self::remote::{Set, Show};
-use self::report::Report;
 use self::session::Session;
 pub(crate) use self::side::Side;
 use self::summary::Summary;
+use crate::control::ControlSocket;
 use crate::failure;
 
 /// Bytes of a frame besides its IP packet: Ethernet and two tags.
@@ -80,22 +80,22 @@ pub(crate) struct Wan {
     interface_mtu: u32,
     /// In line between two interfaces of this machine, which are put back at the end. Needs root or CAP_NET_RAW and
     /// CAP_NET_ADMIN. The interfaces should have no addresses: this machine would answer, too.
-    #[arg(long, num_args = 2, value_names = ["IFACE", "IFACE"], conflicts_with_all = ["left", "command"])]
+    #[arg(long, num_args = 2, value_names = ["IFACE", "IFACE"], help_heading = "Interfaces", conflicts_with_all = ["left", "command"])]
     between: Option<Vec<InterfaceName>>,
     /// What all random choices come from; without it they are different every time.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, help_heading = "Results")]
     seed: Option<u64>,
     /// Record every packet at both ends: interface left and interface right.
-    #[arg(long, value_name = "FILE.pcapng")]
+    #[arg(long, value_name = "FILE.pcapng", help_heading = "Results")]
     capture: Option<PathBuf>,
     /// Print the summary as one JSON object; what programs print then goes to the standard error.
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     json: bool,
     /// Draw the delays given, and the throughput over time.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", help_heading = "Results")]
     plot: Option<PathBuf>,
     /// What runs on the right host, at this terminal: a program and its arguments; $PEER and the like are put in.
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Hosts")]
     command: Vec<OsString>,
 }
 
@@ -156,6 +156,11 @@ impl Wan {
         let devices = hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice);
         let mut session = Session::begin()?;
         let run = self.start(devices, self.interface_mtu, impairments, &session)?;
+        if self.shell {
+            failure::say(format_args!(
+                "a shell on the left host; $PEER and $PEER6 are the right one, 'exit' ends both"
+            ));
+        }
         let standard_output = if self.json { StandardOutput::Summary } else { StandardOutput::Programs };
         let status = session.run(&hosts, &self.programs(), standard_output)?;
         let mut unread = [0; 2];
@@ -224,6 +229,7 @@ impl Wan {
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
         let recording = self.capture.as_deref().map(Recording::create).transpose()?;
+        let plot = self.plot.as_deref().map(Plot::create).transpose()?;
         let setup = Setup {
             devices,
             impairments: &impairments,
@@ -233,10 +239,11 @@ impl Wan {
         };
         let path = LivePath::start(&setup, session.path_ended())?;
         let controlled = Controlled { remote: path.remote(), impairments, seed };
-        let control = ControlSocket::open(controlled)
+        let control = controlled
+            .open()
             .map_err(|error| failure::warn(format_args!("'nichrome wan set' will not work: {error:#}")))
             .ok();
-        Ok(Run { path, recording, seed, _control: control })
+        Ok(Run { path, recording, plot, seed, _control: control })
     }
 
     /// Ends the path, and prints and draws what it has done.
@@ -252,12 +259,7 @@ impl Wan {
         } else {
             failure::say(format_args!("\n{summary}"));
         }
-        self.draw(&reports)
-    }
-
-    fn draw(&self, reports: &[Report; 2]) -> anyhow::Result<()> {
-        let Some(path) = &self.plot else { return Ok(()) };
-        fs::write(path, plot::draw(reports)?).with_context(|| format!("cannot write {}", path.display()))
+        run.plot.map_or(Ok(()), |plot| plot.finish(&reports))
     }
 }
 
@@ -265,6 +267,7 @@ impl Wan {
 struct Run {
     path: LivePath,
     recording: Option<Recording>,
+    plot: Option<Plot>,
     seed: u64,
     _control: Option<ControlSocket>,
 }

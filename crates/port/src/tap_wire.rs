@@ -65,8 +65,6 @@ impl WireQueue for TapWire {
             let received = match self.tap.receive(&mut self.incoming) {
                 Ok(Some(received)) => received,
                 Ok(None) => return Ok(()),
-                // The interface is gone.
-                Err(Errno::BADFD) => return Err(Errno::NODEV),
                 Err(error) => return Err(error),
             };
             buffer.fill(|bytes| bytes.extend_from_slice(received.frame));

@@ -84,7 +84,7 @@ fn sizes(area: &Area<'_>, tally: &Tally) -> Painted {
         .legend(|at| swatch(at, AFTER));
     chart.draw_series(ranges.iter().enumerate().map(|(at, range)| count(at, range.packets)))?;
     if without_payload > 0 {
-        legend(&mut chart)?;
+        legend(&mut chart, SeriesLabelPosition::UpperRight)?;
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ fn over_time(area: &Area<'_>, tally: &Tally) -> Painted {
             .label(label)
             .legend(move |at| swatch(at, color));
     }
-    legend(&mut chart)
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
 /// The outline of bins, from the axis and back to it.

@@ -11,30 +11,30 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use anyhow::Context;
-use nichrome_lro::{ChecksumStatus, Config, Frame, Gro, Hold, Output as Coalesced, Packet};
+use nichrome_lro::{Config, Frame, Gro, Hold, Output as Coalesced};
+use nichrome_nic::{Carried, HostError, cut, send};
 use nichrome_port::{BufferPool, Device, MAX_RECEIVE, Received, Waker, clock};
-use nichrome_tso::Segments;
-use nichrome_wan::{Departure, Impairments, Output, Path};
+use nichrome_wan::{Departure, DropReason, Impairments, Output, Path};
 use nichrome_wire::Engine;
-use nichrome_wire::{ChecksumState, Instant, VirtioNetHeader, VirtioNetRepr};
+use nichrome_wire::{Instant, VirtioNetHeader};
 use rustix::io::Errno;
 
-use super::carried::Carried;
 use super::recorder::Recorder;
 use super::report::{Given, Report};
 use super::side::Side;
+use super::too_big::TooBig;
 
 /// Frames read before packets that are due are sent.
 const FRAMES: usize = 16;
+
+/// After how many rounds without sleep orders are looked for.
+const LOOK_UP: u64 = 64;
 
 /// Packets that may leave together.
 const BURST: usize = 256;
 
 /// The most payloads of an aggregate: what makes 64 KB of the usual segments, and a slice more for each header.
 const MAX_SEGMENTS: usize = 64;
-
-/// Slices of a write: the virtio_net_hdr, the header, the payloads.
-const SLICES: usize = MAX_SEGMENTS + 2;
 
 /// What a direction is told while it runs.
 pub(super) enum Order {
@@ -74,7 +74,7 @@ impl Direction {
     ) -> anyhow::Result<Self> {
         // The two directions make different choices.
         let path = Path::new(impairments, seed.wrapping_mul(2).wrapping_add(u64::from(to.number())))?;
-        let link = Link::new(buffer_len, recorder)?;
+        let link = Link::new(buffer_len, recorder, TooBig::new(impairments.mtu))?;
         Ok(Self { to, from_device, to_device, path, link, orders, waker })
     }
 
@@ -82,19 +82,20 @@ impl Direction {
     pub(super) fn run(mut self) -> anyhow::Result<Report> {
         clock::sleep_precisely().context("cannot set the timer slack")?;
         let mut buffer = vec![0; MAX_RECEIVE];
-        loop {
+        for round in 0u64.. {
             let more = self.receive(&mut buffer)?;
             self.send()?;
-            if more {
-                continue;
-            }
-            let until = self.path.poll_timeout();
-            let sources = [self.from_device.as_fd(), self.waker.as_fd()];
-            let [_, ordered] = clock::wait(sources, until).context("cannot wait for packets")?;
+            let ordered = if more {
+                round.is_multiple_of(LOOK_UP)
+            } else {
+                let sources = [self.from_device.as_fd(), self.waker.as_fd()];
+                clock::wait(sources, self.path.poll_timeout()).context("cannot wait for packets")?[1]
+            };
             if ordered && self.obey() {
-                return Ok(self.link.report(&self.path));
+                break;
             }
         }
+        Ok(self.link.report(&self.path))
     }
 
     /// Reads some frames; says whether there may be more.
@@ -121,7 +122,7 @@ impl Direction {
             if due(self.path.poll_timeout()) {
                 self.path.handle_timeout(clock::now());
             }
-            let is_last = self.link.collect(&mut self.path);
+            let is_last = self.link.collect(&mut self.path, &*self.from_device);
             self.link.transmit(&*self.to_device, self.to)?;
             if is_last {
                 return Ok(());
@@ -136,6 +137,9 @@ impl Direction {
             match order {
                 Order::Impair(impairments, done) => {
                     let result = self.path.reconfigure(&impairments, clock::now());
+                    if result.is_ok() {
+                        self.link.too_big.set_mtu(impairments.mtu);
+                    }
                     // Whoever asked may have gone.
                     let _ = done.send(result.map_err(Into::into));
                 }
@@ -159,10 +163,11 @@ struct Link {
     times: VecDeque<(Instant, Instant)>,
     given: Given,
     recorder: Option<Recorder>,
+    too_big: TooBig,
 }
 
 impl Link {
-    fn new(buffer_len: usize, recorder: Option<Recorder>) -> anyhow::Result<Self> {
+    fn new(buffer_len: usize, recorder: Option<Recorder>, too_big: TooBig) -> anyhow::Result<Self> {
         let config = Config {
             max_segments: MAX_SEGMENTS,
             max_connections: 1024,
@@ -177,6 +182,7 @@ impl Link {
             times: VecDeque::with_capacity(BURST),
             given: Given::default(),
             recorder,
+            too_big,
         })
     }
 
@@ -184,7 +190,7 @@ impl Link {
     fn accept(&mut self, received: Received<'_>, path: &mut Path<Carried>) {
         let now = clock::now();
         let Received { virtio, frame } = received;
-        let Some((mut segments, checksum)) = cut(frame, &virtio) else {
+        let Ok((mut segments, checksum)) = cut(frame, &virtio) else {
             self.given.malformed += 1;
             return;
         };
@@ -199,8 +205,9 @@ impl Link {
         }
     }
 
-    /// Takes packets that are to leave now; says whether these are all.
-    fn collect(&mut self, path: &mut Path<Carried>) -> bool {
+    /// Takes packets that are to leave now; says whether these are all. Where some were too long, those who sent them
+    /// through `from_device` are told.
+    fn collect(&mut self, path: &mut Path<Carried>, from_device: &dyn Device) -> bool {
         while self.burst.len() < BURST {
             match path.poll() {
                 Some(Output::Released(Departure { packet, arrived, due })) => {
@@ -208,12 +215,28 @@ impl Link {
                     let checksum = packet.checksum;
                     self.burst.push(Frame { buffer: packet, checksum });
                 }
+                Some(Output::Dropped { packet, reason: DropReason::Mtu }) => {
+                    self.tell(packet.as_ref(), from_device);
+                }
                 // It is counted by the path.
                 Some(Output::Dropped { .. }) => {}
                 None => return true,
             }
         }
         false
+    }
+
+    /// Tells the sender of `frame` that it is too long.
+    fn tell(&mut self, frame: &[u8], device: &dyn Device) {
+        let now = clock::now();
+        let Some(answer) = self.too_big.answer(frame, now) else { return };
+        let header = VirtioNetHeader::default().to_bytes();
+        // An answer may get lost like any packet; there will be another one.
+        if device.send(&[IoSlice::new(&header), IoSlice::new(&answer)]).is_ok() {
+            self.given.told += 1;
+            self.given.not_captured +=
+                u64::from(self.recorder.as_ref().is_some_and(|to| !to.received(now, &answer)));
+        }
     }
 
     /// Sends the packets that leave together.
@@ -239,13 +262,8 @@ impl Link {
             }
             match sent {
                 Ok(()) => self.given.sent(packet.len(), now),
-                // Its queue is full, it is down, or takes no packets as long as this.
-                Err(
-                    Errno::NOBUFS | Errno::AGAIN | Errno::NETDOWN | Errno::IO | Errno::MSGSIZE | Errno::INVAL,
-                ) => {
-                    self.given.refused += packets as u64;
-                }
-                Err(error) => {
+                Err(HostError::Refused(_) | HostError::Down) => self.given.refused += packets as u64,
+                Err(error @ HostError::Gone(_)) => {
                     return Err(error).with_context(|| format!("cannot send a frame to the {}", to.name()));
                 }
             }
@@ -255,39 +273,6 @@ impl Link {
     }
 
     fn report(&self, path: &Path<Carried>) -> Report {
-        Report { stats: path.stats().clone(), given: self.given.clone() }
-    }
-}
-
-/// The packets of a frame, and what is known of their checksums; `None` where it makes none.
-fn cut<'a>(frame: &'a [u8], virtio: &VirtioNetHeader) -> Option<(Segments<'a>, ChecksumStatus)> {
-    let virtio = VirtioNetRepr::parse(virtio, frame.len()).ok()?;
-    let segments = Segments::new(frame, &virtio).ok()?;
-    let checksum = match (virtio.checksum, virtio.gso) {
-        (ChecksumState::Unchecked, None) => ChecksumStatus::Unknown,
-        _ => ChecksumStatus::Verified,
-    };
-    Some((segments, checksum))
-}
-
-/// Hands a packet to a device, with what the kernel wants to know about it.
-fn send(device: &dyn Device, packet: &Packet<Carried>) -> rustix::io::Result<()> {
-    match packet {
-        Packet::Frame(frame) => {
-            let header = frame.buffer.virtio_net_header().to_bytes();
-            device.send(&[IoSlice::new(&header), IoSlice::new(frame.bytes())])
-        }
-        Packet::Aggregate(aggregate) => {
-            let header = aggregate.virtio_net_header().to_bytes();
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            slices[0] = IoSlice::new(&header);
-            slices[1] = IoSlice::new(aggregate.header());
-            let mut len = 2;
-            for (slice, payload) in slices[2..].iter_mut().zip(aggregate.payloads()) {
-                *slice = IoSlice::new(payload);
-                len += 1;
-            }
-            device.send(&slices[..len])
-        }
+        Report { stats: path.stats().clone(), in_flight: path.in_flight() as u64, given: self.given.clone() }
     }
 }

@@ -37,6 +37,11 @@ impl Host {
         Ok(Self { namespace, interface, tap: Arc::new(tap), side })
     }
 
+    /// Where its programs run.
+    pub(crate) const fn namespace(&self) -> &NetworkNamespace {
+        &self.namespace
+    }
+
     /// Runs `work` on a thread that is on this host.
     pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> anyhow::Result<T> {
         Ok(self.namespace.run(work)?)

@@ -10,11 +10,12 @@ use nichrome_wan::{Impairments, Jitter, Samples};
 use serde::{Deserialize, Serialize};
 
 use super::side::Side;
+use crate::failure;
 
 /// What the path does to packets, in each direction by itself.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Impairments, in each direction")]
-pub(super) struct ImpairmentOptions {
+pub(crate) struct ImpairmentOptions {
     /// How long a packet takes: 40ms, 1.5ms, 50us. A round trip takes twice that.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
@@ -51,7 +52,7 @@ pub(super) struct ImpairmentOptions {
     /// When ECN marks instead: off (the default), mark (where CoDel would drop), or mark:30p.
     #[arg(long, value_name = "WHEN")]
     ecn: Option<String>,
-    /// The longest IP packet that gets through, in bytes.
+    /// The longest IP packet that gets through, in bytes. Senders of longer ones are told by ICMP; none is fragmented.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     mtu: Option<String>,
     /// How many packets may be on their way at once.
@@ -74,7 +75,7 @@ pub(super) struct ImpairmentOptions {
 
 /// Impairments as text, to be read in this order. Serialized, it is what `nichrome wan set` sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Asked(Vec<Setting>);
+pub(crate) struct Asked(Vec<Setting>);
 
 /// One impairment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +114,7 @@ impl Direction {
 
 impl ImpairmentOptions {
     /// What is asked for, from the file and the options. Files that it names are named by their whole path.
-    pub(super) fn asked(&self) -> anyhow::Result<Asked> {
+    pub(crate) fn asked(&self) -> anyhow::Result<Asked> {
         let mut settings = match &self.config {
             Some(file) => from_file(file)?,
             None => Vec::new(),
@@ -126,7 +127,10 @@ impl ImpairmentOptions {
             for setting in given {
                 let Some((name, value)) = setting.split_once('=') else {
                     let option = direction.option("NAME=VALUE");
-                    bail!("'{setting}' is no impairment of one direction: write {option}, such as loss=1%");
+                    let wrong = format!(
+                        "'{setting}' is no impairment of one direction: write {option}, such as loss=1%"
+                    );
+                    return Err(failure::usage(wrong));
                 };
                 settings.push(Setting { direction, name: name.into(), value: value.into() });
             }
@@ -160,12 +164,12 @@ impl ImpairmentOptions {
 
 impl Asked {
     /// Whether nothing is asked for.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Puts on top of `impairments`, the left direction's first, what is asked for.
-    pub(super) fn apply(&self, impairments: &mut [Impairments; 2]) -> anyhow::Result<()> {
+    pub(crate) fn apply(&self, impairments: &mut [Impairments; 2]) -> anyhow::Result<()> {
         for setting in &self.0 {
             for (to, impairments) in Side::BOTH.into_iter().zip(&mut *impairments) {
                 if setting.direction.includes(to) {

@@ -1,5 +1,10 @@
 //! The delays that packets were given, and the throughput over time, as one SVG picture.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
 use plotters::prelude::*;
 
 use super::report::Report;
@@ -17,8 +22,27 @@ const DIRECTIONS: [(&str, RGBColor); 2] =
 /// How far the delay axis goes: to the delay of all packets but so many.
 const SHOWN: f64 = 0.9999;
 
-/// Draws both charts. Reports are of the direction to the left first.
-pub(super) fn draw(reports: &[Report; 2]) -> anyhow::Result<String> {
+/// A file for the picture, created before there is anything to draw: where that fails, it fails at once.
+pub(super) struct Plot {
+    path: PathBuf,
+    file: File,
+}
+
+impl Plot {
+    /// Creates the file.
+    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Draws both charts into it. Reports are of the direction to the left first.
+    pub(super) fn finish(mut self, reports: &[Report; 2]) -> anyhow::Result<()> {
+        let written = self.file.write_all(draw(reports)?.as_bytes());
+        written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+fn draw(reports: &[Report; 2]) -> anyhow::Result<String> {
     chart::svg(SIZE, |area| {
         area.fill(&WHITE)?;
         let area = area.margin(8, 0, 0, 0).titled("The path as it was", font(24))?;
@@ -50,6 +74,7 @@ fn delays(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
         .x_label_formatter(&plain)
         .x_desc(format!("delay ({unit})"))
         .y_labels(6)
+        .y_label_formatter(&plain)
         .y_desc("packets with at most that (%)")
         .label_style(font(13))
         .axis_desc_style(font(14))
@@ -67,7 +92,7 @@ fn delays(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
             .label(name)
             .legend(move |at| swatch(at, color));
     }
-    legend(&mut chart)
+    legend(&mut chart, SeriesLabelPosition::LowerRight)
 }
 
 /// Bytes that left over time.
@@ -108,5 +133,5 @@ fn throughput(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
             .label(name)
             .legend(move |at| swatch(at, color));
     }
-    legend(&mut chart)
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }

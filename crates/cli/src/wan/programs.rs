@@ -22,6 +22,13 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long the other program waits for the first to listen.
 const UNTIL_IT_LISTENS: Duration = Duration::from_secs(1);
 
+/// How long programs that were interrupted from the terminal, as we were, have before they are asked to end, too: one
+/// that is already ending is best left alone.
+const AFTER_AN_INTERRUPT: Duration = Duration::from_millis(300);
+
+/// How long one that was killed may take, which a kernel that waits for a device holds up.
+const UNTIL_KILLED: Duration = Duration::from_secs(5);
+
 /// How often is looked whether something has happened.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -188,15 +195,24 @@ pub(super) fn adopt_orphans() {
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Stops everything that descends from this process: asks first, and kills after some time.
-pub(super) fn stop_all() {
+/// Gives programs that were interrupted with us some time to end by themselves.
+pub(super) fn wait_for_the_interrupted() {
+    let begun = Instant::now();
+    while begun.elapsed() < AFTER_AN_INTERRUPT && !descendants().is_empty() {
+        reap();
+        thread::sleep(LOOK);
+    }
+}
+
+/// Stops everything that descends from this process: asks first, and kills after some time. Says what is left.
+pub(super) fn stop_all() -> Vec<Pid> {
     let begun = Instant::now();
     let mut signal = Signal::TERM;
     let mut asked = Vec::new();
     loop {
         let descendants = descendants();
-        if descendants.is_empty() {
-            return;
+        if descendants.is_empty() || begun.elapsed() > GRACE + UNTIL_KILLED {
+            return descendants;
         }
         if begun.elapsed() > GRACE && signal == Signal::TERM {
             signal = Signal::KILL;

@@ -18,6 +18,8 @@ pub(crate) struct Given {
     pub(crate) malformed: u64,
     /// Packets that the other device did not take.
     pub(crate) refused: u64,
+    /// Answers to those whose packets were too long.
+    pub(crate) told: u64,
     /// Packets that the capture was too slow for.
     pub(crate) not_captured: u64,
     /// Bytes that came in and went out over time.
@@ -50,6 +52,8 @@ impl Given {
 #[derive(Clone)]
 pub(crate) struct Report {
     pub(crate) stats: Stats,
+    /// Packets on their way.
+    pub(crate) in_flight: u64,
     pub(crate) given: Given,
 }
 

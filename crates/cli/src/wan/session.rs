@@ -1,18 +1,17 @@
 //! The time in which a path is in use: it ends with a program, with a signal, or because the path fails.
 
+use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::host::Host;
 use super::programs::{self, Output, Program, Running, StandardOutput};
 use super::side::Side;
-use crate::failure;
+use crate::{failure, signals};
 
 /// What the shell's exit status is when it cannot run a command (POSIX, Shell Command Language 2.8.2).
 const NOT_STARTED: [i32; 2] = [126, 127];
@@ -35,16 +34,10 @@ impl Session {
     pub(super) fn begin() -> anyhow::Result<Self> {
         programs::adopt_orphans();
         let (sender, events) = mpsc::channel();
-        let mut signals =
-            Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD]).context("cannot wait for signals")?;
         let to = sender.clone();
-        thread::spawn(move || {
-            for signal in signals.forever() {
-                if to.send(Event::Signal(signal)).is_err() {
-                    return;
-                }
-            }
-        });
+        signals::forward(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD], move |signal| {
+            to.send(Event::Signal(signal)).map_or(ControlFlow::Break(()), ControlFlow::Continue)
+        })?;
         Ok(Self { events, sender })
     }
 
@@ -60,7 +53,7 @@ impl Session {
             match self.events.recv() {
                 Ok(Event::Signal(SIGCHLD)) => {}
                 Ok(Event::Signal(SIGINT)) => return Ok(ExitCode::SUCCESS),
-                Ok(Event::Signal(signal)) => return Ok(by_signal(signal)),
+                Ok(Event::Signal(signal)) => return Ok(signals::exit_code(signal)),
                 Ok(Event::PathEnded) | Err(_) => return Ok(ExitCode::FAILURE),
             }
         }
@@ -75,8 +68,13 @@ impl Session {
     ) -> anyhow::Result<ExitCode> {
         let mut running = [None, None];
         let result = self.start_and_wait(hosts, programs, standard_output, &mut running);
-        programs::stop_all();
-        running.into_iter().flatten().for_each(Running::print_the_rest);
+        let left = programs::stop_all();
+        if left.is_empty() {
+            running.into_iter().flatten().for_each(Running::print_the_rest);
+        } else {
+            let pids = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            failure::warn(format_args!("these processes cannot be stopped: {pids}"));
+        }
         result
     }
 
@@ -119,7 +117,11 @@ impl Session {
                 Ok(Event::Signal(SIGCHLD)) => {}
                 // The shell's own business: it is at the same terminal.
                 Ok(Event::Signal(SIGINT)) if shell_decides => {}
-                Ok(Event::Signal(signal)) => return Ok(by_signal(signal)),
+                Ok(Event::Signal(SIGINT)) => {
+                    programs::wait_for_the_interrupted();
+                    return Ok(signals::exit_code(SIGINT));
+                }
+                Ok(Event::Signal(signal)) => return Ok(signals::exit_code(signal)),
                 Ok(Event::PathEnded) | Err(_) => return Ok(ExitCode::FAILURE),
             }
         }
@@ -142,11 +144,7 @@ fn judge(side: Side, status: ExitStatus, shell_decides: bool) -> anyhow::Result<
 fn exit_code(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(code as u8),
-        (None, Some(signal)) => by_signal(signal),
+        (None, Some(signal)) => signals::exit_code(signal),
         (None, None) => ExitCode::FAILURE,
     }
-}
-
-fn by_signal(signal: i32) -> ExitCode {
-    ExitCode::from((128 + signal) as u8)
 }

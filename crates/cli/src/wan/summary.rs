@@ -35,6 +35,10 @@ pub(crate) struct DirectionSummary {
     pub(crate) bytes_delivered: u64,
     /// Packets that were not delivered, by reason.
     pub(crate) drops: Map<String, Value>,
+    /// Packets that were on their way, and so were neither delivered nor dropped.
+    pub(crate) in_flight: u64,
+    /// ICMP messages to those whose packets were longer than the path's MTU.
+    pub(crate) told_too_big: u64,
     pub(crate) duplicated: u64,
     pub(crate) corrupted: u64,
     pub(crate) reordered: u64,
@@ -68,7 +72,7 @@ impl Summary {
 
 impl DirectionSummary {
     fn new(report: &Report, unread: u64) -> Self {
-        let Report { stats, given } = report;
+        let Report { stats, in_flight, given } = report;
         let others =
             [("malformed", given.malformed), ("refused_by_device", given.refused), ("unread", unread)];
         let drops = stats.drops.named().chain(others).filter(|(_, count)| *count > 0);
@@ -78,6 +82,8 @@ impl DirectionSummary {
             packets_delivered: stats.packets_out - given.refused.min(stats.packets_out),
             bytes_delivered: stats.bytes_out,
             drops: drops.map(|(name, count)| (name.to_owned(), count.into())).collect(),
+            in_flight: *in_flight,
+            told_too_big: given.told,
             duplicated: stats.duplicated,
             corrupted: stats.corrupted,
             reordered: stats.reordered,
@@ -106,7 +112,9 @@ const COUNTS: [Line<u64>; 3] =
     [("packets", |of| of.packets), ("bytes", |of| of.bytes), ("delivered", |of| of.packets_delivered)];
 
 /// Left out where they are 0 in both directions.
-const RARE_COUNTS: [Line<u64>; 4] = [
+const RARE_COUNTS: [Line<u64>; 6] = [
+    ("on their way", |of| of.in_flight),
+    ("told: too big", |of| of.told_too_big),
     ("duplicated", |of| of.duplicated),
     ("corrupted", |of| of.corrupted),
     ("reordered", |of| of.reordered),
@@ -163,7 +171,9 @@ impl fmt::Display for Summary {
         table.add_rows(
             TIMES.into_iter().map(|(name, of)| self.row(name, |direction| time(direction, of(direction)))),
         );
-        table.add_row(self.row("throughput", |of| rate(of.gbps)));
+        let throughput =
+            |of: &DirectionSummary| if of.packets_delivered == 0 { "–".to_owned() } else { rate(of.gbps) };
+        table.add_row(self.row("throughput", throughput));
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }

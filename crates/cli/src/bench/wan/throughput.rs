@@ -2,19 +2,19 @@
 //! the other.
 
 use std::fmt;
-use std::io::{IoSlice, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use nichrome_port::{Device, MAX_RECEIVE, Offloads, Waker, clock};
+use nichrome_port::Offloads;
 use nichrome_wan::Impairments;
 use serde::Serialize;
 
 use super::super::{median, rounded};
+use crate::copy_loop::CopyLoop;
 use crate::wan::{Host, LivePath, Setup, SharedDevice, Side, ipv4};
 
 const PORT: u16 = 7000;
@@ -71,32 +71,10 @@ fn over_path() -> anyhow::Result<f64> {
 
 fn over_copy_loop() -> anyhow::Result<f64> {
     let hosts = hosts()?;
-    let [left, right] = devices(&hosts);
-    let stop = Arc::new(Waker::new()?);
-    let loops = [(&left, &right), (&right, &left)].map(|(from, to)| {
-        let (from, to, stop) = (Arc::clone(from), Arc::clone(to), Arc::clone(&stop));
-        thread::spawn(move || copy(&*from, &*to, &stop))
-    });
+    let copying = CopyLoop::start(&devices(&hosts))?;
     let gbps = transfer(&hosts)?;
-    stop.wake();
-    for copying in loops {
-        copying.join().map_err(|_| anyhow!("the copy loop has panicked"))??;
-    }
+    copying.stop()?;
     Ok(gbps)
-}
-
-/// Hands every frame from one device to the other as it is.
-fn copy(from: &dyn Device, to: &dyn Device, stop: &Waker) -> rustix::io::Result<()> {
-    let mut buffer = vec![0; MAX_RECEIVE];
-    loop {
-        while let Some(received) = from.receive(&mut buffer)? {
-            to.send(&[IoSlice::new(&received.virtio.to_bytes()), IoSlice::new(received.frame)])?;
-        }
-        let [_, stopped] = clock::wait([from.as_fd(), stop.as_fd()], None)?;
-        if stopped {
-            return Ok(());
-        }
-    }
 }
 
 /// What TCP brings from the right host to the left one, in Gbit/s.

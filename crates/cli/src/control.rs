@@ -1,0 +1,74 @@
+//! Asking a command that runs: a socket that other commands talk to. A request is one line of JSON, and so is its answer.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::runtime_dir;
+
+/// Bytes of a request or an answer.
+const LONGEST: u64 = 1 << 20;
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The socket of this process; it goes when this is dropped.
+pub(crate) struct ControlSocket(PathBuf);
+
+impl ControlSocket {
+    /// Answers requests at `file` from now on, on a thread of its own.
+    pub(crate) fn open<Q: DeserializeOwned, A: Serialize>(
+        file: PathBuf,
+        mut answer: impl FnMut(Q) -> A + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        if let Some(directory) = file.parent() {
+            runtime_dir::create(directory)?;
+        }
+        // One of an earlier process that was killed.
+        let _ = fs::remove_file(&file);
+        let listener =
+            UnixListener::bind(&file).with_context(|| format!("cannot listen at {}", file.display()))?;
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Whoever asks and does not wait for the answer misses it.
+                let _ = receive(&stream).and_then(|request| send(&stream, &answer(request)));
+            }
+        });
+        Ok(Self(file))
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // It may have been removed by someone else.
+        let _ = fs::remove_file(&self.0);
+        if let Some(directory) = self.0.parent() {
+            runtime_dir::remove_if_empty(directory);
+        }
+    }
+}
+
+/// Asks the process at the other end.
+pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Serialize) -> anyhow::Result<A> {
+    send(stream, request)?;
+    receive(stream).context("no answer")
+}
+
+fn send(mut stream: &UnixStream, message: &impl Serialize) -> anyhow::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream.write_all((serde_json::to_string(message)? + "\n").as_bytes())?)
+}
+
+fn receive<T: DeserializeOwned>(stream: &UnixStream) -> anyhow::Result<T> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}

@@ -1,0 +1,119 @@
+//! `nichrome demo`: what receive offload is worth, measured between two real kernels on this machine.
+
+mod plot;
+mod run;
+mod summary;
+mod traffic;
+mod usage;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use nichrome_lro::{ActiveAck, Hold, NpuConfig, ProfileConfig};
+use nichrome_port::become_able;
+use nichrome_wan::Impairments;
+
+use self::run::{Card, Plan};
+use self::summary::{Summary, Traffic};
+use crate::wan::ImpairmentOptions;
+use crate::failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  nichrome demo --quick
+  nichrome demo --plot demo.svg
+  nichrome demo --delay 5ms --loss 0.1%               the same over a worse path
+
+Two hosts, each with the kernel's own TCP in a network namespace of its own and a Nichrome card, send over a
+wire between the cards. No root is needed, and nothing leaves this process.";
+
+/// Measure what receive offload is worth: two real kernels, a card each, and TCP between them.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Demo {
+    /// Fewer and shorter runs: twenty seconds instead of two minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Draw throughput over connections.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    impairments: ImpairmentOptions,
+}
+
+/// The cards that are compared.
+fn cards() -> [Card; 6] {
+    let npu = |active_ack| Card::Nichrome(ProfileConfig::Npu(NpuConfig { active_ack, ..NpuConfig::default() }));
+    [
+        Card::WithoutOffload,
+        Card::Nichrome(ProfileConfig::Netfpga(Duration::from_micros(50))),
+        npu(ActiveAck::Off),
+        npu(ActiveAck::Safe),
+        Card::Nichrome(ProfileConfig::Gro(Hold::Batch)),
+        Card::KernelGro,
+    ]
+}
+
+impl Demo {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let mut impairments = [Impairments::default(), Impairments::default()];
+        let asked = self.impairments.asked()?;
+        asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
+        // Before there is any other thread.
+        become_able()?;
+        let plans = self.plans(asked.is_empty());
+        let progress = progress(plans.len());
+        let mut summary = Summary::default();
+        for plan in plans {
+            progress.set_message(plan.to_string());
+            let run = plan.measure(&impairments).with_context(|| plan.to_string())?;
+            summary.runs.push(run);
+            progress.inc(1);
+        }
+        progress.set_message("64 KB frames passed through");
+        summary.unsegmented_gbps = Some(run::unsegmented(self.time())?);
+        progress.finish_and_clear();
+        let mut output = io::stdout().lock();
+        if self.json {
+            writeln!(output, "{}", serde_json::to_string_pretty(&summary)?)?;
+        } else {
+            writeln!(output, "{summary}")?;
+        }
+        let Some(path) = &self.plot else { return Ok(()) };
+        fs::write(path, plot::draw(&summary)?).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_millis(if self.quick { 1000 } else { 1700 })
+    }
+
+    /// The kernel's own GRO has no path between the hosts that could be impaired.
+    fn plans(&self, is_clean: bool) -> Vec<Plan> {
+        let connections: &[usize] = if self.quick { &[1, 64] } else { &[1, 2, 4, 8, 16, 32, 64] };
+        let time = self.time();
+        let cards = || cards().into_iter().filter(move |card| is_clean || *card != Card::KernelGro);
+        let bulk = connections.iter().flat_map(|&connections| {
+            cards().map(move |card| Plan { card, traffic: Traffic::Bulk { connections }, time })
+        });
+        let unequal = cards().map(|card| Plan { card, traffic: Traffic::TwoRates, time });
+        if self.quick { bulk.collect() } else { bulk.chain(unequal).collect() }
+    }
+}
+
+/// A bar for who sits at a terminal.
+fn progress(runs: usize) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_bar} {pos} of {len}, {eta} left: {msg}");
+    ProgressBar::new(runs as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,191 @@
+//! One run: two hosts, what connects them, and traffic.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nichrome_lro::{ActiveAck, Config, ProfileConfig};
+use nichrome_nic::{CardConfig, Queue, memory_wire};
+use nichrome_port::{Feature, Interface, InterfaceName, Netlink, NetworkNamespace, Offloads, Settings};
+use nichrome_wan::Impairments;
+
+use super::summary::{Run, Traffic};
+use super::traffic::{RECEIVER, transfer};
+use super::usage;
+use crate::copy_loop::CopyLoop;
+use crate::wan::{Host, SharedDevice, Side, ipv4};
+
+/// The longest IP packet on the wire, in bytes.
+const MTU: u32 = 1500;
+
+/// What connects the hosts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Card {
+    /// A card that hands every frame to its kernel.
+    WithoutOffload,
+    /// A card that coalesces.
+    Nichrome(ProfileConfig),
+    /// No card of ours, but the kernel's own virtual wire and its own coalescing.
+    KernelGro,
+}
+
+impl Card {
+    /// The name in reports.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::WithoutOffload => "none",
+            Self::Nichrome(profile) => profile.profile().name(),
+            Self::KernelGro => "kernel-gro",
+        }
+    }
+
+    const fn active_ack(&self) -> &'static str {
+        match self {
+            Self::Nichrome(ProfileConfig::Npu(npu)) => match npu.active_ack {
+                ActiveAck::Off => "off",
+                ActiveAck::Paper => "paper",
+                ActiveAck::Safe => "safe",
+            },
+            _ => "off",
+        }
+    }
+}
+
+/// A run to be made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) card: Card,
+    pub(super) traffic: Traffic,
+    pub(super) time: Duration,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with {} connections", self.card.name(), self.traffic.connections())
+    }
+}
+
+/// What the receiving host has used and counted so far.
+struct Mark {
+    host_cpu: Duration,
+    packets: u64,
+    retransmits: u64,
+}
+
+impl Plan {
+    /// Makes the run.
+    pub(super) fn measure(&self, impairments: &[Impairments; 2]) -> anyhow::Result<Run> {
+        match &self.card {
+            Card::KernelGro => {
+                let [left, right] = veth_hosts()?;
+                self.transfer([&left, &right])
+            }
+            card => {
+                let hosts = hosts()?;
+                let profile = match card {
+                    Card::Nichrome(profile) => Some(*profile),
+                    Card::WithoutOffload | Card::KernelGro => None,
+                };
+                let config = |side: Side| CardConfig {
+                    name: side.name(),
+                    engine: Config::default(),
+                    profile,
+                    busy_poll: false,
+                    frame_len: MTU as usize + 14,
+                };
+                let [left, right] = memory_wire(impairments, 1, MTU as usize + 14)?;
+                let start = |wire, side: Side| {
+                    let queue = Queue { wire, observer: None };
+                    let host = Arc::clone(&side.of(&hosts).tap) as SharedDevice;
+                    Ok::<_, anyhow::Error>(nichrome_nic::Card::start(
+                        vec![queue],
+                        &[host],
+                        &config(side),
+                        || {},
+                    )?)
+                };
+                let cards = [start(left, Side::Left)?, start(right, Side::Right)?];
+                let run = self.transfer(hosts.each_ref().map(Host::namespace));
+                for card in cards {
+                    card.stop()?;
+                }
+                run
+            }
+        }
+    }
+
+    fn transfer(&self, [receiver, sender]: [&NetworkNamespace; 2]) -> anyhow::Result<Run> {
+        let mark = || -> anyhow::Result<Mark> {
+            // A card's thread is its kernel's interrupt: what it runs in the kernel is the host's.
+            let interrupts = match self.card {
+                Card::KernelGro => usage::of_soft_interrupts(),
+                _ => usage::of_threads(Side::Left.name()).kernel,
+            };
+            Ok(Mark {
+                host_cpu: interrupts + usage::of_threads(RECEIVER).total(),
+                packets: receiver.run(|| usage::snmp("Ip", "InReceives"))?,
+                retransmits: sender.run(|| usage::snmp("Tcp", "RetransSegs"))?,
+            })
+        };
+        let (received, before, after) =
+            transfer([receiver, sender], ipv4(Side::Left), self.traffic, self.time, mark, mark)?;
+        let (before, after) = (before?, after?);
+        let packets = after.packets - before.packets;
+        let gigabytes = received.bytes as f64 / 1e9;
+        Ok(Run {
+            profile: self.card.name(),
+            active_ack: self.card.active_ack(),
+            connections: self.traffic.connections(),
+            traffic: self.traffic,
+            gbps: gigabytes * 8.0 / received.time.as_secs_f64(),
+            packets_to_host: packets,
+            bytes_per_packet: received.bytes as f64 / packets.max(1) as f64,
+            host_cpu_s_per_gb: (after.host_cpu.saturating_sub(before.host_cpu)).as_secs_f64()
+                / gigabytes.max(f64::MIN_POSITIVE),
+            retransmits: after.retransmits - before.retransmits,
+        })
+    }
+}
+
+fn hosts() -> anyhow::Result<[Host; 2]> {
+    let [left, right] = Side::BOTH;
+    Ok([Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?])
+}
+
+/// Two hosts with the kernel's own virtual wire between them, the sender's packets cut before they get to it.
+fn veth_hosts() -> anyhow::Result<[NetworkNamespace; 2]> {
+    let namespaces = [NetworkNamespace::new()?, NetworkNamespace::new()?];
+    let names: [InterfaceName; 2] = [Side::Left.name().parse()?, Side::Right.name().parse()?];
+    namespaces[0].run(|| Netlink::open()?.add_veth(names[0], names[1], &namespaces[1]))??;
+    let on_each = |work: &dyn Fn(&Netlink, &Interface, Side) -> anyhow::Result<()>| -> anyhow::Result<()> {
+        for ((namespace, name), side) in namespaces.iter().zip(names).zip(Side::BOTH) {
+            namespace.run(|| {
+                let netlink = Netlink::open()?;
+                work(&netlink, &netlink.interface(name)?, side)
+            })??;
+        }
+        Ok(())
+    };
+    on_each(&|netlink, interface, _| {
+        Feature::Tso.disable(interface.name)?;
+        Feature::Gro.enable(interface.name)?;
+        netlink.configure(interface, Settings { mtu: Some(MTU), ..Settings::default() })?;
+        Ok(netlink.set_up(interface)?)
+    })?;
+    on_each(&|netlink, interface, side| {
+        netlink.wait_until_running(interface)?;
+        Ok(netlink.add_address(interface, ipv4(side).into(), 24)?)
+    })?;
+    Ok(namespaces)
+}
+
+/// What a loop reaches that hands frames from one host to the other as they are, in Gbit/s.
+pub(super) fn unsegmented(time: Duration) -> anyhow::Result<f64> {
+    let hosts = hosts()?;
+    let copying = CopyLoop::start(&hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice))?;
+    let traffic = Traffic::Bulk { connections: 1 };
+    let namespaces = hosts.each_ref().map(Host::namespace);
+    let (received, ..) = transfer(namespaces, ipv4(Side::Left), traffic, time, || (), || ())?;
+    copying.stop()?;
+    Ok(received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9)
+}

@@ -1,0 +1,139 @@
+//! What the demonstration has measured; names are stable.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use serde::Serialize;
+
+use crate::number::Grouped;
+
+/// All runs.
+#[derive(Default, Serialize)]
+pub(super) struct Summary {
+    pub(super) runs: Vec<Run>,
+    /// What a loop reaches that passes frames of 64 KB on as they are: nothing is cut, nothing is coalesced.
+    pub(super) unsegmented_gbps: Option<f64>,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Traffic {
+    /// Connections that all send as much as they can.
+    Bulk { connections: usize },
+    /// Two connections, the second of which sends a tenth of the first's rate: lro-npu, Figure 11.
+    TwoRates,
+}
+
+impl Traffic {
+    pub(super) const fn connections(self) -> usize {
+        match self {
+            Self::Bulk { connections } => connections,
+            Self::TwoRates => 2,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Bulk { .. } => "bulk",
+            Self::TwoRates => "two_rates",
+        }
+    }
+}
+
+impl Serialize for Traffic {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One run.
+#[derive(Serialize)]
+pub(super) struct Run {
+    pub(super) profile: &'static str,
+    pub(super) active_ack: &'static str,
+    pub(super) connections: usize,
+    pub(super) traffic: Traffic,
+    /// TCP payload that the receiving program got.
+    pub(super) gbps: f64,
+    /// IP packets that the receiving kernel got.
+    pub(super) packets_to_host: u64,
+    /// TCP payload of one of those.
+    pub(super) bytes_per_packet: f64,
+    /// What the receiving host's processors did: the program, and the kernel's part of handing packets to it.
+    pub(super) host_cpu_s_per_gb: f64,
+    pub(super) retransmits: u64,
+}
+
+impl Summary {
+    /// A profile's bulk run with so many connections.
+    fn bulk(&self, profile: &str, connections: usize) -> Option<&Run> {
+        let is_it = |run: &&Run| {
+            run.profile == profile && run.traffic == Traffic::Bulk { connections } && run.active_ack == "off"
+        };
+        self.runs.iter().find(is_it)
+    }
+
+    /// The most connections of any run.
+    fn most(&self) -> usize {
+        self.runs.iter().map(|run| run.connections).max().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+        table.set_header([
+            "connections",
+            "card",
+            "active ACK",
+            "Gbit/s",
+            "packets to host",
+            "bytes a packet",
+            "host CPU s/GB",
+            "retransmits",
+        ]);
+        let mut last = None;
+        for run in &self.runs {
+            let group = (run.traffic, run.connections);
+            let connections = match run.traffic {
+                _ if last == Some(group) => String::new(),
+                Traffic::Bulk { connections } => connections.to_string(),
+                Traffic::TwoRates => "2, at 10 : 1".into(),
+            };
+            last = Some(group);
+            table.add_row([
+                connections,
+                run.profile.into(),
+                run.active_ack.into(),
+                format!("{:.2}", run.gbps),
+                Grouped(run.packets_to_host).to_string(),
+                Grouped(run.bytes_per_packet as u64).to_string(),
+                format!("{:.3}", run.host_cpu_s_per_gb),
+                Grouped(run.retransmits).to_string(),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(3) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        writeln!(f, "TCP between two kernels at an MTU of 1,500 bytes, each behind its card\n")?;
+        writeln!(f, "{}", table.trim_fmt())?;
+        let most = self.most();
+        if let Some(none) = self.bulk("none", most) {
+            for profile in ["npu", "gro"] {
+                if let Some(run) = self.bulk(profile, most) {
+                    writeln!(
+                        f,
+                        "{profile:<4} with {most} connections: {:.1} times the throughput of a card without offload, {:.2} times the host CPU",
+                        run.gbps / none.gbps,
+                        run.host_cpu_s_per_gb / none.host_cpu_s_per_gb
+                    )?;
+                }
+            }
+        }
+        match self.unsegmented_gbps {
+            Some(gbps) => write!(f, "64 KB frames passed through as they are: {gbps:.2} Gbit/s"),
+            None => Ok(()),
+        }
+    }
+}

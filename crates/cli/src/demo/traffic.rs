@@ -1,0 +1,105 @@
+//! TCP from the programs of one host to those of the other.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use nichrome_port::NetworkNamespace;
+
+use super::summary::Traffic;
+
+const PORT: u16 = 5001;
+
+/// Bytes of a read or a write.
+const CHUNK: usize = 256 * 1024;
+
+/// What receiving threads are called.
+pub(super) const RECEIVER: &str = "receiver";
+
+/// What the slow one of two connections sends, as a part of what one would get.
+const SLOW: Duration = Duration::from_millis(2);
+
+/// What the receiving programs have got.
+pub(super) struct Received {
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
+}
+
+/// The threads at the ends of a connection.
+struct Connection {
+    sender: JoinHandle<io::Result<()>>,
+    receiver: JoinHandle<io::Result<u64>>,
+}
+
+/// Sends from `sender` to `receiver`, which has `address`, for `time`. `begun` is called once all are connected, and
+/// `ended` when the time is over; connections are closed behind that.
+pub(super) fn transfer<T, U>(
+    [receiver, sender]: [&NetworkNamespace; 2],
+    address: Ipv4Addr,
+    traffic: Traffic,
+    time: Duration,
+    begun: impl FnOnce() -> T,
+    ended: impl FnOnce() -> U,
+) -> anyhow::Result<(Received, T, U)> {
+    let listener = receiver.run(|| TcpListener::bind((address, PORT)))??;
+    let mut streams = Vec::new();
+    for _ in 0..traffic.connections() {
+        let stream = sender.run(|| TcpStream::connect((address, PORT)))?.context("cannot connect")?;
+        streams.push((stream, listener.accept()?.0));
+    }
+    let until = Instant::now() + time;
+    let begun = begun();
+    let mut connections = Vec::new();
+    for (nth, (stream, accepted)) in streams.into_iter().enumerate() {
+        let pause = (traffic == Traffic::TwoRates && nth == 1).then_some(SLOW);
+        let named = |what: &str| thread::Builder::new().name(format!("{what}-{nth}"));
+        connections.push(Connection {
+            sender: named("sender").spawn(move || send(stream, until, pause))?,
+            receiver: named(RECEIVER).spawn(move || receive_until(accepted, until))?,
+        });
+    }
+    thread::sleep(time);
+    let ended = ended();
+    let mut bytes = 0;
+    for Connection { sender, receiver } in connections {
+        sender.join().map_err(|_| anyhow!("a sender has panicked"))?.context("a sender")?;
+        bytes += receiver.join().map_err(|_| anyhow!("a receiver has panicked"))?.context("a receiver")?;
+    }
+    Ok((Received { bytes, time }, begun, ended))
+}
+
+fn send(mut stream: TcpStream, until: Instant, pause: Option<Duration>) -> io::Result<()> {
+    let bytes = vec![7; if pause.is_some() { CHUNK / 4 } else { CHUNK }];
+    stream.set_write_timeout(Some(Duration::from_secs(5)))?;
+    while Instant::now() < until {
+        match stream.write(&bytes) {
+            Ok(_) => {}
+            // Nothing has got through for long: what was received says so.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+        if let Some(pause) = pause {
+            thread::sleep(pause);
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes come until then; the rest is read, but not counted.
+fn receive_until(mut stream: TcpStream, until: Instant) -> io::Result<u64> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let (mut bytes, mut buffer) = (0, vec![0; CHUNK]);
+    loop {
+        let read = match stream.read(&mut buffer) {
+            Ok(0) => return Ok(bytes),
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(bytes),
+            Err(error) => return Err(error),
+        };
+        if Instant::now() < until {
+            bytes += read as u64;
+        }
+    }
+}

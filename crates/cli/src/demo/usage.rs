@@ -1,0 +1,78 @@
+//! Processor time of threads of this process, and what a kernel's TCP has counted.
+
+use std::fs;
+use std::time::Duration;
+
+/// Clock ticks a second in `/proc` (`USER_HZ`, 100 on every architecture that Linux has now).
+const TICKS: u32 = 100;
+
+/// What a thread's code and the kernel on its behalf have run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    pub(super) user: Duration,
+    pub(super) kernel: Duration,
+}
+
+impl Usage {
+    pub(super) fn total(self) -> Duration {
+        self.user + self.kernel
+    }
+}
+
+/// The processor time of all threads of this process whose names begin with `prefix`.
+pub(super) fn of_threads(prefix: &str) -> Usage {
+    let mut sum = Usage::default();
+    for entry in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if let Some(usage) = usage(&stat, prefix) {
+            sum.user += usage.user;
+            sum.kernel += usage.kernel;
+        }
+    }
+    sum
+}
+
+/// Fields 14 and 15 of `/proc/PID/stat` (proc_pid_stat(5)), if the thread's name begins with `prefix`.
+fn usage(stat: &str, prefix: &str) -> Option<Usage> {
+    let (start, rest) = stat.rsplit_once(')')?;
+    start.split_once('(')?.1.starts_with(prefix).then_some(())?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let mut time = || Some(Duration::from_secs(fields.next()?.parse().ok()?) / TICKS);
+    Some(Usage { user: time()?, kernel: time()? })
+}
+
+/// What all processors of the machine have spent on interrupts' behalf: where a virtual wire's receiving kernel runs.
+pub(super) fn of_soft_interrupts() -> Duration {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    // The seventh number (proc_stat(5)).
+    let ticks = stat.lines().next().and_then(|all| all.split_whitespace().nth(7)?.parse().ok());
+    Duration::from_secs(ticks.unwrap_or(0)) / TICKS
+}
+
+/// A counter of `/proc/net/snmp` in the network namespace of this thread, such as `Tcp` and `RetransSegs`.
+pub(super) fn snmp(protocol: &str, counter: &str) -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(':'));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    pairs.find(|(name, _)| *name == counter).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threads_times_are_behind_its_name() {
+        let stat = "7 (left-0 (x)) S 1 7 7 0 -1 0 1 0 0 0 250 125 0 0 20 0";
+        let found = usage(stat, "left-").unwrap();
+        assert_eq!((found.user, found.kernel), (Duration::from_millis(2500), Duration::from_millis(1250)));
+        assert!(usage(stat, "right-").is_none());
+    }
+
+    #[test]
+    fn the_kernels_counters_are_found_by_name() {
+        assert!(snmp("Ip", "DefaultTTL") > 0);
+        assert_eq!(snmp("Ip", "NoSuchCounter"), 0);
+    }
+}

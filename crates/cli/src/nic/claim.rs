@@ -1,0 +1,242 @@
+//! The claim on the interface that is a card's wire: a locked file that says whose it is and what was changed about it.
+//! The lock goes with the process, however that ends; what the file says is then put back by whoever comes next.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use anyhow::{Context, anyhow, bail};
+use nichrome_port::{Interface, InterfaceName, Netlink, NetlinkError, Settings};
+use nichrome_wire::MacAddr;
+use serde::{Deserialize, Serialize};
+
+use super::place;
+use crate::failure;
+use crate::runtime_dir;
+
+/// A claim; the interface is put back when it is dropped.
+pub(super) struct Claim {
+    file: File,
+    path: PathBuf,
+    record: Record,
+}
+
+/// What the file says.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    pid: u32,
+    wire: String,
+    host: String,
+    changed: Option<Identity>,
+}
+
+/// What an interface is known by, as it was and as it was made.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Identity {
+    index: u32,
+    mac: [u8; 6],
+    given_mac: [u8; 6],
+    arp: bool,
+}
+
+impl Claim {
+    /// Claims the interface `wire` for the card behind `host`, and puts back what a card has left that was killed.
+    pub(super) fn take(wire: InterfaceName, host: InterfaceName) -> anyhow::Result<Self> {
+        let path = place::of_claim(wire.as_str())?;
+        let context = || format!("cannot claim {wire} with {}", path.display());
+        let file = loop {
+            let Some(file) = open(&path).with_context(context)? else { continue };
+            match file.try_lock() {
+                // Whoever had it may have removed it before letting go.
+                Ok(()) if is_at(&file, &path) => break file,
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => bail!(in_use(wire, &file)),
+                Err(TryLockError::Error(error)) => return Err(error).with_context(context),
+            }
+        };
+        if let Some(left) = Record::read(&file) {
+            left.put_back_and_say()?;
+        }
+        let record = Record {
+            pid: process::id(),
+            wire: wire.as_str().to_owned(),
+            host: host.as_str().to_owned(),
+            changed: None,
+        };
+        record.write(&file).with_context(context)?;
+        Ok(Self { file, path, record })
+    }
+
+    /// Makes the kernel take no frames for its own that are for the host: gives `wire`, whose address the host has now,
+    /// another one, and has it answer nobody who looks for a neighbour.
+    pub(super) fn hide(&mut self, netlink: &Netlink, wire: &Interface) -> anyhow::Result<()> {
+        let Some(mac) = wire.mac else { bail!("{} is no Ethernet interface", wire.name) };
+        let given = local_address();
+        self.record.changed =
+            Some(Identity { index: wire.index, mac: mac.0, given_mac: given.0, arp: wire.arp });
+        self.record.write(&self.file).with_context(|| format!("cannot write {}", self.path.display()))?;
+        netlink.disable_arp(wire)?;
+        let settings = Settings { mac: Some(given), ..Settings::default() };
+        netlink.configure(wire, settings).with_context(|| {
+            format!("{} takes no other address while it is up: use --backend xdp", wire.name)
+        })
+    }
+
+    /// Puts the interface back.
+    fn give_back(&mut self) -> anyhow::Result<()> {
+        self.record.put_back()?;
+        fs::remove_file(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))?;
+        if let Some(directory) = self.path.parent() {
+            runtime_dir::remove_if_empty(directory);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_back() {
+            failure::warn(format_args!("{} is not as it was: {error:#}", self.record.wire));
+        }
+    }
+}
+
+/// Puts back what the card behind `host` has left, if it was killed; says whether there is such a one.
+pub(super) fn put_back_for(host: &str) -> anyhow::Result<bool> {
+    for path in place::all_claims()? {
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
+        // One that is locked is in use.
+        if file.try_lock().is_err() || !is_at(&file, &path) {
+            continue;
+        }
+        if let Some(record) = Record::read(&file)
+            && record.host == host
+        {
+            record.put_back_and_say()?;
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            // Its socket, at which nobody answers any more.
+            let _ = fs::remove_file(place::of_socket(host)?);
+            if let Some(directory) = path.parent() {
+                runtime_dir::remove_if_empty(directory);
+            }
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl Record {
+    /// `None` where the file is empty, or its writer was killed while it wrote: before it changed anything.
+    fn read(mut file: &File) -> Option<Self> {
+        let mut text = String::new();
+        file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    fn write(&self, mut file: &File) -> io::Result<()> {
+        let text = serde_json::to_string(self)?;
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(text.as_bytes())
+    }
+
+    fn put_back_and_say(&self) -> anyhow::Result<()> {
+        let Self { pid, wire, .. } = self;
+        let changed = self.put_back().with_context(|| format!("cannot put {wire} back"))?;
+        if changed {
+            failure::say(format_args!(
+                "nichrome: process {pid} did not put {wire} back: it is as before now"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Puts the interface back; says whether there was something to do. What somebody else has changed since stays.
+    fn put_back(&self) -> anyhow::Result<bool> {
+        let Some(Identity { index, mac, given_mac, arp }) = self.changed else { return Ok(false) };
+        let netlink = Netlink::open()?;
+        let interface = match netlink.interface(self.wire.parse()?) {
+            Ok(interface) if interface.index == index => interface,
+            // It has gone, and another has its name.
+            Ok(_) | Err(NetlinkError::NoInterface(_)) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let has_given_mac = interface.mac == Some(MacAddr(given_mac));
+        if false && has_given_mac {
+            netlink.configure(&interface, Settings { mac: Some(MacAddr(mac)), ..Settings::default() })?;
+        }
+        let lacks_arp = arp && !interface.arp;
+        if lacks_arp {
+            netlink.enable_arp(&interface)?;
+        }
+        Ok(has_given_mac || lacks_arp)
+    }
+}
+
+/// Opens the file, and makes it where it is not there; `None` where somebody has removed its directory just now.
+fn open(path: &Path) -> anyhow::Result<Option<File>> {
+    if let Some(directory) = path.parent() {
+        runtime_dir::create(directory)?;
+    }
+    match OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn in_use(wire: InterfaceName, file: &File) -> anyhow::Error {
+    match Record::read(file) {
+        Some(Record { pid, host, .. }) => {
+            anyhow!("{wire} is in use by process {pid}: 'nichrome nic down {host}' ends that card")
+        }
+        None => anyhow!("{wire} is in use by another nichrome"),
+    }
+}
+
+/// Whether `file` is what is found at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let number = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(found)) => number(open) == number(found),
+        _ => false,
+    }
+}
+
+/// An address that nobody else has: locally administered (IEEE 802, 8.4), and drawn at random.
+fn local_address() -> MacAddr {
+    let [_, _, a, b, c, d, e, f] = RandomState::new().build_hasher().finish().to_be_bytes();
+    MacAddr([a & 0xFC | 0x02, b, c, d, e, f])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_addresses_are_local_and_of_one_interface() {
+        for _ in 0..100 {
+            let MacAddr(bytes) = local_address();
+            assert_eq!(bytes[0] & 3, 2, "{bytes:?}");
+        }
+        assert_ne!(local_address(), local_address());
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_half_a_record_is_none() {
+        let mut file = tempfile::tempfile().unwrap();
+        assert!(Record::read(&file).is_none());
+        let changed = Identity { index: 3, mac: [1; 6], given_mac: [2; 6], arp: true };
+        let record = Record { pid: 7, wire: "eth0".into(), host: "nic0".into(), changed: Some(changed) };
+        record.write(&file).unwrap();
+        record.write(&file).unwrap();
+        let read = Record::read(&file).unwrap();
+        assert_eq!((read.pid, read.host.as_str(), read.changed.unwrap().index), (7, "nic0", 3));
+        file.set_len(20).unwrap();
+        assert!(Record::read(&file).is_none());
+        file.rewind().unwrap();
+    }
+}

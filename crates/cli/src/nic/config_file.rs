@@ -1,0 +1,39 @@
+//! A card's options in a TOML file: by the names that they have on the command line, and read by the same rules.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Command;
+use toml::Value;
+
+/// The options in a file, as `command` would be given them.
+pub(super) fn arguments(file: &Path, command: &Command) -> anyhow::Result<Vec<OsString>> {
+    let name = file.display();
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        anyhow!("{name}, line {line}: {}", error.message())
+    })?;
+    let argument = |(key, value): (&String, &Value)| argument(key, value, command);
+    let given: anyhow::Result<Vec<_>> = table.iter().map(argument).collect();
+    Ok(given.with_context(|| name.to_string())?.into_iter().flatten().collect())
+}
+
+/// One option; `None` for a switch that is off.
+fn argument(key: &str, value: &Value, command: &Command) -> anyhow::Result<Option<OsString>> {
+    let options = || command.get_arguments().filter(|option| option.get_long() != Some("config"));
+    let Some(option) = options().find(|option| option.get_long() == Some(key)) else {
+        let names: Vec<_> = options().filter_map(clap::Arg::get_long).collect();
+        bail!("there is no option {key}: there are {}", names.join(", "));
+    };
+    let value = match (value, option.get_action().takes_values()) {
+        (Value::Boolean(is_on), false) => return Ok(is_on.then(|| format!("--{key}").into())),
+        (_, false) => bail!("{key} is true or false"),
+        (Value::String(text), true) => text.clone(),
+        (Value::Integer(number), true) => number.to_string(),
+        (_, true) => bail!("{key} is a text or a number, such as \"eth0\""),
+    };
+    Ok(Some(format!("--{key}={value}").into()))
+}

@@ -1,0 +1,53 @@
+//! The interface that a card has on its host: a TAP device with a queue for each worker, or one.
+
+use std::sync::Arc;
+
+use anyhow::bail;
+use nichrome_port::{
+    Interface, InterfaceName, Netlink, NetlinkError, Offloads, Reception, Settings, Tap, TapError,
+};
+use nichrome_wire::MacAddr;
+
+/// The longest IP packet that a TAP device takes, in bytes.
+const MAX_MTU: u32 = 65_521;
+
+/// A host's interface. It goes when all its queues are dropped.
+pub(super) struct HostInterface {
+    pub(super) interface: Interface,
+    pub(super) queues: Vec<Arc<Tap>>,
+}
+
+impl HostInterface {
+    /// Makes the interface, which is down.
+    pub(super) fn new(
+        netlink: &Netlink,
+        name: InterfaceName,
+        queues: usize,
+        mac: Option<MacAddr>,
+        mtu: u32,
+    ) -> anyhow::Result<Self> {
+        let queues = make_tap(netlink, name, Offloads::All, queues)?;
+        let interface = netlink.interface(name)?;
+        netlink
+            .configure(&interface, Settings { mac, mtu: Some(mtu.min(MAX_MTU)), ..Settings::default() })?;
+        Ok(Self { interface, queues: queues.into_iter().map(Arc::new).collect() })
+    }
+}
+
+/// Makes a TAP device, the name of which must be free.
+pub(super) fn make_tap(
+    netlink: &Netlink,
+    name: InterfaceName,
+    offloads: Offloads,
+    queues: usize,
+) -> anyhow::Result<Vec<Tap>> {
+    match netlink.interface(name) {
+        Ok(_) => {
+            bail!("there is an interface called {name} already: choose another name ('ip link' lists them)")
+        }
+        Err(NetlinkError::NoInterface(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let taps: Result<_, TapError> = Tap::with_queues(name, offloads, Reception::Direct, queues);
+    Ok(taps?)
+}

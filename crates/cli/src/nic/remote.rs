@@ -1,0 +1,63 @@
+//! What can be done to a card from another terminal: `nichrome nic stats` and `nichrome nic down`.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use nichrome_port::InterfaceName;
+
+use super::text::Text;
+use super::{claim, control, place};
+
+/// How long a card may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Show what a card has done so far, per queue and in total.
+#[derive(Args)]
+pub(crate) struct Stats {
+    /// The interface that the card is behind; not needed where there is one card.
+    #[arg(value_name = "NAME")]
+    host: Option<InterfaceName>,
+    /// Print it as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// End a card, and put its wire back; also one that was killed.
+#[derive(Args)]
+pub(crate) struct Down {
+    /// The interface that the card is behind.
+    #[arg(value_name = "NAME")]
+    host: InterfaceName,
+}
+
+impl Stats {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let report = control::find(self.host)?.report()?;
+        let text = if self.json { serde_json::to_string_pretty(&report)? } else { Text(&report).to_string() };
+        writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the counters")
+    }
+}
+
+impl Down {
+    /// Returns once the card has put everything back.
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let host = self.host.as_str();
+        match control::find(Some(self.host)) {
+            Ok(card) => card.stop()?,
+            Err(_) if claim::put_back_for(host)? => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let socket = place::of_socket(host)?;
+        let until = Instant::now() + PATIENCE;
+        while socket.exists() {
+            if Instant::now() > until {
+                bail!("the card behind {host} is still up after {} s", PATIENCE.as_secs());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! `nichrome top`: what a card does, as it does it.
+
+mod rates;
+mod screen;
+
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use nichrome_port::InterfaceName;
+
+use self::rates::Interval;
+use self::screen::Screen;
+use super::control;
+use crate::duration;
+
+/// After how many lines the headings are repeated.
+const PAGE: u64 = 20;
+
+/// Watch a card at work: rates, sizes, what is lost, and why. A line for each interval where the output is no terminal.
+#[derive(Args)]
+pub(crate) struct Top {
+    /// The interface that the card is behind; not needed where there is one card.
+    #[arg(value_name = "NAME")]
+    host: Option<InterfaceName>,
+    /// How long each look takes.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    interval: Duration,
+    /// After how many looks it ends.
+    #[arg(long, value_name = "N")]
+    count: Option<NonZeroU64>,
+}
+
+impl Top {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let mut shown: Box<dyn Shown> =
+            if io::stdout().is_terminal() { Box::new(Screen::open()?) } else { Box::new(Lines(0)) };
+        let mut before = control::find(self.host)?.report()?;
+        let mut looks = 0;
+        while shown.wait(self.interval)? == Wanted::More {
+            let after = control::find(self.host)?.report()?;
+            shown.show(&Interval { before: &before, after: &after })?;
+            before = after;
+            looks += 1;
+            if self.count.is_some_and(|count| looks >= count.get()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether whoever looks wants to see more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    More,
+    NoMore,
+}
+
+/// Where it is shown.
+trait Shown {
+    /// Waits for the next look.
+    fn wait(&mut self, interval: Duration) -> io::Result<Wanted>;
+
+    fn show(&mut self, interval: &Interval<'_>) -> io::Result<()>;
+}
+
+/// Lines of text, and how many there are.
+struct Lines(u64);
+
+impl Shown for Lines {
+    fn wait(&mut self, interval: Duration) -> io::Result<Wanted> {
+        thread::sleep(interval);
+        Ok(Wanted::More)
+    }
+
+    fn show(&mut self, interval: &Interval<'_>) -> io::Result<()> {
+        let mut output = io::stdout().lock();
+        if self.0.is_multiple_of(PAGE) {
+            let headings = rates::COLUMNS.map(|(heading, _)| format!("{heading:>13}"));
+            writeln!(output, "{:>8}{}", "up, s", headings.concat())?;
+        }
+        self.0 += 1;
+        let total = interval.total();
+        let values = rates::COLUMNS.map(|(_, value)| format!("{:>13}", value(&total)));
+        writeln!(output, "{:>8.1}{}", interval.after.uptime_s, values.concat())?;
+        output.flush()
+    }
+}

@@ -1,0 +1,105 @@
+//! The terminal's screen.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Row, Table};
+use ratatui::{DefaultTerminal, Frame};
+
+use super::rates::{COLUMNS, Interval, Rates, grouped};
+use super::{Shown, Wanted};
+
+/// The screen; it is as before when this is dropped.
+pub(super) struct Screen(DefaultTerminal);
+
+impl Screen {
+    pub(super) fn open() -> io::Result<Self> {
+        let mut terminal = ratatui::try_init()?;
+        terminal.draw(|frame| frame.render_widget("one moment …", frame.area()))?;
+        Ok(Self(terminal))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+impl Shown for Screen {
+    fn wait(&mut self, interval: Duration) -> io::Result<Wanted> {
+        let until = Instant::now() + interval;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if !event::poll(left)? {
+                return Ok(Wanted::More);
+            }
+            if let Event::Key(key) = event::read()?
+                && ends(key)
+            {
+                return Ok(Wanted::NoMore);
+            }
+        }
+    }
+
+    fn show(&mut self, interval: &Interval<'_>) -> io::Result<()> {
+        self.0.draw(|frame| draw(frame, interval)).map(drop)
+    }
+}
+
+fn ends(key: KeyEvent) -> bool {
+    let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+fn draw(frame: &mut Frame<'_>, interval: &Interval<'_>) {
+    let queues = interval.queues().count();
+    let [title, table, reasons, keys] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(queues as u16 + 3),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(heading(interval), title);
+    frame.render_widget(rates(interval), table);
+    let [why, lost] = Layout::horizontal([Constraint::Fill(1); 2]).areas(reasons);
+    let total = interval.total();
+    draw_named(frame, why, " why, a second ", &total.reasons().into_iter().collect::<Vec<_>>());
+    draw_named(frame, lost, " lost, a second ", &total.lost().into_iter().collect::<Vec<_>>());
+    frame.render_widget(Line::from("q quits"), keys);
+}
+
+fn heading(interval: &Interval<'_>) -> Line<'static> {
+    let card = &interval.after.card;
+    let text = format!(
+        "{} on {} by {}, profile {}, up for {:.0} s",
+        card.host, card.wire, card.backend, card.profile, interval.after.uptime_s
+    );
+    Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
+}
+
+fn rates(interval: &Interval<'_>) -> Table<'static> {
+    let row = |name: String, rates: &Rates<'_>| {
+        let values = COLUMNS.map(|(_, value)| Line::from(value(rates)).right_aligned());
+        Row::new([Line::from(name)].into_iter().chain(values))
+    };
+    let queues = interval.queues().enumerate().map(|(number, rates)| row(format!("queue {number}"), &rates));
+    let total = row("total".into(), &interval.total());
+    let headings = COLUMNS.map(|(heading, _)| Line::from(heading).right_aligned());
+    let widths = [Constraint::Length(9)].into_iter().chain([Constraint::Fill(1); COLUMNS.len()]);
+    Table::new(std::iter::once(total).chain(queues), widths)
+        .header(Row::new([Line::default()].into_iter().chain(headings)).underlined())
+}
+
+fn draw_named(frame: &mut Frame<'_>, area: Rect, title: &'static str, named: &[(String, f64)]) {
+    let rows = named
+        .iter()
+        .map(|(name, rate)| Row::new([Line::from(name.clone()), Line::from(grouped(*rate)).right_aligned()]));
+    let table = Table::new(rows, [Constraint::Fill(2), Constraint::Fill(1)]);
+    frame.render_widget(table.block(Block::bordered().title(title)), area);
+}

@@ -1,0 +1,276 @@
+//! `nichrome nic up`: a card, from when it is made until everything is put back.
+
+use std::env;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use clap::builder::RangedI64ValueParser;
+use clap::{Args, Command, FromArgMatches};
+use nichrome_lro::{Config, Hold, Medium, Profile, ProfileConfig, UnknownProfile};
+use nichrome_nic::{Card, CardConfig};
+use nichrome_port::{Interface, InterfaceName, Netlink};
+use rustix::thread::{CapabilitySet, capabilities};
+
+use super::captures::Captures;
+use super::claim::Claim;
+use super::host_interface::HostInterface;
+use super::metrics::MetricsServer;
+use super::report::{Identity, Reporter};
+use super::session::{Ended, Session, Watched};
+use super::text::Text;
+use super::wire::{self, Backend, Wire};
+use super::{config_file, control, forwarding};
+use crate::engine_options::{EngineOptions, default_profile_config};
+use crate::failure;
+use crate::wan::SharedDevice;
+
+/// What of the command line comes before the options: `nichrome nic up`.
+const WORDS: usize = 3;
+
+/// Put a card between an interface and the kernel, until Ctrl-C or 'nichrome nic down'.
+#[derive(Args)]
+#[command(args_override_self = true)]
+pub(crate) struct Up {
+    /// The interface that the card receives from and sends through: up, and without addresses, which belong on NAME.
+    #[arg(long, value_name = "IFACE", required_unless_present = "config")]
+    wire: Option<InterfaceName>,
+    /// The interface that the kernel gets, with the wire's Ethernet address and MTU.
+    #[arg(long, value_name = "NAME", required_unless_present = "config")]
+    host: Option<InterfaceName>,
+    /// The engine: none, gro (lossless), netfpga (one flow at a time) or npu (reorders).
+    #[arg(long, value_name = "PROFILE", default_value = "gro")]
+    profile: Offload,
+    #[command(flatten)]
+    engine: EngineOptions,
+    /// Workers, each with a queue of the wire [default: with xdp as many as IFACE has, otherwise 1].
+    #[arg(long, value_name = "N", value_parser = queues())]
+    queues: Option<u16>,
+    /// Queues of the host's interface: as many as workers, or 1, which they take turns at [default: as --queues].
+    #[arg(long, value_name = "N", value_parser = queues())]
+    host_queues: Option<u16>,
+    /// How the wire's frames are had.
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t = Backend::Auto)]
+    backend: Backend,
+    /// Workers never sleep: shorter delays for a processor each.
+    #[arg(long)]
+    busy_poll: bool,
+    /// Give lossy aggregates to a host that forwards, too.
+    #[arg(long)]
+    force: bool,
+    /// A TOML file with these options, by the same names; those of the command line come on top.
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// Where Prometheus finds the counters: http://ADDR:PORT/metrics.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Record what is on the wire, in both directions: before the engine.
+    #[arg(long, value_name = "FILE.pcapng")]
+    capture_wire: Option<PathBuf>,
+    /// Record what the host is handed: after the engine.
+    #[arg(long, value_name = "FILE.pcapng")]
+    capture_host: Option<PathBuf>,
+}
+
+/// How many queues there may be: TAP devices have no more, and neither have fanout groups.
+fn queues() -> RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=256)
+}
+
+/// What a card does with what it receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Offload(Option<Profile>);
+
+impl FromStr for Offload {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name.parse() {
+            Ok(profile) => Ok(Self(Some(profile))),
+            Err(_) if name == "none" => Ok(Self(None)),
+            Err(error @ UnknownProfile { .. }) => Err(format!("{error}, or none at all")),
+        }
+    }
+}
+
+impl Offload {
+    const fn name(self) -> &'static str {
+        match self.0 {
+            Some(profile) => profile.name(),
+            None => "none",
+        }
+    }
+
+    /// Its name, if what it makes cannot be taken apart into what came.
+    fn lossy(self) -> Option<&'static str> {
+        matches!(self.0, Some(Profile::Netfpga | Profile::Npu)).then(|| self.name())
+    }
+}
+
+impl Up {
+    /// Runs the command.
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        match &self.config {
+            Some(file) => Self::from_file(file)?.bring_up(),
+            None => self.bring_up(),
+        }
+    }
+
+    /// The options in the file, and on top of them those of the command line.
+    fn from_file(file: &Path) -> anyhow::Result<Self> {
+        let command = Self::augment_args(Command::new("nichrome nic up")).no_binary_name(true);
+        let given = config_file::arguments(file, &command)?;
+        let all = given.into_iter().chain(env::args_os().skip(WORDS));
+        let parsed = command.try_get_matches_from(all).and_then(|matches| Self::from_arg_matches(&matches));
+        // The command line alone was right.
+        parsed.map_err(|error| failure::usage(format!("{}: {}", file.display(), failure::one_line(&error))))
+    }
+
+    /// The engine, and what is said about it.
+    fn profile_config(&self) -> anyhow::Result<Option<ProfileConfig>> {
+        let Some(profile) = self.profile.0 else {
+            self.engine.refuse_all()?;
+            return Ok(None);
+        };
+        let default = match profile {
+            Profile::Gro => ProfileConfig::Gro(Hold::Batch),
+            _ => default_profile_config(profile),
+        };
+        self.engine.profile_config(default).map(Some)
+    }
+
+    fn bring_up(&self) -> anyhow::Result<ExitCode> {
+        let (Some(wire), Some(host)) = (self.wire, self.host) else {
+            return Err(failure::usage(
+                "the file names no wire or no host, and neither does the command line",
+            ));
+        };
+        let profile = self.profile_config()?;
+        if wire == host {
+            return Err(failure::usage(format!("--wire and --host are two interfaces, and both are {wire}")));
+        }
+        check_capabilities()?;
+        let netlink = Netlink::open()?;
+        // Before the interface is looked at: this may put it back.
+        let mut claim = Claim::take(wire, host)?;
+        let (interface, wire_queues) = self.open_wire(&netlink, wire)?;
+        let hosts = self.host_queues(&wire_queues)?;
+        let mac = interface.mac.filter(|_| self.backend != Backend::Tap);
+        let host_interface = HostInterface::new(&netlink, host, hosts, mac, interface.mtu)?;
+        let lossy = self.profile.lossy().filter(|_| !self.force);
+        if let Some(profile) = lossy
+            && forwarding::is_on(host)
+        {
+            bail!("{} (--force does it anyway)", forwarding::why_not(host, profile));
+        }
+        let captures = Captures::create(
+            self.capture_wire.as_deref().map(|path| (path, wire.as_str())),
+            self.capture_host.as_deref().map(|path| (path, host.as_str())),
+        )?;
+        let metrics = self.metrics.map(MetricsServer::listen).transpose()?;
+        let session = Session::begin()?;
+        if wire_queues.is_shared() {
+            claim.hide(&netlink, &interface)?;
+        }
+        netlink.set_up(&host_interface.interface)?;
+        let identity = Identity {
+            wire: wire.to_string(),
+            host: host.to_string(),
+            backend: wire_queues.name(),
+            profile: self.profile.name().to_owned(),
+            host_queues: hosts,
+            pid: 0,
+        };
+        let workers = wire_queues.queues();
+        let up = format!(
+            "{host} is up on {wire}: backend {}, queues {workers}, host queues {hosts}, profile {}",
+            identity.backend, identity.profile
+        );
+        let devices: Vec<SharedDevice> =
+            host_interface.queues.iter().map(|queue| Arc::clone(queue) as SharedDevice).collect();
+        let config = self.card_config(profile, &interface);
+        let (card, attached) =
+            wire_queues.start(&devices, &config, || captures.observer(), session.card_ended())?;
+        let reporter = Reporter::new(identity, card.remote(), captures.missed());
+        let socket = control::open(host, reporter.clone(), session.sender())
+            .inspect_err(|error| failure::warn(format_args!("'nichrome nic stats' will not work: {error:#}")))
+            .ok();
+        if let Some(metrics) = metrics {
+            metrics.serve(reporter.clone());
+        }
+        failure::say(format_args!("nichrome: {up}"));
+        let stays = self.backend != Backend::Tap;
+        let watched = Watched { wire: stays.then_some(wire), host, lossy };
+        let ended = session.wait_for_the_end(&watched);
+        let stopped = stop(card, &reporter).with_context(|| format!("the card between {wire} and {host}"));
+        // In this order: the kernel gets no frame of the wire while it looks like the host's.
+        drop((devices, host_interface));
+        drop(attached);
+        captures.finish();
+        drop(claim);
+        drop(socket);
+        if ended? == Ended::ByItself {
+            stopped?;
+            bail!("the card has ended by itself");
+        }
+        stopped.map(|()| ExitCode::SUCCESS)
+    }
+
+    fn open_wire(&self, netlink: &Netlink, name: InterfaceName) -> anyhow::Result<(Interface, Wire)> {
+        if self.backend == Backend::Tap {
+            return wire::make(netlink, name, self.queues.map_or(1, usize::from));
+        }
+        let interface = wire::find(netlink, name)?;
+        let queues = Wire::open(self.backend, &interface, self.queues)?;
+        Ok((interface, queues))
+    }
+
+    /// How many queues the host's interface is to have.
+    fn host_queues(&self, wire: &Wire) -> anyhow::Result<usize> {
+        let workers = wire.queues();
+        let queues = self.host_queues.map_or(workers, usize::from);
+        if queues != 1 && queues != workers {
+            let (given, one) = (format!("--host-queues {queues}"), "1, or as many as there are workers");
+            return Err(failure::usage(format!("{given}: it must be {one}, which is {workers} here")));
+        }
+        if queues < workers && self.engine.acknowledges() {
+            let why = "each worker must see what the host sends on its connections";
+            return Err(failure::usage(format!("--active-ack needs --host-queues {workers}: {why}")));
+        }
+        Ok(queues)
+    }
+
+    fn card_config(&self, profile: Option<ProfileConfig>, wire: &Interface) -> CardConfig {
+        // Nobody can choose connections that collide in the table.
+        let seed = RandomState::new().build_hasher().finish();
+        CardConfig {
+            name: "nic",
+            engine: Config { seed, ..self.engine.config(Medium::Ethernet) },
+            profile,
+            busy_poll: self.busy_poll,
+            frame_len: wire::frame_len(wire),
+        }
+    }
+}
+
+/// Ends a card, and says what it has done.
+fn stop(card: Card, reporter: &Reporter) -> anyhow::Result<()> {
+    let stats = card.stop()?;
+    failure::say(format_args!("{}", Text(&reporter.of(&stats)).to_string().trim_end()));
+    Ok(())
+}
+
+fn check_capabilities() -> anyhow::Result<()> {
+    let needed = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+    let ours = capabilities(None).context("cannot tell what this process may do")?.effective;
+    ensure!(
+        ours.contains(needed),
+        "a card needs CAP_NET_ADMIN and CAP_NET_RAW: run this with sudo, \
+         or give them to the program ('setcap cap_net_admin,cap_net_raw+ep')"
+    );
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! The wire's end of a card: the interface, and how its frames are had.
+
+use std::num::NonZeroUsize;
+
+use anyhow::ensure;
+use clap::ValueEnum;
+use nichrome_nic::{Card, CardConfig, CardError, Observer, Queue};
+use nichrome_port::{
+    ChunkSize, Fanout, Interface, InterfaceName, Netlink, Offloads, PacketRing, PacketRingConfig, TapWire,
+    WireQueue, XdpChoice, XdpConfig, XdpError, XdpInterface, XdpQueue,
+};
+use nichrome_wire::MacAddr;
+
+use super::host_interface::make_tap;
+use crate::failure;
+use crate::wan::SharedDevice;
+
+/// Bytes of a frame besides its IP packet: Ethernet and two tags.
+const LINK_LEN: u32 = 14 + 8;
+
+/// Bytes of a small chunk of AF_XDP memory that the kernel leaves to a frame.
+const SMALL_CHUNK: u32 = 1792;
+
+/// Bytes of a receive buffer: longer frames are rare, or senders' on this machine.
+const BUFFER_SIZES: [u32; 2] = [2048, 9216];
+
+/// How the wire's frames are had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Backend {
+    /// xdp where IFACE is a real card, otherwise packet.
+    Auto,
+    /// AF_XDP, in the driver if it can, otherwise behind it; senders must finish checksums.
+    Xdp,
+    /// AF_PACKET, for any interface; it gets another address while the card is up.
+    Packet,
+    /// IFACE is made, and its kernel end is the wire.
+    Tap,
+}
+
+/// A wire whose queues are open.
+pub(super) enum Wire {
+    Packet(Vec<PacketRing>),
+    Xdp(XdpInterface, Vec<XdpQueue>),
+    Tap(Vec<TapWire>),
+}
+
+/// The interface `name`, if it can be a wire.
+pub(super) fn find(netlink: &Netlink, name: InterfaceName) -> anyhow::Result<Interface> {
+    let interface = netlink.interface(name)?;
+    let is_ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
+    ensure!(is_ethernet, "{name} is no Ethernet interface");
+    ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
+    Ok(interface)
+}
+
+/// Makes an interface the kernel end of which is the wire, and sets it up.
+pub(super) fn make(
+    netlink: &Netlink,
+    name: InterfaceName,
+    queues: usize,
+) -> anyhow::Result<(Interface, Wire)> {
+    let taps = make_tap(netlink, name, Offloads::All, queues)?;
+    let interface = netlink.interface(name)?;
+    netlink.set_up(&interface)?;
+    let mtu = interface.mtu;
+    Ok((interface, Wire::Tap(taps.into_iter().map(|tap| TapWire::new(tap, mtu)).collect())))
+}
+
+impl Wire {
+    /// Opens so many queues of `interface`; without a number as many as there must be.
+    pub(super) fn open(backend: Backend, interface: &Interface, queues: Option<u16>) -> anyhow::Result<Self> {
+        match backend {
+            Backend::Xdp => xdp(interface, queues),
+            // Senders on this machine leave checksums unfinished, which AF_XDP does not show.
+            Backend::Auto if !interface.is_virtual => match xdp(interface, queues) {
+                Err(error) if !is_gone(&error) => packet(interface, queues),
+                opened => opened,
+            },
+            Backend::Auto | Backend::Packet | Backend::Tap => packet(interface, queues),
+        }
+    }
+
+    /// How frames are had.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Packet(_) => "packet".into(),
+            Self::Xdp(interface, _) => format!("xdp ({})", interface.mode()),
+            Self::Tap(_) => "tap".into(),
+        }
+    }
+
+    pub(super) fn queues(&self) -> usize {
+        match self {
+            Self::Packet(rings) => rings.len(),
+            Self::Xdp(_, queues) => queues.len(),
+            Self::Tap(taps) => taps.len(),
+        }
+    }
+
+    /// Whether the kernel, too, gets the frames.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Self::Packet(_))
+    }
+
+    /// Starts a card. `observer` makes what sees the frames of a queue. An interface that is returned must be there for
+    /// as long as the card is.
+    pub(super) fn start(
+        self,
+        hosts: &[SharedDevice],
+        config: &CardConfig,
+        observer: impl Fn() -> Option<Box<dyn Observer>>,
+        ended: impl Fn() + Clone + Send + 'static,
+    ) -> Result<(Card, Option<XdpInterface>), CardError> {
+        Ok(match self {
+            Self::Packet(rings) => (Card::start(observed(rings, observer), hosts, config, ended)?, None),
+            Self::Xdp(interface, queues) => {
+                (Card::start(observed(queues, observer), hosts, config, ended)?, Some(interface))
+            }
+            Self::Tap(taps) => (Card::start(observed(taps, observer), hosts, config, ended)?, None),
+        })
+    }
+}
+
+/// The longest frame of an interface, in bytes.
+pub(super) fn frame_len(interface: &Interface) -> usize {
+    (interface.mtu + LINK_LEN) as usize
+}
+
+fn observed<W: WireQueue>(queues: Vec<W>, observer: impl Fn() -> Option<Box<dyn Observer>>) -> Vec<Queue<W>> {
+    queues.into_iter().map(|wire| Queue { wire, observer: observer() }).collect()
+}
+
+fn packet(interface: &Interface, queues: Option<u16>) -> anyhow::Result<Wire> {
+    let [least, most] = BUFFER_SIZES;
+    let buffer_size = (interface.mtu + LINK_LEN).clamp(least, most) as usize;
+    let config = PacketRingConfig { buffer_size, ..PacketRingConfig::default() };
+    Ok(Wire::Packet(match NonZeroUsize::new(queues.map_or(1, usize::from)) {
+        Some(queues) if queues.get() > 1 => PacketRing::open_group(interface, queues, Fanout::Hash, config)?,
+        _ => vec![PacketRing::open(interface, config)?],
+    }))
+}
+
+fn xdp(interface: &Interface, queues: Option<u16>) -> anyhow::Result<Wire> {
+    let attached = XdpInterface::attach(interface, XdpChoice::Automatic)?;
+    let count = attached.queues();
+    if queues.is_some_and(|queues| u32::from(queues) != count) {
+        let name = interface.name;
+        return Err(failure::usage(format!(
+            "--queues must be {count} with xdp, as many as {name} has ('ethtool -L {name} combined N' changes that)"
+        )));
+    }
+    let fits = interface.mtu + LINK_LEN <= SMALL_CHUNK;
+    let chunk_size = if fits { ChunkSize::Small } else { ChunkSize::Large };
+    let config = XdpConfig { chunk_size, ..XdpConfig::default() };
+    let open = |queue| XdpQueue::open(&attached, queue, config);
+    let queues = (0..count).map(open).collect::<Result<_, XdpError>>()?;
+    Ok(Wire::Xdp(attached, queues))
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(XdpError::NoInterface(_)))
+}

@@ -1,0 +1,346 @@
+//! Two kernels and a wire between them: `w0`, which the card gets, and `p0`, its other end.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nichrome_port::{Feature, Interface, InterfaceName, Netlink, NetworkNamespace};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything may take on a machine that is busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+const PORT: u16 = 5001;
+
+/// Says to a test that it runs in a user namespace.
+const SANDBOX: &str = "NICHROME_TEST_SANDBOX";
+
+/// Whether this process may make network namespaces. Where it may not, the test runs once more, in a process of its own
+/// that may: it then need not go on here.
+pub(crate) fn is_able(test: &str) -> bool {
+    if NetworkNamespace::new().is_ok() {
+        return true;
+    }
+    let status = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net"])
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(SANDBOX, "1")
+        .status()
+        .expect("these tests need root, or unshare(1) and user namespaces");
+    assert!(status.success(), "{test}");
+    false
+}
+
+/// Leaves a test that has run elsewhere.
+macro_rules! needs_namespaces {
+    ($test:literal) => {
+        if !crate::lab::is_able($test) {
+            return;
+        }
+    };
+}
+pub(crate) use needs_namespaces;
+
+/// The back ends that are to be had: AF_XDP is root's.
+pub(crate) fn back_ends() -> &'static [&'static str] {
+    if std::env::var_os(SANDBOX).is_some() { &["packet"] } else { &["packet", "xdp"] }
+}
+
+pub(crate) fn name(name: &str) -> InterfaceName {
+    name.parse().unwrap()
+}
+
+/// The two kernels.
+pub(crate) struct Lab {
+    /// Where the card is.
+    pub(crate) here: NetworkNamespace,
+    pub(crate) there: NetworkNamespace,
+    directory: TempDir,
+}
+
+impl Lab {
+    /// Both ends are up; senders on the other side leave nothing unfinished, unless they are made to.
+    pub(crate) fn new() -> Self {
+        let (here, there) = (NetworkNamespace::new().unwrap(), NetworkNamespace::new().unwrap());
+        for namespace in [&here, &there] {
+            namespace
+                .run(|| {
+                    let netlink = Netlink::open().unwrap();
+                    netlink.set_up(&netlink.interface(name("lo")).unwrap()).unwrap();
+                })
+                .unwrap();
+        }
+        let lab = Self { here, there, directory: tempfile::tempdir().unwrap() };
+        lab.add_wire();
+        lab
+    }
+
+    /// Makes the wire.
+    pub(crate) fn add_wire(&self) {
+        self.here
+            .run(|| Netlink::open().unwrap().add_veth(name("w0"), name("p0"), &self.there).unwrap())
+            .unwrap();
+        self.there
+            .run(|| {
+                Feature::TransmitChecksum.disable(name("p0")).unwrap();
+                let netlink = Netlink::open().unwrap();
+                netlink.set_up(&netlink.interface(name("p0")).unwrap()).unwrap();
+            })
+            .unwrap();
+        self.here(|netlink| netlink.set_up(&netlink.interface(name("w0")).unwrap()).unwrap());
+        self.there.run(|| add_addresses("p0", 2)).unwrap();
+    }
+
+    /// Has `work` done on the card's side.
+    pub(crate) fn here<T>(&self, work: impl FnOnce(&Netlink) -> T) -> T {
+        self.here.run(|| work(&Netlink::open().unwrap())).unwrap()
+    }
+
+    pub(crate) fn interface(&self, called: &str) -> Interface {
+        self.here(|netlink| netlink.interface(name(called)).unwrap())
+    }
+
+    /// Gives the host's interface its addresses.
+    pub(crate) fn configure_host(&self) {
+        self.here.run(|| add_addresses("h0", 1)).unwrap();
+    }
+
+    /// Runs `ip` on the card's side.
+    pub(crate) fn ip(&self, arguments: &str) {
+        let command = || {
+            let mut command = Command::new("ip");
+            command.args(arguments.split(' ')).status().expect("these tests need ip (Debian: iproute2)")
+        };
+        assert!(self.here.run(command).unwrap().success(), "ip {arguments}");
+    }
+
+    /// Moves an interface to the other side.
+    pub(crate) fn move_there(&self, interface: &str) {
+        let there = format!("/proc/{}/fd/{}", std::process::id(), self.there.as_fd().as_raw_fd());
+        self.ip(&format!("link set {interface} netns {there}"));
+    }
+
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// `nichrome` with these arguments, on the card's side.
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).env("XDG_RUNTIME_DIR", self.directory.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `nichrome` to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(env!("CARGO_BIN_EXE_nichrome"), arguments);
+        self.here.run(|| command.output().unwrap()).unwrap()
+    }
+
+    /// The line in which `nichrome` says why it fails, and its exit status.
+    pub(crate) fn failure(&self, arguments: &[&str]) -> (String, i32) {
+        failure(&self.run(arguments))
+    }
+
+    /// Starts `nichrome nic up` between w0 and h0, and waits until it is up.
+    pub(crate) fn up(&self, arguments: &[&str]) -> Up {
+        let between = ["nic", "up", "--wire", "w0", "--host", "h0"];
+        let mut command = self.command(env!("CARGO_BIN_EXE_nichrome"), &[&between, arguments].concat());
+        self.start(&mut command)
+    }
+
+    /// Starts a command that ends up in a card, and waits until it is up.
+    pub(crate) fn start(&self, command: &mut Command) -> Up {
+        let mut up = self.here.run(|| Up::new(command)).unwrap();
+        up.wait_for(" is up on ");
+        up
+    }
+
+    /// The counters of the only card.
+    pub(crate) fn stats(&self) -> Value {
+        let output = self.run(&["nic", "stats", "--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Whether no file of a card is left.
+    pub(crate) fn is_tidy(&self) -> bool {
+        let suffix = self.here.run(|| {
+            use std::os::unix::fs::MetadataExt;
+            format!("@{}.", fs::metadata("/proc/thread-self/ns/net").unwrap().ino())
+        });
+        let suffix = suffix.unwrap();
+        let places = [Path::new("/run/nichrome").to_owned(), self.directory.path().join("nichrome")];
+        let mut files = places.iter().filter_map(|place| fs::read_dir(place).ok()).flatten().flatten();
+        !files.any(|file| file.file_name().to_str().unwrap().contains(&suffix))
+    }
+
+    /// Sends `data` from one side to the other over TCP, and says whether the same arrived.
+    pub(crate) fn transfer(&self, data: &'static [u8], direction: Direction, family: Family) {
+        let (from, to) = match direction {
+            Direction::ToHost => (&self.there, &self.here),
+            Direction::FromHost => (&self.here, &self.there),
+        };
+        let address = address(family, if direction == Direction::ToHost { 1 } else { 2 });
+        let listener = to.run(|| TcpListener::bind(SocketAddr::new(address, PORT)).unwrap()).unwrap();
+        let mut sender = from
+            .run(|| TcpStream::connect_timeout(&SocketAddr::new(address, PORT), PATIENCE).unwrap())
+            .unwrap();
+        let sending = thread::spawn(move || sender.write_all(data).unwrap());
+        let (mut receiver, _) = listener.accept().unwrap();
+        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut received = Vec::with_capacity(data.len());
+        receiver.read_to_end(&mut received).unwrap();
+        sending.join().unwrap();
+        assert!(received == data, "{direction:?} {family:?}: {} of {} bytes", received.len(), data.len());
+    }
+
+    /// Waits until a connection can be made.
+    pub(crate) fn wait_until_connected(&self) {
+        until("a connection", || {
+            let address = SocketAddr::new(address(Family::V4, 2), PORT);
+            let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(1));
+            match self.here.run(connect).unwrap() {
+                Ok(_) => true,
+                // Somebody is there and says no.
+                Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+            }
+        });
+    }
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToHost,
+    FromHost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+const fn address(family: Family, number: u8) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::new(10, 8, 0, number)),
+        Family::V6 => IpAddr::V6(Ipv6Addr::new(0xFD08, 0, 0, 0, 0, 0, 0, number as u16)),
+    }
+}
+
+/// Gives an interface of this namespace its addresses.
+pub(crate) fn add_addresses(called: &str, number: u8) {
+    let netlink = Netlink::open().unwrap();
+    let interface = netlink.interface(name(called)).unwrap();
+    netlink.wait_until_running(&interface).unwrap();
+    netlink.add_address(&interface, address(Family::V4, number), 24).unwrap();
+    netlink.add_address(&interface, address(Family::V6, number), 64).unwrap();
+}
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "gave up waiting for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_owned()).unwrap()
+}
+
+/// The line of a run that fails with nothing else said, and the exit status.
+pub(crate) fn failure(output: &Output) -> (String, i32) {
+    let told = text(&output.stderr);
+    assert!(output.stdout.is_empty() && told.lines().count() == 1, "{told}{}", text(&output.stdout));
+    let line = told.trim_end().strip_prefix("nichrome: ").expect(&told);
+    (line.to_owned(), output.status.code().unwrap())
+}
+
+/// A card that runs. It is ended when this is dropped: it must not leave files that another namespace of the same number
+/// would be told of.
+pub(crate) struct Up {
+    child: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Up {
+    fn new(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (to, lines) = mpsc::channel();
+        let stderr = child.stderr.take().unwrap();
+        thread::spawn(move || {
+            BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| drop(to.send(line)));
+        });
+        Self { child, lines, said: Vec::new() }
+    }
+
+    /// Waits until it says something with these words, and returns the line.
+    pub(crate) fn wait_for(&mut self, words: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let Ok(line) = self.lines.recv_timeout(until - Instant::now()) else {
+                panic!("'{words}' was not said: {:?}", self.said);
+            };
+            self.said.push(line.clone());
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until it has ended: all that it has said, and its exit status.
+    pub(crate) fn wait(mut self) -> (Vec<String>, Option<i32>) {
+        let until = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "it does not end: {:?}", self.said);
+            thread::sleep(Duration::from_millis(5));
+        };
+        let rest = self.lines.iter().collect::<Vec<_>>();
+        self.said.extend(rest);
+        (std::mem::take(&mut self.said), status.code())
+    }
+
+    /// Ends it as a service manager does.
+    pub(crate) fn stop(self) -> Vec<String> {
+        self.signal(Signal::TERM);
+        let (said, status) = self.wait();
+        assert_eq!(status, Some(0), "{said:?}");
+        said
+    }
+
+    /// Ends it as nobody should.
+    pub(crate) fn kill(self) {
+        self.signal(Signal::KILL);
+        assert_eq!(self.wait().1, None);
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            self.signal(Signal::TERM);
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! How cards begin and end, and what they leave behind: nothing.
+
+use std::process::Command;
+
+use nichrome_port::{Interface, NetlinkError};
+use rustix::process::Signal;
+
+use crate::lab::{Lab, back_ends, failure, name, needs_namespaces, until};
+
+/// What a card may have changed.
+fn state(interface: &Interface) -> (Option<nichrome_wire::MacAddr>, bool, bool, u32, Option<u32>) {
+    (interface.mac, interface.arp, interface.up, interface.mtu, interface.xdp_program)
+}
+
+fn has_host(lab: &Lab) -> bool {
+    !matches!(lab.here(|netlink| netlink.interface(name("h0"))), Err(NetlinkError::NoInterface(_)))
+}
+
+#[test]
+fn the_host_gets_the_wires_address_and_the_wire_gets_it_back() {
+    needs_namespaces!("lifecycle::the_host_gets_the_wires_address_and_the_wire_gets_it_back");
+    for back_end in back_ends() {
+        for signal in [Signal::TERM, Signal::INT] {
+            let lab = Lab::new();
+            let before = lab.interface("w0");
+            let mut up = lab.up(&["--backend", back_end]);
+            let host = lab.interface("h0");
+            assert_eq!((host.mac, host.mtu, host.up), (before.mac, before.mtu, true));
+            let during = lab.interface("w0");
+            if *back_end == "packet" {
+                assert_ne!(during.mac, before.mac);
+                assert_eq!(during.mac.unwrap().0[0] & 3, 2, "locally administered, of one interface");
+                assert!(!during.arp);
+            }
+            up.signal(signal);
+            up.wait_for("h0 on w0");
+            assert_eq!(up.wait().1, Some(0));
+            assert_eq!(state(&lab.interface("w0")), state(&before));
+            assert!(!has_host(&lab) && lab.is_tidy());
+        }
+    }
+}
+
+#[test]
+fn an_interface_that_had_no_arp_still_has_none() {
+    needs_namespaces!("lifecycle::an_interface_that_had_no_arp_still_has_none");
+    let lab = Lab::new();
+    lab.ip("link set w0 arp off");
+    lab.up(&[]).stop();
+    assert!(!lab.interface("w0").arp);
+}
+
+#[test]
+fn what_a_killed_card_has_left_is_put_back_by_the_next() {
+    needs_namespaces!("lifecycle::what_a_killed_card_has_left_is_put_back_by_the_next");
+    for back_end in back_ends() {
+        let lab = Lab::new();
+        let before = lab.interface("w0");
+        lab.up(&["--backend", back_end]).kill();
+        until("the kernel to take the card's interface away", || !has_host(&lab));
+        let up = lab.up(&["--backend", back_end]);
+        assert_eq!(lab.interface("h0").mac, before.mac, "not the one that the first card gave the wire");
+        let said = up.stop();
+        let put_back = said.iter().any(|line| line.contains("did not put w0 back"));
+        assert_eq!(put_back, *back_end == "packet", "{said:?}");
+        assert_eq!(state(&lab.interface("w0")), state(&before));
+        assert!(lab.is_tidy());
+    }
+}
+
+#[test]
+fn what_a_killed_card_has_left_is_put_back_by_nic_down() {
+    needs_namespaces!("lifecycle::what_a_killed_card_has_left_is_put_back_by_nic_down");
+    let lab = Lab::new();
+    let before = lab.interface("w0");
+    lab.up(&["--backend", "packet"]).kill();
+    assert_ne!(lab.interface("w0").mac, before.mac);
+    let output = lab.run(&["nic", "down", "h0"]);
+    assert!(output.status.success());
+    assert!(failure(&output).0.contains("did not put w0 back: it is as before now"));
+    assert!(lab.is_tidy());
+    assert_eq!(state(&lab.interface("w0")), state(&before));
+    let (line, status) = lab.failure(&["nic", "down", "h0"]);
+    assert_eq!(status, 1);
+    assert!(line.contains("no card is behind h0"), "{line}");
+}
+
+#[test]
+fn what_somebody_else_has_changed_meanwhile_stays() {
+    needs_namespaces!("lifecycle::what_somebody_else_has_changed_meanwhile_stays");
+    let lab = Lab::new();
+    lab.up(&["--backend", "packet"]).kill();
+    lab.ip("link set w0 address 02:00:00:00:00:77");
+    lab.run(&["nic", "down", "h0"]);
+    assert_eq!(lab.interface("w0").mac.unwrap().0[5], 0x77);
+}
+
+#[test]
+fn nic_down_returns_when_everything_is_put_back() {
+    needs_namespaces!("lifecycle::nic_down_returns_when_everything_is_put_back");
+    let lab = Lab::new();
+    let before = lab.interface("w0");
+    let up = lab.up(&[]);
+    let output = lab.run(&["nic", "down", "h0"]);
+    assert!(output.status.success() && output.stderr.is_empty() && output.stdout.is_empty());
+    assert_eq!(state(&lab.interface("w0")), state(&before));
+    assert!(!has_host(&lab));
+    assert_eq!(up.wait().1, Some(0));
+    assert!(lab.is_tidy());
+}
+
+#[test]
+fn a_wire_that_goes_ends_the_card_with_one_line() {
+    needs_namespaces!("lifecycle::a_wire_that_goes_ends_the_card_with_one_line");
+    for back_end in back_ends() {
+        let lab = Lab::new();
+        let up = lab.up(&["--backend", back_end]);
+        lab.ip("link delete w0");
+        let (said, status) = up.wait();
+        assert_eq!((said.last().unwrap().as_str(), status), ("nichrome: w0 is gone: the card ends", Some(1)));
+        assert!(!has_host(&lab) && lab.is_tidy());
+        lab.add_wire();
+        lab.up(&["--backend", back_end]).stop();
+    }
+}
+
+#[test]
+fn a_hosts_interface_that_is_deleted_ends_the_card_with_one_line() {
+    needs_namespaces!("lifecycle::a_hosts_interface_that_is_deleted_ends_the_card_with_one_line");
+    let lab = Lab::new();
+    let before = lab.interface("w0");
+    let up = lab.up(&[]);
+    lab.ip("link delete h0");
+    let (said, status) = up.wait();
+    assert_eq!((said.last().unwrap().as_str(), status), ("nichrome: h0 was deleted: the card ends", Some(1)));
+    assert_eq!(state(&lab.interface("w0")), state(&before));
+    assert!(lab.is_tidy());
+}
+
+#[test]
+fn a_wire_that_is_down_is_waited_for() {
+    needs_namespaces!("lifecycle::a_wire_that_is_down_is_waited_for");
+    for back_end in back_ends() {
+        let lab = Lab::new();
+        let mut up = lab.up(&["--backend", back_end]);
+        lab.configure_host();
+        lab.wait_until_connected();
+        lab.ip("link set w0 down");
+        up.wait_for("w0 is down: the card waits until it is up again");
+        // What is sent meanwhile does not end the card either.
+        let ping = || Command::new("ip").args(["neighbour", "flush", "all"]).status().unwrap();
+        assert!(lab.here.run(ping).unwrap().success());
+        let connect = || {
+            let address = "10.8.0.2:5001".parse().unwrap();
+            std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_millis(100))
+        };
+        assert!(lab.here.run(connect).unwrap().is_err());
+        lab.ip("link set w0 up");
+        up.wait_for("w0 is up again");
+        lab.wait_until_connected();
+        let said = up.stop();
+        let downs = said.iter().filter(|line| line.contains("w0 is down")).count();
+        assert_eq!(downs, 1, "{said:?}");
+    }
+}

@@ -1,0 +1,119 @@
+//! What does not work is said in one line, with what would.
+
+use std::fs;
+
+use crate::lab::{Lab, failure, needs_namespaces};
+
+fn up<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["nic", "up", "--wire", "w0", "--host", "h0"], arguments].concat()
+}
+
+#[test]
+fn interfaces_must_be_there_and_names_free() {
+    needs_namespaces!("refusals::interfaces_must_be_there_and_names_free");
+    let lab = Lab::new();
+    let refused = |wire, host, words: &str| {
+        let (line, status) = lab.failure(&["nic", "up", "--wire", wire, "--host", host]);
+        assert!(line.contains(words), "{line}");
+        assert!(lab.is_tidy());
+        status
+    };
+    assert_eq!(refused("w9", "h0", "there is no interface called w9"), 1);
+    assert_eq!(refused("lo", "h0", "lo is no Ethernet interface"), 1);
+    assert_eq!(refused("w0", "lo", "there is an interface called lo already"), 1);
+    assert_eq!(refused("w0", "w0", "both are w0"), 2);
+    lab.ip("link set w0 down");
+    assert_eq!(refused("w0", "h0", "w0 is down: 'ip link set w0 up' sets it up"), 1);
+}
+
+#[test]
+fn a_wire_has_one_card() {
+    needs_namespaces!("refusals::a_wire_has_one_card");
+    let lab = Lab::new();
+    let first = lab.up(&[]);
+    let (line, status) = lab.failure(&["nic", "up", "--wire", "w0", "--host", "h1"]);
+    assert_eq!(status, 1);
+    assert!(line.contains("w0 is in use by process"), "{line}");
+    assert!(line.contains("'nichrome nic down h0'"), "{line}");
+    lab.run(&["nic", "stats"]);
+    first.stop();
+    lab.up(&[]).stop();
+}
+
+#[test]
+fn lossy_aggregates_are_not_for_hosts_that_forward() {
+    needs_namespaces!("refusals::lossy_aggregates_are_not_for_hosts_that_forward");
+    for setting in ["ipv4/conf/default/forwarding", "ipv6/conf/default/forwarding"] {
+        let lab = Lab::new();
+        lab.here.run(|| fs::write(format!("/proc/sys/net/{setting}"), "1").unwrap()).unwrap();
+        for profile in ["npu", "netfpga"] {
+            let (line, status) = lab.failure(&up(&["--profile", profile]));
+            assert_eq!(status, 1);
+            let told = ["forwarding is on for h0", profile, "--profile gro", "--force"];
+            assert!(told.iter().all(|words| line.contains(words)), "{line}");
+            assert!(lab.is_tidy());
+        }
+        lab.up(&["--profile", "gro"]).stop();
+        lab.up(&["--profile", "npu", "--force"]).stop();
+    }
+}
+
+#[test]
+fn forwarding_that_is_turned_on_later_is_warned_of_once() {
+    needs_namespaces!("refusals::forwarding_that_is_turned_on_later_is_warned_of_once");
+    let lab = Lab::new();
+    let mut up = lab.up(&["--profile", "npu"]);
+    lab.here.run(|| fs::write("/proc/sys/net/ipv4/conf/h0/forwarding", "1").unwrap()).unwrap();
+    lab.ip("link set lo mtu 9000");
+    up.wait_for("forwarding is on for h0");
+    lab.ip("link set lo mtu 9001");
+    let said = up.stop();
+    assert_eq!(said.iter().filter(|line| line.contains("forwarding")).count(), 1, "{said:?}");
+}
+
+#[test]
+fn options_that_do_not_go_together_are_refused() {
+    needs_namespaces!("refusals::options_that_do_not_go_together_are_refused");
+    let lab = Lab::new();
+    let cases: [(&[&str], &str); 6] = [
+        (&["--profile", "none", "--hold", "1ms"], "--profile none has none"),
+        (&["--profile", "gro", "--active-ack", "safe"], "for the npu profile only"),
+        (&["--profile", "lro"], "there are gro, netfpga and npu, or none at all"),
+        (&["--queues", "4", "--host-queues", "3"], "it must be 1, or as many as there are workers"),
+        (
+            &["--profile", "npu", "--active-ack", "safe", "--queues", "2", "--host-queues", "1"],
+            "--active-ack needs --host-queues 2",
+        ),
+        (&["--queues", "0"], "0 is not in 1..=256"),
+    ];
+    for (arguments, words) in cases {
+        let (line, status) = lab.failure(&up(arguments));
+        assert!(line.contains(words), "{line}");
+        assert_eq!(status, 2, "{line}");
+    }
+    assert!(lab.is_tidy());
+}
+
+#[test]
+fn capabilities_that_are_missing_are_named() {
+    needs_namespaces!("refusals::capabilities_that_are_missing_are_named");
+    let lab = Lab::new();
+    let without = ["--bounding-set", "-all", "--inh-caps", "-all", env!("CARGO_BIN_EXE_nichrome")];
+    let mut command = lab.command("setpriv", &[&without[..], &up(&[])].concat());
+    let output = lab.here.run(|| command.output().expect("this test needs setpriv (util-linux)")).unwrap();
+    let (line, status) = failure(&output);
+    assert_eq!(status, 1);
+    assert!(line.contains("CAP_NET_ADMIN and CAP_NET_RAW: run this with sudo"), "{line}");
+}
+
+#[test]
+fn captures_must_be_writable_from_the_start() {
+    needs_namespaces!("refusals::captures_must_be_writable_from_the_start");
+    let lab = Lab::new();
+    let before = lab.interface("w0");
+    let (line, status) = lab.failure(&up(&["--capture-wire", "/nowhere/wire.pcapng"]));
+    assert_eq!(status, 1);
+    assert!(line.contains("--capture-wire") && line.contains("/nowhere/wire.pcapng"), "{line}");
+    assert_eq!(lab.interface("w0").mac, before.mac);
+    assert!(lab.is_tidy());
+}

@@ -1,0 +1,235 @@
+//! What a card says about itself: counters as text, as JSON and for Prometheus, captures, and options from a file.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use nichrome_port::capture::{self, Reader};
+use serde_json::Value;
+
+use crate::lab::{Direction, Family, Lab, PATIENCE, needs_namespaces, text, until};
+
+static DATA: [u8; 400_000] = [7; 400_000];
+
+/// A card through which some data has gone.
+fn used(lab: &Lab) {
+    lab.configure_host();
+    lab.transfer(&DATA, Direction::ToHost, Family::V4);
+}
+
+fn records(file: &str) -> (usize, usize) {
+    let mut reader: Reader<_> = capture::open(file.as_ref()).unwrap();
+    let (mut count, mut longest, mut bytes) = (0, 0, Vec::new());
+    while reader.next(&mut bytes).unwrap().is_some() {
+        count += 1;
+        longest = longest.max(bytes.len());
+        bytes.clear();
+    }
+    (count, longest)
+}
+
+#[test]
+fn the_names_of_counters_are_stable() {
+    needs_namespaces!("reports::the_names_of_counters_are_stable");
+    let lab = Lab::new();
+    let _up = lab.up(&["--queues", "2"]);
+    used(&lab);
+    let stats = lab.stats();
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(keys(&stats), "wire host backend profile host_queues pid uptime_s not_captured total queues");
+    assert_eq!(
+        keys(&stats["total"]),
+        "acks_dropped delivery_dropped distributed distribution_dropped from_host from_host_bytes host_refused \
+         receive_finished receive_malformed receive_unfinished received received_bytes taken_apart to_host \
+         to_host_bytes transmit_malformed transmit_refused transmitted transmitted_bytes wire engine"
+    );
+    assert_eq!(
+        keys(&stats["total"]["wire"]),
+        "fill_ring_empty freezes receive_dropped receive_invalid receive_ring_full transmit_dropped \
+         transmit_invalid"
+    );
+    assert_eq!(
+        keys(&stats["total"]["engine"]),
+        "acks_sent aggregates bytes_in bytes_out packets_in packets_out segments_aggregated tcp_payload_bytes_in \
+         tcp_payload_bytes_out flush_reasons passes drops"
+    );
+    assert_eq!(keys(&stats["queues"][1]), keys(&stats["total"]));
+    assert!(stats["total"]["engine"]["tcp_payload_bytes_out"].as_u64() >= Some(DATA.len() as u64));
+    let told = text(&lab.run(&["nic", "stats", "h0"]).stdout);
+    for words in
+        ["h0 on w0 by packet, profile gro", "queue 1", "received, frames", "flushed: ", "passed: syn"]
+    {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+#[test]
+fn without_a_card_there_are_no_counters() {
+    needs_namespaces!("reports::without_a_card_there_are_no_counters");
+    let lab = Lab::new();
+    for (arguments, words) in [
+        (&["nic", "stats"][..], "there is no card in this network namespace"),
+        (&["nic", "stats", "h0"], "no card is behind h0"),
+        (&["top"], "there is no card"),
+        (&["nic", "down", "h0"], "no card is behind h0"),
+    ] {
+        let (line, status) = lab.failure(arguments);
+        assert_eq!(status, 1);
+        assert!(line.contains(words), "{line}");
+    }
+}
+
+#[test]
+fn where_there_are_several_cards_one_is_named() {
+    needs_namespaces!("reports::where_there_are_several_cards_one_is_named");
+    let lab = Lab::new();
+    let _first = lab.up(&[]);
+    let arguments = ["nic", "up", "--wire", "t0", "--host", "h1", "--backend", "tap"];
+    let _second = lab.start(&mut lab.command(env!("CARGO_BIN_EXE_nichrome"), &arguments));
+    let (line, _) = lab.failure(&["nic", "stats"]);
+    assert!(line.contains("say which one (h0, h1)"), "{line}");
+    assert!(lab.run(&["nic", "stats", "h1"]).status.success());
+}
+
+#[test]
+fn top_prints_lines_where_there_is_no_terminal() {
+    needs_namespaces!("reports::top_prints_lines_where_there_is_no_terminal");
+    let lab = Lab::new();
+    let _up = lab.up(&[]);
+    let output = lab.run(&["top", "--interval", "10ms", "--count", "3"]);
+    assert!(output.status.success());
+    let told = text(&output.stdout);
+    assert_eq!(told.lines().count(), 4, "{told}");
+    assert!(told.lines().next().unwrap().contains("bytes each"), "{told}");
+}
+
+#[test]
+fn prometheus_gets_the_counters_of_every_queue() {
+    needs_namespaces!("reports::prometheus_gets_the_counters_of_every_queue");
+    let lab = Lab::new();
+    let _up = lab.up(&["--queues", "2", "--metrics", "127.0.0.1:9479"]);
+    used(&lab);
+    let get = |request: &str| {
+        let address: SocketAddr = "127.0.0.1:9479".parse().unwrap();
+        let mut stream = lab.here.run(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = get("GET /metrics HTTP/1.1\r\nHost: card\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("# EOF\n"), "{answer}");
+    let value = |name: &str, queue: u8| -> u64 {
+        let labels = format!("{name}{{host=\"h0\",wire=\"w0\",queue=\"{queue}\"");
+        let line = answer.lines().find(|line| line.starts_with(&labels)).expect(&labels);
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let of_both = |name| value(name, 0) + value(name, 1);
+    assert!(of_both("nichrome_received_total") > 0 && of_both("nichrome_to_host_total") > 0);
+    assert!(of_both("nichrome_engine_tcp_payload_bytes_out_total") >= DATA.len() as u64);
+    assert_eq!(of_both("nichrome_wire_receive_ring_full_total"), 0);
+    assert!(answer.contains("reason=\"syn\"") && answer.contains("nichrome_uptime_seconds"), "{answer}");
+    assert!(get("GET /x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(get("BREW /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
+    // Somebody who says nothing holds up nobody for long.
+    let address: SocketAddr = "127.0.0.1:9479".parse().unwrap();
+    let silent = lab.here.run(|| TcpStream::connect(address).unwrap()).unwrap();
+    drop(silent);
+    assert!(get("GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn captures_hold_what_comes_before_and_after_the_engine() {
+    needs_namespaces!("reports::captures_hold_what_comes_before_and_after_the_engine");
+    let lab = Lab::new();
+    let (wire, host) = (lab.file("wire.pcapng"), lab.file("host.pcapng"));
+    let up = lab.up(&["--capture-wire", &wire, "--capture-host", &host]);
+    used(&lab);
+    let stats = lab.stats();
+    up.stop();
+    assert_eq!(stats["not_captured"], 0);
+    let count = |name: &str| stats["total"][name].as_u64().unwrap() as usize;
+    let ((on_wire, longest_on_wire), (to_host, longest_to_host)) = (records(&wire), records(&host));
+    // The kernel may have said something more in the meantime.
+    assert!(on_wire >= count("received") + count("transmitted"), "{on_wire} {stats}");
+    assert!(to_host >= count("to_host"), "{to_host} {stats}");
+    assert!(longest_on_wire <= 1514 && longest_to_host > 1514, "{longest_on_wire} {longest_to_host}");
+}
+
+#[test]
+fn a_full_disk_ends_the_capture_and_not_the_card() {
+    needs_namespaces!("reports::a_full_disk_ends_the_capture_and_not_the_card");
+    let lab = Lab::new();
+    let wire = lab.file("wire.pcapng");
+    let card = format!(
+        "trap '' XFSZ; ulimit -f 100; exec {} nic up --wire w0 --host h0 --capture-wire {wire}",
+        env!("CARGO_BIN_EXE_nichrome")
+    );
+    let mut up = lab.start(&mut lab.command("bash", &["-c", &card]));
+    lab.configure_host();
+    lab.transfer(&DATA, Direction::ToHost, Family::V4);
+    let line = up.wait_for("wire.pcapng");
+    assert!(line.contains("the card goes on without this capture"), "{line}");
+    lab.transfer(&DATA, Direction::FromHost, Family::V4);
+    assert!(lab.stats()["not_captured"].as_u64() > Some(0));
+    let said = up.stop();
+    assert_eq!(said.iter().filter(|line| line.contains("wire.pcapng")).count(), 1, "{said:?}");
+    assert!(said.last().unwrap().contains("missing in the captures"), "{said:?}");
+}
+
+#[test]
+fn options_come_from_a_file_and_from_the_command_line() {
+    needs_namespaces!("reports::options_come_from_a_file_and_from_the_command_line");
+    let lab = Lab::new();
+    let file = lab.file("card.toml");
+    let up = |arguments: &[&str]| {
+        let arguments = [&["nic", "up", "--config", &file], arguments].concat();
+        lab.start(&mut lab.command(env!("CARGO_BIN_EXE_nichrome"), &arguments))
+    };
+    let mut toml = File::create(&file).unwrap();
+    let options = "wire = \"w0\"\nhost = \"h0\"\nqueues = 2\nprofile = \"npu\"\nhold = \"2ms\"\nforce = true\n\
+                   busy-poll = false\n";
+    toml.write_all(options.as_bytes()).unwrap();
+    let card = up(&[]);
+    let stats = lab.stats();
+    assert_eq!((&stats["profile"], stats["queues"].as_array().unwrap().len()), (&"npu".into(), 2));
+    card.stop();
+    let card = up(&["--profile", "gro", "--queues=1"]);
+    let stats = lab.stats();
+    assert_eq!((&stats["profile"], stats["queues"].as_array().unwrap().len()), (&"gro".into(), 1));
+    card.stop();
+    let cases = [
+        ("wire = \"w0\"", "names no wire or no host"),
+        ("speed = 3", "there is no option speed: there are wire, host, profile"),
+        ("wire = 1.5", "wire is a text or a number"),
+        ("force = \"yes\"", "force is true or false"),
+        ("wire = \"w0\"\nhost = \"h0\"\nqueues = 0", "0 is not in 1..=256"),
+        ("wire =", "line 1"),
+    ];
+    for (options, words) in cases {
+        fs::write(&file, options).unwrap();
+        let (line, _) = lab.failure(&["nic", "up", "--config", &file]);
+        assert!(line.contains(words) && line.contains("card.toml") | words.contains("names no"), "{line}");
+    }
+}
+
+#[test]
+fn the_example_is_right_but_for_the_interfaces() {
+    needs_namespaces!("reports::the_example_is_right_but_for_the_interfaces");
+    let lab = Lab::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/nic.toml");
+    let all = fs::read_to_string(example).unwrap().replace("\n#", "\n");
+    let options: String = all
+        .lines()
+        .filter(|line| line.contains(" = ") && !line.starts_with("active-ack"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let file = lab.file("card.toml");
+    fs::write(&file, options).unwrap();
+    let arguments = ["nic", "up", "--config", &file, "--wire", "w0", "--host", "h0"];
+    let up = lab.start(&mut lab.command(env!("CARGO_BIN_EXE_nichrome"), &arguments));
+    assert_eq!(lab.stats()["queues"].as_array().unwrap().len(), 4);
+    up.stop();
+    until("nothing to be left", || lab.is_tidy());
+}

@@ -1,0 +1,188 @@
+//! In line between two interfaces. Interfaces of the machine are made in namespaces, which needs root.
+
+use std::io::{IoSlice, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nichrome_port::{
+    Counters, Device, Interface, InterfaceName, MAX_RECEIVE, Netlink, NetworkNamespace, PacketSocket,
+    Settings, clock,
+};
+use nichrome_wire::{EtherType, MacAddr, TcpFrame, VirtioNetHeader, VlanTag};
+use rustix::process::{Signal, geteuid};
+use serde_json::Value;
+
+use crate::run::{PATIENCE, Room, Started, failure, float, number, text};
+
+const V4: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2))];
+const V6: [IpAddr; 2] = [
+    IpAddr::V6(Ipv6Addr::new(0xFD09, 0, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xFD09, 0, 0, 0, 0, 0, 0, 2)),
+];
+
+fn name(name: &str) -> InterfaceName {
+    name.parse().unwrap()
+}
+
+const fn mac(host: usize) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 9, host as u8])
+}
+
+/// A machine with two interfaces, and a host at the other end of each.
+struct Machines {
+    machine: NetworkNamespace,
+    hosts: [NetworkNamespace; 2],
+}
+
+impl Machines {
+    /// `None` where the user may not have them.
+    fn new() -> Option<Self> {
+        if !geteuid().is_root() {
+            eprintln!("skipped: only root has interfaces to be in line between");
+            return None;
+        }
+        let [machine, left, right] = [(); 3].map(|()| NetworkNamespace::new().unwrap());
+        let machines = Self { machine, hosts: [left, right] };
+        for (called, host) in ["one", "two"].into_iter().zip(&machines.hosts) {
+            machines.on_machine(|netlink| {
+                netlink.add_veth(name(called), name("host"), host).unwrap();
+                let interface = netlink.interface(name(called)).unwrap();
+                netlink.silence(&interface).unwrap();
+                netlink.set_up(&interface).unwrap();
+            });
+        }
+        for at in 0..2 {
+            machines.on_host(at, |netlink| set_up_host(netlink, at));
+        }
+        machines.on_machine(|netlink| {
+            for called in ["one", "two"] {
+                netlink.wait_until_running(&netlink.interface(name(called)).unwrap()).unwrap();
+            }
+        });
+        Some(machines)
+    }
+
+    fn on_machine<T>(&self, work: impl FnOnce(&Netlink) -> T) -> T {
+        self.machine.run(|| work(&Netlink::open().unwrap())).unwrap()
+    }
+
+    fn on_host<T>(&self, at: usize, work: impl FnOnce(&Netlink) -> T) -> T {
+        self.hosts[at].run(|| work(&Netlink::open().unwrap())).unwrap()
+    }
+
+    /// Both interfaces as they are.
+    fn interfaces(&self) -> [Interface; 2] {
+        let now = |netlink: &Netlink, called| Interface {
+            counters: Counters::default(),
+            ..netlink.interface(name(called)).unwrap()
+        };
+        self.on_machine(|netlink| ["one", "two"].map(|called| now(netlink, called)))
+    }
+
+    /// A path between them.
+    fn join(&self, room: &Room, arguments: &[&str]) -> Started {
+        let arguments = [&["--between", "one", "two"], arguments].concat();
+        let path = self.machine.run(|| room.start(&arguments)).unwrap();
+        path.wait_for("between one (left) and two (right) until Ctrl-C");
+        path
+    }
+}
+
+fn set_up_host(netlink: &Netlink, at: usize) {
+    let interface = netlink.interface(name("host")).unwrap();
+    netlink.configure(&interface, Settings { mac: Some(mac(at)), ..Settings::default() }).unwrap();
+    netlink.silence(&interface).unwrap();
+    netlink.set_up(&interface).unwrap();
+    netlink.wait_until_running(&interface).unwrap();
+    for (addresses, prefix_len) in [(V4, 24), (V6, 64)] {
+        netlink.add_address(&interface, addresses[at], prefix_len).unwrap();
+        netlink.add_neighbour(&interface, addresses[1 - at], mac(1 - at)).unwrap();
+    }
+}
+
+/// Sends `sent` from the right host to the left one. Returns what arrives, and how long connecting has taken.
+fn transfer(machines: &Machines, addresses: [IpAddr; 2], sent: &[u8]) -> (Vec<u8>, Duration) {
+    let listener = machines.on_host(0, |_| TcpListener::bind((addresses[0], 7000)).unwrap());
+    let begun = Instant::now();
+    let mut client =
+        machines.on_host(1, |_| TcpStream::connect_timeout(&(addresses[0], 7000).into(), PATIENCE)).unwrap();
+    let connected_after = begun.elapsed();
+    let (mut server, _) = listener.accept().unwrap();
+    let mut received = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(move || client.write_all(sent).unwrap());
+        server.read_to_end(&mut received).unwrap();
+    });
+    (received, connected_after)
+}
+
+#[test]
+fn hosts_behind_two_interfaces_are_joined_and_the_interfaces_put_back() {
+    let Some(machines) = Machines::new() else { return };
+    let room = Room::new();
+    let before = machines.interfaces();
+    let path = machines.join(&room, &["--delay", "10ms", "--json"]);
+    let sent: Vec<u8> = (0..5_000_000u32).map(|at| (at % 251) as u8).collect();
+    for addresses in [V4, V6] {
+        let (received, connected_after) = transfer(&machines, addresses, &sent);
+        assert!(received == sent, "{} bytes", received.len());
+        assert!(connected_after >= Duration::from_millis(20), "{connected_after:?}");
+    }
+    path.signal(Signal::INT);
+    let mut json = String::from("{");
+    path.wait_for("{");
+    while serde_json::from_str::<Value>(&json).is_err() {
+        json += &path.wait_for("");
+    }
+    let summary: Value = serde_json::from_str(&json).unwrap();
+    assert!(number(&summary["to_left"], "bytes_delivered") > 10_000_000, "{summary}");
+    assert!(float(&summary["to_right"], "delay_p50_us") >= 10_000.0, "{summary}");
+    assert_eq!(summary["to_left"]["drops"], Value::Object(serde_json::Map::new()));
+    assert_eq!(path.end(), 0);
+    assert_eq!(machines.interfaces(), before);
+    assert!(room.is_tidy());
+}
+
+#[test]
+fn tagged_frames_keep_their_tags() {
+    let Some(machines) = Machines::new() else { return };
+    let room = Room::new();
+    let path = machines.join(&room, &[]);
+    let [to, from] = [0, 1].map(|at| {
+        machines.on_host(at, |netlink| PacketSocket::open(&netlink.interface(name("host")).unwrap()).unwrap())
+    });
+    let (inner, outer) =
+        (VlanTag { tpid: EtherType::VLAN, tci: 7 }, VlanTag { tpid: EtherType::QINQ, tci: 9 });
+    for tags in [vec![], vec![inner], vec![outer, inner]] {
+        let frame = TcpFrame { tags, payload: vec![1; 100], ..TcpFrame::default() }.build();
+        from.send(&[IoSlice::new(&VirtioNetHeader::default().to_bytes()), IoSlice::new(&frame)]).unwrap();
+        clock::wait([to.as_fd()], Some(clock::now() + PATIENCE)).unwrap();
+        let mut buffer = vec![0; MAX_RECEIVE];
+        assert_eq!(to.receive(&mut buffer).unwrap().unwrap().frame, frame);
+    }
+    path.signal(Signal::TERM);
+    assert_eq!(path.end(), 143);
+}
+
+#[test]
+fn interfaces_that_cannot_be_used_are_named() {
+    let Some(machines) = Machines::new() else { return };
+    let room = Room::new();
+    machines.on_machine(|netlink| netlink.add_veth(name("down"), name("peer"), &machines.hosts[0]).unwrap());
+    for (interfaces, told) in [
+        (["one", "none"], "there is no interface called none ('ip link' lists them)"),
+        (["lo", "one"], "lo is no Ethernet interface"),
+        (["one", "down"], "down is down: 'ip link set down up' sets it up"),
+    ] {
+        let output = machines.machine.run(|| room.run(&[&["--between"], &interfaces[..]].concat())).unwrap();
+        assert_eq!(failure(&output), (told.into(), 1));
+    }
+    let output = machines
+        .machine
+        .run(|| room.run(&["--between", "one", "two", "--capture", "/nonexistent/file"]))
+        .unwrap();
+    assert!(text(&output.stderr).starts_with("nichrome: cannot write /nonexistent/file: "));
+    assert_eq!(machines.interfaces().map(|interface| interface.up), [true, true]);
+}

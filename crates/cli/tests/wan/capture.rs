@@ -1,0 +1,96 @@
+//! What `--capture` records.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::process::Command;
+
+use nichrome_port::capture::Reader;
+use nichrome_wire::Instant;
+
+use crate::run::{Room, number, printed_here, python, text};
+
+const LEN: u64 = 3_000_000;
+
+/// Nanoseconds asked for.
+const DELAY: u64 = 5_000_000;
+
+/// A packet of a capture: where it was seen, 0 for the left, when, and its bytes.
+type Seen = (u32, Instant, Vec<u8>);
+
+fn packets(file: &str) -> Vec<Seen> {
+    let mut reader = Reader::open(Path::new(file)).unwrap();
+    let (mut packets, mut bytes) = (Vec::new(), Vec::new());
+    while let Some(record) = reader.next(&mut bytes).unwrap() {
+        packets.push((record.interface, record.time, bytes.clone()));
+    }
+    packets
+}
+
+/// How long each packet took that is seen at both ends as it was sent, in nanoseconds.
+fn delays(packets: &[Seen]) -> Vec<u64> {
+    let mut sent: HashMap<(u32, &[u8]), VecDeque<Instant>> = HashMap::new();
+    let mut delays = Vec::new();
+    // The capture is in the order of writing: both ends of a packet are there, the first first.
+    for (at, time, bytes) in packets {
+        let comes_from = bytes[11] - 1;
+        if u32::from(comes_from) == *at {
+            sent.entry((*at, bytes)).or_default().push_back(*time);
+        } else if let Some(begun) = sent.get_mut(&(1 - at, bytes.as_slice())).and_then(VecDeque::pop_front) {
+            delays.push(time.nanos_since(begun));
+        }
+    }
+    delays
+}
+
+/// tshark's fields of all packets that `filter` lets through.
+fn fields(file: &str, filter: &str, names: &[&str]) -> Vec<Vec<String>> {
+    let mut command = Command::new("tshark");
+    command.args(["-r", file, "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", filter]);
+    command.args(["-T", "fields"]).args(names.iter().flat_map(|name| ["-e", name]));
+    let output = command.output().expect("these tests need tshark: install Debian's package tshark");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn packets_are_as_on_a_wire_and_at_both_ends_at_their_times() {
+    for peer in ["$PEER", "$PEER6"] {
+        let room = Room::new();
+        let file = room.file("path.pcapng");
+        let (serve, fetch) = (python(&format!("serve {LEN}")), python(&format!("fetch {peer} {LEN}")));
+        let (summary, told) = room.summary(&[
+            "--delay",
+            "5ms",
+            "--corrupt",
+            "1%",
+            "--capture",
+            &file,
+            "--left",
+            &serve,
+            "--right",
+            &fetch,
+        ]);
+        assert!(told.contains(&printed_here(&format!("expect {LEN}"))), "{told}");
+        assert_eq!(number(&summary, "not_captured"), 0);
+
+        let packets = packets(&file);
+        let total = |name| ["to_left", "to_right"].map(|to| number(&summary[to], name)).iter().sum::<u64>();
+        assert_eq!(packets.len() as u64, total("packets") + total("packets_delivered"));
+        let delays = delays(&packets);
+        assert!(delays.len() as u64 >= total("packets_delivered") - total("corrupted"));
+        assert!(delays.iter().all(|delay| *delay >= DELAY), "{:?}", delays.iter().min());
+
+        assert_eq!(fields(&file, "frame.len > 1514", &["frame.len"]).len(), 0);
+        // Hosts answer some corrupted packets with ICMP errors, which quote them.
+        let at_both_ends = fields(
+            &file,
+            "tcp && !icmp && !icmpv6",
+            &["frame.interface_name", "eth.src", "tcp.checksum.status"],
+        );
+        let is_at_sender = |packet: &&Vec<String>| (packet[0] == "left") == packet[1].ends_with(":01");
+        let (sent, arrived): (Vec<_>, Vec<_>) = at_both_ends.iter().partition(is_at_sender);
+        assert!(sent.iter().all(|packet| packet[2] == "1"), "not all that is sent has a right checksum");
+        let wrong = arrived.iter().filter(|packet| packet[2] == "0").count() as u64;
+        assert!(wrong > 0 && wrong <= total("corrupted"), "{wrong} of {}", total("corrupted"));
+    }
+}

@@ -1,0 +1,66 @@
+//! A path that is changed and asked while it is in use.
+
+use std::os::unix::net::UnixListener;
+
+use serde_json::Value;
+
+use crate::run::{Room, Started, failure, float, number, python, text};
+
+/// A path over which datagrams go back and forth.
+fn pinging(room: &Room) -> Started {
+    let path = room.start(&["--delay", "1ms", "--left", &python("echo"), "--right", &python("ping $PEER")]);
+    path.wait_for("right | ");
+    path
+}
+
+#[test]
+fn impairments_are_changed_while_the_path_is_in_use() {
+    let room = Room::new();
+    let path = pinging(&room);
+    let output = room.run(&["set", "--to-left", "delay=200ms", "--to-right", "delay=100ms"]);
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
+    while path.wait_for("right | ").parse::<f64>().unwrap() < 300.0 {}
+    let shown: Value = serde_json::from_slice(&room.run(&["show", "--json"]).stdout).unwrap();
+    assert!(
+        number(&shown["to_right"], "packets") > 0 && float(&shown["to_right"], "delay_max_us") >= 100_000.0
+    );
+    assert!(text(&room.run(&["show"]).stdout).contains("to the right"));
+    let (line, status) = failure(&room.run(&["set", "--loss", "200%"]));
+    assert!(line.starts_with("--loss: '200%' is no loss"), "{line}");
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn nobody_who_could_be_asked_is_said() {
+    let room = Room::new();
+    let nobody = ("nobody runs 'nichrome wan' as this user".to_owned(), 1);
+    assert_eq!(failure(&room.run(&["show"])), nobody);
+    assert_eq!(failure(&room.run(&["set", "--loss", "1%"])), nobody);
+    let (line, status) = failure(&room.run(&["show", "--run", "4711"]));
+    assert!(
+        line.starts_with("process 4711 does not run 'nichrome wan' as this user") && status == 1,
+        "{line}"
+    );
+}
+
+#[test]
+fn of_several_the_one_with_the_number_is_meant() {
+    let room = Room::new();
+    let paths = [pinging(&room), pinging(&room)];
+    let (line, _) = failure(&room.run(&["set", "--loss", "1%"]));
+    assert!(line.starts_with("several run 'nichrome wan': say which one with --run ("), "{line}");
+    for path in &paths {
+        assert!(line.contains(&path.pid().to_string()), "{line}");
+        assert!(room.run(&["set", "--loss", "1%", "--run", &path.pid().to_string()]).status.success());
+    }
+}
+
+#[test]
+fn the_socket_of_a_path_that_was_killed_is_no_hindrance() {
+    let room = Room::new();
+    std::fs::create_dir(room.path().join("nichrome")).unwrap();
+    drop(UnixListener::bind(room.path().join("nichrome/wan-4711.sock")).unwrap());
+    let path = pinging(&room);
+    assert!(room.run(&["show", "--run", &path.pid().to_string()]).status.success());
+    assert!(room.run(&["show"]).status.success());
+}

@@ -1,0 +1,125 @@
+//! Two hosts and what runs on them.
+
+use crate::run::{Room, drops, failure, float, number, python, text};
+
+#[test]
+fn both_commands_are_labelled_and_the_right_one_decides() {
+    let output = Room::new().run(&[
+        "--left",
+        "echo here I am; echo oops >&2; sleep 60",
+        "--right",
+        "sleep 0.2; echo me too; printf unfinished; exit 7",
+    ]);
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(text(&output.stdout), "left  | here I am\nright | me too\nright | unfinished\n");
+    assert!(text(&output.stderr).starts_with("left  | oops\n"));
+}
+
+#[test]
+fn each_host_is_told_the_addresses_and_reaches_the_other() {
+    let room = Room::new();
+    let print = "echo $SELF $SELF6 $PEER $PEER6";
+    let output =
+        room.run(&["--left", &format!("{print}; sleep 60"), "--right", &format!("sleep 0.3; {print}")]);
+    assert_eq!(
+        text(&output.stdout),
+        "left  | 10.0.0.1 fd00::1 10.0.0.2 fd00::2\nright | 10.0.0.2 fd00::2 10.0.0.1 fd00::1\n"
+    );
+    for peer in ["$PEER", "$PEER6"] {
+        let send = python(&format!("send {peer} 10"));
+        let (summary, told) = room.summary(&["--left", &python("echo"), "--right", &send]);
+        assert!(told.contains("right | 1 2 3 4 5 6 7 8 9 10\n"), "{told}");
+        for direction in ["to_left", "to_right"] {
+            assert_eq!(number(&summary[direction], "packets_delivered"), 10, "{summary}");
+        }
+    }
+}
+
+#[test]
+fn a_command_after_dashes_runs_on_the_right_with_the_variables_put_in() {
+    let room = Room::new();
+    let output = room.run(&["--", "printf", "%s %s", "${PEER}", "[$PEER6]"]);
+    assert_eq!(text(&output.stdout), "10.0.0.1 [fd00::1]");
+    let output = room.run(&["--json", "--", "echo", "not on the standard output"]);
+    assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok());
+    assert_eq!(text(&output.stderr), "not on the standard output\n");
+}
+
+#[test]
+fn a_shell_reaches_the_command_and_decides_when_it_ends() {
+    let room = Room::new();
+    let script = room.file("shell");
+    std::fs::write(&script, format!("#!/bin/sh\n{}\n", python("send $PEER 3"))).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let output =
+        room.command(&["--shell", "--right", &python("echo")]).env("SHELL", &script).output().unwrap();
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("1 2 3\n", Some(0)));
+}
+
+#[test]
+fn delays_given_are_no_shorter_than_asked() {
+    let room = Room::new();
+    let (left, right) = (python("echo"), python("send $PEER 50"));
+    let (summary, _) =
+        room.summary(&["--delay", "20ms", "--to-left", "delay=5ms", "--left", &left, "--right", &right]);
+    for (direction, asked) in [("to_right", 20_000.0), ("to_left", 5_000.0)] {
+        let direction = &summary[direction];
+        let [p50, p99, max] =
+            ["delay_p50_us", "delay_p99_us", "delay_max_us"].map(|name| float(direction, name));
+        assert_eq!(float(direction, "delay_asked_us"), asked);
+        assert!(asked <= p50 && p50 <= p99 && p99 <= max, "{direction}");
+        assert!(
+            number(direction, "bytes") >= 50 * (14 + 28 + 1) && float(direction, "gbps") > 0.0,
+            "{direction}"
+        );
+    }
+}
+
+#[test]
+fn exactly_the_packets_of_a_list_are_lost() {
+    let room = Room::new();
+    let (left, right) = (python("echo"), python("send $PEER 10"));
+    let (summary, told) =
+        room.summary(&["--to-left", "loss=packets:2,5-7", "--left", &left, "--right", &right]);
+    assert!(told.contains("right | 1 3 4 8 9 10\n"), "{told}");
+    assert_eq!((drops(&summary["to_left"], "loss"), drops(&summary["to_right"], "loss")), (4, 0));
+    assert_eq!(number(&summary["to_left"], "packets_delivered"), 6);
+}
+
+#[test]
+fn the_same_seed_makes_the_same_choices() {
+    let room = Room::new();
+    let (left, right) = (python("echo"), python("send $PEER 100"));
+    let arrived = |seed: &str| {
+        let arguments = ["--to-left", "loss=30%", "--seed", seed, "--left", &left, "--right", &right];
+        room.summary(&arguments).1
+    };
+    assert_eq!(arrived("7"), arrived("7"));
+    assert_ne!(arrived("7"), arrived("8"));
+}
+
+#[test]
+fn impairments_come_from_a_file_and_options_on_top() {
+    let room = Room::new();
+    let file = room.file("dsl.toml");
+    std::fs::write(&file, "delay = \"30ms\"\nloss = \"packets:1\"\n[to-right]\ndelay = \"3ms\"\n").unwrap();
+    let (left, right) = (python("echo"), python("send $PEER 5"));
+    let arguments = ["--config", &file, "--loss", "none", "--left", &left, "--right", &right];
+    let (summary, told) = room.summary(&arguments);
+    assert!(told.contains("right | 1 2 3 4 5\n"), "{told}");
+    assert_eq!(float(&summary["to_left"], "delay_asked_us"), 30_000.0);
+    assert_eq!(float(&summary["to_right"], "delay_asked_us"), 3_000.0);
+    std::fs::write(&file, "delay = \"30ms\"\nlos = 1\n").unwrap();
+    let (line, status) = failure(&room.run(&["--config", &file, "--right", "true"]));
+    assert!(line.contains("los: there is no such impairment") && status == 2, "{line}");
+}
+
+#[test]
+fn a_picture_is_drawn() {
+    let room = Room::new();
+    let file = room.file("path.svg");
+    let (left, right) = (python("echo"), python("send $PEER 5"));
+    room.summary(&["--delay", "1ms", "--plot", &file, "--left", &left, "--right", &right]);
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("Delay given") && svg.contains("Throughput"));
+}

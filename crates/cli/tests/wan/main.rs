@@ -1,0 +1,14 @@
+//! `nichrome wan` as its users run it, against the kernel that runs the tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod between;
+mod capture;
+mod control;
+mod hosts;
+mod idle;
+mod path_mtu;
+mod refused;
+mod run;
+mod signals;
+mod transfers;
+mod unprivileged;

@@ -1,0 +1,39 @@
+//! Packets that are too long for the path: their senders are told, and send shorter ones.
+
+use crate::run::{Room, drops, number, printed_here, python};
+
+#[test]
+fn a_transfer_over_a_narrow_path_arrives_whole() {
+    const LEN: u64 = 5_000_000;
+    for peer in ["$PEER", "$PEER6"] {
+        let (serve, fetch) = (python(&format!("serve {LEN}")), python(&format!("fetch {peer} {LEN}")));
+        let (summary, told) =
+            Room::new().summary(&["--mtu", "1400", "--delay", "1ms", "--left", &serve, "--right", &fetch]);
+        assert!(told.contains(&printed_here(&format!("expect {LEN}"))), "{told}");
+        let direction = &summary["to_right"];
+        let answers = number(direction, "told_too_big");
+        assert!(answers > 0 && answers <= drops(direction, "mtu"), "{direction}");
+        assert!(drops(direction, "mtu") * 10 < number(direction, "packets"), "{direction}");
+    }
+}
+
+#[test]
+fn the_kernel_learns_the_mtu_of_the_path() {
+    for peer in ["$PEER", "$PEER6"] {
+        let probe = |len: u32| python(&format!("probe {peer} {len}"));
+        let right = format!("{}; {}; {}", probe(1300), probe(1420), probe(1300));
+        let (summary, told) = Room::new().summary(&[
+            "--mtu",
+            "1400",
+            "--delay",
+            "1ms",
+            "--left",
+            &python("echo"),
+            "--right",
+            &right,
+        ]);
+        let lines = ["it came back", "Message too long 1400", "it came back"];
+        assert_eq!(told, lines.map(|line| format!("right | {line}\n")).concat());
+        assert_eq!(number(&summary["to_left"], "told_too_big"), 1, "{summary}");
+    }
+}

@@ -1,0 +1,83 @@
+//! However a path ends, nothing of it is left.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use crate::run::{Room, Started, processes, text};
+
+/// Network namespaces that programs say they are in.
+fn namespaces(path: &Started) -> [PathBuf; 2] {
+    ["left  | in ", "right | in "].map(|mark| path.wait_for(mark).into())
+}
+
+/// A line for the shell that leaves a program behind that has neither parent nor terminal nor our output.
+fn with_daemon(then: &str) -> String {
+    format!("(setsid sleep 4711 </dev/null >/dev/null 2>&1 &); echo in $(readlink /proc/self/ns/net); {then}")
+}
+
+fn assert_gone(room: &Room, namespaces: &[PathBuf; 2]) {
+    let is_in = |namespace: PathBuf| namespaces.contains(&namespace);
+    let left = processes(|process| fs::read_link(process.join("ns/net")).is_ok_and(is_in));
+    assert!(left.is_empty(), "{left:?}");
+    assert!(room.is_tidy());
+}
+
+#[test]
+fn a_signal_ends_programs_daemons_and_namespaces() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let room = Room::new();
+        let sleep = with_daemon("sleep 4711");
+        let path = room.start(&["--left", &sleep, "--right", &sleep]);
+        let namespaces = namespaces(&path);
+        assert!(!room.is_tidy(), "the control socket is there");
+        path.signal(signal);
+        path.wait_for("throughput");
+        assert_eq!(path.end(), status);
+        assert_gone(&room, &namespaces);
+    }
+}
+
+#[test]
+fn the_end_of_the_right_program_ends_everything() {
+    let room = Room::new();
+    let path = room.start(&["--left", &with_daemon("sleep 4711"), "--right", &with_daemon("exit 3")]);
+    let namespaces = namespaces(&path);
+    assert_eq!(path.end(), 3);
+    assert_gone(&room, &namespaces);
+}
+
+#[test]
+fn programs_that_do_not_want_to_end_are_killed() {
+    let room = Room::new();
+    let stubborn = "trap '' TERM INT HUP; sh -c 'while :; do sleep 1; done' & ";
+    let path = room.start(&["--left", &with_daemon(stubborn), "--right", &with_daemon("sleep 4711")]);
+    let namespaces = namespaces(&path);
+    path.signal(Signal::INT);
+    assert_eq!(path.end(), 130);
+    assert_gone(&room, &namespaces);
+}
+
+#[test]
+fn a_program_that_a_signal_kills_has_the_shells_exit_status() {
+    let output = Room::new().run(&["--right", "kill -9 $$"]);
+    assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_command_that_cannot_be_started_leaves_nothing() {
+    let room = Room::new();
+    let file = room.file("go");
+    let left = with_daemon(&format!("while [ ! -e {file} ]; do sleep 0.05; done; not-a-command"));
+    let right = with_daemon(&format!("touch {file}; sleep 4711"));
+    let path = room.start(&["--left", &left, "--right", &right]);
+    let namespaces = namespaces(&path);
+    path.wait_for("nichrome: the command on the left could not be started (exit status: 127)");
+    assert_eq!(path.end(), 1);
+    assert_gone(&room, &namespaces);
+    let path = room.start(&["--left", &with_daemon("sleep 4711"), "--", "not-a-command"]);
+    path.wait_for("nichrome: cannot start 'not-a-command' on the right: No such file or directory");
+    assert_eq!(path.end(), 1);
+    assert!(room.is_tidy());
+}

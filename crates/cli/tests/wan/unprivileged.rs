@@ -1,0 +1,86 @@
+//! Users who are not root, and who may not do it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::geteuid;
+
+use crate::run::{Room, Started, failure, python, text};
+
+/// A room that anyone can use, with the command in it.
+fn open_room() -> (Room, String) {
+    let room = Room::new();
+    let nichrome = room.file("nichrome-command");
+    fs::copy(env!("CARGO_BIN_EXE_nichrome"), &nichrome).unwrap();
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wan/transfer.py"), room.file("transfer.py"))
+        .unwrap();
+    fs::set_permissions(room.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    (room, nichrome)
+}
+
+/// A command of another user; as this one where this is not root already.
+fn as_nobody(room: &Room, words: &[&str]) -> Command {
+    let other: &[&str] = if geteuid().is_root() {
+        &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    } else {
+        &["env"]
+    };
+    let mut command = Command::new(other[0]);
+    command.args(&other[1..]).args(words).current_dir(room.path()).stdin(Stdio::null());
+    room.prepare(&mut command);
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+    command
+}
+
+#[test]
+fn users_who_are_not_root_have_hosts_and_a_path_too() {
+    let (room, nichrome) = open_room();
+    python("echo");
+    let (left, right) = ("python3 transfer.py echo", "id -u; python3 transfer.py send $PEER6 3");
+    let output = as_nobody(&room, &[&nichrome, "wan", "--delay", "1ms", "--left", left, "--right", right])
+        .output()
+        .unwrap();
+    let user = if geteuid().is_root() { "65534".into() } else { geteuid().as_raw().to_string() };
+    assert_eq!(text(&output.stdout), format!("right | {user}\nright | 1 2 3\n"), "{}", text(&output.stderr));
+    assert!(output.status.success() && room.is_tidy());
+}
+
+#[test]
+fn users_who_are_not_root_change_their_paths() {
+    let (room, nichrome) = open_room();
+    let path = Started::new(&mut as_nobody(&room, &[&nichrome, "wan", "--right", "echo up; sleep 60"]));
+    path.wait_for("right | up");
+    let output = as_nobody(&room, &[&nichrome, "wan", "set", "--delay", "1ms"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// The limit that is set to 0 is that of a new user namespace: nobody else notices.
+#[test]
+fn a_namespace_that_is_refused_is_told_with_the_setting_that_allows_it() {
+    let (room, nichrome) = open_room();
+    let without = "setpriv --bounding-set -all --inh-caps -all --ambient-caps -all";
+    let script =
+        format!("echo 0 > /proc/sys/user/max_user_namespaces && exec {without} {nichrome} wan --right true");
+    let output =
+        as_nobody(&room, &["unshare", "--user", "--map-root-user", "sh", "-c", &script]).output().unwrap();
+    let (line, status) = failure(&output);
+    assert!(line.starts_with("the kernel refuses a user namespace ("), "{line}");
+    assert!(
+        line.ends_with("'sudo sysctl user.max_user_namespaces=10000' allows it, or run this as root"),
+        "{line}"
+    );
+    assert!(status == 1 && room.is_tidy());
+}
+
+#[test]
+fn interfaces_of_the_machine_are_refused_with_the_capability_that_is_missing() {
+    let (room, nichrome) = open_room();
+    let interfaces = fs::read_dir("/sys/class/net").unwrap().map(|entry| entry.unwrap().file_name());
+    let mut ethernet = interfaces.map(|name| text(name.as_encoded_bytes())).filter(|name| name != "lo");
+    let Some(name) = ethernet.next() else { return };
+    let output = as_nobody(&room, &[&nichrome, "wan", "--between", &name, "lo"]).output().unwrap();
+    let (line, status) = failure(&output);
+    assert!(line.contains("CAP_NET_RAW") || line.contains(&name), "{line}");
+    assert_eq!(status, 1);
+}
