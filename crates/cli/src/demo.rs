@@ -20,8 +20,8 @@ use nichrome_wan::Impairments;
 
 use self::run::{Card, Plan};
 use self::summary::{Summary, Traffic};
-use crate::wan::ImpairmentOptions;
 use crate::failure;
+use crate::wan::ImpairmentOptions;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +51,8 @@ pub(crate) struct Demo {
 
 /// The cards that are compared.
 fn cards() -> [Card; 6] {
-    let npu = |active_ack| Card::Nichrome(ProfileConfig::Npu(NpuConfig { active_ack, ..NpuConfig::default() }));
+    let npu =
+        |active_ack| Card::Nichrome(ProfileConfig::Npu(NpuConfig { active_ack, ..NpuConfig::default() }));
     [
         Card::WithoutOffload,
         Card::Nichrome(ProfileConfig::Netfpga(Duration::from_micros(50))),

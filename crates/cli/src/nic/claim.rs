@@ -165,7 +165,7 @@ impl Record {
             Err(error) => return Err(error.into()),
         };
         let has_given_mac = interface.mac == Some(MacAddr(given_mac));
-        if false && has_given_mac {
+        if has_given_mac {
             netlink.configure(&interface, Settings { mac: Some(MacAddr(mac)), ..Settings::default() })?;
         }
         let lacks_arp = arp && !interface.arp;

@@ -25,7 +25,7 @@ pub(crate) struct ImpairmentOptions {
     /// Whether jitter may change the order of packets: keep (the default) or reorder.
     #[arg(long, value_name = "WHETHER")]
     jitter_order: Option<String>,
-    /// Packets lost: 1%, gilbert:P,R[,LOSS_GOOD,LOSS_BAD], or packets:3,7,10-12.
+    /// Packets lost: 1%, gilbert:P,R, gilbert:P,R,LOSS_GOOD,LOSS_BAD, or packets:3,7,10-12.
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss: Option<String>,
     /// Packets that come twice: 0.5%.

@@ -134,8 +134,7 @@ fn prometheus_gets_the_counters_of_every_queue() {
     assert!(get("BREW /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
     // Somebody who says nothing holds up nobody for long.
     let address: SocketAddr = "127.0.0.1:9479".parse().unwrap();
-    let silent = lab.here.run(|| TcpStream::connect(address).unwrap()).unwrap();
-    drop(silent);
+    let _silent = lab.here.run(|| TcpStream::connect(address).unwrap()).unwrap();
     assert!(get("GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
 }
 

@@ -125,6 +125,17 @@ fn several_workers_share_one_host_queue_or_have_one_each() {
 }
 
 #[test]
+fn workers_that_never_sleep_do_the_same() {
+    needs_namespaces!("transfers::workers_that_never_sleep_do_the_same");
+    let lab = Lab::new();
+    let up = lab.up(&["--busy-poll"]);
+    lab.configure_host();
+    transfer_all(&lab);
+    check_accounts(&lab);
+    up.stop();
+}
+
+#[test]
 fn jumbo_frames_pass_on_each_back_end() {
     needs_namespaces!("transfers::jumbo_frames_pass_on_each_back_end");
     for back_end in back_ends() {
