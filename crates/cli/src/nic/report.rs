@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::AddAssign;
-use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -175,7 +174,7 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn new(card: Identity, remote: Remote, not_captured: Arc<AtomicU64>) -> Self {
-        Self { card: Identity { pid: process::id(), ..card }, since: Instant::now(), remote, not_captured }
+        Self { card, since: Instant::now(), remote, not_captured }
     }
 
     /// What the card has done so far; `None` once it has ended.

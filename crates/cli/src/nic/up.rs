@@ -4,11 +4,11 @@ use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, Command, FromArgMatches};
 use nichrome_lro::{Config, Hold, Medium, Profile, ProfileConfig, UnknownProfile};
@@ -25,6 +25,7 @@ use super::session::{Ended, Session, Watched};
 use super::text::Text;
 use super::wire::{self, Backend, Wire};
 use super::{config_file, control, forwarding};
+use crate::control::ControlSocket;
 use crate::engine_options::{EngineOptions, default_profile_config};
 use crate::failure;
 use crate::wan::SharedDevice;
@@ -130,7 +131,7 @@ impl Up {
         parsed.map_err(|error| failure::usage(format!("{}: {}", file.display(), failure::one_line(&error))))
     }
 
-    /// The engine, and what is said about it.
+    /// The engine with its configuration, if there is to be one.
     fn profile_config(&self) -> anyhow::Result<Option<ProfileConfig>> {
         let Some(profile) = self.profile.0 else {
             self.engine.refuse_all()?;
@@ -157,67 +158,98 @@ impl Up {
         let netlink = Netlink::open()?;
         // Before the interface is looked at: this may put it back.
         let mut claim = Claim::take(wire, host)?;
-        let (interface, wire_queues) = self.open_wire(&netlink, wire)?;
-        let hosts = self.host_queues(&wire_queues)?;
-        let mac = interface.mac.filter(|_| self.backend != Backend::Tap);
-        let host_interface = HostInterface::new(&netlink, host, hosts, mac, interface.mtu)?;
-        let lossy = self.profile.lossy().filter(|_| !self.force);
-        if let Some(profile) = lossy
-            && forwarding::is_on(host)
-        {
-            bail!("{} (--force does it anyway)", forwarding::why_not(host, profile));
-        }
+        let (interface, queues) = self.open_wire(&netlink, wire)?;
+        let host_interface = self.make_host(&netlink, host, &interface, self.host_queues(&queues)?)?;
         let captures = Captures::create(
             self.capture_wire.as_deref().map(|path| (path, wire.as_str())),
             self.capture_host.as_deref().map(|path| (path, host.as_str())),
         )?;
         let metrics = self.metrics.map(MetricsServer::listen).transpose()?;
         let session = Session::begin()?;
-        if wire_queues.is_shared() {
+        if queues.is_shared() {
             claim.hide(&netlink, &interface)?;
         }
         netlink.set_up(&host_interface.interface)?;
+        let stays = self.backend != Backend::Tap;
+        let watched = Watched { wire: stays.then_some(wire), host, lossy: self.lossy() };
         let identity = Identity {
             wire: wire.to_string(),
             host: host.to_string(),
-            backend: wire_queues.name(),
+            backend: queues.name(),
             profile: self.profile.name().to_owned(),
-            host_queues: hosts,
-            pid: 0,
+            host_queues: host_interface.queues.len(),
+            pid: process::id(),
         };
-        let workers = wire_queues.queues();
+        let made = Made { identity, interface, queues, host_interface, captures, metrics };
+        let (ended, socket) = self.serve(made, profile, &session, &watched)?;
+        // In this order: 'nichrome nic down' waits until the socket is gone.
+        drop(claim);
+        drop(socket);
+        ended.map(|()| ExitCode::SUCCESS)
+    }
+
+    /// Runs a card until its session ends. How that was is returned with the socket at which it was asked.
+    fn serve(
+        &self,
+        made: Made,
+        profile: Option<ProfileConfig>,
+        session: &Session,
+        watched: &Watched,
+    ) -> anyhow::Result<(anyhow::Result<()>, Option<ControlSocket>)> {
+        let Made { identity, interface, queues, host_interface, captures, metrics } = made;
+        let Identity { wire, host, backend, profile: name, host_queues, .. } = &identity;
+        let workers = queues.queues();
         let up = format!(
-            "{host} is up on {wire}: backend {}, queues {workers}, host queues {hosts}, profile {}",
-            identity.backend, identity.profile
+            "{host} is up on {wire}: backend {backend}, queues {workers}, host queues {host_queues}, profile {name}"
         );
+        let between = format!("the card between {wire} and {host}");
         let devices: Vec<SharedDevice> =
             host_interface.queues.iter().map(|queue| Arc::clone(queue) as SharedDevice).collect();
         let config = self.card_config(profile, &interface);
         let (card, attached) =
-            wire_queues.start(&devices, &config, || captures.observer(), session.card_ended())?;
+            queues.start(&devices, &config, || captures.observer(), session.card_ended())?;
         let reporter = Reporter::new(identity, card.remote(), captures.missed());
-        let socket = control::open(host, reporter.clone(), session.sender())
+        let socket = control::open(watched.host, reporter.clone(), session.sender())
             .inspect_err(|error| failure::warn(format_args!("'nichrome nic stats' will not work: {error:#}")))
             .ok();
         if let Some(metrics) = metrics {
             metrics.serve(reporter.clone());
         }
         failure::say(format_args!("nichrome: {up}"));
-        let stays = self.backend != Backend::Tap;
-        let watched = Watched { wire: stays.then_some(wire), host, lossy };
-        let ended = session.wait_for_the_end(&watched);
-        let stopped = stop(card, &reporter).with_context(|| format!("the card between {wire} and {host}"));
-        // In this order: the kernel gets no frame of the wire while it looks like the host's.
-        drop((devices, host_interface));
+        let ended = session.wait_for_the_end(watched);
+        let stopped = stop(card, &reporter).context(between);
         drop(attached);
         captures.finish();
-        drop(claim);
-        drop(socket);
-        if ended? == Ended::ByItself {
-            stopped?;
-            bail!("the card has ended by itself");
+        let ended = match ended {
+            Ok(Ended::Asked) => stopped,
+            Ok(Ended::ByItself) => stopped.and(Err(anyhow!("the card has ended by itself"))),
+            Err(error) => Err(error),
+        };
+        Ok((ended, socket))
+    }
+
+    /// Makes the host's interface, if that is a host for what this profile makes.
+    fn make_host(
+        &self,
+        netlink: &Netlink,
+        host: InterfaceName,
+        wire: &Interface,
+        queues: usize,
+    ) -> anyhow::Result<HostInterface> {
+        // The kernel end of a TAP device is another host.
+        let mac = wire.mac.filter(|_| self.backend != Backend::Tap);
+        let made = HostInterface::new(netlink, host, queues, mac, wire.mtu)?;
+        if let Some(profile) = self.lossy()
+            && forwarding::is_on(host)
+        {
+            bail!("{} (--force does it anyway)", forwarding::why_not(host, profile));
         }
-        stopped.map(|()| ExitCode::SUCCESS)
+        Ok(made)
+    }
+
+    /// The profile's name, if it is one that forwarding does not go with.
+    fn lossy(&self) -> Option<&'static str> {
+        self.profile.lossy().filter(|_| !self.force)
     }
 
     fn open_wire(&self, netlink: &Netlink, name: InterfaceName) -> anyhow::Result<(Interface, Wire)> {
@@ -255,6 +287,16 @@ impl Up {
             frame_len: wire::frame_len(wire),
         }
     }
+}
+
+/// What a card is made of.
+struct Made {
+    identity: Identity,
+    interface: Interface,
+    queues: Wire,
+    host_interface: HostInterface,
+    captures: Captures,
+    metrics: Option<MetricsServer>,
 }
 
 /// Ends a card, and says what it has done.

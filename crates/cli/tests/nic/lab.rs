@@ -75,6 +75,8 @@ impl Lab {
         for namespace in [&here, &there] {
             namespace
                 .run(|| {
+                    // The kernel may have given it the machine's setting.
+                    fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
                     let netlink = Netlink::open().unwrap();
                     netlink.set_up(&netlink.interface(name("lo")).unwrap()).unwrap();
                 })

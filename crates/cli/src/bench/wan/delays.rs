@@ -35,7 +35,7 @@ pub(super) struct Delays {
     mahimahi: Option<String>,
 }
 
-/// What one delay has become. Errors are given minus asked, in microseconds.
+/// What one delay has become. Errors are how far it is from what was asked, in microseconds.
 #[derive(Serialize)]
 struct Measured {
     path: &'static str,
@@ -146,7 +146,7 @@ impl fmt::Display for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "delay given minus asked, {} datagrams/s for {} s; µs, and the share of packets up to so many µs",
+            "how far delays are from what was asked, {} datagrams/s for {} s; µs, and the share of packets up to so many µs",
             self.packets_per_second, self.seconds
         )?;
         write!(f, "{:<30}{:>7}{:>9}{:>9}{:>9} ", "", "asked", "p50", "p99", "max")?;

@@ -63,7 +63,7 @@ pub(super) fn send(to: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives datagrams until the one without a time: how long each took beyond `asked`.
+/// Receives datagrams until the one without a time: how far from `asked` each one's delay was.
 pub(super) fn receive(socket: &UdpSocket, asked: Duration) -> io::Result<DelayHistogram> {
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut errors = DelayHistogram::new();
@@ -77,7 +77,7 @@ pub(super) fn receive(socket: &UdpSocket, asked: Duration) -> io::Result<DelayHi
         }
         if let Some(sent) = datagram.first_chunk() {
             let sent = Instant::from_nanos(u64::from_le_bytes(*sent));
-            errors.record((clock::now() - sent).saturating_sub(asked));
+            errors.record((clock::now() - sent).abs_diff(asked));
         }
     }
 }
