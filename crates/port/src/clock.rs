@@ -9,6 +9,8 @@ use rustix::io::{self, Errno};
 use rustix::thread::set_current_timer_slack;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::scheduling;
+
 /// The time since the machine was started, which no one sets: what live engines are given.
 #[inline]
 pub fn now() -> Instant {
@@ -26,8 +28,11 @@ fn read(clock: ClockId) -> Instant {
     Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Asks the kernel to wake this thread when it is time, instead of up to 50 µs later, which saves wake-ups.
+/// Asks the kernel to wake this thread when it is time, instead of up to 50 µs later, which saves wake-ups, and to let
+/// it run at once then.
 pub fn sleep_precisely() -> io::Result<()> {
+    // Where the scheduler takes no wishes, the thread waits for its turn.
+    let _ = scheduling::take_short_slices();
     set_current_timer_slack(NonZeroU64::new(1))
 }
 

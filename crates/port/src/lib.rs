@@ -24,6 +24,7 @@ mod packet_ring;
 mod packet_socket;
 mod pool;
 mod process;
+mod scheduling;
 mod stripped_tag;
 mod tap;
 mod tap_wire;
