@@ -3,9 +3,12 @@
 use plotters::prelude::*;
 
 use super::summary::{Run, Summary, Traffic};
-use crate::chart::{self, Area, GRID, HEADROOM, INK, Painted, font, legend, plain, swatch};
+use crate::chart::{self, Area, GRID, INK, Painted, font, legend, plain, swatch};
 
 const SIZE: (u32, u32) = (1200, 460);
+
+/// How far the axis goes beyond the highest value: room for a legend of six lines.
+const LEGEND_ROOM: f64 = 1.75;
 
 const COLORS: [RGBColor; 6] = [
     RGBColor(0x9A, 0xA5, 0xB1),
@@ -56,7 +59,7 @@ fn lines(area: &Area<'_>, summary: &Summary, caption: &str, unit: &str, value: f
         .margin(16)
         .x_label_area_size(48)
         .y_label_area_size(64)
-        .build_cartesian_2d(0.0..most, 0.0..highest * HEADROOM)?;
+        .build_cartesian_2d(0.0..most, 0.0..highest * LEGEND_ROOM)?;
     chart
         .configure_mesh()
         .bold_line_style(GRID)
@@ -78,5 +81,5 @@ fn lines(area: &Area<'_>, summary: &Summary, caption: &str, unit: &str, value: f
             .label(name)
             .legend(move |at| swatch(at, color));
     }
-    legend(&mut chart, SeriesLabelPosition::UpperLeft)
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
