@@ -1,6 +1,8 @@
 //! What a card does for its kernel, switched on and off (ethtool(8), `linux/ethtool.h`), in the network namespace of the
 //! calling thread.
 
+use std::os::fd::AsFd;
+
 use rustix::io;
 use rustix::ioctl::{Opcode, Setter, ioctl};
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -71,19 +73,28 @@ struct Value {
 
 /// `struct ifreq` as SIOCETHTOOL reads it.
 #[repr(C)]
-struct Request {
+struct Request<T> {
     name: [u8; libc::IFNAMSIZ],
-    value: *mut Value,
-    unused: [u8; 16],
+    data: *mut T,
+    unused: [u8; 24 - size_of::<usize>()],
+}
+
+/// Has the kernel carry out the command that `data` begins with, through any socket.
+///
+/// # Safety
+/// `T` is the structure that belongs to the command, with its layout: the kernel reads and writes it as such.
+#[allow(unsafe_code)]
+pub(crate) unsafe fn carry_out<T>(socket: impl AsFd, name: InterfaceName, data: &mut T) -> io::Result<()> {
+    const { assert!(size_of::<Request<T>>() == size_of::<libc::ifreq>()) };
+    let request = Request { name: name.to_c(), data: &raw mut *data, unused: [0; 24 - size_of::<usize>()] };
+    // SAFETY: SIOCETHTOOL reads a struct ifreq, of which `Request` has size and layout; what it points to lives until the
+    // call is over, and is what the command works on, as the caller promises.
+    unsafe { ioctl(socket, Setter::<SIOCETHTOOL, _>::new(request)) }
 }
 
 #[allow(unsafe_code)]
 fn set(name: InterfaceName, mut value: Value) -> io::Result<()> {
     let any_socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let request = Request { name: name.to_c(), value: &raw mut value, unused: [0; 16] };
-    // SAFETY: SIOCETHTOOL reads a struct ifreq, of which `Request` has size and layout. The command reads and may write
-    // the struct ethtool_value that it points to, which lives until the call is over.
-    unsafe { ioctl(&any_socket, Setter::<SIOCETHTOOL, _>::new(request)) }
+    // SAFETY: the commands that switch features work on a struct ethtool_value.
+    unsafe { carry_out(any_socket, name, &mut value) }
 }
-
-const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
