@@ -6,6 +6,7 @@ mod host;
 mod impairment_options;
 mod live_path;
 mod plot;
+mod processes;
 mod programs;
 mod recorder;
 mod remote;
@@ -55,8 +56,8 @@ Examples:
   nichrome wan set --loss 5%                              while it runs
 
 Programs are told where they are: $PEER and $PEER6 are the other host's addresses, $SELF and $SELF6
-their own. The program on the right starts once the one on the left listens, or after a second; when
-it ends, the other is stopped.";
+their own. The program on the right starts once the one on the left listens, has ended, or has waited
+for something else for half a second; when it ends, the other is stopped.";
 
 /// A wide-area path on one machine: two hosts without root, or two interfaces, and what is between them.
 #[derive(Args)]

@@ -5,8 +5,8 @@
 //! [`PacketSocket`]. A [`WireQueue`] is a card's queue, which receives in batches, one for each worker: [`XdpQueue`]
 //! where the kernel allows it, [`PacketRing`] elsewhere. [`NetworkNamespace`]s give sandboxes without root,
 //! [`Netlink`] configures the interfaces in them, and [`clock`] tells the time and waits. `unsafe` is in the files named
-//! for what they wrap: `namespace`, `tap`, `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`,
-//! `channels`, `mapping`, `process`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! for what they wrap: `namespace`, `process_namespace`, `tap`, `packet_socket`, `packet_options`,
+//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`, `scheduling`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 pub mod capture;
@@ -24,6 +24,7 @@ mod packet_ring;
 mod packet_socket;
 mod pool;
 mod process;
+mod process_namespace;
 mod scheduling;
 mod stripped_tag;
 mod tap;
@@ -42,6 +43,7 @@ pub use packet_ring::{Fanout, PacketRing, PacketRingConfig, PacketRingError};
 pub use packet_socket::{PacketSocket, PacketSocketError};
 pub use pool::{Buffer, BufferPool};
 pub use process::die_with_parent;
+pub use process_namespace::ProcessNamespace;
 pub use tap::{Offloads, Reception, Tap, TapError};
 pub use tap_wire::TapWire;
 pub use waker::Waker;

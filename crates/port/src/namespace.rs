@@ -136,14 +136,15 @@ fn grant() -> rustix::io::Result<()> {
 }
 
 #[allow(unsafe_code)]
-fn unshare(flags: UnshareFlags) -> io::Result<()> {
+pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: file descriptors stay shared: the flags are never CLONE_FILES.
-    unsafe { unshare_unsafe(flags) }.map_err(io::Error::from)
+    unsafe { unshare_unsafe(flags) }
 }
 
 /// What the kernel refused, with the setting that forbids it.
-fn refused(kind: &'static str, error: io::Error) -> NamespaceError {
-    NamespaceError::Refused { kind, error, hint: hint(|setting| fs::read_to_string(setting).ok()) }
+fn refused(kind: &'static str, error: impl Into<io::Error>) -> NamespaceError {
+    let hint = hint(|setting| fs::read_to_string(setting).ok());
+    NamespaceError::Refused { kind, error: error.into(), hint }
 }
 
 /// What would allow a namespace, by the settings as `read` gives them.

@@ -37,6 +37,11 @@ impl Host {
         Ok(Self { namespace, interface, tap: Arc::new(tap), side })
     }
 
+    /// Which end of the path it is at.
+    pub(crate) const fn side(&self) -> Side {
+        self.side
+    }
+
     /// Where its programs run.
     pub(crate) const fn namespace(&self) -> &NetworkNamespace {
         &self.namespace

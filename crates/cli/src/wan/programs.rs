@@ -1,36 +1,17 @@
-//! The programs on the two hosts: started, listened to, and stopped with everything that they have started.
+//! The programs on the two hosts: how they are started, and what they print.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
-use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use nichrome_port::die_with_parent;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
 use super::host::{Host, Variables};
+use super::processes::Processes;
 use super::side::Side;
-
-/// How long programs have to end by themselves once they have been asked to.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// How long the other program waits for the first to listen.
-const UNTIL_IT_LISTENS: Duration = Duration::from_secs(1);
-
-/// How long programs that were interrupted from the terminal, as we were, have before they are asked to end, too: one
-/// that is already ending is best left alone.
-const AFTER_AN_INTERRUPT: Duration = Duration::from_millis(300);
-
-/// How long one that was killed may take, which a kernel that waits for a device holds up.
-const UNTIL_KILLED: Duration = Duration::from_secs(5);
-
-/// How often is looked whether something has happened.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// Bytes of a line that are printed in one piece.
 const LINE: u64 = 64 * 1024;
@@ -75,14 +56,13 @@ impl Program {
     pub(super) fn start(
         &self,
         host: &Host,
-        side: Side,
+        processes: &Processes,
         output: Output,
         standard_output: StandardOutput,
     ) -> anyhow::Result<Running> {
-        let variables = host.variables();
+        let (side, variables) = (host.side(), host.variables());
         let mut command = self.command(&variables);
         command.envs(variables);
-        die_with_parent(&mut command);
         let to_stderr = standard_output == StandardOutput::Summary;
         match output {
             Output::Labelled => {
@@ -94,7 +74,7 @@ impl Program {
             Output::Ours => {}
         }
         let mut child = host
-            .run(|| command.spawn())?
+            .run(|| processes.spawn(side, &mut command))?
             .with_context(|| format!("cannot start {} on the {}", self.name(), side.name()))?;
         let mut printers = Vec::new();
         if let Some(lines) = child.stdout.take() {
@@ -189,91 +169,8 @@ fn label(source: impl Read, side: Side, print: Print) {
     }
 }
 
-/// Makes whatever programs leave behind a child of this process, so that it can be found.
-pub(super) fn adopt_orphans() {
-    // A kernel that refuses this leaves them to init, as it would without.
-    let _ = set_child_subreaper(Some(rustix::process::getpid()));
-}
-
-/// Gives programs that were interrupted with us some time to end by themselves.
-pub(super) fn wait_for_the_interrupted() {
-    let begun = Instant::now();
-    while begun.elapsed() < AFTER_AN_INTERRUPT && !descendants().is_empty() {
-        reap();
-        thread::sleep(LOOK);
-    }
-}
-
-/// Stops everything that descends from this process: asks first, and kills after some time. Says what is left.
-pub(super) fn stop_all() -> Vec<Pid> {
-    let begun = Instant::now();
-    let mut signal = Signal::TERM;
-    let mut asked = Vec::new();
-    loop {
-        let descendants = descendants();
-        if descendants.is_empty() || begun.elapsed() > GRACE + UNTIL_KILLED {
-            return descendants;
-        }
-        if begun.elapsed() > GRACE && signal == Signal::TERM {
-            signal = Signal::KILL;
-            asked.clear();
-        }
-        for pid in descendants {
-            if !asked.contains(&pid) {
-                // One that has ended in the meantime needs none.
-                let _ = kill_process(pid, signal);
-                asked.push(pid);
-            }
-        }
-        reap();
-        thread::sleep(LOOK);
-    }
-}
-
-/// Takes note of children that have ended.
-fn reap() {
-    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-}
-
-/// All that this process has started, directly or not, and that has not ended.
-fn descendants() -> Vec<Pid> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        if let Some((state, parent)) = state_and_parent(&stat)
-            && state != "Z"
-        {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut found = Vec::new();
-    let mut next = vec![process::id() as i32];
-    while let Some(pid) = next.pop() {
-        let of = children.remove(&pid).unwrap_or_default();
-        found.extend(of.iter().copied().filter_map(Pid::from_raw));
-        next.extend(of);
-    }
-    found
-}
-
-/// The state and the parent in `/proc/PID/stat`, behind the name, which may hold anything (proc_pid_stat(5)).
-fn state_and_parent(stat: &str) -> Option<(&str, i32)> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    Some((fields.next()?, fields.next()?.parse().ok()?))
-}
-
-/// Waits until a program on `host` listens or has a datagram socket, but not long.
-pub(super) fn wait_until_listening(host: &Host) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < UNTIL_IT_LISTENS && !host.run(anyone_listens)? {
-        thread::sleep(LOOK);
-    }
-    Ok(())
-}
-
 /// Whether the network namespace of this thread has a TCP socket that listens or a UDP socket.
-fn anyone_listens() -> bool {
+pub(super) fn anyone_listens() -> bool {
     let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
     let sockets = |file: &str| read(file).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     // TCP_LISTEN is state 0A in the fourth column.
@@ -298,11 +195,5 @@ mod tests {
         for (word, result) in cases {
             assert_eq!(put_in(OsStr::new(word), &variables), result);
         }
-    }
-
-    #[test]
-    fn a_name_with_parentheses_does_not_hide_the_parent() {
-        assert_eq!(state_and_parent("7 (a) b) S 3 7 7 0"), Some(("S", 3)));
-        assert_eq!(state_and_parent("7 (a"), None);
     }
 }

@@ -4,17 +4,25 @@ use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use super::host::Host;
+use super::processes::{Activity, LOOK, Processes};
 use super::programs::{self, Output, Program, Running, StandardOutput};
 use super::side::Side;
 use crate::{failure, signals};
 
 /// What the shell's exit status is when it cannot run a command (POSIX, Shell Command Language 2.8.2).
 const NOT_STARTED: [i32; 2] = [126, 127];
+
+/// How long the right program waits at most for the left one to listen.
+const UNTIL_READY: Duration = Duration::from_secs(10);
+
+/// One that has slept for so long is waiting for something else.
+const AT_REST: Duration = Duration::from_millis(500);
 
 /// Something that may end the session.
 enum Event {
@@ -32,7 +40,6 @@ pub(super) struct Session {
 impl Session {
     /// From now on, signals end the session instead of the process.
     pub(super) fn begin() -> anyhow::Result<Self> {
-        programs::adopt_orphans();
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
         signals::forward(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD], move |signal| {
@@ -66,9 +73,10 @@ impl Session {
         programs: &[Option<(Program, Output)>; 2],
         standard_output: StandardOutput,
     ) -> anyhow::Result<ExitCode> {
+        let processes = Processes::new();
         let mut running = [None, None];
-        let result = self.start_and_wait(hosts, programs, standard_output, &mut running);
-        let left = programs::stop_all();
+        let result = self.start_and_wait(hosts, programs, standard_output, &processes, &mut running);
+        let left = processes.stop();
         if left.is_empty() {
             running.into_iter().flatten().for_each(Running::print_the_rest);
         } else {
@@ -83,49 +91,91 @@ impl Session {
         hosts: &[Host; 2],
         programs: &[Option<(Program, Output)>; 2],
         standard_output: StandardOutput,
+        processes: &Processes,
         running: &mut [Option<Running>; 2],
     ) -> anyhow::Result<ExitCode> {
-        let [left, right] = Side::BOTH;
-        if let Some((program, output)) = &programs[0] {
-            running[0] = Some(program.start(&hosts[0], left, *output, standard_output)?);
-            if matches!(program, Program::Line(_)) {
-                programs::wait_until_listening(&hosts[0])?;
-            }
-        }
-        if let Some((program, output)) = &programs[1] {
-            running[1] = Some(program.start(&hosts[1], right, *output, standard_output)?);
-        }
         let shell_decides = matches!(&programs[0], Some((Program::Shell, _)));
         let mut statuses = [None, None];
-        loop {
-            for ((running, status), side) in running.iter_mut().zip(&mut statuses).zip(Side::BOTH) {
-                if status.is_none()
-                    && let Some(running) = running
-                {
-                    *status = running.ended()?;
-                    if let Some(status) = *status {
-                        judge(side, status, shell_decides)?;
-                    }
-                }
+        if let Some((program, output)) = &programs[0] {
+            running[0] = Some(program.start(&hosts[0], processes, *output, standard_output)?);
+            if !shell_decides && let Some(status) = self.wait_until_ready(&hosts[0], processes)? {
+                return Ok(status);
             }
+            note_ends(running, &mut statuses, shell_decides)?;
+        }
+        if let Some((program, output)) = &programs[1] {
+            running[1] = Some(program.start(&hosts[1], processes, *output, standard_output)?);
+        }
+        loop {
+            note_ends(running, &mut statuses, shell_decides)?;
             match (shell_decides, statuses) {
                 (true, [Some(_), right]) => return Ok(right.map_or(ExitCode::SUCCESS, exit_code)),
                 (false, [_, Some(right)]) => return Ok(exit_code(right)),
                 _ => {}
             }
-            match self.events.recv() {
-                Ok(Event::Signal(SIGCHLD)) => {}
-                // The shell's own business: it is at the same terminal.
-                Ok(Event::Signal(SIGINT)) if shell_decides => {}
-                Ok(Event::Signal(SIGINT)) => {
-                    programs::wait_for_the_interrupted();
-                    return Ok(signals::exit_code(SIGINT));
-                }
-                Ok(Event::Signal(signal)) => return Ok(signals::exit_code(signal)),
-                Ok(Event::PathEnded) | Err(_) => return Ok(ExitCode::FAILURE),
+            let event = self.events.recv().unwrap_or(Event::PathEnded);
+            if let Some(status) = ended_by(&event, shell_decides, processes) {
+                return Ok(status);
             }
         }
     }
+
+    /// Waits until a program on `host` listens or has a datagram socket, where it looks as if it were going to: it does
+    /// not just wait for something else, and has not ended. What ends the session meanwhile is returned.
+    fn wait_until_ready(&self, host: &Host, processes: &Processes) -> anyhow::Result<Option<ExitCode>> {
+        let begun = Instant::now();
+        let mut busy = begun;
+        while begun.elapsed() < UNTIL_READY
+            && busy.elapsed() < AT_REST
+            && !host.run(programs::anyone_listens)?
+        {
+            match processes.activity() {
+                Some(Activity::Busy) => busy = Instant::now(),
+                Some(Activity::AtRest) => {}
+                None => break,
+            }
+            if let Ok(event) = self.events.recv_timeout(LOOK)
+                && let Some(status) = ended_by(&event, false, processes)
+            {
+                return Ok(Some(status));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The exit status where `event` ends the session.
+fn ended_by(event: &Event, shell_decides: bool, processes: &Processes) -> Option<ExitCode> {
+    match *event {
+        Event::Signal(SIGCHLD) => None,
+        // The shell's own business: it is at the same terminal.
+        Event::Signal(SIGINT) if shell_decides => None,
+        Event::Signal(SIGINT) => {
+            processes.wait_for_the_interrupted();
+            Some(signals::exit_code(SIGINT))
+        }
+        Event::Signal(signal) => Some(signals::exit_code(signal)),
+        Event::PathEnded => Some(ExitCode::FAILURE),
+    }
+}
+
+/// Takes down the exit statuses of programs that have ended since.
+fn note_ends(
+    running: &mut [Option<Running>; 2],
+    statuses: &mut [Option<ExitStatus>; 2],
+    shell_decides: bool,
+) -> anyhow::Result<()> {
+    for ((running, status), side) in running.iter_mut().zip(statuses).zip(Side::BOTH) {
+        if status.is_none()
+            && let Some(running) = running
+        {
+            *status = running.ended()?;
+            if let Some(status) = *status {
+                judge(side, status, shell_decides)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What the end of a program on one side means for the whole.

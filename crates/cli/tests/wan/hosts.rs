@@ -16,6 +16,28 @@ fn both_commands_are_labelled_and_the_right_one_decides() {
 }
 
 #[test]
+fn the_right_program_starts_when_the_left_one_listens_however_long_that_takes() {
+    python("echo");
+    let busy = "import socket, time; start = time.monotonic()\nwhile time.monotonic() < start + 2: pass\n\
+                server = socket.create_server(('10.0.0.1', 7000)); print('listens', flush=True); server.accept()";
+    let connect = "import socket; socket.create_connection(('10.0.0.1', 7000)); print('connected')";
+    let output = Room::new().run(&[
+        "--left",
+        &format!("python3 -c \"{busy}\""),
+        "--right",
+        &format!("python3 -c \"{connect}\""),
+    ]);
+    assert_eq!(text(&output.stdout), "left  | listens\nright | connected\n", "{}", text(&output.stderr));
+}
+
+#[test]
+fn nothing_runs_on_the_right_where_the_left_command_cannot_be_started() {
+    let output = Room::new().run(&["--left", "not-a-command", "--right", "echo ran"]);
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(1)));
+    assert!(text(&output.stderr).contains("nichrome: the command on the left could not be started"));
+}
+
+#[test]
 fn each_host_is_told_the_addresses_and_reaches_the_other() {
     let room = Room::new();
     let print = "echo $SELF $SELF6 $PEER $PEER6";

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::run::{Room, Started, processes, text};
+use crate::run::{PATIENCE, Room, Started, processes, text};
 
 /// Network namespaces that programs say they are in.
 fn namespaces(path: &Started) -> [PathBuf; 2] {
@@ -17,11 +19,26 @@ fn with_daemon(then: &str) -> String {
     format!("(setsid sleep 4711 </dev/null >/dev/null 2>&1 &); echo in $(readlink /proc/self/ns/net); {then}")
 }
 
-fn assert_gone(room: &Room, namespaces: &[PathBuf; 2]) {
+/// The processes that are in them.
+fn in_namespaces(namespaces: &[PathBuf; 2]) -> Vec<String> {
     let is_in = |namespace: PathBuf| namespaces.contains(&namespace);
-    let left = processes(|process| fs::read_link(process.join("ns/net")).is_ok_and(is_in));
+    processes(|process| fs::read_link(process.join("ns/net")).is_ok_and(is_in))
+}
+
+fn assert_gone(room: &Room, namespaces: &[PathBuf; 2]) {
+    let left = in_namespaces(namespaces);
     assert!(left.is_empty(), "{left:?}");
     assert!(room.is_tidy());
+}
+
+/// Whether hosts have process namespaces on this system.
+fn processes_are_confined() -> bool {
+    let allowed = text(&Room::new().run(&["--", "sh", "-c", "readlink /proc/self/ns/pid"]).stdout);
+    let are = allowed.trim() != fs::read_link("/proc/self/ns/pid").unwrap().to_str().unwrap();
+    if !are {
+        eprintln!("skipped: no process namespaces here");
+    }
+    are
 }
 
 #[test]
@@ -80,4 +97,44 @@ fn a_command_that_cannot_be_started_leaves_nothing() {
     path.wait_for("nichrome: cannot start 'not-a-command' on the right: No such file or directory");
     assert_eq!(path.end(), 1);
     assert!(room.is_tidy());
+}
+
+#[test]
+fn what_runs_on_the_hosts_does_not_outlive_a_command_that_is_killed() {
+    if !processes_are_confined() {
+        return;
+    }
+    let room = Room::new();
+    let stubborn = with_daemon("trap '' TERM INT HUP; sleep 4711; sleep 4711");
+    let path = room.start(&["--left", &stubborn, "--right", &stubborn]);
+    let namespaces = namespaces(&path);
+    assert!(in_namespaces(&namespaces).len() >= 4);
+    path.signal(Signal::KILL);
+    let until = Instant::now() + PATIENCE;
+    while !in_namespaces(&namespaces).is_empty() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(in_namespaces(&namespaces), Vec::<String>::new());
+}
+
+#[test]
+fn a_host_sees_its_own_processes_only() {
+    if !processes_are_confined() {
+        return;
+    }
+    let list = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done";
+    let output = Room::new().run(&["--left", "exec sleep 4711", "--right", list]);
+    let seen = text(&output.stdout);
+    assert!(seen.contains("nichrome wan") && !seen.contains("right | sleep 4711"), "{seen}");
+}
+
+#[test]
+fn a_signal_is_heard_while_the_right_program_waits_for_the_left_one() {
+    let room = Room::new();
+    let file = room.file("ran");
+    let path = room.start(&["--left", "echo up; while :; do :; done", "--right", &format!("touch {file}")]);
+    path.wait_for("left  | up");
+    path.signal(Signal::TERM);
+    assert_eq!(path.end(), 143);
+    assert!(!room.path().join("ran").exists() && room.is_tidy());
 }
