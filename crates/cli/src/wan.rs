@@ -76,7 +76,7 @@ pub(crate) struct Wan {
     /// Opens a shell on the left host; when it ends, everything does.
     #[arg(long, help_heading = "Hosts", conflicts_with_all = ["left", "between"])]
     shell: bool,
-    /// The longest IP packet that the hosts' interfaces take, in bytes.
+    /// The longest IP packet that the hosts' interfaces take, in bytes. With less than 1280 there is no IPv6.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_521), help_heading = "Hosts")]
     interface_mtu: u32,
     /// In line between two interfaces of this machine, which are put back at the end. Needs root or CAP_NET_RAW and
@@ -154,6 +154,9 @@ impl Wan {
         let host = |side| Host::new(side, self.interface_mtu, Offloads::All);
         let [left, right] = Side::BOTH;
         let hosts = [host(left)?, host(right)?];
+        if let Err(why) = &hosts[0].ipv6 {
+            failure::warn(format_args!("the hosts have IPv4 only: {why}"));
+        }
         let devices = hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice);
         let mut session = Session::begin()?;
         let run = self.start(devices, self.interface_mtu, impairments, &session)?;

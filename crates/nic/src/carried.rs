@@ -56,6 +56,10 @@ impl Packet for Carried {
         ethernet::network_len(self.as_ref())
     }
 
+    fn least_mtu(&self) -> usize {
+        ethernet::least_mtu(self.as_ref())
+    }
+
     fn flip_bit(&mut self, bit: usize) {
         ethernet::flip_bit(self.as_mut(), bit);
         self.checksum = ChecksumStatus::Unknown;

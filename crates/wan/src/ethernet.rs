@@ -8,6 +8,14 @@ pub fn network_len(frame: &[u8]) -> usize {
     LinkHeader::new(frame).map_or(0, |link| link.payload().len())
 }
 
+/// Bytes of an IP packet that get through whatever the MTU is: 1,280 of IPv6 (RFC 8200 section 5), none of anything else.
+pub fn least_mtu(frame: &[u8]) -> usize {
+    match LinkHeader::new(frame) {
+        Some(link) if link.ethertype() == EtherType::IPV6 => usize::from(Ipv6Header::LEAST_MTU),
+        _ => 0,
+    }
+}
+
 /// Flips a bit, counted from the first of the frame; beyond the end, nothing.
 pub fn flip_bit(frame: &mut [u8], bit: usize) {
     if let Some(byte) = frame.get_mut(bit / 8) {
@@ -159,7 +167,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_taken(mut frame in proptest::collection::vec(any::<u8>(), 0..80), bit: usize) {
-            let _ = (ecn(&frame), network_len(&frame));
+            let _ = (ecn(&frame), network_len(&frame), least_mtu(&frame));
             mark_ce(&mut frame);
             flip_bit(&mut frame, bit);
         }

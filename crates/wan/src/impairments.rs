@@ -36,7 +36,8 @@ pub struct Impairments {
     pub aqm: Aqm,
     /// When the bottleneck's queue marks packets.
     pub ecn: EcnMode,
-    /// The longest packet that gets through, in bytes behind its link header.
+    /// The longest packet that gets through, in bytes behind its link header; of IPv6, 1,280 bytes always do (RFC 8200
+    /// section 5).
     pub mtu: Option<Mtu>,
     /// How many packets may be on their way at once.
     pub limit: Limit,

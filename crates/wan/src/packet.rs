@@ -15,6 +15,12 @@ pub trait Packet: Sized {
         self.wire_len().saturating_sub(nichrome_wire::EthernetHeader::LEN)
     }
 
+    /// Bytes behind the link header that get through whatever the MTU is: a link that takes less than the packet's
+    /// protocol asks for cuts packets by its own means, and puts them together again. Unless it says otherwise, none.
+    fn least_mtu(&self) -> usize {
+        0
+    }
+
     /// Flips a bit, counted from the first bit of the link header; beyond the end, nothing.
     fn flip_bit(&mut self, bit: usize);
 
@@ -36,6 +42,10 @@ impl Packet for Vec<u8> {
 
     fn network_len(&self) -> usize {
         ethernet::network_len(self)
+    }
+
+    fn least_mtu(&self) -> usize {
+        ethernet::least_mtu(self)
     }
 
     fn flip_bit(&mut self, bit: usize) {

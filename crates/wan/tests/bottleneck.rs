@@ -7,7 +7,7 @@ use common::{NONE, ect, is_near, ms, of, packet, send, us};
 use etherparse::{NetSlice, SlicedPacket};
 use nichrome_wan::{Aqm, DropReason, Dummy, Impairments, Output, Path, Trace};
 use nichrome_wire::engine::{advance, deliver};
-use nichrome_wire::{Ecn, Instant, Network, TcpFrame, TrafficClass};
+use nichrome_wire::{Ecn, Engine, Instant, Network, TcpFrame, TrafficClass};
 
 fn rate(text: &str) -> Impairments {
     Impairments { rate: Some(of(text)), queue: of("1000000p"), ..NONE() }
@@ -74,6 +74,26 @@ fn what_is_longer_than_the_mtu_does_not_get_through() {
     let outcome =
         send(&mut path, [1514, 1515, 60].map(|len| (us(0), Dummy { len, id: len.into(), ..packet(0) })));
     assert_eq!((outcome.ids(), outcome.dropped_for(DropReason::Mtu)), (vec![1514, 60], vec![1515]));
+}
+
+/// RFC 8200 section 5: where a link takes less than 1,280 bytes, what is below IPv6 cuts packets.
+#[test]
+fn ipv6_packets_of_1280_bytes_get_through_whatever_the_mtu() {
+    let frame = |network: Network, len: usize| {
+        let headers = TcpFrame { network: network.clone(), ..TcpFrame::default() }.build().len();
+        TcpFrame { network, payload: vec![0; 14 + len - headers], ..TcpFrame::default() }.build()
+    };
+    let v4 = || Network::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let v6 = || Network::ipv6([1; 16].into(), [2; 16].into());
+    for (mtu, longest_v4, longest_v6) in [("1000", 1000, 1280), ("1280", 1280, 1280), ("1400", 1400, 1400)] {
+        let mut path = Path::new(&Impairments { mtu: Some(of(mtu)), ..NONE() }, 0).unwrap();
+        for (network, longest) in [(v4(), longest_v4), (v6(), longest_v6)] {
+            for (len, gets_through) in [(longest, true), (longest + 1, false)] {
+                path.receive(frame(network.clone(), len), us(0));
+                assert_eq!(matches!(path.poll(), Some(Output::Released(_))), gets_through, "{mtu}: {len}");
+            }
+        }
+    }
 }
 
 /// Twice what the link carries, for 20 s, from a sender that does not react.

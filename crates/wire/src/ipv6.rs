@@ -37,6 +37,9 @@ impl<'a> Ipv6Header<'a> {
     /// Bytes of a header without extension headers.
     pub const LEN: usize = 40;
 
+    /// Bytes of a packet that every link must take (RFC 8200 section 5).
+    pub const LEAST_MTU: u16 = 1280;
+
     /// A view of `packet`; `None` where it is shorter than a header.
     #[inline]
     pub fn new(packet: &'a [u8]) -> Option<Self> {

@@ -23,7 +23,7 @@ use crate::{
 const LONGEST_V4: usize = 576;
 
 /// Bytes of an ICMPv6 answer at most: the least MTU there is (RFC 4443 section 2.4 (c)).
-const LONGEST_V6: usize = 1280;
+const LONGEST_V6: usize = Ipv6Header::LEAST_MTU as usize;
 
 /// Bytes before the quoted packet.
 const ICMP_LEN: usize = 8;
@@ -33,6 +33,8 @@ const HOPS: u8 = 64;
 
 /// The frame that answers `frame`, which is too long for a link that takes IP packets of up to `mtu` bytes; `None`
 /// where it is not to be answered. It comes from the destination of `frame`: a router would have an address of its own.
+/// A link that takes less than IPv6 asks for cuts IPv6 packets by its own means and puts them together again (RFC 8200
+/// section 5), so that no answer asks for less.
 pub fn packet_too_big(frame: &[u8], mtu: u16) -> Option<Vec<u8>> {
     let (link, packet) = EthernetRepr::parse(frame).ok().filter(|(link, _)| !link.dst.is_multicast())?;
     let mut answer = Vec::with_capacity(EthernetHeader::LEN + 8 + LONGEST_V6);
@@ -73,6 +75,7 @@ fn answer_ipv4(packet: &[u8], mtu: u16, answer: &mut Vec<u8>) -> Option<()> {
 }
 
 fn answer_ipv6(packet: &[u8], mtu: u16, answer: &mut Vec<u8>) -> Option<()> {
+    let mtu = mtu.max(Ipv6Header::LEAST_MTU);
     let (ip, payload) = Ipv6Repr::parse(packet).ok()?;
     let len = Ipv6Header::LEN + payload.len();
     let upper = UpperLayer::find(ip.next_header, payload).ok()?;
@@ -164,7 +167,7 @@ mod tests {
     proptest! {
         /// etherparse reads the answer: to the sender, from the receiver, with a right checksum, and a quote.
         #[test]
-        fn a_long_packet_is_answered(is_v4: bool, mtu in 68..1280u16, len in 1280..9000usize) {
+        fn a_long_packet_is_answered(is_v4: bool, mtu in 68..1330u16, len in 1280..9000usize) {
             let (src, dst): (IpAddr, IpAddr) = if is_v4 {
                 (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(10, 0, 0, 2).into())
             } else {
@@ -202,7 +205,7 @@ mod tests {
                         (IpAddr::V6(dst), IpAddr::V6(src)) => (dst.octets(), src.octets()),
                         _ => unreachable!(),
                     });
-                    prop_assert_eq!(icmp.icmp_type(), Icmpv6Type::PacketTooBig { mtu: mtu.into() });
+                    prop_assert_eq!(icmp.icmp_type(), Icmpv6Type::PacketTooBig { mtu: mtu.max(1280).into() });
                     prop_assert!(icmp.is_checksum_valid(addresses.0, addresses.1));
                     prop_assert_eq!(answer.len(), 18 + 1280);
                     icmp.payload().to_vec()
@@ -248,5 +251,14 @@ mod tests {
             assert!(!answered(frame.clone()), "{:02x?}", &frame[..60]);
         }
         assert!(packet_too_big(&v4(|_| {}), 1500).is_none() && packet_too_big(&v6(|_| {}), 1500).is_none());
+    }
+
+    #[test]
+    fn an_ipv6_packet_that_every_link_must_take_is_not_answered() {
+        let host = |last| Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, last);
+        let packet = |len: usize| frame(Network::ipv6(host(1), host(2)), len - 40 - 20).build();
+        assert!(
+            packet_too_big(&packet(1280), 1000).is_none() && packet_too_big(&packet(1281), 1000).is_some()
+        );
     }
 }

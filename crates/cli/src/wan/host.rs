@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use anyhow::Context;
-use nichrome_port::{Counters, InterfaceName, Netlink, NetworkNamespace, Offloads, Settings, Tap};
+use nichrome_port::{Counters, InterfaceName, Netlink, NetworkNamespace, NoIpv6, Offloads, Settings, Tap};
 use nichrome_wire::MacAddr;
 
 use super::side::Side;
@@ -25,16 +25,19 @@ pub(crate) struct Host {
     interface: InterfaceName,
     /// The other end of its interface.
     pub(crate) tap: Arc<Tap>,
+    /// Whether it has an IPv6 address beside that of IPv4.
+    pub(crate) ipv6: Result<(), NoIpv6>,
     side: Side,
 }
 
 impl Host {
-    /// Makes the host on `side` of the path. Its interface takes IP packets of up to `mtu` bytes.
+    /// Makes the host on `side` of the path. Its interface takes IP packets of up to `mtu` bytes. It has no IPv6 where
+    /// the kernel has none.
     pub(crate) fn new(side: Side, mtu: u32, offloads: Offloads) -> anyhow::Result<Self> {
         let namespace = NetworkNamespace::new()?;
         let interface = INTERFACE.parse()?;
-        let tap = namespace.run(|| connect(side, interface, mtu, offloads))??;
-        Ok(Self { namespace, interface, tap: Arc::new(tap), side })
+        let (tap, ipv6) = namespace.run(|| connect(side, interface, mtu, offloads))??;
+        Ok(Self { namespace, interface, tap: Arc::new(tap), ipv6, side })
     }
 
     /// Which end of the path it is at.
@@ -52,14 +55,15 @@ impl Host {
         Ok(self.namespace.run(work)?)
     }
 
-    /// What programs on the host are told.
+    /// What programs on the host are told: nothing where there is no IPv6.
     pub(crate) fn variables(&self) -> Variables {
         let (here, peer) = (self.side, self.side.other());
+        let ipv6 = |side| self.ipv6.map_or_else(|_| String::new(), |()| ipv6(side).to_string());
         [
             ("PEER", ipv4(peer).to_string()),
-            ("PEER6", ipv6(peer).to_string()),
+            ("PEER6", ipv6(peer)),
             ("SELF", ipv4(here).to_string()),
-            ("SELF6", ipv6(here).to_string()),
+            ("SELF6", ipv6(here)),
         ]
         .into()
     }
@@ -86,7 +90,12 @@ const fn mac(side: Side) -> MacAddr {
 
 /// Gives the namespace of this thread its interface. Everybody knows everybody: what crosses the path is only what
 /// programs send, and no connection waits for its neighbour to be found over the whole path.
-fn connect(side: Side, name: InterfaceName, mtu: u32, offloads: Offloads) -> anyhow::Result<Tap> {
+fn connect(
+    side: Side,
+    name: InterfaceName,
+    mtu: u32,
+    offloads: Offloads,
+) -> anyhow::Result<(Tap, Result<(), NoIpv6>)> {
     let tap = Tap::new(name, offloads)?;
     let netlink = Netlink::open()?;
     let loopback = netlink.interface("lo".parse()?)?;
@@ -97,16 +106,16 @@ fn connect(side: Side, name: InterfaceName, mtu: u32, offloads: Offloads) -> any
     netlink.silence(&interface)?;
     netlink.set_up(&interface)?;
     netlink.wait_until_running(&interface)?;
+    let with_ipv6 = netlink.interface(name)?.check_ipv6();
     let peer = side.other();
-    for (ours, theirs, prefix_len) in [
-        (IpAddr::V4(ipv4(side)), IpAddr::V4(ipv4(peer)), 24),
-        (IpAddr::V6(ipv6(side)), IpAddr::V6(ipv6(peer)), 64),
-    ] {
+    let v4 = (IpAddr::V4(ipv4(side)), IpAddr::V4(ipv4(peer)), 24);
+    let v6 = (IpAddr::V6(ipv6(side)), IpAddr::V6(ipv6(peer)), 64);
+    for (ours, theirs, prefix_len) in [Some(v4), with_ipv6.is_ok().then_some(v6)].into_iter().flatten() {
         let add = || {
             netlink.add_address(&interface, ours, prefix_len)?;
             netlink.add_neighbour(&interface, theirs, mac(peer))
         };
         add().with_context(|| format!("the host on the {}", side.name()))?;
     }
-    Ok(tap)
+    Ok((tap, with_ipv6))
 }

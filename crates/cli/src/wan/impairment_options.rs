@@ -53,6 +53,7 @@ pub(crate) struct ImpairmentOptions {
     #[arg(long, value_name = "WHEN")]
     ecn: Option<String>,
     /// The longest IP packet that gets through, in bytes. Senders of longer ones are told by ICMP; none is fragmented.
+    /// IPv6 packets of 1280 bytes get through whatever it is.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     mtu: Option<String>,
     /// How many packets may be on their way at once.

@@ -1,5 +1,7 @@
 //! Two hosts and what runs on them.
 
+use std::process::{Command, Stdio};
+
 use crate::run::{Room, drops, failure, float, number, python, text};
 
 #[test]
@@ -55,6 +57,31 @@ fn each_host_is_told_the_addresses_and_reaches_the_other() {
             assert_eq!(number(&summary[direction], "packets_delivered"), 10, "{summary}");
         }
     }
+}
+
+#[test]
+fn interfaces_that_are_too_small_for_ipv6_have_ipv4() {
+    let output = Room::new().run(&["--interface-mtu", "1279", "--", "echo", "$PEER", "[$PEER6]"]);
+    assert_eq!(text(&output.stdout), "10.0.0.1 []\n");
+    let told =
+        "nichrome: warning: the hosts have IPv4 only: IPv6 needs an interface MTU of 1280 bytes (RFC 8200)\n";
+    assert!(text(&output.stderr).starts_with(told), "{}", text(&output.stderr));
+}
+
+/// A kernel without IPv6 has no settings for it.
+#[test]
+fn a_kernel_without_ipv6_has_a_path_with_ipv4() {
+    let room = Room::new();
+    let (left, right) = (python("echo"), python("send $PEER 3; echo [$PEER6]"));
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+    command.args(["mount -t tmpfs none /proc/sys/net && exec \"$0\" wan --left \"$1\" --right \"$2\""]);
+    command.args([env!("CARGO_BIN_EXE_nichrome"), &left, &right]).stdin(Stdio::null());
+    room.prepare(&mut command);
+    let output = command.output().unwrap();
+    assert_eq!(text(&output.stdout), "right | 1 2 3\nright | []\n", "{}", text(&output.stderr));
+    let told = "nichrome: warning: the hosts have IPv4 only: this kernel has no IPv6\n";
+    assert!(text(&output.stderr).starts_with(told) && output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -17,6 +17,20 @@ fn a_transfer_over_a_narrow_path_arrives_whole() {
     }
 }
 
+/// RFC 8200 section 5.
+#[test]
+fn ipv6_has_1280_bytes_on_a_path_that_is_narrower() {
+    let probe = |peer: &str, len: u32| python(&format!("probe {peer} {len}"));
+    let right = format!("{}; {}; {}", probe("$PEER6", 1232), probe("$PEER6", 1233), probe("$PEER", 1000));
+    let (_, told) = Room::new().summary(&["--mtu", "1000", "--left", &python("echo"), "--right", &right]);
+    let lines = ["it came back", "Message too long 1280", "Message too long 1000"];
+    assert_eq!(told, lines.map(|line| format!("right | {line}\n")).concat());
+    const LEN: u64 = 1_000_000;
+    let (serve, fetch) = (python(&format!("serve {LEN}")), python(&format!("fetch $PEER6 {LEN}")));
+    let (_, told) = Room::new().summary(&["--mtu", "600", "--left", &serve, "--right", &fetch]);
+    assert!(told.contains(&printed_here(&format!("expect {LEN}"))), "{told}");
+}
+
 #[test]
 fn the_kernel_learns_the_mtu_of_the_path() {
     for peer in ["$PEER", "$PEER6"] {

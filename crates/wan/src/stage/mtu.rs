@@ -16,7 +16,7 @@ impl MtuStage {
     }
 
     fn is_too_long(&self, packet: &impl Packet) -> bool {
-        self.mtu.is_some_and(|mtu| packet.network_len() > usize::from(mtu.get()))
+        self.mtu.is_some_and(|mtu| packet.network_len() > usize::from(mtu.get()).max(packet.least_mtu()))
     }
 }
 
