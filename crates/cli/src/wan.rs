@@ -4,6 +4,7 @@ mod control;
 mod direction;
 mod host;
 mod impairment_options;
+mod in_force;
 mod live_path;
 mod plot;
 mod processes;

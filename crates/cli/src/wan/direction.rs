@@ -58,6 +58,7 @@ pub(super) struct Direction {
     to: Side,
     from_device: SharedDevice,
     to_device: SharedDevice,
+    impairments: Impairments,
     path: Path<Carried>,
     link: Link,
     orders: Receiver<Order>,
@@ -79,7 +80,8 @@ impl Direction {
         // The two directions make different choices.
         let path = Path::new(impairments, seed.wrapping_mul(2).wrapping_add(u64::from(to.number())))?;
         let link = Link::new(buffer_len, recorder, TooBig::new(impairments.mtu))?;
-        Ok(Self { to, from_device, to_device, path, link, orders, waker })
+        let impairments = impairments.clone();
+        Ok(Self { to, from_device, to_device, impairments, path, link, orders, waker })
     }
 
     /// Carries packets until it is told to stop.
@@ -102,7 +104,7 @@ impl Direction {
                 break;
             }
         }
-        Ok(self.link.report(&self.path))
+        Ok(self.report())
     }
 
     /// Whether a packet is due so soon that sleeping would make it late.
@@ -151,17 +153,23 @@ impl Direction {
                     let result = self.path.reconfigure(&impairments, clock::now());
                     if result.is_ok() {
                         self.link.too_big.set_mtu(impairments.mtu);
+                        self.impairments = *impairments;
                     }
                     // Whoever asked may have gone.
                     let _ = done.send(result.map_err(Into::into));
                 }
                 Order::Report(to) => {
-                    let _ = to.send(self.link.report(&self.path));
+                    let _ = to.send(self.report());
                 }
                 Order::Stop => return true,
             }
         }
         false
+    }
+
+    fn report(&self) -> Report {
+        let (stats, in_flight) = (self.path.stats().clone(), self.path.in_flight() as u64);
+        Report { impairments: self.impairments.clone(), stats, in_flight, given: self.link.given.clone() }
     }
 }
 
@@ -282,9 +290,5 @@ impl Link {
         }
         self.times.clear();
         Ok(())
-    }
-
-    fn report(&self, path: &Path<Carried>) -> Report {
-        Report { stats: path.stats().clone(), in_flight: path.in_flight() as u64, given: self.given.clone() }
     }
 }

@@ -142,6 +142,11 @@ impl ImpairmentOptions {
         Ok(Asked(settings))
     }
 
+    /// How manieth of the options the impairment of this name is.
+    pub(super) fn place(name: &str) -> Option<usize> {
+        Self::default().named().iter().position(|(option, _)| *option == name)
+    }
+
     fn named(&self) -> [(&'static str, &Option<String>); 15] {
         [
             ("delay", &self.delay),

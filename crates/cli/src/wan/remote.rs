@@ -19,7 +19,7 @@ pub(super) struct Set {
     run: Option<u32>,
 }
 
-/// Show what a path in use has done so far.
+/// Show what is asked of a path in use, and what it has done so far.
 #[derive(Args)]
 pub(super) struct Show {
     /// The process number of the 'nichrome wan' to ask, where there are several.

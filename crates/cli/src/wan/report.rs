@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nichrome_wan::{DelayHistogram, Stats};
+use nichrome_wan::{DelayHistogram, Impairments, Stats};
 use nichrome_wire::Instant;
 
 use crate::bins::Bins;
@@ -51,6 +51,8 @@ impl Given {
 /// All that is known of a direction.
 #[derive(Clone)]
 pub(crate) struct Report {
+    /// What is asked of it now.
+    pub(crate) impairments: Impairments,
     pub(crate) stats: Stats,
     /// Packets on their way.
     pub(crate) in_flight: u64,

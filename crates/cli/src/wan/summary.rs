@@ -8,6 +8,8 @@ use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::impairment_options::ImpairmentOptions;
+use super::in_force::in_force;
 use super::report::Report;
 use super::side::Side;
 use crate::number::Grouped;
@@ -27,6 +29,8 @@ pub(crate) struct Summary {
 /// written at the other.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct DirectionSummary {
+    /// The impairments in force, by the names of their options.
+    pub(crate) impairments: Map<String, Value>,
     /// Packets that entered.
     pub(crate) packets: u64,
     /// Their bytes, link headers included.
@@ -72,11 +76,13 @@ impl Summary {
 
 impl DirectionSummary {
     fn new(report: &Report, unread: u64) -> Self {
-        let Report { stats, in_flight, given } = report;
+        let Report { impairments, stats, in_flight, given } = report;
+        let impairments = in_force(impairments);
         let others =
             [("malformed", given.malformed), ("refused_by_device", given.refused), ("unread", unread)];
         let drops = stats.drops.named().chain(others).filter(|(_, count)| *count > 0);
         Self {
+            impairments: impairments.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             packets: stats.packets_in,
             bytes: stats.bytes_in,
             packets_delivered: stats.packets_out - given.refused.min(stats.packets_out),
@@ -143,6 +149,14 @@ impl Summary {
         [name.to_owned(), right, left]
     }
 
+    /// What is in force in either direction, in the order of the options.
+    fn impairments(&self) -> Vec<&String> {
+        let mut names: Vec<_> = self.directions().into_iter().flat_map(|of| of.impairments.keys()).collect();
+        names.sort_by_key(|name| ImpairmentOptions::place(name));
+        names.dedup();
+        names
+    }
+
     /// Why packets were dropped in either direction.
     fn reasons(&self) -> BTreeSet<&String> {
         self.directions().into_iter().flat_map(|of| of.drops.keys()).collect()
@@ -154,6 +168,12 @@ impl fmt::Display for Summary {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
         table.set_header(["", "to the right", "to the left"]);
+        table.add_rows(self.impairments().into_iter().map(|name| {
+            let value = |of: &DirectionSummary| {
+                of.impairments.get(name).and_then(Value::as_str).unwrap_or("–").into()
+            };
+            self.row(&format!("--{name}"), value)
+        }));
         let rare = RARE_COUNTS.into_iter().filter(|(_, of)| self.directions().into_iter().any(|d| of(d) > 0));
         table.add_rows(
             COUNTS

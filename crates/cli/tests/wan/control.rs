@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixListener;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::run::{Room, Started, failure, float, number, python, text};
 
@@ -24,7 +24,13 @@ fn impairments_are_changed_while_the_path_is_in_use() {
     assert!(
         number(&shown["to_right"], "packets") > 0 && float(&shown["to_right"], "delay_max_us") >= 100_000.0
     );
-    assert!(text(&room.run(&["show"]).stdout).contains("to the right"));
+    assert_eq!(shown["to_right"]["impairments"], json!({ "delay": "100ms" }));
+    assert!(room.run(&["set", "--loss", "1%", "--to-left", "rate=8mbit"]).status.success());
+    let shown = text(&room.run(&["show"]).stdout);
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    for line in ["to the right to the left", "--delay 100ms 200ms", "--loss 1% 1%", "--rate – 8mbit"] {
+        assert!(shown.lines().any(|shown| words(shown) == words(line)), "{line}: {shown}");
+    }
     let (line, status) = failure(&room.run(&["set", "--loss", "200%"]));
     assert!(line.starts_with("--loss: '200%' is no loss"), "{line}");
     assert_eq!(status, 1);
