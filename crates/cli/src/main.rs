@@ -12,6 +12,7 @@ mod duration;
 mod engine_options;
 mod failure;
 mod headers;
+mod links;
 mod nic;
 mod number;
 mod recorder;

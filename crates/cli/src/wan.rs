@@ -44,6 +44,7 @@ pub(crate) use self::side::Side;
 use self::summary::Summary;
 use crate::control::ControlSocket;
 use crate::failure;
+use crate::links::Link;
 
 /// Bytes of a frame besides its IP packet: Ethernet and two tags.
 const LINK_LEN: usize = 14 + 8;
@@ -81,7 +82,8 @@ pub(crate) struct Wan {
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_521), help_heading = "Hosts")]
     interface_mtu: u32,
     /// In line between two interfaces of this machine, which are put back at the end. Needs root or CAP_NET_RAW and
-    /// CAP_NET_ADMIN. The interfaces should have no addresses: this machine would answer, too.
+    /// CAP_NET_ADMIN. The interfaces should have no addresses: this machine would answer, too. One that is set down is
+    /// waited for; when one is deleted, the path ends.
     #[arg(long, num_args = 2, value_names = ["IFACE", "IFACE"], help_heading = "Interfaces", conflicts_with_all = ["left", "command"])]
     between: Option<Vec<InterfaceName>>,
     /// What all random choices come from; without it they are different every time.
@@ -202,7 +204,7 @@ impl Wan {
     ) -> anyhow::Result<ExitCode> {
         let netlink = Netlink::open()?;
         let mut mtu = 0;
-        let mut devices = Vec::new();
+        let (mut devices, mut links) = (Vec::new(), Vec::new());
         for name in interfaces {
             let interface = netlink.interface(*name)?;
             let ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
@@ -210,8 +212,10 @@ impl Wan {
             anyhow::ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
             mtu = mtu.max(interface.mtu);
             devices.push(Arc::new(PacketSocket::open(&interface)?) as SharedDevice);
+            links.push(Link::new(*name, "path"));
         }
-        let Ok(devices) = <[SharedDevice; 2]>::try_from(devices) else {
+        let (Ok(devices), Ok(links)) = (<[SharedDevice; 2]>::try_from(devices), <[Link; 2]>::try_from(links))
+        else {
             return Err(failure::usage("--between needs two interfaces"));
         };
         let mut session = Session::begin()?;
@@ -220,9 +224,11 @@ impl Wan {
             "between {} (left) and {} (right) until Ctrl-C",
             interfaces[0], interfaces[1]
         ));
-        let status = session.wait_for_the_end()?;
-        self.finish(run, [0, 0])?;
-        Ok(status)
+        let ended = session.wait_for_the_end(links);
+        let finished = self.finish(run, [0, 0]);
+        // What has happened to an interface is why a direction has failed.
+        let status = ended?;
+        finished.map(|()| status)
     }
 
     fn start(

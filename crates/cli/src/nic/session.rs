@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 
 use anyhow::bail;
-use nichrome_port::{Interface, InterfaceName, LinkEvents, Netlink, NetlinkError};
+use nichrome_port::{InterfaceName, Netlink};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::forwarding;
+use crate::links::{self, Link};
 use crate::{failure, signals};
 
 /// Something that may end the session.
@@ -51,9 +51,10 @@ impl Session {
         signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |_| {
             to.send(Event::Signal).map_or(ControlFlow::Break(()), ControlFlow::Continue)
         })?;
-        let links = LinkEvents::open()?;
         let to = sender.clone();
-        thread::spawn(move || while links.wait().is_ok() && to.send(Event::LinksChanged).is_ok() {});
+        links::watch(move || {
+            to.send(Event::LinksChanged).map_or(ControlFlow::Break(()), ControlFlow::Continue)
+        })?;
         Ok(Self { events, sender })
     }
 
@@ -74,7 +75,8 @@ impl Session {
     /// One of the interfaces has gone.
     pub(super) fn wait_for_the_end(&self, watched: &Watched) -> anyhow::Result<Ended> {
         let netlink = Netlink::open()?;
-        let mut watch = Watch { netlink: &netlink, watched, wire_was_up: true, may_warn: true };
+        let wire = watched.wire.map(|wire| Link::new(wire, "card"));
+        let mut watch = Watch { netlink: &netlink, watched, wire, may_warn: true };
         loop {
             // There may have been news before there was a session.
             watch.look()?;
@@ -94,28 +96,18 @@ impl Session {
 struct Watch<'a> {
     netlink: &'a Netlink,
     watched: &'a Watched,
-    wire_was_up: bool,
+    wire: Option<Link>,
     may_warn: bool,
 }
 
 impl Watch<'_> {
     fn look(&mut self) -> anyhow::Result<()> {
-        let Watched { wire, host, lossy } = *self.watched;
-        let interface = |name| match self.netlink.interface(name) {
-            Ok(interface) => Ok(Some(interface)),
-            Err(NetlinkError::NoInterface(_)) => Ok(None),
-            Err(error) => Err(error),
-        };
-        if interface(host)?.is_none() {
+        let Watched { host, lossy, .. } = *self.watched;
+        if links::find(self.netlink, host)?.is_none() {
             bail!("{host} was deleted: the card ends");
         }
-        if let Some(wire) = wire {
-            let Some(Interface { up, .. }) = interface(wire)? else { bail!("{wire} is gone: the card ends") };
-            if up != self.wire_was_up {
-                self.wire_was_up = up;
-                let what = if up { "is up again" } else { "is down: the card waits until it is up again" };
-                failure::say(format_args!("nichrome: {wire} {what}"));
-            }
+        if let Some(wire) = &mut self.wire {
+            wire.look(self.netlink)?;
         }
         if let Some(profile) = lossy
             && self.may_warn

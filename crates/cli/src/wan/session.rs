@@ -7,12 +7,14 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use nichrome_port::Netlink;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use super::host::Host;
 use super::processes::{Activity, LOOK, Processes};
 use super::programs::{self, Output, Program, Running, StandardOutput};
 use super::side::Side;
+use crate::links::{self, Link};
 use crate::{failure, signals};
 
 /// What the shell's exit status is when it cannot run a command (POSIX, Shell Command Language 2.8.2).
@@ -27,6 +29,7 @@ const AT_REST: Duration = Duration::from_millis(500);
 /// Something that may end the session.
 enum Event {
     Signal(i32),
+    LinksChanged,
     PathEnded,
 }
 
@@ -54,14 +57,30 @@ impl Session {
         move || drop(sender.send(Event::PathEnded))
     }
 
-    /// Waits until a signal or the path ends the session.
-    pub(super) fn wait_for_the_end(&mut self) -> anyhow::Result<ExitCode> {
+    /// Waits until a signal or the path ends the session. Where one of the interfaces that the path is between is set
+    /// down, it goes on when that is up again.
+    ///
+    /// # Errors
+    /// One of the interfaces is gone.
+    pub(super) fn wait_for_the_end(&mut self, mut links: [Link; 2]) -> anyhow::Result<ExitCode> {
+        let to = self.sender.clone();
+        links::watch(move || {
+            to.send(Event::LinksChanged).map_or(ControlFlow::Break(()), ControlFlow::Continue)
+        })?;
+        let netlink = Netlink::open()?;
         loop {
+            // It may have happened before it was watched.
+            for link in &mut links {
+                link.look(&netlink)?;
+            }
             match self.events.recv() {
-                Ok(Event::Signal(SIGCHLD)) => {}
+                Ok(Event::Signal(SIGCHLD) | Event::LinksChanged) => {}
                 Ok(Event::Signal(SIGINT)) => return Ok(ExitCode::SUCCESS),
                 Ok(Event::Signal(signal)) => return Ok(signals::exit_code(signal)),
-                Ok(Event::PathEnded) | Err(_) => return Ok(ExitCode::FAILURE),
+                Ok(Event::PathEnded) | Err(_) => {
+                    links.iter_mut().try_for_each(|link| link.look(&netlink))?;
+                    return Ok(ExitCode::FAILURE);
+                }
             }
         }
     }
@@ -147,7 +166,7 @@ impl Session {
 /// The exit status where `event` ends the session.
 fn ended_by(event: &Event, shell_decides: bool, processes: &Processes) -> Option<ExitCode> {
     match *event {
-        Event::Signal(SIGCHLD) => None,
+        Event::Signal(SIGCHLD) | Event::LinksChanged => None,
         // The shell's own business: it is at the same terminal.
         Event::Signal(SIGINT) if shell_decides => None,
         Event::Signal(SIGINT) => {

@@ -3,6 +3,7 @@
 use std::io::{IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -164,6 +165,40 @@ fn tagged_frames_keep_their_tags() {
     }
     path.signal(Signal::TERM);
     assert_eq!(path.end(), 143);
+}
+
+#[test]
+fn a_path_ends_with_one_of_its_interfaces() {
+    for (gone, other) in [("one", "two"), ("two", "one")] {
+        let Some(machines) = Machines::new() else { return };
+        let room = Room::new();
+        let path = machines.join(&room, &["--delay", "1ms"]);
+        machines.on_machine(|netlink| netlink.delete(&netlink.interface(name(gone)).unwrap()).unwrap());
+        path.wait_for(&format!("nichrome: {gone} is gone: the path ends"));
+        assert_eq!(path.end(), 1);
+        assert!(machines.on_machine(|netlink| netlink.interface(name(other)).unwrap().up) && room.is_tidy());
+    }
+}
+
+#[test]
+fn a_path_goes_on_when_an_interface_is_up_again() {
+    let Some(machines) = Machines::new() else { return };
+    let room = Room::new();
+    let path = machines.join(&room, &["--delay", "1ms"]);
+    let ip = |words: &[&str]| {
+        machines.machine.run(|| assert!(Command::new("ip").args(words).status().unwrap().success())).unwrap();
+    };
+    ip(&["link", "set", "one", "down"]);
+    path.wait_for("nichrome: one is down: the path waits until it is up again");
+    ip(&["link", "set", "one", "up"]);
+    path.wait_for("nichrome: one is up again");
+    machines
+        .on_machine(|netlink| netlink.wait_until_running(&netlink.interface(name("one")).unwrap()).unwrap());
+    let sent = vec![7; 1_000_000];
+    let (received, _) = transfer(&machines, V4, &sent);
+    assert!(received == sent, "{} bytes", received.len());
+    path.signal(Signal::INT);
+    assert_eq!(path.end(), 0);
 }
 
 #[test]
