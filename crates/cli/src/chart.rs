@@ -1,11 +1,15 @@
 //! What all pictures have in common.
 
+use std::ops::Range;
+
 use anyhow::{Context, anyhow};
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-pub(crate) const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
-pub(crate) const GRID: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
+const SIZE: (u32, u32) = (1200, 460);
+const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
+const GRID: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
 /// How far the axes go beyond the highest value: room for the legend.
 pub(crate) const HEADROOM: f64 = 1.25;
 /// The most points of a line.
@@ -14,14 +18,31 @@ pub(crate) const POINTS: usize = 120;
 /// A part of a picture.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Whether it could be painted.
-pub(crate) type Painted = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// Why it could not be painted.
+pub(crate) type PaintError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A picture of so many points, as SVG.
-pub(crate) fn svg(size: (u32, u32), paint: impl FnOnce(&Area<'_>) -> Painted) -> anyhow::Result<String> {
+/// Whether it could be painted.
+pub(crate) type Painted = Result<(), PaintError>;
+
+/// A picture with a title above two charts, as SVG. The left one has so many hundredths of the width.
+pub(crate) fn pair(
+    title: &str,
+    left_percent: u32,
+    left: impl FnOnce(&Area<'_>) -> Painted,
+    right: impl FnOnce(&Area<'_>) -> Painted,
+) -> anyhow::Result<String> {
     let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    paint(&area).map_err(|error| anyhow!("{error}")).context("cannot draw the plot")?;
+    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    let paint = || -> Painted {
+        area.fill(&WHITE)?;
+        let area = area.margin(8, 0, 0, 0).titled(title, font(24))?;
+        let (left_area, right_area) = area.split_horizontally(SIZE.0 * left_percent / 100);
+        left(&left_area)?;
+        right(&right_area)?;
+        area.present()?;
+        Ok(())
+    };
+    paint().map_err(|error| anyhow!("{error}")).context("cannot draw the plot")?;
     drop(area);
     Ok(svg)
 }
@@ -31,15 +52,88 @@ pub(crate) fn font(size: u32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&INK)
 }
 
+/// What is along an axis, from 0 on unless it is said otherwise.
+pub(crate) struct Axis<'a> {
+    pub(crate) description: String,
+    pub(crate) range: Range<f64>,
+    /// How many numbers stand along it, about.
+    pub(crate) labels: usize,
+    pub(crate) format: &'a dyn Fn(&f64) -> String,
+}
+
+impl<'a> Axis<'a> {
+    /// A horizontal axis.
+    pub(crate) fn x(description: impl Into<String>, to: f64) -> Self {
+        Self { description: description.into(), range: 0.0..to, labels: 8, format: &plain }
+    }
+
+    /// A vertical one.
+    pub(crate) fn y(description: impl Into<String>, to: f64, format: &'a dyn Fn(&f64) -> String) -> Self {
+        Self { description: description.into(), range: 0.0..to, labels: 6, format }
+    }
+}
+
+/// Where lines are behind a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grid {
+    Both,
+    /// At the numbers of the vertical axis only.
+    Horizontal,
+}
+
+pub(crate) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// A chart into which nothing is drawn yet.
+pub(crate) fn chart<'a, 'b>(
+    area: &'a Area<'b>,
+    caption: &str,
+    grid: Grid,
+    x: Axis<'_>,
+    y: Axis<'_>,
+) -> Result<Chart<'a, 'b>, PaintError> {
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, font(18))
+        .margin(16)
+        .x_label_area_size(48)
+        .y_label_area_size(64)
+        .build_cartesian_2d(x.range, y.range)?;
+    let mut mesh = chart.configure_mesh();
+    if grid == Grid::Horizontal {
+        mesh.disable_x_mesh();
+    }
+    mesh.bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(INK)
+        .x_labels(x.labels)
+        .x_label_formatter(&x.format)
+        .x_desc(x.description)
+        .y_labels(y.labels)
+        .y_label_formatter(&y.format)
+        .y_desc(y.description)
+        .label_style(font(13))
+        .axis_desc_style(font(14))
+        .draw()?;
+    Ok(chart)
+}
+
+/// A line through `points`, each a dot of so many pixels, with a name for the legend.
+pub(crate) fn line<'a, 'b: 'a>(
+    chart: &mut Chart<'a, 'b>,
+    name: &str,
+    color: RGBColor,
+    dots: u32,
+    points: impl IntoIterator<Item = (f64, f64)>,
+) -> Painted {
+    chart
+        .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(dots))?
+        .label(name)
+        .legend(move |at| swatch(at, color));
+    Ok(())
+}
+
 pub(crate) fn swatch((x, y): (i32, i32), color: RGBColor) -> Rectangle<(i32, i32)> {
     Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled())
 }
-
-pub(crate) type Chart<'a, 'b> = ChartContext<
-    'a,
-    SVGBackend<'b>,
-    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
->;
 
 pub(crate) fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) -> Painted {
     chart

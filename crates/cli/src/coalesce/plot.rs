@@ -7,56 +7,31 @@ use super::sizes::{self, Range};
 use super::tally::Tally;
 use crate::bins::Bin;
 use crate::chart::{
-    self, Area, GRID, HEADROOM, INK, POINTS, Painted, font, legend, plain, short, swatch, time_unit,
+    self, Area, Axis, Grid, HEADROOM, POINTS, Painted, font, legend, short, swatch, time_unit,
 };
 use crate::number::Grouped;
 
-const SIZE: (u32, u32) = (1200, 460);
 /// Before coalescing.
 const BEFORE: RGBColor = RGBColor(0x9A, 0xA5, 0xB1);
 /// After it.
 const AFTER: RGBColor = RGBColor(0xC2, 0x41, 0x0C);
 /// Draws both charts below a title.
 pub(super) fn draw(title: &str, tally: &Tally) -> anyhow::Result<String> {
-    chart::svg(SIZE, |area| paint(area, title, tally))
-}
-
-fn paint(area: &Area<'_>, title: &str, tally: &Tally) -> Painted {
-    area.fill(&WHITE)?;
-    let area = area.margin(8, 0, 0, 0).titled(title, font(24))?;
-    let (left, right) = area.split_horizontally(SIZE.0 * 45 / 100);
-    sizes(&left, tally)?;
-    over_time(&right, tally)?;
-    area.present()?;
-    Ok(())
+    chart::pair(title, 45, |left| sizes(left, tally), |right| over_time(right, tally))
 }
 
 /// The histogram of aggregate sizes.
 fn sizes(area: &Area<'_>, tally: &Tally) -> Painted {
     let ranges = sizes::in_ranges(tally.sizes.iter().map(|(segments, packets)| (*segments, *packets)));
     let most = ranges.iter().map(|range| range.packets).max().unwrap_or(0).max(1);
-    let mut chart = ChartBuilder::on(area)
-        .caption("Packets to the host by size", font(18))
-        .margin(16)
-        .x_label_area_size(48)
-        .y_label_area_size(64)
-        .build_cartesian_2d(-0.5..ranges.len() as f64 - 0.5, 0.0..most as f64 * HEADROOM)?;
-    let name = |at: &f64| name_at(&ranges, *at);
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .x_labels(ranges.len())
-        .x_label_formatter(&name)
-        .x_desc("segments in the packet")
-        .y_labels(6)
-        .y_label_formatter(&short)
-        .y_desc("packets")
-        .label_style(font(13))
-        .axis_desc_style(font(14))
-        .draw()?;
+    let x = Axis {
+        description: "segments in the packet".into(),
+        range: -0.5..ranges.len() as f64 - 0.5,
+        labels: ranges.len(),
+        format: &|at| name_at(&ranges, *at),
+    };
+    let y = Axis::y("packets", most as f64 * HEADROOM, &short);
+    let mut chart = chart::chart(area, "Packets to the host by size", Grid::Horizontal, x, y)?;
     let bar = |at: usize, from: u64, to: u64, color: RGBColor| {
         let at = at as f64;
         Rectangle::new([(at - 0.4, from as f64), (at + 0.4, to as f64)], color.filled())
@@ -101,27 +76,9 @@ fn over_time(area: &Area<'_>, tally: &Tally) -> Painted {
     let span = (bins.len().max(1)) as f64 * width;
     let most = bins.iter().map(|bin| bin.before.max(bin.after)).max().unwrap_or(0).max(1) as f64 / width;
     let (unit, scale) = time_unit(span);
-    let mut chart = ChartBuilder::on(area)
-        .caption("Packets over time", font(18))
-        .margin(16)
-        .x_label_area_size(48)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..span * scale, 0.0..most * HEADROOM)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .x_labels(8)
-        .x_label_formatter(&plain)
-        .x_desc(format!("time from the first packet ({unit})"))
-        .y_labels(6)
-        .y_label_formatter(&short)
-        .y_desc("packets per second")
-        .label_style(font(13))
-        .axis_desc_style(font(14))
-        .draw()?;
+    let x = Axis::x(format!("time from the first packet ({unit})"), span * scale);
+    let y = Axis::y("packets per second", most * HEADROOM, &short);
+    let mut chart = chart::chart(area, "Packets over time", Grid::Horizontal, x, y)?;
     for (label, color, count) in [
         ("before", BEFORE, (|bin: &Bin| bin.before) as fn(&Bin) -> u64),
         ("after", AFTER, |bin: &Bin| bin.after),

@@ -3,12 +3,13 @@
 use plotters::prelude::*;
 
 use super::summary::{Run, Summary, Traffic};
-use crate::chart::{self, Area, GRID, INK, Painted, font, legend, plain, swatch};
-
-const SIZE: (u32, u32) = (1200, 460);
+use crate::chart::{self, Area, Axis, Grid, Painted, legend, plain};
 
 /// How far the axis goes beyond the highest value: room for a legend of six lines.
 const LEGEND_ROOM: f64 = 1.75;
+
+/// Pixels.
+const DOTS: u32 = 3;
 
 const COLORS: [RGBColor; 6] = [
     RGBColor(0x9A, 0xA5, 0xB1),
@@ -21,15 +22,12 @@ const COLORS: [RGBColor; 6] = [
 
 /// Draws both charts.
 pub(super) fn draw(summary: &Summary) -> anyhow::Result<String> {
-    chart::svg(SIZE, |area| {
-        area.fill(&WHITE)?;
-        let area = area.margin(8, 0, 0, 0).titled("What receive offload is worth", font(24))?;
-        let (left, right) = area.split_horizontally(SIZE.0 / 2);
-        lines(&left, summary, "Throughput", "Gbit/s", |run| run.gbps)?;
-        lines(&right, summary, "Host CPU", "seconds per gigabyte", |run| run.host_cpu_s_per_gb)?;
-        area.present()?;
-        Ok(())
-    })
+    chart::pair(
+        "What receive offload is worth",
+        50,
+        |left| lines(left, summary, "Throughput", "Gbit/s", |run| run.gbps),
+        |right| lines(right, summary, "Host CPU", "seconds per gigabyte", |run| run.host_cpu_s_per_gb),
+    )
 }
 
 /// The bulk runs of each card, in the order in which the cards come.
@@ -54,32 +52,12 @@ fn lines(area: &Area<'_>, summary: &Summary, caption: &str, unit: &str, value: f
     let highest = all().map(|run| value(run)).fold(0.1, f64::max);
     let steps = |run: &Run| (run.connections as f64).log2();
     let most = all().map(|run| steps(run)).fold(1.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .caption(caption, font(18))
-        .margin(16)
-        .x_label_area_size(48)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..most, 0.0..highest * LEGEND_ROOM)?;
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .x_labels(most as usize + 1)
-        .x_label_formatter(&|at| plain(&at.exp2()))
-        .x_desc("connections")
-        .y_labels(6)
-        .y_label_formatter(&plain)
-        .y_desc(unit)
-        .label_style(font(13))
-        .axis_desc_style(font(14))
-        .draw()?;
+    let x =
+        Axis { labels: most as usize + 1, format: &|at| plain(&at.exp2()), ..Axis::x("connections", most) };
+    let y = Axis::y(unit, highest * LEGEND_ROOM, &plain);
+    let mut chart = chart::chart(area, caption, Grid::Both, x, y)?;
     for ((name, runs), color) in series.iter().zip(COLORS.into_iter().cycle()) {
-        let points: Vec<_> = runs.iter().map(|run| (steps(run), value(run))).collect();
-        chart
-            .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(3))?
-            .label(name)
-            .legend(move |at| swatch(at, color));
+        chart::line(&mut chart, name, color, DOTS, runs.iter().map(|run| (steps(run), value(run))))?;
     }
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }

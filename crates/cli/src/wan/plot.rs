@@ -9,11 +9,7 @@ use plotters::prelude::*;
 
 use super::report::Report;
 use crate::bins::Bin;
-use crate::chart::{
-    self, Area, GRID, HEADROOM, INK, POINTS, Painted, font, legend, plain, short, swatch, time_unit,
-};
-
-const SIZE: (u32, u32) = (1200, 460);
+use crate::chart::{self, Area, Axis, Grid, HEADROOM, POINTS, Painted, legend, plain, short, time_unit};
 
 /// The two directions, the one to the left first.
 const DIRECTIONS: [(&str, RGBColor); 2] =
@@ -43,15 +39,7 @@ impl Plot {
 }
 
 fn draw(reports: &[Report; 2]) -> anyhow::Result<String> {
-    chart::svg(SIZE, |area| {
-        area.fill(&WHITE)?;
-        let area = area.margin(8, 0, 0, 0).titled("The path as it was", font(24))?;
-        let (left, right) = area.split_horizontally(SIZE.0 / 2);
-        delays(&left, reports)?;
-        throughput(&right, reports)?;
-        area.present()?;
-        Ok(())
-    })
+    chart::pair("The path as it was", 50, |left| delays(left, reports), |right| throughput(right, reports))
 }
 
 /// The share of packets with at most so much delay.
@@ -59,38 +47,17 @@ fn delays(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
     let longest = |report: &Report| report.given.delay.quantile(SHOWN).as_secs_f64();
     let most = reports.iter().map(longest).fold(1e-6, f64::max);
     let (unit, scale) = time_unit(most);
-    let mut chart = ChartBuilder::on(area)
-        .caption("Delay given", font(18))
-        .margin(16)
-        .x_label_area_size(48)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..most * scale * 1.05, 0.0..100.0)?;
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .x_labels(8)
-        .x_label_formatter(&plain)
-        .x_desc(format!("delay ({unit})"))
-        .y_labels(6)
-        .y_label_formatter(&plain)
-        .y_desc("packets with at most that (%)")
-        .label_style(font(13))
-        .axis_desc_style(font(14))
-        .draw()?;
+    let x = Axis::x(format!("delay ({unit})"), most * scale * 1.05);
+    let y = Axis::y("packets with at most that (%)", 100.0, &plain);
+    let mut chart = chart::chart(area, "Delay given", Grid::Both, x, y)?;
     for (report, (name, color)) in reports.iter().zip(DIRECTIONS) {
         let point = |permille: u32| {
             let share = f64::from(permille) / 1000.0;
             (report.given.delay.quantile(share).as_secs_f64() * scale, share * 100.0)
         };
-        if report.given.delay.count() == 0 {
-            continue;
+        if report.given.delay.count() > 0 {
+            chart::line(&mut chart, name, color, 0, (0..=1000).map(point))?;
         }
-        chart
-            .draw_series(LineSeries::new((0..=1000).map(point), color.stroke_width(2)))?
-            .label(name)
-            .legend(move |at| swatch(at, color));
     }
     legend(&mut chart, SeriesLabelPosition::LowerRight)
 }
@@ -105,33 +72,11 @@ fn throughput(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
     let most = |of: fn(&(f64, f64)) -> f64| lines.iter().flatten().map(of).fold(1e-3, f64::max);
     let (span, highest) = (most(|point| point.0), most(|point| point.1));
     let (unit, scale) = time_unit(span);
-    let mut chart = ChartBuilder::on(area)
-        .caption("Throughput", font(18))
-        .margin(16)
-        .x_label_area_size(48)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..span * scale, 0.0..highest * HEADROOM)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .x_labels(8)
-        .x_label_formatter(&plain)
-        .x_desc(format!("time from the first packet ({unit})"))
-        .y_labels(6)
-        .y_label_formatter(&short)
-        .y_desc("Mbit/s delivered")
-        .label_style(font(13))
-        .axis_desc_style(font(14))
-        .draw()?;
+    let x = Axis::x(format!("time from the first packet ({unit})"), span * scale);
+    let y = Axis::y("Mbit/s delivered", highest * HEADROOM, &short);
+    let mut chart = chart::chart(area, "Throughput", Grid::Horizontal, x, y)?;
     for (line, (name, color)) in lines.into_iter().zip(DIRECTIONS) {
-        let line = line.into_iter().map(|(time, mbps)| (time * scale, mbps));
-        chart
-            .draw_series(LineSeries::new(line, color.stroke_width(2)))?
-            .label(name)
-            .legend(move |at| swatch(at, color));
+        chart::line(&mut chart, name, color, 0, line.into_iter().map(|(time, mbps)| (time * scale, mbps)))?;
     }
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
