@@ -3,15 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
 use crate::duration::LONGEST;
 
-/// Delays from 0 to four hours, in nanoseconds, to one part in 10,000: 2 µs at 20 ms. Longer ones count as four hours
+/// Delays from 0 to four hours, in nanoseconds, to one part in 16,384: 1.2 µs at 20 ms. Longer ones count as four hours
 /// in the quantiles. Takes about 4 MB, of which only those pages are ever touched that delays fall into.
 #[derive(Clone)]
 pub struct DelayHistogram {
-    quantiles: Histogram<u64>,
+    /// How many delays there are of each length.
+    counts: Vec<u64>,
+    count: u64,
     sum: u128,
     max: u64,
 }
@@ -19,15 +19,27 @@ pub struct DelayHistogram {
 /// Four hours: [`LONGEST`] in each stage that holds packets, and the queue.
 const MOST: u64 = 4 * LONGEST.as_nanos() as u64;
 
-const DIGITS: u8 = 4;
+/// Lengths that are told apart between one power of two and the next, as a power of two.
+const PRECISION: u32 = 14;
+
+/// The place of a length: those below 2 · 2^[`PRECISION`] have one each, of longer ones as many leading bits count.
+#[inline]
+const fn place(nanos: u64) -> usize {
+    let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(PRECISION + 1);
+    ((shift as usize) << PRECISION) + (nanos >> shift) as usize
+}
+
+/// The longest of the lengths that have this place.
+const fn longest_at(place: usize) -> u64 {
+    let shift = (place >> PRECISION).saturating_sub(1);
+    let leading = place - (shift << PRECISION);
+    ((leading as u64 + 1) << shift) - 1
+}
 
 impl DelayHistogram {
     /// A histogram without delays.
     pub fn new() -> Self {
-        match Histogram::new_with_bounds(1, MOST, DIGITS) {
-            Ok(quantiles) => Self { quantiles, sum: 0, max: 0 },
-            Err(_) => unreachable!("the bounds are constants within the range that the histogram documents"),
-        }
+        Self { counts: vec![0; place(MOST) + 1], count: 0, sum: 0, max: 0 }
     }
 
     /// Adds a delay.
@@ -38,14 +50,15 @@ impl DelayHistogram {
 
     #[inline]
     pub(crate) fn record_nanos(&mut self, nanos: u64) {
-        self.quantiles.saturating_record(nanos.min(MOST));
+        self.counts[place(nanos.min(MOST))] += 1;
+        self.count += 1;
         self.sum += u128::from(nanos);
         self.max = self.max.max(nanos);
     }
 
     /// How many delays there are.
     pub fn count(&self) -> u64 {
-        self.quantiles.len()
+        self.count
     }
 
     /// The mean, exactly; 0 where there are no delays.
@@ -71,18 +84,26 @@ impl DelayHistogram {
 
     /// The delay that the share `quantile` (0 to 1) of all do not exceed; 0 where there are no delays.
     pub fn quantile(&self, quantile: f64) -> Duration {
-        Duration::from_nanos(self.quantiles.value_at_quantile(quantile).min(self.max))
+        let rank = ((self.count as f64 * quantile).ceil() as u64).clamp(1, self.count.max(1));
+        let mut until = 0;
+        let reaches = |count: &u64| {
+            until += count;
+            until >= rank
+        };
+        let nanos = self.counts.iter().position(reaches).map_or(0, longest_at);
+        Duration::from_nanos(nanos.min(self.max))
     }
 
     /// How many delays are at most this long, to the histogram's precision.
     pub fn count_at_most(&self, delay: Duration) -> u64 {
-        self.quantiles.count_between(0, u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self.counts[..=place(nanos.min(MOST))].iter().sum()
     }
 
     /// Forgets every delay.
     pub fn clear(&mut self) {
-        self.quantiles.clear();
-        (self.sum, self.max) = (0, 0);
+        self.counts.fill(0);
+        (self.count, self.sum, self.max) = (0, 0, 0);
     }
 }
 
@@ -106,7 +127,37 @@ impl fmt::Debug for DelayHistogram {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn places_follow_each_other_without_gaps() {
+        let mut next = 0;
+        for at in 0..=place(MOST) {
+            assert_eq!((place(next), place(longest_at(at))), (at, at));
+            next = longest_at(at) + 1;
+        }
+        assert!(next > MOST);
+    }
+
+    proptest! {
+        /// What sorting says, rounded up by one part in 16,384 at most.
+        #[test]
+        fn quantiles_are_those_of_the_sorted_delays(
+            mut delays in proptest::collection::vec((0u32..44).prop_flat_map(|bits| 0..=1u64 << bits), 1..200),
+            permille in 1u32..=1000,
+        ) {
+            let mut histogram = DelayHistogram::new();
+            delays.iter().for_each(|delay| histogram.record_nanos(*delay));
+            delays.sort_unstable();
+            let rank = (delays.len() * permille as usize).div_ceil(1000);
+            let (exact, got) = (delays[rank - 1], histogram.quantile(f64::from(permille) / 1000.0));
+            prop_assert!((exact..=exact + exact / 16_384).contains(&(got.as_nanos() as u64)), "{exact} {got:?}");
+            let at_most = delays.partition_point(|delay| place(*delay) <= place(exact)) as u64;
+            prop_assert_eq!(histogram.count_at_most(Duration::from_nanos(exact)), at_most);
+        }
+    }
 
     #[test]
     fn quantiles_are_within_one_part_in_ten_thousand() {
