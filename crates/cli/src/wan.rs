@@ -98,6 +98,9 @@ pub(crate) struct Wan {
     /// Draw the delays given, and the throughput over time.
     #[arg(long, value_name = "FILE.svg", help_heading = "Results")]
     plot: Option<PathBuf>,
+    /// A command without the dashes before it, which is told.
+    #[arg(hide = true)]
+    stray: Option<OsString>,
     /// What runs on the right host, at this terminal: a program and its arguments; $PEER and the like are put in.
     #[arg(last = true, value_name = "COMMAND", help_heading = "Hosts")]
     command: Vec<OsString>,
@@ -118,11 +121,12 @@ impl Wan {
             None => {}
         }
         let mut impairments = [Impairments::default(), Impairments::default()];
-        self.impairments
-            .asked()?
-            .apply(&mut impairments)
-            .map_err(|error| failure::usage(format!("{error:#}")))?;
+        let asked = self.impairments.asked()?;
+        asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
         self.check()?;
+        if let Some((name, needed)) = asked.without_effect(&impairments) {
+            failure::warn(format_args!("--{name} does nothing without {needed}"));
+        }
         match &self.between {
             Some(interfaces) => self.between(interfaces, impairments),
             None => self.hosts(impairments),
@@ -130,6 +134,12 @@ impl Wan {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        if let Some(word) = &self.stray {
+            let word = word.to_string_lossy();
+            let instead =
+                format!("a command goes behind two dashes, '-- {word}'; there are also set and show");
+            return Err(failure::usage(format!("'{word}' is not understood: {instead}")));
+        }
         let something =
             self.between.is_some() || self.shell || self.right.is_some() || !self.command.is_empty();
         if !something {

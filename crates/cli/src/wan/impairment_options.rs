@@ -117,7 +117,7 @@ impl ImpairmentOptions {
     /// What is asked for, from the file and the options. Files that it names are named by their whole path.
     pub(crate) fn asked(&self) -> anyhow::Result<Asked> {
         let mut settings = match &self.config {
-            Some(file) => from_file(file)?,
+            Some(file) => from_file(file).with_context(|| file.display().to_string())?,
             None => Vec::new(),
         };
         settings.extend(self.named().into_iter().filter_map(|(name, value)| {
@@ -172,6 +172,21 @@ impl Asked {
     /// Whether nothing is asked for.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The first of the impairments asked for that does nothing without another one, and which that is.
+    pub(crate) fn without_effect(&self, impairments: &[Impairments; 2]) -> Option<(&str, &'static str)> {
+        let lacks = |setting: &Setting, of: &Impairments| match setting.name.as_str() {
+            "queue" | "aqm" | "ecn" if of.rate.is_none() && of.trace.is_none() => Some("--rate or --trace"),
+            "jitter-order" if of.jitter.is_none() => Some("--jitter"),
+            _ => None,
+        };
+        self.0.iter().find_map(|setting| {
+            let directions = Side::BOTH.into_iter().zip(impairments);
+            let meant = directions.filter(|(to, _)| setting.direction.includes(*to));
+            let lacking = meant.map(|(_, of)| lacks(setting, of)).collect::<Option<Vec<_>>>()?;
+            Some((setting.name.as_str(), *lacking.first()?))
+        })
     }
 
     /// Puts on top of `impairments`, the left direction's first, what is asked for.
@@ -250,11 +265,10 @@ fn read(path: &str) -> anyhow::Result<String> {
 
 /// The settings in a TOML file.
 fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
-    let name = file.display();
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let text = fs::read_to_string(file).context("cannot read it")?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
-        anyhow!("{name}, line {line}: {}", error.message())
+        anyhow!("line {line}: {}", error.message())
     })?;
     let mut settings = Vec::new();
     for (key, value) in &table {
@@ -262,14 +276,18 @@ fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
             "to-right" => Direction::ToRight,
             "to-left" => Direction::ToLeft,
             _ => {
-                settings.push(setting(Direction::Both, key, value).with_context(|| format!("{name}"))?);
+                settings.push(setting(Direction::Both, key, value)?);
                 continue;
             }
         };
-        let Some(table) = value.as_table() else { bail!("{name}: {key} is a table, [{key}]") };
+        let Some(table) = value.as_table() else { bail!("{key} is a table, [{key}]") };
         for (key, value) in table {
-            settings.push(setting(direction, key, value).with_context(|| format!("{name}"))?);
+            settings.push(setting(direction, key, value)?);
         }
+    }
+    for setting in &settings {
+        // What is wrong here is told with the name of the file.
+        setting.apply(&mut Impairments::default()).with_context(|| setting.name.clone())?;
     }
     // What is for both directions comes first, wherever it stands.
     settings.sort_by_key(|setting| setting.direction != Direction::Both);
@@ -281,6 +299,7 @@ fn setting(direction: Direction, name: &str, value: &toml::Value) -> anyhow::Res
         toml::Value::String(text) => text.clone(),
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::Float(number) => number.to_string(),
+        toml::Value::Table(_) => bail!("there is no table [{name}]: there are [to-right] and [to-left]"),
         _ => bail!("{name} is a text or a number, such as \"40ms\""),
     };
     Ok(Setting { direction, name: name.into(), value })

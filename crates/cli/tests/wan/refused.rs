@@ -1,6 +1,6 @@
 //! What cannot be done is told in one line.
 
-use crate::run::{Room, failure};
+use crate::run::{Room, failure, text};
 
 #[test]
 fn wrong_command_lines_are_told_in_one_line() {
@@ -33,6 +33,14 @@ fn wrong_command_lines_are_told_in_one_line() {
         (&["--between", "eth0", "eth0"], "--between needs two interfaces, and got eth0 twice"),
         (&["--capture", "-", "--right", "true"], "--capture needs the name of a file"),
         (&["--left", "true", "--shell"], "the argument '--left <COMMAND>' cannot be used with '--shell'"),
+        (
+            &["--delay", "1ms", "true"],
+            "'true' is not understood: a command goes behind two dashes, '-- true'; ",
+        ),
+        (
+            &["sow"],
+            "'sow' is not understood: a command goes behind two dashes, '-- sow'; there are also set and show",
+        ),
         (&["set"], "nothing to set: name an impairment, such as --loss 1%"),
     ] {
         let (line, status) = failure(&room.run(arguments));
@@ -52,8 +60,40 @@ fn files_that_cannot_be_written_are_told_before_anything_runs() {
         assert_eq!(failure(&output), (told.into(), 1));
     }
     let output = room.run(&["--config", "/nonexistent.toml", "--right", &format!("touch {ran}")]);
-    assert!(failure(&output).0.starts_with("cannot read /nonexistent.toml: No such file"));
+    assert!(failure(&output).0.starts_with("/nonexistent.toml: cannot read it: No such file"));
     assert!(!room.path().join("ran").exists() && room.is_tidy());
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_told_with_its_name() {
+    let room = Room::new();
+    let file = room.file("path.toml");
+    for (text, told) in [
+        ("delay = 40\n", "delay: '40' is no time: it is a number with ns, us, ms or s"),
+        ("delay = \"40ms\nloss = 1\n", "line 1: invalid basic string"),
+        ("delay = [\"40ms\"]\n", "delay is a text or a number, such as \"40ms\""),
+        ("[to-rigt]\nloss = \"1%\"\n", "there is no table [to-rigt]: there are [to-right] and [to-left]"),
+        ("to-left = \"1%\"\n", "to-left is a table, [to-left]"),
+        ("[to-left]\nlos = \"1%\"\n", "los: there is no such impairment: there are delay, "),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (line, status) = failure(&room.run(&["--config", &file, "--right", "true"]));
+        assert!(line.starts_with(&format!("{file}: {told}")) && status == 1, "{text}: {line}");
+    }
+}
+
+#[test]
+fn options_that_do_nothing_are_told() {
+    let warned = |arguments: &[&str]| {
+        let output = Room::new().run(&[arguments, &["--", "true"]].concat());
+        text(&output.stderr)
+            .lines()
+            .find_map(|line| Some(line.strip_prefix("nichrome: warning: ")?.to_owned()))
+    };
+    let does_nothing = Some("--aqm does nothing without --rate or --trace".to_owned());
+    assert_eq!(warned(&["--aqm", "codel"]), does_nothing);
+    assert_eq!(warned(&["--aqm", "codel", "--to-left", "rate=1mbit"]), None);
+    assert_eq!(warned(&["--to-right", "aqm=codel", "--to-left", "rate=1mbit"]), does_nothing);
 }
 
 #[test]
