@@ -46,6 +46,7 @@ pub use packet_socket::{PacketSocket, PacketSocketError};
 pub use pool::{Buffer, BufferPool};
 pub use process::die_with_parent;
 pub use process_namespace::ProcessNamespace;
+pub use scheduling::{come_first, waited_for_processor};
 pub use tap::{Offloads, Reception, Tap, TapError};
 pub use tap_wire::TapWire;
 pub use waker::Waker;

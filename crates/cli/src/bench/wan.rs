@@ -18,7 +18,7 @@ use self::throughput::Throughput;
 pub(crate) use self::probe::Probe;
 
 /// Measure the wide-area path: packets a second in virtual time, how true delays are on live hosts, and the throughput
-/// beside a bare copy loop.
+/// of iperf3 beside that over a bare copy loop.
 #[derive(Args)]
 pub(crate) struct Wan {
     /// Print one JSON object.
@@ -35,11 +35,12 @@ struct Report {
 
 impl Wan {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        let iperf3 = throughput::check()?;
         let mut delays = delays::measure_mahimahi();
         // Before there is any other thread.
         become_able()?;
         delays.measure_ours()?;
-        let report = Report { engine: engine::measure()?, delays, throughput: throughput::measure()? };
+        let report = Report { engine: engine::measure()?, delays, throughput: throughput::measure(iperf3)? };
         let mut output = io::stdout().lock();
         if self.json {
             writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;

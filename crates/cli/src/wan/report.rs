@@ -57,6 +57,8 @@ pub(crate) struct Report {
     /// Packets on their way.
     pub(crate) in_flight: u64,
     pub(crate) given: Given,
+    /// How long it was ready to run and had to wait for a processor; `None` where that is not known.
+    pub(crate) waited: Option<Duration>,
 }
 
 impl Report {

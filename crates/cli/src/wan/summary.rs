@@ -56,6 +56,10 @@ pub(crate) struct DirectionSummary {
     pub(crate) delay_error_p50_us: f64,
     pub(crate) delay_error_p99_us: f64,
     pub(crate) delay_error_max_us: f64,
+    /// How long the direction was ready to do something and had to wait for a processor: what of the error is the
+    /// machine's. Left out where the kernel does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waited_us: Option<f64>,
     /// Bytes delivered in the time from the first packet to the last.
     pub(crate) gbps: f64,
     pub(crate) duration_s: f64,
@@ -76,7 +80,7 @@ impl Summary {
 
 impl DirectionSummary {
     fn new(report: &Report, unread: u64) -> Self {
-        let Report { impairments, stats, in_flight, given } = report;
+        let Report { impairments, stats, in_flight, given, waited } = report;
         let impairments = in_force(impairments);
         let others =
             [("malformed", given.malformed), ("refused_by_device", given.refused), ("unread", unread)];
@@ -101,6 +105,7 @@ impl DirectionSummary {
             delay_error_p50_us: micros(given.error.p50()),
             delay_error_p99_us: micros(given.error.p99()),
             delay_error_max_us: micros(given.error.max()),
+            waited_us: waited.map(micros),
             gbps: report.gbps(),
             duration_s: report.duration().as_secs_f64(),
         }
@@ -185,12 +190,16 @@ impl fmt::Display for Summary {
             let count = |of: &DirectionSummary| of.drops.get(reason).and_then(Value::as_u64).unwrap_or(0);
             self.row(&format!("dropped: {reason}"), |of| Grouped(count(of)).to_string())
         }));
-        let time = |of: &DirectionSummary, micros| {
+        let time_of = |of: &DirectionSummary, micros| {
             if of.packets_delivered == 0 { "–".to_owned() } else { time(micros) }
         };
         table.add_rows(
-            TIMES.into_iter().map(|(name, of)| self.row(name, |direction| time(direction, of(direction)))),
+            TIMES.into_iter().map(|(name, of)| self.row(name, |direction| time_of(direction, of(direction)))),
         );
+        if self.directions().into_iter().any(|of| of.waited_us.is_some()) {
+            let waited = |of: &DirectionSummary| of.waited_us.map_or_else(|| "–".to_owned(), time);
+            table.add_row(self.row("waited for a processor", waited));
+        }
         let throughput =
             |of: &DirectionSummary| if of.packets_delivered == 0 { "–".to_owned() } else { rate(of.gbps) };
         table.add_row(self.row("throughput", throughput));

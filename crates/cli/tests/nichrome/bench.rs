@@ -1,5 +1,7 @@
 //! `nichrome bench`: names, and what must hold on any machine.
 
+use std::process::Command;
+
 use crate::run::{Given, PROFILES, capture, number, printed, segments, write_capture};
 use nichrome_port::capture::LinkType;
 use serde_json::Value;
@@ -56,6 +58,15 @@ fn the_checksum_is_measured_at_four_sizes() {
     let sizes = report["sizes"].as_array().unwrap();
     assert_eq!(sizes.iter().map(|size| number(size, "bytes")).collect::<Vec<_>>(), [64, 576, 1500, 9000]);
     assert!(sizes.iter().all(|size| size["gb_per_s"].as_f64().unwrap() > 0.0));
+}
+
+#[test]
+fn iperf3_that_is_missing_is_told_before_anything_is_measured() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
+    let output = command.args(["bench", "wan"]).env("PATH", "/nonexistent").output().unwrap();
+    let told = "nichrome: cannot run iperf3, which throughput is measured with (install Debian's package iperf3): \
+                No such file or directory (os error 2)\n";
+    assert_eq!((String::from_utf8(output.stderr).unwrap().as_str(), output.status.code()), (told, Some(1)));
 }
 
 #[test]

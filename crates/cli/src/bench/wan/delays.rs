@@ -1,12 +1,12 @@
 //! How true delays are: datagrams over a live path between two hosts, 20,000 a second, and over Mahimahi's mm-delay
 //! beside it.
 
-use std::fmt;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use std::{fmt, fs};
 
 use anyhow::{Context, anyhow, bail};
 use nichrome_port::Offloads;
@@ -44,6 +44,11 @@ struct Measured {
     error_p50_us: f64,
     error_p99_us: f64,
     error_max_us: f64,
+    /// The share of the time in which the path had something to do and waited for a processor. Datagrams are sent
+    /// evenly, so it is the share of them that came late because of it.
+    waited_percent: Option<f64>,
+    /// The share of the machine's time that others on the same hardware took.
+    stolen_percent: Option<f64>,
     /// Packets by error, each with its upper end in microseconds; the last has none.
     histogram: Vec<(Option<f64>, u64)>,
 }
@@ -53,7 +58,9 @@ pub(super) fn measure_mahimahi() -> Delays {
     let (mut paths, mut mahimahi) = (Vec::new(), None);
     for asked in ASKED {
         match mm_delay(asked) {
-            Ok(errors) => paths.push(Measured::new("mm-delay, program to program", asked, &errors)),
+            Ok(errors) => {
+                paths.push(Measured::new("mm-delay, program to program", asked, &errors, Machine::default()));
+            }
             Err(error) => {
                 mahimahi = Some(format!("{error:#}"));
                 break;
@@ -67,17 +74,24 @@ impl Delays {
     /// Adds every delay over our own path, between the stamps at the two TAP devices and from program to program.
     pub(super) fn measure_ours(&mut self) -> anyhow::Result<()> {
         for asked in ASKED {
-            let (at_devices, at_programs) = ours(asked)?;
-            self.paths.push(Measured::new("nichrome, TAP to TAP", asked, &at_devices));
-            self.paths.push(Measured::new("nichrome, program to program", asked, &at_programs));
+            let (at_devices, at_programs, machine) = ours(asked)?;
+            self.paths.push(Measured::new("nichrome, TAP to TAP", asked, &at_devices, machine));
+            self.paths.push(Measured::new("nichrome, program to program", asked, &at_programs, machine));
         }
         self.paths.sort_by_key(|path| path.asked_ms);
         Ok(())
     }
 }
 
+/// What a machine has withheld, in percent of the time.
+#[derive(Clone, Copy, Default)]
+struct Machine {
+    waited: Option<f64>,
+    stolen: Option<f64>,
+}
+
 /// The errors between the stamps, and from program to program.
-fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram)> {
+fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)> {
     let [left, right] = Side::BOTH;
     let hosts = [Host::new(left, 1500, Offloads::All)?, Host::new(right, 1500, Offloads::All)?];
     let impairments = Impairments { delay: format!("{asked}ms").parse()?, ..Impairments::default() };
@@ -89,12 +103,16 @@ fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram)> {
         recording: None,
     };
     let path = LivePath::start(&setup, || {})?;
+    let before = Ticks::now();
     let socket = hosts[0].run(|| UdpSocket::bind((ipv4(left), PORT)))??;
     let sender = hosts[1].run(|| thread::spawn(|| probe::send((ipv4(Side::Left), PORT).into())))?;
     let errors = probe::receive(&socket, Duration::from_millis(asked))?;
     sender.join().map_err(|_| anyhow!("the sender has panicked"))??;
     let [to_left, _] = path.stop()?;
-    Ok((to_left.given.error, errors))
+    let stolen = before.zip(Ticks::now()).map(|(before, after)| after.stolen_percent_since(before));
+    let duration = to_left.duration().as_secs_f64();
+    let waited = to_left.waited.map(|waited| waited.as_secs_f64() * 100.0 / duration);
+    Ok((to_left.given.error, errors, Machine { waited, stolen }))
 }
 
 /// The errors from a program inside mm-delay to one outside.
@@ -116,8 +134,32 @@ fn mm_delay(asked: u64) -> anyhow::Result<DelayHistogram> {
     Ok(errors)
 }
 
+/// Clock ticks of all processors since the machine was started (proc_stat(5)).
+#[derive(Clone, Copy)]
+struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    fn now() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// From the first line; guests' time, behind stolen time, is in the user time already.
+    fn parse(stat: &str) -> Option<Self> {
+        let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
+        let numbers = numbers.map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
+        Some(Self { all: numbers.iter().sum(), stolen: *numbers.get(7)? })
+    }
+
+    fn stolen_percent_since(self, before: Self) -> f64 {
+        (self.stolen - before.stolen) as f64 * 100.0 / (self.all - before.all).max(1) as f64
+    }
+}
+
 impl Measured {
-    fn new(path: &'static str, asked_ms: u64, errors: &DelayHistogram) -> Self {
+    fn new(path: &'static str, asked_ms: u64, errors: &DelayHistogram, machine: Machine) -> Self {
         let micros = |duration: Duration| rounded(duration.as_nanos() as f64 / 1e3);
         let mut before = 0;
         let histogram = BARS.map(|end| {
@@ -137,6 +179,8 @@ impl Measured {
             error_p50_us: micros(errors.p50()),
             error_p99_us: micros(errors.p99()),
             error_max_us: micros(errors.max()),
+            waited_percent: machine.waited.map(rounded),
+            stolen_percent: machine.stolen.map(rounded),
             histogram: histogram.into(),
         }
     }
@@ -153,6 +197,7 @@ impl fmt::Display for Delays {
         for end in BARS {
             if end.is_finite() { write!(f, "{end:>7}")? } else { write!(f, "{:>7}", "more")? }
         }
+        write!(f, "{:>8}{:>8}", "waited", "stolen")?;
         for of in &self.paths {
             write!(
                 f,
@@ -162,7 +207,14 @@ impl fmt::Display for Delays {
             for (_, count) in &of.histogram {
                 write!(f, "{:>6.1}%", *count as f64 * 100.0 / of.received.max(1) as f64)?;
             }
+            for share in [of.waited_percent, of.stolen_percent] {
+                write!(f, "{:>8}", share.map_or_else(|| "–".to_owned(), |share| format!("{share:.1}%")))?;
+            }
         }
+        write!(
+            f,
+            "\nwaited: the share of the time in which the path waited for a processor; stolen: which other machines took"
+        )?;
         match &self.mahimahi {
             Some(why) => write!(f, "\nnot measured: {why}"),
             None => Ok(()),

@@ -1,28 +1,33 @@
-//! How much TCP brings over a path without impairments, beside a loop that only copies frames from one TAP device to
+//! How much iperf3 gets over a path without impairments, beside a loop that only copies frames from one TAP device to
 //! the other.
 
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
-use nichrome_port::Offloads;
+use anyhow::{Context, bail};
+use nichrome_port::{Offloads, die_with_parent};
 use nichrome_wan::Impairments;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::super::{median, rounded};
 use crate::copy_loop::CopyLoop;
 use crate::wan::{Host, LivePath, Setup, SharedDevice, Side, ipv4};
 
-const PORT: u16 = 7000;
 const RUNS: usize = 5;
-const TIME: Duration = Duration::from_secs(2);
+
+/// How long each run takes.
+const SECONDS: &str = "2";
+
+const MISSING: &str =
+    "cannot run iperf3, which throughput is measured with (install Debian's package iperf3)";
 
 #[derive(Serialize)]
 pub(super) struct Throughput {
+    /// Which iperf3.
+    measured_with: String,
     path_gbps: f64,
     copy_loop_gbps: f64,
     ratio: f64,
@@ -30,7 +35,7 @@ pub(super) struct Throughput {
 }
 
 /// Measures both in turn.
-pub(super) fn measure() -> anyhow::Result<Throughput> {
+pub(super) fn measure(measured_with: String) -> anyhow::Result<Throughput> {
     let (mut path, mut copy_loop) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         path.push(over_path()?);
@@ -38,6 +43,7 @@ pub(super) fn measure() -> anyhow::Result<Throughput> {
     }
     let (path, copy_loop) = (median(path), median(copy_loop));
     Ok(Throughput {
+        measured_with,
         path_gbps: rounded(path),
         copy_loop_gbps: rounded(copy_loop),
         ratio: rounded(path / copy_loop),
@@ -77,36 +83,47 @@ fn over_copy_loop() -> anyhow::Result<f64> {
     Ok(gbps)
 }
 
-/// What TCP brings from the right host to the left one, in Gbit/s.
+/// What iperf3 measures from the right host to the left one, in Gbit/s: what has arrived.
 fn transfer(hosts: &[Host; 2]) -> anyhow::Result<f64> {
-    let listener = hosts[0].run(|| TcpListener::bind((ipv4(Side::Left), PORT)))??;
-    let sender: JoinHandle<std::io::Result<()>> = hosts[1].run(|| {
-        thread::spawn(|| {
-            let mut stream = TcpStream::connect((ipv4(Side::Left), PORT))?;
-            let (start, bytes) = (Instant::now(), vec![7; 128 * 1024]);
-            while start.elapsed() < TIME {
-                stream.write_all(&bytes)?;
-            }
-            Ok(())
-        })
-    })?;
-    let (mut stream, _) = listener.accept()?;
-    let (start, mut bytes, mut buffer) = (Instant::now(), 0, vec![0; 128 * 1024]);
-    loop {
-        match stream.read(&mut buffer)? {
-            0 => break,
-            read => bytes += read,
-        }
+    let left = ipv4(Side::Left).to_string();
+    // Otherwise it tells nobody that it listens before it ends.
+    let mut server = start(&hosts[0], &["--server", "--one-off", "--bind", &left, "--forceflush"])?;
+    let mut lines = BufReader::new(server.stdout.take().context("iperf3 has no output")?).lines();
+    while !lines.next().context("iperf3's server does not listen")??.contains("listening") {}
+    let client = start(&hosts[1], &["--client", &left, "--time", SECONDS, "--json"])?;
+    let printed = client.wait_with_output()?.stdout;
+    let report: Value = serde_json::from_slice(&printed).context("iperf3's report is not understood")?;
+    // One whose client has failed waits for another.
+    let _ = server.kill();
+    server.wait()?;
+    match report.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64) {
+        Some(bits_per_second) => Ok(bits_per_second / 1e9),
+        None => bail!("iperf3: {}", report["error"].as_str().unwrap_or("its report has no throughput")),
     }
-    let seconds = start.elapsed().as_secs_f64();
-    sender.join().map_err(|_| anyhow!("the sender has panicked"))??;
-    Ok(bytes as f64 * 8.0 / seconds / 1e9)
+}
+
+fn start(host: &Host, arguments: &[&str]) -> anyhow::Result<Child> {
+    let mut command = iperf3();
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    die_with_parent(&mut command);
+    host.run(|| command.spawn())?.context(MISSING)
+}
+
+fn iperf3() -> Command {
+    Command::new("iperf3")
+}
+
+/// Checks that there is an iperf3, and says which.
+pub(super) fn check() -> anyhow::Result<String> {
+    let output = iperf3().arg("--version").output().context(MISSING)?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    Ok(told.lines().next().unwrap_or("iperf3").to_owned())
 }
 
 impl fmt::Display for Throughput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path_gbps, copy_loop_gbps, ratio, runs } = self;
-        writeln!(f, "TCP from host to host, --delay 0, median of {runs} runs in turn")?;
+        let Self { measured_with, path_gbps, copy_loop_gbps, ratio, runs } = self;
+        writeln!(f, "{measured_with} from host to host, --delay 0, median of {runs} runs in turn")?;
         writeln!(f, "{path_gbps:>8.2} Gbit/s  over the path")?;
         write!(f, "{copy_loop_gbps:>8.2} Gbit/s  over a bare copy loop from TAP to TAP: {ratio:.2} of that")
     }
