@@ -1,6 +1,5 @@
 //! Interfaces that are in use, and what happens to them meanwhile.
 
-use std::ops::ControlFlow;
 use std::thread;
 
 use anyhow::bail;
@@ -8,10 +7,11 @@ use nichrome_port::{Interface, InterfaceName, LinkEvents, Netlink, NetlinkError}
 
 use crate::failure;
 
-/// From now on, it is told on a thread of its own that something has happened to an interface, whichever.
-pub(crate) fn watch(mut tell: impl FnMut() -> ControlFlow<()> + Send + 'static) -> anyhow::Result<()> {
+/// From now on, it is told on a thread of its own that something has happened to an interface, whichever, as long as
+/// anyone listens.
+pub(crate) fn watch<E>(mut tell: impl FnMut() -> Result<(), E> + Send + 'static) -> anyhow::Result<()> {
     let links = LinkEvents::open()?;
-    thread::spawn(move || while links.wait().is_ok() && tell().is_continue() {});
+    thread::spawn(move || while links.wait().is_ok() && tell().is_ok() {});
     Ok(())
 }
 

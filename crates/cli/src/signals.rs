@@ -1,19 +1,18 @@
 //! Signals as events of a command that ends in an orderly way.
 
-use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Context;
 use signal_hook::iterator::Signals;
 
-/// From now on, these signals are told instead of ending the process, on a thread of its own.
-pub(crate) fn forward(
+/// From now on, these signals are told instead of ending the process, on a thread of its own, as long as anyone listens.
+pub(crate) fn forward<E>(
     signals: &[i32],
-    tell: impl FnMut(i32) -> ControlFlow<()> + Send + 'static,
+    tell: impl FnMut(i32) -> Result<(), E> + Send + 'static,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new(signals).context("cannot wait for signals")?;
-    thread::spawn(move || signals.forever().try_for_each(tell));
+    thread::spawn(move || drop(signals.forever().try_for_each(tell)));
     Ok(())
 }
 

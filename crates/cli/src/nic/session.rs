@@ -1,6 +1,5 @@
 //! The time in which a card is in use: it ends with a signal, a request, or an interface that goes.
 
-use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use anyhow::bail;
@@ -48,13 +47,9 @@ impl Session {
     pub(super) fn begin() -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
-        signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |_| {
-            to.send(Event::Signal).map_or(ControlFlow::Break(()), ControlFlow::Continue)
-        })?;
+        signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |_| to.send(Event::Signal))?;
         let to = sender.clone();
-        links::watch(move || {
-            to.send(Event::LinksChanged).map_or(ControlFlow::Break(()), ControlFlow::Continue)
-        })?;
+        links::watch(move || to.send(Event::LinksChanged))?;
         Ok(Self { events, sender })
     }
 

@@ -1,6 +1,5 @@
 //! The time in which a path is in use: it ends with a program, with a signal, or because the path fails.
 
-use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -45,9 +44,7 @@ impl Session {
     pub(super) fn begin() -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
-        signals::forward(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD], move |signal| {
-            to.send(Event::Signal(signal)).map_or(ControlFlow::Break(()), ControlFlow::Continue)
-        })?;
+        signals::forward(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD], move |signal| to.send(Event::Signal(signal)))?;
         Ok(Self { events, sender })
     }
 
@@ -64,9 +61,7 @@ impl Session {
     /// One of the interfaces is gone.
     pub(super) fn wait_for_the_end(&mut self, mut links: [Link; 2]) -> anyhow::Result<ExitCode> {
         let to = self.sender.clone();
-        links::watch(move || {
-            to.send(Event::LinksChanged).map_or(ControlFlow::Break(()), ControlFlow::Continue)
-        })?;
+        links::watch(move || to.send(Event::LinksChanged))?;
         let netlink = Netlink::open()?;
         loop {
             // It may have happened before it was watched.

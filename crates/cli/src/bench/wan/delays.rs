@@ -221,3 +221,18 @@ impl fmt::Display for Delays {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_time_is_a_share_of_all_time() {
+        let at = |stat: &str| Ticks::parse(stat).unwrap();
+        let (before, after) =
+            (at("cpu  10 0 10 70 5 0 3 2 9 9\ncpu0 1\n"), at("cpu  60 0 10 100 5 0 3 22 99 9\n"));
+        assert_eq!((before.all, before.stolen), (100, 2));
+        assert_eq!(after.stolen_percent_since(before), 20.0);
+        assert!(Ticks::parse("cpu  1 2 3\n").is_none() && Ticks::parse("").is_none());
+    }
+}

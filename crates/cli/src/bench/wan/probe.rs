@@ -37,20 +37,21 @@ impl Probe {
     }
 }
 
-/// Sends [`RATE`] datagrams a second for [`TIME`], and one without a time at the end.
+/// Sends [`RATE`] datagrams a second for [`TIME`], and one without a time at the end. Where it is kept from sending, it
+/// goes on at that rate, without a burst of what it has missed.
 pub(super) fn send(to: SocketAddr) -> io::Result<()> {
     clock::sleep_precisely()?;
     let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 16], 0).into() };
     let socket = UdpSocket::bind(any)?;
     socket.connect(to)?;
     let gap = 1_000_000_000 / RATE;
-    let start = clock::now();
+    let mut at = clock::now();
     let mut datagram = [0; LEN];
-    for nth in 0..RATE * TIME.as_secs() {
-        let at = start.plus_nanos(nth * gap);
+    for _ in 0..RATE * TIME.as_secs() {
         if at > clock::now() {
             clock::wait([], Some(at))?;
         }
+        at = at.plus_nanos(gap).max(clock::now());
         datagram[..8].copy_from_slice(&clock::now().as_nanos().to_le_bytes());
         match socket.send(&datagram) {
             // Nobody listens yet, or the queue is full: the receiver counts what is missing.
