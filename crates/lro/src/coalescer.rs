@@ -84,6 +84,18 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             npu.observe_transmit(frame);
         }
     }
+
+    /// Tells the engine of a packet that the host did not take; `npu` then does not acknowledge it.
+    pub fn observe_refusal(&mut self, packet: &[u8]) {
+        if let Self::Npu(npu) = self {
+            npu.observe_refusal(packet);
+        }
+    }
+
+    /// Flows in the engine's table now: with `npu` the connections that it knows, otherwise those that hold segments.
+    pub fn connections(&self) -> usize {
+        each!(self, engine => engine.connections())
+    }
 }
 
 impl<B: AsRef<[u8]>> Engine for Coalescer<B> {

@@ -41,6 +41,8 @@ pub struct Gro<B: AsRef<[u8]>> {
     pool: RunPool<B>,
     /// Where the last segment was held: the next is likely of the same flow.
     predicted: Option<Index>,
+    /// Flows that held segments when the last batch ended.
+    last_batch: usize,
     out: Outbox<B>,
 }
 
@@ -61,6 +63,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             ages: AgeList::new(config.max_connections),
             pool: RunPool::new(config.max_aggregates, config.max_segments),
             predicted: None,
+            last_batch: 0,
             out: Outbox::new(config.max_connections + 4),
         })
     }
@@ -70,9 +73,12 @@ impl<B: AsRef<[u8]>> Gro<B> {
         &self.out.stats
     }
 
-    /// Flows that hold segments now.
+    /// Flows that hold segments now; where nothing is held longer than a batch, at the end of the last batch.
     pub fn connections(&self) -> usize {
-        self.table.len()
+        match self.hold {
+            Hold::Batch => self.last_batch,
+            Hold::For(_) => self.table.len(),
+        }
     }
 
     /// Hands on everything that is held.
@@ -268,6 +274,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
 
     fn end_of_batch(&mut self, _now: Instant) {
         if self.hold == Hold::Batch {
+            self.last_batch = self.table.len();
             self.flush_all(FlushReason::EndOfBatch);
         }
     }

@@ -104,6 +104,11 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
         &self.out.stats
     }
 
+    /// Flows that hold segments now.
+    pub fn connections(&self) -> usize {
+        usize::from(self.stored.is_some())
+    }
+
     /// Hands on what is stored.
     pub fn drain(&mut self) {
         self.close(FlushReason::Drain);

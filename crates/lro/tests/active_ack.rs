@@ -476,3 +476,25 @@ fn a_new_connection_on_the_same_ports_begins_without_knowledge() {
     card.host_sends(&host(200, 1000).with(|frame| frame.ack = SeqNumber(201)));
     assert_eq!(acked(&acks_for(&mut card, &[data(200, 100)])), [300]);
 }
+
+#[test]
+fn what_the_host_did_not_take_is_not_acknowledged_by_what_follows() {
+    for first in [data(0, 100), data(0, 100).over_ipv6()] {
+        let mut card = card(ActiveAck::Safe);
+        open(&mut card, &first);
+        let next = |at| first.clone().at(at, 100);
+        let host_says = |at| {
+            let TcpFrame { seq, ack, window, .. } = host(at, 1000);
+            TcpFrame { seq, ack, window, ..reversed(&first) }
+        };
+        let sent = card.receive(&next(100)).receive(&next(200)).wait(SETTLE).take();
+        let Some(Sent::Merged(merged)) = sent.first() else { panic!("{sent:?}") };
+        card.host_refuses(&merged.packet);
+        assert_eq!(acks_for(&mut card, &[next(300)]), [], "the host has a gap");
+        card.host_sends(&host_says(100));
+        assert_eq!(acks_for(&mut card, &[next(400)]), [], "and says so");
+        assert_eq!(acks_for(&mut card, &[next(100), next(200)]), [], "only the host knows that it is filled");
+        card.host_sends(&host_says(500));
+        assert_eq!(acked(&acks_for(&mut card, &[next(500)])), [600]);
+    }
+}

@@ -3,7 +3,7 @@
 use nichrome_lro::Statistics;
 use nichrome_port::WireStats;
 
-/// Counters of one queue, since it was opened.
+/// Counters of one queue, since it was opened, and how many flows its engine knows now.
 #[derive(Clone, Debug, Default)]
 pub struct QueueStats {
     /// Frames received from this queue of the wire.
@@ -24,6 +24,8 @@ pub struct QueueStats {
     pub receive_finished: u64,
     /// What the engine has done; nothing where nothing is coalesced.
     pub engine: Statistics,
+    /// Flows in the engine's table now.
+    pub connections: u64,
     /// Packets handed to the host.
     pub to_host: u64,
     /// Their bytes.

@@ -227,15 +227,16 @@ impl<W: WireQueue> Worker<W> {
 
     /// Takes the frames through the engine, and what comes out to where it belongs.
     fn coalesce(&mut self, now: Instant) -> Result<(), CardError> {
-        let Parts { wire, delivery, engine, observer, .. } = &mut self.parts;
+        let Parts { wire, delivery, engine, observes, observer, .. } = &mut self.parts;
         let mut out = Outputs {
+            observes: *observes,
             wire,
             delivery,
             observer,
             stats: &mut self.stats,
             scratch: &mut self.scratch,
             failed: None,
-            refused: false,
+            refused: Vec::new(),
             delivered: false,
             acked: false,
         };
@@ -248,7 +249,10 @@ impl<W: WireQueue> Worker<W> {
             Some(engine) if self.frames.is_empty() => advance(engine, now, &mut |_, output| out.take(output)),
             Some(engine) => deliver_batch(engine, &mut self.frames, now, &mut |_, output| out.take(output)),
         }
-        let (failed, acked) = (out.end(), out.acked);
+        let (failed, acked, refused) = (out.end(), out.acked, out.refused);
+        if let Some(engine) = engine {
+            refused.iter().for_each(|packet| engine.observe_refusal(packet));
+        }
         if acked {
             self.wire_is_down = !is_up(wire.flush())?;
         }
@@ -350,6 +354,7 @@ impl<W: WireQueue> Worker<W> {
         }
         if let Some(engine) = &self.parts.engine {
             self.stats.engine = *engine.statistics();
+            self.stats.connections = engine.connections() as u64;
         }
         self.stats.clone()
     }
@@ -377,6 +382,8 @@ fn count(stats: &mut QueueStats, len: usize, sent: Result<(), TransmitError>) {
 
 /// Where what comes out of the engine goes.
 struct Outputs<'a, W: WireQueue> {
+    /// Whether the engine must know what the host has refused.
+    observes: bool,
     wire: &'a mut W,
     delivery: &'a mut Delivery<W::Buffer>,
     observer: &'a mut Option<Box<dyn Observer>>,
@@ -384,8 +391,8 @@ struct Outputs<'a, W: WireQueue> {
     scratch: &'a mut Vec<u8>,
     /// Why the card cannot go on.
     failed: Option<CardError>,
-    /// Whether the host has refused something of this batch.
-    refused: bool,
+    /// What the host has refused of this batch.
+    refused: Vec<Vec<u8>>,
     /// Whether the delivery thread has something new.
     delivered: bool,
     /// Whether the wire has something new.
@@ -416,7 +423,7 @@ impl<W: WireQueue> Outputs<'_, W> {
                     self.stats.to_host_bytes += len;
                     self.stats.taken_apart += u64::from(taken_apart);
                 }
-                Err(HostError::Refused(_) | HostError::Down) => self.lost(),
+                Err(HostError::Refused(_) | HostError::Down) => self.refused(&packet),
                 Err(error @ HostError::Gone(_)) => self.failed = Some(CardError::Host(error)),
             },
             Delivery::Queue(queue, _) => match queue.push(packet) {
@@ -427,20 +434,21 @@ impl<W: WireQueue> Outputs<'_, W> {
                 }
                 Err(_) => {
                     self.stats.delivery_dropped += 1;
-                    self.refused = true;
                 }
             },
         }
     }
 
-    fn lost(&mut self) {
+    fn refused(&mut self, packet: &Packet<Received<W::Buffer>>) {
         self.stats.host_refused += 1;
-        self.refused = true;
+        if self.observes {
+            self.refused.push(parts(packet).flatten().copied().collect());
+        }
     }
 
     /// Sends an acknowledgement, unless the host has just refused something: it may be what is acknowledged.
     fn acknowledge(&mut self, ack: &AckFrame) {
-        if self.refused || self.failed.is_some() {
+        if !self.refused.is_empty() || self.failed.is_some() {
             self.stats.acks_dropped += 1;
             return;
         }

@@ -163,6 +163,11 @@ impl Netlink {
         self.set_flags(interface, LinkFlags::Up, LinkFlags::Up)
     }
 
+    /// Sets an interface down.
+    pub fn set_down(&self, interface: &Interface) -> Result<(), NetlinkError> {
+        self.set_flags(interface, LinkFlags::empty(), LinkFlags::Up)
+    }
+
     /// Has an interface look for neighbours, and answer those who look for it.
     pub fn enable_arp(&self, interface: &Interface) -> Result<(), NetlinkError> {
         self.set_flags(interface, LinkFlags::empty(), LinkFlags::Noarp)

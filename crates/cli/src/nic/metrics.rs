@@ -105,6 +105,11 @@ fn text(report: &Report) -> Result<String, fmt::Error> {
     register_reasons(&mut registry, report, "flush_reasons", |queue| &queue.engine.flush_reasons);
     register_reasons(&mut registry, report, "passes", |queue| &queue.engine.passes);
     register_reasons(&mut registry, report, "drops", |queue| &queue.engine.drops);
+    let connections = Family::<Labels, Gauge<u64, AtomicU64>>::default();
+    for (number, queue) in report.queues.iter().enumerate() {
+        connections.get_or_create(&labels(report, number)).set(queue.connections);
+    }
+    registry.register("connections", "Flows that the engine knows now", connections);
     let not_captured: Counter = Counter::default();
     not_captured.inc_by(report.not_captured);
     registry.register("not_captured", "Packets that are missing in the captures", not_captured);

@@ -47,6 +47,8 @@ pub(super) struct Named(BTreeMap<String, u64>);
 pub(super) struct Counters {
     #[serde(flatten)]
     pub(super) card: Named,
+    /// Flows that its engine knows now.
+    pub(super) connections: u64,
     /// What the kernel has counted.
     pub(super) wire: Named,
     pub(super) engine: EngineCounters,
@@ -94,6 +96,7 @@ impl Counters {
     fn new(stats: &QueueStats) -> Self {
         Self {
             card: Named::of(stats.named()),
+            connections: stats.connections,
             wire: Named::of(wire_counts(&stats.wire)),
             engine: EngineCounters {
                 plain: Named::of(engine_counts(&stats.engine)),
@@ -127,6 +130,7 @@ impl<'a> Sum<&'a Counters> for Counters {
     fn sum<I: Iterator<Item = &'a Self>>(queues: I) -> Self {
         queues.fold(Self::default(), |mut sum, queue| {
             sum.card += &queue.card;
+            sum.connections += queue.connections;
             sum.wire += &queue.wire;
             sum.engine.plain += &queue.engine.plain;
             sum.engine.flush_reasons += &queue.engine.flush_reasons;

@@ -88,6 +88,7 @@ impl fmt::Display for Text<'_> {
         table.set_header(["".into(), "total".into()].into_iter().chain(queues));
         table.add_rows(self.counts(&USUAL));
         table.add_row(self.row("bytes a packet to the host", |of| format!("{:.0}", bytes_per_packet(of))));
+        table.add_row(self.row("flows now", |of| Grouped(of.connections).to_string()));
         let rare: Vec<Line> = RARE.into_iter().filter(|(_, key)| total.card.get(key) > 0).collect();
         table.add_rows(self.counts(&rare));
         table.add_rows(self.named("flushed", |of| &of.engine.flush_reasons));

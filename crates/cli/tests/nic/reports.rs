@@ -41,7 +41,8 @@ fn the_names_of_counters_are_stable() {
         keys(&stats["total"]),
         "acks_dropped delivery_dropped distributed distribution_dropped from_host from_host_bytes host_refused \
          receive_finished receive_malformed receive_unfinished received received_bytes taken_apart to_host \
-         to_host_bytes transmit_malformed transmit_refused transmitted transmitted_bytes wire engine"
+         to_host_bytes transmit_malformed transmit_refused transmitted transmitted_bytes connections wire \
+         engine"
     );
     assert_eq!(
         keys(&stats["total"]["wire"]),
@@ -107,8 +108,9 @@ fn top_prints_lines_where_there_is_no_terminal() {
 fn prometheus_gets_the_counters_of_every_queue() {
     needs_namespaces!("reports::prometheus_gets_the_counters_of_every_queue");
     let lab = Lab::new();
-    let _up = lab.up(&["--queues", "2", "--metrics", "127.0.0.1:9479"]);
+    let _up = lab.up(&["--profile", "npu", "--queues", "2", "--metrics", "127.0.0.1:9479"]);
     used(&lab);
+    lab.transfer(&DATA, Direction::FromHost, Family::V4);
     let get = |request: &str| {
         let address: SocketAddr = "127.0.0.1:9479".parse().unwrap();
         let mut stream = lab.here.run(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap()).unwrap();
@@ -126,6 +128,8 @@ fn prometheus_gets_the_counters_of_every_queue() {
         line.rsplit(' ').next().unwrap().parse().unwrap()
     };
     let of_both = |name| value(name, 0) + value(name, 1);
+    let known = of_both("nichrome_connections");
+    assert!(known <= 2, "{known} flows of a connection that has ended, and of one without data");
     assert!(of_both("nichrome_received_total") > 0 && of_both("nichrome_to_host_total") > 0);
     assert!(of_both("nichrome_engine_tcp_payload_bytes_out_total") >= DATA.len() as u64);
     assert_eq!(of_both("nichrome_wire_receive_ring_full_total"), 0);

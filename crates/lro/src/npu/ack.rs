@@ -19,7 +19,7 @@ const MAX_LEN: usize = 14 + 8 + 40 + 20 + 12;
 /// | ACK number | nextseq: what is buffered counts | what the host was handed without a gap, and not yet acknowledged |
 /// | window | 0xFFFF | up to the right edge that the host itself has advertised; none without its window scale |
 /// | timestamps | the values of the packet, exchanged | the host's latest value, as seen on the transmit path |
-/// | off | never | on a gap, SACK or other options, ECN echo or CE, a zero window, an unknown host; after RST, until the host speaks again; after FIN or eviction, until the next SYNs: what was acknowledged is forgotten then, and must not be taken back |
+/// | off | never | on a gap, SACK or other options, ECN echo or CE, a zero window, an unknown host; after RST, or a packet that the host did not take, until the host speaks again; after FIN or eviction, until the next SYNs: what was acknowledged is forgotten then, and must not be taken back |
 /// | segments that are not looked into (fragments, IPv6 routing header) | not said | left to the host |
 ///
 /// As the paper has it, bytes are acknowledged that the host may never get (it drops an aggregate, it stops reading),

@@ -72,8 +72,9 @@ impl HostSide {
         }
     }
 
-    /// Acknowledges nothing until the host has spoken again: there was a RST. Whether it is heeded is not known (RFC 5961
-    /// section 3.2); where the connection goes on, nothing that was sent may be taken back, and no mark be forgotten.
+    /// Acknowledges nothing until the host has spoken again: there was a RST, or it did not take a packet. Whether a RST is
+    /// heeded is not known (RFC 5961 section 3.2); where the connection goes on, nothing that was sent may be taken back,
+    /// and no mark be forgotten.
     pub(crate) fn stop(&mut self) {
         *self = Self { sent: self.sent, left_to_host: self.left_to_host, ..Self::default() };
     }

@@ -136,6 +136,21 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
+    /// Learns that the host did not take a packet. On its connection, nothing is acknowledged until the host has spoken.
+    pub fn observe_refusal(&mut self, packet: &[u8]) {
+        let Some(acker) = &mut self.acker else { return };
+        let flow = match parse::parse(packet, self.medium) {
+            Parsed::Tcp(segment) => segment.flow,
+            Parsed::Barrier { flow, .. } => flow,
+            Parsed::Other(_) => return,
+        };
+        if let Some(index) = self.table.find(self.table.hash(&flow), &flow)
+            && let Some(host) = acker.host(index)
+        {
+            host.stop();
+        }
+    }
+
     /// The usual case, without parsing: the next segment of the same connection, of full size, with nothing waiting.
     #[inline]
     fn receive_predicted(&mut self, frame: Frame<B>, now: Instant) -> Result<(), Frame<B>> {

@@ -189,6 +189,12 @@ impl Card {
         self
     }
 
+    /// Tells the engine that the host did not take a packet.
+    pub fn host_refuses(&mut self, packet: &[u8]) -> &mut Self {
+        self.engine.observe_refusal(packet);
+        self
+    }
+
     /// Lets time pass.
     pub fn wait(&mut self, time: Duration) -> &mut Self {
         self.now = self.now + time;

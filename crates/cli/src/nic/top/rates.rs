@@ -21,7 +21,7 @@ pub(super) struct Rates<'a> {
 /// What a column shows.
 type Column = (&'static str, fn(&Rates<'_>) -> String);
 
-pub(super) const COLUMNS: [Column; 8] = [
+pub(super) const COLUMNS: [Column; 9] = [
     ("in/s", |of| of.count("received")),
     ("Gb/s", |of| of.gbps("received_bytes")),
     ("to host/s", |of| of.count("to_host")),
@@ -29,6 +29,7 @@ pub(super) const COLUMNS: [Column; 8] = [
     ("from host/s", |of| of.count("from_host")),
     ("out/s", |of| of.count("transmitted")),
     ("Gb/s", |of| of.gbps("transmitted_bytes")),
+    ("flows", |of| Grouped(of.after.connections).to_string()),
     ("lost/s", |of| grouped(of.lost().into_values().sum())),
 ];
 

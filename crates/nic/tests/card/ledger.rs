@@ -1,0 +1,126 @@
+//! What was acknowledged, and what was there to acknowledge: of every connection, seen by the cards of both ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use nichrome_nic::Observer;
+use nichrome_wire::{EtherType, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber, TcpFlags, TcpHeader};
+
+/// One connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// The receiving kernel, or its interface while that is down, was handed every byte before this.
+    pub(crate) handed: Option<SeqNumber>,
+    /// The receiving kernel itself has acknowledged every byte before this.
+    pub(crate) acknowledged: Option<SeqNumber>,
+    /// The sending kernel was told that every byte before this was there.
+    pub(crate) told: Option<SeqNumber>,
+    /// Bytes that the sending kernel was told were there when they had not been handed to the receiving one.
+    pub(crate) too_early: u32,
+}
+
+impl Account {
+    /// Bytes that the sending kernel was told are there, and the receiving kernel has not acknowledged.
+    pub(crate) fn unconfirmed(&self) -> u32 {
+        ahead(self.told, self.acknowledged)
+    }
+
+    /// Bytes that the sending kernel was told of since `before`.
+    pub(crate) fn told_since(&self, before: Self) -> u32 {
+        ahead(self.told, before.told)
+    }
+}
+
+/// How far `one` is ahead of `other`.
+fn ahead(one: Option<SeqNumber>, other: Option<SeqNumber>) -> u32 {
+    match (one, other) {
+        (Some(one), Some(other)) if one.after(other) => one.0.wrapping_sub(other.0),
+        _ => 0,
+    }
+}
+
+fn later(one: Option<SeqNumber>, other: SeqNumber) -> Option<SeqNumber> {
+    Some(one.map_or(other, |one| one.later(other)))
+}
+
+/// The accounts, by the sender's port.
+#[derive(Clone, Default)]
+pub(crate) struct Ledger(Arc<Mutex<HashMap<u16, Account>>>);
+
+impl Ledger {
+    fn accounts(&self) -> MutexGuard<'_, HashMap<u16, Account>> {
+        self.0.lock().unwrap()
+    }
+
+    /// The account of the connection from this port of the sender.
+    pub(crate) fn account(&self, port: u16) -> Account {
+        self.accounts().get(&port).copied().unwrap_or_default()
+    }
+
+    /// What observes the receiver's card.
+    pub(crate) fn of_receiver(&self) -> Box<dyn Observer> {
+        Box::new(OfReceiver(self.clone()))
+    }
+
+    /// What observes the sender's card.
+    pub(crate) fn of_sender(&self) -> Box<dyn Observer> {
+        Box::new(OfSender(self.clone()))
+    }
+}
+
+struct OfReceiver(Ledger);
+
+impl Observer for OfReceiver {
+    fn received(&mut self, _: &[u8]) {}
+
+    fn delivered(&mut self, parts: &mut dyn Iterator<Item = &[u8]>) {
+        let packet: Vec<u8> = parts.flatten().copied().collect();
+        let Some(tcp) = tcp(&packet) else { return };
+        let mut accounts = self.0.accounts();
+        let account = accounts.entry(tcp.src_port()).or_default();
+        if tcp.flags().contains(TcpFlags::SYN) {
+            *account = Account { handed: Some(tcp.seq() + 1), ..Account::default() };
+            return;
+        }
+        let end = tcp.seq() + tcp.payload().map_or(0, <[u8]>::len) as u32;
+        if account.handed.is_some_and(|handed| !tcp.seq().after(handed)) {
+            let fin = u32::from(tcp.flags().contains(TcpFlags::FIN));
+            account.handed = later(account.handed, end + fin);
+        }
+    }
+
+    fn transmitted(&mut self, packet: &[u8]) {
+        let Some(tcp) = tcp(packet).filter(|tcp| tcp.flags().contains(TcpFlags::ACK)) else { return };
+        let mut accounts = self.0.accounts();
+        let account = accounts.entry(tcp.dst_port()).or_default();
+        account.acknowledged = later(account.acknowledged, tcp.ack());
+    }
+}
+
+struct OfSender(Ledger);
+
+impl Observer for OfSender {
+    fn received(&mut self, _: &[u8]) {}
+
+    fn delivered(&mut self, parts: &mut dyn Iterator<Item = &[u8]>) {
+        let packet: Vec<u8> = parts.flatten().copied().collect();
+        let Some(tcp) = tcp(&packet).filter(|tcp| tcp.flags().contains(TcpFlags::ACK)) else { return };
+        let mut accounts = self.0.accounts();
+        let account = accounts.entry(tcp.dst_port()).or_default();
+        account.told = later(account.told, tcp.ack());
+        account.too_early = account.too_early.max(ahead(account.told, account.handed));
+    }
+
+    fn transmitted(&mut self, _: &[u8]) {}
+}
+
+fn tcp(packet: &[u8]) -> Option<TcpHeader<'_>> {
+    let link = LinkHeader::new(packet)?;
+    let segment = match link.ethertype() {
+        EtherType::IPV4 => Ipv4Header::new(link.payload())?.payload()?,
+        EtherType::IPV6 => Ipv6Header::new(link.payload())?.payload()?,
+        _ => return None,
+    };
+    // Nothing but TCP has these ports here.
+    TcpHeader::new(segment).filter(|tcp| [tcp.src_port(), tcp.dst_port()].contains(&crate::hosts::PORT))
+}

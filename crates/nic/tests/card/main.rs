@@ -1,0 +1,11 @@
+//! Real kernels, a card each, and a wire between them that may be bad.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod active_ack;
+mod ends;
+mod files;
+mod hosts;
+mod ledger;
+mod sockets;
+mod transfers;
+mod workers;

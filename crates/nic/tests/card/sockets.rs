@@ -1,0 +1,78 @@
+//! What the kernel says about its TCP connections (ss(8), of iproute2).
+
+use std::collections::HashMap;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::hosts::Host;
+
+/// A timeout lasts several times as long.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A connection as its own end sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Socket {
+    /// The retransmission timeout, as often doubled as it has run out in succession.
+    pub(crate) timeout: Duration,
+    /// How often it has run out in succession.
+    pub(crate) backoff: u32,
+    /// Packets sent once more, so far.
+    pub(crate) retransmitted: u64,
+    /// Bytes that the other end has acknowledged.
+    pub(crate) acked: u64,
+    /// Bytes that have come, without a gap.
+    pub(crate) received: u64,
+}
+
+/// The connections of a host, by its port.
+pub(crate) fn sockets(host: &Host) -> HashMap<u16, Socket> {
+    let mut command = Command::new("ss");
+    command.args(["--tcp", "--info", "--numeric", "--oneline", "--no-header"]);
+    let output = host.namespace.run(|| command.output().expect("these tests need ss (Debian: iproute2)"));
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    text.lines().map(|line| socket(line).expect(line)).collect()
+}
+
+fn socket(line: &str) -> Option<(u16, Socket)> {
+    let words = || line.split_whitespace();
+    let port = words().nth(3)?.rsplit(':').next()?.parse().ok()?;
+    let value = |name: &str| words().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
+    let number = |name| value(name).map_or(Some(0), |text| text.parse().ok());
+    let timeout: f64 = value("rto").map_or(Some(0.0), |text| text.parse().ok())?;
+    let retransmitted = value("retrans").map_or(Some(0), |text| text.rsplit('/').next()?.parse().ok())?;
+    Some((
+        port,
+        Socket {
+            timeout: Duration::from_secs_f64(timeout / 1e3),
+            backoff: number("backoff")? as u32,
+            retransmitted,
+            acked: number("bytes_acked")?,
+            received: number("bytes_received")?,
+        },
+    ))
+}
+
+/// Looks at the connections of a host again and again, until the other end of `stop` is dropped: the most that each has
+/// had of everything, by its port, and the longest time between two looks.
+pub(crate) fn watch(host: &Host, stop: &Receiver<()>) -> (HashMap<u16, Socket>, Duration) {
+    let (mut all, mut away, mut last) = (HashMap::<u16, Socket>::new(), Duration::ZERO, Instant::now());
+    loop {
+        let ended = stop.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout);
+        for (port, now) in sockets(host) {
+            let most = all.entry(port).or_default();
+            *most = Socket {
+                timeout: most.timeout.max(now.timeout),
+                backoff: most.backoff.max(now.backoff),
+                retransmitted: most.retransmitted.max(now.retransmitted),
+                acked: most.acked.max(now.acked),
+                received: most.received.max(now.received),
+            };
+        }
+        away = away.max(last.elapsed());
+        last = Instant::now();
+        if ended {
+            return (all, away);
+        }
+    }
+}

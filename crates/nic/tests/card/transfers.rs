@@ -1,0 +1,65 @@
+//! What was sent is what arrives.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use nichrome_lro::{Hold, ProfileConfig};
+
+use crate::hosts::{PORT, impaired, pair, pattern, profiles, stop, transfer, v4, v6};
+
+#[test]
+fn every_profile_brings_what_was_sent() {
+    for (name, profile) in profiles() {
+        let (hosts, cards) = pair(profile, &impaired(&[]));
+        transfer(&hosts[0], &hosts[1], v4(1), 3, 3_000_000);
+        transfer(&hosts[1], &hosts[0], v6(2), 3, 3_000_000);
+        let [left, _] = stop(cards);
+        let stats = &left[0];
+        assert_eq!((stats.host_refused, stats.taken_apart, stats.receive_malformed), (0, 0, 0), "{name}");
+        if profile.is_some() {
+            let engine = &stats.engine;
+            assert_eq!(engine.packets_in, stats.received, "{name}");
+            assert!(engine.packets_out * 3 < engine.packets_in, "{name}: {engine:?}");
+        } else {
+            assert_eq!(stats.to_host, stats.received);
+        }
+    }
+}
+
+#[test]
+fn every_profile_brings_what_was_sent_over_a_bad_wire() {
+    let bad = impaired(&[
+        ("delay", "300us"),
+        ("loss", "0.5%"),
+        ("duplicate", "0.5%"),
+        ("corrupt", "0.2%"),
+        ("reorder", "1%:300us"),
+    ]);
+    for (_, profile) in profiles() {
+        let (hosts, cards) = pair(profile, &bad);
+        transfer(&hosts[0], &hosts[1], v4(1), 4, 400_000);
+        transfer(&hosts[0], &hosts[1], v6(1), 4, 400_000);
+        stop(cards);
+    }
+}
+
+#[test]
+fn datagrams_that_the_kernel_leaves_to_be_cut_arrive() {
+    let (hosts, cards) = pair(Some(ProfileConfig::Gro(Hold::Batch)), &impaired(&[]));
+    for address in [v4(1), v6(1)] {
+        let bind = |address: IpAddr| std::net::UdpSocket::bind(SocketAddr::new(address, PORT)).unwrap();
+        let receiver = hosts[0].namespace.run(|| bind(address)).unwrap();
+        let peer = if address.is_ipv4() { v4(2) } else { v6(2) };
+        let sender = hosts[1].namespace.run(|| bind(peer)).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        // Longer than a packet: the kernel sends IP fragments.
+        for len in [1, 1000, 8000] {
+            let sent = pattern(1, len);
+            sender.send_to(&sent, (address, PORT)).unwrap();
+            let mut received = vec![0; 10_000];
+            let read = receiver.recv(&mut received).unwrap();
+            assert!(received[..read] == sent, "{len} bytes to {address}");
+        }
+    }
+    stop(cards);
+}

@@ -1,0 +1,53 @@
+//! Several workers.
+
+use nichrome_lro::{Hold, ProfileConfig};
+use nichrome_nic::{Card, MemoryWire, memory_wire};
+
+use crate::hosts::{FRAME_LEN, Host, card, host, impaired, stop, transfer, v4, v6};
+
+/// A host with so many queues, and a card of two workers with a wire each.
+fn two_workers(number: u8, queues: usize, wires: Vec<MemoryWire>) -> (Host, Card) {
+    let host = host(number, queues);
+    let card = card(wires, &host, Some(ProfileConfig::Gro(Hold::Batch)));
+    (host, card)
+}
+
+/// All but those that were on their way to another worker when the card was stopped: the last acknowledgements.
+fn assert_all_but_few(some: u64, all: u64) {
+    assert!((all.saturating_sub(32)..=all).contains(&some), "{some} of {all}");
+}
+
+#[test]
+fn connections_spread_over_workers_that_share_the_hosts_queue() {
+    // Nothing comes over the second worker's wire: all its frames are those that the first hands on.
+    let [left, right] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
+    let [idle, _unconnected] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
+    let (receiver, spread) = two_workers(1, 1, vec![left, idle]);
+    let sender = host(2, 1);
+    let plain = card(vec![right], &sender, None);
+    transfer(&receiver, &sender, v4(1), 16, 500_000);
+    let [spread, _] = stop([spread, plain]);
+    assert_eq!(spread[1].received, 0);
+    assert!(spread[0].distributed > 0 && spread[0].distribution_dropped == 0, "{:?}", spread[0]);
+    assert_all_but_few(spread[1].engine.packets_in, spread[0].distributed);
+    assert!(spread.iter().all(|worker| worker.engine.packets_in > 0 && worker.delivery_dropped == 0));
+}
+
+#[test]
+fn connections_spread_over_workers_with_a_host_queue_each() {
+    let ends = [1, 2].map(|seed| memory_wire(&impaired(&[]), seed, FRAME_LEN).unwrap());
+    let [[left, right], [other_left, other_right]] = ends;
+    let (receiver, left) = two_workers(1, 2, vec![left, other_left]);
+    let (sender, right) = two_workers(2, 2, vec![right, other_right]);
+    transfer(&receiver, &sender, v4(1), 16, 500_000);
+    transfer(&sender, &receiver, v6(2), 16, 500_000);
+    for stats in stop([left, right]) {
+        assert!(
+            stats.iter().all(|worker| worker.to_host > 0 && worker.distribution_dropped == 0),
+            "{stats:?}"
+        );
+        let received: u64 = stats.iter().map(|worker| worker.received).sum();
+        let coalesced: u64 = stats.iter().map(|worker| worker.engine.packets_in).sum();
+        assert_all_but_few(coalesced, received);
+    }
+}
