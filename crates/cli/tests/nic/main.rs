@@ -1,6 +1,7 @@
 //! `nichrome nic` on a virtual wire between two kernels.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod hostile;
 mod lab;
 mod lifecycle;
 mod refusals;

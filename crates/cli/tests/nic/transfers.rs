@@ -52,7 +52,7 @@ fn unaccounted(stats: &Value) -> Vec<String> {
 }
 
 /// Waits until nothing is on its way any more, and all that came has gone somewhere.
-fn check_accounts(lab: &Lab) -> Value {
+pub(crate) fn check_accounts(lab: &Lab) -> Value {
     until("all frames to be accounted for", || {
         let missing = unaccounted(&lab.stats());
         if !missing.is_empty() {

@@ -1,0 +1,243 @@
+//! A peer that sends rubbish as fast as it can, for some seconds or `NICHROME_HOSTILE_SECONDS`: the card works on, takes no
+//! more memory, knows where every frame went, and honest connections go on.
+
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nichrome_port::{Netlink, PacketRing, PacketRingConfig, WireQueue};
+use nichrome_wire::{Ipv4HeaderMut, MacAddr, Network, SeqNumber, TcpFlags, TcpFrame};
+use rand::{Rng, RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde_json::Value;
+
+use crate::lab::{Direction, Family, Lab, Up, name, needs_namespaces, until};
+use crate::transfers::check_accounts;
+
+/// Four-tuples that SYNs come from.
+const TUPLES: u32 = 10_000_000;
+
+/// Frames that are sent together.
+const BATCH: usize = 64;
+
+/// Bytes by which memory may grow once the card is warm: allocators keep some for themselves.
+const SLACK: u64 = 4 << 20;
+
+static DATA: [u8; 300_000] = [9; 300_000];
+
+fn time() -> Duration {
+    let seconds = std::env::var("NICHROME_HOSTILE_SECONDS");
+    Duration::from_secs(seconds.map_or(4, |text| text.parse().expect("NICHROME_HOSTILE_SECONDS")))
+}
+
+/// Where rubbish comes from.
+struct Rubbish {
+    random: Pcg64Mcg,
+    card: MacAddr,
+    syn: Vec<u8>,
+    syns: u32,
+}
+
+impl Rubbish {
+    fn new(card: MacAddr) -> Self {
+        let syn = TcpFrame {
+            seq: SeqNumber(u32::MAX),
+            flags: TcpFlags::SYN,
+            options: vec![2, 4, 5, 180, 1, 3, 3, 7],
+            ..segment(card, Network::ipv4(Ipv4Addr::new(198, 18, 0, 0), Ipv4Addr::new(10, 8, 0, 1)), 0)
+        };
+        Self { random: Pcg64Mcg::seed_from_u64(1), card, syn: syn.build(), syns: 0 }
+    }
+
+    /// One of each kind in turn.
+    fn next(&mut self, nth: usize) -> Vec<u8> {
+        match nth % 8 {
+            0 => self.random_bytes(),
+            1 => self.truncated(),
+            2..=4 => self.syn(),
+            5 => self.reset(),
+            6 => self.overlapping(),
+            _ => self.fragment(),
+        }
+    }
+
+    fn random_bytes(&mut self) -> Vec<u8> {
+        // One that ends within a tag, or the type behind it, is dropped by the kernel, and not counted.
+        let mut bytes = vec![0; self.random.random_range(20..=1514)];
+        self.random.fill_bytes(&mut bytes);
+        bytes[..6].copy_from_slice(&self.card.0);
+        // Often something that is looked into.
+        let kinds = [[0x08, 0x00], [0x86, 0xDD], [0x81, 0x00], [0x88, 0xA8], [bytes[12], bytes[13]]];
+        bytes[12..14].copy_from_slice(&kinds[self.random.random_range(0..kinds.len())]);
+        bytes
+    }
+
+    fn truncated(&mut self) -> Vec<u8> {
+        let mut frame = self.data(100).build();
+        frame.truncate(self.random.random_range(14..100));
+        frame
+    }
+
+    /// The next of ten million SYNs. Fields that nobody looks at make up for those that change: checksums stay right.
+    fn syn(&mut self) -> Vec<u8> {
+        const IDENT: usize = 14 + 4;
+        const ADDRESS: usize = 14 + 14;
+        const PORT: usize = 14 + 20;
+        const SEQ: usize = PORT + 4;
+        let [a, b, c, d] = self.syns.to_be_bytes();
+        self.syns = (self.syns + 1) % TUPLES;
+        let mut frame = self.syn.clone();
+        frame[ADDRESS..ADDRESS + 2].copy_from_slice(&[a, b]);
+        frame[IDENT..IDENT + 2].copy_from_slice(&[!a, !b]);
+        frame[PORT..PORT + 2].copy_from_slice(&[c, d]);
+        frame[SEQ..SEQ + 4].copy_from_slice(&[!a, !b, !c, !d]);
+        frame
+    }
+
+    /// Of a connection that is not there, or not known.
+    fn reset(&mut self) -> Vec<u8> {
+        TcpFrame { flags: TcpFlags::RST, payload: Vec::new(), ..self.data(0) }.build()
+    }
+
+    /// Of a few connections, all of whose segments lie over each other.
+    fn overlapping(&mut self) -> Vec<u8> {
+        let len = self.random.random_range(1..1460);
+        self.data(len).build()
+    }
+
+    fn data(&mut self, len: usize) -> TcpFrame {
+        let (v4, v6) = (Ipv4Addr::new(10, 8, 0, 1), Ipv6Addr::new(0xFD08, 0, 0, 0, 0, 0, 0, 1));
+        let network = if self.random.random() {
+            Network::ipv4(Ipv4Addr::new(198, 19, 0, self.random.random()), v4)
+        } else {
+            Network::ipv6(Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, self.random.random()), v6)
+        };
+        let seq = SeqNumber(self.random.random_range(0..100_000));
+        TcpFrame { seq, payload: vec![5; len], ..segment(self.card, network, self.random.random_range(1..5)) }
+    }
+
+    /// Of a datagram the rest of which never comes.
+    fn fragment(&mut self) -> Vec<u8> {
+        let network = Network::ipv4(Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 1));
+        let mut frame = TcpFrame { payload: vec![3; 800], ..segment(self.card, network, 9) }.build();
+        let more_and_offset = 0x2000 | self.random.random_range(0..8000u16);
+        frame[14 + 6..14 + 8].copy_from_slice(&more_and_offset.to_be_bytes());
+        let mut ip = Ipv4HeaderMut::new(&mut frame[14..]).unwrap();
+        ip.set_ident(self.random.random());
+        ip.fill_checksum();
+        frame
+    }
+}
+
+fn segment(card: MacAddr, network: Network, src_port: u16) -> TcpFrame {
+    let src_mac = MacAddr([2, 0, 0, 0, 9, 9]);
+    TcpFrame { dst_mac: card, src_mac, network, src_port, dst_port: 5001, ..TcpFrame::default() }
+}
+
+/// Sends rubbish until it is told to stop; how many frames.
+fn flood(lab: &Lab, card: MacAddr, stop: &AtomicBool) -> u64 {
+    let mut wire = lab
+        .there
+        .run(|| {
+            let interface = Netlink::open().unwrap().interface(name("p0")).unwrap();
+            // Nothing is received with it.
+            let config = PacketRingConfig { blocks: 2, buffers: 1, ..PacketRingConfig::default() };
+            PacketRing::open(&interface, config).unwrap()
+        })
+        .unwrap();
+    let mut rubbish = Rubbish::new(card);
+    // To make them takes longer than to send them.
+    let frames: Vec<_> = (0..16 * BATCH).map(|nth| rubbish.next(nth)).collect();
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for (nth, frame) in frames.iter().enumerate() {
+            let new = (nth % 2 == 0).then(|| rubbish.next(nth + count as usize));
+            let frame = new.as_ref().unwrap_or(frame);
+            while wire.transmit(&[IoSlice::new(frame)]).is_err() {
+                wire.flush().unwrap();
+            }
+            count += 1;
+            if nth % BATCH == 0 {
+                wire.flush().unwrap();
+            }
+        }
+    }
+    while wire.unsent() > 0 {
+        wire.flush().unwrap();
+    }
+    count
+}
+
+/// Frames that have come to the wire, whatever became of them.
+fn arrived(stats: &Value) -> u64 {
+    let (total, wire) = (&stats["total"], &stats["total"]["wire"]);
+    let lost = ["receive_ring_full", "receive_dropped"].map(|name| wire[name].as_u64().unwrap());
+    total["received"].as_u64().unwrap() + lost.iter().sum::<u64>()
+}
+
+fn sent(lab: &Lab) -> u64 {
+    lab.there.run(|| Netlink::open().unwrap().interface(name("p0")).unwrap().counters.sent).unwrap()
+}
+
+/// Transfers of honest connections while rubbish comes: how many, and how much memory the card had when it was warm and
+/// at the end.
+fn transfers_meanwhile(lab: &Lab, up: &Up, stop: &AtomicBool) -> (u32, u64, u64) {
+    let (begun, mut done, mut warm) = (Instant::now(), 0, None);
+    while begun.elapsed() < time() {
+        let family = if done % 2 == 0 { Family::V4 } else { Family::V6 };
+        lab.transfer(&DATA, Direction::ToHost, family);
+        done += 1;
+        if begun.elapsed() > time() / 4 && warm.is_none() {
+            warm = Some(up.memory());
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    (done, warm.unwrap_or(u64::MAX), up.memory())
+}
+
+fn withstands(profile: &[&str]) {
+    let lab = Lab::new();
+    let up = lab.up(&[profile, &["--backend", "packet"]].concat());
+    lab.configure_host();
+    let card = lab.interface("h0").mac.unwrap();
+    lab.transfer(&DATA, Direction::ToHost, Family::V4);
+    let before = (sent(&lab), arrived(&lab.stats()));
+    let stop = AtomicBool::new(false);
+    let (frames, (done, warm, end)) = thread::scope(|scope| {
+        let flooding = scope.spawn(|| flood(&lab, card, &stop));
+        let transfers = transfers_meanwhile(&lab, &up, &stop);
+        (flooding.join().unwrap(), transfers)
+    });
+    until("every frame to be accounted for", || {
+        let (sent, arrived) = (sent(&lab) - before.0, arrived(&lab.stats()) - before.1);
+        println!("{sent} sent, {arrived} arrived");
+        sent == arrived
+    });
+    let stats = check_accounts(&lab);
+    let wire = &stats["total"]["wire"];
+    println!(
+        "{profile:?}: {frames} frames in {:?}, {} lost in the ring, {done} transfers, memory {warm} and {end} bytes, \
+         drops {}, passes {}",
+        time(),
+        wire["receive_ring_full"],
+        stats["total"]["engine"]["drops"],
+        stats["total"]["engine"]["passes"]
+    );
+    assert!(end <= warm + SLACK, "memory grew from {warm} to {end} bytes");
+    lab.transfer(&DATA, Direction::FromHost, Family::V6);
+    up.stop();
+}
+
+#[test]
+fn rubbish_does_not_disturb_gro() {
+    needs_namespaces!("hostile::rubbish_does_not_disturb_gro");
+    withstands(&["--profile", "gro"]);
+}
+
+#[test]
+fn rubbish_does_not_disturb_npu_with_active_ack() {
+    needs_namespaces!("hostile::rubbish_does_not_disturb_npu_with_active_ack");
+    withstands(&["--profile", "npu", "--active-ack", "safe"]);
+}
