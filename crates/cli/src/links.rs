@@ -38,11 +38,11 @@ impl Link {
         Self { name, user, index: None, was_up: true }
     }
 
-    /// Says where it was set down or up since the last time.
+    /// What it is now. Says where it was set down or up since the last time.
     ///
     /// # Errors
     /// It is gone, even if there is another one of its name.
-    pub(crate) fn look(&mut self, netlink: &Netlink) -> anyhow::Result<()> {
+    pub(crate) fn look(&mut self, netlink: &Netlink) -> anyhow::Result<Interface> {
         let Self { name, user, .. } = *self;
         let found = find(netlink, name)?;
         let Some(interface) = found.filter(|now| *self.index.get_or_insert(now.index) == now.index) else {
@@ -56,6 +56,6 @@ impl Link {
                 failure::say(format_args!("nichrome: {name} is down: the {user} waits until it is up again"));
             }
         }
-        Ok(())
+        Ok(interface)
     }
 }

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
@@ -205,6 +206,23 @@ impl Netlink {
             .ok_or_else(|| NetlinkError::Answer { what: what() })
     }
 
+    /// The addresses that an interface has, link-local ones left out: those come by themselves.
+    pub fn addresses(&self, interface: &Interface) -> Result<Vec<IpAddr>, NetlinkError> {
+        let what = || format!("list the addresses of {}", interface.name);
+        let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let ours = |message: RouteNetlinkMessage| match message {
+            RouteNetlinkMessage::NewAddress(of) if of.header.index == interface.index => {
+                of.attributes.into_iter().find_map(|attribute| match attribute {
+                    AddressAttribute::Address(IpAddr::V6(address)) if address.is_unicast_link_local() => None,
+                    AddressAttribute::Address(address) => Some(address),
+                    _ => None,
+                })
+            }
+            _ => None,
+        };
+        Ok(self.list(request, what)?.into_iter().filter_map(ours).collect())
+    }
+
     /// Whether packets for `address` are this host's.
     fn is_local(&self, address: IpAddr) -> Result<bool, NetlinkError> {
         let mut message = RouteMessage::default();
@@ -321,6 +339,34 @@ impl Netlink {
         self.request(message, NLM_F_ACK | flags, what).map(drop)
     }
 
+    /// Asks for everything of a kind, which may come in several messages.
+    fn list(
+        &self,
+        message: RouteNetlinkMessage,
+        what: impl Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+        let refused = |error| NetlinkError::Refused { what: what(), error };
+        let mut list = Vec::new();
+        self.0.send(&serialize(message, NLM_F_DUMP), 0).map_err(refused)?;
+        loop {
+            let (answer, _) = self.0.recv_from_full().map_err(refused)?;
+            let mut rest = &answer[..];
+            while !rest.is_empty() {
+                let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest);
+                let message = message.map_err(|_| NetlinkError::Answer { what: what() })?;
+                // Messages begin at multiples of 4 bytes (netlink(7)).
+                let len = (message.header.length as usize).next_multiple_of(4);
+                rest = rest.get(len..).unwrap_or(&[]);
+                match message.payload {
+                    NetlinkPayload::InnerMessage(message) => list.push(message),
+                    NetlinkPayload::Error(error) => return Err(refused(error.to_io())),
+                    NetlinkPayload::Done(_) => return Ok(list),
+                    _ => {}
+                }
+            }
+        }
+    }
+
     /// Sends a request and returns the answer, `None` where that is just an acknowledgement.
     fn request(
         &self,
@@ -328,13 +374,8 @@ impl Netlink {
         flags: u16,
         what: impl Fn() -> String,
     ) -> Result<Option<RouteNetlinkMessage>, NetlinkError> {
-        let mut request = NetlinkMessage::from(message);
-        request.header.flags = NLM_F_REQUEST | flags;
-        request.finalize();
-        let mut bytes = vec![0; request.buffer_len()];
-        request.serialize(&mut bytes);
         let exchange = || {
-            self.0.send(&bytes, 0)?;
+            self.0.send(&serialize(message, flags), 0)?;
             self.0.recv_from_full()
         };
         let (answer, _) = exchange().map_err(|error| NetlinkError::Refused { what: what(), error })?;
@@ -348,6 +389,16 @@ impl Netlink {
             _ => Ok(None),
         }
     }
+}
+
+/// The bytes of a request.
+fn serialize(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
+    let mut request = NetlinkMessage::from(message);
+    request.header.flags = NLM_F_REQUEST | flags;
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    bytes
 }
 
 /// A message about `interface` that changes nothing yet.

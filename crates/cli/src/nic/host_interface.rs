@@ -11,6 +11,11 @@ use nichrome_wire::MacAddr;
 /// The longest IP packet that a TAP device takes, in bytes.
 const MAX_MTU: u32 = 65_521;
 
+/// The MTU of a host's interface behind a wire of this one.
+pub(super) fn mtu(of_wire: u32) -> u32 {
+    of_wire.min(MAX_MTU)
+}
+
 /// A host's interface. It goes when all its queues are dropped.
 pub(super) struct HostInterface {
     pub(super) interface: Interface,
@@ -28,8 +33,7 @@ impl HostInterface {
     ) -> anyhow::Result<Self> {
         let queues = make_tap(netlink, name, Offloads::All, queues)?;
         let interface = netlink.interface(name)?;
-        netlink
-            .configure(&interface, Settings { mac, mtu: Some(mtu.min(MAX_MTU)), ..Settings::default() })?;
+        netlink.configure(&interface, Settings { mac, mtu: Some(self::mtu(mtu)), ..Settings::default() })?;
         Ok(Self { interface, queues: queues.into_iter().map(Arc::new).collect() })
     }
 }

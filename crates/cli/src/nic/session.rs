@@ -3,10 +3,10 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use anyhow::bail;
-use nichrome_port::{InterfaceName, Netlink};
+use nichrome_port::{Interface, InterfaceName, Netlink, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::forwarding;
+use super::{forwarding, host_interface};
 use crate::links::{self, Link};
 use crate::{failure, signals};
 
@@ -32,6 +32,8 @@ pub(super) struct Watched {
     /// `None` where it may go to another network namespace: a TAP device.
     pub(super) wire: Option<InterfaceName>,
     pub(super) host: InterfaceName,
+    /// The MTU of the wire that the card was made for.
+    pub(super) mtu: u32,
     /// Whether forwarding of what the card makes is worth a warning.
     pub(super) lossy: Option<&'static str>,
 }
@@ -70,8 +72,7 @@ impl Session {
     /// One of the interfaces has gone.
     pub(super) fn wait_for_the_end(&self, watched: &Watched) -> anyhow::Result<Ended> {
         let netlink = Netlink::open()?;
-        let wire = watched.wire.map(|wire| Link::new(wire, "card"));
-        let mut watch = Watch { netlink: &netlink, watched, wire, may_warn: true };
+        let mut watch = Watch::new(&netlink, watched);
         loop {
             // There may have been news before there was a session.
             watch.look()?;
@@ -92,17 +93,26 @@ struct Watch<'a> {
     netlink: &'a Netlink,
     watched: &'a Watched,
     wire: Option<Link>,
+    wire_mtu: u32,
+    host_mtu: u32,
     may_warn: bool,
 }
 
-impl Watch<'_> {
+impl<'a> Watch<'a> {
+    fn new(netlink: &'a Netlink, watched: &'a Watched) -> Self {
+        let (wire_mtu, host_mtu) = (watched.mtu, host_interface::mtu(watched.mtu));
+        let wire = watched.wire.map(|wire| Link::new(wire, "card"));
+        Self { netlink, watched, wire, wire_mtu, host_mtu, may_warn: true }
+    }
+
     fn look(&mut self) -> anyhow::Result<()> {
         let Watched { host, lossy, .. } = *self.watched;
-        if links::find(self.netlink, host)?.is_none() {
+        let Some(of_host) = links::find(self.netlink, host)? else {
             bail!("{host} was deleted: the card ends");
-        }
+        };
         if let Some(wire) = &mut self.wire {
-            wire.look(self.netlink)?;
+            let of_wire = wire.look(self.netlink)?;
+            self.compare_mtus(&of_wire, &of_host)?;
         }
         if let Some(profile) = lossy
             && self.may_warn
@@ -110,6 +120,28 @@ impl Watch<'_> {
         {
             self.may_warn = false;
             failure::warn(format_args!("{}", forwarding::why_not(host, profile)));
+        }
+        Ok(())
+    }
+
+    /// Has the host send no longer packets than the wire takes, and the card was made for.
+    fn compare_mtus(&mut self, wire: &Interface, host: &Interface) -> anyhow::Result<()> {
+        let longest = host_interface::mtu(wire.mtu.min(self.watched.mtu));
+        let (wire_changed, host_changed) = (wire.mtu != self.wire_mtu, host.mtu != self.host_mtu);
+        (self.wire_mtu, self.host_mtu) = (wire.mtu, host.mtu);
+        if wire_changed {
+            self.host_mtu = longest;
+            self.netlink.configure(host, Settings { mtu: Some(longest), ..Settings::default() })?;
+            let more = if wire.mtu > self.watched.mtu { ": for more, start the card anew" } else { "" };
+            let (wire, host, mtu) = (wire.name, host.name, wire.mtu);
+            failure::say(format_args!("nichrome: {wire} has the MTU {mtu} now, {host} has {longest}{more}"));
+        } else if host_changed && host.mtu > longest {
+            let Interface { name, mtu, .. } = host;
+            failure::warn(format_args!(
+                "{name} has the MTU {mtu} now, but {} takes {longest}: longer packets are dropped \
+                 ('ip link set {name} mtu {longest}' ends that)",
+                wire.name
+            ));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 use std::str::FromStr;
@@ -171,7 +171,8 @@ impl Up {
         }
         netlink.set_up(&host_interface.interface)?;
         let stays = self.backend != Backend::Tap;
-        let watched = Watched { wire: stays.then_some(wire), host, lossy: self.lossy() };
+        let watched = Watched { wire: stays.then_some(wire), host, mtu: interface.mtu, lossy: self.lossy() };
+        warn_of_addresses(&netlink, &interface, host)?;
         let identity = Identity {
             wire: wire.to_string(),
             host: host.to_string(),
@@ -303,6 +304,19 @@ struct Made {
 fn stop(card: Card, reporter: &Reporter) -> anyhow::Result<()> {
     let stats = card.stop()?;
     failure::say(format_args!("{}", Text(&reporter.of(&stats)).to_string().trim_end()));
+    Ok(())
+}
+
+/// The kernel looks for whoever is in their subnets on the wire, not behind the card.
+fn warn_of_addresses(netlink: &Netlink, wire: &Interface, host: InterfaceName) -> anyhow::Result<()> {
+    let addresses: Vec<_> = netlink.addresses(wire)?.iter().map(IpAddr::to_string).collect();
+    if !addresses.is_empty() {
+        let (name, addresses) = (wire.name, addresses.join(", "));
+        failure::warn(format_args!(
+            "{name} has addresses of its own ({addresses}), so the kernel uses it past the card: \
+             give them to {host} ('ip address flush dev {name}' takes them away)"
+        ));
+    }
     Ok(())
 }
 

@@ -181,6 +181,17 @@ fn sent(lab: &Lab) -> u64 {
     lab.there.run(|| Netlink::open().unwrap().interface(name("p0")).unwrap().counters.sent).unwrap()
 }
 
+/// What `counts` says when it says the same again.
+fn once_still<T: PartialEq>(counts: impl Fn() -> T) -> T {
+    loop {
+        let now = counts();
+        thread::sleep(Duration::from_millis(100));
+        if counts() == now {
+            return now;
+        }
+    }
+}
+
 /// Transfers of honest connections while rubbish comes: how many, and how much memory the card had when it was warm and
 /// at the end.
 fn transfers_meanwhile(lab: &Lab, up: &Up, stop: &AtomicBool) -> (u32, u64, u64) {
@@ -203,7 +214,7 @@ fn withstands(profile: &[&str]) {
     lab.configure_host();
     let card = lab.interface("h0").mac.unwrap();
     lab.transfer(&DATA, Direction::ToHost, Family::V4);
-    let before = (sent(&lab), arrived(&lab.stats()));
+    let before = once_still(|| (sent(&lab), arrived(&lab.stats())));
     let stop = AtomicBool::new(false);
     let (frames, (done, warm, end)) = thread::scope(|scope| {
         let flooding = scope.spawn(|| flood(&lab, card, &stop));
@@ -212,7 +223,6 @@ fn withstands(profile: &[&str]) {
     });
     until("every frame to be accounted for", || {
         let (sent, arrived) = (sent(&lab) - before.0, arrived(&lab.stats()) - before.1);
-        println!("{sent} sent, {arrived} arrived");
         sent == arrived
     });
     let stats = check_accounts(&lab);

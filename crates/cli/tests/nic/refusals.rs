@@ -117,3 +117,17 @@ fn captures_must_be_writable_from_the_start() {
     assert_eq!(lab.interface("w0").mac, before.mac);
     assert!(lab.is_tidy());
 }
+
+#[test]
+fn addresses_of_the_wire_are_warned_of() {
+    needs_namespaces!("refusals::addresses_of_the_wire_are_warned_of");
+    let lab = Lab::new();
+    lab.ip("address add 10.9.0.1/24 dev w0");
+    lab.ip("address add fd09::1/64 dev w0 nodad");
+    let warning = |said: Vec<String>| said.into_iter().find(|line| line.contains("addresses of its own"));
+    let line = warning(lab.up(&[]).stop()).expect("a warning");
+    assert!(line.contains("w0 has addresses of its own (10.9.0.1, fd09::1)"), "{line}");
+    assert!(line.contains("give them to h0"), "{line}");
+    lab.ip("address flush dev w0");
+    assert_eq!(warning(lab.up(&[]).stop()), None);
+}

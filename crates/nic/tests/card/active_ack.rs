@@ -15,7 +15,9 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest, Sha256};
 
-use crate::hosts::{Host, PORT, add_neighbours, impaired, interface, observed_pair, pattern, stop, transfer, v4};
+use crate::hosts::{
+    Host, PORT, add_neighbours, impaired, interface, observed_pair, pattern, stop, transfer, v4,
+};
 use crate::ledger::{Account, Ledger};
 
 const PATIENCE: Duration = Duration::from_secs(30);

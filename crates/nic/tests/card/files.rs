@@ -22,7 +22,8 @@ const CONNECTIONS: [usize; 3] = [1, 8, 64];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let megabytes = std::env::var("NICHROME_FILE_MB").map_or(3, |text| text.parse().expect("NICHROME_FILE_MB"));
+    let megabytes =
+        std::env::var("NICHROME_FILE_MB").map_or(3, |text| text.parse().expect("NICHROME_FILE_MB"));
     let mut bytes = vec![0; megabytes * 1_000_000];
     Pcg64Mcg::seed_from_u64(1).fill_bytes(&mut bytes);
     bytes
@@ -103,7 +104,11 @@ fn send_file(hosts: &[Host; 2], connections: Vec<(TcpStream, TcpStream)>) -> (Ve
     })
 }
 
-fn connect([receiver, sender]: &[Host; 2], address: IpAddr, connections: usize) -> Vec<(TcpStream, TcpStream)> {
+fn connect(
+    [receiver, sender]: &[Host; 2],
+    address: IpAddr,
+    connections: usize,
+) -> Vec<(TcpStream, TcpStream)> {
     let listener = receiver.namespace.run(|| TcpListener::bind((address, PORT)).unwrap()).unwrap();
     let connect = |_| {
         let stream = sender.namespace.run(|| TcpStream::connect((address, PORT)).unwrap()).unwrap();
@@ -137,7 +142,11 @@ fn files_arrive(impairments: &[(&str, &str)], address: IpAddr) {
                 let of = format!("{name}: connection {nth} of {connections}");
                 assert!(part.digest == *digest, "{of}: other bytes");
                 let explained = watched.explained(part.port);
-                assert!(part.stall <= explained, "{of}: nothing came for {:?}, not {explained:?}", part.stall);
+                assert!(
+                    part.stall <= explained,
+                    "{of}: nothing came for {:?}, not {explained:?}",
+                    part.stall
+                );
             }
             assert!(backoff <= LOST, "{name}: {backoff} timeouts in succession");
         }

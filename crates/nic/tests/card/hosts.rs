@@ -151,10 +151,7 @@ pub(crate) fn observed_pair(
         let queue = Queue { wire, observer: Some(observer) };
         Card::start(vec![queue], &host.taps, &config(profile), || {}).unwrap()
     };
-    let cards = [
-        card(left, ledger.of_receiver(), &hosts[0]),
-        card(right, ledger.of_sender(), &hosts[1]),
-    ];
+    let cards = [card(left, ledger.of_receiver(), &hosts[0]), card(right, ledger.of_sender(), &hosts[1])];
     (hosts, cards)
 }
 
