@@ -20,6 +20,13 @@ const V6: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xFD09, 0, 0, 0, 0, 0, 0, 2)),
 ];
 
+/// Users who are not root may make network namespaces in one of their own; later, there are several threads.
+#[ctor::ctor(unsafe)]
+fn become_able_at_start() {
+    // A test that needs it says why it is refused.
+    let _ = become_able();
+}
+
 fn name(name: &str) -> InterfaceName {
     name.parse().unwrap()
 }

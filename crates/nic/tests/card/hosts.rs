@@ -19,6 +19,13 @@ use crate::ledger::Ledger;
 pub(crate) const FRAME_LEN: usize = 1514;
 pub(crate) const PORT: u16 = 5001;
 
+/// Users who are not root may make network namespaces in one of their own; later, there are several threads.
+#[ctor::ctor(unsafe)]
+fn become_able_at_start() {
+    // A test that needs it says why it is refused.
+    let _ = become_able();
+}
+
 /// A host: a kernel's network stack behind a TAP device with so many queues.
 pub(crate) struct Host {
     pub(crate) namespace: NetworkNamespace,

@@ -18,6 +18,13 @@ pub(crate) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 pub(crate) const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Users who are not root may make network namespaces in one of their own; later, there are several threads.
+#[ctor::ctor(unsafe)]
+fn become_able_at_start() {
+    // A test that needs it says why it is refused.
+    let _ = become_able();
+}
+
 pub(crate) fn name(name: &str) -> InterfaceName {
     name.parse().unwrap()
 }
