@@ -54,10 +54,12 @@ struct Watched {
 impl Watched {
     /// The longest time in which the receiver behind `port` may get nothing. The timeout runs out and is doubled until
     /// something gets through, and a probe may have come before that (RFC 8985 section 7): less than twice the longest.
-    /// Where threads are kept waiting, as the one was that asks, so are all.
+    /// Then the packet waits behind all that every connection has on its way. Where threads are kept waiting, as the one
+    /// was that asks, so are all.
     fn explained(&self, port: u16) -> Duration {
         let timeout = self.sockets.get(&port).map_or(LEAST_TIMEOUT, |socket| socket.timeout);
-        2 * timeout + self.away
+        let round_trip = self.sockets.values().map(|socket| socket.round_trip).max().unwrap_or_default();
+        2 * timeout + round_trip + self.away
     }
 }
 

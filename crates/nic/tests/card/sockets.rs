@@ -17,12 +17,10 @@ pub(crate) struct Socket {
     pub(crate) timeout: Duration,
     /// How often it has run out in succession.
     pub(crate) backoff: u32,
+    /// How long a packet and its acknowledgement take, on average of late.
+    pub(crate) round_trip: Duration,
     /// Packets sent once more, so far.
     pub(crate) retransmitted: u64,
-    /// Bytes that the other end has acknowledged.
-    pub(crate) acked: u64,
-    /// Bytes that have come, without a gap.
-    pub(crate) received: u64,
 }
 
 /// The connections of a host, by its port.
@@ -39,18 +37,11 @@ fn socket(line: &str) -> Option<(u16, Socket)> {
     let port = words().nth(3)?.rsplit(':').next()?.parse().ok()?;
     let value = |name: &str| words().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
     let number = |name| value(name).map_or(Some(0), |text| text.parse().ok());
-    let timeout: f64 = value("rto").map_or(Some(0.0), |text| text.parse().ok())?;
+    let millis = |text: &str| text.parse::<f64>().ok().map(|millis| Duration::from_secs_f64(millis / 1e3));
+    let timeout = value("rto").map_or(Some(Duration::ZERO), millis)?;
+    let round_trip = value("rtt").map_or(Some(Duration::ZERO), |text| millis(text.split('/').next()?))?;
     let retransmitted = value("retrans").map_or(Some(0), |text| text.rsplit('/').next()?.parse().ok())?;
-    Some((
-        port,
-        Socket {
-            timeout: Duration::from_secs_f64(timeout / 1e3),
-            backoff: number("backoff")? as u32,
-            retransmitted,
-            acked: number("bytes_acked")?,
-            received: number("bytes_received")?,
-        },
-    ))
+    Some((port, Socket { timeout, round_trip, backoff: number("backoff")? as u32, retransmitted }))
 }
 
 /// Looks at the connections of a host again and again, until the other end of `stop` is dropped: the most that each has
@@ -64,9 +55,8 @@ pub(crate) fn watch(host: &Host, stop: &Receiver<()>) -> (HashMap<u16, Socket>, 
             *most = Socket {
                 timeout: most.timeout.max(now.timeout),
                 backoff: most.backoff.max(now.backoff),
+                round_trip: most.round_trip.max(now.round_trip),
                 retransmitted: most.retransmitted.max(now.retransmitted),
-                acked: most.acked.max(now.acked),
-                received: most.received.max(now.received),
             };
         }
         away = away.max(last.elapsed());
