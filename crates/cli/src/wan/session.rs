@@ -73,7 +73,7 @@ impl Session {
                 Ok(Event::Signal(SIGINT)) => return Ok(ExitCode::SUCCESS),
                 Ok(Event::Signal(signal)) => return Ok(signals::exit_code(signal)),
                 Ok(Event::PathEnded) | Err(_) => {
-                    links.iter_mut().try_for_each(|link| link.look(&netlink))?;
+                    links.iter_mut().try_for_each(|link| link.look(&netlink).map(drop))?;
                     return Ok(ExitCode::FAILURE);
                 }
             }
