@@ -17,6 +17,8 @@
 //! | table full | the flow that was held longest is flushed for the new one |
 //! | every aggregate in the driver's hands | frame passed |
 
+use std::{iter, slice};
+
 use nichrome_wire::{Engine, Instant, TcpFlags};
 
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
@@ -24,7 +26,7 @@ use crate::frame::{ChecksumStatus, Frame};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
-use crate::run::{Limits, Run, RunPool};
+use crate::run::{Limits, Predicted, Run, RunPool};
 use crate::segment::{self, Follower, Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{AgeList, ConnectionTable, Index};
@@ -112,6 +114,25 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let short = follower.payload_len < run.mss;
         self.predicted = Some(index);
         if let Some(reason) = ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment)) {
+            self.flush(index, reason);
+        }
+    }
+
+    /// Which of these frames, from the first on, the flow of the last segment expects; `None` where not the first.
+    #[inline]
+    fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Index, Predicted)> {
+        let index = self.predicted?;
+        let predicted = self.table.get_mut(index)?.predicts(frames);
+        (predicted.count > 0).then_some((index, predicted))
+    }
+
+    /// Appends frames that were predicted.
+    #[inline]
+    fn join_predicted(&mut self, index: Index, predicted: Predicted, frames: impl Iterator<Item = Frame<B>>) {
+        let Some(run) = self.table.get_mut(index) else { return };
+        self.out.stats.tcp_payload_bytes_in += predicted.count as u64 * u64::from(run.first_len);
+        run.follow_predicted(frames, predicted);
+        if let Some(reason) = ended_by(predicted.flags) {
             self.flush(index, reason);
         }
     }
@@ -257,18 +278,24 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
     #[inline]
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
         self.out.received(&frame);
-        if let Some(index) = self.predicted
-            && let Some(run) = self.table.get_mut(index)
-            && let Some(flags) = run.predicts(&frame)
-            && segment::verify(&frame, run.layout, run.first_len).is_ok()
-        {
-            self.out.stats.tcp_payload_bytes_in += u64::from(run.first_len);
-            run.follow_predicted(frame, flags);
-            if let Some(reason) = ended_by(flags) {
-                self.flush(index, reason);
+        match self.predict(slice::from_ref(&frame)) {
+            Some((index, predicted)) => self.join_predicted(index, predicted, iter::once(frame)),
+            None => self.receive_unpredicted(frame, now),
+        }
+    }
+
+    fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
+        for frame in &*frames {
+            self.out.received(frame);
+        }
+        // What joins is looked at where it lies, and moved once.
+        let mut frames = frames.drain(..);
+        while !frames.as_slice().is_empty() {
+            if let Some((index, predicted)) = self.predict(frames.as_slice()) {
+                self.join_predicted(index, predicted, frames.by_ref().take(predicted.count));
+            } else if let Some(frame) = frames.next() {
+                self.receive_unpredicted(frame, now);
             }
-        } else {
-            self.receive_unpredicted(frame, now);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::outbox::Outbox;
 use crate::reason::FlushReason;
 use crate::recycle::{Recycle, Recycler};
-use crate::segment::{Follower, Layout, Segment};
+use crate::segment::{self, Follower, Layout, Segment};
 use crate::template::{Rule, Template};
 
 /// How large an aggregate may become.
@@ -25,6 +25,13 @@ pub(crate) struct Latest {
     pub(crate) window: u16,
     pub(crate) flags: TcpFlags,
     pub(crate) timestamp: Option<u32>,
+}
+
+/// Frames that were found to be the next of a run, and the flags that one of them has.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Predicted {
+    pub(crate) count: usize,
+    pub(crate) flags: TcpFlags,
 }
 
 /// Segments with consecutive payload, collected under the header of the first.
@@ -68,8 +75,6 @@ pub(crate) struct Run<B> {
     pub(crate) reason: FlushReason,
     /// The frames after the first.
     frames: Vec<Frame<B>>,
-    /// Payload bytes of each of those, apart from the frames so that these are moved as they are.
-    lens: Vec<u32>,
     /// The first frame's header, and which of its bits the others share.
     template: Template,
 }
@@ -84,7 +89,6 @@ impl<B: AsRef<[u8]>> Run<B> {
             frame_len: 0,
             start: SeqNumber(0),
             frames: Vec::with_capacity(segments),
-            lens: Vec::with_capacity(segments),
             template: Template::default(),
             count: 0,
             bytes: 0,
@@ -264,29 +268,55 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.newest_timestamp = latest.timestamp;
     }
 
-    /// Whether `frame` is the expected next segment, of full size, and there is room for it: with these flags.
+    /// Which of these frames, from the first on, are the expected next segments, of full size: as many as there is room
+    /// for, up to one that ends the run.
     #[inline]
-    pub(crate) fn predicts(&mut self, frame: &Frame<B>) -> Option<TcpFlags> {
-        let bytes = frame.bytes();
-        if self.is_full() || !self.may_be_next(bytes) || !self.template().matches_full_size(bytes) {
-            return None;
+    pub(crate) fn predicts(&mut self, frames: &[Frame<B>]) -> Predicted {
+        let mut predicted = Predicted::default();
+        if !frames.first().is_some_and(|frame| self.may_be_next(frame.bytes())) {
+            return predicted;
         }
-        let layout = self.layout;
-        let tcp: &[u8; 20] = bytes.get(usize::from(layout.transport)..)?.first_chunk()?;
-        let ip: &[u8; 12] = bytes.get(usize::from(layout.network)..)?.first_chunk()?;
-        let mut expected = tcp[16..18] != [0xFF; 2];
-        if layout.is_ipv4() {
-            expected &= self.next_ident() == u16::from_be_bytes([ip[4], ip[5]]);
-            expected &= ip[10..12] != [0xFF; 2];
+        self.template();
+        let (mut seq, mut ident) = (self.end, self.next_ident());
+        let step = u16::from(self.identification == Identification::Incrementing);
+        for frame in frames.iter().take(self.room()) {
+            if frame.bytes().len() != self.frame_len {
+                break;
+            }
+            let Some(flags) = self.template.expects(frame.bytes(), seq, ident) else { break };
+            if segment::verify(frame, self.layout, self.first_len).is_err() {
+                break;
+            }
+            seq += self.first_len;
+            ident = ident.wrapping_add(step);
+            predicted.count += 1;
+            predicted.flags = predicted.flags | flags;
+            if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
+                break;
+            }
         }
-        expected.then(|| TcpFlags::from_bits_truncate(u16::from(tcp[13])))
+        predicted
     }
 
-    /// Adds a predicted segment.
+    /// Adds predicted segments.
     #[inline]
-    pub(crate) fn follow_predicted(&mut self, frame: Frame<B>, flags: TcpFlags) {
-        self.flags = self.flags | flags;
-        self.push(frame, self.first_len);
+    pub(crate) fn follow_predicted(&mut self, frames: impl Iterator<Item = Frame<B>>, predicted: Predicted) {
+        self.flags = self.flags | predicted.flags;
+        let bytes = predicted.count as u32 * self.first_len;
+        self.count += predicted.count as u32;
+        self.bytes += bytes;
+        self.end += bytes;
+        self.frames.extend(frames);
+    }
+
+    /// How many more segments of the first one's size fit.
+    #[inline]
+    fn room(&self) -> usize {
+        let by_bytes = match self.full_above.checked_sub(self.bytes) {
+            Some(left) => left / self.first_len.max(1) + 1,
+            None => 0,
+        };
+        by_bytes.min(self.max_segments.saturating_sub(self.count)) as usize
     }
 
     /// The identification that the next segment has if it goes on as those before it did.
@@ -306,21 +336,15 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.mss = self.mss.max(len);
         self.end += len;
         // There is always room; saying so saves the path that makes more, and with it a copy of the frame.
-        if self.frames.len() < self.frames.capacity() && self.lens.len() < self.lens.capacity() {
+        if self.frames.len() < self.frames.capacity() {
             self.frames.push(frame);
-            self.lens.push(len);
         }
     }
 
     /// The payloads in order.
     pub(crate) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
-        let start = usize::from(self.layout.payload);
-        let lens = std::iter::once(&self.first_len).chain(&self.lens);
-        self.first
-            .iter()
-            .chain(&self.frames)
-            .zip(lens)
-            .map(move |(frame, len)| frame.bytes().get(start..start + *len as usize).unwrap_or_default())
+        let frames = self.first.iter().chain(&self.frames);
+        frames.map(|frame| segment::payload(frame.bytes(), self.layout).unwrap_or_default())
     }
 
     /// Segment `nth`: the payload bytes before it, and its payload.
@@ -341,7 +365,6 @@ impl<B> Recycle for Run<B> {
     fn clear(&mut self) {
         self.first = None;
         self.frames.clear();
-        self.lens.clear();
     }
 }
 

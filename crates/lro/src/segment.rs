@@ -155,6 +155,16 @@ impl Follower {
     }
 }
 
+/// The payload of a segment whose headers have this layout; `None` where its lengths do not agree with that.
+#[inline]
+pub(crate) fn payload(frame: &[u8], layout: Layout) -> Option<&[u8]> {
+    let network = usize::from(layout.network);
+    let at = network + if layout.is_ipv4() { 2 } else { 4 };
+    let len = usize::from(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let end = network + if layout.is_ipv4() { len } else { len + 40 };
+    frame.get(usize::from(layout.payload)..end)
+}
+
 /// Verifies the checksums of a frame whose status is unknown.
 #[inline]
 pub(crate) fn verify<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32) -> Result<(), DropReason> {

@@ -87,6 +87,22 @@ impl Template {
                 .is_some_and(|frame| equal_where(frame, head(&self.header), &self.full_mask))
     }
 
+    /// The flags of a frame that is the expected next one under the lossless rule: equal where it counts, with the same
+    /// lengths, this sequence number and identification, and checksums that a sender computes.
+    #[inline]
+    pub(crate) fn expects(&self, frame: &[u8], seq: SeqNumber, ident: u16) -> Option<TcpFlags> {
+        let header: &[u8; USUAL] = frame.first_chunk()?;
+        let (network, transport) = (usize::from(self.layout.network), usize::from(self.layout.transport));
+        let ip: &[u8; 12] = header.get(network..)?.first_chunk()?;
+        let tcp: &[u8; 20] = header.get(transport..)?.first_chunk()?;
+        let expected = usize::from(self.layout.payload) <= USUAL
+            && tcp[4..8] == seq.0.to_be_bytes()
+            && tcp[16..18] != [0xFF; 2]
+            && (!self.layout.is_ipv4() || (ip[4..6] == ident.to_be_bytes() && ip[10..12] != [0xFF; 2]))
+            && equal_where(header, head(&self.header), &self.full_mask);
+        expected.then(|| TcpFlags::from_bits_truncate(u16::from(tcp[13])))
+    }
+
     #[inline]
     fn read<const N: usize>(&self, at: usize) -> [u8; N] {
         self.header.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
