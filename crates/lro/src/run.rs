@@ -27,6 +27,19 @@ pub(crate) struct Latest {
     pub(crate) timestamp: Option<u32>,
 }
 
+impl Latest {
+    /// The ACK number becomes the latest, and the window the one that came with it.
+    #[inline]
+    fn follow(&mut self, next: Self) {
+        if !next.ack.before(self.ack) {
+            self.ack = next.ack;
+            self.window = next.window;
+        }
+        self.flags = self.flags | next.flags;
+        self.timestamp = next.timestamp;
+    }
+}
+
 /// Frames that were found to be the next of a run, and the flags that one of them has.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Predicted {
@@ -188,7 +201,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         let timestamp = segment.timestamps.map(|timestamps| timestamps.value);
         if segment.layout != self.layout
             || !self.template().matches(frame.bytes())
-            || !self.accepts_timestamp(timestamp)
+            || !self.accepts_timestamp(timestamp, self.newest_timestamp)
         {
             Some(FlushReason::UnequalField)
         } else if self.len_on_ip() + segment.payload_len > limits.bytes {
@@ -203,8 +216,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Whether a segment with this timestamp value may hide behind the first one's in the host's test for old segments
     /// (PAWS, RFC 7323 section 5): it must not be older than the last.
     #[inline]
-    fn accepts_timestamp(&self, timestamp: Option<u32>) -> bool {
-        match (timestamp, self.newest_timestamp) {
+    fn accepts_timestamp(&self, timestamp: Option<u32>, newest: Option<u32>) -> bool {
+        match (timestamp, newest) {
             (Some(new), Some(newest)) => {
                 !SeqNumber(new).before(SeqNumber(newest))
                     && self.only_timestamp.is_none_or(|only| only == new)
@@ -226,23 +239,50 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.push(frame, segment.payload_len);
     }
 
-    /// As [`Run::predicts`] under the rule of equal streams: the fields that may differ.
+    /// As [`Run::predicts`] under the rule of equal streams, up to one with a flag of `ends`: how many, and what the latest
+    /// of them say.
     #[inline]
-    pub(crate) fn predicts_stream(&mut self, frame: &Frame<B>) -> Option<Latest> {
-        let bytes = frame.bytes();
-        if self.is_full() || !self.may_be_next(bytes) || !self.template().matches_full_size(bytes) {
+    pub(crate) fn predicts_stream(&mut self, frames: &[Frame<B>], ends: TcpFlags) -> Option<(usize, Latest)> {
+        if !self.may_be_next(frames.first()?.bytes()) {
             return None;
         }
-        let layout = self.layout;
+        self.template();
+        let mut latest = Latest {
+            ack: self.ack,
+            window: self.window,
+            flags: TcpFlags::NONE,
+            timestamp: self.newest_timestamp,
+        };
+        let (mut count, mut seq) = (0, self.end);
+        for frame in frames.iter().take(self.room()) {
+            let Some(next) = self.expected_stream(frame, seq, latest.timestamp) else { break };
+            latest.follow(next);
+            seq += self.first_len;
+            count += 1;
+            if next.flags.intersects(ends) {
+                break;
+            }
+        }
+        (count > 0).then_some((count, latest))
+    }
+
+    /// What a frame says that goes on at `seq`, of full size, after one with the timestamp value `newest`.
+    #[inline]
+    fn expected_stream(&self, frame: &Frame<B>, seq: SeqNumber, newest: Option<u32>) -> Option<Latest> {
+        let (bytes, layout) = (frame.bytes(), self.layout);
         let tcp: &[u8; 20] = bytes.get(usize::from(layout.transport)..)?.first_chunk()?;
+        if bytes.len() != self.frame_len
+            || tcp[4..8] != seq.0.to_be_bytes()
+            || !self.template.matches_full_size(bytes)
+            || segment::verify(frame, layout, self.first_len).is_err()
+        {
+            return None;
+        }
         let timestamp = match layout.timestamps() {
             Some(at) => Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?)),
             None => None,
         };
-        if !self.accepts_timestamp(timestamp) {
-            return None;
-        }
-        Some(Latest {
+        self.accepts_timestamp(timestamp, newest).then(|| Latest {
             ack: SeqNumber(u32::from_be_bytes([tcp[8], tcp[9], tcp[10], tcp[11]])),
             window: u16::from_be_bytes([tcp[14], tcp[15]]),
             flags: TcpFlags::from_bits_truncate(u16::from(tcp[13])),
@@ -250,22 +290,25 @@ impl<B: AsRef<[u8]>> Run<B> {
         })
     }
 
-    /// Adds a segment, predicted under the rule of equal streams.
+    /// Adds segments, predicted under the rule of equal streams.
     #[inline]
-    pub(crate) fn follow_predicted_stream(&mut self, frame: Frame<B>, latest: Latest) {
+    pub(crate) fn follow_predicted_stream(
+        &mut self,
+        frames: impl Iterator<Item = Frame<B>>,
+        count: usize,
+        latest: Latest,
+    ) {
         self.note(latest);
-        self.push(frame, self.first_len);
+        self.extend(frames, count);
     }
 
     /// The ACK number becomes the latest, and the window the one that came with it.
     #[inline]
     fn note(&mut self, latest: Latest) {
-        if !latest.ack.before(self.ack) {
-            self.ack = latest.ack;
-            self.window = latest.window;
-        }
-        self.flags = self.flags | latest.flags;
-        self.newest_timestamp = latest.timestamp;
+        let Self { ack, window, flags, newest_timestamp, .. } = self;
+        let mut noted = Latest { ack: *ack, window: *window, flags: *flags, timestamp: *newest_timestamp };
+        noted.follow(latest);
+        (*ack, *window, *flags, *newest_timestamp) = (noted.ack, noted.window, noted.flags, noted.timestamp);
     }
 
     /// Which of these frames, from the first on, are the expected next segments, of full size: as many as there is room
@@ -302,8 +345,14 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline]
     pub(crate) fn follow_predicted(&mut self, frames: impl Iterator<Item = Frame<B>>, predicted: Predicted) {
         self.flags = self.flags | predicted.flags;
-        let bytes = predicted.count as u32 * self.first_len;
-        self.count += predicted.count as u32;
+        self.extend(frames, predicted.count);
+    }
+
+    /// Adds `count` segments of full size whose payload follows.
+    #[inline]
+    fn extend(&mut self, frames: impl Iterator<Item = Frame<B>>, count: usize) {
+        let bytes = count as u32 * self.first_len;
+        self.count += count as u32;
         self.bytes += bytes;
         self.end += bytes;
         self.frames.extend(frames);

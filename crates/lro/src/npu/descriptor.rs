@@ -76,6 +76,13 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.last_arrival = now;
     }
 
+    /// Notes `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each of them.
+    #[inline]
+    pub(crate) fn arrived_together(&mut self, count: usize, now: Instant) {
+        self.arrived(now);
+        self.average_interval = self.average_interval.checked_shr(count as u32 - 1).unwrap_or(0);
+    }
+
     /// Whether a segment's timestamp is older than one that the host was handed.
     pub(crate) fn is_older(&self, segment: &Segment) -> bool {
         match (segment.timestamps, self.newest_timestamp) {

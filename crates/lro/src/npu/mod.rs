@@ -37,6 +37,8 @@ mod host;
 mod reconstruct;
 mod reorder;
 
+use std::{iter, slice};
+
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader};
 
 pub use self::ack::{AckFrame, ActiveAck};
@@ -52,7 +54,7 @@ use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
 use crate::recycle::Recycler;
-use crate::run::{Limits, RunPool};
+use crate::run::{Latest, Limits, RunPool};
 use crate::segment::{self, Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{ConnectionTable, Index};
@@ -151,32 +153,42 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// The usual case, without parsing: the next segment of the same connection, of full size, with nothing waiting.
+    /// The usual case, without parsing: which of these frames, from the first on, are the next segments of the same
+    /// connection, of full size, with nothing waiting.
     #[inline]
-    fn receive_predicted(&mut self, frame: Frame<B>, now: Instant) -> Result<(), Frame<B>> {
-        let Some(index) = self.predicted else { return Err(frame) };
+    fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Index, usize, Latest)> {
+        let index = self.predicted?;
         if self.config.active_ack == ActiveAck::Paper {
             // Every packet is acknowledged, also this.
-            return Err(frame);
+            return None;
         }
-        let Some(descriptor) = self.table.get_mut(index) else { return Err(frame) };
-        let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return Err(frame) };
-        let Some(latest) = run.predicts_stream(&frame) else { return Err(frame) };
-        if segment::verify(&frame, run.layout, run.first_len).is_err() {
-            return Err(frame);
-        }
-        self.out.stats.tcp_payload_bytes_in += u64::from(run.first_len);
-        run.follow_predicted_stream(frame, latest);
+        let descriptor = self.table.get_mut(index)?;
+        let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return None };
+        let ends = if self.config.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE };
+        run.predicts_stream(frames, ends).map(|(count, latest)| (index, count, latest))
+    }
+
+    /// Adds frames that were predicted.
+    #[inline]
+    fn join_predicted(
+        &mut self,
+        (index, count, latest): (Index, usize, Latest),
+        frames: impl Iterator<Item = Frame<B>>,
+        now: Instant,
+    ) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        let Some(run) = &mut descriptor.run else { return };
+        self.out.stats.tcp_payload_bytes_in += count as u64 * u64::from(run.first_len);
+        run.follow_predicted_stream(frames, count, latest);
         let ended = ended_by(run, latest.flags, self.config.psh);
         let end = run.end;
         descriptor.advance(end);
-        descriptor.arrived(now);
+        descriptor.arrived_together(count, now);
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
         } else if let Some(deadline) = self.timeouts.run_deadline(descriptor) {
             self.wheel.set(index, deadline, now);
         }
-        Ok(())
     }
 
     fn receive_unpredicted(&mut self, frame: Frame<B>, now: Instant) {
@@ -373,8 +385,9 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     #[inline]
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
         self.out.received(&frame);
-        if let Err(frame) = self.receive_predicted(frame, now) {
-            self.receive_unpredicted(frame, now);
+        match self.predict(slice::from_ref(&frame)) {
+            Some(predicted) => self.join_predicted(predicted, iter::once(frame), now),
+            None => self.receive_unpredicted(frame, now),
         }
     }
 
@@ -385,8 +398,17 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
             self.look_ahead(frames);
             self.look_ahead_of_timers(frames.len());
         }
-        for frame in frames.drain(..) {
-            self.receive(frame, now);
+        for frame in &*frames {
+            self.out.received(frame);
+        }
+        // What joins is looked at where it lies, and moved once.
+        let mut frames = frames.drain(..);
+        while !frames.as_slice().is_empty() {
+            if let Some(predicted) = self.predict(frames.as_slice()) {
+                self.join_predicted(predicted, frames.by_ref().take(predicted.1), now);
+            } else if let Some(frame) = frames.next() {
+                self.receive_unpredicted(frame, now);
+            }
         }
     }
 
