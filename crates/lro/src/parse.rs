@@ -29,13 +29,48 @@ const NO_VLAN: Vlans = ([0; 2], 0);
 /// Reads the headers of a frame. Never fails: what is not a well-formed TCP segment is something else.
 #[inline]
 pub(crate) fn parse(frame: &[u8], medium: Medium) -> Parsed {
-    let untagged = || EthernetHeader::new(frame).map(|header| header.ethertype());
-    if medium == Medium::Ethernet && untagged() == Some(EtherType::IPV4) {
-        // By far the most frames: inlined here with a constant offset, the rest is a few loads and comparisons.
-        ipv4(frame, EthernetHeader::LEN, NO_VLAN)
-    } else {
-        parse_any(frame, medium)
+    match parse_usual(frame, medium) {
+        Some(segment) => Parsed::Tcp(segment),
+        None => parse_any(frame, medium),
     }
+}
+
+/// Reads the headers of by far the most frames: a TCP segment in an untagged IPv4 packet without options. All its fields
+/// are at constant places, so that one look at the length does for all of them.
+#[inline(always)]
+fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
+    const NETWORK: usize = EthernetHeader::LEN;
+    const TRANSPORT: usize = NETWORK + Ipv4Header::LEN;
+    const PAYLOAD: usize = TRANSPORT + TcpHeader::LEN;
+    let header: &[u8; PAYLOAD] = frame.first_chunk()?;
+    let ip = Ipv4Header::new(&header[NETWORK..])?;
+    let tcp = TcpHeader::new(&header[TRANSPORT..])?;
+    let end = NETWORK + usize::from(ip.total_len());
+    let is_usual = medium == Medium::Ethernet
+        && EthernetHeader::new(header)?.ethertype() == EtherType::IPV4
+        && ip.version() == 4
+        && ip.header_len() == Ipv4Header::LEN
+        && ip.protocol() == IpProtocol::TCP
+        && !ip.is_fragment()
+        && tcp.header_len() >= TcpHeader::LEN
+        && TRANSPORT + tcp.header_len() <= end
+        && end <= frame.len();
+    if !is_usual {
+        return None;
+    }
+    let options = frame.get(PAYLOAD..TRANSPORT + tcp.header_len())?;
+    let network = Network {
+        start: NETWORK,
+        end,
+        version: 4,
+        vlans: NO_VLAN,
+        options: false,
+        barrier: None,
+        usual_checksum: ip.checksum() != 0xFFFF,
+        congestion_experienced: ip.ecn() == Ecn::Ce,
+    };
+    let flow = FlowKey::ipv4(ip.src(), ip.dst(), tcp.src_port(), tcp.dst_port());
+    Some(segment(frame, flow, &network, TRANSPORT, tcp, options))
 }
 
 /// The flow of a usual frame (untagged, IPv4 without options, TCP) at the cost of a few loads; not a check of anything.
@@ -81,10 +116,10 @@ struct Network {
     vlans: Vlans,
     options: bool,
     barrier: Option<PassReason>,
+    usual_checksum: bool,
     congestion_experienced: bool,
 }
 
-#[inline(always)]
 fn ipv4(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
     let Some(ip) = frame.get(start..).and_then(Ipv4Header::new) else {
         return Parsed::Other(PassReason::Malformed);
@@ -111,16 +146,12 @@ fn ipv4(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
         vlans,
         options,
         barrier: fragment.more_fragments.then_some(PassReason::Fragment),
+        usual_checksum: ip.checksum() != 0xFFFF,
         congestion_experienced: ip.ecn() == Ecn::Ce,
     };
-    if options {
-        tcp(frame, start + header_len, network, flow)
-    } else {
-        tcp(frame, start + Ipv4Header::LEN, network, flow)
-    }
+    tcp(frame, start + header_len, network, flow)
 }
 
-#[inline(always)]
 fn ipv6(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
     let header = frame.get(start..).and_then(Ipv6Header::new).filter(|ip| ip.version() == 6);
     let Some((ip, payload)) = header.and_then(|ip| Some((ip, ip.payload()?))) else {
@@ -159,13 +190,13 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
             vlans,
             options: false,
             barrier,
+            usual_checksum: true,
             congestion_experienced: ip.ecn() == Ecn::Ce,
         },
         flow,
     )
 }
 
-#[inline(always)]
 fn tcp(frame: &[u8], transport: usize, ip: Network, flow: impl Fn(u16, u16) -> FlowKey) -> Parsed {
     let Some(tcp) = frame.get(transport..ip.end).and_then(TcpHeader::new) else {
         return Parsed::Other(PassReason::Malformed);
@@ -177,14 +208,29 @@ fn tcp(frame: &[u8], transport: usize, ip: Network, flow: impl Fn(u16, u16) -> F
     if let Some(reason) = ip.barrier {
         return Parsed::Barrier { flow, end: tcp.seq() + u32::from(u16::MAX), reason };
     }
-    let Some((options, payload)) = tcp.split() else { return Parsed::Other(PassReason::Malformed) };
+    match tcp.options() {
+        Some(options) => Parsed::Tcp(segment(frame, flow, &ip, transport, tcp, options)),
+        None => Parsed::Other(PassReason::Malformed),
+    }
+}
+
+/// The segment whose TCP header is at `transport`.
+#[inline(always)]
+fn segment(
+    frame: &[u8],
+    flow: FlowKey,
+    ip: &Network,
+    transport: usize,
+    tcp: TcpHeader<'_>,
+    options: &[u8],
+) -> Segment {
     let common = CommonOptions::classify(options);
     let timestamps = match common {
         CommonOptions::Timestamps { value, echo } => Some(Timestamps { value, echo }),
         _ => None,
     };
     let headers = transport + TcpHeader::LEN + options.len();
-    Parsed::Tcp(Segment {
+    Segment {
         flow,
         layout: Layout {
             network: ip.start as u16,
@@ -197,15 +243,14 @@ fn tcp(frame: &[u8], transport: usize, ip: Network, flow: impl Fn(u16, u16) -> F
         ack: tcp.ack(),
         flags: tcp.flags(),
         window: tcp.window(),
-        payload_len: payload.len() as u32,
+        payload_len: (ip.end - headers) as u32,
         timestamps,
         other_options: common == CommonOptions::Other,
         ip_options: ip.options || headers > MAX_HEADER,
         trailer: ip.end < frame.len(),
         congestion_experienced: ip.congestion_experienced,
-        usual_checksums: tcp.checksum() != 0xFFFF
-            && (ip.version != 4 || frame.get(ip.start + 10..ip.start + 12) != Some(&[0xFF; 2])),
-    })
+        usual_checksums: tcp.checksum() != 0xFFFF && ip.usual_checksum,
+    }
 }
 
 /// Where the values start in options that hold timestamps and padding only.
