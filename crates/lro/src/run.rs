@@ -48,21 +48,24 @@ pub(crate) struct Predicted {
 }
 
 /// Segments with consecutive payload, collected under the header of the first.
+///
+/// In memory as written here: a run often stays alone with its first frame, and then touches the first two cache lines.
+#[repr(C, align(64))]
 pub(crate) struct Run<B> {
-    /// The first frame; present while the run is in use. A run often stays alone with it, and then touches nothing
-    /// of what is for more.
+    /// The first frame; present while the run is in use.
     first: Option<Frame<B>>,
     /// Where the headers of every frame lie.
     pub(crate) layout: Layout,
-    rule: Rule,
-    /// Whether `template` is that of the first frame; it is made when a second one asks.
-    has_template: bool,
-    /// Bytes of the first frame.
-    frame_len: usize,
     /// The sequence number of the first byte.
     pub(crate) start: SeqNumber,
+    /// The sequence number after the last byte.
+    pub(crate) end: SeqNumber,
+    /// Bytes of the first frame.
+    frame_len: u32,
     /// Segments collected.
     count: u32,
+    /// When the first segment came.
+    pub(crate) since: Instant,
     /// Payload bytes.
     pub(crate) bytes: u32,
     /// The largest payload.
@@ -72,19 +75,18 @@ pub(crate) struct Run<B> {
     /// With more payload than this, another segment of the first one's size would not fit.
     full_above: u32,
     max_segments: u32,
-    /// The sequence number after the last byte.
-    pub(crate) end: SeqNumber,
-    pub(crate) identification: Identification,
-    /// Flags that one of the segments has: PSH and FIN of the last count for all.
-    pub(crate) flags: TcpFlags,
     pub(crate) ack: SeqNumber,
-    pub(crate) window: u16,
     /// The newest timestamp value in it.
     pub(crate) newest_timestamp: Option<u32>,
     /// Only this timestamp value may join: the host has been handed a newer one, and may refuse this (PAWS).
     pub(crate) only_timestamp: Option<u32>,
-    /// When the first segment came.
-    pub(crate) since: Instant,
+    pub(crate) window: u16,
+    /// Flags that one of the segments has: PSH and FIN of the last count for all.
+    pub(crate) flags: TcpFlags,
+    rule: Rule,
+    /// Whether `template` is that of the first frame; it is made when a second one asks.
+    has_template: bool,
+    pub(crate) identification: Identification,
     pub(crate) reason: FlushReason,
     /// The frames after the first.
     frames: Vec<Frame<B>>,
@@ -149,7 +151,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline]
     fn may_be_next(&self, frame: &[u8]) -> bool {
         let seq = usize::from(self.layout.transport) + 4;
-        frame.len() == self.frame_len && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
+        frame.len() == self.frame_len as usize && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
     }
 
     /// Whether another segment of the first one's size would not fit.
@@ -271,7 +273,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     fn expected_stream(&self, frame: &Frame<B>, seq: SeqNumber, newest: Option<u32>) -> Option<Latest> {
         let (bytes, layout) = (frame.bytes(), self.layout);
         let tcp: &[u8; 20] = bytes.get(usize::from(layout.transport)..)?.first_chunk()?;
-        if bytes.len() != self.frame_len
+        if bytes.len() != self.frame_len as usize
             || tcp[4..8] != seq.0.to_be_bytes()
             || !self.template.matches_full_size(bytes)
             || segment::verify(frame, layout, self.first_len).is_err()
@@ -323,7 +325,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         let (mut seq, mut ident) = (self.end, self.next_ident());
         let step = u16::from(self.identification == Identification::Incrementing);
         for frame in frames.iter().take(self.room()) {
-            if frame.bytes().len() != self.frame_len {
+            if frame.bytes().len() != self.frame_len as usize {
                 break;
             }
             let Some(flags) = self.template.expects(frame.bytes(), seq, ident) else { break };
@@ -440,7 +442,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         run.layout = segment.layout;
         run.rule = rule;
         run.has_template = false;
-        run.frame_len = frame.bytes().len();
+        run.frame_len = frame.bytes().len() as u32;
         run.start = segment.seq;
         run.count = 1;
         run.bytes = segment.payload_len;
@@ -468,7 +470,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
     /// Hands on a run: a single segment leaves as the frame that it was, more as an aggregate.
     #[inline]
     pub(crate) fn finish(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
-        if run.frames.is_empty()
+        if run.count == 1
             && let Some(frame) = run.first.take()
         {
             out.flush_frame(frame, run.bytes, reason);
