@@ -75,7 +75,7 @@ pub enum Hold {
     For(Duration),
 }
 
-/// What all engines are configured with. The memory that an engine reserves is about 350 bytes and
+/// What all engines are configured with. The memory that an engine reserves is about 640 bytes and
 /// 40 × `max_segments` bytes per aggregate, and 250 bytes per connection; it never takes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
