@@ -5,6 +5,9 @@
 //! down when the clock comes near, at most once per level. All that wait at a lower level come before all that wait
 //! at a higher one, and the events of a slot are in the order in which they were scheduled. So an operation takes constant
 //! time however many are pending, where a binary heap's takes as many cache misses as it has levels.
+//!
+//! What moves down is a time and a number; the event itself stays where it was put. A slot's entries are in chunks that
+//! are read and written one after the other, because a list of single entries costs a cache miss each.
 
 use nichrome_wire::Instant;
 
@@ -12,40 +15,68 @@ const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = (u64::BITS as usize).div_ceil(BITS as usize);
 const NONE: u32 = u32::MAX;
+/// Entries of a chunk, which is four cache lines long with them.
+const CHUNK: usize = 15;
 
 /// Events of type `E`, each with its time. Those of equal time come in the order in which they were scheduled.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     now: u64,
+    /// A bit for each level with entries.
+    occupied: u16,
     levels: Vec<Level>,
-    nodes: Vec<Node<E>>,
-    free: u32,
+    chunks: Vec<Chunk>,
+    free_chunk: u32,
+    events: Vec<Place<E>>,
+    free_place: u32,
     pending: usize,
 }
 
-/// 64 lists, and a bit for each that is not empty.
+/// 64 lists of chunks, and a bit for each that is not empty.
 #[derive(Clone, Debug)]
 struct Level {
     occupied: u64,
     slots: [List; SLOTS],
 }
 
+/// The first and the last chunk.
 #[derive(Clone, Copy, Debug)]
 struct List {
     first: u32,
     last: u32,
 }
 
-#[derive(Debug)]
-struct Node<E> {
-    time: u64,
+/// Entries in order; those before `begin` have been taken. Its own fields share a cache line with the first entries.
+#[derive(Clone, Debug)]
+#[repr(C)]
+struct Chunk {
+    begin: u16,
+    end: u16,
     next: u32,
-    /// `None` while the node is on the free list.
-    event: Option<E>,
+    entries: [Entry; CHUNK],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    time: u64,
+    place: u32,
+}
+
+/// Where an event stays until it comes.
+#[derive(Debug)]
+enum Place<E> {
+    Taken(E),
+    /// The next free place.
+    Free(u32),
 }
 
 impl List {
     const EMPTY: Self = Self { first: NONE, last: NONE };
+}
+
+impl Chunk {
+    const EMPTY: Self =
+        Self { begin: 0, end: 0, next: NONE, entries: [Entry { time: 0, place: NONE }; CHUNK] };
 }
 
 impl<E> Default for EventQueue<E> {
@@ -58,7 +89,16 @@ impl<E> EventQueue<E> {
     /// An empty queue at time 0.
     pub fn new() -> Self {
         let level = Level { occupied: 0, slots: [List::EMPTY; SLOTS] };
-        Self { now: 0, levels: vec![level; LEVELS], nodes: Vec::new(), free: NONE, pending: 0 }
+        Self {
+            now: 0,
+            occupied: 0,
+            levels: vec![level; LEVELS],
+            chunks: Vec::new(),
+            free_chunk: NONE,
+            events: Vec::new(),
+            free_place: NONE,
+            pending: 0,
+        }
     }
 
     /// The time of the event that was taken last, or that [`EventQueue::pop_until`] was told.
@@ -83,9 +123,9 @@ impl<E> EventQueue<E> {
     #[inline]
     pub fn schedule(&mut self, time: Instant, event: E) {
         let time = time.as_nanos().max(self.now);
-        let node = self.node(time, event);
+        let place = self.put(event);
         self.pending += 1;
-        self.append(node, time);
+        self.append(Entry { time, place });
     }
 
     /// Schedules `event` `nanos` nanoseconds from now.
@@ -103,17 +143,17 @@ impl<E> EventQueue<E> {
     /// Takes the next event if it is due at or before `limit`; otherwise the clock moves to `limit`.
     pub fn pop_until(&mut self, limit: Instant) -> Option<(Instant, E)> {
         let limit = limit.as_nanos();
-        while self.pending > 0 {
-            let Some((level, slot)) = self.next_slot() else { break };
+        while let Some((level, slot)) = self.next_slot() {
             let start = self.slot_start(level, slot);
             if start > limit {
                 break;
             }
-            if level == 0 {
-                self.now = start;
-                return self.take_first(slot);
+            if let Some(time) = self.first_alone(level, slot).filter(|time| *time <= limit) {
+                self.now = time;
+                return self.take_first(level, slot);
             }
-            self.move_down(level, slot, start);
+            self.now = start;
+            self.move_down(level, slot);
         }
         if limit != u64::MAX {
             self.now = self.now.max(limit);
@@ -121,10 +161,13 @@ impl<E> EventQueue<E> {
         None
     }
 
-    /// The first slot with events: lower levels come first, and within a level lower slots.
+    /// The first slot with entries: lower levels come first, and within a level lower slots.
     #[inline]
     fn next_slot(&self) -> Option<(usize, usize)> {
-        let level = self.levels.iter().position(|level| level.occupied != 0)?;
+        if self.occupied == 0 {
+            return None;
+        }
+        let level = self.occupied.trailing_zeros() as usize;
         Some((level, self.levels[level].occupied.trailing_zeros() as usize))
     }
 
@@ -136,69 +179,132 @@ impl<E> EventQueue<E> {
         (self.now & above) | ((slot as u64) << shift)
     }
 
-    /// Sets the clock to the start of a slot and hands its events to the lower levels, in order.
-    fn move_down(&mut self, level: usize, slot: usize, start: u64) {
-        self.now = start;
-        let list = std::mem::replace(&mut self.levels[level].slots[slot], List::EMPTY);
-        self.levels[level].occupied &= !(1 << slot);
-        let mut node = list.first;
-        while node != NONE {
-            let Node { time, next, .. } = self.nodes[node as usize];
-            self.append(node, time);
-            node = next;
+    /// The time of a slot's first entry where that comes before all others: at level 0 the times are equal, and higher up
+    /// nothing else is in the slot, which spares the entry its way down.
+    #[inline]
+    fn first_alone(&self, level: usize, slot: usize) -> Option<u64> {
+        let chunk = &self.chunks[self.levels[level].slots[slot].first as usize];
+        let is_first = level == 0 || (chunk.end == 1 && chunk.next == NONE);
+        is_first.then(|| chunk.entries[usize::from(chunk.begin)].time)
+    }
+
+    /// Hands the entries of a slot, which begins now, to the lower levels, in order.
+    fn move_down(&mut self, level: usize, slot: usize) {
+        let mut next = self.levels[level].slots[slot].first;
+        self.vacate(level, slot);
+        while next != NONE {
+            let chunk = next;
+            for nth in 0..usize::from(self.chunks[chunk as usize].end) {
+                let entry = self.chunks[chunk as usize].entries[nth];
+                self.append(entry);
+            }
+            next = self.release(chunk);
         }
     }
 
+    /// Takes the first event of a slot.
     #[inline]
-    fn take_first(&mut self, slot: usize) -> Option<(Instant, E)> {
-        let level = &mut self.levels[0];
-        let taken = level.slots[slot].first;
-        let node = &mut self.nodes[taken as usize];
-        let event = node.event.take()?;
-        level.slots[slot].first = node.next;
-        if node.next == NONE {
-            level.slots[slot] = List::EMPTY;
-            level.occupied &= !(1 << slot);
+    fn take_first(&mut self, level: usize, slot: usize) -> Option<(Instant, E)> {
+        let first = self.levels[level].slots[slot].first;
+        let chunk = &mut self.chunks[first as usize];
+        let place = chunk.entries[usize::from(chunk.begin)].place;
+        chunk.begin += 1;
+        if chunk.begin == chunk.end {
+            match self.release(first) {
+                NONE => self.vacate(level, slot),
+                next => self.levels[level].slots[slot].first = next,
+            }
         }
-        node.next = self.free;
-        self.free = taken;
         self.pending -= 1;
+        let free = Place::Free(self.free_place);
+        let Place::Taken(event) = std::mem::replace(&mut self.events[place as usize], free) else {
+            return None;
+        };
+        self.free_place = place;
         Some((Instant::from_nanos(self.now), event))
     }
 
+    /// Empties a slot whose chunks are taken.
     #[inline]
-    fn append(&mut self, node: u32, time: u64) {
-        let (level, slot) = place(self.now, time);
-        self.nodes[node as usize].next = NONE;
-        let level = &mut self.levels[level];
-        let list = &mut level.slots[slot];
-        if list.last == NONE {
-            list.first = node;
-            level.occupied |= 1 << slot;
-        } else {
-            self.nodes[list.last as usize].next = node;
+    fn vacate(&mut self, level: usize, slot: usize) {
+        let Level { occupied, slots } = &mut self.levels[level];
+        slots[slot] = List::EMPTY;
+        *occupied &= !(1 << slot);
+        self.occupied &= !(u16::from(*occupied == 0) << level);
+    }
+
+    /// Puts an entry behind all others of its slot.
+    #[inline]
+    fn append(&mut self, entry: Entry) {
+        let (level, slot) = slot_of(self.now, entry.time);
+        let mut last = self.levels[level].slots[slot].last;
+        if last == NONE || usize::from(self.chunks[last as usize].end) == CHUNK {
+            last = self.extend(level, slot);
         }
-        list.last = node;
+        let chunk = &mut self.chunks[last as usize];
+        chunk.entries[usize::from(chunk.end)] = entry;
+        chunk.end += 1;
+    }
+
+    /// Adds an empty chunk to a slot.
+    fn extend(&mut self, level: usize, slot: usize) -> u32 {
+        let added = self.empty_chunk();
+        self.occupied |= 1 << level;
+        let Level { occupied, slots } = &mut self.levels[level];
+        *occupied |= 1 << slot;
+        let list = &mut slots[slot];
+        match list.last {
+            NONE => list.first = added,
+            last => self.chunks[last as usize].next = added,
+        }
+        list.last = added;
+        added
     }
 
     #[inline]
-    fn node(&mut self, time: u64, event: E) -> u32 {
-        if self.free == NONE {
-            self.nodes.push(Node { time, next: NONE, event: Some(event) });
-            return (self.nodes.len() - 1) as u32;
+    fn empty_chunk(&mut self) -> u32 {
+        if self.free_chunk == NONE {
+            self.chunks.push(Chunk::EMPTY);
+            return (self.chunks.len() - 1) as u32;
         }
-        let index = self.free;
-        let node = &mut self.nodes[index as usize];
-        self.free = node.next;
-        node.time = time;
-        node.event = Some(event);
+        let index = self.free_chunk;
+        let chunk = &mut self.chunks[index as usize];
+        self.free_chunk = chunk.next;
+        (chunk.begin, chunk.end, chunk.next) = (0, 0, NONE);
         index
+    }
+
+    /// Gives a chunk back; returns the one that followed it.
+    #[inline]
+    fn release(&mut self, index: u32) -> u32 {
+        let chunk = &mut self.chunks[index as usize];
+        let next = std::mem::replace(&mut chunk.next, self.free_chunk);
+        self.free_chunk = index;
+        next
+    }
+
+    /// Puts an event where it stays until it comes.
+    #[inline]
+    fn put(&mut self, event: E) -> u32 {
+        let place = self.free_place;
+        match self.events.get_mut(place as usize) {
+            Some(free) => {
+                if let Place::Free(next) = std::mem::replace(free, Place::Taken(event)) {
+                    self.free_place = next;
+                }
+                place
+            }
+            None => {
+                self.events.push(Place::Taken(event));
+                (self.events.len() - 1) as u32
+            }
+        }
     }
 }
 
 /// Where an event at `time` waits when it is `now`: the level of the highest bits that differ, and their value.
 #[inline]
-fn place(now: u64, time: u64) -> (usize, usize) {
+fn slot_of(now: u64, time: u64) -> (usize, usize) {
     let level = (now ^ time).checked_ilog2().unwrap_or(0) / BITS;
     let slot = (time >> (BITS * level)) as usize & (SLOTS - 1);
     (level as usize, slot)

@@ -2,23 +2,21 @@
 
 use std::fmt;
 
-/// The number in `text` times `scale`, a power of ten. `None` where it is not digits with at most one point between
-/// them, or finer than one part of `scale`, or beyond 64 bits.
-pub(crate) fn parse(text: &str, scale: u64) -> Option<u64> {
+/// The number in `text` times `scale`. `None` where it is not digits with at most one point between them, or no whole
+/// number of parts of `scale`, or beyond 64 bits.
+pub fn parse(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     if !is_digits(whole) || !is_digits(fraction) {
         return None;
     }
-    let mut value = whole.parse::<u64>().ok()?.checked_mul(scale)?;
-    let mut place = scale;
-    for digit in fraction.trim_end_matches('0').bytes() {
-        if !place.is_multiple_of(10) {
-            return None;
-        }
-        place /= 10;
-        value = value.checked_add(u64::from(digit - b'0') * place)?;
+    let fraction = fraction.trim_end_matches('0');
+    let parts = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let mut number = u128::from(whole.parse::<u64>().ok()?).checked_mul(parts)?;
+    if !fraction.is_empty() {
+        number = number.checked_add(fraction.parse().ok()?)?;
     }
-    Some(value)
+    let scaled = number.checked_mul(u128::from(scale))?;
+    if scaled.is_multiple_of(parts) { u64::try_from(scaled / parts).ok() } else { None }
 }
 
 fn is_digits(text: &str) -> bool {
@@ -26,7 +24,7 @@ fn is_digits(text: &str) -> bool {
 }
 
 /// Writes `value / scale` in as few digits as say it exactly; `scale` is a power of ten.
-pub(crate) fn write(f: &mut fmt::Formatter<'_>, value: u64, scale: u64) -> fmt::Result {
+pub fn write(f: &mut fmt::Formatter<'_>, value: u64, scale: u64) -> fmt::Result {
     write!(f, "{}", value / scale)?;
     let (mut fraction, mut digits) = (value % scale, scale.ilog10() as usize);
     if fraction == 0 {
@@ -60,6 +58,8 @@ mod tests {
         assert_eq!(parse("0.0010", 1000), Some(1));
         assert_eq!(parse("0.0001", 1000), None);
         assert_eq!(parse("1.5", 1), None);
+        assert_eq!(parse("1.5", 1024), Some(1536));
+        assert_eq!(parse("0.1", 1024), None);
         assert_eq!(parse("18446744073709551615", 1), Some(u64::MAX));
         for text in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1.2.3", " 1", "18446744073709551616", "五"] {
             assert_eq!(parse(text, 1000), None, "{text}");

@@ -55,7 +55,7 @@
 
 mod bandwidth;
 mod calendar;
-mod decimal;
+pub mod decimal;
 pub mod duration;
 mod error;
 pub mod ethernet;

@@ -1,0 +1,242 @@
+//! An experiment as its file defines it.
+
+use super::dimension::Dimension;
+use super::parameter::{ParameterSpec, Value};
+use super::parameters::Parameters;
+use super::runner::{MetricSpec, Runner};
+
+/// An experiment. Every parameter of its model has a value: that of `[x]`, that of a series, or that of `[parameters]`.
+#[derive(Clone)]
+pub struct Definition {
+    /// Lower case, words joined by `-`.
+    pub name: String,
+    /// What is measured over what.
+    pub title: String,
+    /// The paper and the figure or section.
+    pub paper: String,
+    /// The model.
+    pub runner: &'static dyn Runner,
+    /// The seed where no other is given.
+    pub seed: u64,
+    /// What varies along a series.
+    pub x: XAxis,
+    /// How values of a unit are drawn, where the file says so.
+    pub y: Vec<YAxis>,
+    /// What is measured, and what it is measured with.
+    pub series: Vec<Series>,
+    /// What follows from two series.
+    pub derived: Vec<Derived>,
+    /// What the paper says.
+    pub expected: Vec<Expected>,
+    /// What holds wherever neither `x` nor a series says otherwise, in the order of the keys.
+    pub parameters: Vec<Parameter>,
+}
+
+/// What varies along a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct XAxis {
+    /// The parameter that varies.
+    pub parameter: &'static ParameterSpec,
+    /// What it measures.
+    pub dimension: Dimension,
+    /// The unit of what is shown.
+    pub unit: String,
+    /// What stands below the axis.
+    pub label: String,
+    /// How it is divided.
+    pub scale: Scale,
+    /// Numbers of the dimension's base unit, in the order in which they are run.
+    pub values: Vec<u64>,
+}
+
+/// How values of a unit are drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct YAxis {
+    /// The unit.
+    pub unit: String,
+    /// What stands beside the axis.
+    pub label: String,
+    /// How it is divided.
+    pub scale: Scale,
+}
+
+/// How an axis is divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly.
+    #[default]
+    Linear,
+    /// By powers of two.
+    Log2,
+    /// By powers of ten.
+    Log10,
+}
+
+/// A line of the figure: one metric, measured with some parameters set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// What is shown.
+    pub metric: &'static MetricSpec,
+    /// What is set for it.
+    pub set: Vec<(&'static ParameterSpec, Value)>,
+}
+
+/// A line that follows from two others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived {
+    /// Its name.
+    pub name: String,
+    /// How it follows.
+    pub rule: Rule,
+    /// The places of the two series.
+    pub of: [usize; 2],
+}
+
+/// How a line follows from two others, `[a, b]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// a / b.
+    Ratio,
+    /// a − b.
+    Difference,
+    /// By how many percent b is less than a.
+    Reduction,
+}
+
+/// What the paper says about a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The name of a series or of a derived one.
+    pub series: String,
+    /// Where, in the base unit of the axis.
+    pub x: Vec<u64>,
+    /// How much.
+    pub value: f64,
+    /// How far ours may be away.
+    pub tolerance: Option<Tolerance>,
+    /// The sentence or the figure that says so.
+    pub source: String,
+}
+
+/// How far a value may be away from another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tolerance {
+    /// A part of the other.
+    Relative(f64),
+    /// In its unit.
+    Absolute(f64),
+}
+
+/// A parameter's value and where it is from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Which one.
+    pub spec: &'static ParameterSpec,
+    /// Its value.
+    pub value: Value,
+    /// A paper's sentence, a data sheet, or what it is fitted to.
+    pub source: String,
+}
+
+/// One point of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The place of the series.
+    pub series: usize,
+    /// The place on the axis, in its base unit.
+    pub x: u64,
+    /// What its run is told.
+    pub parameters: Parameters,
+}
+
+impl Definition {
+    /// All points, series by series.
+    pub fn points(&self) -> Vec<Point> {
+        let of_series = |series| self.x.values.iter().map(move |x| self.point(series, *x));
+        (0..self.series.len()).flat_map(of_series).collect()
+    }
+
+    fn point(&self, series: usize, x: u64) -> Point {
+        let mut parameters = Parameters::new();
+        for parameter in &self.parameters {
+            parameters.set(parameter.spec, parameter.value);
+        }
+        for (spec, value) in &self.series[series].set {
+            parameters.set(spec, *value);
+        }
+        parameters.set(self.x.parameter, Value::Quantity(x));
+        Point { series, x, parameters }
+    }
+
+    /// The names of all lines, derived ones last.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        let series = self.series.iter().map(|series| series.name.as_str());
+        series.chain(self.derived.iter().map(|derived| derived.name.as_str()))
+    }
+
+    /// The unit of a line; `None` where there is no line of this name.
+    pub fn unit_of_line(&self, name: &str) -> Option<&str> {
+        let series = self.series.iter().find(|series| series.name == name).map(|series| series.metric.unit);
+        let derived = || self.derived.iter().find(|derived| derived.name == name);
+        series.or_else(|| derived().map(|derived| self.unit_of(derived)))
+    }
+
+    /// The unit of a derived line.
+    pub fn unit_of(&self, derived: &Derived) -> &str {
+        match derived.rule {
+            Rule::Ratio => "times",
+            Rule::Difference => self.series[derived.of[0]].metric.unit,
+            Rule::Reduction => "%",
+        }
+    }
+}
+
+impl XAxis {
+    /// A place on the axis in its unit.
+    pub fn number(&self, x: u64) -> f64 {
+        self.dimension.in_unit(x, &self.unit).unwrap_or(x as f64)
+    }
+
+    /// The label with the unit; what is counted is in the label.
+    pub fn caption(&self) -> String {
+        match self.dimension {
+            Dimension::Count(_) => self.label.clone(),
+            _ => with_unit(&self.label, &self.unit),
+        }
+    }
+}
+
+/// A label with its unit in parentheses behind it, unless it is in it or there is none.
+pub fn with_unit(label: &str, unit: &str) -> String {
+    let parentheses = format!("({unit})");
+    if unit.is_empty() || label.contains(&parentheses) {
+        label.into()
+    } else {
+        format!("{label} {parentheses}")
+    }
+}
+
+impl Rule {
+    /// What follows from the two; `None` where it is no number.
+    pub fn apply(self, a: f64, b: f64) -> Option<f64> {
+        let value = match self {
+            Self::Ratio => a / b,
+            Self::Difference => a - b,
+            Self::Reduction => (1.0 - b / a) * 100.0,
+        };
+        Some(value).filter(|value| value.is_finite())
+    }
+}
+
+impl Tolerance {
+    /// Whether `value` is near enough to `expected`.
+    pub fn allows(self, value: f64, expected: f64) -> bool {
+        let distance = (value - expected).abs();
+        match self {
+            Self::Relative(part) => distance <= part * expected.abs(),
+            Self::Absolute(most) => distance <= most,
+        }
+    }
+}

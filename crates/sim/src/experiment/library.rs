@@ -1,0 +1,70 @@
+//! What is built in: models, the experiments, and the parameters that several experiments share.
+
+use super::runner::Runner;
+use crate::netfpga::NetfpgaRunner;
+use crate::xls416::Xls416;
+
+/// A file that is part of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Embedded {
+    /// Its name without `.toml`.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: &'static str,
+}
+
+/// Models and files by name.
+pub struct Library {
+    /// The models.
+    pub runners: &'static [&'static dyn Runner],
+    /// `experiments/*.toml`.
+    pub experiments: &'static [Embedded],
+    /// `experiments/parameters/*.toml`: for `include`.
+    pub parameters: &'static [Embedded],
+}
+
+/// A file below `experiments/`.
+macro_rules! embedded {
+    ($folder:literal, $($name:literal),* $(,)?) => {
+        &[$(Embedded {
+            name: $name,
+            text: include_str!(concat!("../../../../experiments/", $folder, $name, ".toml")),
+        }),*]
+    };
+}
+
+/// All that there is.
+pub static BUILT_IN: Library = Library {
+    runners: &[&NetfpgaRunner, &Xls416],
+    experiments: embedded!(
+        "",
+        "lro-npu-throughput",
+        "lro-npu-dma",
+        "lro-npu-active-ack",
+        "lro-npu-stopped-reader",
+        "lro-npu-reorder",
+        "lro-npu-10000",
+        "lro-npu-100g",
+        "lro-netfpga-cpu",
+        "lro-netfpga-drops",
+        "lro-netfpga-two-flows",
+    ),
+    parameters: embedded!("parameters/", "netfpga", "xls416"),
+};
+
+impl Library {
+    /// The model of this name.
+    pub fn runner(&self, name: &str) -> Option<&'static dyn Runner> {
+        self.runners.iter().copied().find(|runner| runner.name() == name)
+    }
+
+    /// The experiment of this name.
+    pub fn experiment(&self, name: &str) -> Option<Embedded> {
+        self.experiments.iter().copied().find(|experiment| experiment.name == name)
+    }
+
+    /// The parameters of this name.
+    pub(super) fn parameters(&self, name: &str) -> Option<Embedded> {
+        self.parameters.iter().copied().find(|parameters| parameters.name == name)
+    }
+}

@@ -1,0 +1,535 @@
+//! Reads an experiment from its file.
+
+use std::fs;
+use std::path::Path;
+
+use super::definition::{
+    Definition, Derived, Expected, Parameter, Rule, Scale, Series, Tolerance, XAxis, YAxis,
+};
+use super::dimension::{Dimension, QuantityError, WHOLE};
+use super::document::{Document, FileError, Item, Problem, Table, joined};
+use super::library::Library;
+use super::parameter::{Kind, ParameterSpec, Value, ValueError};
+use super::runner::{MetricSpec, Runner};
+
+const EXPERIMENT: &[&str] = &[
+    "name",
+    "title",
+    "paper",
+    "model",
+    "seed",
+    "include",
+    "x",
+    "y",
+    "series",
+    "derived",
+    "expected",
+    "parameters",
+];
+
+impl Definition {
+    /// Reads the text of a file; `file` is its name for errors, and what it includes by a path is beside it.
+    pub fn parse(file: &str, text: &str, library: &Library) -> Result<Self, FileError> {
+        let document = Document { file, text };
+        let tree = document.parse()?;
+        let root = document.root(&tree);
+        root.only(EXPERIMENT)?;
+        let runner = runner(&root, library)?;
+        let series = series(&root, runner)?;
+        let x = x_axis(&root.need("x", "what varies along a series")?.table()?, runner)?;
+        let y = root.tables("y")?.iter().map(|table| y_axis(table, &series)).collect::<Result<_, _>>()?;
+        let derived = derived(&root, &series)?;
+        let mut definition = Self {
+            name: root.need("name", "the experiment's name")?.text()?.into(),
+            title: root.need("title", "what is measured over what")?.text()?.into(),
+            paper: root.need("paper", "the paper and the figure or section")?.text()?.into(),
+            runner,
+            seed: root.get("seed").map_or(Ok(1), |seed| seed.whole_number())?,
+            x,
+            y,
+            series,
+            derived,
+            expected: Vec::new(),
+            parameters: parameters(&root, runner, library)?,
+        };
+        definition.expected = expected(&root, &definition)?;
+        definition.check_complete(&root)?;
+        Ok(definition)
+    }
+
+    /// Every parameter must have a value in every series.
+    fn check_complete(&self, root: &Table<'_, '_>) -> Result<(), FileError> {
+        let has_value = |spec: &ParameterSpec, series: &Series| {
+            self.x.parameter.key == spec.key
+                || self.parameters.iter().any(|parameter| parameter.spec.key == spec.key)
+                || series.set.iter().any(|(set, _)| set.key == spec.key)
+        };
+        let lacks = |spec: &&ParameterSpec| !self.series.iter().all(|series| has_value(spec, series));
+        match self.runner.parameters().iter().find(lacks) {
+            Some(spec) => {
+                let (key, about) = (format!("parameters.{}", spec.key), spec.about.into());
+                Err(root.error(Problem::Missing { key, about }))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn runner(root: &Table<'_, '_>, library: &Library) -> Result<&'static dyn Runner, FileError> {
+    let model = root.need("model", "which model runs it")?;
+    let name = model.text()?;
+    let known = || library.runners.iter().map(|runner| runner.name());
+    library.runner(name).ok_or_else(|| model.unknown("model", name, known()))
+}
+
+fn keys(runner: &dyn Runner) -> impl Iterator<Item = &'static str> {
+    runner.parameters().iter().map(|spec| spec.key)
+}
+
+fn find_spec(runner: &dyn Runner, key: &str) -> Option<&'static ParameterSpec> {
+    runner.parameters().iter().find(|spec| spec.key == key)
+}
+
+fn x_axis(table: &Table<'_, '_>, runner: &dyn Runner) -> Result<XAxis, FileError> {
+    table.only(&["parameter", "unit", "label", "scale", "values"])?;
+    let name = table.need("parameter", "the parameter that varies")?;
+    let key = name.text()?;
+    let parameter = find_spec(runner, key).ok_or_else(|| name.unknown("parameter", key, keys(runner)))?;
+    let Kind::Quantity(dimension, _) = &parameter.kind else {
+        return Err(name.wrong_type("a parameter that is a number"));
+    };
+    let unit = match table.get("unit") {
+        Some(unit) => unit.text()?.to_owned(),
+        None => match dimension {
+            Dimension::Fraction => String::new(),
+            dimension => dimension.base().into(),
+        },
+    };
+    let scale = scale(table)?;
+    let mut values = Vec::new();
+    for item in table.need("values", "the places on the axis, in its unit")?.some_items()? {
+        let x = quantity(&item, parameter, &unit)?;
+        if values.contains(&x) {
+            return Err(item.error(Problem::Twice { key: item.path.clone(), name: item.scalar()? }));
+        }
+        if x == 0 && scale != Scale::Linear {
+            return Err(item.wrong_type("more than 0 on a logarithmic scale"));
+        }
+        values.push(x);
+    }
+    Ok(XAxis {
+        parameter,
+        dimension: *dimension,
+        label: table.get("label").map_or(Ok(parameter.about), |label| label.text())?.into(),
+        scale,
+        unit,
+        values,
+    })
+}
+
+/// A number of the axis' unit, as base units.
+fn quantity(item: &Item<'_, '_>, spec: &ParameterSpec, unit: &str) -> Result<u64, FileError> {
+    match spec.parse_with_unit(&item.scalar()?, unit) {
+        Ok(Value::Quantity(number)) => Ok(number),
+        Ok(_) => Err(item.wrong_type("a number")),
+        Err(error) => Err(item.wrong_value(error)),
+    }
+}
+
+fn scale(table: &Table<'_, '_>) -> Result<Scale, FileError> {
+    const SCALES: [(&str, Scale); 3] =
+        [("linear", Scale::Linear), ("log2", Scale::Log2), ("log10", Scale::Log10)];
+    let Some(item) = table.get("scale") else { return Ok(Scale::Linear) };
+    named(&item, "scale", &SCALES)
+}
+
+/// The thing whose name the item is.
+fn named<T: Copy>(item: &Item<'_, '_>, what: &'static str, known: &[(&str, T)]) -> Result<T, FileError> {
+    let name = item.text()?;
+    let found = known.iter().find(|(known, _)| *known == name).map(|(_, thing)| *thing);
+    found.ok_or_else(|| item.unknown(what, name, known.iter().map(|(known, _)| *known)))
+}
+
+fn y_axis(table: &Table<'_, '_>, series: &[Series]) -> Result<YAxis, FileError> {
+    table.only(&["unit", "label", "scale"])?;
+    let item = table.need("unit", "the unit of the metrics that it is for")?;
+    let unit = item.text()?;
+    if !series.iter().any(|series| series.metric.unit == unit) {
+        return Err(item.unknown("unit of a series", unit, series.iter().map(|series| series.metric.unit)));
+    }
+    let label = table.need("label", "what stands beside the axis")?.text()?.into();
+    Ok(YAxis { unit: unit.into(), label, scale: scale(table)? })
+}
+
+fn series(root: &Table<'_, '_>, runner: &dyn Runner) -> Result<Vec<Series>, FileError> {
+    root.need("series", "what is measured: one [[series]] or more")?.some_items()?;
+    let mut all: Vec<Series> = Vec::new();
+    for table in root.tables("series")? {
+        table.only(&["name", "metric", "set"])?;
+        let item = table.need("name", "the name of the series")?;
+        let name = item.text()?.to_owned();
+        if all.iter().any(|series| series.name == name) {
+            return Err(item.error(Problem::Twice { key: item.path.clone(), name }));
+        }
+        let metric = metric(&table.need("metric", "which of the model's metrics is shown")?, runner)?;
+        let set = match table.get("set") {
+            Some(set) => settings(&set.table()?, runner)?,
+            None => Vec::new(),
+        };
+        all.push(Series { name, metric, set });
+    }
+    Ok(all)
+}
+
+fn metric(item: &Item<'_, '_>, runner: &dyn Runner) -> Result<&'static MetricSpec, FileError> {
+    let (name, metrics) = (item.text()?, runner.metrics());
+    let known = || metrics.iter().map(|metric| metric.name);
+    metrics.iter().find(|metric| metric.name == name).ok_or_else(|| item.unknown("metric", name, known()))
+}
+
+/// Values with their units by the keys of the parameters.
+fn settings(
+    table: &Table<'_, '_>,
+    runner: &dyn Runner,
+) -> Result<Vec<(&'static ParameterSpec, Value)>, FileError> {
+    let setting = |item: Item<'_, '_>| {
+        let spec = known_parameter(&item, runner)?;
+        let value = spec.parse(&item.scalar()?).map_err(|error| item.wrong_value(error))?;
+        Ok((spec, value))
+    };
+    table.entries().map(setting).collect()
+}
+
+fn known_parameter(item: &Item<'_, '_>, runner: &dyn Runner) -> Result<&'static ParameterSpec, FileError> {
+    let unknown = || Problem::UnknownKey { key: item.path.clone(), allowed: joined(keys(runner)) };
+    find_spec(runner, item.key()).ok_or_else(|| item.error(unknown()))
+}
+
+fn derived(root: &Table<'_, '_>, series: &[Series]) -> Result<Vec<Derived>, FileError> {
+    const RULES: [(&str, Rule); 3] =
+        [("ratio", Rule::Ratio), ("difference", Rule::Difference), ("reduction", Rule::Reduction)];
+    let mut all: Vec<Derived> = Vec::new();
+    for table in root.tables("derived")? {
+        table.only(&["name", "rule", "of"])?;
+        let item = table.need("name", "the name of what is derived")?;
+        let name = item.text()?.to_owned();
+        let known = series.iter().map(|series| &series.name).chain(all.iter().map(|derived| &derived.name));
+        if known.into_iter().any(|known| *known == name) {
+            return Err(item.error(Problem::Twice { key: item.path.clone(), name }));
+        }
+        let rule = named(&table.need("rule", "ratio, difference or reduction")?, "rule", &RULES)?;
+        let item = table.need("of", "the names of two series")?;
+        let places: Vec<usize> =
+            item.items()?.iter().map(|item| place(item, series)).collect::<Result<_, _>>()?;
+        let of = places.try_into().map_err(|_| item.wrong_type("an array of two names of series"))?;
+        all.push(Derived { name, rule, of });
+    }
+    Ok(all)
+}
+
+fn place(item: &Item<'_, '_>, series: &[Series]) -> Result<usize, FileError> {
+    let name = item.text()?;
+    let names = || series.iter().map(|series| &series.name);
+    names().position(|known| known == name).ok_or_else(|| item.unknown("series", name, names()))
+}
+
+fn expected(root: &Table<'_, '_>, definition: &Definition) -> Result<Vec<Expected>, FileError> {
+    let one = |table: &Table<'_, '_>| {
+        table.only(&["series", "x", "value", "unit", "tolerance", "source"])?;
+        let item = table.need("series", "the name of a series or of something derived")?;
+        let name = item.text()?;
+        let Some(unit) = definition.unit_of_line(name) else {
+            return Err(item.unknown("series", name, definition.lines()));
+        };
+        let given = table.need("unit", "the unit of the value")?;
+        if given.text()? != unit {
+            return Err(given.unknown("unit of this series", given.text()?, [unit]));
+        }
+        Ok(Expected {
+            series: name.into(),
+            x: places(table, &definition.x)?,
+            value: table.need("value", "what the paper says")?.number()?,
+            tolerance: table.get("tolerance").map(|item| tolerance(&item)).transpose()?,
+            source: source(table)?,
+        })
+    };
+    root.tables("expected")?.iter().map(one).collect()
+}
+
+/// Where something is expected: at the places that are named, or everywhere.
+fn places(table: &Table<'_, '_>, axis: &XAxis) -> Result<Vec<u64>, FileError> {
+    let Some(item) = table.get("x") else { return Ok(axis.values.clone()) };
+    let place = |item: &Item<'_, '_>| {
+        let x = quantity(item, axis.parameter, &axis.unit)?;
+        if axis.values.contains(&x) {
+            return Ok(x);
+        }
+        let known = axis.values.iter().map(|x| axis.number(*x).to_string());
+        Err(item.unknown("place on the x axis", &item.scalar()?, known))
+    };
+    item.one_or_more()?.iter().map(place).collect()
+}
+
+/// `"5%"` of the value, or a number of its unit.
+fn tolerance(item: &Item<'_, '_>) -> Result<Tolerance, FileError> {
+    let text = item.scalar()?;
+    match text.strip_suffix('%') {
+        Some(_) => match Dimension::Fraction.parse(&text) {
+            Ok(billionths) => Ok(Tolerance::Relative(billionths as f64 / WHOLE as f64)),
+            Err(error) => Err(item.wrong_value(error)),
+        },
+        None => item.number().map(Tolerance::Absolute),
+    }
+}
+
+fn source(table: &Table<'_, '_>) -> Result<String, FileError> {
+    const ABOUT: &str = "where it is from: a paper's sentence, a data sheet, or what it is fitted to";
+    let item = table.need("source", ABOUT)?;
+    let text = item.text()?.trim();
+    if text.is_empty() { Err(item.wrong_type("a text that says where it is from")) } else { Ok(text.into()) }
+}
+
+/// The file's own parameters, and those that it includes and does not give another value.
+fn parameters(
+    root: &Table<'_, '_>,
+    runner: &'static dyn Runner,
+    library: &Library,
+) -> Result<Vec<Parameter>, FileError> {
+    let mut all = Vec::new();
+    if let Some(table) = root.get("parameters") {
+        for item in table.table()?.entries() {
+            all.push(parameter(&item, known_parameter(&item, runner)?)?);
+        }
+    }
+    if let Some(include) = root.get("include") {
+        for item in include.one_or_more()? {
+            add_included(&mut all, &item, runner, library)?;
+        }
+    }
+    all.sort_by_key(|parameter| parameter.spec.key);
+    Ok(all)
+}
+
+/// Adds the parameters of another file: one that is built in, or `*.toml` beside this one.
+fn add_included(
+    all: &mut Vec<Parameter>,
+    item: &Item<'_, '_>,
+    runner: &'static dyn Runner,
+    library: &Library,
+) -> Result<(), FileError> {
+    let name = item.text()?;
+    if let Some(embedded) = library.parameters(name) {
+        let file = format!("experiments/parameters/{name}.toml");
+        return included(all, Document { file: &file, text: embedded.text }, runner, library);
+    }
+    if !name.ends_with(".toml") {
+        let known = library.parameters.iter().map(|embedded| embedded.name);
+        return Err(item.unknown("built-in file of parameters or name that ends in .toml", name, known));
+    }
+    let path = Path::new(item.file()).parent().unwrap_or(Path::new("")).join(name).display().to_string();
+    let text = fs::read_to_string(&path).map_err(|error| {
+        let error = error.to_string();
+        item.error(Problem::Include { key: item.path.clone(), path: path.clone(), error })
+    })?;
+    included(all, Document { file: &path, text: &text }, runner, library)
+}
+
+/// Parameters that another model has are for that one.
+fn included(
+    all: &mut Vec<Parameter>,
+    document: Document<'_>,
+    runner: &'static dyn Runner,
+    library: &Library,
+) -> Result<(), FileError> {
+    let tree = document.parse()?;
+    let root = document.root(&tree);
+    root.only(&["parameters"])?;
+    for item in root.need("parameters", "the table of parameters")?.table()?.entries() {
+        let others = || library.runners.iter().find_map(|other| find_spec(*other, item.key()));
+        let own = find_spec(runner, item.key());
+        let Some(spec) = own.or_else(others) else {
+            return known_parameter(&item, runner).map(drop);
+        };
+        let parameter = parameter(&item, spec)?;
+        if own.is_some() && !all.iter().any(|known| known.spec.key == spec.key) {
+            all.push(parameter);
+        }
+    }
+    Ok(())
+}
+
+/// `{ value = 10.7, unit = "us", source = "…" }`; a choice or a flag has no unit.
+fn parameter(item: &Item<'_, '_>, spec: &'static ParameterSpec) -> Result<Parameter, FileError> {
+    let table = item.table()?;
+    table.only(&["value", "unit", "source"])?;
+    let value = table.need("value", spec.about)?;
+    let given = match &spec.kind {
+        Kind::Quantity(..) => Some(table.need("unit", "the unit of the value")?),
+        _ => table.get("unit"),
+    };
+    let unit = given.as_ref().map_or(Ok(""), Item::text)?;
+    let parsed = spec.parse_with_unit(&value.scalar()?, unit).map_err(|error| match (&error, &given) {
+        (ValueError::Quantity(QuantityError::Unit { .. }), Some(unit)) => unit.wrong_value(error),
+        _ => value.wrong_value(error),
+    })?;
+    Ok(Parameter { spec, value: parsed, source: source(&table)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{EXPERIMENT, LIBRARY};
+    use super::*;
+
+    fn parse(text: &str) -> Result<Definition, FileError> {
+        Definition::parse("share.toml", text, &LIBRARY)
+    }
+
+    #[test]
+    fn a_file_says_what_is_run_and_what_is_expected() {
+        let definition = parse(EXPERIMENT).unwrap();
+        assert_eq!((definition.name.as_str(), definition.seed), ("share", 1));
+        let points = definition.points();
+        assert_eq!(points.len(), 6);
+        assert_eq!((points[4].series, points[4].x), (1, 2));
+        let parameters = &points[4].parameters;
+        assert_eq!((parameters.nanos("setup"), parameters.flag("offload")), (Ok(12_000), Ok(false)));
+        assert_eq!((parameters.count("flows"), parameters.rate("rate")), (Ok(2), Ok(crate::Rate::GIGABIT)));
+        assert_eq!(definition.expected[0].x, [1, 2, 4]);
+        assert_eq!(definition.expected[1].x, [2, 4]);
+        assert_eq!(definition.expected[1].tolerance, Some(Tolerance::Absolute(0.5)));
+        assert_eq!(definition.parameters.len(), 3);
+        assert_eq!(definition.parameters[0].source, "V.B");
+    }
+
+    #[test]
+    fn an_own_parameter_comes_before_an_included_one() {
+        let text = format!("{EXPERIMENT}rate = {{ value = 2, unit = \"Gb/s\", source = \"ours\" }}\n");
+        let definition = parse(&text).unwrap();
+        let rate = definition.parameters.iter().find(|parameter| parameter.spec.key == "rate").unwrap();
+        assert_eq!((rate.value, rate.source.as_str()), (Value::Quantity(2_000_000_000), "ours"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line_and_what_is_allowed() {
+        for (from, to, told) in [
+            (
+                "model = \"share\"",
+                "model = \"shore\"",
+                "5: model: there is no model 'shore': there are share",
+            ),
+            (
+                "title =",
+                "titel =",
+                "3: there is no 'titel': there are name, title, paper, model, seed, include, x, y, series, derived, expected, parameters",
+            ),
+            ("title =", "title", "3: key with no value, expected `=`"),
+            (
+                "title = \"Throughput over the number of flows\"\n",
+                "",
+                "1: there must be title: what is measured over what",
+            ),
+            (
+                "scale = \"log2\"",
+                "scale = \"log\"",
+                "11: x.scale: there is no scale 'log': there are linear, log2, log10",
+            ),
+            (
+                "values = [1, 2, 4]",
+                "values = [1, 2000, 4]",
+                "10: x.values: 2000 is out of range: it is from 1 to 1000",
+            ),
+            ("values = [1, 2, 4]", "values = []", "10: x.values must be an array of at least one value"),
+            ("values = [1, 2, 4]", "values = [1, 1]", "10: x.values: there is a second '1'"),
+            ("values = [1, 2, 4]", "values = 4", "10: x.values must be an array"),
+            (
+                "parameter = \"flows\"",
+                "parameter = \"offload\"",
+                "9: x.parameter must be a parameter that is a number",
+            ),
+            (
+                "set = { offload = true }",
+                "set = { offlaod = true }",
+                "16: there is no 'series.set.offlaod': there are flows, offload, rate, setup, arbiter",
+            ),
+            (
+                "set = { offload = true }",
+                "set = { setup = 5 }",
+                "16: series.set.setup: it needs a unit: a time is in ns, us, ms, s, min",
+            ),
+            (
+                "set = { offload = true }",
+                "",
+                "1: there must be parameters.offload: whether the card coalesces",
+            ),
+            (
+                "metric = \"throughput\"",
+                "metric = \"speed\"",
+                "15: series.metric: there is no metric 'speed': there are throughput, latency",
+            ),
+            (
+                "name = \"without\"",
+                "name = \"with offload\"",
+                "19: series.name: there is a second 'with offload'",
+            ),
+            (
+                "of = [\"with offload\", \"without\"]",
+                "of = [\"with offload\"]",
+                "26: derived.of must be an array of two names of series",
+            ),
+            (
+                "rule = \"ratio\"",
+                "rule = \"sum\"",
+                "25: derived.rule: there is no rule 'sum': there are ratio, difference, reduction",
+            ),
+            (
+                "unit = \"Mb/s\"",
+                "unit = \"Gb/s\"",
+                "31: expected.unit: there is no unit of this series 'Gb/s': there are Mb/s",
+            ),
+            (
+                "x = [2, 4]",
+                "x = [2, 3]",
+                "37: expected.x: there is no place on the x axis '3': there are 1, 2, 4",
+            ),
+            (
+                "unit = \"us\"",
+                "unit = \"seconds\"",
+                "44: parameters.setup.unit: there is no unit 'seconds' for it: a time is in ns, us, ms, s, min",
+            ),
+            (
+                ", source = \"fitted to the gain\"",
+                "",
+                "44: there must be parameters.setup.source: where it is from: a paper's sentence, a data sheet, or what it is fitted to",
+            ),
+            (
+                "fitted to the gain",
+                " ",
+                "44: parameters.setup.source must be a text that says where it is from",
+            ),
+            (
+                "setup = { value = 12, unit = \"us\"",
+                "setup = { value = 12",
+                "44: there must be parameters.setup.unit: the unit of the value",
+            ),
+            (
+                "setup = { value = 12,",
+                "setup = { value = 0x12,",
+                "44: parameters.setup.value must be a text, a decimal number, true or false",
+            ),
+            (
+                "include = \"wire\"",
+                "include = \"wires\"",
+                "6: include: there is no built-in file of parameters or name that ends in .toml 'wires': there are wire",
+            ),
+            (
+                "include = \"wire\"",
+                "include = \"none.toml\"",
+                "6: include: cannot read none.toml: No such file or directory (os error 2)",
+            ),
+        ] {
+            assert!(EXPERIMENT.contains(from), "{from}");
+            let error = parse(&EXPERIMENT.replacen(from, to, 1)).err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), Some(format!("share.toml, line {told}").as_str()), "{to}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a model offers to experiments.
+
+use thiserror::Error;
+
+use super::parameter::ParameterSpec;
+use super::parameters::Parameters;
+use crate::observe::Observer;
+
+/// A model that experiments run. What it measures depends on its parameters and the seed only, and everything with a
+/// physical meaning is a parameter.
+pub trait Runner: Sync {
+    /// Its name in files: lower case, words joined by `-`.
+    fn name(&self) -> &'static str;
+
+    /// What it can be told; all of it must be.
+    fn parameters(&self) -> &'static [ParameterSpec];
+
+    /// What it measures.
+    fn metrics(&self) -> &'static [MetricSpec];
+
+    /// Runs once, on this thread, in steps of [`Observer::run`]: it shows progress, samples, and may end the run.
+    fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError>;
+}
+
+/// Something that a model measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricSpec {
+    /// Its name in files: lower case, words joined by `-`.
+    pub name: &'static str,
+    /// Its unit, such as `"Gb/s"` or `"%"`; empty for plain numbers.
+    pub unit: &'static str,
+    /// What it is, in a few words: the label of an axis.
+    pub about: &'static str,
+}
+
+/// A metric and what it was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measurement {
+    /// The name of a metric that the model has.
+    pub metric: &'static str,
+    /// In the metric's unit; finite.
+    pub value: f64,
+}
+
+impl Measurement {
+    /// A metric and what it was.
+    pub const fn new(metric: &'static str, value: f64) -> Self {
+        Self { metric, value }
+    }
+}
+
+/// What a run came to. A metric that had nothing to measure, such as the latency of no replies, is left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// In the order of the model's metrics or any other.
+    pub measurements: Vec<Measurement>,
+    /// Events handled.
+    pub events: u64,
+    /// The hash of all that happened: [`Simulation::trace_hash`](crate::Simulation::trace_hash).
+    pub trace_hash: u64,
+}
+
+/// Why a run has no outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RunError {
+    /// The model asks for a parameter that it has not declared, or not as that kind.
+    #[error("the model asks for a parameter '{0}' of another kind than it declares")]
+    Undeclared(&'static str),
+    /// Values that do not go together; the text says which, and what would.
+    #[error("{0}")]
+    Impossible(String),
+    /// The model has measured something else than it declares, or no number.
+    #[error("the model measures '{0}', which it does not declare or which is no finite number")]
+    Metric(&'static str),
+    /// The observer wanted no more.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Runs a model and checks what it says.
+pub fn run(
+    runner: &dyn Runner,
+    parameters: &Parameters,
+    seed: u64,
+    observer: &mut Observer,
+) -> Result<Outcome, RunError> {
+    let outcome = runner.run(parameters, seed, observer)?;
+    let is_declared = |metric: &str| runner.metrics().iter().any(|declared| declared.name == metric);
+    let wrong = outcome.measurements.iter().find(|m| !is_declared(m.metric) || !m.value.is_finite());
+    match wrong {
+        Some(measurement) => Err(RunError::Metric(measurement.metric)),
+        None => Ok(outcome),
+    }
+}

@@ -1,0 +1,223 @@
+//! Sweeps: an experiment with lists of values and seeds.
+//!
+//! ```toml
+//! experiment = "lro-npu-throughput"    # the name of a built-in one, or a path that ends in .toml
+//! seeds = [1, 2, 3]                    # the experiment's if left out
+//!
+//! [sweep]                              # every combination of these, written as with --set
+//! dma-setup = ["5us", "10.7us"]
+//! connections = [1, 8]                 # of the axis: its places
+//! ```
+
+use std::path::Path;
+
+use super::definition::{Definition, Point};
+use super::document::{Document, FileError, Item, Problem, Table};
+use super::library::Library;
+use super::parameter::Value;
+use super::settings::{SetError, Setting};
+use super::source::{LoadError, Source};
+
+/// The most runs of a sweep.
+const MOST: usize = 1_000_000;
+
+/// An experiment with lists of values and seeds.
+pub struct Sweep {
+    /// Where the experiment is from.
+    pub source: Source,
+    /// The experiment.
+    pub definition: Definition,
+    /// One run of each point for each.
+    pub seeds: Vec<u64>,
+    /// Every combination is run.
+    lists: Vec<Setting>,
+}
+
+/// A point of a sweep: one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// What is set, beside the axis.
+    pub settings: Vec<(&'static str, String)>,
+    /// The name of the series.
+    pub series: String,
+    /// The point of the experiment.
+    pub point: Point,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Sweep {
+    /// Reads a sweep; the experiment is looked for in the library, or beside the file.
+    pub fn parse(file: &str, text: &str, library: &Library) -> Result<Self, LoadError> {
+        let document = Document { file, text };
+        let tree = document.parse()?;
+        let root = document.root(&tree);
+        root.only(&["experiment", "seeds", "sweep"])?;
+        let item = root.need("experiment", "the name of an experiment, or a path that ends in .toml")?;
+        let beside = Path::new(file).parent().unwrap_or(Path::new(""));
+        let source = Source::find(item.text()?, beside, library)?;
+        let mut definition = source.load(library)?;
+        let seeds = seeds(&root, &definition)?;
+        let mut lists = Vec::new();
+        if let Some(sweep) = root.get("sweep") {
+            for item in sweep.table()?.entries() {
+                let list = list(&item, &definition)?;
+                if list.spec.key == definition.x.parameter.key {
+                    definition.apply(&list);
+                } else {
+                    lists.push(list);
+                }
+            }
+        }
+        let sweep = Self { source, definition, seeds, lists };
+        match sweep.count() {
+            Some(1..=MOST) => Ok(sweep),
+            _ => Err(root.error(Problem::TooMany { what: "runs", most: MOST }).into()),
+        }
+    }
+
+    /// How many tasks there are; `None` where that is beyond all bounds.
+    fn count(&self) -> Option<usize> {
+        let points = self.definition.series.len().checked_mul(self.definition.x.values.len());
+        let factors = self.lists.iter().map(|list| list.values.len()).chain([self.seeds.len()]);
+        factors.fold(points, |product, factor| product?.checked_mul(factor))
+    }
+
+    /// All of it, in the order of the combinations, the points of the experiment, and the seeds.
+    pub fn tasks(&self) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for combination in self.combinations() {
+            let mut definition = self.definition.clone();
+            for setting in &combination {
+                definition.apply(setting);
+            }
+            let shown = |setting: &Setting| {
+                let value = setting.values.first().map(|value| setting.spec.show(*value));
+                (setting.spec.key, value.unwrap_or_default())
+            };
+            let settings: Vec<_> = combination.iter().map(shown).collect();
+            for point in definition.points() {
+                let series = definition.series[point.series].name.clone();
+                tasks.extend(self.seeds.iter().map(|seed| Task {
+                    settings: settings.clone(),
+                    series: series.clone(),
+                    point: point.clone(),
+                    seed: *seed,
+                }));
+            }
+        }
+        tasks
+    }
+
+    /// Every choice of one value of each list.
+    fn combinations(&self) -> Vec<Vec<Setting>> {
+        let mut all = vec![Vec::new()];
+        for list in &self.lists {
+            let with = |chosen: &Vec<Setting>, value: &Value| {
+                let setting = Setting { spec: list.spec, values: vec![*value] };
+                [&chosen[..], &[setting]].concat()
+            };
+            all = all
+                .iter()
+                .flat_map(|chosen| list.values.iter().map(move |value| with(chosen, value)))
+                .collect();
+        }
+        all
+    }
+}
+
+fn seeds(root: &Table<'_, '_>, definition: &Definition) -> Result<Vec<u64>, FileError> {
+    match root.get("seeds") {
+        Some(seeds) => seeds.some_items()?.iter().map(Item::whole_number).collect(),
+        None => Ok(vec![definition.seed]),
+    }
+}
+
+fn list(item: &Item<'_, '_>, definition: &Definition) -> Result<Setting, FileError> {
+    let refused = |error: SetError| match error {
+        SetError::Unknown { allowed, .. } => Problem::UnknownKey { key: item.path.clone(), allowed },
+        error => Problem::Setting { key: item.path.clone(), error: error.to_string() },
+    };
+    let spec = definition.settable(item.key()).map_err(|error| item.error(refused(error)))?;
+    let value = |item: &Item<'_, '_>| {
+        definition.value(spec, &item.scalar()?).map_err(|error| item.wrong_value(error))
+    };
+    let values = item.some_items()?.iter().map(value).collect::<Result<_, _>>()?;
+    Ok(Setting { spec, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::LIBRARY;
+    use super::*;
+
+    fn parse(text: &str) -> Result<Sweep, String> {
+        Sweep::parse("sweep.toml", text, &LIBRARY).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_combination_comes_once() {
+        let text = "experiment = \"share\"\nseeds = [1, 2]\n[sweep]\nsetup = [\"5us\", \"12us\"]\n\
+                    arbiter = [\"stack\", \"round-robin\"]\nflows = [1, 8]";
+        let tasks = parse(text).unwrap().tasks();
+        assert_eq!(tasks.len(), 2 * 2 * 2 * 2 * 2);
+        let first = &tasks[0];
+        assert_eq!(first.settings, [("arbiter", "stack".to_owned()), ("setup", "5us".into())]);
+        assert_eq!((first.series.as_str(), first.point.x, first.seed), ("with offload", 1, 1));
+        assert_eq!((tasks[1].seed, tasks[2].point.x, tasks[4].series.as_str()), (2, 8, "without"));
+        assert_eq!(tasks[31].point.parameters.nanos("setup"), Ok(12_000));
+        let mut hashes: Vec<_> =
+            tasks.iter().map(|task| (task.point.parameters.hash("share"), task.seed)).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 32);
+    }
+
+    #[test]
+    fn nothing_but_an_experiment_is_its_points() {
+        assert_eq!(parse("experiment = \"share\"").unwrap().tasks().len(), 6);
+    }
+
+    #[test]
+    fn a_sweep_is_no_longer_than_can_be_run() {
+        let seeds: Vec<String> = (0..166_667).map(|seed| seed.to_string()).collect();
+        let text = |count: usize| format!("experiment = \"share\"\nseeds = [{}]", seeds[..count].join(","));
+        assert!(parse(&text(166_666)).is_ok());
+        let told = "sweep.toml, line 1: more than 1000000 runs: make it several";
+        assert_eq!(parse(&text(166_667)).err().as_deref(), Some(told));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (text, told) in [
+            (
+                "seeds = [1]",
+                "sweep.toml, line 1: there must be experiment: the name of an experiment, or a path that ends in .toml",
+            ),
+            (
+                "experiment = \"shore\"",
+                "there is no experiment 'shore': there are share, and files that end in .toml",
+            ),
+            ("experiment = \"none.toml\"", "cannot read none.toml: No such file or directory (os error 2)"),
+            (
+                "experiment = \"share\"\nseeds = []",
+                "sweep.toml, line 2: seeds must be an array of at least one value",
+            ),
+            ("experiment = \"share\"\nseeds = 1", "sweep.toml, line 2: seeds must be an array"),
+            (
+                "experiment = \"share\"\n[sweep]\noffload = [true]",
+                "sweep.toml, line 3: sweep.offload: offload differs from series to series: change it in the experiment's file",
+            ),
+            (
+                "experiment = \"share\"\n[sweep]\nset-up = [1]",
+                "sweep.toml, line 3: there is no 'sweep.set-up': there are flows, offload, rate, setup, arbiter",
+            ),
+            (
+                "experiment = \"share\"\n[sweep]\nsetup = [1]",
+                "sweep.toml, line 3: sweep.setup: it needs a unit: a time is in ns, us, ms, s, min",
+            ),
+        ] {
+            assert_eq!(parse(text).err().as_deref(), Some(told));
+        }
+    }
+}

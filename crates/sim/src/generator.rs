@@ -1,0 +1,265 @@
+//! A paced generator: full frames of TCP-looking flows, one after the other at a line's rate, and nobody answers.
+
+use std::num::NonZeroU32;
+
+use nichrome_wire::checksum::Sum;
+use nichrome_wire::{EthernetHeader, Instant, MacAddr, Network, SeqNumber, TcpFrame};
+use thiserror::Error;
+
+use crate::{HostId, Outline, Pacer, Packet, Rate};
+
+/// What a generator sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeneratorConfig {
+    /// The rate of the line, which it fills.
+    pub rate: Rate,
+    /// Bytes that each frame takes on the line beside its own, such as [`crate::ETHERNET_OVERHEAD`].
+    pub overhead: u32,
+    /// Bytes of each frame without its check sequence, 60 to 9014.
+    pub frame_len: usize,
+    /// Whether frames have bytes.
+    pub content: Content,
+    /// Its flows, at least one.
+    pub flows: Vec<FlowConfig>,
+}
+
+/// What packets are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Whole frames, with right checksums and sequence numbers that follow each other.
+    Frames,
+    /// Outlines with the number of the flow.
+    Outlines,
+}
+
+/// A flow of a generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowConfig {
+    /// Who sends.
+    pub from: HostId,
+    /// Who receives.
+    pub to: HostId,
+    /// The port of the sender.
+    pub src_port: u16,
+    /// The port of the receiver.
+    pub dst_port: u16,
+    /// Its share of the frames is its weight by the sum of all.
+    pub weight: NonZeroU32,
+}
+
+/// A value that a generator cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum GeneratorError {
+    /// A frame of that length cannot be made.
+    #[error("frame_len is {0}: it must be from 60 to 9014")]
+    FrameLen(usize),
+    /// There is nothing to send.
+    #[error("there are no flows: at least one is needed")]
+    NoFlows,
+}
+
+/// A frame of a generator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generated {
+    /// When its last bit leaves.
+    pub at: Instant,
+    /// Which flow it is of.
+    pub flow: usize,
+    /// The frame.
+    pub packet: Packet,
+}
+
+/// Makes frames without end: an iterator in the order of their times. Flows take turns as evenly as their weights allow,
+/// and always in the same order.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    config: GeneratorConfig,
+    pacer: Pacer,
+    flows: Vec<Flow>,
+    total_weight: i64,
+    start: Instant,
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    weight: i64,
+    /// How far it is behind its share; the one furthest behind is next (smooth weighted round robin).
+    behind: i64,
+    sent: u64,
+    /// Its frame with an identification and a sequence number of zero.
+    template: Vec<u8>,
+}
+
+/// Where headers without options are.
+const IP: usize = EthernetHeader::LEN;
+const TCP: usize = IP + 20;
+const PAYLOAD: usize = TCP + 20;
+
+impl Generator {
+    /// A generator whose first frame begins at `start`.
+    ///
+    /// # Errors
+    /// The configuration makes no sense.
+    pub fn new(config: GeneratorConfig, start: Instant) -> Result<Self, GeneratorError> {
+        if !(60..=9014).contains(&config.frame_len) {
+            return Err(GeneratorError::FrameLen(config.frame_len));
+        }
+        if config.flows.is_empty() {
+            return Err(GeneratorError::NoFlows);
+        }
+        let flows: Vec<_> = config.flows.iter().map(|flow| Flow::new(flow, config.frame_len)).collect();
+        let total_weight = flows.iter().map(|flow| flow.weight).sum();
+        Ok(Self { pacer: Pacer::new(config.rate), flows, total_weight, start, config })
+    }
+
+    /// Frames that a flow has sent.
+    pub fn sent(&self, flow: usize) -> u64 {
+        self.flows.get(flow).map_or(0, |flow| flow.sent)
+    }
+
+    /// The flow that is furthest behind its share; of several the first.
+    fn next_flow(&mut self) -> usize {
+        for flow in &mut self.flows {
+            flow.behind += flow.weight;
+        }
+        let first = (0..self.flows.len()).rev().max_by_key(|flow| self.flows[*flow].behind).unwrap_or(0);
+        self.flows[first].behind -= self.total_weight;
+        first
+    }
+}
+
+impl Iterator for Generator {
+    type Item = Generated;
+
+    fn next(&mut self) -> Option<Generated> {
+        let at = self.pacer.send(self.config.frame_len as u64 + u64::from(self.config.overhead), self.start);
+        let flow = self.next_flow();
+        let number = self.flows[flow].sent;
+        self.flows[flow].sent += 1;
+        let packet = match self.config.content {
+            Content::Frames => Packet::Frame(self.flows[flow].frame(number)),
+            Content::Outlines => Packet::Outline(Outline {
+                len: self.config.frame_len as u32,
+                to: self.config.flows[flow].to,
+                flow: flow as u32,
+                number,
+                ..Outline::default()
+            }),
+        };
+        Some(Generated { at, flow, packet })
+    }
+}
+
+impl Flow {
+    fn new(config: &FlowConfig, frame_len: usize) -> Self {
+        let FlowConfig { from, to, src_port, dst_port, weight } = *config;
+        let [src_mac, dst_mac]: [MacAddr; 2] = [from.mac(), to.mac()];
+        let network = Network::ipv4(from.ip(), to.ip());
+        let payload = vec![0; frame_len - PAYLOAD];
+        let (seq, defaults) = (SeqNumber(0), TcpFrame::default());
+        let frame = TcpFrame { src_mac, dst_mac, network, src_port, dst_port, seq, payload, ..defaults };
+        Self { weight: i64::from(weight.get()), behind: 0, sent: 0, template: frame.build() }
+    }
+
+    /// Frame `number` of the flow.
+    fn frame(&self, number: u64) -> Vec<u8> {
+        let mut frame = self.template.clone();
+        let payload = (frame.len() - PAYLOAD) as u64;
+        // Both wrap, as their fields do.
+        let (ident, seq) = (number as u16, (number * payload) as u32);
+        put(&mut frame, IP + 4, ident.to_be_bytes());
+        put(&mut frame, TCP + 4, seq.to_be_bytes());
+        add_to_checksum(&mut frame, IP + 10, u32::from(ident));
+        add_to_checksum(&mut frame, TCP + 16, seq);
+        frame
+    }
+}
+
+fn put<const N: usize>(frame: &mut [u8], at: usize, bytes: [u8; N]) {
+    frame[at..at + N].copy_from_slice(&bytes);
+}
+
+/// Sets a checksum right after a field that was zero has become `number` (RFC 1624, equation 3).
+fn add_to_checksum(frame: &mut [u8], at: usize, number: u32) {
+    let before = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let sum = Sum::new().add_u32(u32::from(!before)).add_u32(number);
+    put(frame, at, sum.finish().to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::{AddressPair, EthernetRepr, Ipv4Repr, TcpRepr};
+
+    use super::*;
+
+    fn config(frame_len: usize, weights: &[u32]) -> GeneratorConfig {
+        let flow = |(nth, weight): (usize, &u32)| FlowConfig {
+            from: HostId(1),
+            to: HostId(2),
+            src_port: 40_000 + nth as u16,
+            dst_port: 80,
+            weight: NonZeroU32::new(*weight).unwrap(),
+        };
+        let flows = weights.iter().enumerate().map(flow).collect();
+        GeneratorConfig { rate: Rate::GIGABIT, overhead: 24, frame_len, content: Content::Frames, flows }
+    }
+
+    fn generator(frame_len: usize, weights: &[u32]) -> Generator {
+        Generator::new(config(frame_len, weights), Instant::ZERO).unwrap()
+    }
+
+    #[test]
+    fn the_line_is_full() {
+        // 1,488,095 frames of 64 bytes with their check sequence a second: RFC 2544, appendix A.
+        let last = generator(60, &[1]).take(1_488_095).last().unwrap();
+        assert_eq!(last.at.as_nanos(), 999_999_840);
+        let times: Vec<_> = generator(1514, &[1]).take(3).map(|frame| frame.at.as_nanos()).collect();
+        assert_eq!(times, [12_304, 24_608, 36_912]);
+    }
+
+    #[test]
+    fn frames_parse_and_carry_on() {
+        for frame_len in [60, 61, 1514] {
+            let mut next_seq = 0;
+            for (number, generated) in (0..70_000u64).zip(generator(frame_len, &[1])) {
+                let Packet::Frame(frame) = generated.packet else { panic!("no bytes") };
+                let (ethernet, packet) = EthernetRepr::parse(&frame).unwrap();
+                let (ip, segment) = Ipv4Repr::parse(packet).unwrap();
+                let addresses = AddressPair::V4 { src: ip.src, dst: ip.dst };
+                let (tcp, payload) = TcpRepr::parse(segment, &addresses).unwrap();
+                assert_eq!((frame.len(), ethernet.dst), (frame_len, HostId(2).mac()));
+                assert_eq!((ip.ident, tcp.seq), (number as u16, SeqNumber(next_seq)));
+                next_seq = next_seq.wrapping_add(payload.len() as u32);
+            }
+        }
+    }
+
+    #[test]
+    fn flows_take_turns_by_their_weights() {
+        let order: Vec<_> = generator(60, &[3, 1]).take(8).map(|frame| frame.flow).collect();
+        assert_eq!(order, [0, 0, 1, 0, 0, 0, 1, 0]);
+        let mut generator = generator(60, &[997, 101, 1]);
+        let of_each = generator.by_ref().take(1099).fold([0; 3], |mut counts, frame| {
+            counts[frame.flow] += 1;
+            counts
+        });
+        assert_eq!((of_each, generator.sent(1)), ([997, 101, 1], 101));
+    }
+
+    #[test]
+    fn outlines_come_at_the_same_times() {
+        let outlines = GeneratorConfig { content: Content::Outlines, ..config(1514, &[2, 1]) };
+        let outlines = Generator::new(outlines, Instant::ZERO).unwrap();
+        for (frame, outline) in generator(1514, &[2, 1]).zip(outlines).take(100) {
+            assert_eq!((frame.at, frame.flow), (outline.at, outline.flow));
+            assert_eq!(frame.packet.wire_len(), outline.packet.wire_len());
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let error = |config| Generator::new(config, Instant::ZERO).err().unwrap().to_string();
+        assert_eq!(error(config(59, &[1])), "frame_len is 59: it must be from 60 to 9014");
+        assert_eq!(error(config(60, &[])), "there are no flows: at least one is needed");
+    }
+}

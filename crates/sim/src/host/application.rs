@@ -1,0 +1,193 @@
+//! What programs do with their connections.
+
+use std::num::NonZeroU32;
+
+use nichrome_wire::Instant;
+use smoltcp::socket::tcp::{Socket, State};
+
+use super::pattern;
+
+/// What a program does with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sends so many bytes and closes; without a number, sends for ever.
+    Send {
+        /// How many.
+        bytes: Option<u64>,
+    },
+    /// Reads all that comes, and closes when the peer does.
+    Receive,
+    /// Sends a request, reads the response, pauses, and begins again.
+    Request {
+        /// The bytes of both.
+        exchange: Exchange,
+        /// After so many it closes; `None`: never.
+        count: Option<u64>,
+        /// Nanoseconds from a response to the next request.
+        pause: u64,
+    },
+    /// Answers each request with a response, and closes when the peer does.
+    Respond {
+        /// The bytes of both.
+        exchange: Exchange,
+    },
+}
+
+/// A request and its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Bytes of the request.
+    pub request: NonZeroU32,
+    /// Bytes of the response.
+    pub response: NonZeroU32,
+}
+
+/// What a program has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Bytes given to TCP.
+    pub sent: u64,
+    /// Bytes read from TCP.
+    pub received: u64,
+    /// Reads that held bytes other than those sent: always 0 unless something on the way is broken.
+    pub wrong_reads: u64,
+    /// Requests answered.
+    pub exchanges: u64,
+}
+
+/// Whether a program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    On,
+    Off,
+}
+
+/// A program at work.
+#[derive(Clone, Debug)]
+pub(super) struct Application {
+    role: Role,
+    pub(super) reading: Reading,
+    pub(super) done: Done,
+    /// Bytes that are to be sent now.
+    owed: u64,
+    /// Bytes that are still to come of the request or the response.
+    awaited: u64,
+    /// When the request was begun.
+    begun: Instant,
+    /// When the next request is to begin.
+    resumes: Option<Instant>,
+    has_closed: bool,
+}
+
+impl Application {
+    pub(super) fn new(role: Role) -> Self {
+        let (owed, awaited) = match role {
+            Role::Send { bytes } => (bytes.unwrap_or(u64::MAX), 0),
+            Role::Receive => (0, u64::MAX),
+            Role::Request { .. } => (0, 0),
+            Role::Respond { exchange } => (0, u64::from(exchange.request.get())),
+        };
+        let (reading, done) = (Reading::On, Done::default());
+        Self { role, reading, done, owed, awaited, begun: Instant::ZERO, resumes: None, has_closed: false }
+    }
+
+    /// When it wants to go on by itself.
+    pub(super) fn resumes(&self) -> Option<Instant> {
+        self.resumes
+    }
+
+    /// Does what it can with its socket; returns whether it did anything. `latency` is told how long each exchange took.
+    pub(super) fn run(
+        &mut self,
+        socket: &mut Socket<'_>,
+        now: Instant,
+        latency: &mut impl FnMut(u64),
+    ) -> bool {
+        let before = (self.done, self.has_closed);
+        self.read(socket, now, latency);
+        self.begin_request(socket, now);
+        self.send(socket);
+        self.close(socket);
+        before != (self.done, self.has_closed)
+    }
+
+    fn read(&mut self, socket: &mut Socket<'_>, now: Instant, latency: &mut impl FnMut(u64)) {
+        while self.reading == Reading::On && self.awaited > 0 && socket.can_recv() {
+            let offset = self.done.received;
+            let most = usize::try_from(self.awaited).unwrap_or(usize::MAX);
+            let read = socket.recv(|bytes| {
+                let bytes = &bytes[..bytes.len().min(most)];
+                (bytes.len(), (bytes.len() as u64, pattern::matches(offset, bytes)))
+            });
+            let Ok((len, is_right)) = read else { return };
+            self.done.received += len;
+            self.done.wrong_reads += u64::from(!is_right);
+            self.awaited -= len;
+            if self.awaited == 0 {
+                self.message_read(now, latency);
+            }
+        }
+    }
+
+    /// Goes on after the whole of a request or a response.
+    fn message_read(&mut self, now: Instant, latency: &mut impl FnMut(u64)) {
+        match self.role {
+            Role::Send { .. } => {}
+            Role::Receive => self.awaited = u64::MAX,
+            Role::Request { pause, .. } => {
+                self.done.exchanges += 1;
+                latency(now.nanos_since(self.begun));
+                self.resumes = Some(now.plus_nanos(pause));
+            }
+            Role::Respond { exchange } => {
+                self.done.exchanges += 1;
+                self.owed += u64::from(exchange.response.get());
+                self.awaited = u64::from(exchange.request.get());
+            }
+        }
+    }
+
+    fn begin_request(&mut self, socket: &Socket<'_>, now: Instant) {
+        let Role::Request { exchange, .. } = self.role else { return };
+        let is_due = self.resumes.is_none_or(|resumes| resumes <= now);
+        if self.awaited > 0 || !is_due || self.is_complete() || !socket.may_send() {
+            return;
+        }
+        (self.begun, self.resumes) = (now, None);
+        self.owed = u64::from(exchange.request.get());
+        self.awaited = u64::from(exchange.response.get());
+    }
+
+    fn send(&mut self, socket: &mut Socket<'_>) {
+        while self.owed > 0 && socket.can_send() {
+            let offset = self.done.sent;
+            let most = usize::try_from(self.owed).unwrap_or(usize::MAX);
+            let sent = socket.send(|room| {
+                let len = room.len().min(most);
+                pattern::fill(offset, &mut room[..len]);
+                (len, len as u64)
+            });
+            let Ok(len) = sent else { return };
+            self.done.sent += len;
+            self.owed -= len;
+        }
+    }
+
+    fn close(&mut self, socket: &mut Socket<'_>) {
+        let peer_has_closed = socket.state() == State::CloseWait && !socket.can_recv() && self.owed == 0;
+        if !self.has_closed && socket.may_send() && (self.is_complete() || peer_has_closed) {
+            self.has_closed = true;
+            self.resumes = None;
+            socket.close();
+        }
+    }
+
+    /// Whether it has done all that it was to do.
+    pub(super) fn is_complete(&self) -> bool {
+        match self.role {
+            Role::Send { bytes } => bytes == Some(self.done.sent),
+            Role::Request { count, .. } => count == Some(self.done.exchanges),
+            Role::Receive | Role::Respond { .. } => self.has_closed,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One connection: smoltcp's TCP with an interface of its own, so that many connections cost as much each as few.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::{Instant, Ipv4Header, LinkHeader, SeqNumber, TcpHeader};
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::socket::tcp;
+use smoltcp::time::{Duration, Instant as TcpInstant};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+
+use super::application::{Application, Done, Reading, Role};
+use super::config::{CongestionControl, HostConfig};
+use super::port::Port;
+use crate::HostId;
+
+/// The addresses of a connection, as its host sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoints {
+    /// The port on this host.
+    pub local_port: u16,
+    /// The other host.
+    pub remote: HostId,
+    /// The port there.
+    pub remote_port: u16,
+}
+
+/// A connection and the program that uses it.
+pub struct Connection {
+    endpoints: Endpoints,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    socket: SocketHandle,
+    application: Application,
+    times: Times,
+    sent_until: Option<SeqNumber>,
+    retransmitted: u64,
+    /// When it wants to be polled next.
+    pub(super) due: Option<Instant>,
+}
+
+/// When what happened to a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// The handshake was complete.
+    pub established: Option<Instant>,
+    /// The last byte was read.
+    pub last_read: Option<Instant>,
+    /// The program has done all that it was to do.
+    pub complete: Option<Instant>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        host: HostId,
+        config: &HostConfig,
+        endpoints: Endpoints,
+        role: Role,
+        seed: u64,
+    ) -> Self {
+        let mut hardware = Config::new(HardwareAddress::Ip);
+        hardware.random_seed = seed;
+        let mut unused = VecDeque::new();
+        let mut port = Port { host, config, received: None, sent: &mut unused };
+        let mut interface = Interface::new(hardware, &mut port, TcpInstant::ZERO);
+        interface.update_ip_addrs(|addresses| {
+            // All hosts are on one network.
+            let _ = addresses.push(IpCidr::new(IpAddress::Ipv4(host.ip()), 8));
+        });
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let socket = sockets.add(new_socket(config));
+        Self {
+            endpoints,
+            interface,
+            sockets,
+            socket,
+            application: Application::new(role),
+            times: Times::default(),
+            sent_until: None,
+            retransmitted: 0,
+            due: None,
+        }
+    }
+
+    pub(super) fn connect(&mut self) {
+        let Endpoints { local_port, remote, remote_port } = self.endpoints;
+        let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
+        // Fails only for a socket in use, or a port or an address of zero.
+        let _ = socket.connect(self.interface.context(), (remote.ip(), remote_port), local_port);
+    }
+
+    pub(super) fn listen(&mut self) {
+        let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
+        // Fails only for a socket in use or a port of zero.
+        let _ = socket.listen(self.endpoints.local_port);
+    }
+
+    pub(super) fn set_reading(&mut self, reading: Reading) {
+        self.application.reading = reading;
+    }
+
+    /// Gives an IP packet to TCP if there is one, lets TCP and the program do what they can, and adds the frames to be
+    /// sent to `port.sent`.
+    pub(super) fn poll(&mut self, mut port: Port<'_>, now: Instant, latency: &mut impl FnMut(u64)) {
+        let tcp_now = TcpInstant::from_micros((now.as_nanos() / 1000) as i64);
+        let sent_before = port.sent.len();
+        loop {
+            self.interface.poll(tcp_now, &mut port, &mut self.sockets);
+            let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
+            let read_before = self.application.done.received;
+            let goes_on = self.application.run(socket, now, latency);
+            if self.application.done.received > read_before {
+                self.times.last_read = Some(now);
+            }
+            if socket.may_send() && self.times.established.is_none() {
+                self.times.established = Some(now);
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        if self.times.complete.is_none() && self.application.is_complete() {
+            self.times.complete = Some(now);
+        }
+        for frame in port.sent.range(sent_before..) {
+            self.count_retransmission(frame);
+        }
+        self.due = self.next_poll(tcp_now, now);
+    }
+
+    /// When TCP's timers or the program want to go on: later than now, or they would have done so already.
+    fn next_poll(&mut self, tcp_now: TcpInstant, now: Instant) -> Option<Instant> {
+        let timer = self.interface.poll_at(tcp_now, &self.sockets).map(|at| {
+            let at = Instant::from_nanos(u64::try_from(at.total_micros()).unwrap_or(0).saturating_mul(1000));
+            at.max(now.plus_nanos(1000))
+        });
+        [timer, self.application.resumes()].into_iter().flatten().min()
+    }
+
+    fn count_retransmission(&mut self, frame: &[u8]) {
+        let Some((seq, len)) = payload_of(frame) else { return };
+        let end = seq + len;
+        match self.sent_until {
+            Some(until) if !end.after(until) => self.retransmitted += 1,
+            _ => self.sent_until = Some(end),
+        }
+    }
+
+    /// Its addresses.
+    pub fn endpoints(&self) -> Endpoints {
+        self.endpoints
+    }
+
+    /// What its program has done.
+    pub fn done(&self) -> Done {
+        self.application.done
+    }
+
+    /// When what happened.
+    pub fn times(&self) -> Times {
+        self.times
+    }
+
+    /// Segments with payload that were sent again.
+    pub fn retransmitted(&self) -> u64 {
+        self.retransmitted
+    }
+
+    /// Where TCP stands.
+    pub fn state(&self) -> tcp::State {
+        self.sockets.get::<tcp::Socket<'_>>(self.socket).state()
+    }
+
+    /// Bytes that were sent, or are to be, and have not been acknowledged.
+    pub fn unacknowledged(&self) -> usize {
+        self.sockets.get::<tcp::Socket<'_>>(self.socket).send_queue()
+    }
+
+    /// Bytes that were received and have not been read.
+    pub fn unread(&self) -> usize {
+        self.sockets.get::<tcp::Socket<'_>>(self.socket).recv_queue()
+    }
+}
+
+fn new_socket(config: &HostConfig) -> tcp::Socket<'static> {
+    let buffer = |len| tcp::SocketBuffer::new(vec![0; len]);
+    let mut socket = tcp::Socket::new(buffer(config.receive_buffer), buffer(config.send_buffer));
+    socket.set_congestion_control(match config.congestion_control {
+        CongestionControl::None => tcp::CongestionControl::None,
+        CongestionControl::Reno => tcp::CongestionControl::Reno,
+        CongestionControl::Cubic => tcp::CongestionControl::Cubic,
+    });
+    socket.set_ack_delay(config.ack_delay.map(|nanos| Duration::from_micros(nanos / 1000)));
+    socket
+}
+
+/// The sequence number and the length of a segment's payload; `None` where it has none.
+fn payload_of(frame: &[u8]) -> Option<(SeqNumber, u32)> {
+    let packet = LinkHeader::new(frame)?.payload();
+    let tcp = TcpHeader::new(Ipv4Header::new(packet)?.payload()?)?;
+    let len = tcp.payload()?.len() as u32;
+    (len > 0).then(|| (tcp.seq(), len))
+}

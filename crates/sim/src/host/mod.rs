@@ -1,0 +1,277 @@
+//! Hosts with a real TCP: smoltcp in virtual time, with Ethernet frames on one side and programs on the other.
+//!
+//! A [`Host`] is an [`Engine`]: frames go in and come out, `now` is an argument. Its TCP has congestion control, delayed
+//! acknowledgements, window scaling, selective acknowledgements (sent, not used by the sender) and the PSH flag where the
+//! send buffer ends; a minimum retransmission timeout of one second (RFC 6298); no timestamps and no ECN. Times within TCP
+//! are microseconds. A host sends as much at once as TCP allows; the queue of the link behind it should hold that.
+
+mod application;
+mod config;
+mod connection;
+mod pattern;
+mod port;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use nichrome_wan::DelayHistogram;
+use nichrome_wire::{Engine, EtherType, Instant, IpProtocol, Ipv4Header, LinkHeader, TcpFlags, TcpHeader};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{RngCore, SeedableRng};
+use thiserror::Error;
+
+use self::application::Reading;
+pub use self::application::{Done, Exchange, Role};
+pub use self::config::{CongestionControl, HostConfig, HostConfigError, Segmentation};
+pub use self::connection::{Connection, Endpoints, Times};
+use self::port::Port;
+use crate::HostId;
+
+/// A connection of a host, by its number: they count from 0 as they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub usize);
+
+/// A host: connections, the programs that use them, and what they send.
+pub struct Host {
+    id: HostId,
+    config: HostConfig,
+    connections: Vec<Connection>,
+    /// Only looked up, never gone through: its order depends on the run.
+    by_endpoints: HashMap<Endpoints, ConnectionId>,
+    /// When which connection is to be polled.
+    due: BTreeSet<(Instant, ConnectionId)>,
+    listening: HashMap<u16, Role>,
+    random: Pcg64Mcg,
+    next_port: u16,
+    outbox: VecDeque<Vec<u8>>,
+    latencies: DelayHistogram,
+    counters: HostCounters,
+}
+
+/// What a host has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCounters {
+    /// Frames that came.
+    pub received: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames that came and are not TCP over IPv4 for this host.
+    pub not_for_us: u64,
+    /// Segments that came for no connection and no port that listens.
+    pub unmatched: u64,
+    /// SYNs for which there was no connection left.
+    pub refused: u64,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ConnectError {
+    /// As many as the configuration allows.
+    #[error("the host has had its {0} connections: raise max_connections")]
+    TooMany(usize),
+    /// Every port is taken for this peer.
+    #[error("every local port has a connection to this host and port already")]
+    NoPort,
+}
+
+/// Where ports of connections begin, and how many there are: as Linux's.
+const FIRST_PORT: u16 = 32_768;
+const PORTS: u16 = 28_232;
+
+impl Host {
+    /// A host without connections.
+    ///
+    /// # Errors
+    /// A value is out of its range.
+    pub fn new(id: HostId, config: HostConfig) -> Result<Self, HostConfigError> {
+        config.validate()?;
+        // Hosts of the same seed differ.
+        let mut random = Pcg64Mcg::seed_from_u64(config.seed ^ u64::from(id.0) << 48);
+        let next_port = (random.next_u64() % u64::from(PORTS)) as u16;
+        Ok(Self {
+            id,
+            config,
+            connections: Vec::new(),
+            by_endpoints: HashMap::new(),
+            due: BTreeSet::new(),
+            listening: HashMap::new(),
+            random,
+            next_port,
+            outbox: VecDeque::new(),
+            latencies: DelayHistogram::new(),
+            counters: HostCounters::default(),
+        })
+    }
+
+    /// Which host this is.
+    pub fn id(&self) -> HostId {
+        self.id
+    }
+
+    /// Accepts connections on a port; each gets a program of this role.
+    pub fn listen(&mut self, port: u16, role: Role) {
+        self.listening.insert(port, role);
+    }
+
+    /// Opens a connection to a port of another host, for a program of this role. The SYN is in [`Engine::poll`].
+    ///
+    /// # Errors
+    /// There is no connection or no port left.
+    pub fn connect(
+        &mut self,
+        remote: HostId,
+        remote_port: u16,
+        role: Role,
+        now: Instant,
+    ) -> Result<ConnectionId, ConnectError> {
+        let local_port = self.free_port(remote, remote_port).ok_or(ConnectError::NoPort)?;
+        let id = self.add(Endpoints { local_port, remote, remote_port }, role)?;
+        self.connections[id.0].connect();
+        self.poll_connection(id, None, now);
+        Ok(id)
+    }
+
+    /// The program of a connection stops reading: what comes fills the window, and then the sender stops.
+    pub fn stop_reading(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.set_reading(Reading::Off);
+        }
+    }
+
+    /// It comes back and reads all that has come.
+    pub fn resume_reading(&mut self, id: ConnectionId, now: Instant) {
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.set_reading(Reading::On);
+            self.poll_connection(id, None, now);
+        }
+    }
+
+    /// The connections, in the order in which they were made.
+    pub fn connections(&self) -> &[Connection] {
+        &self.connections
+    }
+
+    /// How long exchanges of all connections took, from the first byte of a request to the last of its response.
+    pub fn latencies(&self) -> &DelayHistogram {
+        &self.latencies
+    }
+
+    /// Bytes that programs have read, over all connections.
+    pub fn bytes_read(&self) -> u64 {
+        self.connections.iter().map(|connection| connection.done().received).sum()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> HostCounters {
+        self.counters
+    }
+
+    fn add(&mut self, endpoints: Endpoints, role: Role) -> Result<ConnectionId, ConnectError> {
+        if self.connections.len() >= self.config.max_connections {
+            return Err(ConnectError::TooMany(self.config.max_connections));
+        }
+        let id = ConnectionId(self.connections.len());
+        let seed = self.random.next_u64();
+        self.connections.push(Connection::new(self.id, &self.config, endpoints, role, seed));
+        self.by_endpoints.insert(endpoints, id);
+        Ok(id)
+    }
+
+    fn free_port(&mut self, remote: HostId, remote_port: u16) -> Option<u16> {
+        (0..PORTS).find_map(|_| {
+            let local_port = FIRST_PORT + self.next_port;
+            self.next_port = (self.next_port + 1) % PORTS;
+            let taken = self.by_endpoints.contains_key(&Endpoints { local_port, remote, remote_port });
+            (!taken && !self.listening.contains_key(&local_port)).then_some(local_port)
+        })
+    }
+
+    /// The connection that a segment is for; one that listens where it is the first of a new one.
+    fn connection_for(&mut self, segment: &Segment) -> Option<ConnectionId> {
+        if let Some(id) = self.by_endpoints.get(&segment.endpoints) {
+            return Some(*id);
+        }
+        let role = self.listening.get(&segment.endpoints.local_port).filter(|_| segment.opens);
+        let Some(role) = role.copied() else {
+            self.counters.unmatched += 1;
+            return None;
+        };
+        let Ok(id) = self.add(segment.endpoints, role) else {
+            self.counters.refused += 1;
+            return None;
+        };
+        self.connections[id.0].listen();
+        Some(id)
+    }
+
+    fn poll_connection(&mut self, id: ConnectionId, packet: Option<&[u8]>, now: Instant) {
+        let Self { connections, due, outbox, latencies, config, .. } = self;
+        let connection = &mut connections[id.0];
+        let was_due = connection.due;
+        let port = Port { host: self.id, config, received: packet, sent: outbox };
+        connection.poll(port, now, &mut |nanos| latencies.record(std::time::Duration::from_nanos(nanos)));
+        if connection.due != was_due {
+            was_due.map(|at| due.remove(&(at, id)));
+            connection.due.map(|at| due.insert((at, id)));
+        }
+    }
+}
+
+/// What tells which connection a segment belongs to.
+struct Segment {
+    endpoints: Endpoints,
+    /// Whether it is the first of a connection.
+    opens: bool,
+}
+
+impl Segment {
+    fn read(packet: &[u8], host: HostId) -> Option<Self> {
+        let ip =
+            Ipv4Header::new(packet).filter(|ip| ip.dst() == host.ip() && ip.protocol() == IpProtocol::TCP)?;
+        let tcp = TcpHeader::new(ip.payload()?)?;
+        let remote = HostId::of_ip(ip.src())?;
+        let endpoints = Endpoints { local_port: tcp.dst_port(), remote, remote_port: tcp.src_port() };
+        let flags = tcp.flags();
+        let opens = flags.contains(TcpFlags::SYN) && !flags.intersects(TcpFlags::ACK | TcpFlags::RST);
+        Some(Self { endpoints, opens })
+    }
+}
+
+impl Engine for Host {
+    /// A frame that has come.
+    type Input = Vec<u8>;
+    /// A frame to be sent.
+    type Output = Vec<u8>;
+
+    fn receive(&mut self, frame: Vec<u8>, now: Instant) {
+        self.counters.received += 1;
+        let packet = LinkHeader::new(&frame).filter(|link| link.ethertype() == EtherType::IPV4);
+        let packet = packet.map(|link| link.payload());
+        let Some((packet, segment)) =
+            packet.and_then(|packet| Some((packet, Segment::read(packet, self.id)?)))
+        else {
+            self.counters.not_for_us += 1;
+            return;
+        };
+        if let Some(id) = self.connection_for(&segment) {
+            self.poll_connection(id, Some(packet), now);
+        }
+    }
+
+    fn poll(&mut self) -> Option<Vec<u8>> {
+        let frame = self.outbox.pop_front()?;
+        self.counters.sent += 1;
+        Some(frame)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some((_, id)) = self.due.first().filter(|(at, _)| *at <= now).copied() {
+            self.poll_connection(id, None, now);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Where smoltcp's packets come from and go to: it sees IP packets, the world sees Ethernet frames.
+
+use std::collections::VecDeque;
+use std::num::{NonZeroU16, NonZeroUsize};
+
+use nichrome_tso::Segments;
+use nichrome_wire::{
+    ChecksumState, EtherType, EthernetHeader, Gso, GsoType, Ipv4Header, MacAddr, TcpGsoEcn, VirtioNetRepr,
+};
+use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, PacketMeta, RxToken, TxToken};
+use smoltcp::time::Instant;
+
+use super::config::{HostConfig, Segmentation};
+use crate::HostId;
+
+/// Bytes of the longest IP packet that is left to the card to cut.
+const MOST_FOR_CARD: Option<NonZeroUsize> = NonZeroUsize::new(65_535);
+
+/// The place of a host in its network, for the time of one call of smoltcp.
+pub(super) struct Port<'a> {
+    pub(super) host: HostId,
+    pub(super) config: &'a HostConfig,
+    /// The IP packet that has come, until it is taken.
+    pub(super) received: Option<&'a [u8]>,
+    /// Frames to be sent.
+    pub(super) sent: &'a mut VecDeque<Vec<u8>>,
+}
+
+impl Port<'_> {
+    fn sender(&mut self) -> Sender<'_> {
+        let segmentation = self.config.segmentation;
+        Sender { host: self.host, segmentation, segment_size: NonZeroU16::MAX, sent: self.sent }
+    }
+}
+
+impl Device for Port<'_> {
+    type RxToken<'t>
+        = Received<'t>
+    where
+        Self: 't;
+    type TxToken<'t>
+        = Sender<'t>
+    where
+        Self: 't;
+
+    fn receive(&mut self, _: Instant) -> Option<(Received<'_>, Sender<'_>)> {
+        let packet = self.received.take()?;
+        Some((Received(packet), self.sender()))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sender<'_>> {
+        Some(self.sender())
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = self.config.mtu;
+        if self.config.segmentation == Segmentation::Card {
+            capabilities.segmentation.tcpv4 = MOST_FOR_CARD;
+            capabilities.checksum.tcp = Checksum::Rx;
+        }
+        capabilities
+    }
+}
+
+pub(super) struct Received<'a>(&'a [u8]);
+
+impl RxToken for Received<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(self.0)
+    }
+}
+
+pub(super) struct Sender<'a> {
+    host: HostId,
+    segmentation: Segmentation,
+    /// Payload of each segment that the card cuts.
+    segment_size: NonZeroU16,
+    sent: &'a mut VecDeque<Vec<u8>>,
+}
+
+impl TxToken for Sender<'_> {
+    fn set_meta(&mut self, meta: PacketMeta) {
+        self.segment_size = meta.segmentation_offload_size.unwrap_or(NonZeroU16::MAX);
+    }
+
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let mut frame = vec![0; EthernetHeader::LEN + len];
+        let (header, packet) = frame.split_at_mut(EthernetHeader::LEN);
+        let result = f(packet);
+        let receiver = Ipv4Header::new(packet).and_then(|ip| HostId::of_ip(ip.dst()));
+        header[..6].copy_from_slice(&receiver.map_or(MacAddr([0xFF; 6]), HostId::mac).0);
+        header[6..12].copy_from_slice(&self.host.mac().0);
+        header[12..].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
+        match self.segmentation {
+            Segmentation::Host => self.sent.push_back(frame),
+            Segmentation::Card => self.cut(&frame),
+        }
+        result
+    }
+}
+
+impl Sender<'_> {
+    /// What the card does with a packet of whatever length: its segments, with their checksums.
+    fn cut(self, frame: &[u8]) {
+        let transport = (EthernetHeader::LEN + Ipv4Header::LEN) as u16;
+        let checksum = ChecksumState::Partial { start: transport, offset: 16 };
+        let gso_type = GsoType::TcpV4(TcpGsoEcn::default());
+        let gso = Some(Gso { gso_type, size: self.segment_size, hdr_len: transport });
+        // smoltcp sends TCP in IPv4 without options only, which can be cut.
+        let Ok(mut segments) = Segments::new(frame, &VirtioNetRepr { checksum, gso }) else { return };
+        loop {
+            let mut segment = Vec::with_capacity(1514);
+            if !segments.append_next(&mut segment) {
+                return;
+            }
+            self.sent.push_back(segment);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The host behind the card: a ring of received packets, interrupts with a least distance, and one core that polls, coalesces
+//! in software where the card does not, and feeds the stack.
+
+use std::collections::VecDeque;
+
+use nichrome_lro::{Config, ConfigError, Gro, Hold, Output, Packet};
+use nichrome_wire::Instant;
+use nichrome_wire::engine::{deliver, end_batch};
+
+use crate::Server;
+
+/// What received packets cost the core, in nanoseconds and, per byte, in picoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    /// An interrupt.
+    pub(super) interrupt: u64,
+    /// A packet in the ring, for the driver.
+    pub(super) driver: u64,
+    /// A packet in the ring, for coalescing in software.
+    pub(super) software_lro: u64,
+    /// A packet for the stack.
+    pub(super) stack: u64,
+    /// A byte of payload, for its checksum.
+    pub(super) checksum: u64,
+    /// A byte of payload, for its copy to the application.
+    pub(super) copy: u64,
+}
+
+/// What the host is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostConfig {
+    /// Packets that fit in the ring.
+    pub(super) ring: usize,
+    /// Packets that the core takes from the ring at once.
+    pub(super) poll_budget: usize,
+    /// Nanoseconds between two interrupts, at least.
+    pub(super) interrupt_distance: u64,
+    /// What the core pays.
+    pub(super) costs: Costs,
+}
+
+/// The host.
+pub(super) struct Host {
+    config: HostConfig,
+    ring: VecDeque<Packet<Vec<u8>>>,
+    /// Packets of the ring that the core has taken and not done with.
+    taken: usize,
+    /// Linux's coalescing in software, where the card has none; it is the card's checksums that spare the core the sums.
+    software_lro: Option<Box<Gro<Vec<u8>>>>,
+    core: Server,
+    /// Whether the core is at work, or is going to be interrupted.
+    is_awake: bool,
+    last_interrupt: Option<Instant>,
+    counters: HostCounters,
+}
+
+/// What the core does when it is done with what it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It polls again, and is done then.
+    Done(Instant),
+    /// It is interrupted then.
+    Interrupt(Instant),
+    /// It waits for a packet.
+    Sleep,
+}
+
+/// What the host has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HostCounters {
+    /// Received frames, alone or in aggregates.
+    pub(super) segments: u64,
+    /// Packets that the stack was given.
+    pub(super) packets: u64,
+    /// Bytes of payload that it was given.
+    pub(super) payload: u64,
+}
+
+impl Host {
+    /// A host that coalesces in software, with `software_lro` as what that is configured with, or not at all.
+    ///
+    /// # Errors
+    /// A value of `software_lro` is out of its range.
+    pub(super) fn new(config: HostConfig, software_lro: Option<&Config>) -> Result<Self, ConfigError> {
+        let software_lro = software_lro.map(|config| Gro::new(config, Hold::Batch)).transpose()?;
+        Ok(Self {
+            config,
+            ring: VecDeque::with_capacity(config.ring),
+            taken: 0,
+            software_lro: software_lro.map(Box::new),
+            core: Server::new(1),
+            is_awake: false,
+            last_interrupt: None,
+            counters: HostCounters::default(),
+        })
+    }
+
+    /// Whether the ring has room for a packet.
+    pub(super) fn has_room(&self) -> bool {
+        self.ring.len() + self.taken < self.config.ring
+    }
+
+    /// A packet is in the ring. Says when the core is interrupted, unless it is at work or will be anyway.
+    pub(super) fn received(&mut self, packet: Packet<Vec<u8>>, now: Instant) -> Option<Instant> {
+        self.ring.push_back(packet);
+        if self.is_awake { None } else { Some(self.next_interrupt(now)) }
+    }
+
+    /// An interrupt: the core polls the ring. Says when it is done with what it took.
+    pub(super) fn interrupted(&mut self, now: Instant) -> Instant {
+        self.last_interrupt = Some(now);
+        self.poll(self.config.costs.interrupt, now)
+    }
+
+    /// The core is done with what it took. Where that was as much as it takes at once, it polls again; otherwise it waits for
+    /// an interrupt.
+    pub(super) fn done(&mut self, now: Instant) -> Next {
+        let was_full = self.taken == self.config.poll_budget;
+        self.taken = 0;
+        if was_full {
+            return Next::Done(self.poll(0, now));
+        }
+        self.is_awake = false;
+        if self.ring.is_empty() { Next::Sleep } else { Next::Interrupt(self.next_interrupt(now)) }
+    }
+
+    /// What it has done.
+    pub(super) fn counters(&self) -> HostCounters {
+        self.counters
+    }
+
+    /// Nanoseconds that the core has worked.
+    pub(super) fn busy_nanos(&self, now: Instant) -> u64 {
+        self.core.busy_nanos(now)
+    }
+
+    /// When the card may interrupt again.
+    fn next_interrupt(&mut self, now: Instant) -> Instant {
+        self.is_awake = true;
+        let earliest = self.last_interrupt.map(|last| last.plus_nanos(self.config.interrupt_distance));
+        earliest.map_or(now, |earliest| earliest.max(now))
+    }
+
+    /// Takes what the core takes at once; says when it is done with it, `cost` and the price of the packets later. It never
+    /// polls before it is done, so that nothing waits before it.
+    fn poll(&mut self, cost: u64, now: Instant) -> Instant {
+        let cost = cost + self.take(now);
+        self.core.serve(cost, now).unwrap_or(now)
+    }
+
+    /// Takes packets of the ring through driver, coalescing and stack; says what that costs.
+    fn take(&mut self, now: Instant) -> u64 {
+        let before = self.counters;
+        self.taken = self.ring.len().min(self.config.poll_budget);
+        let packets = self.ring.drain(..self.taken);
+        let in_ring = packets.len() as u64;
+        let mut for_stack = Vec::with_capacity(packets.len());
+        match &mut self.software_lro {
+            None => for_stack.extend(packets),
+            Some(gro) => {
+                let mut sink = |_, output| match output {
+                    Output::ToHost(packet) => for_stack.push(packet),
+                    Output::ToWire(_) | Output::Dropped(..) => {}
+                };
+                for packet in packets {
+                    if let Packet::Frame(frame) = packet {
+                        deliver(gro.as_mut(), frame, now, &mut sink);
+                    }
+                }
+                end_batch(gro.as_mut(), now, &mut sink);
+            }
+        }
+        for packet in &for_stack {
+            self.counters.packets += 1;
+            self.counters.segments += packet.segments() as u64;
+            self.counters.payload += payload_len(packet) as u64;
+        }
+        self.cost(in_ring, self.counters.packets - before.packets, self.counters.payload - before.payload)
+    }
+
+    fn cost(&self, in_ring: u64, for_stack: u64, payload: u64) -> u64 {
+        let costs = &self.config.costs;
+        let (per_packet, per_byte) = match self.software_lro {
+            Some(_) => (costs.driver + costs.software_lro, costs.checksum + costs.copy),
+            None => (costs.driver, costs.copy),
+        };
+        in_ring * per_packet + for_stack * costs.stack + payload * per_byte / 1000
+    }
+}
+
+/// Bytes of TCP payload: the generator's segments have no options.
+fn payload_len(packet: &Packet<Vec<u8>>) -> usize {
+    const HEADERS: usize = 14 + 20 + 20;
+    packet.len().saturating_sub(HEADERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_lro::Frame;
+    use nichrome_wire::{SeqNumber, TcpFrame};
+
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    fn config() -> HostConfig {
+        let costs =
+            Costs { interrupt: 1000, driver: 100, software_lro: 10, stack: 500, checksum: 2000, copy: 1000 };
+        HostConfig { ring: 4, poll_budget: 2, interrupt_distance: 50_000, costs }
+    }
+
+    /// A frame of 1000 bytes of a stream.
+    fn packet(nth: u32) -> Packet<Vec<u8>> {
+        let frame = TcpFrame { seq: SeqNumber(nth * 946), payload: vec![0; 946], ..TcpFrame::default() };
+        Packet::Frame(Frame::new(frame.build()))
+    }
+
+    #[test]
+    fn the_core_polls_while_it_finds_enough_and_then_waits_for_an_interrupt() {
+        let mut host = Host::new(config(), None).unwrap();
+        assert_eq!(host.received(packet(0), at(0)), Some(at(0)), "the first interrupts at once");
+        assert_eq!(host.received(packet(1), at(0)), None, "it is interrupted anyway");
+        assert_eq!(host.received(packet(2), at(0)), None);
+        // An interrupt, and two packets in driver, stack and copy.
+        assert_eq!(host.interrupted(at(0)), at(1000 + 2 * (100 + 500 + 946)));
+        assert_eq!(host.done(at(4092)), Next::Done(at(4092 + 100 + 500 + 946)));
+        assert_eq!(host.done(at(5638)), Next::Sleep);
+        assert_eq!(host.received(packet(3), at(6000)), Some(at(50_000)), "not before the distance is over");
+    }
+
+    #[test]
+    fn a_slot_of_the_ring_is_free_when_the_core_is_done_with_its_packet() {
+        let mut host = Host::new(config(), None).unwrap();
+        for nth in 0..4 {
+            assert!(host.has_room());
+            host.received(packet(nth), at(0));
+        }
+        assert!(!host.has_room());
+        let done = host.interrupted(at(0));
+        assert!(!host.has_room(), "two are taken, but not done with");
+        host.done(done);
+        assert!(host.has_room());
+    }
+
+    #[test]
+    fn software_lro_pays_for_each_frame_and_spares_the_stack() {
+        let mut host = Host::new(config(), Some(&Config::default())).unwrap();
+        host.received(packet(0), at(0));
+        host.received(packet(1), at(0));
+        let done = host.interrupted(at(0));
+        assert_eq!(done, at(1000 + 2 * (100 + 10) + 500 + 2 * 946 * 3));
+        assert_eq!(host.counters(), HostCounters { segments: 2, packets: 1, payload: 2 * 946 });
+        assert_eq!(host.busy_nanos(done), done.as_nanos());
+    }
+}

@@ -1,0 +1,26 @@
+//! The NetFPGA 1G card of papers/lro-netfpga (Antichi, Callegari, Giordano: "Implementation of TCP Large Receive Offload on
+//! Open Hardware Platform"), and the host that it is in.
+//!
+//! ```text
+//! generator ─► 8 receive queues ─► input arbiter ─► data path [LRO module] ─► queue ─► PCI ─► ring ─► core [software LRO]
+//! ```
+//!
+//! | part | the paper | here |
+//! |---|---|---|
+//! | receive queues, input arbiter | section 4: eight, served round robin | the same; the generator is at one port |
+//! | data path | section 4, 5: 64 bits at 125 MHz | words and the module header of each frame in cycles |
+//! | LRO module | section 5 | the `netfpga` engine of nichrome-lro with real frames; an aggregate is read out word by word, its last word padded |
+//! | bus | section 4: standard PCI | transactions of one burst each: address, words, turnaround; and an overhead for each packet |
+//! | host | section 6: one of four cores takes the traffic | interrupts with a least distance, polling as Linux's NAPI, a price for each thing that is done |
+//! | software LRO of the "NIC" | section 6: "the LRO support offered by the Linux kernel" | the `gro` engine, at the end of each poll |
+//!
+//! Left out: the send side, the acknowledgments of the host, whatever else the host does, and Linux's own limits.
+
+mod bus;
+mod card;
+mod clock;
+mod host;
+mod runner;
+mod world;
+
+pub use runner::NetfpgaRunner;

@@ -1,0 +1,235 @@
+//! The model as experiments run it.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+use nichrome_lro::{Config, ConfigError};
+use nichrome_wire::Instant;
+
+use super::bus::Bus;
+use super::card::{Card, CardConfig};
+use super::clock::Clock;
+use super::host::{Costs, Host, HostConfig};
+use super::world::{Counted, Machine};
+use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
+use crate::generator::{Content, FlowConfig, Generator, GeneratorConfig};
+use crate::observe::{Observer, Probes};
+use crate::{ETHERNET_OVERHEAD, HostId, Simulation, Stop};
+
+/// The card of lro-netfpga under the load of its generator. Nothing in it is random: the seed changes nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetfpgaRunner;
+
+const GIGA: u64 = 1_000_000_000;
+
+static PARAMETERS: [ParameterSpec; 30] = [
+    ParameterSpec::flag(
+        "lro",
+        "whether the card has the LRO module; without, the host coalesces in software",
+    ),
+    ParameterSpec::size("frame", 60..=1514, "length of the frames, without their check sequence"),
+    ParameterSpec::fraction("second-flow", "frames of the second flow for one of the first"),
+    ParameterSpec::time("warm-up", 0..=GIGA, "what is not measured"),
+    ParameterSpec::time("duration", 1_000_000..=10 * GIGA, "what is measured"),
+    ParameterSpec::rate("line", 1_000_000..=100 * GIGA, "rate of the generator"),
+    ParameterSpec::frequency("path-clock", 1_000_000..=10 * GIGA, "clock of the data path"),
+    ParameterSpec::size("path-width", 1..=256, "what the data path moves in a cycle"),
+    ParameterSpec::count("path-overhead", "cycles", 0..=1000, "cycles of a frame beside its words"),
+    ParameterSpec::size("queue", 2048..=1 << 30, "each queue of the card"),
+    ParameterSpec::time("store-timer", 1000..=GIGA, "after which the store block sends what it has"),
+    ParameterSpec::size("store-length", 1518..=65_535, "longest aggregate of the store block"),
+    ParameterSpec::count("store-segments", "segments", 2..=1023, "most segments of an aggregate"),
+    ParameterSpec::frequency("pci-clock", 1_000_000..=10 * GIGA, "clock of the bus"),
+    ParameterSpec::size("pci-width", 1..=256, "what the bus moves in a cycle"),
+    ParameterSpec::size("pci-burst", 1..=65_536, "what one burst moves at most"),
+    ParameterSpec::count("pci-burst-overhead", "cycles", 0..=1000, "cycles of a burst beside its words"),
+    ParameterSpec::count(
+        "pci-packet-overhead",
+        "cycles",
+        0..=100_000,
+        "cycles of a packet beside its bursts",
+    ),
+    ParameterSpec::count("ring", "packets", 1..=65_536, "ring of received packets"),
+    ParameterSpec::count("poll-budget", "packets", 1..=65_536, "what the core takes from the ring at once"),
+    ParameterSpec::time("interrupt-distance", 0..=GIGA, "least time between two interrupts"),
+    ParameterSpec::time("interrupt-cost", 0..=1_000_000, "of an interrupt"),
+    ParameterSpec::time("driver-cost", 0..=1_000_000, "of a received packet, in the driver"),
+    ParameterSpec::time("software-lro-cost", 0..=1_000_000, "of a received packet, coalesced in software"),
+    ParameterSpec::time("stack-cost", 0..=1_000_000, "of a packet in the stack"),
+    ParameterSpec::time_per_byte(
+        "checksum-cost",
+        0..=1_000_000,
+        "of a byte whose checksum is computed in software",
+    ),
+    ParameterSpec::time_per_byte("copy-cost", 0..=1_000_000, "of a byte that is copied to the application"),
+    ParameterSpec::size("software-lro-length", 1518..=65_535, "longest aggregate of the software"),
+    ParameterSpec::count("software-lro-segments", "segments", 2..=1023, "most segments of an aggregate"),
+    ParameterSpec::count(
+        "software-lro-flows",
+        "flows",
+        1..=65_536,
+        "flows that the software coalesces at once",
+    ),
+];
+
+static METRICS: [MetricSpec; 4] = [
+    MetricSpec { name: "cpu", unit: "%", about: "load of the core" },
+    MetricSpec { name: "drops", unit: "%", about: "frames dropped" },
+    MetricSpec { name: "throughput", unit: "Mb/s", about: "payload that reaches the stack" },
+    MetricSpec { name: "segments-per-packet", unit: "", about: "segments in a packet of the stack" },
+];
+
+impl Runner for NetfpgaRunner {
+    fn name(&self) -> &'static str {
+        "netfpga"
+    }
+
+    fn parameters(&self) -> &'static [ParameterSpec] {
+        &PARAMETERS
+    }
+
+    fn metrics(&self) -> &'static [MetricSpec] {
+        &METRICS
+    }
+
+    fn run(&self, parameters: &Parameters, _: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
+        let mut simulation = Simulation::new(machine(parameters)?);
+        simulation.world.generate(&mut simulation.queue);
+        let begin = Instant::ZERO.plus_nanos(parameters.nanos("warm-up")?);
+        let duration = parameters.nanos("duration")?;
+        let mut counted = [Counted::default(); 2];
+        for (counted, until) in counted.iter_mut().zip([begin, begin.plus_nanos(duration)]) {
+            if observer.run(&mut simulation, until, Probes::new()) == Stop::Interrupted {
+                return Err(RunError::Interrupted);
+            }
+            *counted = simulation.world.counted(until);
+        }
+        let [before, after] = counted;
+        Ok(Outcome {
+            measurements: measure(before, after, duration),
+            events: simulation.events(),
+            trace_hash: simulation.trace_hash(),
+        })
+    }
+}
+
+/// Everything, at rest.
+fn machine(parameters: &Parameters) -> Result<Machine, RunError> {
+    let lro = parameters.flag("lro")?;
+    let host = HostConfig {
+        ring: parameters.count("ring")? as usize,
+        poll_budget: parameters.count("poll-budget")? as usize,
+        interrupt_distance: parameters.nanos("interrupt-distance")?,
+        costs: costs(parameters)?,
+    };
+    let software_lro = Config {
+        max_bytes: parameters.bytes("software-lro-length")? as u32,
+        max_segments: parameters.count("software-lro-segments")? as usize,
+        max_connections: parameters.count("software-lro-flows")? as usize,
+        ..Config::default()
+    };
+    let host = Host::new(host, (!lro).then_some(&software_lro)).map_err(|error| impossible(&error))?;
+    Ok(Machine::new(generator(parameters)?, card(parameters, lro)?, bus(parameters)?, host))
+}
+
+/// One or two flows that fill the line: for 10⁹ frames of the first the second sends its billionths.
+fn generator(parameters: &Parameters) -> Result<Generator, RunError> {
+    let weights = [GIGA, parameters.billionths("second-flow")?];
+    let flow = |(place, weight): (u16, u64)| {
+        Some(FlowConfig {
+            from: HostId(0),
+            to: HostId(1),
+            src_port: 5001 + place,
+            dst_port: 80,
+            weight: NonZeroU32::new(u32::try_from(weight).ok()?)?,
+        })
+    };
+    let config = GeneratorConfig {
+        rate: parameters.rate("line")?,
+        overhead: ETHERNET_OVERHEAD,
+        frame_len: parameters.bytes("frame")? as usize,
+        content: Content::Frames,
+        flows: (0..).zip(weights).filter_map(flow).collect(),
+    };
+    Generator::new(config, Instant::ZERO).map_err(|error| RunError::Impossible(error.to_string()))
+}
+
+fn costs(parameters: &Parameters) -> Result<Costs, RunError> {
+    Ok(Costs {
+        interrupt: parameters.nanos("interrupt-cost")?,
+        driver: parameters.nanos("driver-cost")?,
+        software_lro: parameters.nanos("software-lro-cost")?,
+        stack: parameters.nanos("stack-cost")?,
+        checksum: parameters.picos_per_byte("checksum-cost")?,
+        copy: parameters.picos_per_byte("copy-cost")?,
+    })
+}
+
+fn bus(parameters: &Parameters) -> Result<Bus, RunError> {
+    Ok(Bus {
+        clock: clock(parameters, "pci-clock")?,
+        width: at_least_one(parameters.bytes("pci-width")?),
+        burst: at_least_one(parameters.bytes("pci-burst")?),
+        burst_overhead: parameters.count("pci-burst-overhead")?,
+        packet_overhead: parameters.count("pci-packet-overhead")?,
+    })
+}
+
+fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
+    let config = CardConfig {
+        clock: clock(parameters, "path-clock")?,
+        width: parameters.bytes("path-width")? as usize,
+        frame_overhead: parameters.count("path-overhead")?,
+        queue_bytes: parameters.bytes("queue")? as usize,
+    };
+    if !lro {
+        return Ok(Card::reference(config));
+    }
+    let max_bytes = parameters.bytes("store-length")? as u32;
+    // Every aggregate on its way has two frames or more of 60 bytes or more.
+    let in_queue = config.queue_bytes / (2 * 60);
+    let store = Config {
+        max_bytes,
+        max_segments: parameters.count("store-segments")? as usize,
+        max_aggregates: parameters.count("ring")? as usize + in_queue.min(64) + 2,
+        ..Config::default()
+    };
+    let timer = Duration::from_nanos(parameters.nanos("store-timer")?);
+    Card::with_lro(config, &store, timer).map_err(|error| impossible(&error))
+}
+
+fn clock(parameters: &Parameters, key: &'static str) -> Result<Clock, RunError> {
+    Clock::new(parameters.hertz(key)?).ok_or_else(|| RunError::Impossible(format!("{key} is 0")))
+}
+
+fn at_least_one(number: u64) -> NonZeroU64 {
+    NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN)
+}
+
+fn impossible(error: &ConfigError) -> RunError {
+    RunError::Impossible(error.to_string())
+}
+
+/// What happened between two counts.
+fn measure(before: Counted, after: Counted, duration: u64) -> Vec<Measurement> {
+    let arrived = after.card.arrived - before.card.arrived;
+    let dropped = after.card.dropped() - before.card.dropped();
+    let [segments, packets, payload] = [
+        after.host.segments - before.host.segments,
+        after.host.packets - before.host.packets,
+        after.host.payload - before.host.payload,
+    ];
+    let mut measurements = vec![
+        Measurement::new("cpu", percent(after.busy - before.busy, duration)),
+        Measurement::new("drops", percent(dropped, arrived)),
+        Measurement::new("throughput", payload as f64 * 8000.0 / duration as f64),
+    ];
+    if packets > 0 {
+        measurements.push(Measurement::new("segments-per-packet", segments as f64 / packets as f64));
+    }
+    measurements
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}

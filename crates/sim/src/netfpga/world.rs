@@ -1,0 +1,144 @@
+//! The card in its host, and what happens when.
+
+use nichrome_wire::Instant;
+
+use super::bus::Bus;
+use super::card::{Card, CardCounters};
+use super::host::{Host, HostCounters, Next};
+use crate::generator::{Generated, Generator};
+use crate::{EventQueue, Fingerprint, Packet, Timer, World};
+
+/// The port that the generator is connected to.
+const PORT: usize = 0;
+
+/// Everything between the generator and the stack.
+pub(super) struct Machine {
+    generator: Generator,
+    /// What arrives next.
+    arriving: Option<Generated>,
+    card: Card,
+    bus: Bus,
+    /// What is on the bus.
+    moving: Option<Moving>,
+    host: Host,
+    store_timer: Timer,
+}
+
+type Moving = nichrome_lro::Packet<Vec<u8>>;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The last bit of a frame arrives.
+    Arrived,
+    /// A frame is through the data path.
+    Passed,
+    /// The store block's timer may have run out.
+    StoreTimer,
+    /// A packet is in the host's memory.
+    Transferred,
+    /// The core is interrupted.
+    Interrupt,
+    /// The core is done with what it took from the ring.
+    Done,
+}
+
+impl Fingerprint for Event {
+    fn fingerprint(&self) -> u64 {
+        *self as u64
+    }
+}
+
+/// What was counted until some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) card: CardCounters,
+    pub(super) host: HostCounters,
+    /// Nanoseconds that the core has worked.
+    pub(super) busy: u64,
+}
+
+impl Machine {
+    pub(super) fn new(generator: Generator, card: Card, bus: Bus, host: Host) -> Self {
+        Self { generator, arriving: None, card, bus, moving: None, host, store_timer: Timer::default() }
+    }
+
+    /// What was counted until `now`.
+    pub(super) fn counted(&self, now: Instant) -> Counted {
+        Counted { card: self.card.counters(), host: self.host.counters(), busy: self.host.busy_nanos(now) }
+    }
+
+    /// Sends the next frame.
+    pub(super) fn generate(&mut self, queue: &mut EventQueue<Event>) {
+        self.arriving = self.generator.next();
+        if let Some(next) = &self.arriving {
+            queue.schedule(next.at, Event::Arrived);
+        }
+    }
+
+    fn arbitrate(&mut self, queue: &mut EventQueue<Event>) {
+        if let Some(passed) = self.card.arbitrate(queue.now()) {
+            queue.schedule(passed, Event::Passed);
+        }
+    }
+
+    /// Gives the bus, where it is free and the ring has room, to the next packet.
+    fn transfer(&mut self, queue: &mut EventQueue<Event>) {
+        if self.moving.is_some() || !self.host.has_room() {
+            return;
+        }
+        self.moving = self.card.next_for_host();
+        if let Some(packet) = &self.moving {
+            let nanos = self.bus.nanos(self.card.padded(packet.len()) as u64);
+            queue.schedule_in(nanos, Event::Transferred);
+        }
+    }
+}
+
+impl World for Machine {
+    type Event = Event;
+
+    fn handle(&mut self, event: Event, queue: &mut EventQueue<Event>) {
+        let now = queue.now();
+        match event {
+            Event::Arrived => {
+                if let Some(Generated { packet: Packet::Frame(frame), .. }) = self.arriving.take() {
+                    self.card.arrive(PORT, frame);
+                }
+                self.generate(queue);
+                self.arbitrate(queue);
+            }
+            Event::Passed => {
+                self.card.passed(now);
+                self.store_timer.arm(self.card.timeout(), queue, Event::StoreTimer);
+                self.arbitrate(queue);
+                self.transfer(queue);
+            }
+            Event::StoreTimer => {
+                self.store_timer.fired(now);
+                self.card.handle_timeout(now);
+                self.store_timer.arm(self.card.timeout(), queue, Event::StoreTimer);
+                self.transfer(queue);
+            }
+            Event::Transferred => {
+                let interrupt = self.moving.take().and_then(|packet| self.host.received(packet, now));
+                if let Some(interrupt) = interrupt {
+                    queue.schedule(interrupt, Event::Interrupt);
+                }
+                self.transfer(queue);
+            }
+            Event::Interrupt => {
+                let done = self.host.interrupted(now);
+                queue.schedule(done, Event::Done);
+            }
+            Event::Done => {
+                match self.host.done(now) {
+                    Next::Done(done) => queue.schedule(done, Event::Done),
+                    Next::Interrupt(interrupt) => queue.schedule(interrupt, Event::Interrupt),
+                    Next::Sleep => {}
+                }
+                self.transfer(queue);
+            }
+        }
+    }
+}

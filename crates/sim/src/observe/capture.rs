@@ -1,0 +1,49 @@
+//! Captures: packets as they pass points of a world. The simulator does no I/O; who runs it brings the sink, which writes
+//! pcapng or keeps packets in memory.
+
+use nichrome_wire::Instant;
+
+use crate::Packet;
+
+/// A point of a world that packets pass: a side of a link, a port of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PointId(pub u32);
+
+/// Where recorded packets go.
+pub trait PacketSink {
+    /// A new point; in a capture file, an interface.
+    fn add_point(&mut self, name: &str) -> PointId;
+
+    /// A packet that passes `point` at `time`: its bytes, if it has any, and its length. What goes wrong is kept by the
+    /// sink, for who made it to ask.
+    fn record(&mut self, point: PointId, time: Instant, bytes: &[u8], len: usize);
+}
+
+/// A sink or none, which costs nothing.
+#[derive(Default)]
+pub struct Capture(Option<Box<dyn PacketSink>>);
+
+impl Capture {
+    /// Records to `sink`.
+    pub fn to(sink: impl PacketSink + 'static) -> Self {
+        Self(Some(Box::new(sink)))
+    }
+
+    /// Whether anything is recorded.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// A new point, called `name`.
+    pub fn add_point(&mut self, name: &str) -> PointId {
+        self.0.as_mut().map_or(PointId(0), |sink| sink.add_point(name))
+    }
+
+    /// Records a packet that passes `point` at `time`.
+    #[inline]
+    pub fn record(&mut self, point: PointId, time: Instant, packet: &Packet) {
+        if let Some(sink) = &mut self.0 {
+            sink.record(point, time, packet.bytes().unwrap_or_default(), packet.wire_len());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a run shows beside its results: counters, time series, captures, and how far it has come.
+//!
+//! Nothing here is an event: a run that is looked at has the same trace hash as one that is not.
+
+mod capture;
+mod counters;
+mod series;
+
+use std::ops::ControlFlow;
+
+use nichrome_wire::Instant;
+
+pub use self::capture::{Capture, PacketSink, PointId};
+pub use self::counters::Counters;
+pub use self::series::{Probes, Sample, Series};
+use crate::simulation::{Progress, Simulation, Stop, World};
+
+type ProgressHook = Box<dyn FnMut(Progress) -> ControlFlow<()>>;
+
+/// Collects what a run shows. The default collects counters only.
+#[derive(Default)]
+pub struct Observer {
+    /// What was counted.
+    pub counters: Counters,
+    /// What was sampled.
+    pub series: Vec<Series>,
+    /// Where packets are recorded; a world takes it and records from any point.
+    pub capture: Capture,
+    sample_interval: Option<u64>,
+    progress: Option<ProgressHook>,
+}
+
+impl Observer {
+    /// Asks `hook` now and then whether to go on: see [`Simulation::run_with_progress`].
+    pub fn on_progress(&mut self, hook: impl FnMut(Progress) -> ControlFlow<()> + 'static) {
+        self.progress = Some(Box::new(hook));
+    }
+
+    /// Samples what is registered every `nanos` nanoseconds, at least 1, of virtual time.
+    pub fn sample_every(&mut self, nanos: u64) {
+        self.sample_interval = Some(nanos.max(1));
+    }
+
+    /// Runs a simulation until `limit`, samples the probes at their times, and keeps their series.
+    pub fn run<W: World>(
+        &mut self,
+        simulation: &mut Simulation<W>,
+        limit: Instant,
+        mut probes: Probes<W>,
+    ) -> Stop {
+        let stop = match self.sample_interval.filter(|_| !probes.is_empty()) {
+            Some(interval) => self.run_and_sample(simulation, limit, interval, &mut probes),
+            None => self.run_quietly(simulation, limit),
+        };
+        self.series.extend(probes.into_series());
+        stop
+    }
+
+    fn run_and_sample<W: World>(
+        &mut self,
+        simulation: &mut Simulation<W>,
+        limit: Instant,
+        interval: u64,
+        probes: &mut Probes<W>,
+    ) -> Stop {
+        let mut at = simulation.now();
+        loop {
+            let stop = self.run_quietly(simulation, at.min(limit));
+            probes.sample(&simulation.world, simulation.now());
+            if stop != Stop::Limit || at >= limit {
+                return stop;
+            }
+            at = at.plus_nanos(interval);
+        }
+    }
+
+    fn run_quietly<W: World>(&mut self, simulation: &mut Simulation<W>, limit: Instant) -> Stop {
+        match &mut self.progress {
+            Some(hook) => simulation.run_with_progress(limit, hook),
+            None => simulation.run_until(limit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::EventQueue;
+
+    struct Ticks(u64);
+
+    impl World for Ticks {
+        type Event = u64;
+
+        fn handle(&mut self, event: u64, queue: &mut EventQueue<u64>) {
+            self.0 += event;
+            if self.0 < 100_000 {
+                queue.schedule_in(10, event);
+            }
+        }
+    }
+
+    fn ticks() -> Simulation<Ticks> {
+        let mut simulation = Simulation::new(Ticks(0));
+        simulation.queue.schedule(Instant::ZERO, 1);
+        simulation
+    }
+
+    #[test]
+    fn samples_come_at_their_times_and_change_nothing() {
+        let limit = Instant::from_nanos(1000);
+        let (mut plain, mut sampled) = (ticks(), ticks());
+        plain.run_until(limit);
+        let mut observer = Observer::default();
+        observer.sample_every(300);
+        let mut probes = Probes::new();
+        probes.register("ticks", "", |world: &Ticks, _| world.0 as f64);
+        assert_eq!(observer.run(&mut sampled, limit, probes), Stop::Limit);
+        let samples: Vec<_> =
+            observer.series[0].samples.iter().map(|sample| (sample.time.as_nanos(), sample.value)).collect();
+        assert_eq!(samples, [(0, 1.0), (300, 31.0), (600, 61.0), (900, 91.0), (1000, 101.0)]);
+        assert_eq!(plain.trace_hash(), sampled.trace_hash());
+    }
+
+    #[test]
+    fn a_long_run_shows_its_progress() {
+        let calls = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&calls);
+        let mut observer = Observer::default();
+        observer.on_progress(move |_| {
+            counted.set(counted.get() + 1);
+            ControlFlow::Continue(())
+        });
+        assert_eq!(observer.run(&mut ticks(), Instant::MAX, Probes::new()), Stop::Idle);
+        assert_eq!(calls.get(), 1);
+    }
+}

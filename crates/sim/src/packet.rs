@@ -1,0 +1,205 @@
+//! What moves through a simulated network: whole frames, or packets of which only the length and little else is known.
+
+use std::net::Ipv4Addr;
+
+use nichrome_wan::ethernet;
+use nichrome_wire::{Ecn, EthernetHeader, LinkHeader, MacAddr};
+
+use crate::{Fingerprint, TraceHash};
+
+/// 10.0.0.1.
+const FIRST_ADDRESS: u32 = 0x0A00_0001;
+
+/// A host of a simulated network, by its number. Its addresses follow from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u16);
+
+impl HostId {
+    /// The address of its card: locally administered, the number in the last two bytes.
+    pub const fn mac(self) -> MacAddr {
+        let [high, low] = self.0.to_be_bytes();
+        MacAddr([2, 0, 0, 0, high, low])
+    }
+
+    /// Its IP address: 10.0.0.1 for number 0, and so on.
+    pub fn ip(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(FIRST_ADDRESS + u32::from(self.0))
+    }
+
+    /// The host that has the IP address.
+    pub fn of_ip(ip: Ipv4Addr) -> Option<Self> {
+        ip.to_bits().checked_sub(FIRST_ADDRESS).and_then(|number| u16::try_from(number).ok()).map(Self)
+    }
+
+    /// The host whose card has the address.
+    pub fn of(mac: MacAddr) -> Option<Self> {
+        let MacAddr([2, 0, 0, 0, high, low]) = mac else { return None };
+        Some(Self(u16::from_be_bytes([high, low])))
+    }
+}
+
+/// A packet. It is moved, not shared: a frame is one allocation from where it is made to where it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// An Ethernet frame with all its bytes, as an engine or a host takes it.
+    Frame(Vec<u8>),
+    /// A packet without bytes.
+    Outline(Outline),
+}
+
+/// What is known of a packet without bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// Bytes, link header included, frame check sequence not.
+    pub len: u32,
+    /// Where it goes.
+    pub to: HostId,
+    /// Which flow it belongs to; parts do not look at it.
+    pub flow: u32,
+    /// Which packet of its flow it is; parts do not look at it.
+    pub number: u64,
+    /// The ECN bits.
+    pub ecn: Ecn,
+    /// Whether a bit was flipped on its way.
+    pub corrupt: bool,
+}
+
+impl Packet {
+    /// Bytes, link header included, frame check sequence not.
+    pub fn wire_len(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.len(),
+            Self::Outline(outline) => outline.len as usize,
+        }
+    }
+
+    /// Where it goes; `None` where that is no host's address.
+    pub fn destination(&self) -> Option<HostId> {
+        match self {
+            Self::Frame(frame) => HostId::of(LinkHeader::new(frame)?.dst()),
+            Self::Outline(outline) => Some(outline.to),
+        }
+    }
+
+    /// The bytes of a frame.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Frame(frame) => Some(frame),
+            Self::Outline(_) => None,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Packet {
+    fn from(frame: Vec<u8>) -> Self {
+        Self::Frame(frame)
+    }
+}
+
+impl From<Outline> for Packet {
+    fn from(outline: Outline) -> Self {
+        Self::Outline(outline)
+    }
+}
+
+/// How many bytes of a frame go into its fingerprint: its headers, and so, by TCP's and UDP's checksum, the rest.
+const FINGERPRINTED: usize = 64;
+
+impl Fingerprint for Packet {
+    fn fingerprint(&self) -> u64 {
+        match self {
+            Self::Frame(frame) => {
+                let mut hash = TraceHash::default();
+                hash.add(frame.len() as u64);
+                hash.add_bytes(&frame[..frame.len().min(FINGERPRINTED)]);
+                hash.value()
+            }
+            Self::Outline(Outline { len, to, flow, number, ecn, corrupt }) => {
+                let places =
+                    u64::from(*len) << 32 | u64::from(to.0) << 8 | u64::from(*corrupt) << 2 | *ecn as u64;
+                TraceHash::of(&[places, u64::from(*flow), *number])
+            }
+        }
+    }
+}
+
+/// Both kinds travel on a wide-area path.
+impl nichrome_wan::Packet for Packet {
+    fn wire_len(&self) -> usize {
+        self.wire_len()
+    }
+
+    fn network_len(&self) -> usize {
+        match self {
+            Self::Frame(frame) => ethernet::network_len(frame),
+            Self::Outline(outline) => (outline.len as usize).saturating_sub(EthernetHeader::LEN),
+        }
+    }
+
+    fn flip_bit(&mut self, bit: usize) {
+        match self {
+            Self::Frame(frame) => ethernet::flip_bit(frame, bit),
+            Self::Outline(outline) => outline.corrupt |= bit / 8 < outline.len as usize,
+        }
+    }
+
+    fn duplicate(&self) -> Option<Self> {
+        Some(self.clone())
+    }
+
+    fn ecn(&self) -> Ecn {
+        match self {
+            Self::Frame(frame) => ethernet::ecn(frame),
+            Self::Outline(outline) => outline.ecn,
+        }
+    }
+
+    fn mark_ce(&mut self) {
+        match self {
+            Self::Frame(frame) => ethernet::mark_ce(frame),
+            Self::Outline(outline) => outline.ecn = Ecn::Ce,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::TcpFrame;
+
+    use super::*;
+
+    #[test]
+    fn addresses_lead_back_to_the_host() {
+        for id in [HostId(0), HostId(1), HostId(300), HostId(u16::MAX)] {
+            assert_eq!((HostId::of(id.mac()), HostId::of_ip(id.ip())), (Some(id), Some(id)));
+            let frame = TcpFrame { dst_mac: id.mac(), ..TcpFrame::default() }.build();
+            assert_eq!(Packet::from(frame).destination(), Some(id));
+        }
+        assert_eq!(HostId(299).ip(), Ipv4Addr::new(10, 0, 1, 44));
+        assert_eq!(HostId::of(MacAddr([0xFF; 6])), None);
+        assert_eq!(HostId::of_ip(Ipv4Addr::new(10, 1, 0, 1)), None);
+        assert_eq!(Packet::Frame(vec![0; 5]).destination(), None);
+    }
+
+    #[test]
+    fn a_fingerprint_changes_with_any_field() {
+        let outline =
+            Outline { len: 1514, to: HostId(1), flow: 2, number: 3, ecn: Ecn::Ect0, corrupt: false };
+        let changed = [
+            Outline { len: 1513, ..outline },
+            Outline { to: HostId(2), ..outline },
+            Outline { flow: 3, ..outline },
+            Outline { number: 4, ..outline },
+            Outline { ecn: Ecn::Ce, ..outline },
+            Outline { corrupt: true, ..outline },
+        ];
+        for other in changed {
+            assert_ne!(Packet::from(other).fingerprint(), Packet::from(outline).fingerprint(), "{other:?}");
+        }
+        // The last byte of the payload, by way of the checksum.
+        let frames = [0, 1]
+            .map(|byte| TcpFrame { payload: [vec![0; 999], vec![byte]].concat(), ..TcpFrame::default() });
+        let [one, other] = frames.map(|frame| Packet::from(frame.build()).fingerprint());
+        assert_ne!(one, other);
+    }
+}

@@ -1,0 +1,173 @@
+//! A run: a world, what happens to it, and the hash of all that happened.
+
+use std::ops::ControlFlow;
+
+use nichrome_wire::Instant;
+
+use crate::{EventQueue, Fingerprint, TraceHash};
+
+/// What is simulated: parts, and what each event does to them.
+pub trait World {
+    /// All that can happen.
+    type Event: Fingerprint;
+
+    /// Does what happens at `queue.now()`, and schedules what follows.
+    fn handle(&mut self, event: Self::Event, queue: &mut EventQueue<Self::Event>);
+}
+
+/// A world under way. Nothing in it knows the machine or its clock: the same world and the same events give the same
+/// run everywhere.
+#[derive(Debug)]
+pub struct Simulation<W: World> {
+    /// The world, to be looked at between two runs.
+    pub world: W,
+    /// What is going to happen.
+    pub queue: EventQueue<W::Event>,
+    trace: TraceHash,
+    events: u64,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Virtual time.
+    pub now: Instant,
+    /// Events handled since the start of the simulation.
+    pub events: u64,
+}
+
+/// Why a run has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The time limit is reached; events may be pending behind it.
+    Limit,
+    /// Nothing is pending.
+    Idle,
+    /// The progress hook said so.
+    Interrupted,
+}
+
+impl<W: World> Simulation<W> {
+    /// How many events are handled between two calls of a progress hook.
+    pub const EVENTS_PER_PROGRESS: u64 = 1 << 16;
+
+    /// A world at time 0, to which nothing happens until something is scheduled.
+    pub fn new(world: W) -> Self {
+        Self { world, queue: EventQueue::new(), trace: TraceHash::default(), events: 0 }
+    }
+
+    /// Handles every event due at or before `limit`; the clock ends there.
+    pub fn run_until(&mut self, limit: Instant) -> Stop {
+        while let Some((time, event)) = self.queue.pop_until(limit) {
+            self.step(time, event);
+        }
+        self.reached()
+    }
+
+    /// Does the same, and every [`Simulation::EVENTS_PER_PROGRESS`] events asks `progress` whether to go on.
+    pub fn run_with_progress(
+        &mut self,
+        limit: Instant,
+        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Stop {
+        loop {
+            for _ in 0..Self::EVENTS_PER_PROGRESS {
+                let Some((time, event)) = self.queue.pop_until(limit) else { return self.reached() };
+                self.step(time, event);
+            }
+            if progress(Progress { now: self.now(), events: self.events }).is_break() {
+                return Stop::Interrupted;
+            }
+        }
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.queue.now()
+    }
+
+    /// Events handled so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The hash of the times and fingerprints of all events handled so far, in order.
+    pub fn trace_hash(&self) -> u64 {
+        self.trace.value()
+    }
+
+    #[inline]
+    fn step(&mut self, time: Instant, event: W::Event) {
+        self.trace.add(time.as_nanos());
+        self.trace.add(event.fingerprint());
+        self.events += 1;
+        self.world.handle(event, &mut self.queue);
+    }
+
+    fn reached(&self) -> Stop {
+        if self.queue.is_empty() { Stop::Idle } else { Stop::Limit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts down; each event schedules the next, a microsecond later.
+    #[derive(Default)]
+    struct Countdown {
+        seen: Vec<u64>,
+    }
+
+    impl World for Countdown {
+        type Event = u64;
+
+        fn handle(&mut self, event: u64, queue: &mut EventQueue<u64>) {
+            self.seen.push(event);
+            if let Some(next) = event.checked_sub(1) {
+                queue.schedule_in(1000, next);
+            }
+        }
+    }
+
+    fn countdown(from: u64) -> Simulation<Countdown> {
+        let mut simulation = Simulation::new(Countdown::default());
+        simulation.queue.schedule(Instant::from_nanos(500), from);
+        simulation
+    }
+
+    #[test]
+    fn a_run_stops_at_its_limit_and_goes_on_from_there() {
+        let mut simulation = countdown(3);
+        assert_eq!(simulation.run_until(Instant::from_nanos(1500)), Stop::Limit);
+        assert_eq!((&simulation.world.seen[..], simulation.now()), (&[3, 2][..], Instant::from_nanos(1500)));
+        assert_eq!(simulation.run_until(Instant::from_nanos(9000)), Stop::Idle);
+        assert_eq!((&simulation.world.seen[..], simulation.events()), (&[3, 2, 1, 0][..], 4));
+        assert_eq!(simulation.now(), Instant::from_nanos(9000));
+    }
+
+    #[test]
+    fn the_trace_tells_runs_apart_and_not_how_they_were_cut() {
+        let (mut whole, mut cut, mut other) = (countdown(9), countdown(9), countdown(8));
+        whole.run_until(Instant::MAX);
+        other.run_until(Instant::MAX);
+        for nanos in [1, 777, 4000, 1_000_000] {
+            cut.run_until(Instant::from_nanos(nanos));
+        }
+        assert_eq!(whole.trace_hash(), cut.trace_hash());
+        assert_ne!(whole.trace_hash(), other.trace_hash());
+    }
+
+    #[test]
+    fn the_progress_hook_sees_long_runs_and_can_end_them() {
+        let mut simulation = countdown(200_000);
+        let mut calls = Vec::new();
+        let stop = simulation.run_with_progress(Instant::MAX, |progress| {
+            calls.push(progress.events);
+            if calls.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!((stop, &calls[..]), (Stop::Interrupted, &[65_536, 131_072][..]));
+        let stop = simulation.run_with_progress(Instant::MAX, |_| ControlFlow::Continue(()));
+        assert_eq!((stop, simulation.events()), (Stop::Idle, 200_001));
+    }
+}

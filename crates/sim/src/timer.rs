@@ -1,0 +1,56 @@
+//! The event with which a world wakes an engine at the time it asks for.
+
+use nichrome_wire::Instant;
+
+use crate::EventQueue;
+
+/// Keeps one event scheduled for the earliest time that is wanted.
+///
+/// A time that moves later costs nothing: the event fires at the earlier one, the engine finds nothing due, and the
+/// timer is armed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timer {
+    set: Option<Instant>,
+}
+
+impl Timer {
+    /// Schedules `event` for `due`, unless an event of this timer comes before. To be called after everything that may
+    /// change when the engine is due; `due` is what its `poll_timeout` says.
+    pub fn arm<E>(&mut self, due: Option<Instant>, queue: &mut EventQueue<E>, event: E) {
+        let now = queue.now();
+        let is_set = |due: &Instant| self.set.is_some_and(|set| set >= now && set <= *due);
+        if let Some(due) = due.filter(|due| !is_set(due)) {
+            self.set = Some(due.max(now));
+            queue.schedule(due, event);
+        }
+    }
+
+    /// An event of this timer has come.
+    pub fn fired(&mut self, now: Instant) {
+        self.set = self.set.filter(|set| *set > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn only_an_earlier_time_schedules_again() {
+        let mut queue = EventQueue::new();
+        let mut timer = Timer::default();
+        for due in [None, Some(at(500)), Some(at(700)), Some(at(300)), Some(at(300))] {
+            timer.arm(due, &mut queue, ());
+        }
+        assert_eq!(queue.len(), 2);
+        assert_eq!(queue.pop(), Some((at(300), ())));
+        timer.fired(at(300));
+        timer.arm(Some(at(700)), &mut queue, ());
+        let times: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(time, ())| time.as_nanos()).collect();
+        assert_eq!(times, [500, 700]);
+    }
+}

@@ -1,0 +1,367 @@
+//! The card: what its threads, its DMA engine and its messages do to one another.
+
+use nichrome_lro::{ConfigError, Packet};
+use nichrome_wire::Instant;
+
+use super::config::{CardConfig, DmaOrder};
+use super::cores::{Cores, SENDER, receiver};
+use super::distribution::Distribution;
+use super::dma::{Direction, Dma, DmaCounters, Extent};
+use super::receive_thread::{JobKind, Outgoing, ReceiveThread};
+use super::ring::DescriptorRing;
+use super::timeout_checker::TimeoutChecker;
+use crate::{Fingerprint, TraceHash};
+
+/// The card, between its wire and its host.
+pub(super) struct Card {
+    config: CardConfig,
+    cores: Cores,
+    distribution: Distribution,
+    receivers: Vec<ReceiveThread>,
+    /// The receivers for which a look of the timeout checking thread is scheduled, and when.
+    looks: Vec<Option<Instant>>,
+    send_descriptors: DescriptorRing,
+    checker: TimeoutChecker<(usize, Outgoing)>,
+    dma: Dma<Transfer>,
+    counters: CardCounters,
+}
+
+/// What the card has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CardCounters {
+    /// Received frames that found the ring of their thread full.
+    pub(super) no_room: u64,
+    /// Received frames that the engines dropped.
+    pub(super) dropped: u64,
+    /// Packets handed to the host.
+    pub(super) packets: u64,
+    /// Received frames in these.
+    pub(super) segments: u64,
+    /// Acknowledgements that the card sent by itself.
+    pub(super) acks: u64,
+    /// Frames of the host that found no descriptor.
+    pub(super) not_sent: u64,
+}
+
+impl CardCounters {
+    /// Everything by name.
+    pub(super) fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("no_room", self.no_room),
+            ("dropped", self.dropped),
+            ("packets", self.packets),
+            ("segments", self.segments),
+            ("acks", self.acks),
+            ("not_sent", self.not_sent),
+        ]
+    }
+
+    /// What was counted since `before`.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        self.with(before, |now, before| now - before)
+    }
+
+    /// Adds what another card has counted.
+    pub(super) fn add(&mut self, other: &Self) {
+        *self = self.with(other, |ours, theirs| ours + theirs);
+    }
+
+    fn with(&self, other: &Self, each: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            no_room: each(self.no_room, other.no_room),
+            dropped: each(self.dropped, other.dropped),
+            packets: each(self.packets, other.packets),
+            segments: each(self.segments, other.segments),
+            acks: each(self.acks, other.acks),
+            not_sent: each(self.not_sent, other.not_sent),
+        }
+    }
+}
+
+/// What the DMA engine moves.
+pub(super) enum Transfer {
+    /// A packet of the receiver of this place.
+    Received(usize, Outgoing),
+    /// A frame that the host sends.
+    Sent(Vec<u8>),
+}
+
+/// What happens within the card.
+pub(super) enum CardEvent {
+    /// The packet distribution engine has handed a frame to the receiver of this place.
+    Packet(usize, Vec<u8>),
+    /// The receiver of this place has done its job.
+    Worked(usize),
+    /// The timeout checking thread looks at the connections of the receiver of this place.
+    Look(usize),
+    /// Its message is there.
+    Timeout(usize),
+    /// A request is where it goes first.
+    Request(Transfer),
+    /// The request of the receiver of this place is in its queue.
+    Queued(usize, Outgoing),
+    /// The request of the receiver of this place was chosen and is at the DMA engine.
+    Chosen(usize, Outgoing),
+    /// The DMA engine has done a transfer.
+    Moved,
+    /// The timeout checking thread hears so.
+    EngineDone,
+    /// The receiver of this place hears so, and sends what was to wait for it.
+    Completed(usize, Vec<Vec<u8>>),
+    /// The sending thread has done with a frame.
+    Sent(Vec<u8>),
+}
+
+/// What leaves the card.
+pub(super) enum CardOutput {
+    /// A frame for the wire.
+    ToWire(Vec<u8>),
+    /// A packet is in the host's memory, and an interrupt raised; its descriptor is to be refilled for the receiver of this
+    /// place.
+    ToHost(usize, Packet<Vec<u8>>),
+}
+
+/// What follows from an event: later events, and what leaves the card now.
+#[derive(Default)]
+pub(super) struct Effects {
+    /// Events and their times.
+    pub(super) events: Vec<(Instant, CardEvent)>,
+    /// Outputs, in order.
+    pub(super) outputs: Vec<CardOutput>,
+}
+
+impl Card {
+    /// An idle card.
+    ///
+    /// # Errors
+    /// A value of an engine's configuration is out of its range.
+    pub(super) fn new(config: &CardConfig) -> Result<Self, ConfigError> {
+        let receivers = (0..config.receivers).map(|_| ReceiveThread::new(&config.receive));
+        let receivers = receivers.collect::<Result<Vec<_>, _>>()?;
+        let pass = config.connections.saturating_mul(config.check);
+        Ok(Self {
+            config: *config,
+            cores: Cores::new(config.cores, config.threads_per_core),
+            distribution: Distribution::new(config.receivers),
+            looks: vec![None; receivers.len()],
+            checker: TimeoutChecker::new(receivers.len(), pass, config.queue_operation),
+            receivers,
+            send_descriptors: DescriptorRing::new(config.send_descriptors),
+            dma: Dma::new(config.dma),
+            counters: CardCounters::default(),
+        })
+    }
+
+    /// A frame comes from the wire.
+    pub(super) fn receive(&mut self, frame: Vec<u8>, now: Instant, effects: &mut Effects) {
+        let place = self.distribution.place(&frame);
+        effects.events.push((now.plus_nanos(self.config.message), CardEvent::Packet(place, frame)));
+    }
+
+    /// The host sends a frame.
+    pub(super) fn transmit(&mut self, frame: Vec<u8>, now: Instant, effects: &mut Effects) {
+        if self.send_descriptors.take() {
+            self.message(CardEvent::Request(Transfer::Sent(frame)), now, effects);
+        } else {
+            self.counters.not_sent += 1;
+        }
+    }
+
+    /// The driver has filled a descriptor of the receiver of this place anew.
+    pub(super) fn refill(&mut self, place: usize, now: Instant, effects: &mut Effects) {
+        self.receivers[place].refill();
+        self.go_on(place, now, effects);
+    }
+
+    /// Does what happens now.
+    pub(super) fn handle(&mut self, event: CardEvent, now: Instant, effects: &mut Effects) {
+        match event {
+            CardEvent::Packet(place, frame) => {
+                self.counters.no_room += u64::from(!self.receivers[place].packet(frame));
+                self.go_on(place, now, effects);
+            }
+            CardEvent::Worked(place) => self.worked(place, now, effects),
+            CardEvent::Look(place) => self.look(place, now, effects),
+            CardEvent::Timeout(place) => {
+                self.receivers[place].timeout();
+                self.go_on(place, now, effects);
+            }
+            CardEvent::Request(transfer) => self.request(transfer, now, effects),
+            CardEvent::Queued(place, outgoing) => {
+                self.checker.put(place, (place, outgoing));
+                self.choose(now, effects);
+            }
+            CardEvent::Chosen(place, outgoing) => {
+                self.start(Transfer::Received(place, outgoing), now, effects);
+            }
+            CardEvent::Moved => self.moved(now, effects),
+            CardEvent::EngineDone => {
+                self.checker.engine_is_done();
+                self.choose(now, effects);
+            }
+            CardEvent::Completed(place, acks) => {
+                self.receivers[place].completed();
+                self.acknowledge(acks, effects);
+                self.go_on(place, now, effects);
+            }
+            CardEvent::Sent(frame) => effects.outputs.push(CardOutput::ToWire(frame)),
+        }
+    }
+
+    /// What it has done.
+    pub(super) fn counters(&self) -> CardCounters {
+        self.counters
+    }
+
+    /// What the DMA engine has done.
+    pub(super) fn dma_counters(&self) -> DmaCounters {
+        self.dma.counters()
+    }
+
+    /// Nanoseconds that all cores together have worked until `now`.
+    pub(super) fn busy_nanos(&self, now: Instant) -> u64 {
+        self.cores.busy_nanos(now)
+    }
+
+    /// Sends a message within the card.
+    fn message(&self, event: CardEvent, now: Instant, effects: &mut Effects) {
+        effects.events.push((now.plus_nanos(self.config.message), event));
+    }
+
+    /// A receiver has done its job: what it brought about, and the next.
+    fn worked(&mut self, place: usize, now: Instant, effects: &mut Effects) {
+        let result = self.receivers[place].finish(now);
+        self.counters.dropped += result.dropped;
+        self.acknowledge(result.acks, effects);
+        self.schedule_look(place, now, effects);
+        self.go_on(place, now, effects);
+    }
+
+    /// Hands on what a receiver has for the host, as far as it has descriptors, and lets it begin its next job.
+    fn go_on(&mut self, place: usize, now: Instant, effects: &mut Effects) {
+        while let Some(outgoing) = self.receivers[place].submit() {
+            self.message(CardEvent::Request(Transfer::Received(place, outgoing)), now, effects);
+        }
+        if let Some(job) = self.receivers[place].begin() {
+            let (core_time, wait) = match job {
+                JobKind::Packet => (self.config.packet_time, self.config.memory_wait),
+                JobKind::Timeout => (self.config.queue_operation, 0),
+            };
+            let done = self.cores.work(receiver(place), core_time, now).plus_nanos(wait);
+            effects.events.push((done, CardEvent::Worked(place)));
+        }
+    }
+
+    /// Schedules the look that will find the first timeout of a receiver, unless one comes before.
+    fn schedule_look(&mut self, place: usize, now: Instant, effects: &mut Effects) {
+        let Some(deadline) = self.receivers[place].deadline() else { return };
+        let notices = self.checker.notices(deadline.max(now));
+        if self.looks[place].is_none_or(|scheduled| notices < scheduled) {
+            self.looks[place] = Some(notices);
+            effects.events.push((notices, CardEvent::Look(place)));
+        }
+    }
+
+    fn look(&mut self, place: usize, now: Instant, effects: &mut Effects) {
+        if self.looks[place] != Some(now) {
+            // An earlier look has taken its place.
+            return;
+        }
+        self.looks[place] = None;
+        match self.receivers[place].deadline() {
+            Some(deadline) if deadline <= now => self.message(CardEvent::Timeout(place), now, effects),
+            _ => self.schedule_look(place, now, effects),
+        }
+    }
+
+    /// A request is where its thread sends it. The load balance is for receiving threads only (V.B).
+    fn request(&mut self, transfer: Transfer, now: Instant, effects: &mut Effects) {
+        match (self.config.order, transfer) {
+            (DmaOrder::RoundRobin, Transfer::Received(place, outgoing)) => {
+                let queued = self.checker.take(now);
+                effects.events.push((queued, CardEvent::Queued(place, outgoing)));
+            }
+            (_, transfer) => self.start(transfer, now, effects),
+        }
+    }
+
+    fn choose(&mut self, now: Instant, effects: &mut Effects) {
+        if let Some((leaves, (place, outgoing))) = self.checker.choose(now) {
+            self.message(CardEvent::Chosen(place, outgoing), leaves, effects);
+        }
+    }
+
+    fn start(&mut self, transfer: Transfer, now: Instant, effects: &mut Effects) {
+        if let Some(done) = self.dma.request(extent(&transfer), transfer, now) {
+            effects.events.push((done, CardEvent::Moved));
+        }
+    }
+
+    /// A transfer is done: interrupt and messages, and the next.
+    fn moved(&mut self, now: Instant, effects: &mut Effects) {
+        let (finished, next) = self.dma.finish(now);
+        if let Some(done) = next {
+            effects.events.push((done, CardEvent::Moved));
+        }
+        match finished {
+            Some(Transfer::Received(place, Outgoing { packet, acks })) => {
+                if self.config.order == DmaOrder::RoundRobin {
+                    self.message(CardEvent::EngineDone, now, effects);
+                }
+                self.count(&packet);
+                effects.outputs.push(CardOutput::ToHost(place, packet));
+                self.message(CardEvent::Completed(place, acks), now, effects);
+            }
+            Some(Transfer::Sent(frame)) => {
+                self.send_descriptors.give_back();
+                let place = self.distribution.place(&frame);
+                self.receivers[place].observe_transmit(&frame);
+                let done = self.cores.work(SENDER, self.config.send_time, now);
+                effects.events.push((done, CardEvent::Sent(frame)));
+            }
+            None => {}
+        }
+    }
+
+    fn acknowledge(&mut self, acks: Vec<Vec<u8>>, effects: &mut Effects) {
+        self.counters.acks += acks.len() as u64;
+        effects.outputs.extend(acks.into_iter().map(CardOutput::ToWire));
+    }
+
+    fn count(&mut self, packet: &Packet<Vec<u8>>) {
+        self.counters.packets += 1;
+        self.counters.segments += packet.segments() as u64;
+    }
+}
+
+/// What a transfer asks of the DMA engine.
+fn extent(transfer: &Transfer) -> Extent {
+    match transfer {
+        Transfer::Received(_, outgoing) => {
+            Extent { direction: Direction::ToHost, bytes: outgoing.packet.len() as u64 }
+        }
+        Transfer::Sent(frame) => Extent { direction: Direction::FromHost, bytes: frame.len() as u64 },
+    }
+}
+
+impl Fingerprint for CardEvent {
+    fn fingerprint(&self) -> u64 {
+        let outgoing = |kind, place: &usize, outgoing: &Outgoing| {
+            TraceHash::of(&[kind, *place as u64, outgoing.packet.len() as u64])
+        };
+        match self {
+            Self::Packet(place, frame) => TraceHash::of(&[1, *place as u64, frame.len() as u64]),
+            Self::Worked(place) => TraceHash::of(&[2, *place as u64]),
+            Self::Look(place) => TraceHash::of(&[3, *place as u64]),
+            Self::Timeout(place) => TraceHash::of(&[4, *place as u64]),
+            Self::Request(Transfer::Received(place, request)) => outgoing(5, place, request),
+            Self::Request(Transfer::Sent(frame)) => TraceHash::of(&[12, frame.len() as u64]),
+            Self::Queued(place, request) => outgoing(6, place, request),
+            Self::Chosen(place, request) => outgoing(7, place, request),
+            Self::Moved => 8,
+            Self::EngineDone => 9,
+            Self::Completed(place, acks) => TraceHash::of(&[10, *place as u64, acks.len() as u64]),
+            Self::Sent(frame) => TraceHash::of(&[11, frame.len() as u64]),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The DMA engine (lro-npu V.B): one for all threads, one transfer at a time, each with its start-up cost.
+
+use nichrome_wire::Instant;
+
+use crate::{Pcie, PcieConfig};
+
+/// Which way a transfer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// Received packets, to the host's memory.
+    ToHost,
+    /// What the host sends, from its memory.
+    FromHost,
+}
+
+/// How much a transfer moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Which way.
+    pub(super) direction: Direction,
+    /// Bytes.
+    pub(super) bytes: u64,
+}
+
+/// What the engine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DmaConfig {
+    /// Nanoseconds to start with a request.
+    pub(super) start: u64,
+    /// The bus to the host's memory.
+    pub(super) pcie: PcieConfig,
+}
+
+/// The engine, with its requests on a stack: of those that wait, the last that came is served first (lro-npu V.B).
+#[derive(Clone, Debug)]
+pub(super) struct Dma<T> {
+    config: DmaConfig,
+    pcie: Pcie,
+    stack: Vec<(Extent, T)>,
+    current: Option<(Extent, T)>,
+    counters: DmaCounters,
+}
+
+/// What the engine has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DmaCounters {
+    /// Transfers that were begun.
+    pub(super) transfers: u64,
+    /// Nanoseconds that these take.
+    pub(super) busy: u64,
+}
+
+impl<T> Dma<T> {
+    /// An idle engine.
+    pub(super) fn new(config: DmaConfig) -> Self {
+        let (pcie, counters) = (Pcie::new(config.pcie), DmaCounters::default());
+        Self { config, pcie, stack: Vec::new(), current: None, counters }
+    }
+
+    /// Takes a request; if the engine is idle, says when it will be done with it.
+    pub(super) fn request(&mut self, extent: Extent, transfer: T, now: Instant) -> Option<Instant> {
+        self.stack.push((extent, transfer));
+        if self.current.is_some() {
+            return None;
+        }
+        self.start_next(now)
+    }
+
+    /// Ends the transfer under way, whose time has come; says when the next will be done.
+    pub(super) fn finish(&mut self, now: Instant) -> (Option<T>, Option<Instant>) {
+        let finished = self.current.take().map(|(_, transfer)| transfer);
+        (finished, self.start_next(now))
+    }
+
+    /// What it has done.
+    pub(super) fn counters(&self) -> DmaCounters {
+        self.counters
+    }
+
+    fn start_next(&mut self, now: Instant) -> Option<Instant> {
+        let (extent, transfer) = self.stack.pop()?;
+        let moves = now.plus_nanos(self.config.start);
+        let done = match extent.direction {
+            Direction::ToHost => self.pcie.write(extent.bytes, moves),
+            Direction::FromHost => self.pcie.read(extent.bytes, moves),
+        };
+        self.counters.transfers += 1;
+        self.counters.busy += done.nanos_since(now);
+        self.current = Some((extent, transfer));
+        Some(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rate;
+
+    fn dma() -> Dma<u32> {
+        let pcie = PcieConfig {
+            rate: Rate::new(8_000_000_000).unwrap(),
+            latency: 0,
+            max_payload: u32::MAX.try_into().unwrap(),
+            overhead: 0,
+            max_read: u32::MAX.try_into().unwrap(),
+            outstanding_reads: 1.try_into().unwrap(),
+        };
+        Dma::new(DmaConfig { start: 1000, pcie })
+    }
+
+    const SMALL: Extent = Extent { direction: Direction::ToHost, bytes: 100 };
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_transfer_takes_its_start_and_its_bytes() {
+        let large = Extent { bytes: 64_000, ..SMALL };
+        assert_eq!(dma().request(SMALL, 1, at(0)), Some(at(1100)));
+        assert_eq!(dma().request(large, 1, at(0)), Some(at(1000 + 64_000)));
+        let sent = Extent { direction: Direction::FromHost, ..SMALL };
+        assert_eq!(dma().request(sent, 1, at(0)), Some(at(1100)));
+    }
+
+    #[test]
+    fn the_last_request_is_served_first_and_the_first_starves() {
+        let mut dma = dma();
+        let mut done = dma.request(SMALL, 0, at(0)).unwrap();
+        dma.request(SMALL, 1, at(0));
+        for later in 2..100 {
+            assert_eq!(dma.request(SMALL, later, done), None);
+            let (finished, next) = dma.finish(done);
+            assert_ne!(finished, Some(1));
+            done = next.unwrap();
+        }
+        let (_, next) = dma.finish(done);
+        assert_eq!(dma.finish(next.unwrap()), (Some(1), None));
+    }
+}

@@ -1,0 +1,293 @@
+//! What the model can be told, and what becomes of it.
+
+use std::time::Duration;
+
+use nichrome_lro::{ActiveAck, Config, Hold, NpuConfig, ProfileConfig, Rules};
+use nichrome_wan::{Delay, Impairments, Probability, QueueLimit, Reorder};
+use nichrome_wire::Instant;
+
+use super::config::{AckOrder, CardConfig, DmaOrder, ReceiveConfig};
+use super::dma::DmaConfig;
+use super::testbed::TestbedConfig;
+use crate::experiment::{ParameterSpec, Parameters, RunError};
+use crate::host::{CongestionControl, HostConfig, Role};
+use crate::{CpuCosts, ETHERNET_OVERHEAD, LinkConfig, PcieConfig};
+
+const SECOND: u64 = 1_000_000_000;
+const MILLISECOND: u64 = 1_000_000;
+const FASTEST: u64 = 1_000_000_000_000;
+
+pub(super) static PARAMETERS: [ParameterSpec; 47] = [
+    ParameterSpec::count("connections", "connections", 1..=20_000, "connections that the client opens"),
+    ParameterSpec::time("warm-up", 0..=60 * SECOND, "time before anything is measured"),
+    ParameterSpec::time("duration", 1..=60 * SECOND, "time for which it is measured"),
+    ParameterSpec::count("repetitions", "runs", 1..=100, "runs with other ports, of which the mean is taken"),
+    ParameterSpec::choice("reader", &["reads", "stops"], "whether the server's programs read to the end"),
+    ParameterSpec::time("stops-after", 0..=60 * SECOND, "when they stop, where they do"),
+    ParameterSpec::count("cores", "cores", 1..=1024, "cores of the card"),
+    ParameterSpec::count("threads-per-core", "threads", 1..=64, "hardware threads of a core"),
+    ParameterSpec::count("receive-threads", "threads", 1..=1024, "threads that receive packets"),
+    ParameterSpec::time("packet-time", 0..=MILLISECOND, "core time of a received packet, with LRO"),
+    ParameterSpec::time(
+        "plain-packet-time",
+        0..=MILLISECOND,
+        "core time of a received packet, as a normal card",
+    ),
+    ParameterSpec::time(
+        "memory-wait",
+        0..=MILLISECOND,
+        "time that a thread waits for memory with each packet",
+    ),
+    ParameterSpec::time("send-time", 0..=MILLISECOND, "core time of a packet that the host sends"),
+    ParameterSpec::time("message-time", 0..=MILLISECOND, "time of a message between threads and engines"),
+    ParameterSpec::time("queue-time", 0..=MILLISECOND, "time to put a message into a queue or out of it"),
+    ParameterSpec::time("check-time", 0..=MILLISECOND, "time to look at a connection's timeout"),
+    ParameterSpec::count("packet-ring", "packets", 1..=100_000_000, "packets that may wait for a thread"),
+    ParameterSpec::count(
+        "rx-descriptors",
+        "descriptors",
+        1..=65_536,
+        "packet descriptors of a receiving thread",
+    ),
+    ParameterSpec::count(
+        "tx-descriptors",
+        "descriptors",
+        1..=65_536,
+        "packet descriptors of the sending thread",
+    ),
+    ParameterSpec::count("requests", "requests", 1..=65_536, "DMA requests of a receiving thread at once"),
+    ParameterSpec::choice("dma-order", &["stack", "round-robin"], "which request the DMA engine gets next"),
+    ParameterSpec::time("dma-start", 0..=MILLISECOND, "time to start with a DMA request"),
+    ParameterSpec::rate("pcie-rate", 1000..=FASTEST, "what PCIe carries of a transfer"),
+    ParameterSpec::choice("engine", &["none", "npu", "gro"], "what coalesces in the receiving threads"),
+    ParameterSpec::size("threshold", 576..=65_535, "most bytes of an aggregate as an IP packet"),
+    ParameterSpec::choice(
+        "rules",
+        &["paper", "safe"],
+        "whether lro-npu's rules apply where they can break a connection",
+    ),
+    ParameterSpec::choice("active-ack", &["off", "paper", "safe"], "when the card acknowledges by itself"),
+    ParameterSpec::time("timeout-floor", 0..=60 * SECOND, "shortest timeout of a connection"),
+    ParameterSpec::time("timeout-ceiling", 0..=60 * SECOND, "longest timeout of a connection"),
+    ParameterSpec::time("gap-hold", 0..=60 * SECOND, "how long npu holds segments behind a gap"),
+    ParameterSpec::time("gro-hold", 0..=60 * SECOND, "how long gro holds segments"),
+    ParameterSpec::count(
+        "connection-descriptors",
+        "connections",
+        1..=65_536,
+        "connections that a thread knows",
+    ),
+    ParameterSpec::rate("wire-rate", 1000..=FASTEST, "rate of the wire"),
+    ParameterSpec::time("wire-delay", 0..=SECOND, "delay of the wire"),
+    ParameterSpec::size("wire-queue", 1..=1 << 40, "bytes that may wait for the wire"),
+    ParameterSpec::fraction("reordered", "packets that are held back on their way to the card"),
+    ParameterSpec::time("held-back", 1..=SECOND, "how long these are held back"),
+    ParameterSpec::size("mtu", 576..=9000, "longest IP packet of the hosts"),
+    ParameterSpec::size("send-buffer", 1..=1 << 30, "bytes that a sender may have under way"),
+    ParameterSpec::size("receive-buffer", 1..=1 << 30, "bytes that a receiver takes unread"),
+    ParameterSpec::choice(
+        "congestion-control",
+        &["none", "reno", "cubic"],
+        "what limits senders beside windows",
+    ),
+    ParameterSpec::flag("delayed-acks", "whether the server acknowledges every second segment only"),
+    ParameterSpec::time("ack-delay", 0..=SECOND, "how long it waits for the second"),
+    ParameterSpec::time("cpu-interrupt", 0..=MILLISECOND, "CPU time of an interrupt"),
+    ParameterSpec::time("cpu-packet", 0..=MILLISECOND, "CPU time of a packet"),
+    ParameterSpec::time_per_byte("cpu-byte", 0..=1_000_000, "CPU time of a byte"),
+    ParameterSpec::time("start-interval", 0..=SECOND, "time from a connection's SYN to the next's"),
+];
+
+/// A run: the test bed, and what is done with it.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) testbed: TestbedConfig,
+    pub(super) connections: u64,
+    pub(super) start_interval: u64,
+    pub(super) warm_up: u64,
+    pub(super) duration: u64,
+    pub(super) repetitions: u64,
+    /// When the server's programs stop reading, in nanoseconds from the start.
+    pub(super) stops_reading: Option<u64>,
+}
+
+impl Plan {
+    pub(super) fn read(parameters: &Parameters) -> Result<Self, RunError> {
+        let stops = choice(parameters, "reader", [("reads", false), ("stops", true)])?;
+        Ok(Self {
+            testbed: testbed(parameters)?,
+            connections: parameters.count("connections")?,
+            start_interval: parameters.nanos("start-interval")?,
+            warm_up: parameters.nanos("warm-up")?,
+            duration: parameters.nanos("duration")?,
+            repetitions: parameters.count("repetitions")?,
+            stops_reading: if stops { Some(parameters.nanos("stops-after")?) } else { None },
+        })
+    }
+}
+
+impl Plan {
+    /// When the client opens its connection of this number.
+    pub(super) fn connects(&self, nth: u64) -> Instant {
+        Instant::from_nanos(self.start_interval.saturating_mul(nth))
+    }
+}
+
+fn testbed(parameters: &Parameters) -> Result<TestbedConfig, RunError> {
+    Ok(TestbedConfig {
+        card: card(parameters)?,
+        wire: LinkConfig {
+            rate: parameters.rate("wire-rate")?,
+            delay: parameters.nanos("wire-delay")?,
+            queue: queue(parameters.bytes("wire-queue")?)?,
+            ecn_threshold: None,
+            overhead: ETHERNET_OVERHEAD,
+        },
+        path: path(parameters)?,
+        tcp: tcp(parameters)?,
+        cpu: CpuCosts {
+            per_interrupt: parameters.nanos("cpu-interrupt")?,
+            per_packet: parameters.nanos("cpu-packet")?,
+            picos_per_byte: parameters.picos_per_byte("cpu-byte")?,
+        },
+        role: Role::Send { bytes: None },
+        seed: 0,
+    })
+}
+
+fn card(parameters: &Parameters) -> Result<CardConfig, RunError> {
+    let receive = receive(parameters)?;
+    let packet_time = if receive.engine.is_some() { "packet-time" } else { "plain-packet-time" };
+    Ok(CardConfig {
+        cores: small(parameters, "cores")?,
+        threads_per_core: small(parameters, "threads-per-core")?,
+        receivers: small(parameters, "receive-threads")?,
+        receive,
+        packet_time: parameters.nanos(packet_time)?,
+        memory_wait: parameters.nanos("memory-wait")?,
+        send_time: parameters.nanos("send-time")?,
+        message: parameters.nanos("message-time")?,
+        queue_operation: parameters.nanos("queue-time")?,
+        check: parameters.nanos("check-time")?,
+        connections: parameters.count("connections")?,
+        send_descriptors: parameters.count("tx-descriptors")?,
+        order: choice(
+            parameters,
+            "dma-order",
+            [("stack", DmaOrder::Stack), ("round-robin", DmaOrder::RoundRobin)],
+        )?,
+        dma: dma(parameters)?,
+    })
+}
+
+fn receive(parameters: &Parameters) -> Result<ReceiveConfig, RunError> {
+    let active_acks = [("off", ActiveAck::Off), ("paper", ActiveAck::Paper), ("safe", ActiveAck::Safe)];
+    let active_ack = choice(parameters, "active-ack", active_acks)?;
+    let descriptors = parameters.count("rx-descriptors")?;
+    let known = small(parameters, "connection-descriptors")?;
+    let config = Config {
+        max_bytes: small(parameters, "threshold")?,
+        max_connections: known,
+        // One for each connection, and those on their way to the host.
+        max_aggregates: known + descriptors as usize,
+        ..Config::default()
+    };
+    let npu = ProfileConfig::Npu(npu(parameters, active_ack)?);
+    let gro = ProfileConfig::Gro(Hold::For(duration(parameters, "gro-hold")?));
+    let profile = choice(parameters, "engine", [("none", None), ("npu", Some(npu)), ("gro", Some(gro))])?;
+    Ok(ReceiveConfig {
+        engine: profile.map(|profile| (config, profile)),
+        acks: if active_ack == ActiveAck::Paper { AckOrder::AtOnce } else { AckOrder::AfterTransfer },
+        packet_ring: small(parameters, "packet-ring")?,
+        descriptors,
+        requests: parameters.count("requests")?,
+    })
+}
+
+fn npu(parameters: &Parameters, active_ack: ActiveAck) -> Result<NpuConfig, RunError> {
+    Ok(NpuConfig {
+        floor: duration(parameters, "timeout-floor")?,
+        ceiling: duration(parameters, "timeout-ceiling")?,
+        reorder_hold: duration(parameters, "gap-hold")?,
+        active_ack,
+        rules: choice(parameters, "rules", [("paper", Rules::Paper), ("safe", Rules::Safe)])?,
+        ..NpuConfig::default()
+    })
+}
+
+/// The rate is that of whole transfers as measured (lro-npu VII), with what packets of the bus take beside their payload;
+/// what a read's request takes is in the start of a request.
+fn dma(parameters: &Parameters) -> Result<DmaConfig, RunError> {
+    Ok(DmaConfig {
+        start: parameters.nanos("dma-start")?,
+        pcie: PcieConfig {
+            rate: parameters.rate("pcie-rate")?,
+            latency: 0,
+            max_payload: std::num::NonZeroU32::MAX,
+            overhead: 0,
+            max_read: std::num::NonZeroU32::MAX,
+            outstanding_reads: std::num::NonZeroUsize::MIN,
+        },
+    })
+}
+
+fn path(parameters: &Parameters) -> Result<Impairments, RunError> {
+    let reordered = parameters.fraction("reordered")?;
+    let held_back = Delay::new(duration(parameters, "held-back")?);
+    let reorder = match (Probability::new(reordered), held_back) {
+        (Some(probability), Some(hold)) if reordered > 0.0 => Reorder::new(probability, hold),
+        _ => None,
+    };
+    Ok(Impairments { reorder, ..Impairments::default() })
+}
+
+fn tcp(parameters: &Parameters) -> Result<HostConfig, RunError> {
+    let ack_delay = parameters.nanos("ack-delay")?;
+    Ok(HostConfig {
+        segmentation: crate::host::Segmentation::Host,
+        mtu: small(parameters, "mtu")?,
+        receive_buffer: small(parameters, "receive-buffer")?,
+        send_buffer: small(parameters, "send-buffer")?,
+        congestion_control: choice(
+            parameters,
+            "congestion-control",
+            [
+                ("none", CongestionControl::None),
+                ("reno", CongestionControl::Reno),
+                ("cubic", CongestionControl::Cubic),
+            ],
+        )?,
+        ack_delay: if parameters.flag("delayed-acks")? { Some(ack_delay) } else { None },
+        max_connections: small(parameters, "connections")?,
+        seed: 0,
+    })
+}
+
+fn queue(bytes: u64) -> Result<QueueLimit, RunError> {
+    let limit = std::num::NonZeroU64::new(bytes).map(QueueLimit::Bytes);
+    limit.ok_or_else(|| RunError::Impossible("wire-queue is 0".into()))
+}
+
+/// What a choice stands for.
+fn choice<T, const N: usize>(
+    parameters: &Parameters,
+    key: &'static str,
+    meanings: [(&str, T); N],
+) -> Result<T, RunError> {
+    let chosen: String = parameters.choice(key)?;
+    let meaning = meanings.into_iter().find(|(name, _)| *name == chosen);
+    meaning.map(|(_, meaning)| meaning).ok_or(RunError::Undeclared(key))
+}
+
+fn duration(parameters: &Parameters, key: &'static str) -> Result<Duration, RunError> {
+    Ok(Duration::from_nanos(parameters.nanos(key)?))
+}
+
+/// A number that its specification keeps small enough for the type.
+fn small<T: TryFrom<u64>>(parameters: &Parameters, key: &'static str) -> Result<T, RunError> {
+    let number = match parameters.count(key) {
+        Err(_) => parameters.bytes(key)?,
+        Ok(count) => count,
+    };
+    T::try_from(number).map_err(|_| RunError::Impossible(format!("{key} is too large")))
+}

@@ -1,0 +1,230 @@
+//! A receiving thread (lro-npu III, Figure 4): messages of the timeout checking thread first, then packets.
+
+use std::collections::VecDeque;
+
+use nichrome_lro::{Coalescer, ConfigError, Frame, Output, Packet};
+use nichrome_wire::{Engine, Instant};
+
+use super::config::{AckOrder, ReceiveConfig};
+use super::ring::{DescriptorRing, MessageRing};
+
+/// A receiving thread: its engine, what it has to do, and its ring of descriptors.
+pub(super) struct ReceiveThread {
+    /// `None` on a card that does not coalesce.
+    engine: Option<Coalescer<Vec<u8>>>,
+    acks: AckOrder,
+    packets: MessageRing<Vec<u8>>,
+    timeouts: MessageRing<()>,
+    job: Option<Job>,
+    outgoing: VecDeque<Outgoing>,
+    descriptors: DescriptorRing,
+    requests: DescriptorRing,
+}
+
+/// What a thread does at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobKind {
+    /// Looks after the connections that have timed out (IV.E).
+    Timeout,
+    /// Takes a packet (IV.B to IV.D).
+    Packet,
+}
+
+enum Job {
+    Timeout,
+    Packet(Vec<u8>),
+}
+
+/// A packet for the host, and the acknowledgements that may be sent once the host has it.
+pub(super) struct Outgoing {
+    /// The packet.
+    pub(super) packet: Packet<Vec<u8>>,
+    /// Frames for the wire.
+    pub(super) acks: Vec<Vec<u8>>,
+}
+
+/// What a job brought about beside packets for the host.
+#[derive(Debug, Default)]
+pub(super) struct JobResult {
+    /// Acknowledgements that wait for nothing.
+    pub(super) acks: Vec<Vec<u8>>,
+    /// Frames that were dropped.
+    pub(super) dropped: u64,
+}
+
+impl ReceiveThread {
+    /// An idle thread.
+    ///
+    /// # Errors
+    /// A value of the engine's configuration is out of its range.
+    pub(super) fn new(config: &ReceiveConfig) -> Result<Self, ConfigError> {
+        let engine = match &config.engine {
+            Some((engine, profile)) => Some(Coalescer::new(engine, profile)?),
+            None => None,
+        };
+        Ok(Self {
+            engine,
+            acks: config.acks,
+            packets: MessageRing::new(config.packet_ring),
+            timeouts: MessageRing::new(1),
+            job: None,
+            outgoing: VecDeque::new(),
+            descriptors: DescriptorRing::new(config.descriptors),
+            requests: DescriptorRing::new(config.requests),
+        })
+    }
+
+    /// A packet comes from the packet distribution engine; says whether there was room for it.
+    pub(super) fn packet(&mut self, frame: Vec<u8>) -> bool {
+        self.packets.send(frame).is_ok()
+    }
+
+    /// A message comes from the timeout checking thread. One that waits already says the same.
+    pub(super) fn timeout(&mut self) {
+        let _ = self.timeouts.send(());
+    }
+
+    /// Begins the next job, if there is one and the thread is free for it: not while packets wait for a descriptor or for the DMA engine.
+    pub(super) fn begin(&mut self) -> Option<JobKind> {
+        if self.job.is_some() || !self.outgoing.is_empty() {
+            return None;
+        }
+        let timeout = self.timeouts.receive().map(|()| Job::Timeout);
+        self.job = timeout.or_else(|| self.packets.receive().map(Job::Packet));
+        Some(match self.job.as_ref()? {
+            Job::Timeout => JobKind::Timeout,
+            Job::Packet(_) => JobKind::Packet,
+        })
+    }
+
+    /// Ends the job. Packets for the host wait in [`ReceiveThread::submit`].
+    pub(super) fn finish(&mut self, now: Instant) -> JobResult {
+        let mut result = JobResult::default();
+        match (self.job.take(), &mut self.engine) {
+            (Some(Job::Packet(frame)), Some(engine)) => engine.receive(Frame::verified(frame), now),
+            (Some(Job::Packet(frame)), None) => {
+                self.outgoing
+                    .push_back(Outgoing { packet: Packet::Frame(Frame::new(frame)), acks: Vec::new() });
+            }
+            (Some(Job::Timeout), Some(engine)) => engine.handle_timeout(now),
+            (Some(Job::Timeout), None) | (None, _) => {}
+        }
+        self.collect(&mut result);
+        result
+    }
+
+    /// Fetches what the engine has decided. Where acknowledgements wait for transfers, one that comes before any packet has
+    /// nothing to wait for.
+    fn collect(&mut self, result: &mut JobResult) {
+        let Some(engine) = &mut self.engine else { return };
+        while let Some(output) = engine.poll() {
+            match output {
+                Output::ToHost(packet) => self.outgoing.push_back(Outgoing { packet, acks: Vec::new() }),
+                Output::Dropped(..) => result.dropped += 1,
+                Output::ToWire(ack) => {
+                    let waits_for = self.outgoing.back_mut().filter(|_| self.acks == AckOrder::AfterTransfer);
+                    let acks = waits_for.map_or(&mut result.acks, |outgoing| &mut outgoing.acks);
+                    acks.push(ack.bytes().to_vec());
+                }
+            }
+        }
+    }
+
+    /// The next packet for the host, if there is a descriptor for it and one more request may be under way.
+    pub(super) fn submit(&mut self) -> Option<Outgoing> {
+        if self.outgoing.is_empty() || !self.descriptors.has_one() || !self.requests.take() {
+            return None;
+        }
+        let _ = self.descriptors.take();
+        self.outgoing.pop_front()
+    }
+
+    /// The DMA engine has done a request.
+    pub(super) fn completed(&mut self) {
+        self.requests.give_back();
+    }
+
+    /// The driver has filled a descriptor anew.
+    pub(super) fn refill(&mut self) {
+        self.descriptors.give_back();
+    }
+
+    /// When a connection of this thread has timed out, if nothing comes before.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.engine.as_ref()?.poll_timeout()
+    }
+
+    /// Learns from a frame that the host sends.
+    pub(super) fn observe_transmit(&mut self, frame: &[u8]) {
+        if let Some(engine) = &mut self.engine {
+            engine.observe_transmit(frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nichrome_lro::{Config, NpuConfig, ProfileConfig};
+    use nichrome_wire::{SeqNumber, TcpFrame};
+
+    use super::*;
+
+    fn thread(descriptors: u64) -> ReceiveThread {
+        let npu = NpuConfig { floor: Duration::from_micros(10), ..NpuConfig::default() };
+        let config = Config { max_connections: 16, max_aggregates: 16, ..Config::default() };
+        let engine = Some((config, ProfileConfig::Npu(npu)));
+        ReceiveThread::new(&ReceiveConfig {
+            engine,
+            acks: AckOrder::AtOnce,
+            packet_ring: 2,
+            descriptors,
+            requests: 2,
+        })
+        .unwrap()
+    }
+
+    fn segment(nth: u32) -> Vec<u8> {
+        TcpFrame { seq: SeqNumber(nth * 1000), payload: vec![0; 1000], ..TcpFrame::default() }.build()
+    }
+
+    #[test]
+    fn timeouts_come_before_packets() {
+        let mut thread = thread(1);
+        assert_eq!(thread.begin(), None);
+        assert!(thread.packet(segment(0)));
+        thread.timeout();
+        assert_eq!(thread.begin(), Some(JobKind::Timeout));
+        assert_eq!(thread.begin(), None, "one job at a time");
+        thread.finish(Instant::ZERO);
+        assert_eq!(thread.begin(), Some(JobKind::Packet));
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_packet() {
+        let mut thread = thread(1);
+        assert_eq!([0, 1, 2].map(|nth| thread.packet(segment(nth))), [true, true, false]);
+    }
+
+    #[test]
+    fn a_thread_without_descriptors_stands_still() {
+        let mut thread = thread(1);
+        let mut now = Instant::ZERO;
+        for nth in [0, 1] {
+            assert!(thread.packet(segment(nth)));
+            assert_eq!(thread.begin(), Some(JobKind::Packet));
+            thread.finish(now);
+            now = thread.deadline().unwrap();
+            thread.timeout();
+            assert_eq!(thread.begin(), Some(JobKind::Timeout));
+            thread.finish(now);
+            assert_eq!(thread.submit().is_some(), nth == 0);
+        }
+        assert!(thread.packet(segment(2)));
+        assert_eq!(thread.begin(), None);
+        thread.refill();
+        assert!(thread.submit().is_some());
+        assert_eq!(thread.begin(), Some(JobKind::Packet));
+    }
+}

@@ -1,0 +1,87 @@
+//! Rings: of messages between threads (the Fast Messaging Network, lro-npu VI) and of packet descriptors (V.A, Figure 8).
+
+use std::collections::VecDeque;
+
+/// Messages that wait for a thread, at most so many.
+#[derive(Clone, Debug)]
+pub(super) struct MessageRing<T> {
+    messages: VecDeque<T>,
+    capacity: usize,
+}
+
+impl<T> MessageRing<T> {
+    /// An empty ring for so many messages.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { messages: VecDeque::new(), capacity }
+    }
+
+    /// Puts a message last.
+    ///
+    /// # Errors
+    /// The ring is full: the message comes back.
+    pub(super) fn send(&mut self, message: T) -> Result<(), T> {
+        if self.messages.len() >= self.capacity {
+            return Err(message);
+        }
+        self.messages.push_back(message);
+        Ok(())
+    }
+
+    /// Takes the first message.
+    pub(super) fn receive(&mut self) -> Option<T> {
+        self.messages.pop_front()
+    }
+}
+
+/// A fixed number of places, such as the packet descriptors in PCIe shared memory (Figure 8): each names pages of the host
+/// for one packet, so that at most as many packets are on their way between a thread and the host.
+#[derive(Clone, Debug)]
+pub(super) struct DescriptorRing {
+    descriptors: u64,
+    in_use: u64,
+}
+
+impl DescriptorRing {
+    /// A ring in which all are free, at least 1.
+    pub(super) fn new(descriptors: u64) -> Self {
+        Self { descriptors: descriptors.max(1), in_use: 0 }
+    }
+
+    /// Whether one is free.
+    pub(super) fn has_one(&self) -> bool {
+        self.in_use < self.descriptors
+    }
+
+    /// Takes one; says whether there was one.
+    #[must_use]
+    pub(super) fn take(&mut self) -> bool {
+        let is_free = self.has_one();
+        self.in_use += u64::from(is_free);
+        is_free
+    }
+
+    /// Gives one back.
+    pub(super) fn give_back(&mut self) {
+        self.in_use = self.in_use.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_their_order_and_a_full_ring_hands_back() {
+        let mut ring = MessageRing::new(2);
+        assert_eq!([ring.send('a'), ring.send('b'), ring.send('c')], [Ok(()), Ok(()), Err('c')]);
+        assert_eq!([ring.receive(), ring.receive(), ring.receive()], [Some('a'), Some('b'), None]);
+    }
+
+    #[test]
+    fn a_ring_hands_out_the_descriptors_that_it_has() {
+        let mut ring = DescriptorRing::new(2);
+        assert_eq!([ring.take(), ring.take(), ring.take()], [true, true, false]);
+        ring.give_back();
+        assert_eq!([ring.take(), ring.take()], [true, false]);
+    }
+}

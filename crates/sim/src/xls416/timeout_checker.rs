@@ -1,0 +1,95 @@
+//! The timeout checking thread (lro-npu IV.E), which also balances the DMA requests (V.B).
+
+use nichrome_wire::Instant;
+
+use super::balancer::Balancer;
+use crate::Server;
+
+/// The thread that walks over all connections in an infinite loop, and between them moves DMA requests.
+#[derive(Clone, Debug)]
+pub(super) struct TimeoutChecker<T> {
+    /// How long it takes to look at every connection once, in nanoseconds.
+    pass: u64,
+    queue_operation: u64,
+    thread: Server,
+    balancer: Balancer<T>,
+    /// Whether the DMA engine has a request that it was not yet heard to be done with.
+    engine_is_busy: bool,
+}
+
+impl<T> TimeoutChecker<T> {
+    /// With so many queues; a look at all connections takes `pass` and an operation on a queue `queue_operation`
+    /// nanoseconds.
+    pub(super) fn new(queues: usize, pass: u64, queue_operation: u64) -> Self {
+        Self {
+            pass,
+            queue_operation,
+            thread: Server::new(usize::MAX),
+            balancer: Balancer::new(queues),
+            engine_is_busy: false,
+        }
+    }
+
+    /// When the walk comes by a connection that times out at `deadline`: up to a whole pass later.
+    pub(super) fn notices(&self, deadline: Instant) -> Instant {
+        let pass = self.pass.max(1);
+        Instant::from_nanos(deadline.as_nanos().div_ceil(pass).saturating_mul(pass))
+    }
+
+    /// Takes a request; says when it is in its queue.
+    pub(super) fn take(&mut self, now: Instant) -> Instant {
+        self.operate(now)
+    }
+
+    /// Puts a request into its queue; see [`TimeoutChecker::choose`].
+    pub(super) fn put(&mut self, queue: usize, request: T) {
+        self.balancer.push(queue, request);
+    }
+
+    /// Chooses what the engine does next, if it is idle; says when the message with it leaves.
+    pub(super) fn choose(&mut self, now: Instant) -> Option<(Instant, T)> {
+        if self.engine_is_busy {
+            return None;
+        }
+        let request = self.balancer.choose()?;
+        self.engine_is_busy = true;
+        Some((self.operate(now), request))
+    }
+
+    /// The engine is heard to be done.
+    pub(super) fn engine_is_done(&mut self) {
+        self.engine_is_busy = false;
+    }
+
+    fn operate(&mut self, now: Instant) -> Instant {
+        self.thread.serve(self.queue_operation, now).unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_timeout_is_noticed_when_the_walk_comes_by() {
+        let checker = TimeoutChecker::<()>::new(1, 100, 0);
+        assert_eq!([1, 100, 101].map(|nanos| checker.notices(at(nanos))), [at(100), at(100), at(200)]);
+        assert_eq!(TimeoutChecker::<()>::new(1, 0, 0).notices(at(7)), at(7));
+    }
+
+    #[test]
+    fn the_engine_gets_one_request_at_a_time() {
+        let mut checker = TimeoutChecker::new(2, 0, 50);
+        assert_eq!(checker.take(at(0)), at(50));
+        checker.put(0, 'a');
+        checker.put(1, 'b');
+        assert_eq!(checker.choose(at(50)), Some((at(100), 'a')));
+        assert_eq!(checker.choose(at(500)), None);
+        checker.engine_is_done();
+        assert_eq!(checker.choose(at(500)), Some((at(550), 'b')));
+    }
+}
