@@ -3,6 +3,7 @@
 mod checksum;
 mod lane;
 mod lro;
+mod sim;
 mod traffic;
 mod wan;
 
@@ -14,6 +15,7 @@ pub(crate) enum Bench {
     Lro(lro::Lro),
     Checksum(checksum::Checksum),
     Wan(wan::Wan),
+    Sim(sim::Sim),
     #[command(hide = true)]
     WanProbe(wan::Probe),
 }
@@ -31,6 +33,10 @@ impl Bench {
                 checksum.run()
             }
             Self::Wan(wan) => wan.run(),
+            Self::Sim(sim) => {
+                pin();
+                sim.run()
+            }
             Self::WanProbe(probe) => probe.run(),
         }
     }

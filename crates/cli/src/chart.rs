@@ -8,12 +8,22 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (1200, 460);
-const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
-const GRID: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
+pub(crate) const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
+pub(crate) const GRID: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
 /// How far the axes go beyond the highest value: room for the legend.
 pub(crate) const HEADROOM: f64 = 1.25;
 /// The most points of a line.
 pub(crate) const POINTS: usize = 120;
+
+/// Of lines, one after the other.
+pub(crate) const COLORS: [RGBColor; 6] = [
+    RGBColor(0x9A, 0xA5, 0xB1),
+    RGBColor(0x2A, 0x6F, 0x97),
+    RGBColor(0xC2, 0x41, 0x0C),
+    RGBColor(0xF5, 0x9E, 0x0B),
+    RGBColor(0x4D, 0x7C, 0x0F),
+    RGBColor(0x7C, 0x3A, 0xED),
+];
 
 /// A part of a picture.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

@@ -18,6 +18,7 @@ mod number;
 mod recorder;
 mod runtime_dir;
 mod signals;
+mod sim;
 mod wan;
 
 use std::alloc::System;
@@ -30,6 +31,7 @@ use crate::bench::Bench;
 use crate::coalesce::Coalesce;
 use crate::demo::Demo;
 use crate::nic::{Nic, Top};
+use crate::sim::Sim;
 use crate::wan::Wan;
 
 /// Counts allocations, for `nichrome bench lro`.
@@ -53,6 +55,8 @@ enum Command {
     Coalesce(Coalesce),
     Wan(Box<Wan>),
     #[command(subcommand)]
+    Sim(Sim),
+    #[command(subcommand)]
     Bench(Bench),
 }
 
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run().map(|()| ExitCode::SUCCESS),
         Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),
         Command::Wan(wan) => wan.run(),
+        Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS),
     };
     match done {

@@ -3,22 +3,13 @@
 use plotters::prelude::*;
 
 use super::summary::{Run, Summary, Traffic};
-use crate::chart::{self, Area, Axis, Grid, Painted, legend, plain};
+use crate::chart::{self, Area, Axis, COLORS, Grid, Painted, legend, plain};
 
 /// How far the axis goes beyond the highest value: room for a legend of six lines.
 const LEGEND_ROOM: f64 = 1.75;
 
 /// Pixels.
 const DOTS: u32 = 3;
-
-const COLORS: [RGBColor; 6] = [
-    RGBColor(0x9A, 0xA5, 0xB1),
-    RGBColor(0x2A, 0x6F, 0x97),
-    RGBColor(0xC2, 0x41, 0x0C),
-    RGBColor(0xF5, 0x9E, 0x0B),
-    RGBColor(0x4D, 0x7C, 0x0F),
-    RGBColor(0x7C, 0x3A, 0xED),
-];
 
 /// Draws both charts.
 pub(super) fn draw(summary: &Summary) -> anyhow::Result<String> {

@@ -75,3 +75,13 @@ fn text_is_printed_without_json() {
     let text = printed(&["bench", "lro", &capture("tcp-no-timestamps")]);
     assert!(text.contains("ns per packet") && text.contains("with checksum"), "{text}");
 }
+
+#[test]
+fn the_simulator_is_measured_beside_a_heap_that_agrees() {
+    let report = measured(&["sim"]);
+    assert_eq!((number(&report, "pending"), number(&report, "network_hosts")), (65_000, 256));
+    for name in ["events_per_s", "heap_events_per_s", "queue_by_heap", "network_events_per_s"] {
+        assert!(report[name].as_f64().unwrap() > 0.0, "{name}");
+    }
+    assert!(report["network_pending"].as_f64().unwrap() > 1000.0);
+}

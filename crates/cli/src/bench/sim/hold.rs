@@ -1,0 +1,126 @@
+//! The hold model (Jones, "An Empirical Comparison of Priority-Queue and Event-Set Implementations", CACM 1986): the next
+//! event is taken, and another is scheduled a random time later, so that always as many are pending.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hint::black_box;
+
+use nichrome_sim::{EventQueue, TraceHash};
+use nichrome_wire::Instant;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{RngCore, SeedableRng};
+
+/// Events that are pending.
+pub(super) const PENDING: usize = 65_000;
+/// Events of a run.
+const EVENTS: u64 = 1_000_000;
+/// An event comes at most so many nanoseconds later, any time as likely.
+const MOST: u64 = 1_000_000;
+
+/// What holds the events.
+pub(super) trait Hold {
+    fn schedule(&mut self, time: u64, event: u64);
+    fn pop(&mut self) -> Option<(u64, u64)>;
+    fn state(&mut self) -> &mut State;
+}
+
+/// What both do besides: numbers at random, and a hash of the order in which the events came.
+pub(super) struct State {
+    random: Pcg64Mcg,
+    order: TraceHash,
+}
+
+impl State {
+    fn new() -> Self {
+        Self { random: Pcg64Mcg::seed_from_u64(1), order: TraceHash::default() }
+    }
+
+    fn later(&mut self) -> u64 {
+        ((u128::from(self.random.next_u64()) * u128::from(MOST)) >> 64) as u64
+    }
+}
+
+/// Takes and schedules the events of a run; returns how many they were.
+pub(super) fn run(hold: &mut impl Hold) -> u64 {
+    for _ in 0..EVENTS {
+        let Some((time, event)) = hold.pop() else { break };
+        let state = hold.state();
+        state.order.add(event);
+        let later = time + state.later();
+        hold.schedule(later, black_box(event));
+    }
+    EVENTS
+}
+
+fn fill(hold: &mut impl Hold) {
+    for event in 0..PENDING as u64 {
+        let time = hold.state().later();
+        hold.schedule(time, event);
+    }
+}
+
+/// The simulator's queue.
+pub(super) struct Queue {
+    queue: EventQueue<u64>,
+    state: State,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        let mut queue = Self { queue: EventQueue::new(), state: State::new() };
+        fill(&mut queue);
+        queue
+    }
+
+    pub(super) fn order(&self) -> u64 {
+        self.state.order.value()
+    }
+}
+
+impl Hold for Queue {
+    fn schedule(&mut self, time: u64, event: u64) {
+        self.queue.schedule(Instant::from_nanos(time), event);
+    }
+
+    fn pop(&mut self) -> Option<(u64, u64)> {
+        self.queue.pop().map(|(time, event)| (time.as_nanos(), event))
+    }
+
+    fn state(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+/// The standard library's heap, keyed by time and sequence.
+pub(super) struct Heap {
+    heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    sequence: u64,
+    state: State,
+}
+
+impl Heap {
+    pub(super) fn new() -> Self {
+        let mut heap = Self { heap: BinaryHeap::new(), sequence: 0, state: State::new() };
+        fill(&mut heap);
+        heap
+    }
+
+    pub(super) fn order(&self) -> u64 {
+        self.state.order.value()
+    }
+}
+
+impl Hold for Heap {
+    fn schedule(&mut self, time: u64, event: u64) {
+        self.heap.push(Reverse((time, self.sequence, event)));
+        self.sequence += 1;
+    }
+
+    fn pop(&mut self) -> Option<(u64, u64)> {
+        self.heap.pop().map(|Reverse((time, _, event))| (time, event))
+    }
+
+    fn state(&mut self) -> &mut State {
+        &mut self.state
+    }
+}

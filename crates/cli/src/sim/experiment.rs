@@ -1,0 +1,29 @@
+//! Which experiment: its name or file, and what is changed of it.
+
+use std::path::Path;
+
+use anyhow::Context;
+use clap::Args;
+use nichrome_sim::experiment::{BUILT_IN, Definition, Source};
+
+/// An experiment and what is changed of it.
+#[derive(Args)]
+pub(super) struct Experiment {
+    /// The name of an experiment (nichrome sim list), or a file that ends in .toml
+    #[arg(value_name = "NAME|FILE")]
+    name: String,
+    /// Set a parameter, such as dma-setup=5us; what varies along the axis takes several values: connections=1,8,64
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+impl Experiment {
+    /// Reads it.
+    pub(super) fn load(&self) -> anyhow::Result<Definition> {
+        let mut definition = Source::find(&self.name, Path::new(""), &BUILT_IN)?.load(&BUILT_IN)?;
+        for setting in &self.settings {
+            definition.set(setting).with_context(|| format!("{}, --set {setting}", self.name))?;
+        }
+        Ok(definition)
+    }
+}

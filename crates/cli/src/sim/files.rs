@@ -1,0 +1,57 @@
+//! Files that are there as a whole or not at all, whenever the command ends.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tempfile::{Builder, NamedTempFile};
+
+use crate::failure::say;
+use crate::signals;
+
+/// Held while a file is being written.
+static WRITING: Mutex<()> = Mutex::new(());
+
+fn writing() -> MutexGuard<'static, ()> {
+    WRITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a file into a folder under another name, and renames it when all of it is there.
+pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    let _writing = writing();
+    let write = || {
+        let mut file = unfinished(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(folder.join(name)).map(drop).map_err(|error| error.error)
+    };
+    write().with_context(|| format!("cannot write {}", folder.join(name).display()))
+}
+
+/// Makes the folder where it is missing, and makes sure that files can be made in it.
+pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    let _writing = writing();
+    let make = || fs::create_dir_all(folder).and_then(|()| unfinished(folder)).map(drop);
+    make().with_context(|| format!("cannot write to {}", folder.display()))
+}
+
+/// A file that is removed unless it is renamed.
+fn unfinished(folder: &Path) -> std::io::Result<NamedTempFile> {
+    let readable = Permissions::from_mode(0o666);
+    Builder::new().prefix(".").suffix(".unfinished").permissions(readable).tempfile_in(folder)
+}
+
+/// From now on a signal lets a file be finished, tells `last_words` and ends the process.
+pub(super) fn end_on_signals(last_words: impl Fn() -> String + Send + 'static) -> anyhow::Result<()> {
+    signals::forward(&[SIGINT, SIGTERM], move |signal| -> ControlFlow<()> {
+        let _writing = writing();
+        say(format_args!("nichrome: {}", last_words()));
+        process::exit(128 + signal)
+    })
+}

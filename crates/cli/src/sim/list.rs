@@ -1,0 +1,49 @@
+//! `nichrome sim list`: the experiments that are built in.
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use nichrome_sim::experiment::{BUILT_IN, Source};
+use serde::Serialize;
+
+use super::{print, print_json};
+
+/// List the experiments
+#[derive(Args)]
+pub(crate) struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    title: String,
+    paper: String,
+    points: usize,
+}
+
+impl List {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let entries = BUILT_IN.experiments.iter().map(|experiment| {
+            let definition = Source::BuiltIn(*experiment).load(&BUILT_IN)?;
+            let points = definition.points().len();
+            let (name, title, paper) = (definition.name, definition.title, definition.paper);
+            Ok(Entry { name, title, paper, points })
+        });
+        let entries: Vec<Entry> = entries.collect::<anyhow::Result<_>>()?;
+        if self.json {
+            return print_json(&entries);
+        }
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+        table.set_header(["name", "points", "title", "paper"]);
+        for Entry { name, title, paper, points } in entries {
+            table.add_row([name, points.to_string(), title, paper]);
+        }
+        if let Some(column) = table.column_mut(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        print(table.trim_fmt())
+    }
+}

@@ -1,0 +1,175 @@
+//! An experiment's figure as SVG: a panel for each unit, our lines, and the paper's points on them.
+
+use nichrome_sim::experiment::{Compared, Definition, Scale, Tolerance, with_unit};
+use plotters::prelude::*;
+
+use super::number::significant;
+use crate::chart::{self, Area, COLORS, GRID, INK, Painted, font, legend, swatch};
+
+/// Of a panel.
+const SIZE: (u32, u32) = (640, 460);
+/// The free part at the end of an x axis.
+const MARGIN: f64 = 0.03;
+/// The part of a y axis that is free for each line of the legend.
+const LEGEND_LINE: f64 = 0.08;
+
+/// Lines that have one axis.
+struct Panel<'a> {
+    label: String,
+    scale: Scale,
+    /// Of the colors, that of the first line.
+    first_color: usize,
+    lines: Vec<(&'a str, Vec<&'a Compared>)>,
+}
+
+/// Draws all panels beside each other.
+pub(super) fn draw(definition: &Definition, compared: &[Compared]) -> anyhow::Result<String> {
+    let panels = panels(definition, compared);
+    let width = SIZE.0 * panels.len().max(1) as u32;
+    chart::svg((width, SIZE.1), |area| {
+        area.fill(&WHITE)?;
+        let title = format!("{} ({})", definition.title, definition.paper);
+        let size = if panels.len() > 1 { 22 } else { 16 };
+        let area = area.margin(8, 0, 0, 0).titled(&title, font(size))?;
+        for (area, panel) in area.split_evenly((1, panels.len().max(1))).iter().zip(&panels) {
+            paint(area, definition, panel)?;
+        }
+        area.present()?;
+        Ok(())
+    })
+}
+
+/// Series of the same unit share a panel; so do derived lines of the same unit.
+fn panels<'a>(definition: &'a Definition, compared: &'a [Compared]) -> Vec<Panel<'a>> {
+    let mut panels: Vec<(bool, &str, Panel<'a>)> = Vec::new();
+    for name in definition.lines() {
+        let is_derived = definition.derived.iter().any(|derived| derived.name == name);
+        let places: Vec<&Compared> = compared.iter().filter(|place| place.series == name).collect();
+        let unit = definition.unit_of_line(name).unwrap_or_default();
+        let known = panels.iter_mut().find(|(derived, known, _)| *derived == is_derived && *known == unit);
+        match known {
+            Some((.., panel)) => panel.lines.push((name, places)),
+            None => {
+                let (label, scale) = axis(definition, name, unit, is_derived);
+                let first_color = if is_derived { definition.series.len() } else { 0 };
+                let lines = vec![(name, places)];
+                panels.push((is_derived, unit, Panel { label, scale, first_color, lines }));
+            }
+        }
+    }
+    panels.into_iter().map(|(.., panel)| panel).collect()
+}
+
+/// The label and the scale of a panel that begins with a line.
+fn axis(definition: &Definition, name: &str, unit: &str, is_derived: bool) -> (String, Scale) {
+    if let Some(axis) = definition.y.iter().find(|axis| axis.unit == unit && !is_derived) {
+        return (axis.label.clone(), axis.scale);
+    }
+    let series = definition.series.iter().find(|series| series.name == name);
+    let about = series.map_or(name, |series| series.metric.about);
+    (with_unit(about, unit), Scale::Linear)
+}
+
+/// Where a number is on an axis; `None` where the axis has no place for it.
+fn place(scale: Scale, number: f64) -> Option<f64> {
+    let place = match scale {
+        Scale::Linear => number,
+        Scale::Log2 => number.log2(),
+        Scale::Log10 => number.log10(),
+    };
+    Some(place).filter(|place| place.is_finite())
+}
+
+/// What stands at a place of an axis: on logarithmic ones, only at whole powers.
+fn label(scale: Scale, place: f64) -> String {
+    let is_whole = (place - place.round()).abs() < 1e-6;
+    match scale {
+        Scale::Linear => significant(place),
+        _ if !is_whole => String::new(),
+        Scale::Log2 => significant(place.round().exp2()),
+        Scale::Log10 => significant(10f64.powf(place.round())),
+    }
+}
+
+/// From where to where an axis goes, with so much more at its end as a part of its length.
+fn range(scale: Scale, numbers: impl Iterator<Item = f64>, more: f64) -> (f64, f64) {
+    let places = numbers.filter_map(|number| place(scale, number));
+    let (least, most) =
+        places.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), at| (least.min(at), most.max(at)));
+    let (least, most) = match scale {
+        _ if least > most => (0.0, 1.0),
+        Scale::Linear => (least.min(0.0), most.max(0.0)),
+        Scale::Log2 | Scale::Log10 => (least.floor(), most.ceil()),
+    };
+    let most = if least == most { least + 1.0 } else { most };
+    (least, most + (most - least) * more)
+}
+
+/// Marks on an axis: one for each power, or about six.
+fn marks(scale: Scale, (least, most): (f64, f64)) -> usize {
+    match scale {
+        Scale::Linear => 7,
+        Scale::Log2 | Scale::Log10 => ((most - least) as usize + 1).clamp(2, 12),
+    }
+}
+
+fn paint(area: &Area<'_>, definition: &Definition, panel: &Panel<'_>) -> Painted {
+    let places = || panel.lines.iter().flat_map(|(_, places)| places.iter());
+    let (x_scale, y_scale) = (definition.x.scale, panel.scale);
+    let xs = range(x_scale, places().map(|place| place.x), MARGIN);
+    let shown =
+        places().flat_map(|place| [place.value, place.paper].into_iter().flatten().chain(tolerated(place)));
+    let ys = range(y_scale, shown, LEGEND_LINE * (panel.lines.len() + 2) as f64);
+    let mut chart = ChartBuilder::on(area)
+        .margin(16)
+        .x_label_area_size(48)
+        .y_label_area_size(64)
+        .build_cartesian_2d(xs.0..xs.1, ys.0..ys.1)?;
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(INK)
+        .x_labels(marks(x_scale, xs))
+        .x_label_formatter(&|at| label(x_scale, *at))
+        .x_desc(definition.x.caption())
+        .y_labels(marks(y_scale, ys))
+        .y_label_formatter(&|at| label(y_scale, *at))
+        .y_desc(panel.label.as_str())
+        .label_style(font(13))
+        .axis_desc_style(font(14))
+        .draw()?;
+    let at = |x: f64, y: f64| Some((place(x_scale, x)?, place(y_scale, y)?));
+    for (line, color) in panel.lines.iter().zip(COLORS.into_iter().cycle().skip(panel.first_color)) {
+        let (name, places) = line;
+        let points: Vec<_> = places.iter().filter_map(|place| at(place.x, place.value?)).collect();
+        chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, color.filled())))?;
+        chart
+            .draw_series(LineSeries::new(points, color.stroke_width(2)))?
+            .label(*name)
+            .legend(move |at| swatch(at, color));
+    }
+    let papers = places().filter_map(|place| at(place.x, place.paper?));
+    let papers: Vec<_> = papers.map(|point| Circle::new(point, 6, INK.stroke_width(2))).collect();
+    let ends = places().map(|place| tolerated(place).filter_map(|end| at(place.x, end)).collect::<Vec<_>>());
+    chart.draw_series(ends.map(|ends| PathElement::new(ends, INK.stroke_width(1))))?;
+    if !papers.is_empty() {
+        chart
+            .draw_series(papers)?
+            .label("the paper, with the tolerance")
+            .legend(|(x, y)| Circle::new((x + 7, y), 5, INK.stroke_width(2)));
+    }
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)
+}
+
+/// From where to where ours may be.
+fn tolerated(place: &Compared) -> impl Iterator<Item = f64> {
+    let ends = place.paper.zip(place.tolerance).map(|(paper, tolerance)| {
+        let distance = match tolerance {
+            Tolerance::Relative(part) => part * paper.abs(),
+            Tolerance::Absolute(most) => most,
+        };
+        [paper - distance, paper + distance]
+    });
+    ends.into_iter().flatten()
+}

@@ -1,0 +1,51 @@
+//! `nichrome sim point`: one run of a sweep.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::experiment::Experiment;
+use super::runs::{self, Jobs};
+use super::store::Store;
+use crate::failure::usage;
+
+/// Run one point of an experiment and add it to a store, unless it is there: what nichrome sim tasks prints
+#[derive(Args)]
+pub(crate) struct Point {
+    #[command(flatten)]
+    experiment: Experiment,
+    /// The name of the series
+    #[arg(long, value_name = "NAME")]
+    series: String,
+    /// The seed: the experiment's, if not given
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The folder in which each run has a file
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+}
+
+impl Point {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let definition = self.experiment.load()?;
+        let names: Vec<_> = definition.series.iter().map(|series| series.name.as_str()).collect();
+        let Some(series) = names.iter().position(|name| *name == self.series) else {
+            bail!("{} has no series '{}': there are {}", definition.name, self.series, names.join(", "));
+        };
+        let points: Vec<_> = definition.points().into_iter().filter(|point| point.series == series).collect();
+        let [point] = &points[..] else {
+            let key = definition.x.parameter.key;
+            return Err(usage(format!("one place on the axis is needed: --set {key}=VALUE")));
+        };
+        let store = Store::open(&self.store)?;
+        let seed = self.seed.unwrap_or(definition.seed);
+        if store.has(definition.runner, &point.parameters, seed)? {
+            return Ok(());
+        }
+        runs::each(&[point], &Jobs::one(), |point, progress| {
+            store.add(&progress.run(definition.runner, &point.parameters, seed)?)
+        })?;
+        Ok(())
+    }
+}

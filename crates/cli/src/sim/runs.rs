@@ -1,0 +1,115 @@
+//! Many runs at once, in stable order, with a progress bar for whom it takes long.
+
+use std::io::{self, IsTerminal};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nichrome_sim::experiment::{Parameters, Runner, run};
+use nichrome_sim::observe::Observer;
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
+
+use super::files;
+use super::record::Record;
+use crate::number::{Grouped, plural};
+
+/// A bar that appears only later.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How many runs at once.
+#[derive(Args)]
+pub(super) struct Jobs {
+    /// Runs at a time: as many as there are processors, if not given
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+impl Jobs {
+    /// One after the other.
+    pub(super) const fn one() -> Self {
+        Self { jobs: Some(NonZeroUsize::MIN) }
+    }
+}
+
+/// How far all runs together are.
+#[derive(Clone)]
+pub(super) struct Progress {
+    begun: Instant,
+    events: Arc<AtomicU64>,
+    bar: ProgressBar,
+}
+
+impl Progress {
+    fn new(runs: usize) -> Self {
+        let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} runs, {msg}");
+        let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::hidden());
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { begun: Instant::now(), events: Arc::default(), bar }
+    }
+
+    /// Looks on for one run.
+    fn observer(&self) -> Observer {
+        let (progress, mut seen) = (self.clone(), 0);
+        let mut observer = Observer::default();
+        observer.on_progress(move |now| {
+            // A model that runs several simulations begins again at 0.
+            let new = now.events.checked_sub(seen).unwrap_or(now.events);
+            seen = now.events;
+            let events = progress.events.fetch_add(new, Ordering::Relaxed) + new;
+            progress.show(events);
+            ControlFlow::Continue(())
+        });
+        observer
+    }
+
+    fn show(&self, events: u64) {
+        if self.bar.is_hidden() && io::stderr().is_terminal() && self.begun.elapsed() > PATIENCE {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.set_message(format!("{} events", Grouped(events)));
+    }
+
+    /// Runs a model once.
+    pub(super) fn run(
+        &self,
+        runner: &dyn Runner,
+        parameters: &Parameters,
+        seed: u64,
+    ) -> anyhow::Result<Record> {
+        let mut observer = self.observer();
+        let outcome = run(runner, parameters, seed, &mut observer)?;
+        Ok(Record::new(runner, parameters, seed, &outcome, &observer.counters))
+    }
+}
+
+/// Does `work` for each of the tasks, several at a time; what comes of it is in the order of the tasks. A signal ends it
+/// between two files.
+pub(super) fn each<T: Sync, R: Send>(
+    tasks: &[T],
+    jobs: &Jobs,
+    work: impl Fn(&T, &Progress) -> anyhow::Result<R> + Sync,
+) -> anyhow::Result<Vec<R>> {
+    let progress = Progress::new(tasks.len());
+    let (bar, runs) = (progress.bar.clone(), plural(tasks.len() as u64, "run", "runs"));
+    files::end_on_signals(move || {
+        let done = bar.position();
+        bar.finish_and_clear();
+        format!("interrupted after {} of {runs}", Grouped(done))
+    })?;
+    let threads = jobs.jobs.map_or(0, NonZeroUsize::get);
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build().context("cannot start threads")?;
+    let one = |task: &T| {
+        let result = work(task, &progress)?;
+        progress.bar.inc(1);
+        Ok(result)
+    };
+    let results = pool.install(|| tasks.par_iter().with_max_len(1).map(one).collect());
+    progress.bar.finish_and_clear();
+    results
+}

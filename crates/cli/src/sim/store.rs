@@ -1,0 +1,88 @@
+//! A folder with a file for each run: `HASH-SEED.json`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use nichrome_sim::experiment::{Parameters, Runner};
+
+use super::files;
+use super::record::{self, Record};
+
+/// A folder of records.
+pub(super) struct Store {
+    folder: PathBuf,
+}
+
+impl Store {
+    /// A folder to which runs are added; it is made where it is missing.
+    pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
+        files::make_folder(folder)?;
+        Ok(Self { folder: folder.into() })
+    }
+
+    /// Whether there is such a run. A file of its name that is something else is an error.
+    pub(super) fn has(
+        &self,
+        runner: &dyn Runner,
+        parameters: &Parameters,
+        seed: u64,
+    ) -> anyhow::Result<bool> {
+        let hash = record::hash(runner, parameters);
+        let path = self.folder.join(file_name(&hash, seed));
+        let Some(record) = read(&path)? else { return Ok(false) };
+        let is_it = record.model == runner.name() && record.hash == hash && record.seed == seed;
+        ensure!(is_it, "{} is of another run than its name says: remove it", path.display());
+        let (version, ours) = (&record.version, record::VERSION);
+        ensure!(
+            version == ours,
+            "{} is of version {version}, this is {ours}: use another store",
+            path.display()
+        );
+        Ok(true)
+    }
+
+    /// Adds a run.
+    pub(super) fn add(&self, record: &Record) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(record)? + "\n";
+        files::write(&self.folder, &file_name(&record.hash, record.seed), text.as_bytes())
+    }
+}
+
+/// All records of a folder, in the order of their files' names.
+pub(super) fn gather(folder: &Path) -> anyhow::Result<Vec<Record>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
+        let is_unfinished = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !is_unfinished && path.extension().is_some_and(|extension| extension == "json") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let mut records = Vec::new();
+    for path in paths {
+        records.extend(read(&path)?);
+    }
+    if records.is_empty() {
+        bail!("{}: there are no records in it: nichrome sim sweep makes them", folder.display());
+    }
+    Ok(records)
+}
+
+fn file_name(hash: &str, seed: u64) -> String {
+    format!("{hash}-{seed}.json")
+}
+
+/// The record in a file; `None` where there is no file.
+fn read(path: &Path) -> anyhow::Result<Option<Record>> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let record = serde_json::from_slice(&text);
+    record.map(Some).with_context(|| format!("{} is no record of a run: remove it", path.display()))
+}

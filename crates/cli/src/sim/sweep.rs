@@ -1,0 +1,75 @@
+//! `nichrome sim sweep`: an experiment with lists of values and seeds, each run once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use nichrome_sim::experiment::{BUILT_IN, Sweep as Lists, Task};
+
+use super::print;
+use super::runs::{self, Jobs};
+use super::store::Store;
+use crate::number::{Grouped, plural};
+
+/// Run an experiment with lists of parameter values and seeds; what the store has is not run again
+#[derive(Args)]
+pub(crate) struct Sweep {
+    /// A file with experiment = "NAME", seeds = [1, 2], and a table [sweep] of KEY = [VALUES]
+    file: PathBuf,
+    /// The folder in which each run has a file
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+    #[command(flatten)]
+    jobs: Jobs,
+}
+
+impl Sweep {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let lists = read(&self.file)?;
+        let store = Store::open(&self.store)?;
+        let runner = lists.definition.runner;
+        let tasks = lists.tasks();
+        let missing = missing(&lists, &tasks, &store)?;
+        let (all, new) = (distinct(&lists, &tasks).len(), missing.len());
+        runs::each(&missing, &self.jobs, |task, progress| {
+            let record = progress.run(runner, &task.point.parameters, task.seed);
+            store.add(&record.with_context(|| format!("{}, {}", lists.definition.name, task.series))?)
+        })?;
+        let (all, there) = (plural(all as u64, "run", "runs"), Grouped((all - new) as u64));
+        print(format_args!(
+            "{all} in {}: {} new, {there} were there",
+            self.store.display(),
+            Grouped(new as u64)
+        ))
+    }
+}
+
+/// Reads the file of a sweep.
+pub(super) fn read(file: &Path) -> anyhow::Result<Lists> {
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    Ok(Lists::parse(&name, &text, &BUILT_IN)?)
+}
+
+/// One task for each run: points of equal parameters share it.
+pub(super) fn distinct<'a>(lists: &Lists, tasks: &'a [Task]) -> Vec<&'a Task> {
+    let mut seen = std::collections::HashSet::new();
+    let model = lists.definition.runner.name();
+    tasks.iter().filter(|task| seen.insert((task.point.parameters.hash(model), task.seed))).collect()
+}
+
+/// The runs that the store lacks.
+pub(super) fn missing<'a>(lists: &Lists, tasks: &'a [Task], store: &Store) -> anyhow::Result<Vec<&'a Task>> {
+    let runner = lists.definition.runner;
+    let mut missing = distinct(lists, tasks);
+    let mut failed = Ok(());
+    missing.retain(|task| match store.has(runner, &task.point.parameters, task.seed) {
+        Ok(has) => !has,
+        Err(error) => {
+            failed = Err(error);
+            false
+        }
+    });
+    failed.map(|()| missing)
+}

@@ -1,0 +1,53 @@
+//! Running the command.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// An experiment whose runs are as short as they can be.
+pub(crate) const SHORT: [&str; 5] = ["lro-netfpga-cpu", "--set", "duration=1ms", "--set", "warm-up=0"];
+
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
+    command.arg("sim").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub(crate) fn sim(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// What the command prints where it succeeds without a word on the standard error.
+pub(crate) fn printed(arguments: &[&str]) -> String {
+    let output = sim(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && stderr.is_empty(), "{arguments:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub(crate) fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&printed(&[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// The line on the standard error, without its prefix, and the exit status.
+pub(crate) fn failure(arguments: &[&str]) -> (String, i32) {
+    let output = sim(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.stdout.is_empty() && stderr.ends_with('\n'), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+    let line = stderr.trim_end().strip_prefix("nichrome: ").expect(&stderr);
+    (line.to_owned(), output.status.code().unwrap())
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The names of a folder's files, hidden ones too.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = folder.read_dir().unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,162 @@
+//! What goes wrong is told in one line, and leaves nothing half-written.
+
+use std::fs;
+use std::process::Output;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::tempdir;
+
+use crate::command::{SHORT, command, failure, names, text};
+
+#[test]
+fn what_is_wrong_with_a_command_is_told() {
+    for (arguments, told, status) in [
+        (&["run", "lro"][..], "there is no experiment 'lro': there are lro-", 1),
+        (&["run", "none.toml"], "cannot read none.toml: No such file or directory (os error 2)", 1),
+        (
+            &["run", "lro-netfpga-cpu", "--set", "frames=64"],
+            "lro-netfpga-cpu, --set frames=64: there is no parameter 'frames': there are lro, frame, ",
+            1,
+        ),
+        (
+            &["run", "lro-netfpga-cpu", "--set", "frame"],
+            "lro-netfpga-cpu, --set frame: 'frame' is no setting: KEY=VALUE is, such as frame=64B",
+            1,
+        ),
+        (
+            &["run", "lro-netfpga-cpu", "--set", "duration=5"],
+            "lro-netfpga-cpu, --set duration=5: duration: it needs a unit: a time is in ns, us, ms, s, min",
+            1,
+        ),
+        (
+            &["run", "lro-netfpga-cpu", "--set", "frame=9000B"],
+            "lro-netfpga-cpu, --set frame=9000B: frame: 9kB is out of range: it is from 60B to 1514B",
+            1,
+        ),
+        (
+            &["run", "lro-netfpga-cpu", "--set", "lro=true"],
+            "lro-netfpga-cpu, --set lro=true: lro differs from series to series",
+            1,
+        ),
+        (&["run", "lro-netfpga-cpu", "--jobs", "0"], "invalid value '0' for '--jobs <N>'", 2),
+        (
+            &["run", "lro-netfpga-cpu", "--out", "/proc/none"],
+            "cannot write to /proc/none: No such file or directory (os error 2)",
+            1,
+        ),
+        (&["run", "lro-netfpga-cpu", "--out", "/dev/null"], "cannot write to /dev/null: ", 1),
+        (
+            &["sweep", "none.toml", "--store", "/tmp"],
+            "cannot read none.toml: No such file or directory (os error 2)",
+            1,
+        ),
+        (&["collect", "/none"], "cannot read /none: No such file or directory (os error 2)", 1),
+        (
+            &["point", "lro-netfpga-cpu", "--series", "card", "--store", "/tmp"],
+            "lro-netfpga-cpu has no series 'card': there are NIC, LRO-enabled NIC",
+            1,
+        ),
+        (
+            &["point", "lro-netfpga-cpu", "--series", "NIC", "--store", "/tmp"],
+            "one place on the axis is needed: --set frame=VALUE",
+            2,
+        ),
+    ] {
+        let (line, code) = failure(arguments);
+        assert!(line.starts_with(told) && code == status, "{arguments:?}: {line}");
+    }
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_told_with_its_line() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
+    let name = text(&file);
+    let line_of = |text: &str| built_in.lines().position(|line| line.starts_with(text)).unwrap() + 1;
+    for (from, to, line, told) in [
+        (
+            "unit = \"B\"",
+            "unit = \"bytes\"",
+            line_of("values"),
+            "x.values: there is no unit 'bytes' for it: a size is in B, kB, MB, KiB, MiB, GiB",
+        ),
+        (
+            "metric =",
+            "metrics =",
+            line_of("metric"),
+            "there is no 'series.metrics': there are name, metric, set",
+        ),
+        ("include = \"netfpga\"\n", "", 1, "there must be parameters."),
+    ] {
+        assert!(built_in.contains(from));
+        fs::write(&file, built_in.replacen(from, to, 1)).unwrap();
+        let told = format!("{name}, line {line}: {told}");
+        let (line, status) = failure(&["run", name]);
+        assert!(line.starts_with(&told) && status == 1, "{line}");
+    }
+    fs::write(&file, "experiment = \"lro-netfpga-cpu\"\n[sweep]\nframe = [\"64B\", \"65 GB\"]").unwrap();
+    let (line, _) = failure(&["sweep", name, "--store", text(folder.path())]);
+    assert!(
+        line.starts_with(&format!("{name}, line 3: sweep.frame: there is no unit 'GB' for it")),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_told_before_anything_is_run() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for option in ["--out", "--store"] {
+        let arguments = match option {
+            "--out" => vec!["run", "lro-netfpga-cpu", "--set", "duration=10s", option, text(&file)],
+            _ => vec![
+                "point",
+                SHORT[0],
+                "--series",
+                "NIC",
+                "--set",
+                "frame=64B",
+                "--set",
+                "duration=10s",
+                option,
+                text(&file),
+            ],
+        };
+        assert_eq!(
+            failure(&arguments),
+            (format!("cannot write to {}: File exists (os error 17)", file.display()), 1)
+        );
+    }
+}
+
+/// Runs the command until it waits for signals, and ends it with Ctrl-C.
+fn interrupt(arguments: &[&str]) -> Output {
+    let child = command(arguments).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    while !catches_interrupts(&fs::read_to_string(&status).unwrap()) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// proc_pid_status(5), SigCgt: the signals that have a handler.
+fn catches_interrupts(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << (Signal::INT.as_raw() - 1) != 0
+}
+
+#[test]
+fn ctrl_c_ends_a_run_with_one_line_and_without_files() {
+    let folder = tempdir().unwrap();
+    let out = folder.path().join("out");
+    let output = interrupt(&["run", "lro-netfpga-cpu", "--set", "duration=10s", "--out", text(&out)]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(told, "nichrome: interrupted after 0 of 16 runs\n");
+    assert!(names(&out).is_empty(), "{:?}", names(&out));
+}

@@ -1,0 +1,8 @@
+//! `nichrome sim`, as its users run it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod command;
+mod errors;
+mod results;
+mod sweeps;
+mod tables;

@@ -1,0 +1,108 @@
+//! What a run prints and writes.
+
+use std::fs::{self, File};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::command::{SHORT, json, names, printed, text};
+
+fn short(more: &[&'static str]) -> Vec<&'static str> {
+    [&["run"], &SHORT[..], more].concat()
+}
+
+#[test]
+fn json_has_the_papers_value_beside_ours() {
+    let summary = json(&short(&["--set", "frame=64,1514,1000"]));
+    assert_eq!(summary["experiment"], "lro-netfpga-cpu");
+    let points = summary["points"].as_array().unwrap();
+    let keys: Vec<_> = points[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["series", "x", "value", "unit", "paper", "deviation"]);
+    let xs: Vec<_> = points.iter().map(|point| point["x"].as_f64().unwrap()).collect();
+    assert_eq!(xs, [64.0, 1514.0, 1000.0].repeat(3));
+    let saved = &points[6];
+    assert_eq!(
+        (&saved["series"], &saved["unit"], &saved["paper"]),
+        (&"saved".into(), &"%".into(), &28.0.into())
+    );
+    let (value, deviation) = (saved["value"].as_f64().unwrap(), saved["deviation"].as_f64().unwrap());
+    assert!((value / 28.0 - 1.0 - deviation).abs() < 1e-12, "{saved}");
+    assert_eq!((&points[8]["paper"], &points[8]["deviation"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_however_many_run_at_once() {
+    let arguments = short(&["--set", "frame=64,256,1514"]);
+    let with = |more: &[&'static str]| printed(&[&arguments[..], more].concat());
+    assert_eq!(with(&["--jobs", "1"]), with(&["--jobs", "4"]));
+    assert_eq!(with(&["--seed", "1"]), with(&[]));
+}
+
+#[test]
+fn what_is_written_says_what_was_run() {
+    let folder = tempdir().unwrap();
+    let out = folder.path().join("new/folder");
+    let arguments =
+        ["run", SHORT[0], "--set", "duration=1ms", "--set", "warm-up=0", "--set", "frame=64,1514", "--out"];
+    let told = printed(&[&arguments[..], &[text(&out)]].concat());
+    let files = ["json", "jsonl", "parquet", "svg"].map(|extension| format!("lro-netfpga-cpu.{extension}"));
+    assert_eq!(names(&out), files);
+    assert_eq!(told, printed(&arguments[..8]));
+
+    let summary: Value = serde_json::from_slice(&fs::read(out.join(&files[0])).unwrap()).unwrap();
+    assert_eq!(summary, json(&arguments[..8]));
+    let lines = fs::read_to_string(out.join(&files[1])).unwrap();
+    let records: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 4);
+    assert_eq!(records[1]["parameters"]["frame"], 1514);
+    assert_eq!(records[1]["metrics"]["cpu"], summary["points"][1]["value"]);
+    assert_eq!((&records[1]["units"]["frame"], &records[1]["units"]["cpu"]), (&"B".into(), &"%".into()));
+
+    let reader = SerializedFileReader::new(File::open(out.join(&files[2])).unwrap()).unwrap();
+    let rows: Vec<Row> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 4);
+    for (row, record) in rows.iter().zip(&records) {
+        for (column, of_record) in [
+            ("model", &record["model"]),
+            ("seed", &record["seed"]),
+            ("trace_hash", &record["trace_hash"]),
+            ("parameters.frame", &record["parameters"]["frame"]),
+            ("parameters.lro", &record["parameters"]["lro"]),
+            ("metrics.cpu", &record["metrics"]["cpu"]),
+        ] {
+            assert_eq!(&cell(row, column), of_record, "{column}");
+        }
+    }
+    let metadata = reader.metadata().file_metadata().key_value_metadata().unwrap();
+    let units = metadata.iter().find(|pair| pair.key == "units").unwrap().value.as_ref().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(units).unwrap(), records[0]["units"]);
+
+    let svg = fs::read_to_string(out.join(&files[3])).unwrap();
+    for told in ["<svg", "LRO-enabled NIC", "the paper, with the tolerance", "length of the frames (B)"] {
+        assert!(svg.contains(told), "{told}");
+    }
+}
+
+fn cell(row: &Row, column: &str) -> Value {
+    match row.get_column_iter().find(|(name, _)| *name == column).unwrap().1 {
+        Field::Str(text) => text.as_str().into(),
+        Field::ULong(number) => (*number).into(),
+        Field::Double(number) => (*number).into(),
+        Field::Bool(flag) => (*flag).into(),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_file_is_an_experiment_like_those_that_are_built_in() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
+    fs::write(&file, built_in.replace("name = \"lro-netfpga-cpu\"", "name = \"own\"")).unwrap();
+    let arguments = ["--set", "duration=1ms", "--set", "warm-up=0", "--set", "frame=64"];
+    let [own, built_in] =
+        [text(&file), "lro-netfpga-cpu"].map(|name| json(&[&["run", name], &arguments[..]].concat()));
+    assert_eq!((&own["experiment"], &own["points"]), (&"own".into(), &built_in["points"]));
+}

@@ -1,0 +1,169 @@
+//! Sweeps: each run once, on one machine or on many.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::command::{command, failure, names, printed, text};
+
+/// 2 × 3 × 2 series × 2 seeds.
+const SWEEP: &str = r#"
+experiment = "lro-netfpga-cpu"
+seeds = [1, 2]
+
+[sweep]
+frame = ["64B", "512B", "1514B"]
+warm-up = [0]
+duration = ["1ms"]
+interrupt-cost = ["1us", "2us"]
+"#;
+
+struct Lab {
+    folder: TempDir,
+}
+
+impl Lab {
+    fn new(sweep: &str) -> Self {
+        let folder = tempdir().unwrap();
+        fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs the sweep into a store.
+    fn sweep(&self, store: &str) -> String {
+        printed(&["sweep", text(&self.path("sweep.toml")), "--store", text(&self.path(store))])
+    }
+
+    fn records(&self, store: &str) -> Vec<Value> {
+        let lines = printed(&["collect", text(&self.path(store)), "--json"]);
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+#[test]
+fn each_run_is_made_once() {
+    let lab = Lab::new(SWEEP);
+    let store = lab.path("store");
+    let told =
+        |new: usize, there: usize| format!("24 runs in {}: {new} new, {there} were there\n", store.display());
+    assert_eq!(lab.sweep("store"), told(24, 0));
+    assert_eq!(lab.sweep("store"), told(0, 24));
+    let all = names(&store);
+    assert_eq!(all.len(), 24);
+    for name in &all[..5] {
+        fs::remove_file(store.join(name)).unwrap();
+    }
+    assert_eq!(lab.sweep("store"), told(5, 19));
+    assert_eq!(names(&store), all);
+}
+
+#[test]
+fn what_was_stored_when_a_sweep_was_killed_is_used() {
+    let lab = Lab::new(&SWEEP.replace("duration = [\"1ms\"]", "duration = [\"100ms\"]"));
+    let store = lab.path("store");
+    for signal in [Signal::INT, Signal::KILL] {
+        let before = if store.exists() { whole(&store) } else { 0 };
+        let sweep = lab.path("sweep.toml");
+        let arguments = ["sweep", text(&sweep), "--jobs", "1", "--store", text(&store)];
+        let child = command(&arguments).spawn().unwrap();
+        while !store.exists() || whole(&store) < before + 2 {
+            thread::sleep(Duration::from_millis(2));
+        }
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        match signal {
+            Signal::INT => {
+                assert_eq!(output.status.code(), Some(130));
+                assert!(
+                    told.starts_with("nichrome: interrupted after ") && told.lines().count() == 1,
+                    "{told}"
+                );
+                assert!(names(&store).iter().all(|name| name.ends_with(".json") && !name.starts_with('.')));
+            }
+            _ => assert_eq!(output.status.code(), None),
+        }
+    }
+    let there = whole(&store);
+    assert!((4..24).contains(&there), "{there}");
+    let told = lab.sweep("store");
+    assert!(told.ends_with(&format!("{} new, {there} were there\n", 24 - there)), "{told}");
+    assert_eq!(lab.records("store").len(), 24);
+}
+
+/// Records under their names; each must be whole.
+fn whole(store: &Path) -> usize {
+    let finished = names(store).into_iter().filter(|name| !name.starts_with('.'));
+    let records =
+        finished.map(|name| serde_json::from_slice::<Value>(&fs::read(store.join(name)).unwrap()).unwrap());
+    records.count()
+}
+
+#[test]
+fn gnu_parallel_makes_the_same_store() {
+    let lab = Lab::new(SWEEP);
+    lab.sweep("alone");
+    let (sweep, store) = (lab.path("sweep.toml"), lab.path("spread"));
+    let tasks = ["tasks", text(&sweep), "--store", text(&store)];
+    let lines = printed(&tasks);
+    assert_eq!(lines.lines().count(), 24);
+    let mut parallel = Command::new("parallel")
+        .args(["--jobs", "2", "--halt", "now,fail=1"])
+        .current_dir("/")
+        .env("HOME", lab.folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("needs GNU parallel: Debian's package parallel");
+    parallel.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = parallel.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert_eq!(lab.records("spread"), lab.records("alone"));
+    assert_eq!(printed(&tasks), "");
+}
+
+#[test]
+fn what_is_collected_says_what_differs() {
+    let lab = Lab::new(SWEEP);
+    lab.sweep("store");
+    let table = printed(&["collect", text(&lab.path("store")), "--out", text(&lab.path("out"))]);
+    let header = table.lines().nth(2).unwrap();
+    let columns: Vec<_> = header.split("  ").map(str::trim).filter(|column| !column.is_empty()).collect();
+    assert_eq!(columns[..4], ["frame (B)", "interrupt-cost (ns)", "lro", "seed"]);
+    assert_eq!(table.lines().count(), 4 + 24);
+    assert_eq!(names(&lab.path("out")), ["records.jsonl", "records.parquet"]);
+    assert_eq!(fs::read_to_string(lab.path("out/records.jsonl")).unwrap().lines().count(), 24);
+}
+
+#[test]
+fn a_file_that_is_no_record_is_named() {
+    let lab = Lab::new(SWEEP);
+    lab.sweep("store");
+    let store = lab.path("store");
+    let name = names(&store).remove(0);
+    let path = store.join(&name);
+    let other = fs::read(store.join(&names(&store)[1])).unwrap();
+    for (bytes, told) in [
+        (&b"{"[..], "is no record of a run: remove it: "),
+        (&other, "is of another run than its name says: remove it"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let (line, status) = failure(&["sweep", text(&lab.path("sweep.toml")), "--store", text(&store)]);
+        assert!(line.starts_with(&format!("{} {told}", path.display())) && status == 1, "{line}");
+    }
+    let empty = lab.path("empty");
+    fs::create_dir(&empty).unwrap();
+    let told = format!("{}: there are no records in it: nichrome sim sweep makes them", empty.display());
+    assert_eq!(failure(&["collect", text(&empty)]), (told, 1));
+}
