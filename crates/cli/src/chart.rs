@@ -34,6 +34,20 @@ pub(crate) type PaintError = Box<dyn std::error::Error + Send + Sync>;
 /// Whether it could be painted.
 pub(crate) type Painted = Result<(), PaintError>;
 
+/// A picture as SVG.
+pub(crate) fn svg(size: (u32, u32), paint: impl FnOnce(&Area<'_>) -> Painted) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    let painted = area.fill(&WHITE).map_err(PaintError::from).and_then(|()| {
+        paint(&area)?;
+        area.present()?;
+        Ok(())
+    });
+    painted.map_err(|error| anyhow!("{error}")).context("cannot draw the plot")?;
+    drop(area);
+    Ok(svg)
+}
+
 /// A picture with a title above two charts, as SVG. The left one has so many hundredths of the width.
 pub(crate) fn pair(
     title: &str,
@@ -41,20 +55,12 @@ pub(crate) fn pair(
     left: impl FnOnce(&Area<'_>) -> Painted,
     right: impl FnOnce(&Area<'_>) -> Painted,
 ) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-    let paint = || -> Painted {
-        area.fill(&WHITE)?;
+    svg(SIZE, |area| {
         let area = area.margin(8, 0, 0, 0).titled(title, font(24))?;
         let (left_area, right_area) = area.split_horizontally(SIZE.0 * left_percent / 100);
         left(&left_area)?;
-        right(&right_area)?;
-        area.present()?;
-        Ok(())
-    };
-    paint().map_err(|error| anyhow!("{error}")).context("cannot draw the plot")?;
-    drop(area);
-    Ok(svg)
+        right(&right_area)
+    })
 }
 
 /// Text of this size.

@@ -1,8 +1,8 @@
 //! Files that are there as a whole or not at all, whenever the command ends.
 
+use std::convert::Infallible;
 use std::fs::{self, Permissions};
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process;
@@ -49,7 +49,7 @@ fn unfinished(folder: &Path) -> std::io::Result<NamedTempFile> {
 
 /// From now on a signal lets a file be finished, tells `last_words` and ends the process.
 pub(super) fn end_on_signals(last_words: impl Fn() -> String + Send + 'static) -> anyhow::Result<()> {
-    signals::forward(&[SIGINT, SIGTERM], move |signal| -> ControlFlow<()> {
+    signals::forward(&[SIGINT, SIGTERM], move |signal| -> Result<(), Infallible> {
         let _writing = writing();
         say(format_args!("nichrome: {}", last_words()));
         process::exit(128 + signal)

@@ -27,14 +27,12 @@ pub(super) fn draw(definition: &Definition, compared: &[Compared]) -> anyhow::Re
     let panels = panels(definition, compared);
     let width = SIZE.0 * panels.len().max(1) as u32;
     chart::svg((width, SIZE.1), |area| {
-        area.fill(&WHITE)?;
         let title = format!("{} ({})", definition.title, definition.paper);
         let size = if panels.len() > 1 { 22 } else { 16 };
         let area = area.margin(8, 0, 0, 0).titled(&title, font(size))?;
         for (area, panel) in area.split_evenly((1, panels.len().max(1))).iter().zip(&panels) {
             paint(area, definition, panel)?;
         }
-        area.present()?;
         Ok(())
     })
 }
