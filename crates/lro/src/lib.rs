@@ -66,7 +66,6 @@ mod stats;
 mod table;
 mod template;
 pub mod verify;
-mod wheel;
 
 pub use aggregate::{Aggregate, Identification, Packet};
 pub use coalescer::{Coalescer, ProfileConfig};

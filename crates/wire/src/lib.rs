@@ -19,6 +19,7 @@ mod ipv4;
 mod ipv6;
 mod ipv6_extensions;
 mod packet_too_big;
+pub mod rdma;
 mod seq;
 mod tcp;
 mod tcp_flags;
@@ -27,6 +28,7 @@ mod toeplitz;
 mod udp;
 mod virtio_net;
 mod vlan;
+mod wheel;
 
 pub use common_options::CommonOptions;
 pub use engine::Engine;
@@ -49,3 +51,4 @@ pub use virtio_net::{
     ChecksumState, Gso, GsoType, TcpGsoEcn, VirtioNetError, VirtioNetHeader, VirtioNetRepr,
 };
 pub use vlan::{Tags, VlanTag};
+pub use wheel::TimingWheel;

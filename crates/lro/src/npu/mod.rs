@@ -39,7 +39,7 @@ mod reorder;
 
 use std::{iter, slice};
 
-use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader};
+use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
 
 pub use self::ack::{AckFrame, ActiveAck};
 pub use self::config::{NpuConfig, PshRule, Rules};
@@ -58,7 +58,9 @@ use crate::run::{Latest, Limits, RunPool};
 use crate::segment::{self, Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{ConnectionTable, Index};
-use crate::wheel::TimingWheel;
+
+/// Nanoseconds between two places of the timing wheel, whose turn takes 4.2 ms.
+const WHEEL_TICK: u64 = 1024;
 
 /// The reordering engine: see the [module](self).
 pub struct Npu<B: AsRef<[u8]>> {
@@ -69,7 +71,7 @@ pub struct Npu<B: AsRef<[u8]>> {
     timeouts: Timeouts,
     table: ConnectionTable<ConnectionDescriptor<B>>,
     /// The timeout checking thread of IV.E.
-    wheel: TimingWheel,
+    wheel: TimingWheel<WHEEL_TICK>,
     runs: RunPool<B>,
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
@@ -187,7 +189,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
         } else if let Some(deadline) = self.timeouts.run_deadline(descriptor) {
-            self.wheel.set(index, deadline, now);
+            self.wheel.set(index.0, deadline, now);
         }
     }
 
@@ -243,7 +245,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Reads ahead what will be needed when the next timers fire: as many as segments came in.
     fn look_ahead_of_timers(&self, count: usize) {
-        let descriptors = || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(index));
+        let descriptors =
+            || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(Index(index)));
         let held = descriptors().fold(0, |sum, descriptor| sum ^ u32::from(descriptor.run.is_some()));
         let runs = descriptors().filter_map(|descriptor| descriptor.run.as_ref());
         let read = runs.fold(held, |sum, run| sum ^ run.end.0 ^ run.segments() as u32);
@@ -262,7 +265,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Gives a descriptor back.
     fn release(&mut self, index: Index) {
-        self.wheel.cancel(index);
+        self.wheel.cancel(index.0);
         if let Some(acker) = &mut self.acker {
             acker.forget(index);
             if let Some((hash, flow)) = self.table.key(index) {
@@ -354,7 +357,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if let Some(descriptor) = self.table.get_mut(index)
             && let Some(deadline) = self.timeouts.deadline(descriptor)
         {
-            self.wheel.set(index, deadline, now);
+            self.wheel.set(index.0, deadline, now);
         }
     }
 }
@@ -423,7 +426,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        while let Some(index) = self.wheel.expire(now) {
+        while let Some(index) = self.wheel.expire(now).map(Index) {
             let Some(descriptor) = self.table.peek(index) else { continue };
             if self.timeouts.gap_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
                 self.reconstruct_all(index, FlushReason::ReorderTimeout);

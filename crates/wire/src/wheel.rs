@@ -1,23 +1,21 @@
 //! A timing wheel: one timer per connection, set and moved in constant time.
 
-use nichrome_wire::Instant;
-
-use crate::table::Index;
+use crate::Instant;
 
 const SLOTS: usize = 4096;
 const NIL: u32 = u32::MAX;
 
-/// Timers for the slots of a table. A timer never fires before its deadline and at most one [tick](Self::TICK) after;
-/// one set further ahead than the wheel's turn (4.2 ms) fires at that turn, and the owner sets it again.
-pub(crate) struct TimingWheel {
+/// Timers for the slots of a table. A timer never fires before its deadline and at most one tick of `TICK` nanoseconds
+/// after; one set further ahead than the wheel's turn of 4096 ticks fires at that turn, and the owner sets it again.
+pub struct TimingWheel<const TICK: u64> {
     /// First timer of each place of the wheel.
     heads: Box<[u32; SLOTS]>,
     occupied: [u64; SLOTS / 64],
     /// The timers that are set, apart from their connections: few are set at the same time, and these stay together.
-    timers: Box<[Timer]>,
+    timers: Vec<Timer>,
     free: u32,
     /// The timer of each connection, `NIL` where it is not set.
-    timer_of: Box<[u32]>,
+    timer_of: Vec<u32>,
     /// No timer is due before this tick.
     cursor: u64,
     /// A lower bound of the earliest timer's tick.
@@ -35,50 +33,60 @@ struct Timer {
     tick: u64,
 }
 
-impl TimingWheel {
-    /// Nanoseconds between two places of the wheel.
-    pub(crate) const TICK: u64 = 1024;
-
-    /// Timers for `capacity` connections.
-    pub(crate) fn new(capacity: usize) -> Self {
-        // The last one's next is beyond all: none.
-        let timers =
-            (1..=capacity as u32).map(|next| Timer { connection: NIL, previous: NIL, next, tick: 0 });
-        Self {
+impl<const TICK: u64> TimingWheel<TICK> {
+    /// Timers for the connections 0 to `capacity` − 1.
+    pub fn new(capacity: usize) -> Self {
+        let mut wheel = Self {
             heads: Box::new([NIL; SLOTS]),
             occupied: [0; SLOTS / 64],
-            timers: timers.collect(),
-            free: 0,
-            timer_of: vec![NIL; capacity].into(),
+            timers: Vec::new(),
+            free: NIL,
+            timer_of: Vec::new(),
             cursor: 0,
             earliest: u64::MAX,
             set: 0,
+        };
+        wheel.grow(capacity);
+        wheel
+    }
+
+    /// Sees to it that there are timers for the connections 0 to `capacity` − 1.
+    pub fn grow(&mut self, capacity: usize) {
+        let first = self.timers.len() as u32;
+        let added = capacity.saturating_sub(self.timers.len()) as u32;
+        for at in first..first + added {
+            let next = if at + 1 == first + added { self.free } else { at + 1 };
+            self.timers.push(Timer { connection: NIL, previous: NIL, next, tick: 0 });
+            self.timer_of.push(NIL);
+        }
+        if added > 0 {
+            self.free = first;
         }
     }
 
     /// When [`TimingWheel::expire`] is wanted next; may be early.
     #[inline]
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        (self.set > 0).then(|| Instant::from_nanos(self.earliest.saturating_mul(Self::TICK)))
+    pub fn next_timeout(&self) -> Option<Instant> {
+        (self.set > 0).then(|| Instant::from_nanos(self.earliest.saturating_mul(TICK)))
     }
 
     /// Sees to it that the timer fires at or before `deadline`'s tick; one that is to fire earlier stays as it is.
     #[inline]
-    pub(crate) fn set(&mut self, index: Index, deadline: Instant, now: Instant) {
-        let tick = deadline.as_nanos().div_ceil(Self::TICK);
+    pub fn set(&mut self, index: u32, deadline: Instant, now: Instant) {
+        let tick = deadline.as_nanos().div_ceil(TICK);
         if self.timer(index).is_none_or(|timer| timer.tick > tick) {
-            self.set_earlier(index, tick, now.as_nanos() / Self::TICK);
+            self.set_earlier(index, tick, now.as_nanos() / TICK);
         }
     }
 
     /// The timer of a connection, if it is set.
     #[inline]
-    fn timer(&self, index: Index) -> Option<&Timer> {
-        self.timers.get(self.timer_of[index.0 as usize] as usize)
+    fn timer(&self, index: u32) -> Option<&Timer> {
+        self.timers.get(self.timer_of[index as usize] as usize)
     }
 
     /// Sets the timer to `tick`, which is earlier than what it was set to.
-    fn set_earlier(&mut self, index: Index, tick: u64, now: u64) {
+    fn set_earlier(&mut self, index: u32, tick: u64, now: u64) {
         self.cancel(index);
         // Nothing is due before the earliest timer, so the wheel may turn up to there.
         self.cursor = if self.set == 0 { now } else { self.cursor.max(self.earliest.min(now)) };
@@ -90,13 +98,13 @@ impl TimingWheel {
     }
 
     /// Reads which timers these connections have, so that the cache misses of a batch overlap.
-    pub(crate) fn look_ahead(&self, connections: &[u32]) {
+    pub fn look_ahead(&self, connections: &[u32]) {
         let timers = connections.iter().filter_map(|connection| self.timer_of.get(*connection as usize));
         std::hint::black_box(timers.fold(0, |sum, timer| sum ^ timer));
     }
 
     /// The connections whose timers fire next, in that order.
-    pub(crate) fn upcoming(&self) -> impl Iterator<Item = Index> {
+    pub fn upcoming(&self) -> impl Iterator<Item = u32> {
         let (mut tick, mut at) = (self.cursor, NIL);
         (0..self.set).map_while(move |_| {
             if at == NIL {
@@ -106,19 +114,19 @@ impl TimingWheel {
             }
             let timer = self.timers.get(at as usize)?;
             at = timer.next;
-            Some(Index(timer.connection))
+            Some(timer.connection)
         })
     }
 
     /// Stops the timer, if it is set.
     #[inline]
-    pub(crate) fn cancel(&mut self, index: Index) {
-        self.unlink(self.timer_of[index.0 as usize]);
+    pub fn cancel(&mut self, index: u32) {
+        self.unlink(self.timer_of[index as usize]);
     }
 
     /// Takes a timer out, if there is one at this place, and gives its connection.
     #[inline]
-    fn unlink(&mut self, at: u32) -> Option<Index> {
+    fn unlink(&mut self, at: u32) -> Option<u32> {
         let timer = self.timers.get_mut(at as usize)?;
         let Timer { connection, previous, next, tick } = *timer;
         timer.next = self.free;
@@ -138,20 +146,20 @@ impl TimingWheel {
         if let Some(next) = self.timers.get_mut(next as usize) {
             next.previous = previous;
         }
-        Some(Index(connection))
+        Some(connection)
     }
 
-    fn link(&mut self, index: Index, tick: u64) {
+    fn link(&mut self, index: u32, tick: u64) {
         let at = self.free;
         let Some(timer) = self.timers.get_mut(at as usize) else { return };
         self.free = timer.next;
         let slot = tick as usize % SLOTS;
         let next = self.heads[slot];
-        *timer = Timer { connection: index.0, previous: NIL, next, tick };
+        *timer = Timer { connection: index, previous: NIL, next, tick };
         if let Some(next) = self.timers.get_mut(next as usize) {
             next.previous = at;
         }
-        self.timer_of[index.0 as usize] = at;
+        self.timer_of[index as usize] = at;
         self.heads[slot] = at;
         self.occupied[slot / 64] |= 1 << (slot % 64);
         self.set += 1;
@@ -159,14 +167,15 @@ impl TimingWheel {
     }
 
     /// Takes one timer that is due at `now`; call until `None`.
-    pub(crate) fn expire(&mut self, now: Instant) -> Option<Index> {
+    #[inline]
+    pub fn expire(&mut self, now: Instant) -> Option<u32> {
         if self.set == 0 {
             return None;
         }
         let tick = self.first_occupied(self.cursor);
-        self.cursor = tick.min(now.as_nanos() / Self::TICK);
+        self.cursor = tick.min(now.as_nanos() / TICK);
         self.earliest = tick;
-        if tick.saturating_mul(Self::TICK) > now.as_nanos() {
+        if tick.saturating_mul(TICK) > now.as_nanos() {
             return None;
         }
         self.unlink(self.heads[tick as usize % SLOTS])
@@ -197,13 +206,29 @@ mod tests {
 
     use super::*;
 
+    const TICK: u64 = 1024;
+
     #[test]
     fn a_deadline_beyond_one_turn_fires_at_the_turn() {
-        let mut wheel = TimingWheel::new(1);
-        wheel.set(Index(0), Instant::from_nanos(1 << 40), Instant::ZERO);
+        let mut wheel = TimingWheel::<TICK>::new(1);
+        wheel.set(0, Instant::from_nanos(1 << 40), Instant::ZERO);
         let due = wheel.next_timeout().unwrap();
-        assert_eq!(due, Instant::from_nanos(4095 * TimingWheel::TICK));
-        assert_eq!(wheel.expire(due), Some(Index(0)));
+        assert_eq!(due, Instant::from_nanos(4095 * TICK));
+        assert_eq!(wheel.expire(due), Some(0));
+        assert_eq!(wheel.next_timeout(), None);
+    }
+
+    #[test]
+    fn timers_that_are_added_later_are_timers_too() {
+        let mut wheel = TimingWheel::<TICK>::new(0);
+        for count in [1, 3, 3, 10u32] {
+            wheel.grow(count as usize);
+            (0..count).for_each(|n| wheel.set(n, Instant::from_nanos(5 * TICK), Instant::ZERO));
+        }
+        let mut fired: Vec<u32> =
+            std::iter::from_fn(|| wheel.expire(Instant::from_nanos(5 * TICK))).collect();
+        fired.sort_unstable();
+        assert_eq!(fired, (0..10).collect::<Vec<_>>());
         assert_eq!(wheel.next_timeout(), None);
     }
 
@@ -213,30 +238,30 @@ mod tests {
         fn fires_within_a_tick_of_the_deadline(
             steps in proptest::collection::vec((0u32..20, 0u64..4_000_000, 0u64..300_000, any::<bool>()), 1..200),
         ) {
-            let mut wheel = TimingWheel::new(20);
+            let mut wheel = TimingWheel::<TICK>::new(20);
             let mut deadlines = [None::<u64>; 20];
             let mut now = 0u64;
             for (n, ahead, pass, cancel) in steps {
                 if cancel {
-                    wheel.cancel(Index(n));
+                    wheel.cancel(n);
                     deadlines[n as usize] = None;
                 } else {
                     let deadline = now + ahead;
-                    wheel.set(Index(n), Instant::from_nanos(deadline), Instant::from_nanos(now));
+                    wheel.set(n, Instant::from_nanos(deadline), Instant::from_nanos(now));
                     let old = deadlines[n as usize];
                     deadlines[n as usize] = Some(old.map_or(deadline, |old| old.min(deadline)));
                 }
                 let end = now + pass;
                 while let Some(due) = wheel.next_timeout().filter(|due| due.as_nanos() <= end) {
                     now = now.max(due.as_nanos());
-                    while let Some(Index(fired)) = wheel.expire(due) {
+                    while let Some(fired) = wheel.expire(due) {
                         let deadline = deadlines[fired as usize].take();
-                        prop_assert!(deadline.is_some_and(|d| d <= now && now < d + 2 * TimingWheel::TICK));
+                        prop_assert!(deadline.is_some_and(|d| d <= now && now < d + 2 * TICK));
                     }
                 }
                 now = end;
                 for deadline in deadlines.into_iter().flatten() {
-                    prop_assert!(deadline + TimingWheel::TICK > now, "a timer of {deadline} is late at {now}");
+                    prop_assert!(deadline + TICK > now, "a timer of {deadline} is late at {now}");
                 }
             }
         }

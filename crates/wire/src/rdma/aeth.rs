@@ -1,0 +1,188 @@
+//! Acknowledgements (IBA 9.7.5.2).
+
+use super::number::Msn;
+
+/// An acknowledgement extended transport header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Aeth {
+    /// What the responder says.
+    pub syndrome: Syndrome,
+    /// How many requests it has completed.
+    pub msn: Msn,
+}
+
+impl Aeth {
+    /// Bytes of the header.
+    pub const LEN: usize = 4;
+
+    /// The header of these bytes; `None` where the syndrome is reserved.
+    #[inline]
+    pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
+        let msn = Msn::new(u32::from_be_bytes(bytes));
+        Some(Self { syndrome: Syndrome::from_code(bytes[0])?, msn })
+    }
+
+    #[inline]
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = self.msn.value().to_be_bytes();
+        bytes[0] = self.syndrome.code();
+        bytes
+    }
+}
+
+/// What a responder says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Syndrome {
+    /// All is well up to this packet.
+    Ack(Credit),
+    /// Receiver not ready: send it again after a while.
+    RnrNak(RnrTimer),
+    /// It cannot be done.
+    Nak(NakCode),
+}
+
+impl Syndrome {
+    const RNR_NAK: u8 = 0x20;
+    const NAK: u8 = 0x60;
+
+    /// The syndrome of this byte; `None` where it is reserved. The top bit is ignored.
+    #[inline]
+    const fn from_code(code: u8) -> Option<Self> {
+        let value = code & 0x1F;
+        match code & 0x60 {
+            0 => Some(Self::Ack(Credit(value))),
+            Self::RNR_NAK => Some(Self::RnrNak(RnrTimer(value))),
+            Self::NAK => match NakCode::from_code(value) {
+                Some(nak) => Some(Self::Nak(nak)),
+                None => None,
+            },
+            _ => None,
+        }
+    }
+
+    #[inline]
+    const fn code(self) -> u8 {
+        match self {
+            Self::Ack(credit) => credit.0,
+            Self::RnrNak(timer) => Self::RNR_NAK | timer.0,
+            Self::Nak(nak) => Self::NAK | nak as u8,
+        }
+    }
+}
+
+/// Why it cannot be done (IBA table 46).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NakCode {
+    /// A packet is missing before this one.
+    PsnSequence = 0,
+    /// The request breaks a rule or asks for what is not offered.
+    InvalidRequest = 1,
+    /// Key, bounds or rights of the memory are wrong.
+    RemoteAccess = 2,
+    /// The responder failed for a reason of its own.
+    RemoteOperation = 3,
+    /// Of reliable datagrams only.
+    InvalidRdRequest = 4,
+}
+
+impl NakCode {
+    const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::PsnSequence),
+            1 => Some(Self::InvalidRequest),
+            2 => Some(Self::RemoteAccess),
+            3 => Some(Self::RemoteOperation),
+            4 => Some(Self::InvalidRdRequest),
+            _ => None,
+        }
+    }
+}
+
+/// 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and, between them, half as much again. From code 1 on.
+const fn doubling_every_other(code: u8) -> u32 {
+    match code {
+        0 | 1 => code as u32,
+        code if code.is_multiple_of(2) => 1 << (code / 2),
+        code => 3 << (code / 2 - 1),
+    }
+}
+
+/// How many more receives are posted: an end-to-end flow control credit (IBA 9.7.7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Credit(u8);
+
+impl Credit {
+    /// Receives are not counted: what Linux always says, and whoever uses a shared receive queue.
+    pub const UNLIMITED: Self = Self(31);
+
+    const MOST: u8 = 30;
+
+    /// The greatest credit of at most `receives`; 32,768 is the greatest there is.
+    pub fn for_receives(receives: u32) -> Self {
+        let code = (0..=Self::MOST).rev().find(|&code| doubling_every_other(code) <= receives);
+        Self(code.unwrap_or(0))
+    }
+
+    /// Receives posted; `None` where they are not counted.
+    pub const fn receives(self) -> Option<u32> {
+        if self.0 > Self::MOST { None } else { Some(doubling_every_other(self.0)) }
+    }
+}
+
+/// How long to wait before a request is sent again to a receiver that was not ready (IBA table 45).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RnrTimer(u8);
+
+impl RnrTimer {
+    /// The timer of this code; `None` from 32 on.
+    pub const fn new(code: u8) -> Option<Self> {
+        if code < 32 { Some(Self(code)) } else { None }
+    }
+
+    /// The code, 0 to 31.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// The wait in nanoseconds: 10 µs for code 1, 491.52 ms for 31, 655.36 ms for 0.
+    pub const fn nanos(self) -> u64 {
+        let units = if self.0 == 0 { 65_536 } else { doubling_every_other(self.0) };
+        units as u64 * 10_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_those_of_the_standard() {
+        let micros = |code| RnrTimer::new(code).unwrap().nanos() / 1000;
+        let first: Vec<u64> = (0..8).map(micros).collect();
+        assert_eq!(first, [655_360, 10, 20, 30, 40, 60, 80, 120]);
+        assert_eq!((micros(12), micros(25), micros(30), micros(31)), (640, 61_440, 327_680, 491_520));
+        assert_eq!(RnrTimer::new(32), None);
+    }
+
+    #[test]
+    fn credits_are_those_of_the_standard() {
+        let credits: Vec<_> = (0..=31).map(|code| Credit(code).receives()).collect();
+        assert_eq!(credits[..9], [0, 1, 2, 3, 4, 6, 8, 12, 16].map(Some));
+        assert_eq!(credits[29..], [Some(24_576), Some(32_768), None]);
+        for (receives, credit) in [(0, 0), (5, 4), (11, 8), (12, 12), (u32::MAX, 32_768)] {
+            assert_eq!(Credit::for_receives(receives).receives(), Some(credit));
+        }
+    }
+
+    #[test]
+    fn every_syndrome_is_read_back_and_reserved_ones_are_refused() {
+        for code in 0..=0x7F {
+            match Syndrome::from_code(code) {
+                Some(syndrome) => assert_eq!(syndrome.code(), code),
+                None => assert!((0x40..0x60).contains(&code) || code > 0x64),
+            }
+        }
+        assert_eq!(Syndrome::from_code(0x60), Some(Syndrome::Nak(NakCode::PsnSequence)));
+        assert_eq!(Syndrome::from_code(0x9F), Some(Syndrome::Ack(Credit::UNLIMITED)));
+    }
+}

@@ -1,0 +1,231 @@
+//! The invariant CRC (annex A17.3.3): CRC-32 over what no router changes.
+//!
+//! It covers eight bytes of ones where InfiniBand has its local route header, the IP and UDP headers, and the packet up
+//! to the CRC itself. Fields that routers change count as ones: type of service, time to live and checksum of IPv4;
+//! traffic class, flow label and hop limit of IPv6; the UDP checksum; the byte of BTH with the congestion bits.
+//!
+//! IPv4's identification counts, and a UDP socket shows it to neither side. A sender knows what Linux puts there: 0
+//! with DF, and under UDP segmentation 0, 1, 2, …. A receiver solves for it: a CRC is linear, so a packet is right if
+//! some identification explains the difference between the CRC that it has and the one computed for 0.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::bytes::put;
+use crate::ip::{AddressPair, IpProtocol};
+use crate::ipv4::Ipv4Header;
+use crate::ipv6::Ipv6Header;
+use crate::udp::UdpHeader;
+
+use super::bth::BthHeader;
+use super::crc_algebra::{multiply, x_to_the, x_to_the_minus};
+use super::opcode::Opcode;
+use super::{ICRC_LEN, ROCE_PORT};
+
+/// Between whom a datagram goes: what the CRC covers of the IP and UDP headers, but for lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UdpFlow {
+    /// The addresses.
+    pub addresses: AddressPair,
+    /// The sender's port.
+    pub src_port: u16,
+    /// The receiver's port.
+    pub dst_port: u16,
+}
+
+impl UdpFlow {
+    /// From `src_port` to the port of RoCEv2.
+    pub const fn to_roce(addresses: AddressPair, src_port: u16) -> Self {
+        Self { addresses, src_port, dst_port: ROCE_PORT }
+    }
+}
+
+/// The CRC-32 of eight bytes of ones.
+const ONES_BEFORE: u32 = 0x2144_DF1C;
+
+/// Bytes of a UDP payload over IPv4, at most.
+pub(super) const MAX_DATAGRAM_LEN: usize = 0xFFFF - Ipv4Header::LEN - UdpHeader::LEN;
+
+/// Bytes before BTH at most.
+const MAX_PSEUDO_LEN: usize = Ipv6Header::LEN + UdpHeader::LEN;
+
+/// The masked headers of a datagram, to be put before BTH.
+struct PseudoHeader {
+    bytes: [u8; MAX_PSEUDO_LEN + Opcode::MAX_HEADER_LEN],
+    len: usize,
+}
+
+impl PseudoHeader {
+    /// What stands before a datagram of `datagram_len` bytes.
+    #[inline]
+    fn new(flow: &UdpFlow, ident: u16, datagram_len: usize) -> Self {
+        let mut header = Self { bytes: [0xFF; _], len: 0 };
+        let udp_len = (UdpHeader::LEN + datagram_len) as u16;
+        match flow.addresses {
+            AddressPair::V4 { src, dst } => header.push(ipv4(src, dst, ident, udp_len)),
+            AddressPair::V6 { src, dst } => header.push(ipv6(src, dst, udp_len)),
+        }
+        header.push(flow.src_port.to_be_bytes());
+        header.push(flow.dst_port.to_be_bytes());
+        header.push(udp_len.to_be_bytes());
+        header.push([0xFF; 2]);
+        header
+    }
+
+    #[inline]
+    fn push<const LEN: usize>(&mut self, field: [u8; LEN]) {
+        self.bytes[self.len..self.len + LEN].copy_from_slice(&field);
+        self.len += LEN;
+    }
+
+    /// Appends the headers of the packet; the congestion bits count as ones.
+    #[inline]
+    fn push_headers(&mut self, headers: &[u8]) {
+        let area = &mut self.bytes[self.len..self.len + headers.len()];
+        area.copy_from_slice(headers);
+        area[4] = 0xFF;
+        self.len += headers.len();
+    }
+}
+
+/// The header with DF, masked.
+#[inline]
+fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, ident: u16, udp_len: u16) -> [u8; Ipv4Header::LEN] {
+    let mut header = [0xFF; Ipv4Header::LEN];
+    header[0] = 0x45;
+    put(&mut header, 2, (udp_len + Ipv4Header::LEN as u16).to_be_bytes());
+    put(&mut header, 4, ident.to_be_bytes());
+    put(&mut header, 6, [0x40, 0]);
+    header[9] = IpProtocol::UDP.0;
+    put(&mut header, 12, src.octets());
+    put(&mut header, 16, dst.octets());
+    header
+}
+
+/// The header, masked.
+#[inline]
+fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, udp_len: u16) -> [u8; Ipv6Header::LEN] {
+    let mut header = [0xFF; Ipv6Header::LEN];
+    header[0] = 0x6F;
+    put(&mut header, 4, udp_len.to_be_bytes());
+    header[6] = IpProtocol::UDP.0;
+    put(&mut header, 8, src.octets());
+    put(&mut header, 24, dst.octets());
+    header
+}
+
+/// The CRC of a packet as it grows: headers first, then payload and padding in parts of any length.
+#[derive(Clone, Debug)]
+pub(super) struct Icrc(crc32fast::Hasher);
+
+impl Icrc {
+    /// The CRC up to the end of the packet's `headers` (BTH and extensions, 12 to 40 bytes), the datagram having
+    /// `datagram_len` bytes with its ICRC, at most [`MAX_DATAGRAM_LEN`]. Over IPv4 the identification is
+    /// `ident` and DF is set.
+    #[inline]
+    pub(super) fn of_headers(flow: &UdpFlow, ident: u16, datagram_len: usize, headers: &[u8]) -> Self {
+        let mut pseudo = PseudoHeader::new(flow, ident, datagram_len);
+        pseudo.push_headers(headers);
+        let mut hasher = crc32fast::Hasher::new_with_initial(ONES_BEFORE);
+        hasher.update(&pseudo.bytes[..pseudo.len]);
+        Self(hasher)
+    }
+
+    /// Goes on over `part`.
+    #[inline]
+    pub(super) fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    /// The CRC, as it stands at the packet's end.
+    #[inline]
+    pub(super) fn finish(self) -> [u8; ICRC_LEN] {
+        self.0.finalize().to_le_bytes()
+    }
+}
+
+/// What the ICRC of a datagram says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IcrcCheck {
+    /// It is right; over IPv4, for identification 0.
+    Right,
+    /// It is right for this identification.
+    RightFor(u16),
+    /// It is wrong, or the datagram has none.
+    Wrong,
+}
+
+/// Checks the ICRC of received datagrams, and changes it for identifications other than 0.
+///
+/// It remembers the factors for the last length: datagrams of one length are what bulk transfers consist of.
+#[derive(Clone, Debug)]
+pub struct IcrcChecker {
+    datagram_len: usize,
+    shift: u32,
+    unshift: u32,
+}
+
+impl Default for IcrcChecker {
+    fn default() -> Self {
+        Self::for_len(0)
+    }
+}
+
+impl IcrcChecker {
+    /// The one for datagrams of so many bytes.
+    fn for_len(datagram_len: usize) -> Self {
+        // From the identification on: itself and the rest of the IP header, UDP's, and all but the ICRC. Where there is
+        // none, the factors are not used.
+        let after = Ipv4Header::LEN - 4 + UdpHeader::LEN + datagram_len.saturating_sub(ICRC_LEN);
+        let bits = 8 * after as u32;
+        Self { datagram_len, shift: x_to_the(bits), unshift: x_to_the_minus(bits) }
+    }
+
+    #[inline]
+    fn prepare(&mut self, datagram_len: usize) {
+        if self.datagram_len != datagram_len {
+            *self = Self::for_len(datagram_len);
+        }
+    }
+
+    /// Checks the ICRC of `datagram`, a UDP payload of `flow`.
+    #[inline]
+    pub fn check(&mut self, flow: &UdpFlow, datagram: &[u8]) -> IcrcCheck {
+        match (difference(flow, datagram), flow.addresses) {
+            (Some(0), _) => IcrcCheck::Right,
+            (Some(difference), AddressPair::V4 { .. }) => self.explain(datagram.len(), difference),
+            (Some(_), AddressPair::V6 { .. }) | (None, _) => IcrcCheck::Wrong,
+        }
+    }
+
+    /// Whether an identification in place of 0 makes this `difference`: sent back through all that follows it, it must
+    /// be two bytes, the first on the wire in the low ones.
+    fn explain(&mut self, datagram_len: usize, difference: u32) -> IcrcCheck {
+        self.prepare(datagram_len);
+        match u16::try_from(multiply(difference, self.unshift)) {
+            Ok(ident) => IcrcCheck::RightFor(ident.swap_bytes()),
+            Err(_) => IcrcCheck::Wrong,
+        }
+    }
+
+    /// Changes the ICRC at the end of an IPv4 `datagram` from identification 0 to `ident`, or from `ident` to 0.
+    pub fn change_ident(&mut self, datagram: &mut [u8], ident: u16) {
+        self.prepare(datagram.len());
+        if let Some(icrc) = datagram.last_chunk_mut::<ICRC_LEN>() {
+            let difference = multiply(u32::from(ident.swap_bytes()), self.shift);
+            *icrc = (u32::from_le_bytes(*icrc) ^ difference).to_le_bytes();
+        }
+    }
+}
+
+/// What the ICRC of `datagram` differs by from the one computed; `None` where it has none.
+#[inline]
+fn difference(flow: &UdpFlow, datagram: &[u8]) -> Option<u32> {
+    if datagram.len() > MAX_DATAGRAM_LEN {
+        return None;
+    }
+    let (covered, icrc) = datagram.split_last_chunk::<ICRC_LEN>()?;
+    let (headers, rest) = covered.split_at_checked(BthHeader::LEN)?;
+    let mut computed = Icrc::of_headers(flow, 0, datagram.len(), headers);
+    computed.update(rest);
+    Some(u32::from_le_bytes(computed.finish()) ^ u32::from_le_bytes(*icrc))
+}

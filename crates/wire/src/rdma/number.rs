@@ -1,0 +1,194 @@
+//! Numbers and keys.
+
+use std::fmt;
+use std::ops::{Add, AddAssign};
+
+const BITS_24: u32 = 0x00FF_FFFF;
+
+/// A packet sequence number: serial arithmetic modulo 2²⁴ (IBA 9.7.2). Numbers more than 2²³ apart have no order, which
+/// is why this type has no `Ord`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Psn(u32);
+
+impl Psn {
+    /// The number whose low 24 bits are those of `value`.
+    #[inline]
+    pub const fn new(value: u32) -> Self {
+        Self(value & BITS_24)
+    }
+
+    /// The number, below 2²⁴.
+    #[inline]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The number after this one.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self::new(self.0 + 1)
+    }
+
+    /// The number before this one.
+    #[inline]
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self::new(self.0.wrapping_sub(1))
+    }
+
+    /// Signed distance from `other` to `self`, −2²³ to 2²³ − 1: positive where `self` is later.
+    #[inline]
+    pub const fn since(self, other: Self) -> i32 {
+        (self.0.wrapping_sub(other.0) << 8).cast_signed() >> 8
+    }
+
+    /// Whether `self` comes before `other`.
+    #[inline]
+    pub const fn before(self, other: Self) -> bool {
+        self.since(other) < 0
+    }
+
+    /// Whether `self` comes after `other`.
+    #[inline]
+    pub const fn after(self, other: Self) -> bool {
+        self.since(other) > 0
+    }
+}
+
+impl Add<u32> for Psn {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, packets: u32) -> Self {
+        Self::new(self.0.wrapping_add(packets))
+    }
+}
+
+impl AddAssign<u32> for Psn {
+    #[inline]
+    fn add_assign(&mut self, packets: u32) {
+        *self = *self + packets;
+    }
+}
+
+impl fmt::Display for Psn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A message sequence number: how many requests a responder has completed, modulo 2²⁴ (IBA 9.7.7.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Msn(u32);
+
+impl Msn {
+    /// The number whose low 24 bits are those of `value`.
+    #[inline]
+    pub const fn new(value: u32) -> Self {
+        Self(value & BITS_24)
+    }
+
+    /// The number, below 2²⁴.
+    #[inline]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The number after this one.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self::new(self.0 + 1)
+    }
+}
+
+/// The number of a queue pair, below 2²⁴.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QpNumber(u32);
+
+impl QpNumber {
+    /// The queue pair of the subnet management interface.
+    pub const SUBNET_MANAGEMENT: Self = Self(0);
+    /// The queue pair of the general services interface, which connection management speaks over.
+    pub const GENERAL_SERVICES: Self = Self(1);
+    /// The destination of every multicast datagram.
+    pub const MULTICAST: Self = Self(BITS_24);
+
+    /// The queue pair of this number; `None` from 2²⁴ on.
+    #[inline]
+    pub const fn new(value: u32) -> Option<Self> {
+        if value <= BITS_24 { Some(Self(value)) } else { None }
+    }
+
+    /// The queue pair whose number is the low 24 bits of `value`.
+    #[inline]
+    pub(crate) const fn from_low_bits(value: u32) -> Self {
+        Self(value & BITS_24)
+    }
+
+    /// The number.
+    #[inline]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for QpNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#08x}", self.0)
+    }
+}
+
+/// The key by which a peer names a memory region or window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RKey(pub u32);
+
+/// The key that a datagram must carry to be delivered to a UD queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct QKey(pub u32);
+
+/// A partition key; RoCE has only the default partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PKey(pub u16);
+
+impl Default for PKey {
+    /// The default partition, full membership.
+    fn default() -> Self {
+        Self(0xFFFF)
+    }
+}
+
+/// Four bytes that a message brings along for the receiver's completion, as they stand on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ImmediateData(pub [u8; 4]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_packets_survives_the_wrap() {
+        let before = Psn::new(0x00FF_FFF6);
+        let after = before + 20;
+        assert_eq!(after, Psn::new(10));
+        assert!(after.after(before) && before.before(after));
+        assert_eq!((after.since(before), before.since(after)), (20, -20));
+        assert_eq!((Psn::new(BITS_24).next(), Psn::new(0).previous()), (Psn::new(0), Psn::new(BITS_24)));
+    }
+
+    #[test]
+    fn half_the_numbers_are_before_a_packet_and_half_after() {
+        let zero = Psn::new(0);
+        assert_eq!(Psn::new(0x7F_FFFF).since(zero), 0x7F_FFFF);
+        assert_eq!(Psn::new(0x80_0000).since(zero), -0x80_0000);
+        assert!(!zero.before(zero) && !zero.after(zero));
+    }
+
+    #[test]
+    fn a_queue_pair_number_has_24_bits() {
+        assert_eq!(QpNumber::new(BITS_24), Some(QpNumber::MULTICAST));
+        assert_eq!(QpNumber::new(BITS_24 + 1), None);
+        assert_eq!(QpNumber::new(0x11).unwrap().to_string(), "0x000011");
+    }
+}

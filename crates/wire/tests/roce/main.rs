@@ -1,0 +1,8 @@
+//! RoCEv2 against what others wrote: the captures of Linux's rxe, tshark, scapy; and properties of any packet.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod captures;
+mod generated;
+mod properties;
+mod scapy;
+mod tshark;
