@@ -30,6 +30,7 @@ mod scheduling;
 mod stripped_tag;
 mod tap;
 mod tap_wire;
+pub mod udp;
 mod waker;
 mod wire_queue;
 mod xdp;

@@ -41,12 +41,21 @@ pub(crate) fn bind_to_interface(socket: &OwnedFd, index: u32) -> io::Result<()> 
 }
 
 /// Sets an option of AF_PACKET.
-#[allow(unsafe_code)]
 pub(crate) fn set_option<T: Plain>(socket: &OwnedFd, name: libc::c_int, value: T) -> io::Result<()> {
+    set_option_of(socket, libc::SOL_PACKET, name, value)
+}
+
+/// Sets an option of a `level`.
+#[allow(unsafe_code)]
+pub(crate) fn set_option_of<T: Plain>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: T,
+) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
-    let fd = socket.as_fd().as_raw_fd();
     // SAFETY: setsockopt(2) reads `len` bytes at `value`, which has as many.
-    check(unsafe { libc::setsockopt(fd, libc::SOL_PACKET, name, (&raw const value).cast(), len) })
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) })
 }
 
 /// Reads an option of AF_PACKET.

@@ -1,0 +1,24 @@
+//! UDP for protocols that speak it in user space and check what the IP header says: batches in both directions, sent
+//! with segmentation (UDP_SEGMENT) and received coalesced (UDP_GRO), with the ECN bits, and with identification 0 and DF.
+//!
+//! A [`UdpSocket`] sends what was staged in a [`SendBatch`] and fills a [`ReceiveBatch`]. It has an address to itself, on
+//! the loopback interface one that no one else uses; [`SharedPort`] lets several processes use one address, and has the
+//! kernel hand each datagram to the one whose slot its first bytes name.
+
+mod control;
+mod local_addresses;
+mod loopback;
+mod raw_address;
+mod receive;
+mod send;
+mod shared_port;
+mod socket;
+mod socket_options;
+mod steering;
+
+pub use local_addresses::local_addresses;
+pub use receive::{Arrival, ReceiveBatch};
+pub use send::{Envelope, SendBatch, SendReport, Staged};
+pub use shared_port::SharedPort;
+pub use socket::{UdpError, UdpSocket};
+pub use steering::Steering;

@@ -1,0 +1,60 @@
+//! The addresses of this machine (getifaddrs(3)).
+
+use std::ffi::CStr;
+use std::net::{IpAddr, SocketAddr};
+use std::ptr;
+
+use rustix::io;
+
+use crate::interface_name::InterfaceName;
+use crate::netlink::Netlink;
+use crate::packet_options::check;
+
+use super::raw_address::RawAddress;
+
+/// The addresses of this machine in the network namespace of this thread, with their interfaces.
+#[allow(unsafe_code)]
+pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
+    let mut list = ptr::null_mut();
+    // SAFETY: getifaddrs(3) makes a list and writes where it begins.
+    check(unsafe { libc::getifaddrs(&raw mut list) })?;
+    let mut addresses = Vec::new();
+    let mut next = list;
+    // SAFETY: the list's elements are valid until it is freed, and the last one's `ifa_next` is null.
+    while let Some(element) = unsafe { next.as_ref() } {
+        // SAFETY: `ifa_name` is a string, and `ifa_addr` null or a socket address of its family's length.
+        let (name, address) =
+            unsafe { (CStr::from_ptr(element.ifa_name), RawAddress::read(element.ifa_addr)) };
+        let name = name.to_str().ok().and_then(|name| name.parse().ok());
+        addresses.extend(name.zip(address.as_ref().map(SocketAddr::ip)));
+        next = element.ifa_next;
+    }
+    // SAFETY: getifaddrs made the list, and nothing of it is kept.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(addresses)
+}
+
+/// The longest IP packet that the interface of `ip` takes, in bytes; `None` where that cannot be found out.
+pub(super) fn interface_mtu(ip: IpAddr) -> Option<usize> {
+    let name = if ip.is_loopback() {
+        "lo".parse().ok()
+    } else {
+        local_addresses().ok()?.into_iter().find(|(_, address)| *address == ip).map(|(name, _)| name)
+    };
+    let interface = Netlink::open().ok()?.interface(name?).ok()?;
+    usize::try_from(interface.mtu).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn loopback_is_among_the_addresses() {
+        let lo = ("lo".parse().unwrap(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert!(local_addresses().unwrap().contains(&lo));
+        assert_eq!(interface_mtu(Ipv4Addr::new(127, 9, 9, 9).into()), Some(65_536));
+        assert_eq!(interface_mtu(Ipv4Addr::new(192, 0, 2, 1).into()), None);
+    }
+}

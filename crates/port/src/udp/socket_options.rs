@@ -1,0 +1,46 @@
+//! Options of UDP sockets (udp(7), ip(7), ipv6(7)).
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::{self, Errno};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+
+use crate::packet_options::set_option_of as set;
+
+const ON: libc::c_int = 1;
+
+/// Has an IPv4 socket set DF, and with it identification 0, and tell the ECN bits of what it receives.
+pub(super) fn prepare_ipv4(socket: &OwnedFd) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+    set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, ON)
+}
+
+/// Has an IPv6 socket never fragment, tell the ECN bits, and take datagrams without a checksum, which Linux's rxe sends.
+pub(super) fn prepare_ipv6(socket: &OwnedFd) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, ON)?;
+    set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+    set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, ON)?;
+    set(socket, libc::SOL_UDP, UDP_NO_CHECK6_RX, ON)
+}
+
+/// Not in libc.
+const UDP_NO_CHECK6_RX: libc::c_int = 102;
+
+/// Has the kernel hand over datagrams of one flow together, where it knows how.
+pub(super) fn coalesce(socket: &OwnedFd) -> io::Result<()> {
+    match set(socket, libc::SOL_UDP, libc::UDP_GRO, ON) {
+        Err(Errno::NOPROTOOPT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Whether the kernel segments what is sent (Linux 4.18 and later do).
+pub(super) fn segments(socket: &OwnedFd) -> bool {
+    const NONE: libc::c_int = 0;
+    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, NONE).is_ok()
+}
+
+/// Asks for `bytes` of room for what was received. More than `net.core.rmem_max` needs CAP_NET_ADMIN.
+pub(super) fn reserve_room(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
+    set_socket_recv_buffer_size_force(socket, bytes).or_else(|_| set_socket_recv_buffer_size(socket, bytes))
+}

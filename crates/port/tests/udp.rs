@@ -1,0 +1,237 @@
+//! UDP sockets against the kernel that runs the tests.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nichrome_port::udp::{
+    Envelope, ReceiveBatch, SendBatch, SendReport, SharedPort, Steering, UdpError, UdpSocket,
+};
+use nichrome_port::{Device, MAX_RECEIVE, Netlink, NetworkNamespace, Offloads, Tap, become_able, clock};
+use nichrome_wire::{IpProtocol, Ipv4Repr, LinkHeader, MacAddr, TrafficClass};
+
+const PORT: u16 = 14_791;
+const STEERING: Steering = Steering { byte: 5, bits: 5 };
+
+/// A datagram as it was received: sender, traffic class, bytes.
+type Seen = (SocketAddr, TrafficClass, Vec<u8>);
+
+/// What arrives until there are `count` datagrams, or nothing for some seconds.
+fn received(socket: &UdpSocket, count: usize) -> Vec<Seen> {
+    let mut batch = ReceiveBatch::default();
+    let mut seen = Vec::new();
+    let until = clock::now() + Duration::from_secs(5);
+    while seen.len() < count && clock::now() < until {
+        batch.receive(socket).unwrap();
+        for arrival in batch.arrivals() {
+            let datagrams = arrival.datagrams();
+            seen.extend(datagrams.map(|bytes| (arrival.peer, arrival.traffic_class, bytes.to_vec())));
+        }
+        if seen.len() < count {
+            clock::wait([socket.as_fd()], Some(until)).unwrap();
+        }
+    }
+    seen
+}
+
+fn envelope(peer: SocketAddr) -> Envelope {
+    Envelope { peer, traffic_class: TrafficClass(0), hop_limit: None }
+}
+
+/// Sends datagrams of `size` bytes that together are `bytes`.
+fn send(socket: &UdpSocket, envelope: Envelope, bytes: &[u8], size: usize) -> SendReport {
+    let mut batch = SendBatch::default();
+    batch.room().unwrap()[..bytes.len()].copy_from_slice(bytes);
+    batch.stage(envelope, bytes.len(), size);
+    batch.send(socket)
+}
+
+fn numbered(len: usize) -> Vec<u8> {
+    (0..=250).cycle().take(len).collect()
+}
+
+fn carries_datagrams_of_all_sizes(a: &UdpSocket, b: &UdpSocket) {
+    let bytes = numbered(40_000);
+    for (len, size) in [(1, 1), (4160, 4160), (40_000, 4160), (640, 10)] {
+        let envelope = Envelope { traffic_class: TrafficClass(0b1010_0010), ..envelope(b.local()) };
+        let report = send(a, envelope, &bytes[..len], size);
+        let expected: Vec<Seen> = bytes[..len]
+            .chunks(size)
+            .map(|bytes| (a.local(), TrafficClass(0b1010_0010), bytes.to_vec()))
+            .collect();
+        assert_eq!(report, SendReport { sent: expected.len() as u64, ..SendReport::default() });
+        assert_eq!(received(b, expected.len()), expected);
+    }
+}
+
+#[test]
+fn datagrams_arrive_as_they_were_sent_over_ipv4() {
+    let [a, b] = [(); 2].map(|()| UdpSocket::open_loopback(PORT).unwrap());
+    carries_datagrams_of_all_sizes(&a, &b);
+    assert!(a.max_segments(4160) > 1 && a.max_segments(65_000) == 1 && a.max_segments(1) == 64);
+}
+
+#[test]
+fn datagrams_arrive_as_they_were_sent_over_ipv6() {
+    become_able().unwrap();
+    let over_ipv6 = || {
+        let netlink = Netlink::open().unwrap();
+        let lo = netlink.interface("lo".parse().unwrap()).unwrap();
+        netlink.set_up(&lo).unwrap();
+        let addresses = [1, 2].map(|last| IpAddr::V6(Ipv6Addr::new(0xFD09, 0, 0, 0, 0, 0, 0, last)));
+        let [a, b] = addresses.map(|ip| {
+            netlink.add_address(&lo, ip, 128).unwrap();
+            UdpSocket::open(SocketAddr::new(ip, PORT)).unwrap()
+        });
+        carries_datagrams_of_all_sizes(&a, &b);
+    };
+    NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
+}
+
+#[test]
+fn a_batch_goes_to_several_receivers_and_stops_at_its_size() {
+    let a = UdpSocket::open_loopback(PORT).unwrap();
+    let others = [(); 3].map(|()| UdpSocket::open_loopback(PORT).unwrap());
+    let mut batch = SendBatch::default();
+    let mut staged = 0;
+    while let Some(room) = batch.room() {
+        room[..3].copy_from_slice(&[staged as u8; 3]);
+        batch.stage(envelope(others[staged % 3].local()), 3, 3);
+        staged += 1;
+    }
+    assert_eq!(batch.staged().count(), staged);
+    batch.stage(envelope(a.local()), 3, 3);
+    assert_eq!(batch.staged().count(), staged, "there is no room");
+    assert_eq!(batch.send(&a).sent, staged as u64);
+    assert!(batch.is_empty());
+    for (nth, other) in others.iter().enumerate() {
+        let expected =
+            (nth..staged).step_by(3).map(|number| (a.local(), TrafficClass(0), vec![number as u8; 3]));
+        let expected: Vec<Seen> = expected.collect();
+        assert_eq!(received(other, expected.len()), expected);
+    }
+}
+
+#[test]
+fn what_the_kernel_refuses_is_counted_and_the_rest_is_sent() {
+    let [a, b] = [(); 2].map(|()| UdpSocket::open_loopback(PORT).unwrap());
+    let mut batch = SendBatch::default();
+    for peer in [b.local(), "0.0.0.1:9".parse().unwrap(), b.local()] {
+        batch.room().unwrap()[..2].copy_from_slice(&[1, 2]);
+        batch.stage(envelope(peer), 2, 1);
+    }
+    let report = batch.send(&a);
+    assert_eq!((report.sent, report.refused, report.error.is_some(), report.is_full), (4, 2, true, false));
+    assert_eq!(received(&b, 4).len(), 4);
+}
+
+#[test]
+fn an_address_is_taken_or_not_ours() {
+    let taken = UdpSocket::open_loopback(PORT).unwrap().local();
+    let free = UdpSocket::open(taken).unwrap();
+    assert!(matches!(UdpSocket::open(taken), Err(UdpError::Taken(_))));
+    drop(free);
+    let foreign = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), PORT));
+    assert!(matches!(UdpSocket::open(foreign), Err(UdpError::NotLocal(_))));
+}
+
+/// An interface whose frames we read as a wire carries them, with an address and a neighbour of its network.
+fn wire() -> (Tap, [IpAddr; 2]) {
+    let addresses = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 9, 0, last)));
+    let tap = Tap::new("tap0".parse().unwrap(), Offloads::None).unwrap();
+    let netlink = Netlink::open().unwrap();
+    let interface = netlink.interface("tap0".parse().unwrap()).unwrap();
+    netlink.silence(&interface).unwrap();
+    netlink.set_up(&interface).unwrap();
+    netlink.wait_until_running(&interface).unwrap();
+    netlink.add_address(&interface, addresses[0], 24).unwrap();
+    netlink.add_neighbour(&interface, addresses[1], MacAddr([2, 0, 0, 0, 0, 2])).unwrap();
+    (tap, addresses)
+}
+
+/// Identification, DF, time to live and type of service of the UDP packets that leave, until there are `count`.
+fn packets_on(tap: &Tap, count: usize) -> Vec<(u16, bool, u8, TrafficClass)> {
+    let mut buffer = vec![0; MAX_RECEIVE];
+    let mut seen = Vec::new();
+    let until = clock::now() + Duration::from_secs(5);
+    while seen.len() < count && clock::now() < until {
+        clock::wait([tap.as_fd()], Some(until)).unwrap();
+        while let Some(received) = tap.receive(&mut buffer).unwrap() {
+            let link = LinkHeader::new(received.frame).unwrap();
+            if let Ok((ip, _)) = Ipv4Repr::parse(link.payload())
+                && ip.protocol == IpProtocol::UDP
+            {
+                seen.push((ip.ident, ip.dont_fragment, ip.ttl, ip.tos));
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn identification_is_zero_and_counts_the_segments_of_a_send() {
+    become_able().unwrap();
+    let watch = || {
+        let (tap, [ours, theirs]) = wire();
+        let socket = UdpSocket::open(SocketAddr::new(ours, PORT)).unwrap();
+        let envelope = Envelope {
+            traffic_class: TrafficClass(0b10),
+            hop_limit: Some(3),
+            ..envelope(SocketAddr::new(theirs, PORT))
+        };
+        for (len, expected) in [(1000, 1), (3500, 4), (1000, 1)] {
+            assert_eq!(send(&socket, envelope, &numbered(len), 1000).sent, expected);
+            let idents = 0..expected as u16;
+            let expected: Vec<_> = idents.map(|ident| (ident, true, 3, TrafficClass(0b10))).collect();
+            assert_eq!(packets_on(&tap, expected.len()), expected);
+        }
+    };
+    NetworkNamespace::new().unwrap().run(watch).unwrap();
+}
+
+/// A datagram for the process of a slot.
+fn for_slot(slot: usize) -> [u8; 8] {
+    [0, 0, 0, 0, 0, (slot as u8) << 3, 0, slot as u8]
+}
+
+#[test]
+fn datagrams_reach_the_slot_that_they_name_whoever_comes_and_goes() {
+    let address = SocketAddr::from((Ipv4Addr::new(127, 0, 77, 1), PORT));
+    let sender = UdpSocket::open_loopback(PORT).unwrap();
+    let join = || SharedPort::join(address, STEERING).unwrap();
+    let reaches = |port: &SharedPort| {
+        let datagram = for_slot(port.slot());
+        send(&sender, envelope(address), &datagram, 8);
+        assert_eq!(received(port.socket(), 1)[0].2, datagram);
+    };
+    let mut ports = [(); 4].map(|()| Some(join()));
+    assert_eq!(ports.each_ref().map(|port| port.as_ref().unwrap().slot()), [0, 1, 2, 3]);
+    ports.iter().flatten().for_each(reaches);
+    // The first, which opened the sockets, goes; so does one in the middle.
+    ports[0] = None;
+    ports[2] = None;
+    ports.iter().flatten().for_each(reaches);
+    // What came for a slot while it was free is not for its next owner.
+    send(&sender, envelope(address), &for_slot(0), 8);
+    ports[0] = Some(join());
+    assert_eq!(ports[0].as_ref().unwrap().slot(), 0);
+    ports.iter().flatten().for_each(reaches);
+    ports = [(); 4].map(|()| None);
+    assert!(ports.iter().all(Option::is_none));
+    drop(UdpSocket::open(address).unwrap());
+}
+
+#[test]
+fn an_address_has_so_many_slots_and_is_not_shared_with_others() {
+    let address = SocketAddr::from((Ipv4Addr::new(127, 0, 77, 2), PORT));
+    let steering = Steering { bits: 1, ..STEERING };
+    let alone = UdpSocket::open(address).unwrap();
+    assert!(matches!(SharedPort::join(address, steering), Err(UdpError::Taken(_))));
+    drop(alone);
+    let both = [(); 2].map(|()| SharedPort::join(address, steering).unwrap());
+    assert!(matches!(SharedPort::join(address, steering), Err(UdpError::NoSlot { slots: 2, .. })));
+    assert!(matches!(UdpSocket::open(address), Err(UdpError::Taken(_))));
+    drop(both);
+    assert_eq!(SharedPort::join(address, steering).unwrap().slot(), 0);
+}
