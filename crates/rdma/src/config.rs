@@ -1,0 +1,170 @@
+//! What a device is made with, and what it can do at most.
+
+use std::net::IpAddr;
+
+use nichrome_wire::rdma::PathMtu;
+use thiserror::Error;
+
+use crate::roce::dcqcn::Dcqcn;
+
+/// Bounds on what a program may ask of a device. Memory is taken as objects are made, up to these bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Protection domains.
+    pub domains: usize,
+    /// Memory regions and windows together, at most 2²⁴ − 1.
+    pub keys: usize,
+    /// Completion queues.
+    pub cqs: usize,
+    /// Completions in one queue.
+    pub cqes: usize,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Requests in one send, receive or shared receive queue.
+    pub wrs: usize,
+    /// Buffers in one request, at most 255.
+    pub sges: usize,
+    /// Inline bytes in one request.
+    pub inline: usize,
+    /// Shared receive queues.
+    pub srqs: usize,
+    /// Address handles.
+    pub addresses: usize,
+    /// READs and atomics outstanding on one queue pair, each way.
+    pub rd_atomic: u8,
+    /// Bytes in one message, at most 2³⁰: its packets must have numbers of their own.
+    pub message: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            domains: 1 << 16,
+            keys: 1 << 20,
+            cqs: 1 << 20,
+            cqes: 1 << 20,
+            qps: 1 << 20,
+            wrs: 1 << 16,
+            sges: 32,
+            inline: 512,
+            srqs: 1 << 16,
+            addresses: 1 << 16,
+            rd_atomic: 128,
+            message: 1 << 30,
+        }
+    }
+}
+
+/// How fast a queue pair sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Packets outstanding at first.
+    pub initial: u32,
+    /// Packets outstanding at most.
+    pub max: u32,
+    /// Packets that one READ request asks for at most; longer READs are asked for in parts. No more than `initial`.
+    pub read: u32,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { initial: 64, max: 256, read: 32 }
+    }
+}
+
+/// Whether lost packets are repeated one by one where the peer is one of ours too. The offer is a bit of each packet
+/// that the standard reserves and that others ignore; towards them, all after a loss is repeated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SelectiveRepeat {
+    /// It is offered, and used with peers that offer it.
+    #[default]
+    Offered,
+    /// It is neither offered nor used.
+    Never,
+}
+
+/// What a congestion notification does to its queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Congestion {
+    /// It halves the window, as a loss does.
+    #[default]
+    Window,
+    /// It sets the rate, by DCQCN.
+    Dcqcn(Dcqcn),
+}
+
+/// What a device is made with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The device's addresses: its GID table. At least one.
+    pub addresses: Vec<IpAddr>,
+    /// The UDP source port of what it sends.
+    pub source_port: u16,
+    /// The largest path MTU.
+    pub mtu: PathMtu,
+    /// The number of the first queue pair; those after it follow. Between 2 and 2²⁴ − 2.
+    pub first_qp: u32,
+    /// Bounds on what programs may ask for.
+    pub limits: Limits,
+    /// How fast queue pairs send.
+    pub window: Window,
+    /// What congestion notifications do.
+    pub congestion: Congestion,
+    /// Whether lost packets are repeated one by one.
+    pub selective_repeat: SelectiveRepeat,
+    /// Packets that arrived ahead of lost ones and are kept for all queue pairs together.
+    pub held_packets: usize,
+    /// Makes keys differ between devices.
+    pub seed: u64,
+}
+
+impl Config {
+    /// A device with these addresses and otherwise common values.
+    pub fn new(addresses: Vec<IpAddr>) -> Self {
+        Self {
+            addresses,
+            source_port: nichrome_wire::rdma::ROCE_PORT,
+            mtu: PathMtu::B4096,
+            first_qp: 0x11,
+            limits: Limits::default(),
+            window: Window::default(),
+            congestion: Congestion::default(),
+            selective_repeat: SelectiveRepeat::default(),
+            held_packets: 4096,
+            seed: 0,
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        let limits = &self.limits;
+        let ranges = [
+            ("addresses", self.addresses.len(), 1, 256),
+            ("first_qp", self.first_qp as usize, 2, 0xFF_FFFE),
+            ("first_qp + limits.qps", self.first_qp as usize + limits.qps, 3, 0xFF_FFFF),
+            ("limits.keys", limits.keys, 1, 0xFF_FFFF),
+            ("limits.sges", limits.sges, 1, 255),
+            ("limits.inline", limits.inline, 0, 1 << 16),
+            ("limits.message", limits.message as usize, 1, 1 << 30),
+            ("limits.rd_atomic", usize::from(limits.rd_atomic), 0, 255),
+            ("window.initial", self.window.initial as usize, 1, self.window.max as usize),
+            ("window.max", self.window.max as usize, 1, 1 << 20),
+            ("window.read", self.window.read as usize, 1, self.window.initial as usize),
+        ];
+        for (name, value, min, max) in ranges {
+            if !(min..=max).contains(&value) {
+                return Err(ConfigError { name, value, min, max });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value of a [`Config`] that is out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{name} is {value}, but must be between {min} and {max}")]
+pub struct ConfigError {
+    name: &'static str,
+    value: usize,
+    min: usize,
+    max: usize,
+}

@@ -1,0 +1,391 @@
+//! Who may reach which memory: regions, windows, and the keys that name them.
+//!
+//! A key is the 24-bit place of a region or window and 8 bits that change each time the place is used anew, so that a
+//! key that was given out stops being valid with what it named. Every access is checked here, packet by packet: a
+//! region that is gone is out of reach at once, also for what is already on its way.
+
+use nichrome_wire::rdma::RKey;
+use thiserror::Error;
+
+use super::access::Access;
+use super::slab::{Handle, Slab};
+use crate::kind;
+
+/// The key by which a program names its own memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LKey(pub u32);
+
+/// A span of registered memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    pub(crate) domain: Handle<kind::Domain>,
+    pub(crate) access: Access,
+    /// The address of the first byte in work requests and on the wire.
+    pub(crate) io_address: u64,
+    /// The address of the first byte in the program's memory.
+    pub(crate) address: u64,
+    pub(crate) len: u64,
+    /// Windows bound to it.
+    pub(crate) windows: u32,
+    pub(crate) validity: Validity,
+}
+
+/// Whether a region's keys are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Validity {
+    Valid,
+    /// By a work request or a peer; until the region is registered anew.
+    Invalidated,
+}
+
+/// A memory window: rights on a part of a region, given and taken by work requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pub(crate) domain: Handle<kind::Domain>,
+    pub(crate) kind: WindowKind,
+    pub(crate) binding: Option<Binding>,
+}
+
+/// The two kinds of memory window (IBA 10.6.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowKind {
+    /// Serves every queue pair of its protection domain and may be bound anew while it is bound.
+    One,
+    /// Serves the queue pair that it was bound on (type 2B) and must be invalidated before it is bound anew.
+    Two,
+}
+
+/// What a window is bound to.
+#[derive(Clone, Debug)]
+pub(crate) struct Binding {
+    pub(crate) region: u32,
+    pub(crate) qp: Handle<kind::Qp>,
+    pub(crate) access: Access,
+    /// In the region's terms.
+    pub(crate) io_address: u64,
+    pub(crate) len: u64,
+}
+
+/// What a bind asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The window.
+    pub window: RKey,
+    /// The window's new key is its old one with these low 8 bits.
+    pub key_byte: u8,
+    /// The region.
+    pub region: LKey,
+    /// The first byte, as the region counts.
+    pub address: u64,
+    /// Bytes; 0 unbinds a window of kind one.
+    pub len: u64,
+    /// What peers may do.
+    pub access: Access,
+}
+
+/// Who asks for memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker {
+    pub(crate) domain: Handle<kind::Domain>,
+    pub(crate) qp: Handle<kind::Qp>,
+}
+
+/// Who invalidates a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalidator {
+    /// By a work request of the program that has the device.
+    Program,
+    /// By a SEND with invalidate.
+    Peer,
+}
+
+/// Why memory was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Refusal {
+    #[error("no region or window has this key")]
+    Key,
+    #[error("the key is of another protection domain or queue pair")]
+    Owner,
+    #[error("the key does not give this right")]
+    Right,
+    #[error("the bytes are not all within what the key names")]
+    Bounds,
+    #[error("the window or region is in a state in which this cannot be done")]
+    State,
+}
+
+enum Named {
+    Region(Region),
+    Window(Window),
+}
+
+struct Slot {
+    key_byte: u8,
+    named: Named,
+}
+
+/// All regions and windows of a device.
+pub(crate) struct Protection {
+    slots: Slab<Slot, kind::Key>,
+    regions: usize,
+    next_key_byte: u8,
+}
+
+impl Protection {
+    pub(crate) fn new(limit: usize, seed: u64) -> Self {
+        Self { slots: Slab::new(limit), regions: 0, next_key_byte: seed as u8 }
+    }
+
+    fn insert(&mut self, named: Named) -> Option<Handle<kind::Key>> {
+        // A place is used again after others; steps of a number prime to 256 give it another byte each time.
+        self.next_key_byte = self.next_key_byte.wrapping_add(0x4F);
+        let key_byte = self.next_key_byte;
+        self.slots.insert(|_| Slot { key_byte, named })
+    }
+
+    pub(crate) fn add_region(&mut self, region: Region) -> Option<Handle<kind::Key>> {
+        let handle = self.insert(Named::Region(region))?;
+        self.regions += 1;
+        Some(handle)
+    }
+
+    pub(crate) fn add_window(&mut self, window: Window) -> Option<Handle<kind::Key>> {
+        self.insert(Named::Window(window))
+    }
+
+    /// Regions, windows.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.regions, self.slots.len() - self.regions)
+    }
+
+    /// The key that names the object now.
+    pub(crate) fn key_of(&self, handle: Handle<kind::Key>) -> Option<u32> {
+        let slot = self.slots.get(handle)?;
+        Some(handle.index() << 8 | u32::from(slot.key_byte))
+    }
+
+    fn slot(&self, key: u32) -> Result<&Slot, Refusal> {
+        let slot = self.slots.at(key >> 8).ok_or(Refusal::Key)?;
+        if slot.key_byte == key as u8 { Ok(slot) } else { Err(Refusal::Key) }
+    }
+
+    fn slot_mut(&mut self, key: u32) -> Result<&mut Slot, Refusal> {
+        let slot = self.slots.at_mut(key >> 8).ok_or(Refusal::Key)?;
+        if slot.key_byte == key as u8 { Ok(slot) } else { Err(Refusal::Key) }
+    }
+
+    fn region_at(&self, index: u32) -> Option<&Region> {
+        match &self.slots.at(index)?.named {
+            Named::Region(region) => Some(region),
+            Named::Window(_) => None,
+        }
+    }
+
+    fn region_at_mut(&mut self, index: u32) -> Option<&mut Region> {
+        match &mut self.slots.at_mut(index)?.named {
+            Named::Region(region) => Some(region),
+            Named::Window(_) => None,
+        }
+    }
+
+    pub(crate) fn region(&self, handle: Handle<kind::Key>) -> Option<&Region> {
+        self.slots.get(handle).and_then(|_| self.region_at(handle.index()))
+    }
+
+    pub(crate) fn window(&self, handle: Handle<kind::Key>) -> Option<&Window> {
+        match &self.slots.get(handle)?.named {
+            Named::Window(window) => Some(window),
+            Named::Region(_) => None,
+        }
+    }
+
+    /// Gives a region new contents and a new key.
+    pub(crate) fn replace_region(&mut self, handle: Handle<kind::Key>, region: Region) {
+        if let Some(slot) = self.slots.get_mut(handle) {
+            slot.key_byte = slot.key_byte.wrapping_add(1);
+            slot.named = Named::Region(region);
+        }
+    }
+
+    /// Removes a region that no window is bound to.
+    pub(crate) fn remove_region(&mut self, handle: Handle<kind::Key>) -> Result<(), Refusal> {
+        let region = self.region(handle).ok_or(Refusal::Key)?;
+        if region.windows > 0 {
+            return Err(Refusal::State);
+        }
+        self.slots.remove(handle);
+        self.regions -= 1;
+        Ok(())
+    }
+
+    /// Removes a window, bound or not.
+    pub(crate) fn remove_window(&mut self, handle: Handle<kind::Key>) -> Result<(), Refusal> {
+        self.window(handle).ok_or(Refusal::Key)?;
+        if let Some(Slot { named: Named::Window(window), .. }) = self.slots.remove(handle) {
+            self.release(window.binding.as_ref());
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, binding: Option<&Binding>) {
+        if let Some(region) = binding.and_then(|binding| self.region_at_mut(binding.region)) {
+            region.windows = region.windows.saturating_sub(1);
+        }
+    }
+
+    /// Where in the program's memory these bytes of its own are.
+    #[inline]
+    pub(crate) fn local(
+        &self,
+        domain: Handle<kind::Domain>,
+        key: LKey,
+        address: u64,
+        len: u64,
+        right: Access,
+    ) -> Result<u64, Refusal> {
+        let Named::Region(region) = &self.slot(key.0)?.named else { return Err(Refusal::Key) };
+        region.reach(domain, address, len, right)
+    }
+
+    /// Where in the program's memory the bytes are that a peer wants to reach.
+    #[inline]
+    pub(crate) fn remote(
+        &self,
+        asker: Asker,
+        key: RKey,
+        address: u64,
+        len: u64,
+        right: Access,
+    ) -> Result<u64, Refusal> {
+        match &self.slot(key.0)?.named {
+            Named::Region(region) => region.reach(asker.domain, address, len, right),
+            Named::Window(window) => {
+                let binding = window.open_to(asker, right)?;
+                let within = binding.region_address(address, len)?;
+                let region = self.region_at(binding.region).ok_or(Refusal::State)?;
+                region.reach(asker.domain, within, len, Access::NONE)
+            }
+        }
+    }
+
+    /// Binds a window to a part of a region (IBA 10.6.7.2.2).
+    pub(crate) fn bind(&mut self, asker: Asker, bind: Bind) -> Result<RKey, Refusal> {
+        let Named::Window(window) = &self.slot(bind.window.0)?.named else { return Err(Refusal::Key) };
+        window.may_be_bound(asker, bind)?;
+        let binding = if bind.len == 0 { None } else { Some(self.binding(asker, bind)?) };
+        if let Some(region) = binding.as_ref().and_then(|binding| self.region_at_mut(binding.region)) {
+            region.windows += 1;
+        }
+        let slot = self.slot_mut(bind.window.0)?;
+        slot.key_byte = bind.key_byte;
+        let Named::Window(window) = &mut slot.named else { return Err(Refusal::Key) };
+        let before = std::mem::replace(&mut window.binding, binding);
+        self.release(before.as_ref());
+        Ok(RKey(bind.window.0 & !0xFF | u32::from(bind.key_byte)))
+    }
+
+    fn binding(&self, asker: Asker, bind: Bind) -> Result<Binding, Refusal> {
+        let Named::Region(region) = &self.slot(bind.region.0)?.named else { return Err(Refusal::Key) };
+        region.reach(asker.domain, bind.address, bind.len, Access::WINDOW_BIND)?;
+        if bind.access.lets_peers_change() && !region.access.contains(Access::LOCAL_WRITE) {
+            return Err(Refusal::Right);
+        }
+        let (access, io_address, len) = (bind.access, bind.address, bind.len);
+        Ok(Binding { region: bind.region.0 >> 8, qp: asker.qp, access, io_address, len })
+    }
+
+    /// Ends the validity of a key. A peer may only end that of windows bound on the queue pair that it talks to, and of
+    /// regions that allow it.
+    pub(crate) fn invalidate(&mut self, asker: Asker, key: RKey, by: Invalidator) -> Result<(), Refusal> {
+        let window = match &mut self.slot_mut(key.0)?.named {
+            Named::Region(region) => return region.invalidate(asker),
+            Named::Window(window) => window,
+        };
+        if window.domain != asker.domain {
+            return Err(Refusal::Owner);
+        }
+        if window.kind == WindowKind::One {
+            return Err(Refusal::State);
+        }
+        let theirs = |binding: &mut Binding| by == Invalidator::Program || binding.qp == asker.qp;
+        match window.binding.take_if(theirs) {
+            Some(binding) => self.release(Some(&binding)),
+            None if window.binding.is_some() => return Err(Refusal::Owner),
+            None if by == Invalidator::Peer => return Err(Refusal::State),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+impl Region {
+    fn invalidate(&mut self, asker: Asker) -> Result<(), Refusal> {
+        if self.domain != asker.domain {
+            return Err(Refusal::Owner);
+        }
+        if !self.access.contains(Access::INVALIDATE) || self.windows > 0 {
+            return Err(Refusal::State);
+        }
+        self.validity = Validity::Invalidated;
+        Ok(())
+    }
+
+    #[inline]
+    fn reach(
+        &self,
+        domain: Handle<kind::Domain>,
+        address: u64,
+        len: u64,
+        right: Access,
+    ) -> Result<u64, Refusal> {
+        if self.domain != domain {
+            return Err(Refusal::Owner);
+        }
+        if self.validity == Validity::Invalidated {
+            return Err(Refusal::State);
+        }
+        if !self.access.contains(right) {
+            return Err(Refusal::Right);
+        }
+        let offset = address.wrapping_sub(self.io_address);
+        if offset > self.len || len > self.len - offset {
+            return Err(Refusal::Bounds);
+        }
+        Ok(self.address.wrapping_add(offset))
+    }
+}
+
+impl Window {
+    fn open_to(&self, asker: Asker, right: Access) -> Result<&Binding, Refusal> {
+        let binding = self.binding.as_ref().ok_or(Refusal::State)?;
+        if self.domain != asker.domain || self.kind == WindowKind::Two && binding.qp != asker.qp {
+            return Err(Refusal::Owner);
+        }
+        if binding.access.contains(right) { Ok(binding) } else { Err(Refusal::Right) }
+    }
+
+    /// The rules of binding that concern the window (IBA o10-36.2.2, o10-37.2.30, C10-72, o10-37.2.40).
+    fn may_be_bound(&self, asker: Asker, bind: Bind) -> Result<(), Refusal> {
+        if self.domain != asker.domain {
+            return Err(Refusal::Owner);
+        }
+        let allowed = match self.kind {
+            WindowKind::One => !bind.access.contains(Access::ZERO_BASED),
+            WindowKind::Two => self.binding.is_none() && bind.len > 0,
+        };
+        if allowed { Ok(()) } else { Err(Refusal::State) }
+    }
+}
+
+impl Binding {
+    /// The region's address of the window's `address`, where all bytes lie within the window.
+    #[inline]
+    fn region_address(&self, address: u64, len: u64) -> Result<u64, Refusal> {
+        let base = if self.access.contains(Access::ZERO_BASED) { 0 } else { self.io_address };
+        let offset = address.wrapping_sub(base);
+        if offset > self.len || len > self.len - offset {
+            return Err(Refusal::Bounds);
+        }
+        Ok(self.io_address.wrapping_add(offset))
+    }
+}

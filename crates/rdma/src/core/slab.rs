@@ -1,0 +1,174 @@
+//! Objects and the handles that programs hold on them.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+
+/// A reference to an object of a device. A handle to an object that was destroyed refers to nothing, also when its
+/// place has been taken by another.
+pub struct Handle<T> {
+    index: u32,
+    generation: u32,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Handle<T> {
+    const fn new(index: u32, generation: u32) -> Self {
+        Self { index, generation, kind: PhantomData }
+    }
+
+    /// The object's place among those of its kind; reused after the object is destroyed.
+    pub const fn index(self) -> u32 {
+        self.index
+    }
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<T> {}
+
+impl<T> PartialEq for Handle<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.index, self.generation) == (other.index, other.generation)
+    }
+}
+
+impl<T> Eq for Handle<T> {}
+
+impl<T> Hash for Handle<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.index, self.generation).hash(state);
+    }
+}
+
+impl<T> fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.index, self.generation)
+    }
+}
+
+/// So many freed places wait before one is used again: what is still on its way to an old object finds none.
+const REST: usize = 256;
+
+/// Up to `limit` objects of a kind `K`, each at a place of its own.
+pub(crate) struct Slab<T, K = T> {
+    entries: Vec<Entry<T>>,
+    free: VecDeque<u32>,
+    limit: usize,
+    kind: PhantomData<fn() -> K>,
+}
+
+struct Entry<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T, K> Slab<T, K> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { entries: Vec::new(), free: VecDeque::new(), limit, kind: PhantomData }
+    }
+
+    /// How many objects there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// The place that the next object takes; `None` when all are taken.
+    fn vacancy(&mut self) -> Option<u32> {
+        let rested = self.free.len() > REST || self.entries.len() >= self.limit;
+        if rested && let Some(index) = self.free.pop_front() {
+            return Some(index);
+        }
+        if self.entries.len() >= self.limit {
+            return None;
+        }
+        self.entries.push(Entry { generation: 0, value: None });
+        u32::try_from(self.entries.len() - 1).ok()
+    }
+
+    /// Adds the object that `make` builds for its handle; `None` when there is no place left.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
+        let index = self.vacancy()?;
+        let entry = self.entries.get_mut(index as usize)?;
+        let handle = Handle::new(index, entry.generation);
+        entry.value = Some(make(handle));
+        Some(handle)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, handle: Handle<K>) -> Option<&T> {
+        let entry = self.entries.get(handle.index as usize)?;
+        if entry.generation == handle.generation { entry.value.as_ref() } else { None }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, handle: Handle<K>) -> Option<&mut T> {
+        let entry = self.entries.get_mut(handle.index as usize)?;
+        if entry.generation == handle.generation { entry.value.as_mut() } else { None }
+    }
+
+    /// The object at a place, whatever its generation.
+    #[inline]
+    pub(crate) fn at(&self, index: u32) -> Option<&T> {
+        self.entries.get(index as usize)?.value.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.entries.get_mut(index as usize)?.value.as_mut()
+    }
+
+    /// The handle of the object at a place.
+    pub(crate) fn handle_at(&self, index: u32) -> Option<Handle<K>> {
+        let entry = self.entries.get(index as usize).filter(|entry| entry.value.is_some())?;
+        Some(Handle::new(index, entry.generation))
+    }
+
+    pub(crate) fn remove(&mut self, handle: Handle<K>) -> Option<T> {
+        let entry = self.entries.get_mut(handle.index as usize)?;
+        if entry.generation != handle.generation {
+            return None;
+        }
+        let value = entry.value.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push_back(handle.index);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_dies_with_its_object() {
+        let mut slab: Slab<u8> = Slab::new(1);
+        let first = slab.insert(|_| 1).unwrap();
+        assert_eq!(slab.insert(|_| 2), None);
+        assert_eq!(slab.remove(first), Some(1));
+        let second = slab.insert(|_| 3).unwrap();
+        assert_eq!((first.index(), slab.get(first)), (second.index(), None));
+        assert_eq!(slab.remove(first), None);
+        assert_eq!((slab.get(second), slab.len()), (Some(&3), 1));
+    }
+
+    #[test]
+    fn places_rest_before_they_are_used_again() {
+        let mut slab: Slab<u8> = Slab::new(1000);
+        let first = slab.insert(|_| 0).unwrap();
+        slab.remove(first);
+        let others: Vec<u32> = (0..300)
+            .map(|_| {
+                let handle = slab.insert(|_| 0).unwrap();
+                slab.remove(handle);
+                handle.index()
+            })
+            .collect();
+        assert_eq!(others.iter().position(|index| *index == first.index()), Some(REST));
+    }
+}

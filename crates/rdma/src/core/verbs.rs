@@ -1,0 +1,157 @@
+//! What the queue pairs of a device share.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::{Instant, TimingWheel};
+
+use super::access::Access;
+use super::completion::{Completion, Status};
+use super::cq::{Added, CompletionQueue, Urgency};
+use super::event::Event;
+use super::memory::Memory;
+use super::protection::{Protection, Refusal};
+use super::receive_queue::SharedReceiveQueue;
+use super::send_queue::Pieces;
+use super::slab::{Handle, Slab};
+use super::work::Sge;
+use crate::config::Limits;
+use crate::counters::Counters;
+use crate::kind;
+use crate::qp::attributes::AddressVector;
+use crate::roce::reorder::Spare;
+
+/// Nanoseconds between two places of the timing wheels, whose turn takes 34 ms.
+pub(crate) const TICK: u64 = 8192;
+
+/// The way for datagrams, as an address handle holds it.
+pub(crate) struct Address {
+    pub(crate) domain: Handle<kind::Domain>,
+    pub(crate) vector: AddressVector,
+}
+
+/// The objects that queue pairs use, and the way to the program: its memory, its completions, its events.
+pub(crate) struct Verbs<M> {
+    pub(crate) memory: M,
+    pub(crate) protection: Protection,
+    pub(crate) cqs: Slab<CompletionQueue, kind::Cq>,
+    pub(crate) srqs: Slab<SharedReceiveQueue, kind::Srq>,
+    pub(crate) addresses: Slab<Address, kind::Address>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+    /// The end of each completion queue's moderation.
+    pub(crate) cq_timers: TimingWheel<TICK>,
+    /// The time of the last call that told it.
+    pub(crate) now: Instant,
+    /// Room for packets that arrive ahead of lost ones.
+    pub(crate) spare: Spare,
+}
+
+impl<M: Memory> Verbs<M> {
+    pub(crate) fn new(memory: M, limits: &Limits, seed: u64) -> Self {
+        Self {
+            memory,
+            protection: Protection::new(limits.keys, seed),
+            cqs: Slab::new(limits.cqs),
+            srqs: Slab::new(limits.srqs),
+            addresses: Slab::new(limits.addresses),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            cq_timers: TimingWheel::new(0),
+            now: Instant::ZERO,
+            spare: Spare::default(),
+        }
+    }
+
+    /// Adds a completion; false where it is lost, because the queue overflowed.
+    #[must_use]
+    pub(crate) fn complete(
+        &mut self,
+        cq: Handle<kind::Cq>,
+        completion: Completion,
+        urgency: Urgency,
+    ) -> bool {
+        let Some(queue) = self.cqs.get_mut(cq) else { return false };
+        if completion.status != Status::Success {
+            self.counters.completions_in_error += 1;
+        }
+        match queue.add(completion, urgency) {
+            Added::Quietly => true,
+            Added::Event => {
+                self.events.push_back(Event::Completion(cq));
+                true
+            }
+            Added::EventAt(at) => {
+                self.cq_timers.set(cq.index(), at, self.now);
+                true
+            }
+            Added::Overflow => {
+                self.events.push_back(Event::CqError(cq));
+                false
+            }
+            Added::Lost => false,
+        }
+    }
+
+    /// Fills `into` with the local bytes of a packet.
+    #[inline]
+    pub(crate) fn gather(
+        &self,
+        domain: Handle<kind::Domain>,
+        pieces: Pieces<'_>,
+        into: &mut [u8],
+    ) -> Result<(), Refusal> {
+        match pieces {
+            Pieces::Buffers(scatter) => {
+                let mut rest = into;
+                for sge in scatter {
+                    let (part, after) = rest.split_at_mut_checked(sge.len as usize).ok_or(Refusal::Bounds)?;
+                    let len = u64::from(sge.len);
+                    let address = self.protection.local(domain, sge.lkey, sge.address, len, Access::NONE)?;
+                    self.memory.read(address, part).map_err(|_| Refusal::Bounds)?;
+                    rest = after;
+                }
+                Ok(())
+            }
+            Pieces::Inline(front, back) => {
+                let (first, second) = into.split_at_mut_checked(front.len()).ok_or(Refusal::Bounds)?;
+                first.copy_from_slice(front);
+                if second.len() != back.len() {
+                    return Err(Refusal::Bounds);
+                }
+                second.copy_from_slice(back);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gathers events whose time of moderation is over.
+    pub(crate) fn release_events(&mut self, now: Instant) {
+        while let Some(index) = self.cq_timers.expire(now) {
+            if let Some(handle) = self.cqs.handle_at(index)
+                && self.cqs.get_mut(handle).is_some_and(CompletionQueue::release)
+            {
+                self.events.push_back(Event::Completion(handle));
+            }
+        }
+    }
+}
+
+/// Copies received bytes to local buffers.
+#[inline]
+pub(crate) fn scatter<M: Memory>(
+    memory: &mut M,
+    protection: &Protection,
+    domain: Handle<kind::Domain>,
+    buffers: impl Iterator<Item = Sge>,
+    bytes: &[u8],
+) -> Result<(), Refusal> {
+    let mut rest = bytes;
+    for sge in buffers {
+        let (part, after) = rest.split_at_checked(sge.len as usize).ok_or(Refusal::Bounds)?;
+        let len = u64::from(sge.len);
+        let address = protection.local(domain, sge.lkey, sge.address, len, Access::LOCAL_WRITE)?;
+        memory.write(address, part).map_err(|_| Refusal::Bounds)?;
+        rest = after;
+    }
+    if rest.is_empty() { Ok(()) } else { Err(Refusal::Bounds) }
+}

@@ -1,0 +1,54 @@
+//! What a device has done, and why it dropped what it dropped.
+
+/// Counts since the device was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Bytes of payload received in packets that were taken.
+    pub bytes_received: u64,
+    /// Bytes of payload sent, repetitions included.
+    pub bytes_sent: u64,
+    /// Requests sent again.
+    pub retransmitted: u64,
+    /// Times that no answer came.
+    pub timeouts: u64,
+    /// Requests that came again and were answered again.
+    pub duplicates: u64,
+    /// Requests ahead of what was expected.
+    pub out_of_sequence: u64,
+    /// Negative acknowledgements sent for a gap.
+    pub sequence_naks_sent: u64,
+    /// Negative acknowledgements received for a gap.
+    pub sequence_naks_received: u64,
+    /// Times that no receive was posted.
+    pub rnr_naks_sent: u64,
+    /// Times that the peer had no receive posted.
+    pub rnr_naks_received: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Completions in error.
+    pub completions_in_error: u64,
+    /// Packets that arrived with a congestion mark.
+    pub congestion_marks: u64,
+    /// Congestion notifications sent.
+    pub congestion_notifications_sent: u64,
+    /// Congestion notifications received.
+    pub congestion_notifications_received: u64,
+    /// Dropped: not a packet of the protocol.
+    pub dropped_malformed: u64,
+    /// Dropped: no such queue pair, or of another service, or from another address than its peer's.
+    pub dropped_unknown: u64,
+    /// Dropped: wrong partition or queue key.
+    pub dropped_key: u64,
+    /// Dropped: wrong invariant CRC.
+    pub dropped_icrc: u64,
+    /// Dropped: the queue pair's state does not take it.
+    pub dropped_state: u64,
+    /// Dropped: an answer to nothing that is outstanding.
+    pub dropped_stale: u64,
+    /// Dropped: a part of an unreliable message that cannot be received whole.
+    pub dropped_unreliable: u64,
+}

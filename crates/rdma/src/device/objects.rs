@@ -1,0 +1,213 @@
+//! Protection domains, completion queues, shared receive queues, address handles.
+
+use super::{Device, Domain, in_range};
+use crate::core::cq::{CompletionQueue, Moderation, Notify};
+use crate::core::memory::Memory;
+use crate::core::receive_queue::{ReceiveQueue, SharedReceiveQueue};
+use crate::core::slab::Handle;
+use crate::core::verbs::Address;
+use crate::error::{ObjectError, ObjectKind};
+use crate::kind;
+use crate::qp::attributes::AddressVector;
+
+/// A shared receive queue's sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqAttributes {
+    /// Receives that it holds.
+    pub wrs: usize,
+    /// Buffers in one receive.
+    pub sges: usize,
+    /// Fewer receives than this make one event; 0 for none.
+    pub limit: usize,
+}
+
+impl<M: Memory> Device<M> {
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// The device has no room for another.
+    pub fn create_domain(&mut self) -> Result<Handle<kind::Domain>, ObjectError> {
+        let made = self.domains.insert(|_| Domain { users: 0 });
+        made.ok_or(ObjectError::Exhausted(ObjectKind::Domain))
+    }
+
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
+    /// It does not exist, or something belongs to it.
+    pub fn destroy_domain(&mut self, domain: Handle<kind::Domain>) -> Result<(), ObjectError> {
+        if self.domain_mut(domain)?.users > 0 {
+            return Err(ObjectError::InUse(ObjectKind::Domain));
+        }
+        self.domains.remove(domain);
+        Ok(())
+    }
+
+    /// Makes a completion queue for so many completions.
+    ///
+    /// # Errors
+    /// The size is not one that the device offers, or it has no room for another queue.
+    pub fn create_cq(&mut self, capacity: usize) -> Result<Handle<kind::Cq>, ObjectError> {
+        in_range("the size of the completion queue", capacity, 1, self.config.limits.cqes)?;
+        let made = self.verbs.cqs.insert(|_| CompletionQueue::new(capacity));
+        let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Cq))?;
+        self.verbs.cq_timers.grow(made.index() as usize + 1);
+        Ok(made)
+    }
+
+    /// Changes for how many completions a queue has room.
+    ///
+    /// # Errors
+    /// The queue does not exist, or holds more, or the device does not offer this size.
+    pub fn resize_cq(&mut self, cq: Handle<kind::Cq>, capacity: usize) -> Result<(), ObjectError> {
+        let most = self.config.limits.cqes;
+        let queue = self.cq_mut(cq)?;
+        in_range("the size of the completion queue", capacity, queue.len().max(1), most)?;
+        queue.capacity = capacity;
+        Ok(())
+    }
+
+    /// Sets how completions are gathered before an event.
+    ///
+    /// # Errors
+    /// The queue does not exist.
+    pub fn moderate_cq(&mut self, cq: Handle<kind::Cq>, moderation: Moderation) -> Result<(), ObjectError> {
+        self.cq_mut(cq)?.moderation = moderation;
+        Ok(())
+    }
+
+    /// Asks for one event, for completions that come from now on.
+    ///
+    /// # Errors
+    /// The queue does not exist.
+    pub fn req_notify_cq(&mut self, cq: Handle<kind::Cq>, notify: Notify) -> Result<(), ObjectError> {
+        self.cq_mut(cq)?.arm(notify);
+        Ok(())
+    }
+
+    /// Destroys a completion queue, and the completions in it.
+    ///
+    /// # Errors
+    /// It does not exist, or queue pairs complete there.
+    pub fn destroy_cq(&mut self, cq: Handle<kind::Cq>) -> Result<(), ObjectError> {
+        if self.cq_mut(cq)?.users > 0 {
+            return Err(ObjectError::InUse(ObjectKind::Cq));
+        }
+        self.verbs.cqs.remove(cq);
+        self.verbs.cq_timers.cancel(cq.index());
+        Ok(())
+    }
+
+    pub(super) fn cq_mut(&mut self, cq: Handle<kind::Cq>) -> Result<&mut CompletionQueue, ObjectError> {
+        self.verbs.cqs.get_mut(cq).ok_or(ObjectError::Unknown(ObjectKind::Cq))
+    }
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    /// The domain does not exist, the device does not offer these sizes, or it has no room for another.
+    pub fn create_srq(
+        &mut self,
+        domain: Handle<kind::Domain>,
+        attributes: SrqAttributes,
+    ) -> Result<Handle<kind::Srq>, ObjectError> {
+        self.domain_mut(domain)?;
+        let SrqAttributes { wrs, sges, limit } = attributes;
+        in_range("the size of the shared receive queue", wrs, 1, self.config.limits.wrs)?;
+        in_range("the number of buffers", sges, 0, self.config.limits.sges)?;
+        in_range("the limit of the shared receive queue", limit, 0, wrs)?;
+        let queue = ReceiveQueue::new(wrs, sges);
+        let made = self.verbs.srqs.insert(|_| SharedReceiveQueue { domain, queue, limit, users: 0 });
+        let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Srq))?;
+        self.join(domain);
+        Ok(made)
+    }
+
+    /// Changes the size and arms the limit of a shared receive queue; what is `None` stays as it is.
+    ///
+    /// # Errors
+    /// The queue does not exist, holds more than the new size, or the device does not offer these values.
+    pub fn modify_srq(
+        &mut self,
+        srq: Handle<kind::Srq>,
+        wrs: Option<usize>,
+        limit: Option<usize>,
+    ) -> Result<(), ObjectError> {
+        let most = self.config.limits.wrs;
+        let shared = self.srq_mut(srq)?;
+        let wrs = wrs.unwrap_or(shared.queue.max_wr);
+        in_range("the size of the shared receive queue", wrs, shared.queue.len().max(1), most)?;
+        let limit = limit.unwrap_or(shared.limit);
+        in_range("the limit of the shared receive queue", limit, 0, wrs)?;
+        (shared.queue.max_wr, shared.limit) = (wrs, limit);
+        if limit > 0 && shared.passed_limit() {
+            self.verbs.events.push_back(crate::Event::SrqLimit(srq));
+        }
+        Ok(())
+    }
+
+    /// The sizes and the limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// The queue does not exist.
+    pub fn query_srq(&self, srq: Handle<kind::Srq>) -> Result<SrqAttributes, ObjectError> {
+        let shared = self.verbs.srqs.get(srq).ok_or(ObjectError::Unknown(ObjectKind::Srq))?;
+        Ok(SrqAttributes { wrs: shared.queue.max_wr, sges: shared.queue.max_sge, limit: shared.limit })
+    }
+
+    /// Destroys a shared receive queue, and the receives in it.
+    ///
+    /// # Errors
+    /// It does not exist, or queue pairs take from it.
+    pub fn destroy_srq(&mut self, srq: Handle<kind::Srq>) -> Result<(), ObjectError> {
+        let shared = self.srq_mut(srq)?;
+        if shared.users > 0 {
+            return Err(ObjectError::InUse(ObjectKind::Srq));
+        }
+        let domain = shared.domain;
+        self.verbs.srqs.remove(srq);
+        self.leave(domain);
+        Ok(())
+    }
+
+    pub(super) fn srq_mut(&mut self, srq: Handle<kind::Srq>) -> Result<&mut SharedReceiveQueue, ObjectError> {
+        self.verbs.srqs.get_mut(srq).ok_or(ObjectError::Unknown(ObjectKind::Srq))
+    }
+
+    /// Makes an address handle: a way for datagrams.
+    ///
+    /// # Errors
+    /// The domain does not exist, the device has no such address, or no room for another handle.
+    pub fn create_address(
+        &mut self,
+        domain: Handle<kind::Domain>,
+        vector: AddressVector,
+    ) -> Result<Handle<kind::Address>, ObjectError> {
+        self.domain_mut(domain)?;
+        self.config.route(&vector).ok_or(ObjectError::Address(vector.source_index))?;
+        let made = self.verbs.addresses.insert(|_| Address { domain, vector });
+        let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Address))?;
+        self.join(domain);
+        Ok(made)
+    }
+
+    /// The way that an address handle holds.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn query_address(&self, address: Handle<kind::Address>) -> Result<AddressVector, ObjectError> {
+        let found = self.verbs.addresses.get(address).map(|address| address.vector);
+        found.ok_or(ObjectError::Unknown(ObjectKind::Address))
+    }
+
+    /// Destroys an address handle; datagrams that still wait with it fail.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn destroy_address(&mut self, address: Handle<kind::Address>) -> Result<(), ObjectError> {
+        let gone = self.verbs.addresses.remove(address);
+        let domain = gone.ok_or(ObjectError::Unknown(ObjectKind::Address))?.domain;
+        self.leave(domain);
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Posting and polling.
+
+use nichrome_wire::rdma::Psn;
+
+use super::Device;
+use crate::core::completion::Completion;
+use crate::core::memory::Memory;
+use crate::core::send_queue::{Progress, SendQueue, SendWork, Source};
+use crate::core::slab::Handle;
+use crate::core::verbs::Verbs;
+use crate::core::work::{Operation, Payload, ReceiveRequest, SendRequest, Sge, total_len};
+use crate::error::{ObjectError, ObjectKind, PostError};
+use crate::kind;
+use crate::qp::attributes::{QpState, QpType};
+use crate::qp::{QueuePair, Receives};
+
+impl<M: Memory> Device<M> {
+    /// Posts a request to a send queue. What is then to be sent comes from [`Device::poll_transmit`].
+    ///
+    /// # Errors
+    /// The request's form is wrong, or the queue cannot take it now. What is found out later is told by its completion.
+    #[inline]
+    pub fn post_send(
+        &mut self,
+        handle: Handle<kind::Qp>,
+        request: &SendRequest<'_>,
+    ) -> Result<(), PostError> {
+        let Self { qps, config, verbs, .. } = self;
+        let connection = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let qp = &mut connection.qp;
+        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(PostError::State(qp.state));
+        }
+        if qp.sends.len() >= qp.capacity.send_wrs {
+            return Err(PostError::Full(qp.capacity.send_wrs));
+        }
+        let limit = if qp.kind == QpType::Ud { config.mtu.bytes() as u32 } else { config.limits.message };
+        check_operation(qp, request, verbs)?;
+        let len = payload_len(qp, request, limit)?;
+        let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
+        let SendRequest { wr_id, operation, flags, recipient, .. } = *request;
+        let (progress, first_psn) = (Progress::Posted, Psn::new(0));
+        let packets = 1;
+        let work = SendWork { wr_id, operation, recipient, source, len, flags, progress, first_psn, packets };
+        connection.push_send(work, verbs);
+        self.settle(handle.index());
+        Ok(())
+    }
+
+    /// Posts a request to a receive queue.
+    ///
+    /// # Errors
+    /// The request's form is wrong, or the queue cannot take it now.
+    #[inline]
+    pub fn post_receive(
+        &mut self,
+        handle: Handle<kind::Qp>,
+        request: &ReceiveRequest<'_>,
+    ) -> Result<(), PostError> {
+        let Self { qps, config, verbs, .. } = self;
+        let connection = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let qp = &mut connection.qp;
+        let Receives::Own(queue) = &mut qp.receives else { return Err(PostError::Shared) };
+        if qp.state == QpState::Reset {
+            return Err(PostError::State(qp.state));
+        }
+        let len = check_receive(queue.max_sge, request, config.limits.message)?;
+        if queue.is_full() {
+            return Err(PostError::Full(queue.max_wr));
+        }
+        queue.post(request.wr_id, request.buffers, len);
+        if qp.state == QpState::Err {
+            qp.flush(verbs);
+        }
+        Ok(())
+    }
+
+    /// Posts a request to a shared receive queue.
+    ///
+    /// # Errors
+    /// The request's form is wrong, or the queue cannot take it now.
+    pub fn post_srq_receive(
+        &mut self,
+        handle: Handle<kind::Srq>,
+        request: &ReceiveRequest<'_>,
+    ) -> Result<(), PostError> {
+        let limit = self.config.limits.message;
+        let queue = &mut self.srq_mut(handle)?.queue;
+        let len = check_receive(queue.max_sge, request, limit)?;
+        if queue.is_full() {
+            return Err(PostError::Full(queue.max_wr));
+        }
+        queue.post(request.wr_id, request.buffers, len);
+        Ok(())
+    }
+
+    /// Takes the oldest completion of a queue. `None` also where there is no such queue.
+    #[inline]
+    pub fn poll_cq(&mut self, cq: Handle<kind::Cq>) -> Option<Completion> {
+        self.verbs.cqs.get_mut(cq)?.poll()
+    }
+}
+
+fn check_receive(max_sge: usize, request: &ReceiveRequest<'_>, limit: u32) -> Result<u32, PostError> {
+    let count = request.buffers.len();
+    if count > max_sge {
+        return Err(PostError::Buffers { count, max: max_sge });
+    }
+    total_len(request.buffers, u32::MAX).ok_or(PostError::TooLong(limit))
+}
+
+/// Whether the service does this, and for whom.
+#[inline]
+fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M>) -> Result<(), PostError> {
+    use Operation as O;
+    let local = matches!(&request.operation, O::LocalInvalidate(_) | O::BindWindow(_));
+    let writes = matches!(&request.operation, O::Write(_) | O::WriteWithImmediate(..));
+    let sends = matches!(&request.operation, O::Send | O::SendWithImmediate(_));
+    let allowed = match qp.kind {
+        QpType::Rc => true,
+        QpType::Uc => sends || writes || local,
+        QpType::Ud => sends,
+    };
+    if !allowed {
+        return Err(PostError::Operation(qp.kind));
+    }
+    let reads = matches!(&request.operation, O::Read(_) | O::CompareSwap { .. } | O::FetchAdd { .. });
+    if reads && qp.settings.max_rd_atomic == 0 {
+        return Err(PostError::NoReads);
+    }
+    let well_addressed = match (qp.kind, request.recipient) {
+        (QpType::Ud, Some(recipient)) => {
+            verbs.addresses.get(recipient.address).is_some_and(|address| address.domain == qp.domain)
+        }
+        (QpType::Ud, None) => false,
+        (QpType::Rc | QpType::Uc, recipient) => recipient.is_none(),
+    };
+    if well_addressed { Ok(()) } else { Err(PostError::Recipient) }
+}
+
+/// The bytes of a request, if its payload goes with its operation.
+#[inline]
+fn payload_len(qp: &QueuePair, request: &SendRequest<'_>, limit: u32) -> Result<u32, PostError> {
+    let max = qp.capacity.inline;
+    let len = match request.payload {
+        Payload::Buffers(buffers) => {
+            let (count, max) = (buffers.len(), qp.capacity.send_sges);
+            if count > max {
+                return Err(PostError::Buffers { count, max });
+            }
+            total_len(buffers, limit).ok_or(PostError::TooLong(limit))?
+        }
+        Payload::InlineFrom(pieces) => inline_len(pieces.iter().map(|sge| sge.len as usize).sum(), max)?,
+        Payload::Inline(bytes) => inline_len(bytes.len(), max)?,
+    };
+    let in_buffers = matches!(request.payload, Payload::Buffers(_));
+    let goes = match request.operation {
+        Operation::Read(_) => in_buffers,
+        Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => in_buffers && len == 8,
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => len == 0,
+        _ => true,
+    };
+    if !goes {
+        return Err(PostError::Payload);
+    }
+    if len > limit { Err(PostError::TooLong(limit)) } else { Ok(len) }
+}
+
+fn inline_len(len: usize, max: usize) -> Result<u32, PostError> {
+    u32::try_from(len).ok().filter(|_| len <= max).ok_or(PostError::Inline { len, max })
+}
+
+#[inline]
+fn take_payload<M: Memory>(
+    sends: &mut SendQueue,
+    payload: &Payload<'_>,
+    len: u32,
+    verbs: &Verbs<M>,
+) -> Result<Source, PostError> {
+    let source = sends.inline_start();
+    match payload {
+        Payload::Buffers(buffers) => Ok(sends.add_buffers(buffers)),
+        Payload::Inline(bytes) => {
+            sends.add_inline(bytes);
+            Ok(source)
+        }
+        Payload::InlineFrom(pieces) => {
+            take_inline(sends, pieces, len, verbs).map_err(|_| PostError::Memory)?;
+            Ok(source)
+        }
+    }
+}
+
+fn take_inline<M: Memory>(
+    sends: &mut SendQueue,
+    pieces: &[Sge],
+    len: u32,
+    verbs: &Verbs<M>,
+) -> Result<(), crate::MemoryFault> {
+    const CHUNK: usize = 512;
+    let mut taken = 0;
+    for sge in pieces {
+        let mut done = 0;
+        while done < sge.len as usize {
+            let mut chunk = [0; CHUNK];
+            let part = (sge.len as usize - done).min(CHUNK);
+            let address = sge.address.wrapping_add(done as u64);
+            if let Err(fault) = verbs.memory.read(address, &mut chunk[..part]) {
+                sends.drop_inline(taken);
+                return Err(fault);
+            }
+            sends.add_inline(&chunk[..part]);
+            (done, taken) = (done + part, taken + part);
+        }
+    }
+    debug_assert_eq!(taken, len as usize);
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! Making, changing and asking queue pairs.
+
+use nichrome_wire::rdma::{PathMtu, Psn, QKey, QpNumber, RnrTimer};
+
+use super::{Device, in_range};
+use crate::core::access::Access;
+use crate::core::memory::Memory;
+use crate::core::receive_queue::ReceiveQueue;
+use crate::core::send_queue::SendQueue;
+use crate::core::slab::Handle;
+use crate::error::{ModifyError, ObjectError, ObjectKind};
+use crate::kind;
+use crate::qp::attributes::{AddressVector, DrainNotice, QpChange, QpState, QpType, rule};
+use crate::qp::{QpCapacity, QueuePair, Receives, Settings, Signaling};
+use crate::roce::connection::Connection;
+
+/// What a queue pair is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpConfig {
+    /// Its service.
+    pub kind: QpType,
+    /// Its protection domain.
+    pub domain: Handle<kind::Domain>,
+    /// Where sends complete.
+    pub send_cq: Handle<kind::Cq>,
+    /// Where receives complete.
+    pub receive_cq: Handle<kind::Cq>,
+    /// Where it takes receives from, unless it has a receive queue of its own.
+    pub srq: Option<Handle<kind::Srq>>,
+    /// How much it holds.
+    pub capacity: QpCapacity,
+    /// Which successful sends complete visibly.
+    pub signaling: Signaling,
+}
+
+/// What a queue pair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpReport {
+    /// What it was made as.
+    pub config: QpConfig,
+    /// Its number.
+    pub number: QpNumber,
+    /// Its state.
+    pub state: QpState,
+    /// Whether its send queue is being drained and is not yet.
+    pub draining: bool,
+    /// What the peer may do through it.
+    pub access: Access,
+    /// The key that datagrams must show.
+    pub qkey: QKey,
+    /// The way to the peer.
+    pub path: Option<AddressVector>,
+    /// Payload of a full packet.
+    pub path_mtu: PathMtu,
+    /// The peer's queue pair.
+    pub destination: Option<QpNumber>,
+    /// The number of the packet that is expected.
+    pub rq_psn: Psn,
+    /// The number of the packet that is sent next.
+    pub sq_psn: Psn,
+    /// As in [`QpChange`].
+    pub timeout: u8,
+    /// As in [`QpChange`].
+    pub retry_count: u8,
+    /// As in [`QpChange`].
+    pub rnr_retry: u8,
+    /// As in [`QpChange`].
+    pub min_rnr_timer: RnrTimer,
+    /// As in [`QpChange`].
+    pub max_rd_atomic: u8,
+    /// As in [`QpChange`].
+    pub max_dest_rd_atomic: u8,
+}
+
+impl<M: Memory> Device<M> {
+    /// Makes a queue pair, in state [`QpState::Reset`].
+    ///
+    /// # Errors
+    /// An object does not exist or is of another domain, the device does not offer these sizes, or it has no room for
+    /// another queue pair.
+    pub fn create_qp(&mut self, config: QpConfig) -> Result<Handle<kind::Qp>, ObjectError> {
+        self.domain_mut(config.domain)?;
+        self.cq_mut(config.send_cq)?;
+        self.cq_mut(config.receive_cq)?;
+        if let Some(srq) = config.srq
+            && self.srq_mut(srq)?.domain != config.domain
+        {
+            return Err(ObjectError::Unknown(ObjectKind::Srq));
+        }
+        self.check_capacity(&config)?;
+        let Self { qps, config: device, .. } = self;
+        let made =
+            qps.insert(|handle| Box::new(Connection::new(queue_pair(handle, &config, device), device)));
+        let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Qp))?;
+        self.wheel.grow(made.index() as usize + 1);
+        self.join(config.domain);
+        self.cq_mut(config.send_cq)?.users += 1;
+        self.cq_mut(config.receive_cq)?.users += 1;
+        if let Some(srq) = config.srq {
+            self.srq_mut(srq)?.users += 1;
+        }
+        Ok(made)
+    }
+
+    fn check_capacity(&self, config: &QpConfig) -> Result<(), ObjectError> {
+        let (limits, capacity) = (&self.config.limits, &config.capacity);
+        in_range("the size of the send queue", capacity.send_wrs, 0, limits.wrs)?;
+        in_range("the size of the receive queue", capacity.receive_wrs, 0, limits.wrs)?;
+        in_range("the number of buffers in a send", capacity.send_sges, 0, limits.sges)?;
+        in_range("the number of buffers in a receive", capacity.receive_sges, 0, limits.sges)?;
+        in_range("the number of inline bytes", capacity.inline, 0, limits.inline)
+    }
+
+    /// Changes a queue pair.
+    ///
+    /// # Errors
+    /// The standard does not allow the change, or a value is out of its range; then nothing has changed.
+    pub fn modify_qp(&mut self, handle: Handle<kind::Qp>, change: &QpChange) -> Result<(), ModifyError> {
+        let Self { qps, config, verbs, .. } = self;
+        let connection = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let to = check_transition(connection, change)?;
+        check_values(change, config.limits.rd_atomic, config.mtu)?;
+        let route = match &change.path {
+            Some(path) => Some(config.route(path).ok_or(ObjectError::Address(path.source_index))?),
+            None => connection.route,
+        };
+        connection.route = route;
+        apply(&mut connection.qp.settings, change);
+        if let Some(psn) = change.rq_psn {
+            connection.receive_from(psn);
+        }
+        if let Some(psn) = change.sq_psn {
+            connection.send_from(psn);
+        }
+        let from = std::mem::replace(&mut connection.qp.state, to);
+        match to {
+            QpState::Reset => connection.reset(config, verbs),
+            QpState::Err => {
+                connection.qp.state = from;
+                connection.enter_error(verbs);
+            }
+            QpState::Sqd if from == QpState::Rts => connection.drain(verbs),
+            QpState::Rts if from == QpState::Sqd => connection.resume(),
+            _ => {}
+        }
+        self.settle(handle.index());
+        Ok(())
+    }
+
+    /// What a queue pair is.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn query_qp(&self, handle: Handle<kind::Qp>) -> Result<QpReport, ObjectError> {
+        let connection = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let (qp, settings) = (&connection.qp, &connection.qp.settings);
+        let srq = match qp.receives {
+            Receives::Own(_) => None,
+            Receives::Shared(srq) => Some(srq),
+        };
+        Ok(QpReport {
+            config: QpConfig {
+                kind: qp.kind,
+                domain: qp.domain,
+                send_cq: qp.send_cq,
+                receive_cq: qp.receive_cq,
+                srq,
+                capacity: qp.capacity,
+                signaling: qp.signaling,
+            },
+            number: qp.number,
+            state: qp.state,
+            draining: connection.is_draining(),
+            access: settings.access,
+            qkey: settings.qkey,
+            path: settings.path,
+            path_mtu: settings.path_mtu,
+            destination: settings.destination,
+            rq_psn: connection.responder.expected,
+            sq_psn: connection.requester.next,
+            timeout: settings.timeout,
+            retry_count: settings.retry_count,
+            rnr_retry: settings.rnr_retry,
+            min_rnr_timer: settings.min_rnr_timer,
+            max_rd_atomic: settings.max_rd_atomic,
+            max_dest_rd_atomic: settings.max_dest_rd_atomic,
+        })
+    }
+
+    /// A queue pair's number.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn qp_number(&self, handle: Handle<kind::Qp>) -> Result<QpNumber, ObjectError> {
+        let connection = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        Ok(connection.qp.number)
+    }
+
+    /// Queue pairs that exist.
+    pub fn qps(&self) -> usize {
+        self.qps.len()
+    }
+
+    /// Destroys a queue pair. What waits there does not complete; what has completed can still be polled.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn destroy_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
+        let gone = self.qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp));
+        let mut connection = gone?;
+        connection.qp.clear(&mut self.verbs);
+        connection.drop_answers(&mut self.verbs);
+        self.wheel.cancel(handle.index());
+        let qp = &connection.qp;
+        self.leave(qp.domain);
+        for cq in [qp.send_cq, qp.receive_cq] {
+            self.cq_mut(cq)?.users -= 1;
+        }
+        if let Receives::Shared(srq) = qp.receives {
+            self.srq_mut(srq)?.users -= 1;
+        }
+        Ok(())
+    }
+}
+
+fn queue_pair(handle: Handle<kind::Qp>, config: &QpConfig, device: &crate::Config) -> QueuePair {
+    let QpConfig { kind, domain, send_cq, receive_cq, srq, capacity, signaling } = *config;
+    let own = || Receives::Own(ReceiveQueue::new(capacity.receive_wrs, capacity.receive_sges));
+    QueuePair {
+        handle,
+        // In range: the configuration says so.
+        number: QpNumber::new(device.first_qp + handle.index()).unwrap_or_default(),
+        kind,
+        state: QpState::Reset,
+        domain,
+        send_cq,
+        receive_cq,
+        capacity,
+        signaling,
+        settings: Settings {
+            access: Access::NONE,
+            qkey: QKey::default(),
+            path: None,
+            path_mtu: device.mtu,
+            destination: None,
+            timeout: 0,
+            retry_count: 0,
+            rnr_retry: 0,
+            min_rnr_timer: RnrTimer::default(),
+            max_rd_atomic: 0,
+            max_dest_rd_atomic: 0,
+            drain_notice: DrainNotice::Silent,
+        },
+        sends: SendQueue::default(),
+        receives: srq.map_or_else(own, Receives::Shared),
+        receiving: None,
+        fatal: false,
+    }
+}
+
+/// The state after a change, if the standard allows it.
+fn check_transition(connection: &Connection, change: &QpChange) -> Result<QpState, ModifyError> {
+    let (kind, from) = (connection.qp.kind, connection.qp.state);
+    if let Some(expected) = change.current_state.filter(|expected| *expected != from) {
+        return Err(ModifyError::State { expected, actual: from });
+    }
+    let to = change.state.unwrap_or(from);
+    let rule = rule(kind, from, to).ok_or(ModifyError::Transition { kind, from, to })?;
+    let mask = change.mask();
+    let missing = rule.required.without(mask);
+    if !missing.is_empty() {
+        return Err(ModifyError::Missing { from, to, missing });
+    }
+    let extra = mask.without(rule.required | rule.optional);
+    if !extra.is_empty() {
+        return Err(ModifyError::NotAllowed { from, to, extra });
+    }
+    let leaves = matches!(to, QpState::Err | QpState::Reset);
+    if from == QpState::Sqd && connection.is_draining() && !leaves {
+        return Err(ModifyError::Draining);
+    }
+    Ok(to)
+}
+
+fn check_values(change: &QpChange, rd_atomic: u8, mtu: PathMtu) -> Result<(), ModifyError> {
+    if let Some(port) = change.port.filter(|port| *port != 1) {
+        return Err(ModifyError::Port(port));
+    }
+    let ranges = [
+        ("the partition key index", change.pkey_index.map(u64::from), 0),
+        ("the timeout", change.timeout.map(u64::from), 31),
+        ("the retry count", change.retry_count.map(u64::from), 7),
+        ("the RNR retry count", change.rnr_retry.map(u64::from), 7),
+        ("max_rd_atomic", change.max_rd_atomic.map(u64::from), u64::from(rd_atomic)),
+        ("max_dest_rd_atomic", change.max_dest_rd_atomic.map(u64::from), u64::from(rd_atomic)),
+        ("the path MTU", change.path_mtu.map(|mtu| mtu.bytes() as u64), mtu.bytes() as u64),
+    ];
+    for (attribute, value, max) in ranges {
+        if let Some(value) = value.filter(|value| *value > max) {
+            return Err(ModifyError::Value { attribute, value, max });
+        }
+    }
+    Ok(())
+}
+
+fn apply(settings: &mut Settings, change: &QpChange) {
+    fn set<T: Copy>(setting: &mut T, change: Option<T>) {
+        if let Some(value) = change {
+            *setting = value;
+        }
+    }
+    set(&mut settings.access, change.access);
+    set(&mut settings.qkey, change.qkey);
+    set(&mut settings.path, change.path.map(Some));
+    set(&mut settings.path_mtu, change.path_mtu);
+    set(&mut settings.destination, change.destination.map(Some));
+    set(&mut settings.timeout, change.timeout);
+    set(&mut settings.retry_count, change.retry_count);
+    set(&mut settings.rnr_retry, change.rnr_retry);
+    set(&mut settings.min_rnr_timer, change.min_rnr_timer);
+    set(&mut settings.max_rd_atomic, change.max_rd_atomic);
+    set(&mut settings.max_dest_rd_atomic, change.max_dest_rd_atomic);
+    set(&mut settings.drain_notice, change.drain_notice);
+}

@@ -1,0 +1,181 @@
+//! RDMA over IP in user space: the verbs, and RoCEv2 beneath them, as an engine.
+//!
+//! A [`Device`] holds protection domains, memory regions and windows, completion queues, shared receive queues, queue
+//! pairs and address handles, and speaks RoCEv2 for all its queue pairs. It does no I/O, knows no clock and no thread: a
+//! driver gives it datagrams and the time, and takes datagrams, completions and events from it. It reaches the program's
+//! memory through [`Memory`] only, and every access of a peer is checked against a region or window first, packet by
+//! packet.
+//!
+//! # The driver
+//!
+//! ```text
+//! device.receive(datagram, now)                      for each datagram of a batch
+//! device.poll_transmit(now, segments, buffer)        until None: acknowledgements of a batch are one
+//! device.poll_timeout(), device.handle_timeout(now)  time; a timeout may be early, with nothing to do
+//! device.poll_event()                                until None
+//! ```
+//!
+//! This is the contract of [`nichrome_wire::engine`], with buffers that the driver lends: a packet is built where it is
+//! sent from, header, payload and ICRC in one go, and a received payload is copied once, from the datagram to its place.
+//! A [`Transmit`] holds many datagrams of one length for one destination, as the kernel takes them in one call.
+//! Nothing is allocated in the steady state; memory grows with what was in use at the same time.
+//!
+//! # What it speaks
+//!
+//! Reliable and unreliable connections and datagrams; SEND and WRITE with and without immediate data, SEND with
+//! invalidate, READ, compare and swap, fetch and add; windows bound and keys invalidated by work requests; inline,
+//! fenced, solicited, unsignaled requests of up to 255 buffers. What Linux's rxe limits is [`Limits`] here.
+//! Long READs are asked for in parts, so that their answers fit the window like everything else. Between two devices
+//! of this crate lost packets are repeated one by one ([`SelectiveRepeat`]); with others all after a loss is repeated.
+//! Congestion notifications are sent for marked packets, and act on the window or, by [`Dcqcn`], on the rate. Not
+//! there: path migration, multicast, atomics on more than 8 bytes, partitions other than the default.
+//!
+//! # An example
+//!
+//! Two devices in one program, and the wire between them:
+//!
+//! ```
+//! use nichrome_rdma::*;
+//! use nichrome_wire::TrafficClass;
+//! use nichrome_wire::rdma::UdpFlow;
+//! # use std::error::Error;
+//! # fn main() -> Result<(), Box<dyn Error>> {
+//! const BASE: u64 = 0x1000;
+//! let addresses = ["10.0.0.1".parse()?, "10.0.0.2".parse()?];
+//! let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+//!
+//! // At each end: a device, the objects, and a queue pair.
+//! let mut ends = Vec::new();
+//! for address in addresses {
+//!     let mut device = Device::new(Config::new(vec![address]), ByteMemory::new(BASE, 4096))?;
+//!     let domain = device.create_domain()?;
+//!     let cq = device.create_cq(16)?;
+//!     let region = device.register(domain, RegionConfig::new(BASE, 4096, all))?;
+//!     let keys = device.query_region(region)?;
+//!     let capacity = QpCapacity { send_wrs: 4, send_sges: 1, ..QpCapacity::default() };
+//!     let (kind, signaling) = (QpType::Rc, Signaling::Requested);
+//!     let config = QpConfig { kind, domain, send_cq: cq, receive_cq: cq, srq: None, capacity, signaling };
+//!     let qp = device.create_qp(config)?;
+//!     ends.push((device, cq, qp, keys));
+//! }
+//!
+//! // What programs tell each other before: address, queue pair number, first packet number.
+//! for end in 0..2 {
+//!     let peer = ends[1 - end].0.qp_number(ends[1 - end].2)?;
+//!     let (device, _, qp, _) = &mut ends[end];
+//!     let init = QpChange { pkey_index: Some(0), port: Some(1), access: Some(all), ..QpChange::to(QpState::Init) };
+//!     let rtr = QpChange {
+//!         path: Some(AddressVector::to(addresses[1 - end])),
+//!         path_mtu: Some(PathMtu::B1024),
+//!         destination: Some(peer),
+//!         rq_psn: Some(Psn::new(0)),
+//!         max_dest_rd_atomic: Some(1),
+//!         min_rnr_timer: RnrTimer::new(12),
+//!         ..QpChange::to(QpState::Rtr)
+//!     };
+//!     let rts = QpChange {
+//!         sq_psn: Some(Psn::new(0)),
+//!         timeout: Some(14),
+//!         retry_count: Some(7),
+//!         rnr_retry: Some(7),
+//!         max_rd_atomic: Some(1),
+//!         ..QpChange::to(QpState::Rts)
+//!     };
+//!     for change in [init, rtr, rts] {
+//!         device.modify_qp(*qp, &change)?;
+//!     }
+//! }
+//!
+//! // The first end writes into the memory of the second, which does nothing.
+//! let remote = Remote { address: BASE + 100, rkey: ends[1].3.rkey };
+//! let (device, cq, qp, keys) = &mut ends[0];
+//! device.memory_mut().bytes_mut()[..5].copy_from_slice(b"hello");
+//! let buffers = [Sge { address: BASE, len: 5, lkey: keys.lkey }];
+//! device.post_send(*qp, &SendRequest::new(7, Operation::Write(remote), &buffers))?;
+//! let (cq, now, mut buffer) = (*cq, Instant::ZERO, vec![0; 65_507]);
+//! for from in [0, 1] {
+//!     while let Some(transmit) = ends[from].0.poll_transmit(now, 16, &mut buffer) {
+//!         for bytes in transmit.datagrams(&buffer) {
+//!             let datagram = Datagram { flow: transmit.route.flow, traffic_class: TrafficClass(0), bytes };
+//!             ends[1 - from].0.receive(&datagram, now);
+//!         }
+//!     }
+//! }
+//! let done = ends[0].0.poll_cq(cq).ok_or("not complete")?;
+//! assert_eq!((done.wr_id, done.status), (7, Status::Success));
+//! assert_eq!(&ends[1].0.memory().bytes()[100..105], b"hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it is made
+//!
+//! `core` has the objects and their rules and knows no packets; `qp` is a queue pair without its transport; `roce` is
+//! the transport: another one stands beside it, on the same two. `device` is what programs and drivers call.
+#![forbid(unsafe_code)]
+
+mod config;
+mod core;
+mod counters;
+mod device;
+mod error;
+mod qp;
+mod roce;
+
+pub use config::{Config, ConfigError, Congestion, Limits, SelectiveRepeat, Window};
+pub use counters::Counters;
+pub use device::{
+    Device, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport, SrqAttributes, Transmit,
+    WindowHandle,
+};
+pub use error::{ModifyError, ObjectError, ObjectKind, PostError, RegisterError};
+pub use qp::attributes::{AddressVector, AttributeMask, DrainNotice, QpChange, QpState, QpType};
+pub use qp::{QpCapacity, Signaling};
+pub use roce::dcqcn::Dcqcn;
+pub use roce::packet::{Datagram, Route};
+
+pub use crate::core::access::Access;
+pub use crate::core::completion::{CompletedOperation, Completion, Notice, Status};
+pub use crate::core::cq::{Moderation, Notify};
+pub use crate::core::event::Event;
+pub use crate::core::memory::{ByteMemory, Memory, MemoryFault};
+pub use crate::core::protection::{Bind, LKey, WindowKind};
+pub use crate::core::slab::Handle;
+pub use crate::core::work::{
+    Operation, Payload, ReceiveRequest, Recipient, Remote, SendFlags, SendRequest, Sge,
+};
+pub use nichrome_wire::Instant;
+pub use nichrome_wire::rdma::{ImmediateData, Msn, PKey, PathMtu, Psn, QKey, QpNumber, RKey, RnrTimer};
+
+/// The kinds of object that a [`Handle`] refers to.
+pub mod kind {
+    /// A protection domain.
+    #[derive(Debug)]
+    pub enum Domain {}
+    /// A memory region or window.
+    #[derive(Debug)]
+    pub enum Key {}
+    /// A completion queue.
+    #[derive(Debug)]
+    pub enum Cq {}
+    /// A shared receive queue.
+    #[derive(Debug)]
+    pub enum Srq {}
+    /// A queue pair.
+    #[derive(Debug)]
+    pub enum Qp {}
+    /// An address handle.
+    #[derive(Debug)]
+    pub enum Address {}
+}
+
+/// A protection domain.
+pub type DomainHandle = Handle<kind::Domain>;
+/// A completion queue.
+pub type CqHandle = Handle<kind::Cq>;
+/// A shared receive queue.
+pub type SrqHandle = Handle<kind::Srq>;
+/// A queue pair.
+pub type QpHandle = Handle<kind::Qp>;
+/// An address handle.
+pub type AddressHandle = Handle<kind::Address>;

@@ -1,0 +1,145 @@
+//! Selective repeat between two ends of ours.
+//!
+//! A request that arrives ahead of a lost one is kept, and each packet that is missing before it is told by a negative
+//! acknowledgement of its own, marked as selective: that says nothing of the packets before or after. The requester
+//! repeats that packet alone. When it comes, what was kept behind it is done in order, so that the effects are those of a
+//! path without loss. When a repetition is lost too, which a later one shows, the packet is told again; else the
+//! requester's timer repeats everything, as it does with others.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::rdma::{Psn, RcMessage};
+use nichrome_wire::{AddressPair, TrafficClass};
+
+use super::packet::Incoming;
+
+/// Packets ahead of the expected one that are kept for one queue pair at most.
+const REACH: usize = 1024;
+
+/// A request that was kept.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) message: RcMessage,
+    pub(crate) psn: Psn,
+    ack_request: bool,
+    solicited: bool,
+    addresses: AddressPair,
+    traffic_class: TrafficClass,
+    payload: Vec<u8>,
+}
+
+impl Held {
+    pub(crate) fn incoming(&self) -> Incoming<'_> {
+        Incoming {
+            psn: self.psn,
+            ack_request: self.ack_request,
+            solicited: self.solicited,
+            selective: true,
+            payload: &self.payload,
+            addresses: self.addresses,
+            traffic_class: self.traffic_class,
+        }
+    }
+}
+
+/// Buffers for what is kept, of all queue pairs; used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    buffers: Vec<Vec<u8>>,
+    /// Buffers that hold packets.
+    taken: usize,
+}
+
+impl Spare {
+    fn take(&mut self, bytes: &[u8], limit: usize) -> Option<Vec<u8>> {
+        if self.taken >= limit {
+            return None;
+        }
+        self.taken += 1;
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        Some(buffer)
+    }
+
+    pub(crate) fn give_back(&mut self, held: Held) {
+        self.taken -= 1;
+        self.buffers.push(held.payload);
+    }
+}
+
+/// What one queue pair has kept. The packet at place n has the number that is expected plus n.
+#[derive(Debug, Default)]
+pub(crate) struct Reorder {
+    places: VecDeque<Option<Held>>,
+    /// Packets that the peer is to be told are missing.
+    pub(crate) missing: VecDeque<Psn>,
+}
+
+impl Reorder {
+    /// Keeps a request that is ahead of `expected`; false where there is no room for it.
+    pub(crate) fn keep(
+        &mut self,
+        expected: Psn,
+        message: RcMessage,
+        request: &Incoming<'_>,
+        limit: usize,
+        spare: &mut Spare,
+    ) -> bool {
+        let place = request.psn.since(expected).max(0).unsigned_abs() as usize;
+        if place >= REACH {
+            return false;
+        }
+        if self.places.get(place).is_some_and(Option::is_some) {
+            return true;
+        }
+        let Some(payload) = spare.take(request.payload, limit) else { return false };
+        let known = self.places.len();
+        let overtaken = place < known && !self.missing.contains(&expected);
+        if overtaken {
+            // A repetition came, and that of a packet before it did not.
+            self.missing.push_back(expected);
+        }
+        self.missing.extend((known..place).map(|gap| expected + gap as u32));
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        let Incoming { psn, ack_request, solicited, addresses, traffic_class, .. } = *request;
+        let held = Held { message, psn, ack_request, solicited, addresses, traffic_class, payload };
+        self.places[place] = Some(held);
+        true
+    }
+
+    /// What was expected came, and with it so many numbers passed: what was kept of them is of no use any more.
+    pub(crate) fn advance(&mut self, packets: u32, spare: &mut Spare) {
+        if self.places.is_empty() {
+            return;
+        }
+        let passed = self.places.len().min(packets as usize);
+        self.places.drain(..passed).flatten().for_each(|held| spare.give_back(held));
+    }
+
+    /// Forgets to tell of packets that have come in the meantime.
+    #[inline]
+    pub(crate) fn prune(&mut self, expected: Psn) {
+        while let Some(psn) = self.missing.front() {
+            let place = psn.since(expected);
+            let waited_for = self.places.get(place.max(0).unsigned_abs() as usize);
+            if place >= 0 && waited_for.is_some_and(Option::is_none) {
+                return;
+            }
+            self.missing.pop_front();
+        }
+    }
+
+    /// What was kept and is expected now.
+    pub(crate) fn take_expected(&mut self) -> Option<Held> {
+        self.places.front_mut()?.take()
+    }
+
+    /// Gives up all that was kept.
+    pub(crate) fn clear(&mut self, spare: &mut Spare) {
+        self.places.drain(..).flatten().for_each(|held| spare.give_back(held));
+        self.missing.clear();
+    }
+}

@@ -1,0 +1,68 @@
+//! No allocation in the steady state. One test alone in its program: others would allocate beside it.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod common;
+
+use std::alloc::System;
+
+use common::{Link, Pair};
+use nichrome_rdma::*;
+use nichrome_wire::TrafficClass;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Every kind of request and a receive, there and back, without the network of the tests, which allocates.
+fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64) {
+    let there = pair.ends[1].remote(0);
+    let inline = SendRequest {
+        payload: Payload::Inline(&[1; 100]),
+        ..SendRequest::new(0, Operation::Write(there), &[])
+    };
+    pair.ends[1].receive(qps[1], 0, 0, 10_000);
+    pair.ends[0].post(qps[0], 1, Operation::Write(there), 0, 10_000);
+    pair.ends[0].post(qps[0], 2, Operation::Send, 0, 10_000);
+    pair.ends[0].post(qps[0], 3, Operation::Read(there), 0, 10_000);
+    pair.ends[0].post(qps[0], 4, Operation::FetchAdd { remote: there, add: 1 }, 0, 8);
+    pair.ends[0].device.post_send(qps[0], &inline).unwrap();
+    let cq = pair.ends[0].cq;
+    pair.ends[0].device.req_notify_cq(cq, Notify::Any).unwrap();
+    for turn in 0..20 {
+        let now = Instant::from_nanos((nth * 20 + turn) * 100_000);
+        for from in 0..2 {
+            pair.ends[from].device.handle_timeout(now);
+            let mut sent = 0;
+            while let Some(transmit) = pair.ends[from].device.poll_transmit(now, 16, buffer) {
+                for bytes in transmit.datagrams(buffer) {
+                    sent += 1;
+                    // Some are lost now and then: what is sent again must not allocate either.
+                    if nth.is_multiple_of(3) && turn < 10 && sent % 5 == 4 {
+                        continue;
+                    }
+                    let (flow, traffic_class) = (Pair::flow(from), TrafficClass(0));
+                    pair.ends[1 - from].device.receive(&Datagram { flow, traffic_class, bytes }, now);
+                }
+            }
+        }
+    }
+    for end in &mut pair.ends {
+        while let Some(wc) = end.device.poll_cq(end.cq) {
+            assert_eq!(wc.status, Status::Success);
+        }
+        while end.device.poll_event().is_some() {}
+    }
+}
+
+#[test]
+fn the_data_path_does_not_allocate() {
+    let mut pair = Pair::new();
+    let qps = pair.connect(QpType::Rc, &Link { timeout: 6, ..Link::default() });
+    let mut buffer = vec![0; 65_507];
+    (0..200).for_each(|nth| round(&mut pair, qps, &mut buffer, nth));
+    let region = Region::new(ALLOCATOR);
+    (200..400).for_each(|nth| round(&mut pair, qps, &mut buffer, nth));
+    let change = region.change();
+    assert_eq!((change.allocations, change.reallocations), (0, 0));
+    assert!(pair.ends[0].device.counters().retransmitted > 100);
+}

@@ -1,0 +1,300 @@
+//! Sequences of operations that a generator or a fuzzer chooses: verbs, right and wrong ones, packets that were tampered
+//! with, time. Whatever they are, the promises of [`Promises`] are kept.
+
+use nichrome_rdma::*;
+
+use super::{ALL, BASE, Faults, Link, MEMORY, Pair};
+
+/// Gives a number below its argument, until there are no more.
+pub type Choose<'a> = dyn FnMut(u32) -> Option<u32> + 'a;
+
+/// Memory from here on is in no region.
+const GUARDED: usize = MEMORY / 2;
+
+/// What is kept, whatever is done: every request completes at most once and in order; none is left when nothing happens
+/// any more, unless its queue pair was reset; memory in no region stays as it is.
+struct Promises {
+    qps: Vec<[QpHandle; 2]>,
+    kinds: Vec<QpType>,
+    /// Sends that have not completed, by end and queue pair.
+    waiting: [Vec<std::collections::VecDeque<u64>>; 2],
+    regions: [Vec<RegionHandle>; 2],
+    windows: [Vec<WindowHandle>; 2],
+    srq: [SrqHandle; 2],
+    next: u64,
+}
+
+/// Does what is chosen, and tells what it came to at both ends; a broken promise panics.
+pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
+    let setting = choose(64).unwrap_or_default();
+    let mut pair = Pair::with(|config| {
+        config.window = Window { initial: 1 + setting % 8, max: 16, read: 1 };
+        config.held_packets = (setting % 5) as usize;
+        if setting & 32 > 0 {
+            config.selective_repeat = SelectiveRepeat::Never;
+        }
+        if setting & 16 > 0 {
+            config.congestion = Congestion::Dcqcn(Dcqcn::default());
+        }
+    });
+    pair.record = true;
+    let mut promises = Promises::new(&mut pair);
+    while let Some(what) = choose(16) {
+        if promises.step(&mut pair, what, choose).is_none() {
+            break;
+        }
+        promises.completions(&mut pair);
+        pair.sent.truncate(64);
+    }
+    promises.end(&mut pair);
+    pair.ends.map(|end| *end.device.counters())
+}
+
+impl Promises {
+    fn new(pair: &mut Pair) -> Self {
+        let mut regions = [Vec::new(), Vec::new()];
+        let mut windows = [Vec::new(), Vec::new()];
+        let srq = pair.ends.each_mut().map(|end| {
+            end.device.create_srq(end.domain, SrqAttributes { wrs: 8, sges: 2, limit: 1 }).unwrap()
+        });
+        for (at, end) in pair.ends.iter_mut().enumerate() {
+            end.device.deregister(end.region).unwrap();
+            let config = RegionConfig::new(BASE, GUARDED as u64, ALL);
+            end.region = end.device.register(end.domain, config).unwrap();
+            let RegionReport { lkey, rkey, .. } = end.device.query_region(end.region).unwrap();
+            (end.lkey, end.rkey) = (lkey, rkey);
+            regions[at].push(end.region);
+            windows[at].push(end.device.create_window(end.domain, WindowKind::Two).unwrap());
+        }
+        let kinds = vec![QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud];
+        let (qps, waiting) = (Vec::new(), Default::default());
+        let mut promises = Self { qps, kinds, waiting, regions, windows, srq, next: 0 };
+        for nth in 0..promises.kinds.len() {
+            let kind = promises.kinds[nth];
+            let qps: Vec<QpHandle> = (0..2)
+                .map(|end| {
+                    let srq = (nth == 1).then_some(promises.srq[end]);
+                    let config = QpConfig { srq, ..pair.ends[end].qp_config(kind) };
+                    pair.ends[end].device.create_qp(config).unwrap()
+                })
+                .collect();
+            let link = Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() };
+            pair.bring_up(kind, [qps[0], qps[1]], &link);
+            promises.qps.push([qps[0], qps[1]]);
+            promises.waiting.iter_mut().for_each(|waiting| waiting.push(std::collections::VecDeque::new()));
+        }
+        promises
+    }
+
+    fn step(&mut self, pair: &mut Pair, what: u32, choose: &mut Choose<'_>) -> Option<()> {
+        let end = choose(2)? as usize;
+        let nth = choose(self.qps.len() as u32)? as usize;
+        let qp = self.qps[nth][end];
+        match what {
+            0..5 => self.send(pair, end, nth, choose)?,
+            5 => {
+                let len = choose(3000)? as usize;
+                let buffers = [pair.ends[end].sge(choose(9000)? as usize, len)];
+                let request = ReceiveRequest { wr_id: u64::MAX, buffers: &buffers };
+                let _ = pair.ends[end].device.post_receive(qp, &request);
+                let _ = pair.ends[end].device.post_srq_receive(self.srq[end], &request);
+            }
+            6..10 => (0..choose(20)?).for_each(|_| {
+                pair.step();
+            }),
+            10 => pair.run_for(u64::from(choose(1_000_000)?)),
+            11 => {
+                let chance = |choice: u32| f64::from(choice) / 40.0;
+                pair.faults = Faults {
+                    loss: chance(choose(10)?),
+                    duplicate: chance(choose(10)?),
+                    reorder: chance(choose(10)?),
+                    corrupt: chance(choose(10)?),
+                    mark: chance(choose(10)?),
+                };
+            }
+            12 => self.tamper(pair, choose)?,
+            13 => self.change(pair, end, nth, choose)?,
+            14 => self.regions(pair, end, choose)?,
+            _ => {
+                let cq = pair.ends[end].cq;
+                let notify = if choose(2)? == 0 { Notify::Any } else { Notify::Solicited };
+                pair.ends[end].device.req_notify_cq(cq, notify).unwrap();
+                let moderation = Moderation { count: choose(4)? as u16, period_us: choose(100)? as u16 };
+                pair.ends[end].device.moderate_cq(cq, moderation).unwrap();
+            }
+        }
+        Some(())
+    }
+
+    fn send(&mut self, pair: &mut Pair, end: usize, nth: usize, choose: &mut Choose<'_>) -> Option<()> {
+        let peer = 1 - end;
+        let wrong = if choose(8)? == 0 { 1 << choose(32)? } else { 0 };
+        let rkey = RKey(pair.ends[peer].rkey.0 ^ wrong);
+        let remote = Remote { address: BASE + u64::from(choose(GUARDED as u32)?), rkey };
+        let aligned = Remote { address: remote.address & !7, rkey };
+        let window = *self.windows[end].first()?;
+        let window = pair.ends[end].device.window_key(window).unwrap();
+        let bind = Bind {
+            window,
+            key_byte: choose(256)? as u8,
+            region: pair.ends[end].lkey,
+            address: remote.address,
+            len: u64::from(choose(5000)?),
+            access: Access::REMOTE_WRITE,
+        };
+        let immediate = ImmediateData([1, 2, 3, 4]);
+        let value = u64::from(choose(3)?);
+        let operation = match choose(10)? {
+            0 => Operation::Send,
+            1 => Operation::SendWithImmediate(immediate),
+            2 => Operation::SendWithInvalidate(rkey),
+            3 => Operation::Write(remote),
+            4 => Operation::WriteWithImmediate(remote, immediate),
+            5 => Operation::Read(remote),
+            6 => Operation::CompareSwap { remote: aligned, compare: value, swap: value + 1 },
+            7 => Operation::FetchAdd { remote: aligned, add: value },
+            8 => Operation::LocalInvalidate(window),
+            _ => Operation::BindWindow(bind),
+        };
+        let len = match operation {
+            Operation::LocalInvalidate(_) | Operation::BindWindow(_) => 0,
+            Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => 8,
+            _ => choose(4000)? as usize,
+        };
+        let buffers = [pair.ends[end].sge(choose(GUARDED as u32 - 4000)? as usize, len)];
+        let payload = match choose(4)? {
+            0 => Payload::InlineFrom(&buffers),
+            _ => Payload::Buffers(&buffers),
+        };
+        let flags = [SendFlags::NONE, SendFlags::FENCE, SendFlags::SOLICITED][choose(3)? as usize];
+        let recipient = (self.kinds[nth] == QpType::Ud).then(|| {
+            let end = &mut pair.ends[end];
+            let address = end.device.create_address(end.domain, AddressVector::to(super::address(peer)));
+            let qp = QpNumber::new(0x14).unwrap_or_default();
+            Recipient { address: address.unwrap(), qp, qkey: QKey(0x1234) }
+        });
+        self.next += 1;
+        let (wr_id, flags) = (self.next, flags | SendFlags::SIGNALED);
+        let request = SendRequest { wr_id, operation, payload, flags, recipient };
+        if pair.ends[end].device.post_send(self.qps[nth][end], &request).is_ok() {
+            self.waiting[end][nth].push_back(wr_id);
+        }
+        Some(())
+    }
+
+    /// A packet that was sent before comes again, at either end, with some of its bytes changed.
+    fn tamper(&mut self, pair: &mut Pair, choose: &mut Choose<'_>) -> Option<()> {
+        let to = choose(2)? as usize;
+        let which = choose(pair.sent.len().max(1) as u32)? as usize;
+        let mut bytes = pair.sent.get(which).map(|(_, bytes)| bytes.clone()).unwrap_or_default();
+        for _ in 0..choose(4)? {
+            let at = choose(bytes.len().max(1) as u32)? as usize;
+            let byte = choose(256)? as u8;
+            bytes.get_mut(at).into_iter().for_each(|changed| *changed = byte);
+        }
+        pair.inject(to, &bytes);
+        Some(())
+    }
+
+    /// A queue pair goes into another state, or is made new.
+    fn change(&mut self, pair: &mut Pair, end: usize, nth: usize, choose: &mut Choose<'_>) -> Option<()> {
+        let qp = self.qps[nth][end];
+        match choose(8)? {
+            0 => pair.ends[end].device.modify_qp(qp, &QpChange::to(QpState::Err)).unwrap(),
+            1 => {
+                for end in 0..2 {
+                    let qp = self.qps[nth][end];
+                    pair.ends[end].device.modify_qp(qp, &QpChange::to(QpState::Reset)).unwrap();
+                    self.completions(pair);
+                    self.waiting[end][nth].clear();
+                }
+                let link = Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() };
+                pair.bring_up(self.kinds[nth], self.qps[nth], &link);
+            }
+            2 | 3 => {
+                let _ = pair.ends[end].device.modify_qp(qp, &QpChange::to(QpState::Sqd));
+            }
+            _ => {
+                let _ = pair.ends[end].device.modify_qp(qp, &QpChange::to(QpState::Rts));
+            }
+        }
+        Some(())
+    }
+
+    /// Regions go and come, windows too.
+    fn regions(&mut self, pair: &mut Pair, end: usize, choose: &mut Choose<'_>) -> Option<()> {
+        let chosen = choose(3)?;
+        let end_of = &mut pair.ends[end];
+        let (device, domain) = (&mut end_of.device, end_of.domain);
+        match chosen {
+            0 => {
+                let region = self.regions[end].pop()?;
+                if device.deregister(region).is_err() {
+                    self.regions[end].push(region);
+                }
+            }
+            1 => {
+                let config = RegionConfig::new(BASE, u64::from(choose(GUARDED as u32)?), ALL);
+                let region = device.register(domain, config).unwrap();
+                let report = device.query_region(region).unwrap();
+                (end_of.region, end_of.lkey, end_of.rkey) = (region, report.lkey, report.rkey);
+                self.regions[end].push(region);
+            }
+            _ => {
+                let old = self.windows[end].pop()?;
+                device.destroy_window(old).unwrap();
+                self.windows[end].push(device.create_window(domain, WindowKind::Two).unwrap());
+            }
+        }
+        Some(())
+    }
+
+    fn completions(&mut self, pair: &mut Pair) {
+        for end in 0..2 {
+            for wc in pair.ends[end].completions() {
+                let nth = (0..self.qps.len())
+                    .find(|nth| pair.ends[end].device.qp_number(self.qps[*nth][end]) == Ok(wc.qp));
+                if wc.wr_id != u64::MAX {
+                    let expected = self.waiting[end][nth.unwrap()].pop_front();
+                    assert_eq!(expected, Some(wc.wr_id), "requests complete once and in order");
+                }
+            }
+        }
+    }
+
+    /// All that is left completes, because the peers of what waits are gone; then everything can be destroyed.
+    fn end(&mut self, pair: &mut Pair) {
+        pair.faults = Faults { loss: 1.0, ..Faults::default() };
+        for end in 0..2 {
+            for nth in 0..self.qps.len() {
+                let resume = QpChange::to(QpState::Rts);
+                let qp = self.qps[nth][end];
+                if pair.ends[end].device.modify_qp(qp, &resume) == Err(ModifyError::Draining) {
+                    pair.ends[end].device.modify_qp(qp, &QpChange::to(QpState::Err)).unwrap();
+                }
+            }
+        }
+        pair.run();
+        self.completions(pair);
+        for end in 0..2 {
+            for (nth, waiting) in self.waiting[end].iter().enumerate() {
+                let state = pair.ends[end].device.query_qp(self.qps[nth][end]).unwrap().state;
+                assert!(waiting.is_empty(), "{waiting:?} wait for ever on {:?}, {state:?}", self.kinds[nth]);
+            }
+            assert!(pair.ends[end].bytes(GUARDED, MEMORY - GUARDED).iter().all(|byte| *byte == 0));
+            for qps in &self.qps {
+                pair.ends[end].device.destroy_qp(qps[end]).unwrap();
+            }
+            let (cq, srq) = (pair.ends[end].cq, self.srq[end]);
+            pair.ends[end].device.destroy_cq(cq).unwrap();
+            pair.ends[end].device.destroy_srq(srq).unwrap();
+            for window in self.windows[end].drain(..) {
+                pair.ends[end].device.destroy_window(window).unwrap();
+            }
+            for region in self.regions[end].drain(..) {
+                pair.ends[end].device.deregister(region).unwrap();
+            }
+        }
+    }
+}

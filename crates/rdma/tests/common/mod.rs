@@ -1,0 +1,379 @@
+//! Two devices and the network between them, in virtual time.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+pub mod generated;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use nichrome_rdma::*;
+use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::{Ecn, TrafficClass};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// Where the memory of each end begins.
+pub const BASE: u64 = 0x1_0000;
+/// Bytes of memory at each end.
+pub const MEMORY: usize = 4 << 20;
+
+pub const ALL: Access = {
+    let bits = Access::LOCAL_WRITE.bits()
+        | Access::REMOTE_WRITE.bits()
+        | Access::REMOTE_READ.bits()
+        | Access::REMOTE_ATOMIC.bits()
+        | Access::WINDOW_BIND.bits();
+    match Access::from_bits(bits) {
+        Some(all) => all,
+        None => Access::NONE,
+    }
+};
+
+/// What happens to datagrams on their way: probabilities from 0 to 1.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub loss: f64,
+    pub duplicate: f64,
+    pub reorder: f64,
+    pub corrupt: f64,
+    pub mark: f64,
+}
+
+/// A datagram on its way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Flight {
+    due: u64,
+    nth: u64,
+    to: usize,
+    bytes: Vec<u8>,
+    class: u8,
+}
+
+/// One end: a device and the objects that most tests need.
+pub struct End {
+    pub device: Device<ByteMemory>,
+    pub domain: DomainHandle,
+    pub cq: CqHandle,
+    pub region: RegionHandle,
+    pub lkey: LKey,
+    pub rkey: RKey,
+}
+
+impl End {
+    pub fn new(config: Config) -> Self {
+        let mut device = Device::new(config, ByteMemory::new(BASE, MEMORY)).unwrap();
+        let domain = device.create_domain().unwrap();
+        let cq = device.create_cq(4096).unwrap();
+        let region = device.register(domain, RegionConfig::new(BASE, MEMORY as u64, ALL)).unwrap();
+        let RegionReport { lkey, rkey, .. } = device.query_region(region).unwrap();
+        Self { device, domain, cq, region, lkey, rkey }
+    }
+
+    pub fn qp_config(&self, kind: QpType) -> QpConfig {
+        let capacity =
+            QpCapacity { send_wrs: 128, receive_wrs: 128, send_sges: 32, receive_sges: 32, inline: 400 };
+        QpConfig {
+            kind,
+            domain: self.domain,
+            send_cq: self.cq,
+            receive_cq: self.cq,
+            srq: None,
+            capacity,
+            signaling: Signaling::Requested,
+        }
+    }
+
+    pub fn sge(&self, at: usize, len: usize) -> Sge {
+        Sge { address: BASE + at as u64, len: len as u32, lkey: self.lkey }
+    }
+
+    /// The place `at` of this end's memory, for its peer.
+    pub fn remote(&self, at: usize) -> Remote {
+        Remote { address: BASE + at as u64, rkey: self.rkey }
+    }
+
+    pub fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        &self.device.memory().bytes()[at..at + len]
+    }
+
+    pub fn fill(&mut self, at: usize, bytes: &[u8]) {
+        self.device.memory_mut().bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub fn completions(&mut self) -> Vec<Completion> {
+        let (device, cq) = (&mut self.device, self.cq);
+        std::iter::from_fn(|| device.poll_cq(cq)).collect()
+    }
+
+    pub fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.device.poll_event()).collect()
+    }
+
+    pub fn receive(&mut self, qp: QpHandle, wr_id: u64, at: usize, len: usize) {
+        let buffers = [self.sge(at, len)];
+        self.device.post_receive(qp, &ReceiveRequest { wr_id, buffers: &buffers }).unwrap();
+    }
+
+    pub fn post(&mut self, qp: QpHandle, wr_id: u64, operation: Operation, at: usize, len: usize) {
+        let buffers = [self.sge(at, len)];
+        self.device.post_send(qp, &SendRequest::new(wr_id, operation, &buffers)).unwrap();
+    }
+}
+
+pub fn address(end: usize) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, end as u8 + 1).into()
+}
+
+/// The attributes of a connected queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub mtu: PathMtu,
+    pub timeout: u8,
+    pub retry_count: u8,
+    pub rnr_retry: u8,
+    pub rd_atomic: u8,
+    pub access: Access,
+    pub psn: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        Self {
+            mtu: PathMtu::B1024,
+            timeout: 8,
+            retry_count: 7,
+            rnr_retry: 7,
+            rd_atomic: 4,
+            access,
+            psn: 0xFF_FFF0,
+        }
+    }
+}
+
+/// Two ends with one-way delay between them.
+pub struct Pair {
+    pub ends: [End; 2],
+    pub now: Instant,
+    pub faults: Faults,
+    pub delay: u64,
+    /// Datagrams that were sent, with who sent them.
+    pub sent: Vec<(usize, Vec<u8>)>,
+    pub record: bool,
+    flights: BinaryHeap<Reverse<Flight>>,
+    count: u64,
+    random: Pcg64,
+    buffer: Vec<u8>,
+}
+
+impl Pair {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl Fn(&mut Config)) -> Self {
+        let end = |end| {
+            let mut config = Config::new(vec![address(end)]);
+            config.seed = end as u64;
+            change(&mut config);
+            End::new(config)
+        };
+        Self {
+            ends: [end(0), end(1)],
+            now: Instant::ZERO,
+            faults: Faults::default(),
+            delay: 10_000,
+            sent: Vec::new(),
+            record: false,
+            flights: BinaryHeap::new(),
+            count: 0,
+            random: Pcg64::seed_from_u64(1),
+            buffer: vec![0; 65_507],
+        }
+    }
+
+    pub fn seeded(mut self, seed: u64, faults: Faults) -> Self {
+        (self.random, self.faults) = (Pcg64::seed_from_u64(seed), faults);
+        self
+    }
+
+    /// Makes a queue pair at each end.
+    pub fn create(&mut self, kind: QpType) -> [QpHandle; 2] {
+        self.ends.each_mut().map(|end| end.device.create_qp(end.qp_config(kind)).unwrap())
+    }
+
+    /// Two queue pairs that are ready to send to each other.
+    pub fn connect(&mut self, kind: QpType, link: &Link) -> [QpHandle; 2] {
+        let qps = self.create(kind);
+        self.bring_up(kind, qps, link);
+        qps
+    }
+
+    pub fn bring_up(&mut self, kind: QpType, qps: [QpHandle; 2], link: &Link) {
+        for end in 0..2 {
+            let peer = self.ends[1 - end].device.qp_number(qps[1 - end]).unwrap();
+            bring_up(&mut self.ends[end].device, kind, qps[end], address(1 - end), peer, link);
+        }
+    }
+
+    pub fn flow(from: usize) -> UdpFlow {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (address(from), address(1 - from)) else { panic!() };
+        UdpFlow::to_roce(nichrome_wire::AddressPair::V4 { src, dst }, 4791)
+    }
+
+    /// Takes what both ends have to send, and puts it on its way.
+    pub fn transmit(&mut self) {
+        for end in 0..2 {
+            while let Some(transmit) = self.ends[end].device.poll_transmit(self.now, 16, &mut self.buffer) {
+                assert!(transmit.len > 0 && transmit.len <= transmit.segment_len * 16);
+                let buffer = std::mem::take(&mut self.buffer);
+                for bytes in transmit.datagrams(&buffer) {
+                    if self.record {
+                        self.sent.push((end, bytes.to_vec()));
+                    }
+                    self.launch(1 - end, bytes);
+                }
+                self.buffer = buffer;
+            }
+        }
+    }
+
+    fn launch(&mut self, to: usize, bytes: &[u8]) {
+        let faults = self.faults;
+        let mut chance = |probability: f64| probability > 0.0 && self.random.random_bool(probability);
+        if chance(faults.loss) {
+            return;
+        }
+        let copies = 1 + u8::from(chance(faults.duplicate));
+        for _ in 0..copies {
+            let mut bytes = bytes.to_vec();
+            let mut chance = |probability: f64| probability > 0.0 && self.random.random_bool(probability);
+            let late = if chance(faults.reorder) { 4 * self.delay } else { 0 };
+            let class = if chance(faults.mark) { Ecn::Ce as u8 } else { 0 };
+            if chance(faults.corrupt) {
+                let bit = self.random.random_range(0..bytes.len() * 8);
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            self.count += 1;
+            let late = if late > 0 { self.random.random_range(0..late) } else { 0 };
+            let due = self.now.as_nanos() + self.delay + late;
+            self.flights.push(Reverse(Flight { due, nth: self.count, to, bytes, class }));
+        }
+    }
+
+    /// Gives bytes to an end as if they came from the other.
+    pub fn inject(&mut self, to: usize, bytes: &[u8]) {
+        let datagram = Datagram { flow: Self::flow(1 - to), traffic_class: TrafficClass(0), bytes };
+        self.ends[to].device.receive(&datagram, self.now);
+    }
+
+    /// When something happens next.
+    fn next(&mut self) -> Option<Instant> {
+        self.transmit();
+        let flight = self.flights.peek().map(|Reverse(flight)| Instant::from_nanos(flight.due));
+        let timers = self.ends.iter().filter_map(|end| end.device.poll_timeout());
+        timers.chain(flight).min()
+    }
+
+    /// Goes on to the next thing that happens; false where nothing will.
+    pub fn step(&mut self) -> bool {
+        let Some(next) = self.next() else { return false };
+        self.now = self.now.max(next);
+        for end in &mut self.ends {
+            if end.device.poll_timeout().is_some_and(|due| due <= self.now) {
+                end.device.handle_timeout(self.now);
+            }
+        }
+        while let Some(Reverse(flight)) = self.flights.peek()
+            && flight.due <= self.now.as_nanos()
+        {
+            let Some(Reverse(Flight { to, bytes, class, .. })) = self.flights.pop() else { break };
+            let flow = Self::flow(1 - to);
+            let datagram = Datagram { flow, traffic_class: TrafficClass(class), bytes: &bytes };
+            self.ends[to].device.receive(&datagram, self.now);
+        }
+        true
+    }
+
+    /// Goes on until nothing happens any more.
+    pub fn run(&mut self) {
+        for _ in 0..5_000_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("no end at {}", self.now);
+    }
+
+    /// Goes on until `done`, or until nothing happens any more.
+    pub fn run_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
+        while !done(self) && self.step() {}
+    }
+
+    /// Goes on for so many nanoseconds.
+    pub fn run_for(&mut self, nanos: u64) {
+        let end = self.now.plus_nanos(nanos);
+        while self.next().is_some_and(|next| next <= end) {
+            self.step();
+        }
+        self.now = end;
+    }
+}
+
+/// Brings a queue pair up to ready to send.
+pub fn bring_up<M: Memory>(
+    device: &mut Device<M>,
+    kind: QpType,
+    qp: QpHandle,
+    to: IpAddr,
+    peer: QpNumber,
+    link: &Link,
+) {
+    let rc = kind == QpType::Rc;
+    let connected = kind != QpType::Ud;
+    let init = QpChange {
+        pkey_index: Some(0),
+        port: Some(1),
+        access: connected.then_some(link.access),
+        qkey: (!connected).then_some(QKey(0x1234)),
+        ..QpChange::to(QpState::Init)
+    };
+    let rtr = QpChange {
+        path: connected.then_some(AddressVector::to(to)),
+        path_mtu: connected.then_some(link.mtu),
+        destination: connected.then_some(peer),
+        rq_psn: connected.then_some(Psn::new(link.psn)),
+        max_dest_rd_atomic: rc.then_some(link.rd_atomic),
+        min_rnr_timer: rc.then_some(RnrTimer::new(1).unwrap()),
+        ..QpChange::to(QpState::Rtr)
+    };
+    let rts = QpChange {
+        sq_psn: Some(Psn::new(link.psn)),
+        timeout: rc.then_some(link.timeout),
+        retry_count: rc.then_some(link.retry_count),
+        rnr_retry: rc.then_some(link.rnr_retry),
+        max_rd_atomic: rc.then_some(link.rd_atomic),
+        ..QpChange::to(QpState::Rts)
+    };
+    for change in [init, rtr, rts] {
+        device.modify_qp(qp, &change).unwrap();
+    }
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = Pcg64::seed_from_u64(seed);
+    (0..len).map(|_| random.random()).collect()
+}
+
+/// The datagram that end `from` would send with these headers and this payload.
+pub fn datagram(from: usize, repr: &nichrome_wire::rdma::Repr, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; repr.datagram_len(payload.len())];
+    let flow = Pair::flow(from);
+    let mut writer =
+        nichrome_wire::rdma::DatagramWriter::new(repr, payload.len(), &flow, 0, &mut bytes).unwrap();
+    writer.payload().copy_from_slice(payload);
+    writer.finish();
+    bytes
+}

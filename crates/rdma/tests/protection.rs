@@ -1,0 +1,471 @@
+//! Nobody gets in: packets that may not change memory do not, each rule by itself.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod common;
+
+use common::{ALL, BASE, Link, MEMORY, Pair, datagram, pattern};
+use nichrome_rdma::*;
+use nichrome_wire::rdma::{
+    Aeth, AtomicEth, Bth, BthFlags, Credit, Message, NakCode, Part, RcMessage, ReadResponse, Repr, Reth,
+    SendEnd, Syndrome,
+};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+const PSN: u32 = 100;
+
+/// A pair whose end 1 is attacked by packets in the name of end 0.
+struct Attack {
+    pair: Pair,
+    victim: QpHandle,
+    repr: Repr,
+    payload: Vec<u8>,
+}
+
+impl Attack {
+    /// A WRITE that would be taken.
+    fn write() -> Self {
+        let mut pair = Pair::new();
+        let [_, victim] = pair.connect(QpType::Rc, &Link { psn: PSN, ..Link::default() });
+        let there = pair.ends[1].remote(0);
+        let payload = vec![0xAA; 16];
+        let reth = Reth { va: there.address, rkey: there.rkey, len: 16 };
+        let message = Message::Rc(RcMessage::Write(Part::Only(reth, None)));
+        let dest_qp = pair.ends[1].device.qp_number(victim).unwrap();
+        let bth = Bth { flags: BthFlags::ACK_REQUEST, pkey: PKey::default(), dest_qp, psn: Psn::new(PSN) };
+        Self { pair, victim, repr: Repr { bth, message }, payload }
+    }
+
+    fn reth(&mut self, change: impl Fn(&mut Reth)) {
+        if let Message::Rc(RcMessage::Write(Part::Only(reth, _))) = &mut self.repr.message {
+            change(reth);
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        datagram(0, &self.repr, &self.payload)
+    }
+
+    fn untouched(&self) -> bool {
+        self.pair.ends[1].device.memory().bytes().iter().all(|byte| *byte == 0)
+    }
+
+    /// What the victim answers.
+    fn fire(&mut self) -> Option<Syndrome> {
+        let bytes = self.bytes();
+        self.pair.inject(1, &bytes);
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Option<Syndrome> {
+        let mut buffer = vec![0; 9000];
+        let sent = self.pair.ends[1].device.poll_transmit(self.pair.now, 1, &mut buffer)?;
+        let (repr, _) = Repr::parse(&buffer[..sent.len]).unwrap();
+        match repr.message {
+            Message::Rc(RcMessage::Acknowledge(aeth)) => Some(aeth.syndrome),
+            Message::Rc(RcMessage::ReadResponse(part)) => part.aeth().map(|aeth| aeth.syndrome),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn refused(mut self, code: NakCode) {
+        assert_eq!(self.fire(), Some(Syndrome::Nak(code)));
+        assert!(self.untouched());
+        let state = self.pair.ends[1].device.query_qp(self.victim).unwrap().state;
+        assert_eq!(state, QpState::Err);
+    }
+
+    fn ignored(mut self) {
+        assert_eq!(self.fire(), None);
+        assert!(self.untouched());
+        let state = self.pair.ends[1].device.query_qp(self.victim).unwrap().state;
+        assert_eq!(state, QpState::Rts);
+    }
+}
+
+#[test]
+fn the_write_that_all_others_differ_from_is_taken() {
+    let mut attack = Attack::write();
+    assert_eq!(attack.fire(), Some(Syndrome::Ack(Credit::UNLIMITED)));
+    assert_eq!(attack.pair.ends[1].bytes(0, 17), [&[0xAA; 16][..], &[0]].concat());
+}
+
+#[test]
+fn a_wrong_key_is_refused() {
+    for bit in 0..32 {
+        let mut attack = Attack::write();
+        attack.reth(|reth| reth.rkey.0 ^= 1 << bit);
+        attack.refused(NakCode::RemoteAccess);
+    }
+}
+
+#[test]
+fn bytes_out_of_bounds_are_refused() {
+    for (va, len) in
+        [(BASE - 1, 16), (BASE + MEMORY as u64 - 15, 16), (0, 16), (u64::MAX - 15, 16), (u64::MAX, 16)]
+    {
+        let mut attack = Attack::write();
+        attack.reth(|reth| (reth.va, reth.len) = (va, len));
+        attack.refused(NakCode::RemoteAccess);
+    }
+}
+
+#[test]
+fn a_message_must_fit_as_a_whole_before_any_of_it_is_taken() {
+    let mut attack = Attack::write();
+    let Message::Rc(RcMessage::Write(Part::Only(reth, _))) = attack.repr.message else { panic!() };
+    let reth = Reth { len: 3000, va: BASE + MEMORY as u64 - 2000, ..reth };
+    attack.repr.message = Message::Rc(RcMessage::Write(Part::First(reth)));
+    attack.payload = vec![1; 1024];
+    attack.refused(NakCode::RemoteAccess);
+}
+
+#[test]
+fn a_length_that_is_not_the_message_s_is_refused() {
+    for len in [15, 17, 1040] {
+        let mut attack = Attack::write();
+        attack.reth(|reth| reth.len = len);
+        attack.refused(NakCode::InvalidRequest);
+    }
+    let mut attack = Attack::write();
+    attack.payload = vec![1; 1025];
+    attack.reth(|reth| reth.len = 1025);
+    attack.refused(NakCode::InvalidRequest);
+}
+
+#[test]
+fn a_region_without_the_right_is_refused() {
+    let rights = [
+        (Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC, 0),
+        (Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC, 1),
+        (Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ, 2),
+        (Access::NONE, 1),
+    ];
+    for (access, operation) in rights {
+        let mut attack = Attack::write();
+        let domain = attack.pair.ends[1].domain;
+        let config = RegionConfig::new(BASE, 4096, access);
+        let region = attack.pair.ends[1].device.register(domain, config).unwrap();
+        let rkey = attack.pair.ends[1].device.query_region(region).unwrap().rkey;
+        let eth = AtomicEth { va: BASE, rkey, swap_or_add: 1, compare: 0 };
+        let reth = Reth { va: BASE, rkey, len: 16 };
+        attack.repr.message = Message::Rc(match operation {
+            0 => RcMessage::Write(Part::Only(reth, None)),
+            1 => RcMessage::ReadRequest(reth),
+            _ => RcMessage::FetchAdd(eth),
+        });
+        if operation > 0 {
+            attack.payload.clear();
+        }
+        attack.refused(NakCode::RemoteAccess);
+    }
+}
+
+#[test]
+fn a_queue_pair_without_the_right_refuses() {
+    for (access, operation) in [
+        (Access::REMOTE_READ | Access::REMOTE_ATOMIC, 0),
+        (Access::REMOTE_WRITE | Access::REMOTE_ATOMIC, 1),
+        (Access::REMOTE_WRITE | Access::REMOTE_READ, 2),
+    ] {
+        let mut attack = Attack::write();
+        let change = QpChange { access: Some(access), ..QpChange::default() };
+        attack.pair.ends[1].device.modify_qp(attack.victim, &change).unwrap();
+        let there = attack.pair.ends[1].remote(0);
+        let (va, rkey) = (there.address, there.rkey);
+        attack.repr.message = Message::Rc(match operation {
+            0 => attack.repr.message.rc(),
+            1 => RcMessage::ReadRequest(Reth { va, rkey, len: 16 }),
+            _ => RcMessage::CompareSwap(AtomicEth { va, rkey, swap_or_add: 1, compare: 0 }),
+        });
+        if operation > 0 {
+            attack.payload.clear();
+        }
+        attack.refused(NakCode::InvalidRequest);
+    }
+}
+
+trait AsRc {
+    fn rc(&self) -> RcMessage;
+}
+
+impl AsRc for Message {
+    fn rc(&self) -> RcMessage {
+        let Self::Rc(message) = self else { panic!() };
+        *message
+    }
+}
+
+#[test]
+fn a_region_of_another_domain_is_refused() {
+    let mut attack = Attack::write();
+    let other = attack.pair.ends[1].device.create_domain().unwrap();
+    let region = attack.pair.ends[1].device.register(other, RegionConfig::new(BASE, 4096, ALL)).unwrap();
+    let rkey = attack.pair.ends[1].device.query_region(region).unwrap().rkey;
+    attack.reth(|reth| reth.rkey = rkey);
+    attack.refused(NakCode::RemoteAccess);
+}
+
+#[test]
+fn an_atomic_that_is_not_aligned_is_refused() {
+    let mut attack = Attack::write();
+    let there = attack.pair.ends[1].remote(4);
+    let eth = AtomicEth { va: there.address, rkey: there.rkey, swap_or_add: 1, compare: 0 };
+    attack.repr.message = Message::Rc(RcMessage::FetchAdd(eth));
+    attack.payload.clear();
+    attack.refused(NakCode::InvalidRequest);
+}
+
+#[test]
+fn parts_of_messages_out_of_place_are_refused() {
+    for part in [Part::Middle, Part::Last(None)] {
+        let mut attack = Attack::write();
+        attack.repr.message = Message::Rc(RcMessage::Write(part));
+        attack.payload = vec![1; 1024];
+        attack.refused(NakCode::InvalidRequest);
+    }
+    for part in [Part::Middle, Part::Last(SendEnd::Plain)] {
+        let mut attack = Attack::write();
+        attack.repr.message = Message::Rc(RcMessage::Send(part));
+        attack.payload = vec![1; 1024];
+        attack.refused(NakCode::InvalidRequest);
+    }
+}
+
+#[test]
+fn another_message_may_not_begin_within_one() {
+    let mut attack = Attack::write();
+    let Message::Rc(RcMessage::Write(Part::Only(reth, _))) = attack.repr.message else { panic!() };
+    let whole = attack.repr;
+    attack.repr.message = Message::Rc(RcMessage::Write(Part::First(Reth { len: 2000, ..reth })));
+    attack.payload = vec![0; 1024];
+    assert_eq!(attack.fire(), Some(Syndrome::Ack(Credit::UNLIMITED)));
+    attack.repr = Repr { bth: Bth { psn: Psn::new(PSN + 1), ..whole.bth }, ..whole };
+    attack.payload = vec![0xAA; 16];
+    attack.refused(NakCode::InvalidRequest);
+}
+
+#[test]
+fn packets_ahead_are_told_once_and_do_nothing() {
+    for ahead in [1, 2, 1000, 0x7F_FFFF] {
+        let mut attack = Attack::write();
+        attack.repr.bth.psn = Psn::new(PSN + ahead);
+        assert_eq!(attack.fire(), Some(Syndrome::Nak(NakCode::PsnSequence)));
+        assert_eq!(attack.fire(), None);
+        assert!(attack.untouched());
+    }
+}
+
+#[test]
+fn packets_behind_are_acknowledged_and_do_nothing() {
+    for behind in [1, 2, 1000, 0x7F_FFFF] {
+        let mut attack = Attack::write();
+        attack.repr.bth.psn = Psn::new(PSN.wrapping_sub(behind));
+        assert_eq!(attack.fire(), Some(Syndrome::Ack(Credit::UNLIMITED)));
+        assert!(attack.untouched());
+    }
+}
+
+#[test]
+fn a_read_or_atomic_from_the_past_that_was_never_asked_is_ignored() {
+    let mut attack = Attack::write();
+    let there = attack.pair.ends[1].remote(0);
+    let (va, rkey) = (there.address, there.rkey);
+    attack.payload.clear();
+    attack.repr.bth.psn = Psn::new(PSN - 5);
+    for message in [
+        RcMessage::ReadRequest(Reth { va, rkey, len: 16 }),
+        RcMessage::FetchAdd(AtomicEth { va, rkey, swap_or_add: 1, compare: 0 }),
+    ] {
+        attack.repr.message = Message::Rc(message);
+        assert_eq!(attack.fire(), None);
+        assert!(attack.untouched());
+    }
+}
+
+#[test]
+fn a_repeated_read_shows_no_more_than_the_first() {
+    let mut attack = Attack::write();
+    let there = attack.pair.ends[1].remote(0);
+    let (va, rkey) = (there.address, there.rkey);
+    attack.payload.clear();
+    attack.repr.message = Message::Rc(RcMessage::ReadRequest(Reth { va, rkey, len: 16 }));
+    assert!(attack.fire().is_some());
+    let elsewhere = [(va + 100, rkey, 16), (va, rkey, 17), (va, RKey(rkey.0 ^ 1), 16), (va - 1, rkey, 16)];
+    for (va, rkey, len) in elsewhere {
+        attack.repr.message = Message::Rc(RcMessage::ReadRequest(Reth { va, rkey, len }));
+        assert_eq!(attack.fire(), None);
+    }
+    attack.repr.message = Message::Rc(RcMessage::ReadRequest(Reth { va, rkey, len: 16 }));
+    assert!(attack.fire().is_some());
+}
+
+#[test]
+fn more_reads_than_allowed_are_refused() {
+    let mut attack = Attack::write();
+    let there = attack.pair.ends[1].remote(0);
+    attack.payload.clear();
+    for nth in 0..5 {
+        let reth = Reth { va: there.address, rkey: there.rkey, len: 16 };
+        attack.repr.message = Message::Rc(RcMessage::ReadRequest(reth));
+        attack.repr.bth.psn = Psn::new(PSN + nth);
+        let bytes = attack.bytes();
+        attack.pair.inject(1, &bytes);
+    }
+    assert_eq!(attack.answer(), Some(Syndrome::Nak(NakCode::InvalidRequest)));
+}
+
+#[test]
+fn a_wrong_queue_pair_is_ignored() {
+    for number in [0, 1, 0x10, 0x13, 0xFF_FFFF] {
+        let mut attack = Attack::write();
+        attack.repr.bth.dest_qp = QpNumber::new(number).unwrap_or(QpNumber::MULTICAST);
+        attack.ignored();
+    }
+}
+
+#[test]
+fn another_partition_is_ignored() {
+    let mut attack = Attack::write();
+    attack.repr.bth.pkey = PKey(0x8001);
+    attack.ignored();
+}
+
+#[test]
+fn another_service_is_ignored() {
+    let mut attack = Attack::write();
+    let Message::Rc(RcMessage::Write(Part::Only(reth, _))) = attack.repr.message else { panic!() };
+    attack.repr.message = Message::Uc(nichrome_wire::rdma::UcMessage::Write(Part::Only(reth, None)));
+    attack.ignored();
+}
+
+#[test]
+fn another_sender_is_ignored() {
+    let mut attack = Attack::write();
+    let addresses = nichrome_wire::AddressPair::V4 { src: [10, 0, 0, 9].into(), dst: [10, 0, 0, 2].into() };
+    let flow = nichrome_wire::rdma::UdpFlow::to_roce(addresses, 4791);
+    let mut bytes = vec![0; 100];
+    let mut writer =
+        nichrome_wire::rdma::DatagramWriter::new(&attack.repr, 16, &flow, 0, &mut bytes).unwrap();
+    writer.payload().copy_from_slice(&attack.payload);
+    let len = writer.finish();
+    let datagram = Datagram { flow, traffic_class: nichrome_wire::TrafficClass(0), bytes: &bytes[..len] };
+    attack.pair.ends[1].device.receive(&datagram, attack.pair.now);
+    assert_eq!(attack.answer(), None);
+    assert!(attack.untouched());
+}
+
+#[test]
+fn any_wrong_bit_is_ignored() {
+    let attack = Attack::write();
+    let bytes = attack.bytes();
+    let mut attack = attack;
+    for bit in 0..bytes.len() * 8 {
+        // These are not covered by the CRC: routers change them.
+        if (32..40).contains(&bit) {
+            continue;
+        }
+        let mut wrong = bytes.clone();
+        wrong[bit / 8] ^= 0x80 >> (bit % 8);
+        attack.pair.inject(1, &wrong);
+        assert_eq!(attack.answer(), None, "bit {bit}");
+    }
+    for len in 0..bytes.len() {
+        attack.pair.inject(1, &bytes[..len]);
+        assert_eq!(attack.answer(), None, "{len} bytes");
+    }
+    assert!(attack.untouched());
+}
+
+#[test]
+fn queue_pairs_that_are_not_ready_take_nothing() {
+    for state in [QpState::Reset, QpState::Err] {
+        let mut attack = Attack::write();
+        attack.pair.ends[1].device.modify_qp(attack.victim, &QpChange::to(state)).unwrap();
+        assert_eq!(attack.fire(), None);
+        assert!(attack.untouched());
+    }
+}
+
+#[test]
+fn answers_to_nothing_change_nothing() {
+    let mut attack = Attack::write();
+    attack.payload = vec![0xAA; 16];
+    let aeth = Aeth { syndrome: Syndrome::Ack(Credit::UNLIMITED), msn: Msn::new(1) };
+    let (victim, there) = (attack.victim, attack.pair.ends[0].remote(0));
+    // With nothing outstanding, and with a WRITE outstanding at another number.
+    for outstanding in [0, 1] {
+        if outstanding == 1 {
+            attack.pair.ends[1].post(victim, 1, Operation::Write(there), 0, 8);
+            attack.pair.transmit();
+        }
+        for psn in [PSN - 1, PSN + 1, PSN + 500] {
+            for message in [
+                RcMessage::ReadResponse(ReadResponse::Only(aeth)),
+                RcMessage::AtomicAcknowledge(aeth, 0xAAAA),
+                RcMessage::Acknowledge(aeth),
+                RcMessage::Acknowledge(Aeth { syndrome: Syndrome::Nak(NakCode::RemoteAccess), ..aeth }),
+            ] {
+                attack.repr = Repr {
+                    bth: Bth { psn: Psn::new(psn), ..attack.repr.bth },
+                    message: Message::Rc(message),
+                };
+                if !matches!(message, RcMessage::ReadResponse(_)) {
+                    attack.payload.clear();
+                }
+                assert_eq!(attack.fire(), None);
+            }
+            attack.payload = vec![0xAA; 16];
+        }
+    }
+    assert!(attack.untouched());
+    assert!(attack.pair.ends[1].completions().is_empty());
+}
+
+#[test]
+fn data_that_was_not_asked_for_ends_the_request() {
+    let mut attack = Attack::write();
+    let (victim, there) = (attack.victim, attack.pair.ends[0].remote(0));
+    attack.pair.ends[1].post(victim, 1, Operation::Write(there), 0, 8);
+    attack.pair.transmit();
+    let aeth = Aeth { syndrome: Syndrome::Ack(Credit::UNLIMITED), msn: Msn::new(1) };
+    attack.repr.message = Message::Rc(RcMessage::ReadResponse(ReadResponse::Only(aeth)));
+    assert_eq!(attack.fire(), None);
+    assert!(attack.untouched());
+    let done = attack.pair.ends[1].completions();
+    assert_eq!(done.first().map(|wc| wc.status), Some(Status::BadResponse));
+}
+
+#[test]
+fn garbage_does_nothing() {
+    let count = if cfg!(debug_assertions) { 200_000 } else { 2_000_000 };
+    let mut random = Pcg64::seed_from_u64(3);
+    let mut pair = Pair::new();
+    let qps = [QpType::Rc, QpType::Uc, QpType::Ud].map(|kind| pair.connect(kind, &Link::default())[1]);
+    pair.ends[1].fill(0, &pattern(MEMORY, 4));
+    let template = Attack::write().bytes();
+    for nth in 0..count {
+        let mut bytes = if nth % 2 == 0 { template.clone() } else { vec![0; random.random_range(0..120)] };
+        if nth % 2 == 0 {
+            bytes[0] = random.random();
+            bytes[7] = random.random_range(0x11..0x15);
+            (0..4).for_each(|_| {
+                let at = random.random_range(0..bytes.len());
+                bytes[at] = random.random();
+            });
+        } else {
+            random.fill(&mut bytes[..]);
+        }
+        pair.inject(1, &bytes);
+    }
+    assert!(pair.ends[1].device.memory().bytes() == pattern(MEMORY, 4));
+    assert!(pair.ends[1].completions().is_empty() && pair.ends[1].events().is_empty());
+    assert_eq!(pair.ends[1].device.poll_transmit(pair.now, 1, &mut [0; 9000]), None);
+    for qp in qps {
+        assert_eq!(pair.ends[1].device.query_qp(qp).unwrap().state, QpState::Rts);
+    }
+    let counters = pair.ends[1].device.counters();
+    let dropped =
+        counters.dropped_malformed + counters.dropped_unknown + counters.dropped_key + counters.dropped_icrc;
+    assert_eq!((counters.received, dropped), (count, count));
+}

@@ -1,0 +1,140 @@
+//! How losses and congestion are dealt with: between two of ours, and with others.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod common;
+
+use common::{Faults, Link, Pair, pattern};
+use nichrome_rdma::*;
+use nichrome_wire::rdma::{BthFlags, Message, RcMessage, Repr};
+
+/// Writes a megabyte four times over a path with faults; what it took.
+fn transfer(pair: &mut Pair) -> (Counters, Counters, u64) {
+    let [a, _] = pair.connect(QpType::Rc, &Link { timeout: 10, ..Link::default() });
+    let (there, data) = (pair.ends[1].remote(0), pattern(1 << 20, 8));
+    pair.ends[0].fill(0, &data);
+    (0..4).for_each(|wr_id| pair.ends[0].post(a, wr_id, Operation::Write(there), 0, 1 << 20));
+    pair.run_until(|pair| pair.ends[0].device.poll_timeout().is_none() && pair.now > Instant::ZERO);
+    pair.run();
+    let done = pair.ends[0].completions();
+    assert_eq!(done.len(), 4);
+    assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
+    assert!(pair.ends[1].bytes(0, 1 << 20) == data);
+    let took = done.last().unwrap().at.as_nanos();
+    (*pair.ends[0].device.counters(), *pair.ends[1].device.counters(), took)
+}
+
+fn lossy(selective: [SelectiveRepeat; 2]) -> (Counters, Counters, u64) {
+    let faults = Faults { loss: 0.01, ..Faults::default() };
+    let change = |config: &mut Config| config.selective_repeat = selective[config.seed as usize];
+    transfer(&mut Pair::with(change).seeded(3, faults))
+}
+
+#[test]
+fn two_of_ours_repeat_what_was_lost_and_little_more() {
+    use SelectiveRepeat::{Never, Offered};
+    let (selective, _, fast) = lossy([Offered, Offered]);
+    let (back, _, slow) = lossy([Never, Never]);
+    // 4096 packets, of which one in a hundred is lost.
+    assert!(selective.retransmitted < 200, "{}", selective.retransmitted);
+    assert!(back.retransmitted > 2 * selective.retransmitted, "{}", back.retransmitted);
+    assert!(fast < slow, "{fast} and {slow}");
+}
+
+#[test]
+fn one_of_ours_alone_goes_back_as_others_do() {
+    use SelectiveRepeat::{Never, Offered};
+    for ends in [[Offered, Never], [Never, Offered]] {
+        let (alone, _, _) = lossy(ends);
+        let (neither, _, _) = lossy([Never, Never]);
+        assert_eq!(alone, neither);
+    }
+}
+
+#[test]
+fn disorder_alone_is_no_loss_between_two_of_ours() {
+    let faults = Faults { reorder: 0.02, ..Faults::default() };
+    let (requester, responder, _) = transfer(&mut Pair::new().seeded(5, faults));
+    assert!(responder.out_of_sequence > 50);
+    assert!(requester.retransmitted < 150, "{}", requester.retransmitted);
+}
+
+#[test]
+fn the_offer_stands_in_requests_and_is_answered() {
+    for offered in [SelectiveRepeat::Offered, SelectiveRepeat::Never] {
+        let mut pair = Pair::with(|config| config.selective_repeat = offered);
+        pair.record = true;
+        let [a, _] = pair.connect(QpType::Rc, &Link::default());
+        let there = pair.ends[1].remote(0);
+        pair.ends[0].post(a, 1, Operation::Write(there), 0, 5000);
+        pair.ends[0].post(a, 2, Operation::Read(there), 0, 5000);
+        pair.run();
+        for (_, bytes) in &pair.sent {
+            let (repr, _) = Repr::parse(bytes).unwrap();
+            let Message::Rc(message) = repr.message else { panic!() };
+            let data = matches!(message, RcMessage::ReadResponse(_));
+            let offer = repr.bth.flags.contains(BthFlags::SELECTIVE);
+            assert_eq!(offer, !data && offered == SelectiveRepeat::Offered);
+        }
+    }
+}
+
+#[test]
+fn marks_are_answered_but_not_each() {
+    let faults = Faults { mark: 1.0, ..Faults::default() };
+    let (requester, responder, _) = transfer(&mut Pair::new().seeded(5, faults));
+    assert!(responder.congestion_marks > 4000);
+    let told = responder.congestion_notifications_sent;
+    assert!(told > 2 && told * 10 < responder.congestion_marks, "{told}");
+    assert_eq!(requester.congestion_notifications_received, told);
+}
+
+#[test]
+fn dcqcn_slows_down_where_there_are_marks_and_only_there() {
+    let dcqcn = Dcqcn { line_rate: 10_000_000_000, ..Dcqcn::default() };
+    let run = |mark| {
+        let change = |config: &mut Config| config.congestion = Congestion::Dcqcn(dcqcn);
+        transfer(&mut Pair::with(change).seeded(5, Faults { mark, ..Faults::default() }))
+    };
+    let ((_, _, free), (_, _, some), (_, _, many)) = (run(0.0), run(0.001), run(0.2));
+    assert!(free * 5 < some * 4 && some < many, "{free} {some} {many}");
+}
+
+#[test]
+fn the_window_opens_and_closes() {
+    let mut pair = Pair::with(|config| config.window = Window { initial: 4, max: 64, read: 4 });
+    pair.record = true;
+    let [a, _] = pair.connect(QpType::Rc, &Link::default());
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].post(a, 1, Operation::Write(there), 0, 1 << 20);
+    pair.transmit();
+    assert_eq!(pair.sent.len(), 4);
+    pair.run();
+    let done = pair.ends[0].completions();
+    // 1024 packets: 4, 8, 16, 32, then 64 in each round trip of 20 µs.
+    assert!(done[0].at.as_nanos() < 22 * 20_000, "{}", done[0].at);
+}
+
+#[test]
+fn reads_are_within_the_window_too() {
+    let mut pair = Pair::with(|config| config.window = Window { initial: 8, max: 8, read: 4 });
+    pair.record = true;
+    let [a, _] = pair.connect(QpType::Rc, &Link { rd_atomic: 16, ..Link::default() });
+    let there = pair.ends[1].remote(0);
+    pair.ends[1].fill(0, &pattern(100_000, 1));
+    pair.ends[0].post(a, 1, Operation::Read(there), 0, 100_000);
+    pair.transmit();
+    assert_eq!(pair.sent.len(), 2, "two parts of four packets");
+    pair.run();
+    assert_eq!(pair.ends[0].completions()[0].status, Status::Success);
+    assert!(pair.ends[0].bytes(0, 100_000) == pattern(100_000, 1));
+}
+
+#[test]
+fn what_is_kept_is_bounded_and_given_back() {
+    for held in [0, 1, 10] {
+        let faults = Faults { loss: 0.02, reorder: 0.1, ..Faults::default() };
+        let (requester, _, _) =
+            transfer(&mut Pair::with(|config| config.held_packets = held).seeded(7, faults));
+        assert!(requester.retransmitted > 50);
+    }
+}
