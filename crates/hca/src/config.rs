@@ -1,0 +1,131 @@
+//! What an adapter is opened with.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use nichrome_port::capture::WriteError;
+use nichrome_port::udp::{SharedPort, Steering, UdpError, UdpSocket};
+use nichrome_rdma::{Config, ConfigError, Limits, ObjectError, PathMtu};
+use nichrome_wan::Impairments;
+use nichrome_wire::rdma::ROCE_PORT;
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// What an adapter is opened with.
+#[derive(Clone, Debug, Default)]
+pub struct AdapterConfig {
+    /// Where it is.
+    pub place: Place,
+    /// The largest path MTU; by default the largest that fits the interface of the address.
+    pub mtu: Option<PathMtu>,
+    /// What happens to datagrams on their way out and in.
+    pub faults: Option<Faults>,
+    /// Where to write a capture of what goes over the wire (pcapng).
+    pub capture: Option<PathBuf>,
+    /// Makes keys and packet numbers differ from those of other adapters.
+    pub seed: u64,
+}
+
+/// Where an adapter is: an adapter is an IP address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// At an address of 127.0.0.0/8 that no one else uses.
+    #[default]
+    Loopback,
+    /// At this address of the machine, with up to 32 processes of the same user.
+    Address(IpAddr),
+}
+
+/// What happens to datagrams, in each direction on its own.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    /// The impairments.
+    pub impairments: Impairments,
+    /// Choices follow from it.
+    pub seed: u64,
+}
+
+/// Why there is no adapter.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The address cannot be had.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
+    /// The impairments contradict each other.
+    #[error(transparent)]
+    Faults(#[from] nichrome_wan::ConfigError),
+    /// The capture cannot be written.
+    #[error(transparent)]
+    Capture(#[from] WriteError),
+    /// The device cannot be made.
+    #[error(transparent)]
+    Device(#[from] ConfigError),
+    /// The device has no room for a protection domain.
+    #[error(transparent)]
+    Object(ObjectError),
+    /// The thread that makes progress cannot be started.
+    #[error("cannot start the thread that makes progress: {0}")]
+    Thread(Errno),
+}
+
+/// A socket, to itself or shared.
+#[derive(Debug)]
+pub(crate) enum Port {
+    Own(UdpSocket),
+    Shared(SharedPort),
+}
+
+/// The top bits of the destination queue pair, in byte 5 of the base transport header, name the process.
+const STEERING: Steering = Steering { byte: 5, bits: 5 };
+
+/// Numbers of queue pairs that a slot has.
+const QPS_OF_A_SLOT: u32 = 1 << (24 - STEERING.bits);
+
+/// Numbers that are left out at the start of each slot: 0 and 1 are special.
+const RESERVED_QPS: u32 = 0x11;
+
+impl Port {
+    pub(crate) fn open(place: Place) -> Result<Self, UdpError> {
+        match place {
+            Place::Loopback => UdpSocket::open_loopback(ROCE_PORT).map(Self::Own),
+            Place::Address(ip) => {
+                SharedPort::join(SocketAddr::new(ip, ROCE_PORT), STEERING).map(Self::Shared)
+            }
+        }
+    }
+
+    pub(crate) fn socket(&self) -> &UdpSocket {
+        match self {
+            Self::Own(socket) => socket,
+            Self::Shared(port) => port.socket(),
+        }
+    }
+
+    /// The device at this port.
+    pub(crate) fn device(&self, config: &AdapterConfig) -> Config {
+        let socket = self.socket();
+        let mut device = Config::new(vec![socket.local().ip()]);
+        if let Self::Shared(port) = self {
+            device.first_qp = port.slot() as u32 * QPS_OF_A_SLOT + RESERVED_QPS;
+            let qps = (QPS_OF_A_SLOT - 2 * RESERVED_QPS) as usize;
+            device.limits = Limits { qps, ..device.limits };
+        }
+        device.mtu = config.mtu.unwrap_or_else(|| largest_mtu(socket));
+        device.seed = config.seed;
+        let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
+        device.window.max = packets.clamp(device.window.initial, device.window.max);
+        device
+    }
+}
+
+/// Bytes that the kernel counts for a full packet that waits to be received.
+const ROOM_OF_A_PACKET: usize = 2 * 4096;
+
+/// Bytes around the payload of a packet at most: IPv6, UDP, base header, RETH, immediate data, ICRC.
+const AROUND_PAYLOAD: usize = 40 + 8 + 12 + 16 + 4 + 4;
+
+/// The largest path MTU that fits the socket's interface.
+fn largest_mtu(socket: &UdpSocket) -> PathMtu {
+    let payload = socket.interface_mtu().saturating_sub(AROUND_PAYLOAD);
+    PathMtu::fitting(payload).unwrap_or(PathMtu::B256)
+}

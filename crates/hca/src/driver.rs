@@ -1,0 +1,250 @@
+//! Who drives the device: whoever polls it, and a thread of its own while nobody does.
+//!
+//! The target of a WRITE or READ never calls a verb, so something must: the thread waits for datagrams and timers. A
+//! program that polls does the same work inline, which saves two context switches per message, and the thread
+//! keeps away from the socket as long as polls keep coming: it looks once a millisecond whether they do.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nichrome_port::{Waker, clock};
+use nichrome_rdma::{Device, Event, Memory};
+use nichrome_wire::Instant;
+use rustix::io::Errno;
+
+use crate::config::{AdapterConfig, OpenError, Port};
+use crate::wire::{Wire, WireCounters};
+
+/// Batches that are received and sent before the lock is given up.
+const ROUNDS: usize = 8;
+
+/// How long the thread keeps away after a poll.
+const KEEP_AWAY: Duration = Duration::from_millis(1);
+
+/// How long what waits for a full socket waits.
+const FULL_SOCKET: Duration = Duration::from_micros(50);
+
+/// What is told of events. It is called under the device's lock, and calls no verb.
+pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
+
+/// A device at an address, and what makes it go.
+pub struct Driver<M: Memory + Send + 'static> {
+    shared: Arc<Shared<M>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared<M> {
+    card: Mutex<Card<M>>,
+    /// The wire's socket, to wait for.
+    socket: OwnedFd,
+    local: SocketAddr,
+    /// Calls the thread.
+    waker: Waker,
+    /// Polls so far: whoever polls drives the device.
+    polls: AtomicU64,
+    /// Programs that wait for an event, and drive the device meanwhile.
+    waiters: AtomicUsize,
+    /// Whether the thread sleeps and knows of no later timers.
+    is_parked: AtomicBool,
+    ended: AtomicBool,
+    events: EventSink,
+}
+
+struct Card<M> {
+    device: Device<M>,
+    wire: Wire,
+    /// Whether the lock was given up before everything was done.
+    is_unfinished: bool,
+}
+
+impl<M: Memory + Send + 'static> Driver<M> {
+    /// Opens a device whose memory is `memory`.
+    ///
+    /// # Errors
+    /// The address, the capture, the faults or the device cannot be had.
+    pub fn open(config: &AdapterConfig, memory: M, events: EventSink) -> Result<Self, OpenError> {
+        let port = Port::open(config.place)?;
+        let device = Device::new(port.device(config), memory)?;
+        let wire = Wire::new(port, config)?;
+        let (socket, local) = (wire.socket().as_fd().try_clone_to_owned(), wire.socket().local());
+        let failed =
+            |error: std::io::Error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
+        let shared = Arc::new(Shared {
+            card: Mutex::new(Card { device, wire, is_unfinished: false }),
+            socket: socket.map_err(failed)?,
+            local,
+            waker: Waker::new().map_err(OpenError::Thread)?,
+            polls: AtomicU64::new(0),
+            waiters: AtomicUsize::new(0),
+            is_parked: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            events,
+        });
+        let driven = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("nichrome-hca".to_owned()).spawn(move || driven.drive());
+        Ok(Self { shared, thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// Calls verbs, and sends what they bring about.
+    pub fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
+        let card = &mut *self.shared.card();
+        let result = verbs(&mut card.device);
+        card.transmit(clock::now());
+        card.tell(&self.shared.events);
+        // What was begun may have a timer, which the thread does not know of.
+        self.shared.call_if_parked();
+        result
+    }
+
+    /// Does something with the device's memory while the device does not.
+    pub fn touch<T>(&self, f: impl FnOnce(&mut M) -> T) -> T {
+        f(self.shared.card().device.memory_mut())
+    }
+
+    /// Takes in what has arrived, sends what is due, then calls verbs: for polling.
+    pub fn poll<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
+        self.shared.polls.fetch_add(1, Ordering::Relaxed);
+        let card = &mut *self.shared.card();
+        card.progress(&self.shared.events);
+        verbs(&mut card.device)
+    }
+
+    /// Drives the device until `waker` is woken or it is `until`: for waiting.
+    pub fn wait(&self, waker: &Waker, until: Option<Instant>) {
+        let shared = &*self.shared;
+        shared.waiters.fetch_add(1, Ordering::SeqCst);
+        loop {
+            let due = {
+                let card = &mut *shared.card();
+                card.progress(&shared.events);
+                card.poll_timeout()
+            };
+            let deadline = [due, until].into_iter().flatten().min();
+            let woken = clock::wait([waker.as_fd(), shared.socket.as_fd()], deadline);
+            if !matches!(woken, Ok([false, _])) || until.is_some_and(|until| until <= clock::now()) {
+                break;
+            }
+        }
+        shared.polls.fetch_add(1, Ordering::Relaxed);
+        shared.waiters.fetch_sub(1, Ordering::SeqCst);
+        shared.call_if_parked();
+    }
+
+    /// Where the device is.
+    pub fn local(&self) -> SocketAddr {
+        self.shared.local
+    }
+
+    /// What the wire has done.
+    pub fn wire_counters(&self) -> WireCounters {
+        self.shared.card().wire.counters()
+    }
+}
+
+impl<M: Memory> Shared<M> {
+    /// The device. A panic under the lock leaves a device that is no worse than its state machine.
+    fn card(&self) -> MutexGuard<'_, Card<M>> {
+        self.card.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call_if_parked(&self) {
+        if self.is_parked.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+}
+
+impl<M: Memory> Shared<M> {
+    /// What the thread does.
+    fn drive(&self) {
+        let mut polls = 0;
+        while !self.ended.load(Ordering::SeqCst) {
+            let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
+            let woken = if polls != before {
+                clock::wait([self.waker.as_fd()], Some(clock::now() + KEEP_AWAY)).map(|[woken]| woken)
+            } else {
+                self.watch()
+            };
+            match woken {
+                Ok(true) => self.waker.clear(),
+                Ok(false) => {}
+                // Without descriptors to wait for nothing can be received any more.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits for the next datagram or timer after what there is to do; returns whether the thread was called.
+    fn watch(&self) -> rustix::io::Result<bool> {
+        // A call after this comes too late for the timers that are read below, and wakes.
+        self.is_parked.store(true, Ordering::SeqCst);
+        let due = {
+            let card = &mut *self.card();
+            card.progress(&self.events);
+            card.poll_timeout()
+        };
+        let woken = if self.waiters.load(Ordering::SeqCst) > 0 {
+            clock::wait([self.waker.as_fd()], due).map(|[woken]| woken)
+        } else {
+            clock::wait([self.waker.as_fd(), self.socket.as_fd()], due).map(|[woken, _]| woken)
+        };
+        self.is_parked.store(false, Ordering::SeqCst);
+        woken
+    }
+}
+
+impl<M: Memory> Card<M> {
+    /// Does what is due, receives and sends.
+    fn progress(&mut self, events: &EventSink) {
+        self.is_unfinished = true;
+        for _ in 0..ROUNDS {
+            let now = clock::now();
+            if self.device.poll_timeout().is_some_and(|due| due <= now) {
+                self.device.handle_timeout(now);
+            }
+            let more_comes = self.wire.receive(&mut self.device, now);
+            let more_goes = self.wire.transmit(&mut self.device, now);
+            if !more_comes && !more_goes {
+                self.is_unfinished = false;
+                break;
+            }
+        }
+        self.tell(events);
+    }
+
+    /// Sends.
+    fn transmit(&mut self, now: Instant) {
+        let mut rounds = 0..ROUNDS;
+        self.is_unfinished |= rounds.all(|_| self.wire.transmit(&mut self.device, now));
+    }
+
+    fn tell(&mut self, events: &EventSink) {
+        while let Some(event) = self.device.poll_event() {
+            events(event);
+        }
+    }
+
+    /// When there is something to do without a datagram.
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.is_unfinished {
+            return Some(Instant::ZERO);
+        }
+        let socket = self.wire.is_full().then(|| clock::now() + FULL_SOCKET);
+        [self.device.poll_timeout(), self.wire.poll_timeout(), socket].into_iter().flatten().min()
+    }
+}
+
+impl<M: Memory + Send + 'static> Drop for Driver<M> {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        self.shared.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // It reports nothing.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Queue pairs, and what their programs tell each other to connect them.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+use nichrome_rdma::{
+    Access, AddressVector, ModifyError, ObjectError, PathMtu, PostError, Psn, QpCapacity, QpChange, QpConfig,
+    QpHandle, QpNumber, QpState, QpType, ReceiveRequest, RnrTimer, SendRequest, Signaling,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::adapter::{Adapter, CompletionQueue};
+
+/// What a peer must know to connect to a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The adapter's address.
+    pub address: IpAddr,
+    /// The queue pair.
+    pub qp: QpNumber,
+    /// The number of the first packet that it sends.
+    pub psn: Psn,
+}
+
+/// How a connection is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Payload of a full packet: both ends must say the same.
+    pub mtu: PathMtu,
+    /// What the peer may do.
+    pub access: Access,
+    /// Time without an answer before packets are repeated: 4.096 µs · 2ⁿ.
+    pub timeout: u8,
+    /// How often packets are repeated without progress, 0 to 7.
+    pub retry_count: u8,
+    /// How often a message is offered to a peer that has no receive for it, 0 to 6; 7 is for ever.
+    pub rnr_retry: u8,
+    /// READs and atomics outstanding, each way.
+    pub rd_atomic: u8,
+}
+
+impl Connection {
+    /// What ibv_rc_pingpong uses: 67 ms, seven times, for ever; and everything allowed.
+    pub fn new(mtu: PathMtu) -> Self {
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        Self { mtu, access, timeout: 14, retry_count: 7, rnr_retry: 7, rd_atomic: 16 }
+    }
+}
+
+/// The longest wait of 0.64 ms that a peer is asked for when there is no receive (IBA table 45).
+const MIN_RNR_TIMER: u8 = 12;
+
+/// A reliable connection's end.
+pub struct QueuePair {
+    adapter: Adapter,
+    handle: QpHandle,
+    number: QpNumber,
+    psn: Psn,
+    /// Where it completes; lives as long as it does.
+    _queues: [CompletionQueue; 2],
+}
+
+impl Adapter {
+    /// Makes an end of a reliable connection. Sends complete in `sends`, receives in `receives`.
+    ///
+    /// # Errors
+    /// The adapter does not offer the sizes, or has no room for another queue pair.
+    pub fn queue_pair(
+        &self,
+        capacity: QpCapacity,
+        sends: &CompletionQueue,
+        receives: &CompletionQueue,
+    ) -> Result<QueuePair, ObjectError> {
+        let config = QpConfig {
+            kind: QpType::Rc,
+            domain: self.inner.domain,
+            send_cq: sends.shared.handle,
+            receive_cq: receives.shared.handle,
+            srq: None,
+            capacity,
+            signaling: Signaling::Requested,
+        };
+        let (handle, number) = self.inner.driver.call(|device| {
+            let handle = device.create_qp(config)?;
+            Ok::<_, ObjectError>((handle, device.qp_number(handle)?))
+        })?;
+        let psn = Psn::new(self.inner.seed as u32 ^ RandomState::new().build_hasher().finish() as u32);
+        let queues = [sends.clone(), receives.clone()];
+        Ok(QueuePair { adapter: self.clone(), handle, number, psn, _queues: queues })
+    }
+}
+
+impl QueuePair {
+    /// What the peer must know.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint { address: self.adapter.address(), qp: self.number, psn: self.psn }
+    }
+
+    /// Connects to a peer, which connects to this [`endpoint`](Self::endpoint) too. Receives may be posted before.
+    ///
+    /// # Errors
+    /// It is connected already, or the peer's address is not of the adapter's family.
+    pub fn connect(&self, peer: &Endpoint, connection: &Connection) -> Result<(), ModifyError> {
+        let Connection { mtu, access, timeout, retry_count, rnr_retry, rd_atomic } = *connection;
+        let init = QpChange {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(access),
+            ..QpChange::to(QpState::Init)
+        };
+        let ready_to_receive = QpChange {
+            path: Some(AddressVector::to(peer.address)),
+            path_mtu: Some(mtu),
+            destination: Some(peer.qp),
+            rq_psn: Some(peer.psn),
+            max_dest_rd_atomic: Some(rd_atomic),
+            min_rnr_timer: RnrTimer::new(MIN_RNR_TIMER),
+            ..QpChange::to(QpState::Rtr)
+        };
+        let ready_to_send = QpChange {
+            sq_psn: Some(self.psn),
+            timeout: Some(timeout),
+            retry_count: Some(retry_count),
+            rnr_retry: Some(rnr_retry),
+            max_rd_atomic: Some(rd_atomic),
+            ..QpChange::to(QpState::Rts)
+        };
+        self.adapter.inner.driver.call(|device| {
+            [init, ready_to_receive, ready_to_send]
+                .iter()
+                .try_for_each(|change| device.modify_qp(self.handle, change))
+        })
+    }
+
+    /// Posts a request to the send queue.
+    ///
+    /// # Errors
+    /// The request's form is wrong, the queue is full, or there is no connection.
+    #[inline]
+    pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.adapter.inner.driver.call(|device| device.post_send(self.handle, request))
+    }
+
+    /// Posts several requests, up to the first that is refused.
+    ///
+    /// # Errors
+    /// As [`post_send`](Self::post_send).
+    pub fn post_sends<'a>(
+        &self,
+        requests: impl IntoIterator<Item = SendRequest<'a>>,
+    ) -> Result<(), PostError> {
+        self.adapter.inner.driver.call(|device| {
+            requests.into_iter().try_for_each(|request| device.post_send(self.handle, &request))
+        })
+    }
+
+    /// Posts a request to the receive queue.
+    ///
+    /// # Errors
+    /// The request's form is wrong, or the queue is full.
+    #[inline]
+    pub fn post_receive(&self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.adapter.inner.driver.call(|device| device.post_receive(self.handle, request))
+    }
+
+    /// Lets receives be posted before the peer is known.
+    ///
+    /// # Errors
+    /// It is connected already.
+    pub fn prepare(&self) -> Result<(), ModifyError> {
+        let init = QpChange {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(Access::NONE),
+            ..QpChange::to(QpState::Init)
+        };
+        self.adapter.inner.driver.call(|device| device.modify_qp(self.handle, &init))
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // It exists as long as this does.
+        let _ = self.adapter.inner.driver.call(|device| device.destroy_qp(self.handle));
+    }
+}
+
+/// As the examples of libibverbs write it: LID, queue pair, packet number and GID in hexadecimal.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gid = match self.address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        write!(f, "0000:{:06x}:{:06x}:{:032x}", self.qp.value(), self.psn.value(), gid.to_bits())
+    }
+}
+
+/// A text is no endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("'{0}' is no endpoint: LID:QPN:PSN:GID in hexadecimal is expected")]
+pub struct EndpointError(String);
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        parse(text).ok_or_else(|| EndpointError(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Endpoint> {
+    let mut fields = text.split(':');
+    let mut number = || u32::from_str_radix(fields.next()?, 16).ok();
+    let (_lid, qp, psn) = (number()?, QpNumber::new(number()?)?, Psn::new(number()?));
+    let gid = fields.next().filter(|gid| gid.len() == 32)?;
+    let gid = Ipv6Addr::from_bits(u128::from_str_radix(gid, 16).ok()?);
+    let address = gid.to_ipv4_mapped().map_or(IpAddr::V6(gid), IpAddr::V4);
+    fields.next().is_none().then_some(Endpoint { address, qp, psn })
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_written_as_libibverbs_examples_do() {
+        for (address, text) in [
+            ("127.0.0.1", "0000:000011:abcdef:00000000000000000000ffff7f000001"),
+            ("fe80::2", "0000:000011:abcdef:fe800000000000000000000000000002"),
+        ] {
+            let (qp, psn) = (QpNumber::new(0x11).unwrap(), Psn::new(0xAB_CDEF));
+            let endpoint = Endpoint { address: address.parse().unwrap(), qp, psn };
+            assert_eq!(endpoint.to_string(), text);
+            assert_eq!(text.parse(), Ok(endpoint));
+        }
+        for wrong in
+            ["", "0000:000011:abcdef", "0000:1000000:abcdef:00000000000000000000ffff7f000001", "x:y:z:w"]
+        {
+            assert!(wrong.parse::<Endpoint>().is_err(), "{wrong}");
+        }
+    }
+}

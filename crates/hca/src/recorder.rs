@@ -1,0 +1,96 @@
+//! A capture of what goes over the wire.
+
+use std::io::Write;
+use std::path::Path;
+
+use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer, create};
+use nichrome_port::clock;
+use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, UdpFlow};
+use nichrome_wire::{
+    AddressPair, FlowLabel, Fragment, HeaderOptions, Instant, IpProtocol, Ipv4Repr, Ipv6Repr, TrafficClass,
+    UdpChecksum, UdpRepr,
+};
+
+/// Writes datagrams to a capture, with IP and UDP headers made for them: a socket sees none. Over IPv4 the
+/// identification is the one that the ICRC is for.
+pub(crate) struct Recorder {
+    writer: Writer<Box<dyn Write + Send>>,
+    interface: u32,
+    /// Nanoseconds from 1970 to the start of the machine's clock.
+    offset: u64,
+    icrc: IcrcChecker,
+    packet: Vec<u8>,
+}
+
+impl Recorder {
+    /// Creates the file.
+    pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
+        let mut writer = create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
+        let interface = writer.add_interface(LinkType::RawIp, interface, MAX_SNAP_LEN)?;
+        writer.flush()?;
+        let offset = clock::wall_clock().nanos_since(clock::now());
+        Ok(Self { writer, interface, offset, icrc: IcrcChecker::default(), packet: Vec::new() })
+    }
+
+    /// Adds a datagram. What is too long for a packet is left out.
+    pub(crate) fn record(
+        &mut self,
+        flow: &UdpFlow,
+        traffic_class: TrafficClass,
+        datagram: &[u8],
+        now: Instant,
+    ) -> Result<(), WriteError> {
+        let ident = match self.icrc.check(flow, datagram) {
+            IcrcCheck::RightFor(ident) => ident,
+            IcrcCheck::Right | IcrcCheck::Wrong => 0,
+        };
+        self.packet.clear();
+        if ip_packet(flow, traffic_class, ident, datagram, &mut self.packet).is_none() {
+            return Ok(());
+        }
+        self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
+    }
+
+    /// Writes out what was recorded.
+    pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
+        self.writer.flush()
+    }
+}
+
+/// Appends the IP packet of a datagram.
+fn ip_packet(
+    flow: &UdpFlow,
+    traffic_class: TrafficClass,
+    ident: u16,
+    datagram: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let udp_len = nichrome_wire::UdpHeader::LEN + datagram.len();
+    match flow.addresses {
+        AddressPair::V4 { src, dst } => Ipv4Repr {
+            src,
+            dst,
+            protocol: IpProtocol::UDP,
+            ttl: 64,
+            tos: traffic_class,
+            ident,
+            dont_fragment: true,
+            fragment: Fragment::default(),
+            options: HeaderOptions::default(),
+        }
+        .emit(udp_len, out)
+        .ok()?,
+        AddressPair::V6 { src, dst } => Ipv6Repr {
+            src,
+            dst,
+            next_header: IpProtocol::UDP,
+            hop_limit: 64,
+            traffic_class,
+            flow_label: FlowLabel::default(),
+        }
+        .emit(udp_len, out)
+        .ok()?,
+    }
+    let udp = UdpRepr { src_port: flow.src_port, dst_port: flow.dst_port, checksum: UdpChecksum::Present };
+    udp.emit(&flow.addresses, datagram, out).ok()
+}

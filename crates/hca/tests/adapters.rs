@@ -1,0 +1,246 @@
+//! Two adapters on the loopback interface.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nichrome_hca::{Adapter, AdapterConfig, CompletionQueue, Connection, Faults, Place, QueuePair, Region};
+use nichrome_rdma::{
+    Access, CompletedOperation, Completion, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest,
+    Status,
+};
+use nichrome_wan::Impairments;
+
+const ALL: Access = Access::REMOTE_WRITE;
+const PATIENCE: Duration = Duration::from_secs(20);
+const LEN: usize = 1 << 20;
+
+struct End {
+    adapter: Adapter,
+    region: Region,
+    cq: CompletionQueue,
+    qp: QueuePair,
+}
+
+impl End {
+    fn open(config: &AdapterConfig) -> Self {
+        let adapter = Adapter::open(config).unwrap();
+        let access = ALL | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let region = adapter.region(LEN, access).unwrap();
+        let cq = adapter.completion_queue(512).unwrap();
+        let capacity =
+            QpCapacity { send_wrs: 128, receive_wrs: 128, send_sges: 1, receive_sges: 1, inline: 64 };
+        let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
+        Self { adapter, region, cq, qp }
+    }
+
+    fn send(&self, wr_id: u64, operation: Operation, at: usize, len: usize) {
+        let buffers = [self.region.slice(at, len)];
+        self.qp.post_send(&SendRequest::new(wr_id, operation, &buffers)).unwrap();
+    }
+
+    fn receive(&self, wr_id: u64, at: usize, len: usize) {
+        let buffers = [self.region.slice(at, len)];
+        self.qp.post_receive(&ReceiveRequest { wr_id, buffers: &buffers }).unwrap();
+    }
+
+    fn fill(&self, seed: u8) {
+        self.region.with(|bytes| {
+            bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 7) as u8 ^ seed);
+        });
+    }
+
+    fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
+        self.region.with(|bytes| bytes[at..at + len].to_vec())
+    }
+}
+
+fn connected(config: &AdapterConfig) -> [End; 2] {
+    let ends = [End::open(config), End::open(config)];
+    connect(&ends);
+    ends
+}
+
+fn connect(ends: &[End; 2]) {
+    let connection = Connection { timeout: 10, ..Connection::new(PathMtu::B4096) };
+    let endpoints = ends.each_ref().map(|end| end.qp.endpoint());
+    ends[0].qp.connect(&endpoints[1], &connection).unwrap();
+    ends[1].qp.connect(&endpoints[0], &connection).unwrap();
+}
+
+fn success(completion: Option<Completion>, wr_id: u64, operation: CompletedOperation) {
+    let completion = completion.unwrap_or_else(|| panic!("nothing completed"));
+    assert_eq!(
+        (completion.status, completion.wr_id, completion.operation),
+        (Status::Success, wr_id, operation)
+    );
+}
+
+fn does_everything([a, b]: &[End; 2], sizes: &[usize]) {
+    for &len in sizes {
+        a.fill(1);
+        b.fill(2);
+        b.receive(1, 0, len);
+        a.send(2, Operation::Send, 0, len);
+        success(a.cq.wait(PATIENCE), 2, CompletedOperation::Send);
+        success(b.cq.wait(PATIENCE), 1, CompletedOperation::Receive);
+        assert!(a.bytes(0, len) == b.bytes(0, len), "SEND of {len}");
+        a.fill(3);
+        a.send(3, Operation::Write(b.region.remote().at(0)), 0, len);
+        success(a.cq.wait(PATIENCE), 3, CompletedOperation::Write);
+        assert!(a.bytes(0, len) == b.bytes(0, len), "WRITE of {len}");
+        b.fill(4);
+        a.send(4, Operation::Read(b.region.remote().at(0)), 0, len);
+        success(a.cq.wait(PATIENCE), 4, CompletedOperation::Read);
+        assert!(a.bytes(0, len) == b.bytes(0, len), "READ of {len}");
+    }
+    b.region.with(|bytes| bytes[..8].copy_from_slice(&5u64.to_ne_bytes()));
+    a.send(5, Operation::FetchAdd { remote: b.region.remote().at(0), add: 7 }, 8, 8);
+    success(a.cq.wait(PATIENCE), 5, CompletedOperation::FetchAdd);
+    assert_eq!((a.bytes(8, 8), b.bytes(0, 8)), (5u64.to_ne_bytes().to_vec(), 12u64.to_ne_bytes().to_vec()));
+}
+
+/// Nobody polls at the target of the WRITE, the READ and the atomic.
+#[test]
+fn everything_is_done_over_ipv4_by_those_who_wait() {
+    does_everything(&connected(&AdapterConfig::default()), &[1, 4096, 4097, 65_536, LEN]);
+}
+
+#[test]
+fn everything_is_done_over_ipv6_and_one_address_can_be_shared() {
+    nichrome_port::become_able().unwrap();
+    let over_ipv6 = || {
+        let netlink = nichrome_port::Netlink::open().unwrap();
+        netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();
+        let place = Place::Address("::1".parse().unwrap());
+        let ends = connected(&AdapterConfig { place, ..AdapterConfig::default() });
+        assert_eq!(ends[0].adapter.address(), ends[1].adapter.address());
+        does_everything(&ends, &[1, 65_536]);
+    };
+    nichrome_port::NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
+}
+
+#[test]
+fn nothing_is_lost_through_faults() {
+    let impairments = Impairments {
+        loss: Some("3%".parse().unwrap()),
+        corrupt: "2%".parse().unwrap(),
+        duplicate: "2%".parse().unwrap(),
+        delay: "200us".parse().unwrap(),
+        ..Impairments::default()
+    };
+    let faults = Some(Faults { impairments, seed: 4 });
+    let ends = connected(&AdapterConfig { faults, ..AdapterConfig::default() });
+    does_everything(&ends, &[1, 65_536, LEN]);
+    let lost: u64 = ends.iter().map(|end| end.adapter.wire_counters().lost).sum();
+    let icrc: u64 = ends.iter().map(|end| end.adapter.counters().dropped_icrc).sum();
+    assert!(lost > 0 && icrc > 0, "{lost} lost, {icrc} with a wrong ICRC");
+}
+
+#[test]
+fn polling_is_as_good_as_waiting() {
+    let [a, b] = &connected(&AdapterConfig::default());
+    for round in 0..200u64 {
+        b.receive(round, 0, 64);
+        a.send(round, Operation::Send, 0, 64);
+        let poll = |end: &End| {
+            let start = Instant::now();
+            loop {
+                let found = end.cq.poll();
+                if found.is_some() || start.elapsed() > PATIENCE {
+                    return found;
+                }
+            }
+        };
+        success(poll(b), round, CompletedOperation::Receive);
+        success(poll(a), round, CompletedOperation::Send);
+    }
+}
+
+#[test]
+fn a_wait_ends_in_time_and_by_a_completion_of_another_thread() {
+    let [a, b] = &connected(&AdapterConfig::default());
+    let start = Instant::now();
+    assert!(b.cq.wait(Duration::from_millis(20)).is_none());
+    assert!(start.elapsed() >= Duration::from_millis(20));
+    b.receive(1, 0, 64);
+    thread::scope(|scope| {
+        scope.spawn(|| success(b.cq.wait(PATIENCE), 1, CompletedOperation::Receive));
+        a.send(2, Operation::Send, 0, 64);
+        success(a.cq.wait(PATIENCE), 2, CompletedOperation::Send);
+    });
+}
+
+#[test]
+fn a_peer_that_has_gone_ends_in_an_error() {
+    let [a, b] = connected(&AdapterConfig::default());
+    drop(b);
+    a.send(1, Operation::Send, 0, 64);
+    let completion = a.cq.wait(PATIENCE).unwrap();
+    assert_eq!((completion.wr_id, completion.status), (1, Status::RetryExceeded));
+}
+
+/// Voluntary context switches of the threads that make progress.
+fn wake_ups() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let ours = tasks.filter(|task| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "nichrome-hca")
+    });
+    let switches = ours.filter_map(|task| {
+        let status = std::fs::read_to_string(task.join("status")).ok()?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+    });
+    switches.sum()
+}
+
+#[test]
+fn an_adapter_that_nobody_uses_sleeps() {
+    // In a process of its own: other tests have such threads too.
+    if std::env::var_os("NICHROME_ALONE").is_none() {
+        let this = std::env::current_exe().unwrap();
+        let test = ["--exact", "an_adapter_that_nobody_uses_sleeps"];
+        assert!(Command::new(this).args(test).env("NICHROME_ALONE", "1").status().unwrap().success());
+        return;
+    }
+    let ends = connected(&AdapterConfig::default());
+    does_everything(&ends, &[4096]);
+    thread::sleep(Duration::from_millis(300));
+    let before = wake_ups();
+    assert!(before > 0);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(wake_ups(), before);
+}
+
+#[test]
+fn tshark_finds_nothing_malformed_in_a_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("capture.pcapng");
+    let impairments = Impairments { loss: Some("2%".parse().unwrap()), ..Impairments::default() };
+    let faults = Some(Faults { impairments, seed: 1 });
+    let capture = Some(path.clone());
+    let ends = [
+        End::open(&AdapterConfig { faults, capture, ..AdapterConfig::default() }),
+        End::open(&AdapterConfig::default()),
+    ];
+    connect(&ends);
+    does_everything(&ends, &[1, 1000, 65_536]);
+    let wire = ends[0].adapter.wire_counters();
+    drop(ends);
+    let tshark = |filter: &str| {
+        // What SENDs carry is ours, and no remote procedure call.
+        let options = ["--disable-protocol", "rpcordma", "-Y", filter];
+        let output = Command::new("tshark").arg("-r").arg(&path).args(options).output().ok()?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(String::from_utf8(output.stdout).unwrap())
+    };
+    let Some(packets) = tshark("infiniband.bth") else {
+        assert!(std::env::var_os("CI").is_none(), "CI needs tshark: apt-get install tshark");
+        return;
+    };
+    let packets = packets.lines().count() as u64;
+    assert_eq!(packets, wire.sent + wire.received, "{wire:?}");
+    assert_eq!(tshark("_ws.malformed || !infiniband.bth").as_deref(), Some(""));
+}
