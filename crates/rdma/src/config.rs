@@ -57,7 +57,7 @@ impl Default for Limits {
 
 /// How fast a queue pair sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct SendWindow {
     /// Packets outstanding at first.
     pub initial: u32,
     /// Packets outstanding at most.
@@ -66,7 +66,7 @@ pub struct Window {
     pub read: u32,
 }
 
-impl Default for Window {
+impl Default for SendWindow {
     fn default() -> Self {
         Self { initial: 64, max: 256, read: 32 }
     }
@@ -107,7 +107,7 @@ pub struct Config {
     /// Bounds on what programs may ask for.
     pub limits: Limits,
     /// How fast queue pairs send.
-    pub window: Window,
+    pub window: SendWindow,
     /// What congestion notifications do.
     pub congestion: Congestion,
     /// Whether lost packets are repeated one by one.
@@ -127,7 +127,7 @@ impl Config {
             mtu: PathMtu::B4096,
             first_qp: 0x11,
             limits: Limits::default(),
-            window: Window::default(),
+            window: SendWindow::default(),
             congestion: Congestion::default(),
             selective_repeat: SelectiveRepeat::default(),
             held_packets: 4096,

@@ -122,7 +122,7 @@ mod error;
 mod qp;
 mod roce;
 
-pub use config::{Config, ConfigError, Congestion, Limits, SelectiveRepeat, Window};
+pub use config::{Config, ConfigError, Congestion, Limits, SelectiveRepeat, SendWindow};
 pub use counters::Counters;
 pub use device::{
     Device, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport, SrqAttributes, Transmit,

@@ -216,7 +216,7 @@ proptest! {
         paced in any::<bool>(),
     ) {
         let mut pair = Pair::with(|config| {
-            config.window = Window { initial: window, max: 4 * window, read: window.min(4) };
+            config.window = SendWindow { initial: window, max: 4 * window, read: window.min(4) };
             // Both, either one, or none takes part in selective repeat.
             if selective >> config.seed & 1 == 0 {
                 config.selective_repeat = SelectiveRepeat::Never;
@@ -263,11 +263,11 @@ proptest! {
             prop_assert!(gave_up.clone().any(|wc| wc.status == Status::RetryExceeded), "{:?}", gave_up.collect::<Vec<_>>());
             return Ok(());
         }
-        for at in 0..2 {
-            prop_assert_eq!(&seen[at].sends, &model.sends[at]);
-            prop_assert_eq!(&seen[at].receives, &model.receives[at]);
-            prop_assert!(pair.ends[at].device.memory().bytes() == model.memory[at], "memory of {}", at);
-            prop_assert_eq!(pair.ends[at].device.poll_timeout(), None);
+        for (at, (seen, end)) in seen.iter().zip(&pair.ends).enumerate() {
+            prop_assert_eq!(&seen.sends, &model.sends[at]);
+            prop_assert_eq!(&seen.receives, &model.receives[at]);
+            prop_assert!(end.device.memory().bytes() == model.memory[at], "memory of {}", at);
+            prop_assert_eq!(end.device.poll_timeout(), None);
         }
     }
 
@@ -317,23 +317,20 @@ proptest! {
             pair.faults.loss = 1.0;
         }
         pair.run();
-        for end in 0..2 {
-            for wc in pair.ends[end].completions() {
-                let receive = matches!(wc.operation, CompletedOperation::Receive | CompletedOperation::ReceiveWithWrite);
-                if !receive {
-                    completed[end].push(wc.wr_id);
-                }
-            }
+        for (end, completed) in pair.ends.iter_mut().zip(&mut completed) {
+            let sent = |wc: &Completion| {
+                !matches!(wc.operation, CompletedOperation::Receive | CompletedOperation::ReceiveWithWrite)
+            };
+            completed.extend(end.completions().iter().filter(|wc| sent(wc)).map(|wc| wc.wr_id));
         }
-        for end in 0..2 {
-            prop_assert_eq!(&completed[end], &posted[end]);
-            let device = &mut pair.ends[end].device;
+        prop_assert_eq!(&completed, &posted);
+        for (end, qp) in pair.ends.iter_mut().zip(qps) {
+            let device = &mut end.device;
             prop_assert_eq!(device.poll_timeout(), None);
-            device.destroy_qp(qps[end]).unwrap();
-            device.destroy_cq(pair.ends[end].cq).unwrap();
-            let device = &mut pair.ends[end].device;
-            device.deregister(pair.ends[end].region).unwrap();
-            device.destroy_domain(pair.ends[end].domain).unwrap();
+            device.destroy_qp(qp).unwrap();
+            device.destroy_cq(end.cq).unwrap();
+            device.deregister(end.region).unwrap();
+            device.destroy_domain(end.domain).unwrap();
         }
     }
 }

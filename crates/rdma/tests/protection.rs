@@ -437,6 +437,31 @@ fn data_that_was_not_asked_for_ends_the_request() {
 }
 
 #[test]
+fn data_of_another_length_or_place_than_asked_for_ends_the_request() {
+    let aeth = Aeth { syndrome: Syndrome::Ack(Credit::UNLIMITED), msn: Msn::new(1) };
+    let asked = 2000;
+    let answers = [
+        (ReadResponse::First(aeth), 1020),
+        (ReadResponse::First(aeth), 0),
+        (ReadResponse::Only(aeth), 1024),
+        (ReadResponse::Only(aeth), 976),
+        (ReadResponse::Last(aeth), 1024),
+    ];
+    for (part, len) in answers {
+        let mut attack = Attack::write();
+        let (victim, there) = (attack.victim, attack.pair.ends[0].remote(0));
+        attack.pair.ends[1].post(victim, 1, Operation::Read(there), 0, asked);
+        attack.pair.transmit();
+        attack.payload = vec![0xAA; len];
+        attack.repr.message = Message::Rc(RcMessage::ReadResponse(part));
+        assert_eq!(attack.fire(), None);
+        assert!(attack.untouched(), "{part:?} of {len} bytes");
+        let done = attack.pair.ends[1].completions();
+        assert_eq!(done.first().map(|wc| wc.status), Some(Status::BadResponse));
+    }
+}
+
+#[test]
 fn garbage_does_nothing() {
     let count = if cfg!(debug_assertions) { 200_000 } else { 2_000_000 };
     let mut random = Pcg64::seed_from_u64(3);

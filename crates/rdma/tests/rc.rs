@@ -187,9 +187,9 @@ fn a_silent_peer_ends_everything_in_error() {
     let ended = statuses(&pair.ends[0].completions());
     assert_eq!(ended, [(1, Status::RetryExceeded), (2, Status::Flushed), (3, Status::Flushed)]);
     assert_eq!(pair.ends[0].device.counters().timeouts, 4);
-    // Three repetitions and the wait after the last, each 4.096 µs · 2⁸.
+    // 4.096 µs · 2⁸, then twice that, then four times for the other repetitions.
     let waited = pair.now.as_nanos();
-    assert!((4 * 1_048_576..5 * 1_048_576).contains(&waited), "{waited}");
+    assert!((11 * 1_048_576..12 * 1_048_576).contains(&waited), "{waited}");
     assert_eq!(pair.ends[0].device.query_qp(a).unwrap().state, QpState::Err);
     // What is posted afterwards is flushed.
     pair.ends[0].post(a, 4, Operation::Write(there), 0, 1);
@@ -472,4 +472,109 @@ fn keys_are_invalidated_when_all_before_is_done() {
     assert_eq!(ended, [(1, Status::Success), (2, Status::Success), (3, Status::LocalProtection)]);
     pair.ends[0].device.reregister(region, domain, config).unwrap();
     assert_ne!(pair.ends[0].device.query_region(region).unwrap().rkey, keys.rkey);
+}
+
+#[test]
+fn a_window_of_kind_one_serves_its_domain_and_is_bound_anew() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Rc, &Link::default());
+    let [other, peer] = pair.connect(QpType::Rc, &Link::default());
+    let domain = pair.ends[1].domain;
+    let window = pair.ends[1].device.create_window(domain, WindowKind::One).unwrap();
+    let bind = |pair: &mut Pair, qp: QpHandle, address: u64, len: u64| {
+        let key = pair.ends[1].device.window_key(window).unwrap();
+        let (key_byte, region) = ((key.0 as u8).wrapping_add(1), pair.ends[1].lkey);
+        let bind = Bind { window: key, key_byte, region, address, len, access: Access::REMOTE_WRITE };
+        let request = SendRequest::new(1, Operation::BindWindow(bind), &[]);
+        pair.ends[1].device.post_send(qp, &request).unwrap();
+        pair.run();
+        assert_eq!(statuses(&pair.ends[1].completions()), [(1, Status::Success)]);
+        pair.ends[1].device.window_key(window).unwrap()
+    };
+    let first = bind(&mut pair, b, BASE, 10);
+    let second = bind(&mut pair, b, BASE + 100, 10);
+    pair.ends[0].post(other, 1, Operation::Write(Remote { address: BASE + 100, rkey: second }), 0, 10);
+    pair.ends[0].post(a, 2, Operation::Write(Remote { address: BASE, rkey: first }), 0, 10);
+    pair.run();
+    let ended = statuses(&pair.ends[0].completions());
+    assert_eq!(ended, [(1, Status::Success), (2, Status::RemoteAccess)]);
+    bind(&mut pair, peer, 0, 0);
+    let region = pair.ends[1].region;
+    assert_eq!(pair.ends[1].device.deregister(region), Ok(()));
+}
+
+#[test]
+fn zero_based_windows_count_from_zero() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Rc, &Link::default());
+    let domain = pair.ends[1].domain;
+    let window = pair.ends[1].device.create_window(domain, WindowKind::Two).unwrap();
+    let (window_key, region) = (pair.ends[1].device.window_key(window).unwrap(), pair.ends[1].lkey);
+    let access = Access::REMOTE_WRITE | Access::ZERO_BASED;
+    let bind = Bind { window: window_key, key_byte: 9, region, address: BASE + 100, len: 10, access };
+    pair.ends[1].device.post_send(b, &SendRequest::new(1, Operation::BindWindow(bind), &[])).unwrap();
+    pair.run();
+    let rkey = pair.ends[1].device.window_key(window).unwrap();
+    pair.ends[0].fill(0, b"0123456789");
+    pair.ends[0].post(a, 1, Operation::Write(Remote { address: 0, rkey }), 0, 10);
+    pair.ends[0].post(a, 2, Operation::Write(Remote { address: 1, rkey }), 0, 10);
+    pair.run();
+    let ended = statuses(&pair.ends[0].completions());
+    assert_eq!(ended, [(1, Status::Success), (2, Status::RemoteAccess)]);
+    assert_eq!(pair.ends[1].bytes(99, 12), b"\x000123456789\0");
+}
+
+#[test]
+fn a_hundred_thousand_queue_pairs() {
+    let mut pair = Pair::new();
+    let link = Link { timeout: 14, ..Link::default() };
+    let qps: Vec<[QpHandle; 2]> = (0..100_000).map(|_| pair.connect(QpType::Rc, &link)).collect();
+    let there = pair.ends[1].remote(0);
+    for nth in (0..100_000).step_by(1000) {
+        pair.ends[0].post(qps[nth][0], nth as u64, Operation::Write(there), 0, 3000);
+        pair.ends[0].post(qps[nth][0], nth as u64 + 1, Operation::Read(there), 0, 3000);
+    }
+    pair.run();
+    let done = pair.ends[0].completions();
+    assert_eq!(done.len(), 200);
+    assert!(done.iter().all(|wc| wc.status == Status::Success));
+    for [a, b] in qps {
+        pair.ends[0].device.destroy_qp(a).unwrap();
+        pair.ends[1].device.destroy_qp(b).unwrap();
+    }
+    assert_eq!((pair.ends[0].device.qps(), pair.ends[1].device.qps()), (0, 0));
+}
+
+/// A queue pair that goes into error while a message is coming in, or an answer is going out.
+#[test]
+fn error_flushes_the_receive_of_half_a_message_and_drops_answers() {
+    for shared in [false, true] {
+        let mut pair = Pair::new();
+        let domain = pair.ends[1].domain;
+        let attributes = SrqAttributes { wrs: 4, sges: 1, limit: 0 };
+        let srq = pair.ends[1].device.create_srq(domain, attributes).unwrap();
+        let a = pair.ends[0].device.create_qp(pair.ends[0].qp_config(QpType::Rc)).unwrap();
+        let config = QpConfig { srq: shared.then_some(srq), ..pair.ends[1].qp_config(QpType::Rc) };
+        let b = pair.ends[1].device.create_qp(config).unwrap();
+        pair.bring_up(QpType::Rc, [a, b], &Link::default());
+        let buffers = [pair.ends[1].sge(0, 5000)];
+        let receive = ReceiveRequest { wr_id: 5, buffers: &buffers };
+        if shared {
+            pair.ends[1].device.post_srq_receive(srq, &receive).unwrap();
+        } else {
+            pair.ends[1].device.post_receive(b, &receive).unwrap();
+        }
+        let there = pair.ends[1].remote(0);
+        pair.ends[0].post(a, 1, Operation::Read(there), 0, 5000);
+        pair.ends[0].post(a, 2, Operation::Send, 0, 5000);
+        let mut buffer = vec![0; 65_507];
+        let mut packets = Vec::new();
+        while let Some(transmit) = pair.ends[0].device.poll_transmit(pair.now, 1, &mut buffer) {
+            packets.push(buffer[..transmit.len].to_vec());
+        }
+        packets[..3].iter().for_each(|bytes| pair.inject(1, bytes));
+        pair.ends[1].device.modify_qp(b, &QpChange::to(QpState::Err)).unwrap();
+        assert_eq!(statuses(&pair.ends[1].completions()), [(5, Status::Flushed)]);
+        assert_eq!(pair.ends[1].device.poll_transmit(pair.now, 1, &mut buffer), None);
+    }
 }

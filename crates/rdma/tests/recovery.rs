@@ -101,7 +101,7 @@ fn dcqcn_slows_down_where_there_are_marks_and_only_there() {
 
 #[test]
 fn the_window_opens_and_closes() {
-    let mut pair = Pair::with(|config| config.window = Window { initial: 4, max: 64, read: 4 });
+    let mut pair = Pair::with(|config| config.window = SendWindow { initial: 4, max: 64, read: 4 });
     pair.record = true;
     let [a, _] = pair.connect(QpType::Rc, &Link::default());
     let there = pair.ends[1].remote(0);
@@ -116,7 +116,7 @@ fn the_window_opens_and_closes() {
 
 #[test]
 fn reads_are_within_the_window_too() {
-    let mut pair = Pair::with(|config| config.window = Window { initial: 8, max: 8, read: 4 });
+    let mut pair = Pair::with(|config| config.window = SendWindow { initial: 8, max: 8, read: 4 });
     pair.record = true;
     let [a, _] = pair.connect(QpType::Rc, &Link { rd_atomic: 16, ..Link::default() });
     let there = pair.ends[1].remote(0);

@@ -1,6 +1,6 @@
 //! Packets and time.
 
-use nichrome_wire::rdma::{Bth, BthFlags, DatagramWriter, IcrcCheck, PKey, QpNumber, Repr};
+use nichrome_wire::rdma::{Bth, BthFlags, DatagramWriter, PKey, QpNumber, Repr};
 use nichrome_wire::{AddressPair, Instant};
 
 use super::Device;
@@ -122,7 +122,8 @@ impl<M: Memory> Device<M> {
             self.verbs.counters.dropped_key += 1;
             return;
         }
-        if self.icrc.check(&datagram.flow, datagram.bytes) == IcrcCheck::Wrong {
+        let check = self.icrc.check(&datagram.flow, datagram.bytes);
+        if !connection.believes(check, &repr.message, repr.bth.psn, now) {
             self.verbs.counters.dropped_icrc += 1;
             return;
         }

@@ -97,7 +97,8 @@ pub struct QpChange {
     pub rq_psn: Option<Psn>,
     /// The number of the first packet sent.
     pub sq_psn: Option<Psn>,
-    /// Time without an answer before packets are repeated: 4.096 µs · 2ⁿ for 1 to 31, none for 0.
+    /// Time without an answer before packets are repeated: 4.096 µs · 2ⁿ for 1 to 31, none for 0; twice and then four
+    /// times as long when repetitions are not answered either.
     pub timeout: Option<u8>,
     /// How often packets are repeated without progress, 0 to 7.
     pub retry_count: Option<u8>,

@@ -15,7 +15,7 @@ use nichrome_wire::rdma::{NakCode, Psn, RcMessage, ReadResponse, RnrTimer, Syndr
 use super::connection::Connection;
 use super::packet::Incoming;
 use super::requester::{Cursor, Drain};
-use crate::config::Window;
+use crate::config::SendWindow;
 use crate::core::completion::Status;
 use crate::core::event::Event;
 use crate::core::memory::Memory;
@@ -37,7 +37,7 @@ impl Connection {
         &mut self,
         message: RcMessage,
         answer: &Incoming<'_>,
-        window: &Window,
+        window: &SendWindow,
         verbs: &mut Verbs<M>,
     ) {
         let psn = answer.psn;
@@ -62,14 +62,14 @@ impl Connection {
         }
     }
 
-    fn acknowledged<M: Memory>(&mut self, psn: Psn, window: &Window, verbs: &mut Verbs<M>) {
+    fn acknowledged<M: Memory>(&mut self, psn: Psn, window: &SendWindow, verbs: &mut Verbs<M>) {
         if self.arrived_through(psn, window, verbs).is_err() {
             self.go_back(verbs);
         }
     }
 
     /// Everything before this number has arrived; false where something that should have is missing.
-    fn arrived_before<M: Memory>(&mut self, psn: Psn, window: &Window, verbs: &mut Verbs<M>) -> bool {
+    fn arrived_before<M: Memory>(&mut self, psn: Psn, window: &SendWindow, verbs: &mut Verbs<M>) -> bool {
         let complete =
             psn == self.requester.unacked || self.arrived_through(psn.previous(), window, verbs).is_ok();
         if !complete {
@@ -83,7 +83,7 @@ impl Connection {
     fn arrived_through<M: Memory>(
         &mut self,
         psn: Psn,
-        window: &Window,
+        window: &SendWindow,
         verbs: &mut Verbs<M>,
     ) -> Result<(), ResponseLost> {
         while let Some(work) = self.qp.sends.front()
@@ -107,7 +107,7 @@ impl Connection {
 
     /// All before `psn` is acknowledged: there is progress.
     #[inline]
-    fn advance(&mut self, psn: Psn, window: &Window, now: Instant) {
+    fn advance(&mut self, psn: Psn, window: &SendWindow, now: Instant) {
         let settings = &self.qp.settings;
         let requester = &mut self.requester;
         requester.window.acknowledged(psn.since(requester.unacked).unsigned_abs(), window);
@@ -171,7 +171,7 @@ impl Connection {
         }
     }
 
-    fn refused<M: Memory>(&mut self, psn: Psn, code: NakCode, window: &Window, verbs: &mut Verbs<M>) {
+    fn refused<M: Memory>(&mut self, psn: Psn, code: NakCode, window: &SendWindow, verbs: &mut Verbs<M>) {
         if !self.arrived_before(psn, window, verbs) {
             return;
         }
@@ -191,10 +191,11 @@ impl Connection {
         &mut self,
         psn: Psn,
         timer: RnrTimer,
-        window: &Window,
+        window: &SendWindow,
         verbs: &mut Verbs<M>,
     ) {
-        if !self.arrived_before(psn, window, verbs) {
+        // While it waits already, this is the same news once more.
+        if self.requester.waiting_until.is_some() || !self.arrived_before(psn, window, verbs) {
             return;
         }
         verbs.counters.rnr_naks_received += 1;
@@ -214,7 +215,7 @@ impl Connection {
         &mut self,
         part: ReadResponse,
         answer: &Incoming<'_>,
-        window: &Window,
+        window: &SendWindow,
         verbs: &mut Verbs<M>,
     ) {
         if !self.arrived_before(answer.psn, window, verbs) {
@@ -240,7 +241,13 @@ impl Connection {
         self.data_arrived(answer.psn, ends_request, last, window, verbs);
     }
 
-    fn atomic_response<M: Memory>(&mut self, psn: Psn, before: u64, window: &Window, verbs: &mut Verbs<M>) {
+    fn atomic_response<M: Memory>(
+        &mut self,
+        psn: Psn,
+        before: u64,
+        window: &SendWindow,
+        verbs: &mut Verbs<M>,
+    ) {
         if !self.arrived_before(psn, window, verbs) {
             return;
         }
@@ -262,7 +269,7 @@ impl Connection {
         psn: Psn,
         ends_request: bool,
         ends_send: bool,
-        window: &Window,
+        window: &SendWindow,
         verbs: &mut Verbs<M>,
     ) {
         self.requester.rd_atomic -= u8::from(ends_request);
@@ -274,7 +281,7 @@ impl Connection {
     }
 
     /// This packet alone is missing: it is repeated by itself. A READ is asked for by its first packet.
-    fn missing<M: Memory>(&mut self, psn: Psn, window: &Window, verbs: &mut Verbs<M>) {
+    fn missing<M: Memory>(&mut self, psn: Psn, window: &SendWindow, verbs: &mut Verbs<M>) {
         verbs.counters.sequence_naks_received += 1;
         let work = self.begun_at(psn).and_then(|index| self.qp.sends.get(index));
         let first_of_read = |work: &SendWork| {
@@ -337,11 +344,13 @@ impl Connection {
         }
     }
 
-    /// The timer runs from the last progress while anything is outstanding.
+    /// The timer runs from the last progress while anything is outstanding. Without progress it takes up to four times
+    /// as long, as the standard allows (IBA 9.7.6.1.3): a peer that has no processor for a while is not given up.
     #[inline]
     pub(super) fn restart_timer(&mut self, now: Instant) {
         let timed = self.requester.outstanding() > 0 && self.qp.settings.timeout > 0;
-        let wait = 4096u64 << self.qp.settings.timeout;
+        let repeated = self.qp.settings.retry_count.saturating_sub(self.requester.retries);
+        let wait = 4096u64 << (self.qp.settings.timeout + repeated.min(2));
         self.requester.deadline = timed.then(|| now.plus_nanos(wait));
     }
 

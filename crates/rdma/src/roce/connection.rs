@@ -1,9 +1,10 @@
 //! A queue pair with the state of its transport.
 
-use nichrome_wire::rdma::{Message, Psn, RcMessage};
+use nichrome_wire::rdma::{IcrcCheck, Message, Psn, RcMessage};
 use nichrome_wire::{Ecn, Instant};
 
 use super::dcqcn::ReactionPoint;
+use super::ident::Identifications;
 use super::packet::{Cause, Incoming, Outgoing, PayloadSource, Route};
 use super::probe::Probe;
 use super::requester::{Drain, Requester};
@@ -37,6 +38,8 @@ pub(crate) struct Connection {
     pub(super) held_limit: usize,
     /// The rate that congestion has set.
     pub(super) paced: Option<Box<ReactionPoint>>,
+    /// What is known of the peer's IPv4 identifications.
+    identifications: Identifications,
     /// Whether it is in line to send.
     pub(crate) in_line: bool,
     /// When the peer was told last that a packet of its was marked.
@@ -54,9 +57,26 @@ impl Connection {
             selective: config.selective_repeat == SelectiveRepeat::Offered,
             held_limit: config.held_packets,
             paced: None,
+            identifications: Identifications::default(),
             in_line: false,
             notified: None,
         }
+    }
+
+    /// Whether a packet with this verdict on its ICRC is to be taken. Datagrams come from anywhere, and show their key.
+    #[inline]
+    pub(crate) fn believes(&mut self, check: IcrcCheck, message: &Message, psn: Psn, now: Instant) -> bool {
+        if self.qp.kind == QpType::Ud {
+            return check != IcrcCheck::Wrong;
+        }
+        let (requester, expected) = (&self.requester, self.responder.expected);
+        let in_sequence = || match message {
+            Message::Rc(message) if is_answer(message) => {
+                !psn.before(requester.unacked) && psn.before(requester.next)
+            }
+            _ => psn == expected,
+        };
+        self.identifications.accept(check, in_sequence, now)
     }
 
     /// Takes in a packet whose addresses, keys and CRC are right.
@@ -313,6 +333,7 @@ impl Connection {
         self.requester = Requester::new(&config.window);
         self.responder = Responder::new();
         (self.route, self.paced) = (None, None);
+        self.identifications = Identifications::default();
     }
 
     /// Ready to receive from this number on.

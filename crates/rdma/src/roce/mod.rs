@@ -11,12 +11,14 @@
 //! | `probe.rs` | a packet to find out what no later packet shows, between the same |
 //! | `dcqcn.rs` | a rate for each queue pair, set by congestion notifications |
 //! | `unreliable.rs` | requests of unreliable connections, and datagrams |
+//! | `ident.rs` | which IPv4 identifications the ICRCs of a peer may be right for |
 //! | `window.rs` | how many packets are outstanding |
 
 pub(crate) mod answers;
 pub(crate) mod completer;
 pub(crate) mod connection;
 pub(crate) mod dcqcn;
+pub(crate) mod ident;
 pub(crate) mod packet;
 pub(crate) mod probe;
 pub(crate) mod reorder;

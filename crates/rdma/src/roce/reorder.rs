@@ -143,3 +143,85 @@ impl Reorder {
         self.missing.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::rdma::{Part, SendEnd};
+
+    use super::*;
+
+    const EXPECTED: Psn = Psn::new(100);
+
+    struct Kept {
+        reorder: Reorder,
+        spare: Spare,
+    }
+
+    impl Kept {
+        fn new() -> Self {
+            Self { reorder: Reorder::default(), spare: Spare::default() }
+        }
+
+        fn keep(&mut self, ahead: u32, limit: usize) -> bool {
+            let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+            let request = Incoming {
+                psn: EXPECTED + ahead,
+                ack_request: false,
+                solicited: false,
+                selective: true,
+                payload: &[1, 2, 3],
+                addresses: AddressPair::V4 { src, dst },
+                traffic_class: TrafficClass(0),
+            };
+            let message = RcMessage::Send(Part::Only((), SendEnd::Plain));
+            self.reorder.keep(EXPECTED, message, &request, limit, &mut self.spare)
+        }
+
+        /// What is told, one packet after another.
+        fn missing(&mut self) -> Vec<u32> {
+            let next = || {
+                self.reorder.prune(EXPECTED);
+                Some(self.reorder.missing.pop_front()?.since(EXPECTED).unsigned_abs())
+            };
+            std::iter::from_fn(next).collect()
+        }
+    }
+
+    #[test]
+    fn each_missing_packet_is_told_once_in_order() {
+        let mut kept = Kept::new();
+        assert!(kept.keep(2, 9) && kept.keep(5, 9));
+        assert_eq!(kept.missing(), [0, 1, 3, 4]);
+        assert!(kept.keep(6, 9));
+        assert_eq!(kept.missing(), []);
+    }
+
+    #[test]
+    fn what_comes_before_it_is_told_is_not_missing() {
+        let mut kept = Kept::new();
+        assert!(kept.keep(2, 9) && kept.keep(1, 9));
+        assert_eq!(kept.missing(), [0]);
+    }
+
+    #[test]
+    fn a_repetition_that_overtakes_another_tells_of_it_again() {
+        let mut kept = Kept::new();
+        assert!(kept.keep(3, 9));
+        assert_eq!(kept.missing(), [0, 1, 2]);
+        assert!(kept.keep(1, 9));
+        assert_eq!(kept.missing(), [0]);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_its_buffers_are_used_again() {
+        let mut kept = Kept::new();
+        assert!(kept.keep(1, 2) && kept.keep(2, 2) && !kept.keep(3, 2));
+        assert!(!kept.keep(REACH as u32, 9));
+        kept.reorder.advance(1, &mut kept.spare);
+        let held = kept.reorder.take_expected().unwrap();
+        assert_eq!((held.psn, held.incoming().payload), (EXPECTED + 1, &[1, 2, 3][..]));
+        kept.spare.give_back(held);
+        kept.reorder.clear(&mut kept.spare);
+        assert_eq!((kept.spare.taken, kept.spare.buffers.len()), (0, 2));
+    }
+}

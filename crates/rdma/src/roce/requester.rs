@@ -17,7 +17,7 @@ use super::connection::Connection;
 use super::packet::{Cause, Outgoing, PayloadSource};
 use super::probe::Probe;
 use super::window::CongestionWindow;
-use crate::config::Window;
+use crate::config::SendWindow;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
 use crate::core::protection::Invalidator;
@@ -75,7 +75,7 @@ pub(crate) enum Drain {
 }
 
 impl Requester {
-    pub(crate) fn new(window: &Window) -> Self {
+    pub(crate) fn new(window: &SendWindow) -> Self {
         Self {
             next: Psn::new(0),
             unacked: Psn::new(0),
@@ -113,7 +113,7 @@ struct Cut {
 impl Connection {
     /// The request packet that is to leave next.
     #[inline]
-    pub(super) fn next_request(&self, window: &Window) -> Option<Outgoing> {
+    pub(super) fn next_request(&self, window: &SendWindow) -> Option<Outgoing> {
         let Cursor { work: index, packet } = self.requester.cursor;
         let work = self.qp.sends.get(index)?;
         if work.is_local() || self.requester.waiting_until.is_some() || !self.may_send(work) {
@@ -147,7 +147,7 @@ impl Connection {
     }
 
     /// The packet that is to be repeated by itself.
-    pub(super) fn next_repeat(&self, window: &Window) -> Option<Outgoing> {
+    pub(super) fn next_repeat(&self, window: &SendWindow) -> Option<Outgoing> {
         let psn = *self.requester.repeats.front()?;
         let index = self.begun_at(psn)?;
         let work = self.qp.sends.get(index)?;
@@ -227,7 +227,7 @@ impl Connection {
     /// What the packet at this place of a send carries. A READ is asked for in parts that end at multiples of
     /// `window.read` packets, also when it is repeated: the peer then finds each within a request that it knows.
     #[inline]
-    fn cut(&self, work: &SendWork, packet: u32, window: &Window) -> Cut {
+    fn cut(&self, work: &SendWork, packet: u32, window: &SendWindow) -> Cut {
         let mtu = self.qp.mtu() as u32;
         let last = work.packets - 1;
         match work.operation {

@@ -2,7 +2,7 @@
 
 use nichrome_wire::rdma::Psn;
 
-use crate::config::Window;
+use crate::config::SendWindow;
 
 /// A congestion window in packets: doubles per round trip at first, then grows by one per round trip; loss halves it
 /// (RFC 5681 section 3.1, counted in packets). It needs nothing of the peer.
@@ -20,7 +20,7 @@ pub(crate) struct CongestionWindow {
 const FLOOR: u32 = 2;
 
 impl CongestionWindow {
-    pub(crate) fn new(config: &Window) -> Self {
+    pub(crate) fn new(config: &SendWindow) -> Self {
         Self { size: config.initial, threshold: config.max, credit: 0, reacted: None }
     }
 
@@ -32,7 +32,7 @@ impl CongestionWindow {
 
     /// So many packets were acknowledged.
     #[inline]
-    pub(crate) fn acknowledged(&mut self, packets: u32, config: &Window) {
+    pub(crate) fn acknowledged(&mut self, packets: u32, config: &SendWindow) {
         if self.size >= config.max {
             return;
         }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn grows_fast_then_slowly_and_halves_on_loss() {
-        let config = Window { initial: 8, max: 64, read: 8 };
+        let config = SendWindow { initial: 8, max: 64, read: 8 };
         let mut window = CongestionWindow::new(&config);
         window.acknowledged(8, &config);
         assert_eq!(window.size(), 16);

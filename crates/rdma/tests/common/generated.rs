@@ -28,7 +28,7 @@ struct Promises {
 pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
     let setting = choose(64).unwrap_or_default();
     let mut pair = Pair::with(|config| {
-        config.window = Window { initial: 1 + setting % 8, max: 16, read: 1 };
+        config.window = SendWindow { initial: 1 + setting % 8, max: 16, read: 1 };
         config.held_packets = (setting % 5) as usize;
         if setting & 32 > 0 {
             config.selective_repeat = SelectiveRepeat::Never;
