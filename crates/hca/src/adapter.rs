@@ -182,10 +182,15 @@ impl Region {
         self.adapter.inner.driver.touch(|memory| f(memory.piece_mut(self.address)))
     }
 
-    /// Takes in what has arrived, then does something with its bytes: for programs that look at memory until a peer has
-    /// written there.
-    pub fn poll<T>(&self, f: impl FnOnce(&[u8]) -> T) -> T {
-        self.adapter.inner.driver.poll(|device| f(device.memory().piece(self.address)))
+    /// Takes in what has arrived, then looks whether something is so of its bytes: for programs that wait for a peer to
+    /// write there.
+    pub fn poll(&self, is_so: impl FnOnce(&[u8]) -> bool) -> bool {
+        let driver = &self.adapter.inner.driver;
+        let found = driver.poll(|device| is_so(device.memory().piece(self.address)));
+        if !found {
+            driver.relax();
+        }
+        found
     }
 }
 
@@ -214,15 +219,23 @@ pub(crate) struct SharedQueue {
 impl CompletionQueue {
     /// The oldest completion. Makes progress first: whoever polls needs no other thread.
     pub fn poll(&self) -> Option<Completion> {
-        let handle = self.shared.handle;
-        self.shared.adapter.inner.driver.poll(|device| device.poll_cq(handle))
+        let SharedQueue { adapter, handle, .. } = &*self.shared;
+        let found = adapter.inner.driver.poll(|device| device.poll_cq(*handle));
+        if found.is_none() {
+            adapter.inner.driver.relax();
+        }
+        found
     }
 
     /// Appends every completion that there is to `completions`; makes progress first.
     pub fn drain(&self, completions: &mut Vec<Completion>) {
-        let handle = self.shared.handle;
-        let next = |device: &mut Device<Arena>| device.poll_cq(handle);
-        self.shared.adapter.inner.driver.poll(|device| completions.extend(iter::from_fn(|| next(device))));
+        let SharedQueue { adapter, handle, .. } = &*self.shared;
+        let before = completions.len();
+        let next = |device: &mut Device<Arena>| device.poll_cq(*handle);
+        adapter.inner.driver.poll(|device| completions.extend(iter::from_fn(|| next(device))));
+        if completions.len() == before {
+            adapter.inner.driver.relax();
+        }
     }
 
     /// The oldest completion, as soon as there is one; `None` after `timeout`.

@@ -113,13 +113,16 @@ impl Port {
         device.mtu = config.mtu.unwrap_or_else(|| largest_mtu(socket));
         device.seed = config.seed;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
-        device.window.max = packets.clamp(device.window.initial, device.window.max);
+        device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
         device
     }
 }
 
 /// Bytes that the kernel counts for a full packet that waits to be received.
 const ROOM_OF_A_PACKET: usize = 2 * 4096;
+
+/// Packets outstanding at most: what a peer takes in while its thread waits for a busy processor.
+const MOST_PACKETS: u32 = 1024;
 
 /// Bytes around the payload of a packet at most: IPv6, UDP, base header, RETH, immediate data, ICRC.
 const AROUND_PAYLOAD: usize = 40 + 8 + 12 + 16 + 4 + 4;

@@ -25,6 +25,11 @@ const ROUNDS: usize = 8;
 /// How long the thread keeps away after a poll.
 const KEEP_AWAY: Duration = Duration::from_millis(1);
 
+/// How long a program may poll in vain before others get their turn, where there are several processors: longer than a
+/// peer on another takes to answer, shorter than a time slice. A shorter time would let the scheduler leave both ends
+/// of a connection on one processor.
+const SPIN: Duration = Duration::from_millis(1);
+
 /// How long what waits for a full socket waits.
 const FULL_SOCKET: Duration = Duration::from_micros(50);
 
@@ -34,6 +39,8 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 /// A device at an address, and what makes it go.
 pub struct Driver<M: Memory + Send + 'static> {
     shared: Arc<Shared<M>>,
+    /// How long a program may poll in vain.
+    spin: Duration,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,6 +53,8 @@ struct Shared<M> {
     waker: Waker,
     /// Polls so far: whoever polls drives the device.
     polls: AtomicU64,
+    /// When something last came or went, in nanoseconds.
+    busy_at: AtomicU64,
     /// Programs that wait for an event, and drive the device meanwhile.
     waiters: AtomicUsize,
     /// Whether the thread sleeps and knows of no later timers.
@@ -79,6 +88,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
             local,
             waker: Waker::new().map_err(OpenError::Thread)?,
             polls: AtomicU64::new(0),
+            busy_at: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             is_parked: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -86,14 +96,20 @@ impl<M: Memory + Send + 'static> Driver<M> {
         });
         let driven = Arc::clone(&shared);
         let thread = thread::Builder::new().name("nichrome-hca".to_owned()).spawn(move || driven.drive());
-        Ok(Self { shared, thread: Some(thread.map_err(failed)?) })
+        let is_alone = thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
+        let spin = if is_alone { Duration::ZERO } else { SPIN };
+        Ok(Self { shared, spin, thread: Some(thread.map_err(failed)?) })
     }
 
     /// Calls verbs, and sends what they bring about.
     pub fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
         let card = &mut *self.shared.card();
         let result = verbs(&mut card.device);
+        let before = card.wire.counters().sent;
         card.transmit(clock::now());
+        if card.wire.counters().sent != before {
+            self.shared.note_traffic();
+        }
         card.tell(&self.shared.events);
         // What was begun may have a timer, which the thread does not know of.
         self.shared.call_if_parked();
@@ -109,8 +125,22 @@ impl<M: Memory + Send + 'static> Driver<M> {
     pub fn poll<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
         self.shared.polls.fetch_add(1, Ordering::Relaxed);
         let card = &mut *self.shared.card();
+        let before = card.wire.counters();
         card.progress(&self.shared.events);
+        if card.wire.counters() != before {
+            self.shared.note_traffic();
+        }
         verbs(&mut card.device)
+    }
+
+    /// Lets others run, for a program that has polled in vain. Does nothing while there is traffic. Where both ends of a
+    /// connection poll on one processor, each would otherwise keep the other from answering until its time slice is
+    /// over.
+    pub fn relax(&self) {
+        let busy_at = Instant::from_nanos(self.shared.busy_at.load(Ordering::Relaxed));
+        if clock::now() - busy_at > self.spin {
+            thread::yield_now();
+        }
     }
 
     /// Drives the device until `waker` is woken or it is `until`: for waiting.
@@ -149,6 +179,10 @@ impl<M: Memory> Shared<M> {
     /// The device. A panic under the lock leaves a device that is no worse than its state machine.
     fn card(&self) -> MutexGuard<'_, Card<M>> {
         self.card.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_traffic(&self) {
+        self.busy_at.store(clock::now().as_nanos(), Ordering::Relaxed);
     }
 
     fn call_if_parked(&self) {

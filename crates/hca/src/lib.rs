@@ -1,5 +1,44 @@
-//! The live RDMA adapter: the engine of `nichrome-rdma` at an IP address of this machine, over UDP, without a kernel
-//! module and without root.
+//! The live RDMA adapter: the engine of `nichrome-rdma` at an IP address of this machine, over UDP (RoCEv2), without
+//! RDMA hardware, kernel module or root.
+//!
+//! | | |
+//! |---|---|
+//! | [`Adapter`], [`Region`], [`CompletionQueue`], [`QueuePair`] | verbs for Rust programs, without `unsafe`; dropped objects are destroyed |
+//! | [`Driver`] | a device of any [`Memory`](nichrome_rdma::Memory) at an address, for those who bring their own verbs |
+//! | [`AdapterConfig`] | address, path MTU, faults, capture |
+//! | [`exchange`], [`Endpoint`] | what programs tell each other over TCP before they speak RDMA |
+//!
+//! Whoever polls drives the adapter; while nobody does, a thread of its own does, which sleeps until something
+//! arrives or is due. Memory belongs to the adapter, and is read and written under its lock: what a peer WRITEs is
+//! never seen half done within a packet, and a program that needs more than that uses completions.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use nichrome_hca::{Adapter, AdapterConfig, Connection};
+//! use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, SendRequest, Status};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let capacity = QpCapacity { send_wrs: 16, receive_wrs: 16, send_sges: 1, receive_sges: 1, inline: 0 };
+//! let [here, there] = [Adapter::open(&AdapterConfig::default())?, Adapter::open(&AdapterConfig::default())?];
+//! let (sends, receives) = (here.completion_queue(16)?, there.completion_queue(16)?);
+//! let ours = here.queue_pair(capacity, &sends, &sends)?;
+//! let theirs = there.queue_pair(capacity, &receives, &receives)?;
+//! let connection = Connection::new(PathMtu::B4096);
+//! ours.connect(&theirs.endpoint(), &connection)?;
+//! theirs.connect(&ours.endpoint(), &connection)?;
+//!
+//! let source = here.region(5, Access::NONE)?;
+//! let target = there.region(100, Access::REMOTE_WRITE)?;
+//! source.with(|bytes| bytes.copy_from_slice(b"hello"));
+//! let write = Operation::Write(target.remote().at(10));
+//! ours.post_send(&SendRequest::new(1, write, &[source.slice(0, 5)]))?;
+//! let done = sends.wait(Duration::from_secs(5)).ok_or("nothing completed")?;
+//! assert_eq!((done.wr_id, done.status), (1, Status::Success));
+//! assert_eq!(target.with(|bytes| bytes[10..15].to_vec()), b"hello");
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod adapter;

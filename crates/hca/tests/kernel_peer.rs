@@ -102,7 +102,7 @@ impl Pair {
     }
 
     /// Has the kernel do something to our region.
-    fn kernel_does(&mut self, operation: &str, len: usize, more: Value) {
+    fn kernel_does(&mut self, operation: &str, len: usize, more: &Value) {
         let region = serde_json::to_value(self.region.remote()).unwrap();
         let mut with =
             json!({"operation": operation, "length": len, "addr": region["address"], "rkey": region["rkey"]});
@@ -156,15 +156,15 @@ impl Pair {
 
     fn the_kernel_writes_reads_and_sends(&mut self, len: usize, seed: u8) {
         self.peer.ask("fill", json!({"seed": seed, "length": len}));
-        self.kernel_does("write", len, json!({}));
+        self.kernel_does("write", len, &json!({}));
         self.holds(seed, len);
         self.fill(seed.wrapping_add(1), len);
-        self.kernel_does("read", len, json!({}));
+        self.kernel_does("read", len, &json!({}));
         self.peer.holds(seed.wrapping_add(1), len);
         self.peer.ask("fill", json!({"seed": seed.wrapping_add(2), "length": len}));
         let buffers = [self.region.slice(0, len)];
         self.qp.post_receive(&ReceiveRequest { wr_id: 1, buffers: &buffers }).unwrap();
-        self.kernel_does("send-imm", len, json!({}));
+        self.kernel_does("send-imm", len, &json!({}));
         let completion = self.completed(CompletedOperation::Receive);
         assert_eq!(completion.len as usize, len);
         assert_eq!(completion.notice, Some(Notice::Immediate(ImmediateData(IMMEDIATE))));
@@ -192,8 +192,8 @@ impl Pair {
             (7, Some(7))
         );
         self.region.with(|bytes| bytes[..8].copy_from_slice(&100_u64.to_ne_bytes()));
-        self.kernel_does("fetch-add", 8, json!({"compare": 11}));
-        self.kernel_does("compare-swap", 8, json!({"compare": 111, "swap": 5}));
+        self.kernel_does("fetch-add", 8, &json!({"compare": 11}));
+        self.kernel_does("compare-swap", 8, &json!({"compare": 111, "swap": 5}));
         assert_eq!(
             (self.word(), self.peer.ask("word", json!({"offset": 0}))["value"].as_u64()),
             (5, Some(111))

@@ -1,8 +1,10 @@
 //! UDP sockets against the kernel that runs the tests.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::io::{self, BufRead, BufReader, Lines};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use nichrome_port::udp::{
@@ -219,6 +221,76 @@ fn datagrams_reach_the_slot_that_they_name_whoever_comes_and_goes() {
     ports.iter().flatten().for_each(reaches);
     ports = [(); 4].map(|()| None);
     assert!(ports.iter().all(Option::is_none));
+    drop(UdpSocket::open(address).unwrap());
+}
+
+const SHARED: &str = "NICHROME_SHARED_ADDRESS";
+
+/// A process that shares an address: it says which slot it has, and each datagram that reaches it.
+struct Sharer {
+    process: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Sharer {
+    fn start(address: SocketAddr) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "a_process_that_shares_an_address"])
+            .env(SHARED, address.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, said }
+    }
+
+    /// The next number that it says after `word`.
+    fn hear(&mut self, word: &str) -> usize {
+        let number = |line: io::Result<String>| line.unwrap().strip_prefix(word)?.parse().ok();
+        self.said.find_map(number).unwrap()
+    }
+
+    fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// What a [`Sharer`] runs.
+#[test]
+fn a_process_that_shares_an_address() {
+    let Some(address) = std::env::var_os(SHARED) else { return };
+    let address = address.to_str().unwrap().parse().unwrap();
+    let port = SharedPort::join(address, STEERING).unwrap();
+    println!("\nslot {}", port.slot());
+    loop {
+        let [(_, _, bytes)] = &received(port.socket(), 1)[..] else { return };
+        println!("got {}", bytes[7]);
+    }
+}
+
+#[test]
+fn killed_processes_leave_the_others_and_their_slots_alone() {
+    let address = SocketAddr::from((Ipv4Addr::new(127, 0, 77, 3), PORT));
+    let sender = UdpSocket::open_loopback(PORT).unwrap();
+    let mut processes = Vec::new();
+    for slot in 0..3 {
+        processes.push(Sharer::start(address));
+        assert_eq!(processes[slot].hear("slot "), slot);
+    }
+    let reaches = |slot: usize, process: &mut Sharer| {
+        send(&sender, envelope(address), &for_slot(slot), 8);
+        assert_eq!(process.hear("got "), slot);
+    };
+    // The first opened the sockets.
+    processes.remove(0).kill();
+    reaches(1, &mut processes[0]);
+    reaches(2, &mut processes[1]);
+    let mut successor = Sharer::start(address);
+    assert_eq!(successor.hear("slot "), 0);
+    reaches(0, &mut successor);
+    reaches(2, &mut processes[1]);
+    processes.into_iter().chain([successor]).for_each(Sharer::kill);
     drop(UdpSocket::open(address).unwrap());
 }
 

@@ -137,6 +137,9 @@ impl SendBatch {
                     return report;
                 }
                 Err(error) => {
+                    if error == Errno::IO && self.staged[self.done].datagrams() > 1 {
+                        socket.stop_segmenting();
+                    }
                     report.refused += self.staged[self.done].datagrams();
                     report.error = Some(error);
                     self.done += 1;

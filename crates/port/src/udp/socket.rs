@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{self, Errno};
 use rustix::net::sockopt::socket_recv_buffer_size;
@@ -61,7 +62,7 @@ pub struct UdpSocket {
     fd: OwnedFd,
     local: SocketAddr,
     room: usize,
-    segments: bool,
+    segments: AtomicBool,
 }
 
 impl UdpSocket {
@@ -72,8 +73,13 @@ impl UdpSocket {
 
     /// The socket `fd`, which is bound to `local`.
     pub(super) fn of(fd: OwnedFd, local: SocketAddr) -> io::Result<Self> {
-        let (room, segments) = (socket_recv_buffer_size(&fd)?, segments(&fd));
+        let (room, segments) = (socket_recv_buffer_size(&fd)?, AtomicBool::new(segments(&fd)));
         Ok(Self { fd, local, room, segments })
+    }
+
+    /// Sends nothing as one any more: before Linux 6.11, what goes through an interface without checksum offload cannot be.
+    pub(super) fn stop_segmenting(&self) {
+        self.segments.store(false, Ordering::Relaxed);
     }
 
     pub(super) fn into_fd(self) -> OwnedFd {
@@ -98,7 +104,11 @@ impl UdpSocket {
 
     /// How many datagrams of `size` bytes can be sent as one.
     pub fn max_segments(&self, size: usize) -> usize {
-        if self.segments { (MAX_SEND / size.max(1)).clamp(1, MAX_SEGMENTS) } else { 1 }
+        if self.segments.load(Ordering::Relaxed) {
+            (MAX_SEND / size.max(1)).clamp(1, MAX_SEGMENTS)
+        } else {
+            1
+        }
     }
 }
 
