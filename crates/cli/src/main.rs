@@ -15,6 +15,7 @@ mod headers;
 mod links;
 mod nic;
 mod number;
+mod rdma;
 mod recorder;
 mod runtime_dir;
 mod signals;
@@ -31,6 +32,7 @@ use crate::bench::Bench;
 use crate::coalesce::Coalesce;
 use crate::demo::Demo;
 use crate::nic::{Nic, Top};
+use crate::rdma::Rdma;
 use crate::sim::Sim;
 use crate::wan::Wan;
 
@@ -55,6 +57,8 @@ enum Command {
     Coalesce(Coalesce),
     Wan(Box<Wan>),
     #[command(subcommand)]
+    Rdma(Rdma),
+    #[command(subcommand)]
     Sim(Sim),
     #[command(subcommand)]
     Bench(Bench),
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run().map(|()| ExitCode::SUCCESS),
         Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),
         Command::Wan(wan) => wan.run(),
+        Command::Rdma(rdma) => rdma.run().map(|()| ExitCode::SUCCESS),
         Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS),
     };

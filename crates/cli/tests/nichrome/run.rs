@@ -10,11 +10,11 @@ use serde_json::Value;
 
 pub(crate) const PROFILES: [&str; 3] = ["gro", "netfpga", "npu"];
 
-/// The captures of real traffic.
+/// The captures of real TCP traffic.
 pub(crate) fn captures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
     let mut captures: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    captures.retain(|path| path.extension().is_some_and(|extension| extension == "pcap"));
+    captures.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("tcp-")));
     captures.sort();
     assert_eq!(captures.len(), 7);
     captures

@@ -1,0 +1,164 @@
+//! `nichrome rdma bw`: how much goes through.
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use nichrome_rdma::{Operation, ReceiveRequest, SendRequest};
+use serde::{Deserialize, Serialize};
+
+use super::options::Options;
+use super::rendezvous::Role;
+use super::report::{self, Row, Traffic};
+use super::session::{Meeting, Session};
+use crate::duration;
+
+/// Measure how much goes through a reliable connection.
+#[derive(Args)]
+pub(crate) struct Bandwidth {
+    #[command(flatten)]
+    options: Options,
+    /// What the client does.
+    #[arg(long, value_enum, value_name = "OPERATION", default_value = "write")]
+    op: Transfer,
+    /// Bytes of a message.
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    size: u32,
+    /// Messages under way at once.
+    #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    depth: u16,
+    /// How long, from 10ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
+    duration: Duration,
+}
+
+/// What is done with messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Transfer {
+    Write,
+    Read,
+    Send,
+}
+
+/// What the client asks for.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Wish {
+    op: Transfer,
+    size: u32,
+    depth: u16,
+}
+
+/// What was measured.
+#[derive(Serialize)]
+struct Measured {
+    op: Transfer,
+    size: u32,
+    depth: u16,
+    path_mtu: usize,
+    messages: u64,
+    seconds: f64,
+    gbps: f64,
+    messages_per_s: f64,
+    #[serde(flatten)]
+    traffic: Traffic,
+}
+
+impl Bandwidth {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let meeting = Meeting::hold(&self.options)?;
+        let wish = meeting.agree(Wish { op: self.op, size: self.size, depth: self.depth })?;
+        let session = meeting.connect(usize::from(wish.depth), wish.size as usize)?;
+        let (messages, time) = match session.role {
+            Role::Client => client(&session, wish, self.duration.max(Duration::from_millis(10)))?,
+            Role::Server => server(&session, wish)?,
+        };
+        let measured = measured(&session, wish, messages, time);
+        // The server's program has nothing to tell of what its adapter did by itself.
+        if session.role == Role::Server && wish.op != Transfer::Send && !self.options.json {
+            return Ok(());
+        }
+        report::print(self.options.json, &measured, &rows(&measured))
+    }
+}
+
+/// Keeps the queue full for `duration`: how many messages completed, and in which time.
+fn client(session: &Session, wish: Wish, duration: Duration) -> anyhow::Result<(u64, Duration)> {
+    let buffers = [session.region.slice(0, wish.size as usize)];
+    let operation = match wish.op {
+        Transfer::Write => Operation::Write(session.peer.at(0)),
+        Transfer::Read => Operation::Read(session.peer.at(0)),
+        Transfer::Send => Operation::Send,
+    };
+    let post =
+        |count: usize| session.qp.post_sends((0..count).map(|_| SendRequest::new(0, operation, &buffers)));
+    let start = Instant::now();
+    post(usize::from(wish.depth))?;
+    let (mut outstanding, mut done) = (usize::from(wish.depth), 0);
+    let mut completions = Vec::new();
+    while outstanding > 0 {
+        session.drain(&mut completions)?;
+        done += completions.len() as u64;
+        outstanding -= completions.len();
+        if start.elapsed() < duration {
+            post(completions.len())?;
+            outstanding += completions.len();
+        }
+    }
+    let time = start.elapsed();
+    session.finish()?;
+    Ok((done, time))
+}
+
+/// Receives SENDs until the client is done; other operations need nothing of the server's program.
+fn server(session: &Session, wish: Wish) -> anyhow::Result<(u64, Duration)> {
+    let start = Instant::now();
+    if wish.op != Transfer::Send {
+        session.finish()?;
+        return Ok((0, start.elapsed()));
+    }
+    let buffers = [session.region.slice(0, wish.size as usize)];
+    let post = |count: usize| {
+        (0..count).try_for_each(|_| session.qp.post_receive(&ReceiveRequest { wr_id: 0, buffers: &buffers }))
+    };
+    post(usize::from(wish.depth))?;
+    let mut done = 0;
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| session.finish());
+        let mut completions = Vec::new();
+        while !end.is_finished() {
+            session.cq.drain(&mut completions);
+            done += completions.len() as u64;
+            post(completions.len())?;
+            completions.clear();
+        }
+        anyhow::Ok(())
+    })?;
+    Ok((done, start.elapsed()))
+}
+
+fn measured(session: &Session, Wish { op, size, depth }: Wish, messages: u64, time: Duration) -> Measured {
+    let seconds = time.as_secs_f64();
+    let messages_per_s = messages as f64 / seconds;
+    Measured {
+        op,
+        size,
+        depth,
+        path_mtu: session.mtu.bytes(),
+        messages,
+        seconds,
+        gbps: messages_per_s * f64::from(size) * 8.0 / 1e9,
+        messages_per_s,
+        traffic: Traffic::of(&session.adapter),
+    }
+}
+
+fn rows(measured: &Measured) -> Vec<Row> {
+    let Measured { op, size, depth, path_mtu, messages, seconds, gbps, messages_per_s, traffic } = measured;
+    let mut rows = vec![
+        ("operation", format!("{op:?} of {size} bytes, {depth} at once, path MTU {path_mtu}")),
+        ("throughput", format!("{gbps:.2} Gb/s")),
+        ("messages", format!("{messages} in {seconds:.2} s, {messages_per_s:.0} per second")),
+    ];
+    rows.extend(traffic.rows());
+    rows
+}

@@ -1,0 +1,128 @@
+//! A reliable connection between the two ends of a measurement.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use nichrome_hca::{
+    Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion, exchange,
+};
+use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, Status};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::options::Options;
+use super::rendezvous::{Role, here, meet};
+
+/// How long nothing may happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What each end tells the other.
+#[derive(Serialize, Deserialize)]
+struct Introduction {
+    endpoint: Endpoint,
+    region: RemoteRegion,
+    mtu: usize,
+}
+
+/// This end of a connection.
+pub(super) struct Session {
+    pub(super) role: Role,
+    pub(super) adapter: Adapter,
+    pub(super) region: Region,
+    pub(super) peer: RemoteRegion,
+    pub(super) cq: CompletionQueue,
+    pub(super) qp: QueuePair,
+    pub(super) mtu: PathMtu,
+    stream: TcpStream,
+}
+
+/// An end that has met the other, and has no queue pair yet.
+pub(super) struct Meeting {
+    pub(super) role: Role,
+    adapter: Adapter,
+    stream: TcpStream,
+}
+
+impl Meeting {
+    /// Meets the other end and opens an adapter.
+    pub(super) fn hold(options: &Options) -> anyhow::Result<Self> {
+        let (role, stream) = meet(options)?;
+        let adapter = Adapter::open(&options.adapter(here(&stream)?)?).context("cannot open an adapter")?;
+        Ok(Self { role, adapter, stream })
+    }
+
+    /// What is to be done: the client's wish, at both ends.
+    pub(super) fn agree<T: Serialize + DeserializeOwned>(&self, wish: T) -> anyhow::Result<T> {
+        let theirs = exchange(&self.stream, &wish).context("the other end is not of the same kind")?;
+        Ok(if self.role == Role::Client { wish } else { theirs })
+    }
+
+    /// Connects a queue pair that holds `depth` requests, with a region of `len` bytes at each end.
+    pub(super) fn connect(self, depth: usize, len: usize) -> anyhow::Result<Session> {
+        let Self { role, adapter, stream } = self;
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let region = adapter.region(len, access).context("cannot register memory")?;
+        let cq = adapter.completion_queue(2 * depth + 1)?;
+        let capacity =
+            QpCapacity { send_wrs: depth, receive_wrs: depth, send_sges: 1, receive_sges: 1, inline: INLINE };
+        let qp = adapter.queue_pair(capacity, &cq, &cq)?;
+        let mine =
+            Introduction { endpoint: qp.endpoint(), region: region.remote(), mtu: adapter.mtu().bytes() };
+        let theirs = exchange(&stream, &mine).context("the other end has gone")?;
+        let mtu = PathMtu::fitting(mine.mtu.min(theirs.mtu)).context("the other end has no path MTU")?;
+        qp.connect(&theirs.endpoint, &Connection::new(mtu)).context("cannot connect")?;
+        // Both are ready before either begins.
+        exchange(&stream, &Ready {}).context("the other end has gone")?;
+        Ok(Session { role, adapter, region, peer: theirs.region, cq, qp, mtu, stream })
+    }
+}
+
+/// Inline bytes of a send.
+pub(super) const INLINE: usize = 256;
+
+#[derive(Serialize, Deserialize)]
+struct Ready {}
+
+impl Session {
+    /// Waits until the other end has come here too.
+    pub(super) fn finish(&self) -> anyhow::Result<()> {
+        self.stream.set_read_timeout(None)?;
+        exchange(&self.stream, &Ready {}).context("the other end has gone")?;
+        Ok(())
+    }
+
+    /// Polls until something completes.
+    pub(super) fn drain(&self, completions: &mut Vec<Completion>) -> anyhow::Result<()> {
+        completions.clear();
+        self.until(|| {
+            self.cq.drain(completions);
+            !completions.is_empty()
+        })?;
+        completions.iter().try_for_each(check)
+    }
+
+    /// Polls until something is so.
+    pub(super) fn until(&self, mut is_so: impl FnMut() -> bool) -> anyhow::Result<()> {
+        const LOOKS: u32 = 1 << 12;
+        let mut start = None;
+        loop {
+            for _ in 0..LOOKS {
+                if is_so() {
+                    return Ok(());
+                }
+            }
+            if start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                bail!("the other end has said nothing for {PATIENCE:?}");
+            }
+        }
+    }
+}
+
+/// A completion in error ends the measurement.
+pub(super) fn check(completion: &Completion) -> anyhow::Result<()> {
+    match completion.status {
+        Status::Success => Ok(()),
+        status => bail!("{:?} ended with {status:?}", completion.operation),
+    }
+}

@@ -1,0 +1,99 @@
+//! `nichrome rdma`: two processes, on one machine and on two hosts.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+const NICHROME: &str = env!("CARGO_BIN_EXE_nichrome");
+
+fn start(arguments: &str) -> Child {
+    Command::new(NICHROME)
+        .arg("rdma")
+        .args(arguments.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What client and server say, who meet at `port`; the server is only told the command.
+fn both(command: &str, port: u16, client: &str) -> [Value; 2] {
+    let server = start(&format!("{command} --json --port {port}"));
+    let client = start(&format!("{command} --json --port {port} {client} 127.0.0.1"));
+    [client, server].map(|child| json(&child.wait_with_output().unwrap()))
+}
+
+fn number(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or_else(|| panic!("{name} in {value}"))
+}
+
+#[test]
+fn bandwidth_of_every_operation_is_measured() {
+    for (nth, op) in ["write", "read", "send"].into_iter().enumerate() {
+        let port = 28_500 + nth as u16;
+        let [client, server] = both("bw", port, &format!("--op {op} --size 10000 --depth 8 --duration 50ms"));
+        assert_eq!((client["op"].as_str(), server["op"].as_str()), (Some(op), Some(op)));
+        let messages = number(&client, "messages");
+        assert!(messages >= 8.0 && number(&client, "gbps") > 0.0, "{client}");
+        assert!(number(&client, "packets_sent") > 0.0, "{client}");
+        if op == "send" {
+            assert_eq!(number(&server, "messages"), messages);
+        }
+    }
+}
+
+#[test]
+fn latency_of_every_operation_has_a_histogram_of_all_messages() {
+    for (nth, op) in ["write", "read", "send"].into_iter().enumerate() {
+        let port = 28_510 + nth as u16;
+        let [client, _] = both("lat", port, &format!("--op {op} --size 1000 --iters 200"));
+        let counts = client["histogram"].as_array().unwrap().iter().map(|bar| bar[1].as_u64().unwrap());
+        assert_eq!(counts.sum::<u64>(), 200, "{client}");
+        assert!(number(&client, "min_us") <= number(&client, "p50_us"));
+        assert!(number(&client, "p50_us") <= number(&client, "max_us"));
+    }
+}
+
+#[test]
+fn a_ping_pong_goes_on_through_loss() {
+    let [client, server] = both("pingpong", 28_520, "--loss 5% --seed 3");
+    for end in [&client, &server] {
+        assert_eq!((number(end, "iters"), number(end, "size")), (1000.0, 4096.0));
+    }
+    assert!(number(&client, "lost_to_faults") > 0.0, "{client}");
+}
+
+#[test]
+fn two_hosts_with_a_path_between_them_speak_rdma() {
+    let rdma = |rest: &str| format!("{NICHROME} rdma pingpong --iters 50 --json {rest}");
+    let output = Command::new(NICHROME)
+        .args(["wan", "--loss", "2%", "--delay", "1ms", "--seed", "5"])
+        .args(["--left", &rdma("")])
+        .args(["--right", &rdma("$PEER")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said.matches("\"iters\": 50").count(), 2, "{said}");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    for (arguments, said) in [
+        ("bw --port 28590 127.0.0.1", "start one there first"),
+        ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096"),
+        ("pingpong --loss 101% 127.0.0.1", "loss"),
+        ("lat --ip 192.0.2.1 --port 28591", "cannot listen at TCP port 28591"),
+    ] {
+        let output = start(arguments).wait_with_output().unwrap();
+        assert!(!output.status.success());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(said), "{arguments}: {error}");
+    }
+}
