@@ -1,0 +1,30 @@
+//! Protection domains, memory regions and windows.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::ibv_context;
+
+super::abi! {
+    /// A protection domain.
+    struct ibv_pd { context: *mut ibv_context, handle: u32 }
+
+    /// A memory region.
+    struct ibv_mr {
+        context: *mut ibv_context,
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        handle: u32,
+        lkey: u32,
+        rkey: u32,
+    }
+
+    /// A memory window.
+    struct ibv_mw { context: *mut ibv_context, pd: *mut ibv_pd, rkey: u32, handle: u32, type_: c_int }
+
+    /// What a window is bound to.
+    struct ibv_mw_bind_info { mr: *mut ibv_mr, addr: u64, length: u64, mw_access_flags: c_uint }
+
+    /// A bind of a type 1 window.
+    struct ibv_mw_bind { wr_id: u64, send_flags: c_uint, bind_info: ibv_mw_bind_info }
+}

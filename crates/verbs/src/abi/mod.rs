@@ -1,0 +1,38 @@
+//! The structures of `infiniband/verbs.h` as programs have them compiled in, by the names that they have there. The layout
+//! test compares every size and offset with the C compiler's.
+
+mod address;
+mod completion;
+mod context;
+mod device;
+mod layout;
+mod memory;
+mod operations;
+mod queue_pair;
+mod shared_receive;
+mod work;
+
+pub use address::*;
+pub use completion::*;
+pub use context::*;
+pub use device::*;
+pub(crate) use layout::abi;
+pub use layout::{Field, Layout};
+pub use memory::*;
+pub use operations::*;
+pub use queue_pair::*;
+pub use shared_receive::*;
+pub use work::*;
+
+/// Every structure whose layout programs depend on.
+pub const LAYOUTS: &[&[Layout]] = &[
+    address::LAYOUTS,
+    completion::LAYOUTS,
+    context::LAYOUTS,
+    device::LAYOUTS,
+    memory::LAYOUTS,
+    operations::LAYOUTS,
+    queue_pair::LAYOUTS,
+    shared_receive::LAYOUTS,
+    work::LAYOUTS,
+];

@@ -1,0 +1,41 @@
+//! Shared receive queues.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{pthread_cond_t, pthread_mutex_t};
+
+use super::{ibv_context, ibv_cq, ibv_pd};
+
+super::abi! {
+    /// How much fits, and when an event says that little is left.
+    struct ibv_srq_attr { max_wr: u32, max_sge: u32, srq_limit: u32 }
+
+    /// What a shared receive queue is made with.
+    struct ibv_srq_init_attr { srq_context: *mut c_void, attr: ibv_srq_attr }
+
+    /// Tag matching: none.
+    struct ibv_tm_cap { max_num_tags: u32, max_ops: u32 }
+
+    /// What a shared receive queue is made with, and more.
+    struct ibv_srq_init_attr_ex {
+        srq_context: *mut c_void,
+        attr: ibv_srq_attr,
+        comp_mask: u32,
+        srq_type: c_int,
+        pd: *mut ibv_pd,
+        xrcd: *mut c_void,
+        cq: *mut ibv_cq,
+        tm_cap: ibv_tm_cap,
+    }
+
+    /// A shared receive queue.
+    struct ibv_srq {
+        context: *mut ibv_context,
+        srq_context: *mut c_void,
+        pd: *mut ibv_pd,
+        handle: u32,
+        mutex: pthread_mutex_t,
+        cond: pthread_cond_t,
+        events_completed: u32,
+    }
+}

@@ -1,0 +1,2 @@
+//! `libibverbs.so.1`.
+pub mod abi;

@@ -1,0 +1,61 @@
+//! The structures have the layout that the C compiler gives to those of libibverbs-dev.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use std::fmt::Write;
+use std::process::Command;
+
+use nichrome_verbs::abi::{LAYOUTS, Layout};
+
+/// The name of a field in C: a keyword of Rust has a trailing underscore here.
+fn in_c(field: &str) -> &str {
+    match field {
+        "type_" => "type",
+        "priv_" => "priv",
+        field => field,
+    }
+}
+
+/// What `cc` says about sizes and offsets: a line for each.
+fn according_to_c(layouts: &[Layout]) -> String {
+    let mut program = String::from(
+        "#include <infiniband/verbs.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void) {\n",
+    );
+    for Layout { name, fields, .. } in layouts {
+        let _ = writeln!(program, "printf(\"{name} %zu\\n\", sizeof({}));", kind(name));
+        for field in *fields {
+            let (kind, c) = (kind(name), in_c(field.name));
+            let _ = writeln!(program, "printf(\"{name}.{c} %zu\\n\", offsetof({kind}, {c}));");
+        }
+    }
+    program.push_str("return 0; }\n");
+    let dir = tempfile::tempdir().unwrap();
+    let (source, binary) = (dir.path().join("layout.c"), dir.path().join("layout"));
+    std::fs::write(&source, program).unwrap();
+    let built = Command::new("cc").arg("-o").arg(&binary).arg(&source).status().expect("cc");
+    assert!(built.success(), "needs the headers of Debian's package libibverbs-dev");
+    String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap()
+}
+
+fn kind(name: &str) -> String {
+    format!("struct {name}")
+}
+
+fn according_to_us(layouts: &[Layout]) -> String {
+    let mut lines = String::new();
+    for Layout { name, size, fields } in layouts {
+        let _ = writeln!(lines, "{name} {size}");
+        for field in *fields {
+            let _ = writeln!(lines, "{name}.{} {}", in_c(field.name), field.offset);
+        }
+    }
+    lines
+}
+
+#[test]
+fn every_structure_is_laid_out_as_in_c() {
+    let layouts: Vec<Layout> = LAYOUTS.concat();
+    let (ours, theirs) = (according_to_us(&layouts), according_to_c(&layouts));
+    let wrong: Vec<_> = ours.lines().zip(theirs.lines()).filter(|(ours, theirs)| ours != theirs).collect();
+    assert!(wrong.is_empty(), "ours, and the C compiler's: {wrong:#?}");
+    assert_eq!(ours.lines().count(), theirs.lines().count());
+}
