@@ -57,6 +57,10 @@ struct Shared<M> {
     busy_at: AtomicU64,
     /// Programs that wait for an event, and drive the device meanwhile.
     waiters: AtomicUsize,
+    /// Events that programs wait for with descriptors that the driver does not know.
+    attended: AtomicUsize,
+    /// Whether the thread keeps away because of polls.
+    is_away: AtomicBool,
     /// Whether the thread sleeps and knows of no later timers.
     is_parked: AtomicBool,
     ended: AtomicBool,
@@ -90,6 +94,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
             polls: AtomicU64::new(0),
             busy_at: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
+            attended: AtomicUsize::new(0),
+            is_away: AtomicBool::new(false),
             is_parked: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             events,
@@ -164,6 +170,21 @@ impl<M: Memory + Send + 'static> Driver<M> {
         shared.call_if_parked();
     }
 
+    /// The program is going to wait for an event without telling the driver: until [`Driver::leave`], the thread stays at
+    /// the socket however often the program polls.
+    pub fn attend(&self) {
+        self.shared.attended.fetch_add(1, Ordering::SeqCst);
+        if self.shared.is_away.swap(false, Ordering::SeqCst) {
+            self.shared.waker.wake();
+        }
+    }
+
+    /// An event that the program waited for has come, or it waits no more. To be called as often as
+    /// [`Driver::attend`].
+    pub fn leave(&self) {
+        self.shared.attended.fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// Where the device is.
     pub fn local(&self) -> SocketAddr {
         self.shared.local
@@ -198,11 +219,7 @@ impl<M: Memory> Shared<M> {
         let mut polls = 0;
         while !self.ended.load(Ordering::SeqCst) {
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            let woken = if polls != before {
-                clock::wait([self.waker.as_fd()], Some(clock::now() + KEEP_AWAY)).map(|[woken]| woken)
-            } else {
-                self.watch()
-            };
+            let woken = if polls != before { self.keep_away() } else { self.watch() };
             match woken {
                 Ok(true) => self.waker.clear(),
                 Ok(false) => {}
@@ -210,6 +227,19 @@ impl<M: Memory> Shared<M> {
                 Err(_) => return,
             }
         }
+    }
+
+    /// Leaves the socket to who polls, unless someone waits for an event; returns whether the thread was called.
+    fn keep_away(&self) -> rustix::io::Result<bool> {
+        // Someone who begins to wait after this calls the thread.
+        self.is_away.store(true, Ordering::SeqCst);
+        if self.attended.load(Ordering::SeqCst) > 0 {
+            self.is_away.store(false, Ordering::SeqCst);
+            return self.watch();
+        }
+        let woken = clock::wait([self.waker.as_fd()], Some(clock::now() + KEEP_AWAY)).map(|[woken]| woken);
+        self.is_away.store(false, Ordering::SeqCst);
+        woken
     }
 
     /// Waits for the next datagram or timer after what there is to do; returns whether the thread was called.

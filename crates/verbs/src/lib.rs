@@ -1,2 +1,50 @@
-//! `libibverbs.so.1`.
+//! `libibverbs.so.1`: the verbs of rdma-core for programs that were compiled against it, on `nichrome-hca`.
+//!
+//! The crate is a static library; `scripts/build-libibverbs` links it with the version script `libibverbs.map`. Functions
+//! have the names, arguments and results of `infiniband/verbs.h`, and an object that a program holds a pointer to begins
+//! with the structure that the header declares (`abi`). The device behind is one per process and lives as long as a
+//! context is open; [`configuration`] says what the environment decides.
+//!
+//! | file | verbs |
+//! |---|---|
+//! | `device.rs`, `attributes.rs`, `port.rs` | the list of devices; what device and port can do; GIDs and partition keys |
+//! | `context.rs`, `unsupported.rs` | opening and closing; the operations of a context, and the answer of those that are missing |
+//! | `adapter.rs`, `process_memory.rs` | the device behind all contexts; the program's memory as it reaches it |
+//! | `event_queue.rs`, `comp_channel.rs`, `async_event.rs` | events and their file descriptors |
+//! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | what they say |
+//! | `completion_queue.rs`, `extended_poll.rs` | completion queues, polled by structure or piece by piece |
+//! | `shared_receive_queue.rs`, `queue_pair.rs`, `modify.rs` | queues and their attributes |
+//! | `work_request.rs`, `post.rs`, `builder.rs` | work requests as lists, and piece by piece |
+//! | `names.rs`, `rates.rs`, `fork.rs`, `private.rs` | the rest of the header, and what drivers of rdma-core import |
+
 pub mod abi;
+pub mod configuration;
+
+mod adapter;
+mod address_handle;
+mod async_event;
+mod attributes;
+mod builder;
+mod comp_channel;
+mod completion_queue;
+mod context;
+mod device;
+mod domain;
+mod errno;
+mod event_queue;
+mod extended_poll;
+mod fork;
+mod memory_region;
+mod memory_window;
+mod modify;
+mod names;
+mod object;
+mod port;
+mod post;
+mod private;
+mod process_memory;
+mod queue_pair;
+mod rates;
+mod shared_receive_queue;
+mod unsupported;
+mod work_request;

@@ -1,6 +1,6 @@
 //! The structures have the layout that the C compiler gives to those of libibverbs-dev.
-
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::fmt::Write;
 use std::process::Command;
 

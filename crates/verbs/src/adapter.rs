@@ -1,0 +1,188 @@
+//! The device behind all contexts of the process.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::mem::ManuallyDrop;
+use std::net::IpAddr;
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+
+use nichrome_hca::Driver;
+use nichrome_rdma::{CqHandle, Event, PathMtu, QpHandle, SrqHandle};
+
+use crate::async_event::{AsyncTarget, EventType};
+use crate::completion_queue::CqEvents;
+use crate::configuration::Configuration;
+use crate::errno::Errno;
+use crate::process_memory::ProcessMemory;
+
+/// An open device.
+pub(crate) struct Adapter {
+    pub(crate) driver: ManuallyDrop<Driver<ProcessMemory>>,
+    pub(crate) listeners: Arc<Listeners>,
+    pub(crate) mtu: PathMtu,
+    reports: bool,
+    /// The process that opened it: a child of fork has its memory, but not its thread.
+    process: u32,
+}
+
+/// The device of the process, while a context is open.
+static CURRENT: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Adapter {
+    /// The process's device, opened if it is not. A failure is also told on the standard error output: errno cannot say
+    /// what is wrong.
+    pub(crate) fn open() -> Result<Arc<Self>, Errno> {
+        let mut current = lock(&CURRENT);
+        // The parent's is of no use to a child, where its thread is not.
+        if let Some(adapter) = current.upgrade()
+            && adapter.process == process::id()
+        {
+            return Ok(adapter);
+        }
+        let adapter = Arc::new(Self::new().map_err(|error| {
+            eprintln!("nichrome: {error}");
+            Errno(libc::ENODEV)
+        })?);
+        *current = Arc::downgrade(&adapter);
+        if adapter.reports {
+            report_at_exit();
+        }
+        Ok(adapter)
+    }
+
+    fn new() -> Result<Self, Box<dyn std::error::Error>> {
+        let Configuration { adapter: config, reports } = Configuration::from_env()?;
+        let listeners = Arc::new(Listeners::default());
+        let told = Arc::clone(&listeners);
+        let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| told.tell(event)))?;
+        let mtu = driver.call(|device| device.config().mtu);
+        let driver = ManuallyDrop::new(driver);
+        Ok(Self { driver, listeners, mtu, reports, process: process::id() })
+    }
+
+    /// The device's address.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.driver.local().ip()
+    }
+
+    /// Prints what the device has done.
+    fn report(&self) {
+        let wire = self.driver.wire_counters();
+        let counters = self.driver.call(|device| *device.counters());
+        eprintln!(
+            "nichrome: {} packets sent, {} received, {} lost to faults; {} bytes sent, {} received; \
+             {} requests sent again, {} timeouts, {} completions in error",
+            wire.sent,
+            wire.received,
+            wire.lost,
+            counters.bytes_sent,
+            counters.bytes_received,
+            counters.retransmitted,
+            counters.timeouts,
+            counters.completions_in_error,
+        );
+    }
+}
+
+impl Drop for Adapter {
+    /// In a child of the process that opened it nothing is closed: the driver would wait for a thread that is not there.
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            return;
+        }
+        if self.reports {
+            self.report();
+        }
+        // SAFETY: it is not used after this.
+        unsafe { ManuallyDrop::drop(&mut self.driver) };
+    }
+}
+
+/// Programs may end without closing what they opened.
+fn report_at_exit() {
+    extern "C" fn report() {
+        let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
+        if let Some(adapter) = adapter {
+            if adapter.process == process::id() {
+                adapter.report();
+            }
+            // The process ends: nothing is closed any more.
+            std::mem::forget(adapter);
+        }
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function is there as long as the library, which is never unloaded: its thread runs in it.
+        unsafe { libc::atexit(report) };
+    });
+}
+
+/// Whom to tell of events.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    pub(crate) cqs: Table<CqHandle, CqEvents>,
+    pub(crate) qps: Table<QpHandle, AsyncTarget>,
+    pub(crate) srqs: Table<SrqHandle, AsyncTarget>,
+}
+
+impl Listeners {
+    /// Called under the device's lock.
+    fn tell(&self, event: Event) {
+        let qp = |handle, event_type| {
+            if let Some(target) = self.qps.get(&handle) {
+                target.tell(event_type);
+            }
+        };
+        match event {
+            Event::Completion(handle) => {
+                if let Some(cq) = self.cqs.get(&handle) {
+                    CqEvents::tell(&cq);
+                }
+            }
+            Event::CqError(handle) => {
+                if let Some(cq) = self.cqs.get(&handle) {
+                    cq.asynchronous.tell(EventType::CqError);
+                }
+            }
+            Event::SrqLimit(handle) => {
+                if let Some(srq) = self.srqs.get(&handle) {
+                    srq.tell(EventType::SrqLimitReached);
+                }
+            }
+            Event::QpFatal(handle) => qp(handle, EventType::QpFatal),
+            Event::QpRequestError(handle) => qp(handle, EventType::QpRequestError),
+            Event::QpAccessError(handle) => qp(handle, EventType::QpAccessError),
+            Event::Established(handle) => qp(handle, EventType::Established),
+            Event::SendQueueDrained(handle) => qp(handle, EventType::SendQueueDrained),
+            Event::LastReceiveReached(handle) => qp(handle, EventType::LastReceiveReached),
+        }
+    }
+}
+
+/// Listeners by the object that they belong to.
+pub(crate) struct Table<K, V>(Mutex<HashMap<K, Arc<V>>>);
+
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V> Table<K, V> {
+    pub(crate) fn insert(&self, key: K, listener: Arc<V>) {
+        lock(&self.0).insert(key, listener);
+    }
+
+    pub(crate) fn remove(&self, key: &K) {
+        lock(&self.0).remove(key);
+    }
+
+    fn get(&self, key: &K) -> Option<Arc<V>> {
+        lock(&self.0).get(key).cloned()
+    }
+}

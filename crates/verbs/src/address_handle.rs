@@ -1,0 +1,169 @@
+//! Address handles.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_uint};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use nichrome_rdma::{AddressHandle as Handle, AddressVector};
+use nichrome_wire::TrafficClass;
+
+use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
+use crate::adapter::Adapter;
+use crate::domain::Domain;
+use crate::errno::{Errno, minus_one, pointer, status};
+use crate::object::{Object, cell, object, take_back, zeroed};
+use crate::port::gid;
+
+/// An address handle.
+#[repr(C)]
+pub(crate) struct AddressHandle {
+    abi: UnsafeCell<ibv_ah>,
+    adapter: Arc<Adapter>,
+    pub(crate) handle: Handle,
+}
+
+// SAFETY: `repr(C)`, and the structure is the first field.
+unsafe impl Object for AddressHandle {
+    type Abi = ibv_ah;
+}
+
+/// The address of a GID.
+fn address(gid: ibv_gid) -> IpAddr {
+    let ip = Ipv6Addr::from(gid.raw);
+    ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)
+}
+
+/// Time to live of packets for which the program chose none.
+const HOP_LIMIT: u8 = 64;
+
+/// The way that attributes describe: RoCE has global routes only.
+pub(crate) fn vector(attributes: &ibv_ah_attr) -> Result<AddressVector, Errno> {
+    if attributes.is_global == 0 {
+        return Err(Errno::INVALID);
+    }
+    let ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attributes.grh;
+    Ok(AddressVector {
+        source_index: sgid_index,
+        destination: address(dgid),
+        traffic_class: TrafficClass(traffic_class),
+        flow_label: flow_label & 0xF_FFFF,
+        hop_limit: if hop_limit == 0 { HOP_LIMIT } else { hop_limit },
+    })
+}
+
+/// The attributes that describe a way.
+pub(crate) fn attributes(vector: &AddressVector) -> ibv_ah_attr {
+    let grh = ibv_global_route {
+        dgid: gid(vector.destination),
+        flow_label: vector.flow_label,
+        sgid_index: vector.source_index,
+        hop_limit: vector.hop_limit,
+        traffic_class: vector.traffic_class.0,
+    };
+    ibv_ah_attr { grh, is_global: 1, port_num: 1, ..zeroed() }
+}
+
+unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_ah, Errno> {
+    if attributes.port_num != 1 {
+        return Err(Errno::INVALID);
+    }
+    let vector = vector(attributes)?;
+    // SAFETY: the program passes a domain that it has made.
+    let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
+    let adapter = Arc::clone(&domain.adapter);
+    let handle = adapter.driver.call(|device| device.create_address(domain.handle, vector))?;
+    let abi = cell(ibv_ah { context, pd, handle: 0 });
+    Ok(Box::new(AddressHandle { abi, adapter, handle }).into_abi())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) -> *mut ibv_ah {
+    // SAFETY: the program passes a domain that it has made, and attributes.
+    pointer(unsafe { create(pd, &*attributes) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    // SAFETY: the program passes a handle that it has made.
+    let this = unsafe { object::<AddressHandle>(ah) };
+    let gone = this.adapter.driver.call(|device| device.destroy_address(this.handle));
+    if gone.is_ok() {
+        // SAFETY: and does not use it any more.
+        drop(unsafe { take_back::<AddressHandle>(ah) });
+    }
+    status(gone)
+}
+
+/// The way back to the sender of a datagram, from the 40 bytes before its payload: an IPv6 header, or an IPv4 header in
+/// the last 20 of them.
+fn way_back(header: &[u8; 40]) -> Option<AddressVector> {
+    let (destination, traffic_class) = if header[0] >> 4 == 6 {
+        let source: [u8; 16] = header[8..24].try_into().ok()?;
+        (IpAddr::V6(Ipv6Addr::from(source)), header[0] << 4 | header[1] >> 4)
+    } else if header[20] >> 4 == 4 {
+        let source: [u8; 4] = header[32..36].try_into().ok()?;
+        (IpAddr::V4(Ipv4Addr::from(source)), header[21])
+    } else {
+        return None;
+    };
+    Some(AddressVector { traffic_class: TrafficClass(traffic_class), ..AddressVector::to(destination) })
+}
+
+/// The flag that says that there is a header before the payload.
+const IBV_WC_GRH: c_uint = 1;
+
+unsafe fn from_completion(port: u8, completion: &ibv_wc, header: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
+    if completion.wc_flags & IBV_WC_GRH == 0 || port != 1 {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: the flag says that the header is there, which is 40 bytes long.
+    let header = unsafe { &*header.cast::<[u8; 40]>() };
+    Ok(attributes(&way_back(header).ok_or(Errno::INVALID)?))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_init_ah_from_wc(
+    _context: *mut ibv_context,
+    port: u8,
+    completion: *mut ibv_wc,
+    header: *mut ibv_grh,
+    room: *mut ibv_ah_attr,
+) -> c_int {
+    // SAFETY: the program passes a completion and the header that it told of, and room for attributes.
+    minus_one(unsafe { from_completion(port, &*completion, header).map(|found| *room = found) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    completion: *mut ibv_wc,
+    header: *mut ibv_grh,
+    port: u8,
+) -> *mut ibv_ah {
+    // SAFETY: the program passes a domain that it has made, a completion and the header that it told of.
+    pointer(unsafe {
+        from_completion(port, &*completion, header).and_then(|attributes| create(pd, &attributes))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_is_in_either_header() {
+        let mut header = [0u8; 40];
+        header[20..22].copy_from_slice(&[0x45, 0x10]);
+        header[32..36].copy_from_slice(&[192, 0, 2, 7]);
+        let way = way_back(&header).unwrap();
+        assert_eq!((way.destination.to_string().as_str(), way.traffic_class.0), ("192.0.2.7", 0x10));
+        header = [0; 40];
+        header[..2].copy_from_slice(&[0x61, 0x00]);
+        header[8..24].copy_from_slice(&"fe80::7".parse::<Ipv6Addr>().unwrap().octets());
+        let way = way_back(&header).unwrap();
+        assert_eq!((way.destination.to_string().as_str(), way.traffic_class.0), ("fe80::7", 0x10));
+        assert_eq!(way_back(&[0; 40]), None);
+    }
+}

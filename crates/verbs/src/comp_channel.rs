@@ -1,0 +1,85 @@
+//! Completion channels: descriptors for the events of completion queues.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq};
+use crate::completion_queue::{CompletionQueue, CqEvents};
+use crate::errno::{Errno, minus_one, pointer, status};
+use crate::event_queue::EventQueue;
+use crate::object::{Object, cell, object, take_back};
+
+/// A completion channel.
+#[repr(C)]
+pub(crate) struct CompChannel {
+    abi: UnsafeCell<ibv_comp_channel>,
+    pub(crate) events: Arc<EventQueue<Arc<CqEvents>>>,
+    /// Completion queues that tell their events here.
+    users: AtomicU32,
+}
+
+// SAFETY: `repr(C)`, and the structure is the first field.
+unsafe impl Object for CompChannel {
+    type Abi = ibv_comp_channel;
+}
+
+impl CompChannel {
+    pub(crate) fn join(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.users.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+    pointer(EventQueue::new().map(|events| {
+        let abi = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
+        Box::new(CompChannel { abi: cell(abi), events: Arc::new(events), users: AtomicU32::new(0) })
+            .into_abi()
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    // SAFETY: the program passes a channel that it has made.
+    if unsafe { object::<CompChannel>(channel) }.users.load(Ordering::Relaxed) > 0 {
+        return status(Err(Errno::BUSY));
+    }
+    // SAFETY: and does not use it any more.
+    drop(unsafe { take_back::<CompChannel>(channel) });
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the program passes a channel that it has made.
+    let channel = unsafe { object::<CompChannel>(channel) };
+    let taken = channel.events.take(|events| {
+        events.unacknowledged.add();
+        events
+    });
+    minus_one(taken.map(|events| {
+        events.leave();
+        let found = events.cq();
+        // SAFETY: the program passes room for two pointers; the queue does not go before the event is acknowledged.
+        unsafe {
+            *cq = found;
+            *cq_context = (*found).cq_context;
+        }
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: u32) {
+    // SAFETY: the program passes a queue that it has made.
+    unsafe { object::<CompletionQueue>(cq.cast()) }.events.unacknowledged.acknowledge(events);
+}

@@ -1,0 +1,100 @@
+//! Errors as programs in C get them.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use nichrome_rdma::{ModifyError, ObjectError, PostError, RegisterError};
+
+/// A value of errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+impl Errno {
+    pub(crate) const INVALID: Self = Self(libc::EINVAL);
+    pub(crate) const NO_MEMORY: Self = Self(libc::ENOMEM);
+    pub(crate) const BUSY: Self = Self(libc::EBUSY);
+    pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
+
+    /// Makes it the calling thread's.
+    pub(crate) fn set(self) {
+        // SAFETY: the calling thread's errno is there as long as the thread.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+
+    /// The error of the last system call.
+    pub(crate) fn last() -> Self {
+        Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+/// What a verb returns that gives 0 or an error.
+pub(crate) fn status(result: Result<(), impl Into<Errno>>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            let errno = error.into();
+            errno.set();
+            errno.0
+        }
+    }
+}
+
+/// What a verb returns that gives an object or, with errno, none.
+pub(crate) fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
+    result.unwrap_or_else(|errno| {
+        errno.set();
+        ptr::null_mut()
+    })
+}
+
+/// What a verb returns that gives 0 or, with errno, −1.
+pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno.set();
+            -1
+        }
+    }
+}
+
+impl From<ObjectError> for Errno {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::Unknown(_) | ObjectError::Size { .. } | ObjectError::Address(_) => Self::INVALID,
+            ObjectError::Exhausted(_) => Self::NO_MEMORY,
+            ObjectError::InUse(_) => Self::BUSY,
+        }
+    }
+}
+
+impl From<RegisterError> for Errno {
+    fn from(error: RegisterError) -> Self {
+        match error {
+            RegisterError::Object(error) => error.into(),
+            RegisterError::NotThere { .. } | RegisterError::Range { .. } => Self(libc::EFAULT),
+            RegisterError::NeedsLocalWrite | RegisterError::Rights(_) => Self::INVALID,
+        }
+    }
+}
+
+impl From<ModifyError> for Errno {
+    fn from(error: ModifyError) -> Self {
+        match error {
+            ModifyError::Object(error) => error.into(),
+            ModifyError::Draining => Self::BUSY,
+            _ => Self::INVALID,
+        }
+    }
+}
+
+impl From<PostError> for Errno {
+    fn from(error: PostError) -> Self {
+        match error {
+            PostError::Object(error) => error.into(),
+            PostError::Full(_) => Self::NO_MEMORY,
+            PostError::Memory => Self(libc::EFAULT),
+            _ => Self::INVALID,
+        }
+    }
+}

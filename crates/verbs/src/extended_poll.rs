@@ -1,0 +1,119 @@
+//! Completions taken piece by piece: `ibv_start_poll` and what follows it.
+
+use std::ffi::{c_int, c_uint};
+
+use nichrome_port::clock;
+use nichrome_rdma::Completion;
+
+use crate::abi::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_tm_info};
+use crate::completion_queue::{CompletionQueue, flags, notice, opcode, status_code};
+use crate::errno::Errno;
+use crate::object::object;
+
+/// The completion that a poll is at.
+#[derive(Default)]
+pub(crate) struct Polled(Option<Completion>);
+
+/// What can be read of a completion (`enum ibv_create_cq_wc_flags`): all but VLAN, flow tag and tag matching.
+pub(crate) const OFFERED: u64 = 0xFF | 1 << 11;
+
+/// Sets the functions by which programs poll.
+pub(crate) fn fill(cq: &mut ibv_cq_ex) {
+    cq.start_poll = Some(start_poll);
+    cq.next_poll = Some(next_poll);
+    cq.end_poll = Some(end_poll);
+    cq.read_opcode = Some(read_opcode);
+    cq.read_vendor_err = Some(read_nothing);
+    cq.read_byte_len = Some(read_byte_len);
+    cq.read_imm_data = Some(read_imm_data);
+    cq.read_qp_num = Some(read_qp_num);
+    cq.read_src_qp = Some(read_src_qp);
+    cq.read_wc_flags = Some(read_wc_flags);
+    cq.read_slid = Some(read_nothing);
+    cq.read_sl = Some(read_no_byte);
+    cq.read_dlid_path_bits = Some(read_no_byte);
+    cq.read_completion_ts = Some(read_completion_ts);
+    cq.read_cvlan = Some(read_cvlan);
+    cq.read_flow_tag = Some(read_nothing);
+    cq.read_tm_info = Some(read_tm_info);
+    cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+}
+
+/// Goes on to the next completion: `ENOENT` where there is none.
+unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: the program passes a queue that it has made.
+    let this = unsafe { object::<CompletionQueue>(cq) };
+    let next = this.adapter.driver.poll(|device| device.poll_cq(this.handle));
+    let Some(completion) = next else { return libc::ENOENT };
+    // SAFETY: who polls holds the queue's lock.
+    unsafe {
+        (*cq).wr_id = completion.wr_id;
+        (*cq).status = status_code(completion.status);
+        *this.polled.get() = Polled(Some(completion));
+    }
+    0
+}
+
+/// From here to `end_poll` the queue is the calling thread's.
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
+    // SAFETY: the program passes attributes, a queue that it has made, and calls `end_poll` where this returns 0.
+    unsafe {
+        if (*attributes).comp_mask != 0 {
+            return Errno::INVALID.0;
+        }
+        libc::pthread_mutex_lock(&raw mut (*cq).mutex);
+        let advanced = advance(cq);
+        if advanced != 0 {
+            libc::pthread_mutex_unlock(&raw mut (*cq).mutex);
+        }
+        advanced
+    }
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: between `start_poll` and `end_poll`.
+    unsafe { advance(cq) }
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    // SAFETY: after a `start_poll` that returned 0.
+    unsafe { libc::pthread_mutex_unlock(&raw mut (*cq).mutex) };
+}
+
+/// Something of the completion that the poll is at.
+unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl Fn(&Completion) -> T) -> T {
+    // SAFETY: between `start_poll` and `end_poll`: nobody else changes it.
+    let polled = unsafe { &*object::<CompletionQueue>(cq).polled.get() };
+    polled.0.as_ref().map(what).unwrap_or_default()
+}
+
+/// Defines functions that read something of the completion.
+macro_rules! readers {
+    ($($name:ident -> $type:ty: $what:expr;)*) => {$(
+        unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
+            // SAFETY: between `start_poll` and `end_poll`.
+            unsafe { read(cq, $what) }
+        }
+    )*};
+}
+
+readers! {
+    read_opcode -> c_int: |completion| opcode(completion.operation);
+    read_byte_len -> u32: |completion| completion.len;
+    read_imm_data -> u32: notice;
+    read_qp_num -> u32: |completion| completion.qp.value();
+    read_src_qp -> u32: |completion| completion.source.map_or(0, nichrome_rdma::QpNumber::value);
+    read_wc_flags -> c_uint: flags;
+    read_completion_ts -> u64: |completion| completion.at.as_nanos();
+    read_completion_wallclock_ns -> u64: |completion| {
+        completion.at.as_nanos() + clock::wall_clock().nanos_since(clock::now())
+    };
+    read_nothing -> u32: |_| 0;
+    read_no_byte -> u8: |_| 0;
+    read_cvlan -> u16: |_| 0;
+}
+
+unsafe extern "C" fn read_tm_info(_cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
+    // SAFETY: the program passes room for it.
+    unsafe { *info = ibv_wc_tm_info { tag: 0, priv_: 0 } };
+}

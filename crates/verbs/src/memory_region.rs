@@ -1,0 +1,193 @@
+//! Memory regions.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+use nichrome_rdma::{Access, DomainHandle, RegionConfig, RegionHandle};
+
+use crate::abi::{ibv_mr, ibv_pd};
+use crate::adapter::Adapter;
+use crate::domain::Domain;
+use crate::errno::{Errno, pointer, status};
+use crate::object::{Object, cell, object, take_back};
+
+/// A memory region.
+#[repr(C)]
+pub(crate) struct MemoryRegion {
+    abi: UnsafeCell<ibv_mr>,
+    adapter: Arc<Adapter>,
+    handle: RegionHandle,
+    /// What it is, for what a change leaves as it is.
+    current: UnsafeCell<(DomainHandle, RegionConfig)>,
+}
+
+// SAFETY: `repr(C)`, and the structure is the first field.
+unsafe impl Object for MemoryRegion {
+    type Abi = ibv_mr;
+}
+
+/// The rights of the verbs: the bits of `enum ibv_access_flags` that are the engine's too.
+const RIGHTS: c_uint = 0x3F;
+/// Huge pages are as good as others.
+const IBV_ACCESS_HUGETLB: c_uint = 1 << 7;
+/// Hints that a device may ignore (`IBV_ACCESS_OPTIONAL_RANGE`).
+const HINTS: c_uint = 0x3FF0_0000;
+
+/// The rights in `enum ibv_access_flags`.
+pub(crate) fn access(flags: c_uint) -> Result<Access, Errno> {
+    let rights = flags & !(IBV_ACCESS_HUGETLB | HINTS);
+    if rights & !RIGHTS != 0 {
+        return Err(Errno::UNSUPPORTED);
+    }
+    Access::from_bits(rights as u8).ok_or(Errno::INVALID)
+}
+
+/// `IBV_ACCESS_ZERO_BASED`: the region's addresses begin at 0.
+const ZERO_BASED: c_uint = 1 << 5;
+
+/// What to register, at its own addresses or those that the program chooses.
+fn wanted(address: u64, len: usize, io_address: u64, flags: c_uint) -> Result<RegionConfig, Errno> {
+    let io_address = if flags & ZERO_BASED == 0 { io_address } else { 0 };
+    let access = access(flags & !ZERO_BASED)?;
+    Ok(RegionConfig { address, len: len as u64, io_address, access })
+}
+
+unsafe fn register(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    len: usize,
+    io_address: u64,
+    flags: c_uint,
+) -> Result<*mut ibv_mr, Errno> {
+    let config = wanted(address as u64, len, io_address, flags)?;
+    // SAFETY: the program passes a domain that it has made.
+    let domain = unsafe { object::<Domain>(pd) };
+    let adapter = Arc::clone(&domain.adapter);
+    let (handle, key) = adapter.driver.call(|device| {
+        let handle = device.register(domain.handle, config)?;
+        Ok::<_, Errno>((handle, device.query_region(handle)?.lkey.0))
+    })?;
+    // SAFETY: the domain's structure is there.
+    let context = unsafe { (*pd).context };
+    let abi =
+        cell(ibv_mr { context, pd, addr: address, length: len, handle: key >> 8, lkey: key, rkey: key });
+    let current = UnsafeCell::new((domain.handle, config));
+    Ok(Box::new(MemoryRegion { abi, adapter, handle, current }).into_abi())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    len: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the program passes a domain that it has made, and keeps the memory while it is registered.
+    pointer(unsafe { register(pd, address, len, address as u64, access as c_uint) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    len: usize,
+    io_address: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: as above.
+    pointer(unsafe { register(pd, address, len, io_address, access as c_uint) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    len: usize,
+    io_address: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    // SAFETY: as above.
+    pointer(unsafe { register(pd, address, len, io_address, access) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    // SAFETY: the program passes a region that it has made.
+    let this = unsafe { object::<MemoryRegion>(mr) };
+    let gone = this.adapter.driver.call(|device| device.deregister(this.handle));
+    if gone.is_ok() {
+        // SAFETY: and does not use it any more.
+        drop(unsafe { take_back::<MemoryRegion>(mr) });
+    }
+    status(gone)
+}
+
+/// `enum ibv_rereg_mr_flags`.
+const CHANGE_TRANSLATION: c_int = 1;
+const CHANGE_DOMAIN: c_int = 1 << 1;
+const CHANGE_ACCESS: c_int = 1 << 2;
+
+/// What the verb returns where the region is as it was (`IBV_REREG_MR_ERR_INPUT`, `IBV_REREG_MR_ERR_CMD`).
+const ERROR_IN_INPUT: c_int = -1;
+const ERROR_IN_COMMAND: c_int = -3;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    len: usize,
+    access_flags: c_int,
+) -> c_int {
+    if flags & !(CHANGE_TRANSLATION | CHANGE_DOMAIN | CHANGE_ACCESS) != 0 {
+        Errno::INVALID.set();
+        return ERROR_IN_INPUT;
+    }
+    // SAFETY: the program passes a region that it has made, and does not use it meanwhile.
+    let (this, (mut domain, mut config)) = unsafe {
+        let this = object::<MemoryRegion>(mr);
+        (this, *this.current.get())
+    };
+    if flags & CHANGE_DOMAIN != 0 {
+        // SAFETY: the program passes a domain that it has made.
+        domain = unsafe { object::<Domain>(pd) }.handle;
+    }
+    if flags & CHANGE_TRANSLATION != 0 {
+        config = RegionConfig::new(address as u64, len as u64, config.access);
+    }
+    if flags & CHANGE_ACCESS != 0 {
+        match access(access_flags as c_uint) {
+            Ok(access) => config.access = access,
+            Err(errno) => {
+                errno.set();
+                return ERROR_IN_INPUT;
+            }
+        }
+    }
+    let changed = this.adapter.driver.call(|device| {
+        device.reregister(this.handle, domain, config)?;
+        Ok::<_, Errno>(device.query_region(this.handle)?.lkey.0)
+    });
+    match changed {
+        Err(errno) => {
+            errno.set();
+            ERROR_IN_COMMAND
+        }
+        Ok(key) => {
+            // SAFETY: as above.
+            unsafe {
+                *this.current.get() = (domain, config);
+                ((*mr).lkey, (*mr).rkey) = (key, key);
+                if flags & CHANGE_DOMAIN != 0 {
+                    (*mr).pd = pd;
+                }
+                if flags & CHANGE_TRANSLATION != 0 {
+                    ((*mr).addr, (*mr).length) = (address, len);
+                }
+            }
+            0
+        }
+    }
+}

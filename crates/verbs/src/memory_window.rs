@@ -1,0 +1,101 @@
+//! Memory windows.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use nichrome_rdma::{Bind, LKey, Operation, Payload, RKey, SendRequest, WindowHandle, WindowKind};
+
+use crate::abi::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
+use crate::adapter::Adapter;
+use crate::domain::Domain;
+use crate::errno::{Errno, pointer, status};
+use crate::memory_region::access;
+use crate::object::{Object, cell, object, take_back};
+use crate::queue_pair::QueuePair;
+
+/// A memory window.
+#[repr(C)]
+pub(crate) struct MemoryWindow {
+    abi: UnsafeCell<ibv_mw>,
+    adapter: Arc<Adapter>,
+    handle: WindowHandle,
+}
+
+// SAFETY: `repr(C)`, and the structure is the first field.
+unsafe impl Object for MemoryWindow {
+    type Abi = ibv_mw;
+}
+
+/// `enum ibv_mw_type`.
+fn kind(mw_type: c_int) -> Result<WindowKind, Errno> {
+    match mw_type {
+        1 => Ok(WindowKind::One),
+        2 => Ok(WindowKind::Two),
+        _ => Err(Errno::INVALID),
+    }
+}
+
+unsafe fn allocate(pd: *mut ibv_pd, mw_type: c_int) -> Result<*mut ibv_mw, Errno> {
+    let kind = kind(mw_type)?;
+    // SAFETY: the program passes a domain that it has made.
+    let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
+    let adapter = Arc::clone(&domain.adapter);
+    let (handle, key) = adapter.driver.call(|device| {
+        let handle = device.create_window(domain.handle, kind)?;
+        Ok::<_, Errno>((handle, device.window_key(handle)?.0))
+    })?;
+    let abi = cell(ibv_mw { context, pd, rkey: key, handle: key >> 8, type_: mw_type });
+    Ok(Box::new(MemoryWindow { abi, adapter, handle }).into_abi())
+}
+
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, mw_type: c_int) -> *mut ibv_mw {
+    // SAFETY: the program passes a domain that it has made.
+    pointer(unsafe { allocate(pd, mw_type) })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    // SAFETY: the program passes a window that it has made.
+    let this = unsafe { object::<MemoryWindow>(mw) };
+    let gone = this.adapter.driver.call(|device| device.destroy_window(this.handle));
+    if gone.is_ok() {
+        // SAFETY: and does not use it any more.
+        drop(unsafe { take_back::<MemoryWindow>(mw) });
+    }
+    status(gone)
+}
+
+/// The operation that binds a window and gives it `key`.
+///
+/// # Safety
+/// The window and the region are there; the region may be missing where the length is 0.
+pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) -> Result<Operation, Errno> {
+    let ibv_mw_bind_info { mr, addr: address, length: len, mw_access_flags } = *info;
+    // SAFETY: the caller says so.
+    let (window, region) = unsafe { (RKey((*mw).rkey), if mr.is_null() { 0 } else { (*mr).lkey }) };
+    let (region, access, key_byte) = (LKey(region), access(mw_access_flags)?, key as u8);
+    Ok(Operation::BindWindow(Bind { window, key_byte, region, address, len, access }))
+}
+
+/// The key that a window has after the next bind (`ibv_inc_rkey`).
+fn next_key(key: u32) -> u32 {
+    key & !0xFF | u32::from((key as u8).wrapping_add(1))
+}
+
+/// The verb for windows of type 1, whose key the library chooses.
+pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted: *mut ibv_mw_bind) -> c_int {
+    // SAFETY: the program passes a queue pair and a window that it has made, and what to bind.
+    let (this, wanted, key) = unsafe { (object::<QueuePair>(qp.cast()), &*wanted, next_key((*mw).rkey)) };
+    let flags = crate::work_request::flags(wanted.send_flags);
+    // SAFETY: the region in it is one that the program has made, or none.
+    let posted = unsafe { bind(mw, key, &wanted.bind_info) }.and_then(|operation| {
+        let payload = Payload::Buffers(&[]);
+        let request = SendRequest { wr_id: wanted.wr_id, operation, payload, flags, recipient: None };
+        Ok(this.adapter.driver.call(|device| device.post_send(this.handle, &request))?)
+    });
+    if posted.is_ok() {
+        // SAFETY: as above.
+        unsafe { (*mw).rkey = key };
+    }
+    status(posted)
+}

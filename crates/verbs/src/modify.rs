@@ -1,0 +1,207 @@
+//! Changing and asking queue pairs.
+
+use std::ffi::{c_int, c_uint};
+use std::ptr;
+
+use nichrome_rdma::{DrainNotice, Psn, QKey, QpChange, QpNumber, QpReport, QpState, RnrTimer, Signaling};
+
+use crate::abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
+use crate::address_handle::{self, vector};
+use crate::errno::{Errno, status};
+use crate::memory_region::access;
+use crate::object::{object, zeroed};
+use crate::port;
+use crate::queue_pair::{QueuePair, type_code};
+
+/// The states, each at its number (`enum ibv_qp_state`).
+const STATES: [QpState; 7] =
+    [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
+
+fn state_code(state: QpState) -> c_int {
+    STATES.into_iter().zip(0..).find(|(known, _)| *known == state).map_or(0, |(_, code)| code)
+}
+
+fn state(code: c_int) -> Result<QpState, Errno> {
+    let known = usize::try_from(code).ok().and_then(|code| STATES.get(code));
+    known.copied().ok_or(Errno::INVALID)
+}
+
+/// What a change sets (`enum ibv_qp_attr_mask`).
+#[derive(Clone, Copy)]
+struct Mask(c_int);
+
+impl Mask {
+    const STATE: c_int = 1;
+    const CURRENT_STATE: c_int = 1 << 1;
+    const DRAIN_NOTICE: c_int = 1 << 2;
+    const ACCESS: c_int = 1 << 3;
+    const PKEY_INDEX: c_int = 1 << 4;
+    const PORT: c_int = 1 << 5;
+    const QKEY: c_int = 1 << 6;
+    const PATH: c_int = 1 << 7;
+    const PATH_MTU: c_int = 1 << 8;
+    const TIMEOUT: c_int = 1 << 9;
+    const RETRY_COUNT: c_int = 1 << 10;
+    const RNR_RETRY: c_int = 1 << 11;
+    const RQ_PSN: c_int = 1 << 12;
+    const MAX_RD_ATOMIC: c_int = 1 << 13;
+    const MIN_RNR_TIMER: c_int = 1 << 15;
+    const SQ_PSN: c_int = 1 << 16;
+    const MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
+    const MIGRATION: c_int = 1 << 18;
+    const DESTINATION: c_int = 1 << 20;
+
+    /// Bits of attributes that the device does not have: an alternate path, other sizes, a rate limit.
+    const OTHERS: c_int = !0x17_BFFF;
+
+    fn when<T>(self, bit: c_int, value: impl FnOnce() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
+        if self.0 & bit == 0 { Ok(None) } else { value().map(Some) }
+    }
+
+    fn plain<T>(self, bit: c_int, value: T) -> Option<T> {
+        (self.0 & bit != 0).then_some(value)
+    }
+}
+
+/// The path is not migrated (`IBV_MIG_MIGRATED`): the only state that there is.
+const MIGRATED: c_int = 0;
+
+fn change(attributes: &ibv_qp_attr, mask: Mask) -> Result<QpChange, Errno> {
+    if mask.0 & Mask::OTHERS != 0 {
+        return Err(Errno::INVALID);
+    }
+    if mask.0 & Mask::MIGRATION != 0 && attributes.path_mig_state != MIGRATED {
+        return Err(Errno::UNSUPPORTED);
+    }
+    let notice = if attributes.en_sqd_async_notify == 0 { DrainNotice::Silent } else { DrainNotice::Event };
+    let number = || QpNumber::new(attributes.dest_qp_num).ok_or(Errno::INVALID);
+    let timer = || RnrTimer::new(attributes.min_rnr_timer).ok_or(Errno::INVALID);
+    Ok(QpChange {
+        state: mask.when(Mask::STATE, || state(attributes.qp_state))?,
+        current_state: mask.when(Mask::CURRENT_STATE, || state(attributes.cur_qp_state))?,
+        pkey_index: mask.plain(Mask::PKEY_INDEX, attributes.pkey_index),
+        port: mask.plain(Mask::PORT, attributes.port_num),
+        access: mask.when(Mask::ACCESS, || access(attributes.qp_access_flags))?,
+        qkey: mask.plain(Mask::QKEY, QKey(attributes.qkey)),
+        path: mask.when(Mask::PATH, || vector(&attributes.ah_attr))?,
+        path_mtu: mask.when(Mask::PATH_MTU, || port::mtu(attributes.path_mtu).ok_or(Errno::INVALID))?,
+        destination: mask.when(Mask::DESTINATION, number)?,
+        rq_psn: mask.plain(Mask::RQ_PSN, Psn::new(attributes.rq_psn)),
+        sq_psn: mask.plain(Mask::SQ_PSN, Psn::new(attributes.sq_psn)),
+        timeout: mask.plain(Mask::TIMEOUT, attributes.timeout),
+        retry_count: mask.plain(Mask::RETRY_COUNT, attributes.retry_cnt),
+        rnr_retry: mask.plain(Mask::RNR_RETRY, attributes.rnr_retry),
+        min_rnr_timer: mask.when(Mask::MIN_RNR_TIMER, timer)?,
+        max_rd_atomic: mask.plain(Mask::MAX_RD_ATOMIC, attributes.max_rd_atomic),
+        max_dest_rd_atomic: mask.plain(Mask::MAX_DEST_RD_ATOMIC, attributes.max_dest_rd_atomic),
+        drain_notice: mask.plain(Mask::DRAIN_NOTICE, notice),
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    // SAFETY: the program passes a queue pair that it has made, and attributes.
+    let (this, attributes) = unsafe { (object::<QueuePair>(qp.cast()), &*attributes) };
+    let changed = change(attributes, Mask(mask)).and_then(|change| {
+        Ok(this.adapter.driver.call(|device| {
+            device.modify_qp(this.handle, &change)?;
+            device.query_qp(this.handle).map(|report| report.state).map_err(nichrome_rdma::ModifyError::from)
+        })?)
+    });
+    status(changed.map(|state| {
+        // SAFETY: the program does not read the state while it changes it.
+        unsafe { (*qp).state = state_code(state) };
+    }))
+}
+
+fn capacities(report: &QpReport) -> ibv_qp_cap {
+    let capacity = &report.config.capacity;
+    ibv_qp_cap {
+        max_send_wr: capacity.send_wrs as u32,
+        max_recv_wr: capacity.receive_wrs as u32,
+        max_send_sge: capacity.send_sges as u32,
+        max_recv_sge: capacity.receive_sges as u32,
+        max_inline_data: capacity.inline as u32,
+    }
+}
+
+fn attributes(report: &QpReport) -> ibv_qp_attr {
+    ibv_qp_attr {
+        qp_state: state_code(report.state),
+        cur_qp_state: state_code(report.state),
+        path_mtu: port::mtu_code(report.path_mtu),
+        path_mig_state: MIGRATED,
+        qkey: report.qkey.0,
+        rq_psn: report.rq_psn.value(),
+        sq_psn: report.sq_psn.value(),
+        dest_qp_num: report.destination.map_or(0, QpNumber::value),
+        qp_access_flags: c_uint::from(report.access.bits()),
+        cap: capacities(report),
+        ah_attr: report.path.as_ref().map_or_else(zeroed, address_handle::attributes),
+        sq_draining: u8::from(report.draining),
+        max_rd_atomic: report.max_rd_atomic,
+        max_dest_rd_atomic: report.max_dest_rd_atomic,
+        min_rnr_timer: report.min_rnr_timer.code(),
+        port_num: 1,
+        timeout: report.timeout,
+        retry_cnt: report.retry_count,
+        rnr_retry: report.rnr_retry,
+        ..zeroed()
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    room: *mut ibv_qp_attr,
+    _mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: the program passes a queue pair that it has made.
+    let this = unsafe { object::<QueuePair>(qp.cast()) };
+    let found = this.adapter.driver.call(|device| device.query_qp(this.handle));
+    status(found.map(|report| {
+        // SAFETY: the program passes room for both.
+        unsafe {
+            *room = attributes(&report);
+            (*qp).state = state_code(report.state);
+            *init = ibv_qp_init_attr {
+                qp_context: (*qp).qp_context,
+                send_cq: (*qp).send_cq,
+                recv_cq: (*qp).recv_cq,
+                srq: (*qp).srq,
+                cap: capacities(&report),
+                qp_type: type_code(report.config.kind),
+                sq_sig_all: c_int::from(report.config.signaling == Signaling::All),
+            };
+        }
+    }))
+}
+
+/// There is no enhanced connection establishment: the answer of a device without it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    // SAFETY: the program passes room for the options.
+    unsafe { ptr::write(ece, zeroed()) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    // SAFETY: the program passes options.
+    let asks_nothing = unsafe { (*ece).vendor_id == 0 && (*ece).options == 0 };
+    if asks_nothing { 0 } else { status(Err(Errno::UNSUPPORTED)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_device_does_not_have_is_refused() {
+        for bit in 0..31 {
+            let known = bit <= 18 && bit != 14 || bit == 20;
+            assert_eq!(Mask::OTHERS >> bit & 1 == 0, known, "bit {bit}");
+        }
+    }
+}

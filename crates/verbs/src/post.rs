@@ -1,0 +1,122 @@
+//! Posting lists of work requests.
+
+use std::ffi::c_int;
+
+use nichrome_rdma::{Device, Payload, PostError, ReceiveRequest, SendRequest};
+
+use crate::abi::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
+use crate::errno::{Errno, status};
+use crate::object::object;
+use crate::process_memory::ProcessMemory;
+use crate::queue_pair::{QueuePair, type_code};
+use crate::shared_receive_queue::SharedReceiveQueue;
+use crate::work_request::{Buffers, INLINE, flags, operation, recipient, sends_bytes};
+
+/// Posts one request after the other; where one is refused, those before it stay posted and `bad` gets it.
+unsafe fn post_all<T>(
+    mut next: *mut T,
+    bad: *mut *mut T,
+    following: impl Fn(&T) -> *mut T,
+    mut post: impl FnMut(&T) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    // SAFETY: the program passes a list of requests that ends, and room for a pointer.
+    while let Some(wr) = unsafe { next.as_ref() } {
+        if let Err(errno) = post(wr) {
+            // SAFETY: as above.
+            unsafe { *bad = next };
+            return Err(errno);
+        }
+        next = following(wr);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    first: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the program passes a queue pair that it has made.
+    let (this, is_datagram) =
+        unsafe { (object::<QueuePair>(qp.cast()), (*qp).qp_type == type_code(nichrome_rdma::QpType::Ud)) };
+    status(this.adapter.driver.call(|device| {
+        // SAFETY: the requests are a list that ends, with lists of buffers and objects that the program has made.
+        unsafe { post_all(first, bad, |wr| wr.next, |wr| post_one_send(device, this, wr, is_datagram)) }
+    }))
+}
+
+unsafe fn post_one_send(
+    device: &mut Device<ProcessMemory>,
+    qp: &QueuePair,
+    wr: &ibv_send_wr,
+    is_datagram: bool,
+) -> Result<(), Errno> {
+    // SAFETY: as the caller says.
+    let operation = unsafe { operation(wr) }?;
+    let recipient = if is_datagram {
+        // SAFETY: requests of such a queue pair have this in their union.
+        Some(unsafe {
+            let to = wr.wr.ud;
+            recipient(to.ah, to.remote_qpn, to.remote_qkey)
+        }?)
+    } else {
+        None
+    };
+    // Requests that stay on the device have no buffers, whatever the list says.
+    let count = if operation_is_local(&operation) { 0 } else { wr.num_sge };
+    // SAFETY: as the caller says.
+    let buffers = unsafe { Buffers::read(wr.sg_list, count) }?;
+    let is_inline = wr.send_flags & INLINE != 0 && sends_bytes(&operation);
+    let payload = if is_inline {
+        Payload::InlineFrom(buffers.as_slice())
+    } else {
+        Payload::Buffers(buffers.as_slice())
+    };
+    let request = SendRequest { wr_id: wr.wr_id, operation, payload, flags: flags(wr.send_flags), recipient };
+    Ok(device.post_send(qp.handle, &request)?)
+}
+
+fn operation_is_local(operation: &nichrome_rdma::Operation) -> bool {
+    use nichrome_rdma::Operation as O;
+    matches!(operation, O::LocalInvalidate(_) | O::BindWindow(_))
+}
+
+unsafe fn post_receives(
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+    mut post: impl FnMut(&ReceiveRequest<'_>) -> Result<(), PostError>,
+) -> Result<(), Errno> {
+    let post_one = |wr: &ibv_recv_wr| {
+        // SAFETY: as the caller says.
+        let buffers = unsafe { Buffers::read(wr.sg_list, wr.num_sge) }?;
+        Ok(post(&ReceiveRequest { wr_id: wr.wr_id, buffers: buffers.as_slice() })?)
+    };
+    // SAFETY: the requests are a list that ends.
+    unsafe { post_all(first, bad, |wr| wr.next, post_one) }
+}
+
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the program passes a queue pair that it has made.
+    let this = unsafe { object::<QueuePair>(qp.cast()) };
+    status(this.adapter.driver.call(|device| {
+        // SAFETY: the requests are a list that ends, with lists of buffers.
+        unsafe { post_receives(first, bad, |request| device.post_receive(this.handle, request)) }
+    }))
+}
+
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the program passes a queue that it has made.
+    let this = unsafe { object::<SharedReceiveQueue>(srq) };
+    status(this.adapter.driver.call(|device| {
+        // SAFETY: the requests are a list that ends, with lists of buffers.
+        unsafe { post_receives(first, bad, |request| device.post_srq_receive(this.handle, request)) }
+    }))
+}

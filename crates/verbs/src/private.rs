@@ -1,0 +1,244 @@
+//! What other libraries of rdma-core import: those of drivers, which have nothing to do with this device, and librdmacm.
+//! They load beside this library, and are told that nothing is supported.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::{fs, ptr};
+
+use crate::errno::{Errno, minus_one};
+use crate::unsupported::{no_object, no_status};
+
+/// Defines functions that are not supported, whatever their arguments are.
+macro_rules! unsupported {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() -> c_int {
+            no_status()
+        }
+    )*};
+}
+
+/// The same for functions that give an object.
+macro_rules! objects_unsupported {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() -> *mut c_void {
+            no_object()
+        }
+    )*};
+}
+
+// Commands to the kernel, by which drivers do what verbs ask.
+unsupported! {
+    ibv_cmd_advise_mr
+    ibv_cmd_alloc_dm
+    ibv_cmd_alloc_dmah
+    ibv_cmd_alloc_mw
+    ibv_cmd_alloc_pd
+    ibv_cmd_attach_mcast
+    ibv_cmd_close_xrcd
+    ibv_cmd_create_ah
+    ibv_cmd_create_comp_cntr
+    ibv_cmd_create_counters
+    ibv_cmd_create_cq
+    ibv_cmd_create_cq_ex
+    ibv_cmd_create_cq_ex2
+    ibv_cmd_create_flow
+    ibv_cmd_create_flow_action_esp
+    ibv_cmd_create_qp
+    ibv_cmd_create_qp_ex
+    ibv_cmd_create_qp_ex2
+    ibv_cmd_create_rwq_ind_table
+    ibv_cmd_create_srq
+    ibv_cmd_create_srq_ex
+    ibv_cmd_create_wq
+    ibv_cmd_dealloc_mw
+    ibv_cmd_dealloc_pd
+    ibv_cmd_dereg_mr
+    ibv_cmd_destroy_ah
+    ibv_cmd_destroy_comp_cntr
+    ibv_cmd_destroy_counters
+    ibv_cmd_destroy_cq
+    ibv_cmd_destroy_flow
+    ibv_cmd_destroy_flow_action
+    ibv_cmd_destroy_qp
+    ibv_cmd_destroy_rwq_ind_table
+    ibv_cmd_destroy_srq
+    ibv_cmd_destroy_wq
+    ibv_cmd_detach_mcast
+    ibv_cmd_export_dmabuf_fd
+    ibv_cmd_free_dm
+    ibv_cmd_free_dmah
+    ibv_cmd_get_context
+    ibv_cmd_inc_comp_cntr
+    ibv_cmd_inc_err_comp_cntr
+    ibv_cmd_modify_cq
+    ibv_cmd_modify_flow_action_esp
+    ibv_cmd_modify_qp
+    ibv_cmd_modify_qp_ex
+    ibv_cmd_modify_srq
+    ibv_cmd_modify_wq
+    ibv_cmd_open_qp
+    ibv_cmd_open_xrcd
+    ibv_cmd_poll_cq
+    ibv_cmd_post_recv
+    ibv_cmd_post_send
+    ibv_cmd_post_srq_recv
+    ibv_cmd_qp_attach_comp_cntr
+    ibv_cmd_query_comp_cntr_caps
+    ibv_cmd_query_context
+    ibv_cmd_query_device
+    ibv_cmd_query_device_any
+    ibv_cmd_query_mr
+    ibv_cmd_query_port
+    ibv_cmd_query_port_speed
+    ibv_cmd_query_qp
+    ibv_cmd_query_srq
+    ibv_cmd_read_comp_cntr
+    ibv_cmd_read_counters
+    ibv_cmd_read_err_comp_cntr
+    ibv_cmd_reg_dm_mr
+    ibv_cmd_reg_dmabuf_mr
+    ibv_cmd_reg_mr
+    ibv_cmd_reg_mr_ex
+    ibv_cmd_req_notify_cq
+    ibv_cmd_rereg_mr
+    ibv_cmd_resize_cq
+    ibv_cmd_set_comp_cntr
+    ibv_cmd_set_err_comp_cntr
+    ibv_dmabuf_heap_cc_shared_init
+    ibv_dmabuf_heap_destroy
+    ibv_dmabuf_heap_free
+    execute_ioctl
+}
+
+// Verbs of devices with multicast, memory of their own, or others' memory.
+unsupported! {
+    ibv_attach_mcast
+    ibv_detach_mcast
+    ibv_resolve_eth_l2_from_gid
+    ibv_dealloc_dmah
+    ibv_query_port_speed
+    ibv_destroy_comp_cntr
+    ibv_inc_comp_cntr
+    ibv_inc_err_comp_cntr
+    ibv_qp_attach_comp_cntr
+    ibv_read_comp_cntr
+    ibv_read_err_comp_cntr
+    ibv_set_comp_cntr
+    ibv_set_err_comp_cntr
+    ibv_free_buf
+    _ibv_query_comp_cntr_caps
+}
+
+objects_unsupported! {
+    ibv_import_device
+    ibv_import_pd
+    ibv_import_mr
+    ibv_import_dm
+    ibv_reg_dmabuf_mr
+    ibv_alloc_dmah
+    ibv_reg_mr_ex
+    ibv_alloc_buf
+    ibv_reg_buf_mr
+    ibv_create_comp_cntr
+    ibv_dmabuf_heap_alloc
+    _verbs_init_and_alloc_context
+    verbs_open_device
+}
+
+/// Defines functions that have nothing to do.
+macro_rules! nothing {
+    ($($(#[$meta:meta])* $name:ident)*) => {$(
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {}
+    )*};
+}
+
+nothing! {
+    /// Nothing can be imported.
+    ibv_unimport_pd
+    /// Nothing can be imported.
+    ibv_unimport_mr
+    /// Nothing can be imported.
+    ibv_unimport_dm
+    /// Drivers register when they are loaded: there is no device for them.
+    verbs_register_driver_34
+    /// There is no device of theirs.
+    verbs_set_ops
+    /// There is no device of theirs.
+    verbs_uninit_context
+    /// There is no device of theirs.
+    verbs_init_cq
+    /// What drivers log is not told.
+    __verbs_log
+    /// The kernel's structures are never there: its device is missing.
+    ibv_copy_ah_attr_from_kern
+    /// As above.
+    ibv_copy_qp_attr_from_kern
+    /// As above.
+    ibv_copy_path_rec_from_kern
+    /// As above.
+    ibv_copy_path_rec_to_kern
+}
+
+/// A driver whose device goes away may destroy its objects: there is none.
+#[unsafe(no_mangle)]
+static verbs_allow_disassociate_destroy: bool = false;
+
+#[unsafe(no_mangle)]
+extern "C" fn __ioctl_final_num_attrs(_count: c_uint, _last: *mut c_void) -> c_uint {
+    0
+}
+
+/// Nothing can be exported: no descriptor.
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dm_export_dmabuf_fd() -> c_int {
+    minus_one(Err(Errno::UNSUPPORTED))
+}
+
+/// Nothing can be exported: no descriptor.
+#[unsafe(no_mangle)]
+extern "C" fn ibv_export_buf_dmabuf_fd() -> c_int {
+    minus_one(Err(Errno::UNSUPPORTED))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    c"/sys".as_ptr()
+}
+
+/// Reads a file without the newline at its end: the number of bytes, or −1.
+unsafe fn read_file(parts: &[*const c_char], room: *mut c_char, size: usize) -> c_int {
+    // SAFETY: the caller passes texts of C.
+    let parts = parts.iter().map(|part| unsafe { CStr::from_ptr(*part) }.to_string_lossy());
+    let path = parts.collect::<Vec<_>>().join("/");
+    let Ok(mut bytes) = fs::read(path) else { return -1 };
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    bytes.truncate(size.saturating_sub(1));
+    if size > 0 {
+        bytes.push(0);
+    }
+    // SAFETY: the caller passes room for `size` bytes.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr().cast(), room, bytes.len()) };
+    bytes.len().saturating_sub(1) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_read_sysfs_file(
+    folder: *const c_char,
+    file: *const c_char,
+    room: *mut c_char,
+    size: usize,
+) -> c_int {
+    // SAFETY: the caller passes texts, and room for `size` bytes.
+    unsafe { read_file(&[folder, file], room, size) }
+}
+
+/// The device has no folder in `/sys`.
+#[unsafe(no_mangle)]
+extern "C" fn ibv_read_ibdev_sysfs_file() -> c_int {
+    minus_one(Err(Errno(libc::ENOENT)))
+}

@@ -1,0 +1,69 @@
+//! The library exports what rdma-core's exports, by the same versions.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Symbols as `name@version`, without the old forms that only programs of before 2006 ask for.
+fn exported(library: &Path) -> BTreeSet<String> {
+    let output =
+        Command::new("nm").args(["-D", "--with-symbol-versions", "--defined-only"]).arg(library).output();
+    let listed = String::from_utf8(output.expect("nm").stdout).unwrap();
+    let names = listed.lines().filter_map(|line| line.split_whitespace().nth(2));
+    names.filter(|name| !name.starts_with("IBVERBS_")).filter_map(default_version).collect()
+}
+
+/// A default version has two at signs, others one.
+fn default_version(symbol: &str) -> Option<String> {
+    let (name, version) = symbol.split_once("@@")?;
+    Some(format!("{name}@{version}"))
+}
+
+#[test]
+fn every_symbol_of_the_stock_library_is_there_with_its_version() {
+    let stock = Path::new("/usr/lib/x86_64-linux-gnu/libibverbs.so.1");
+    if !stock.exists() {
+        assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs1");
+        return;
+    }
+    let (ours, theirs) = (exported(&common::library()), exported(stock));
+    let missing: Vec<_> = theirs.difference(&ours).collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+    assert!(theirs.len() > 140, "{}", theirs.len());
+}
+
+#[test]
+fn nothing_is_exported_without_a_version() {
+    let mut nm = Command::new("nm");
+    nm.args(["-D", "--with-symbol-versions", "--defined-only"]);
+    let output = output_of(nm.arg(common::library()));
+    let bare: Vec<_> = output.lines().filter(|line| !line.contains('@') && !line.contains(" A ")).collect();
+    assert!(bare.is_empty(), "{bare:?}");
+}
+
+/// Every symbol that a library of a driver imports from libibverbs.
+#[test]
+fn libraries_of_drivers_load_beside_it() {
+    let ours = exported(&common::library());
+    for driver in ["libmlx5.so.1", "libefa.so.1", "librdmacm.so.1"] {
+        let path = Path::new("/usr/lib/x86_64-linux-gnu").join(driver);
+        if !path.exists() {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "CI needs Debian's packages ibverbs-providers, librdmacm1"
+            );
+            continue;
+        }
+        let listed = output_of(Command::new("nm").args(["-D", "--with-symbol-versions", "-u"]).arg(path));
+        let imported = listed.split_whitespace().filter(|name| name.contains("@IBVERBS_"));
+        let missing: Vec<_> = imported.filter(|name| !ours.contains(*name)).collect();
+        assert!(missing.is_empty(), "{driver} imports {missing:?}");
+    }
+}
+
+fn output_of(command: &mut Command) -> String {
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
