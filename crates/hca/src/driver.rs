@@ -2,7 +2,9 @@
 //!
 //! The target of a WRITE or READ never calls a verb, so something must: the thread waits for datagrams and timers. A
 //! program that polls does the same work inline, which saves two context switches per message, and the thread
-//! keeps away from the socket as long as polls keep coming: it looks once a millisecond whether they do.
+//! keeps away from the socket as long as polls keep coming: it looks once a millisecond whether they do. A program that
+//! polls now and then, and in between looks at memory for what its peer writes there, is found out by datagrams that
+//! nobody took in: the thread then stays at the socket.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +31,12 @@ const KEEP_AWAY: Duration = Duration::from_millis(1);
 /// peer on another takes to answer, shorter than a time slice. A shorter time would let the scheduler leave both ends
 /// of a connection on one processor.
 const SPIN: Duration = Duration::from_millis(1);
+
+/// How long a datagram may wait for a program that polls, before the program is one that looks at memory.
+const PATIENCE: Duration = Duration::from_micros(20);
+
+/// How long the thread stays at the socket of a program that looks at memory, before it gives polls another chance.
+const STAY: Duration = Duration::from_millis(100);
 
 /// How long what waits for a full socket waits.
 const FULL_SOCKET: Duration = Duration::from_micros(50);
@@ -217,15 +225,35 @@ impl<M: Memory> Shared<M> {
     /// What the thread does.
     fn drive(&self) {
         let mut polls = 0;
+        let mut stays_until = Instant::ZERO;
         while !self.ended.load(Ordering::SeqCst) {
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            let woken = if polls != before { self.keep_away() } else { self.watch() };
+            let woken = if polls == before || clock::now() < stays_until {
+                self.watch()
+            } else {
+                let woken = self.keep_away();
+                if self.is_forgotten() {
+                    stays_until = clock::now() + STAY;
+                }
+                woken
+            };
             match woken {
                 Ok(true) => self.waker.clear(),
                 Ok(false) => {}
                 // Without descriptors to wait for nothing can be received any more.
                 Err(_) => return,
             }
+        }
+    }
+
+    /// Whether a datagram waits and nobody polls.
+    fn is_forgotten(&self) -> bool {
+        let waits = || matches!(clock::wait([self.socket.as_fd()], Some(Instant::ZERO)), Ok([true]));
+        let polls = self.polls.load(Ordering::Relaxed);
+        // A program that is not running cannot poll: what is measured is its absence, not the processor's.
+        waits() && {
+            thread::sleep(PATIENCE);
+            waits() && self.polls.load(Ordering::Relaxed) == polls
         }
     }
 

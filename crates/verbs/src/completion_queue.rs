@@ -4,7 +4,8 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
 
 use nichrome_rdma::{CompletedOperation, Completion, CqHandle, Moderation, Notice, Notify, Status};
 
@@ -29,6 +30,43 @@ pub(crate) struct CompletionQueue {
     pub(crate) events: Arc<CqEvents>,
     /// The completion that a piecewise poll is at.
     pub(crate) polled: UnsafeCell<Polled>,
+    idle: Idle,
+}
+
+/// Polls in a row that found nothing.
+#[derive(Default)]
+struct Idle(AtomicU32);
+
+/// So many of them are made without giving up the processor.
+const EAGER: u32 = 16;
+
+impl Idle {
+    /// A program that polls in a loop waits for one that may need its processor: hardware would go on by itself.
+    fn found(&self, count: c_int) {
+        if count > 0 {
+            self.0.store(0, Ordering::Relaxed);
+        } else if self.0.fetch_add(1, Ordering::Relaxed) >= EAGER {
+            thread::yield_now();
+        }
+    }
+}
+
+impl CompletionQueue {
+    /// Takes completions, driving the device.
+    pub(crate) fn poll(&self, count: c_int, mut take: impl FnMut(&Completion)) -> c_int {
+        let polled = self.adapter.driver.poll(|device| {
+            let mut polled = 0;
+            while polled < count
+                && let Some(completion) = device.poll_cq(self.handle)
+            {
+                take(&completion);
+                polled += 1;
+            }
+            polled
+        });
+        self.idle.found(polled);
+        polled
+    }
 }
 
 // SAFETY: `repr(C)`, and the structure is the first field; a pointer to its beginning serves as `ibv_cq` too.
@@ -127,8 +165,9 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
         cq: cq as usize,
     });
     adapter.listeners.cqs.insert(handle, Arc::clone(&events));
-    let polled = UnsafeCell::new(Polled::default());
-    Ok(Box::write(place, CompletionQueue { abi: cell(abi), adapter, handle, events, polled }).into_abi())
+    let (polled, idle) = (UnsafeCell::new(Polled::default()), Idle::default());
+    Ok(Box::write(place, CompletionQueue { abi: cell(abi), adapter, handle, events, polled, idle })
+        .into_abi())
 }
 
 #[unsafe(no_mangle)]
@@ -225,16 +264,13 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, room: *mut ibv_wc) -> c_int {
     // SAFETY: the program passes a queue that it has made.
     let this = unsafe { object::<CompletionQueue>(cq.cast()) };
-    this.adapter.driver.poll(|device| {
-        let mut polled = 0;
-        while polled < count
-            && let Some(completion) = device.poll_cq(this.handle)
-        {
-            // SAFETY: the program passes room for `count` completions.
-            unsafe { ptr::write(room.add(polled as usize), as_structure(&completion)) };
-            polled += 1;
+    let mut next = room;
+    this.poll(count, |completion| {
+        // SAFETY: the program passes room for `count` completions.
+        unsafe {
+            ptr::write(next, as_structure(completion));
+            next = next.add(1);
         }
-        polled
     })
 }
 

@@ -43,7 +43,8 @@ pub(crate) fn fill(cq: &mut ibv_cq_ex) {
 unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: the program passes a queue that it has made.
     let this = unsafe { object::<CompletionQueue>(cq) };
-    let next = this.adapter.driver.poll(|device| device.poll_cq(this.handle));
+    let mut next = None;
+    this.poll(1, |completion| next = Some(*completion));
     let Some(completion) = next else { return libc::ENOENT };
     // SAFETY: who polls holds the queue's lock.
     unsafe {

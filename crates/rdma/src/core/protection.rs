@@ -199,10 +199,13 @@ impl Protection {
         }
     }
 
-    /// Gives a region new contents and a new key.
+    /// Gives a region new contents. Its key stays, because programs of `ibv_rereg_mr` do not tell it anew, unless it was
+    /// invalidated.
     pub(crate) fn replace_region(&mut self, handle: Handle<kind::Key>, region: Region) {
         if let Some(slot) = self.slots.get_mut(handle) {
-            slot.key_byte = slot.key_byte.wrapping_add(1);
+            if matches!(&slot.named, Named::Region(old) if old.validity == Validity::Invalidated) {
+                slot.key_byte = slot.key_byte.wrapping_add(1);
+            }
             slot.named = Named::Region(region);
         }
     }

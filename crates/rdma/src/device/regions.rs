@@ -90,8 +90,8 @@ impl<M: Memory> Device<M> {
         Ok(Region { domain, access, io_address, address, len, windows, validity })
     }
 
-    /// Registers other memory in place of what the region was, under a new key. A region that was invalidated is valid
-    /// again.
+    /// Registers other memory, or with other rights, in place of what the region was, under the same key. A region that
+    /// was invalidated is valid again, under a new key.
     ///
     /// # Errors
     /// As [`Device::register`]; the region does not exist; windows are bound to it.
