@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run().map(|()| ExitCode::SUCCESS),
         Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),
         Command::Wan(wan) => wan.run(),
-        Command::Rdma(rdma) => rdma.run().map(|()| ExitCode::SUCCESS),
+        Command::Rdma(rdma) => rdma.run(),
         Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS),
     };

@@ -1,23 +1,32 @@
-//! `nichrome rdma`: RDMA between two processes, without RDMA hardware, kernel module or root.
+//! `nichrome rdma`: RDMA without RDMA hardware, kernel module or root.
 
 mod bandwidth;
+mod devices;
 mod latency;
 mod options;
 mod pingpong;
+mod program;
 mod rendezvous;
 mod report;
+mod run;
 mod session;
+
+use std::process::ExitCode;
 
 use clap::Subcommand;
 
 use self::bandwidth::Bandwidth;
+use self::devices::Devices;
 use self::latency::Latency;
 use self::pingpong::PingPong;
+use self::run::Run;
 
-/// RDMA between two processes, without RDMA hardware, kernel module or root.
+/// RDMA without RDMA hardware, kernel module or root.
 #[derive(Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Rdma {
+    Run(Box<Run>),
+    Devices(Devices),
     Pingpong(Box<PingPong>),
     Bw(Box<Bandwidth>),
     Lat(Box<Latency>),
@@ -25,19 +34,24 @@ pub(crate) enum Rdma {
 
 const EXAMPLES: &str = "\
 Examples:
+  nichrome rdma run -- ibv_rc_pingpong -g 0                 a program of libibverbs, as it is
   nichrome rdma bw & nichrome rdma bw 127.0.0.1             two processes on this machine
   nichrome rdma lat --op read --size 4096 192.0.2.7         with 'nichrome rdma lat --ip 192.0.2.7' there
   nichrome rdma pingpong --loss 1% 192.0.2.7                a server of libibverbs' ibv_rc_pingpong will do
 
-Without a server's address a command is the server. Server and client meet over TCP; the client decides what is done.";
+Without a server's address pingpong, bw and lat are the server. Server and client meet over TCP; the client decides what
+is done.";
 
 impl Rdma {
     /// Runs the command.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Pingpong(pingpong) => pingpong.run(),
-            Self::Bw(bandwidth) => bandwidth.run(),
-            Self::Lat(latency) => latency.run(),
+            Self::Run(run) => return run.run(),
+            Self::Devices(devices) => devices.run()?,
+            Self::Pingpong(pingpong) => pingpong.run()?,
+            Self::Bw(bandwidth) => bandwidth.run()?,
+            Self::Lat(latency) => latency.run()?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }

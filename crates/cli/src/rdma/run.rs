@@ -1,0 +1,157 @@
+//! `nichrome rdma run`: an RDMA program as it is, on a device in software.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use nichrome_verbs::configuration as variables;
+use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
+
+use super::program::{Program, Way};
+
+/// Runs an RDMA program as it is, on a device in software: its libibverbs is replaced by one that speaks RoCEv2 over UDP.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Run {
+    /// The device's address, one of this machine's. By default a free one of 127.0.0.0/8.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "iface")]
+    ip: Option<IpAddr>,
+    /// The interface whose first address is the device's.
+    #[arg(long, value_name = "NAME")]
+    iface: Option<String>,
+    /// Payload of a packet at most: 256, 512, 1024, 2048 or 4096. By default what fits the interface.
+    #[arg(long, value_name = "BYTES", value_parser = ["256", "512", "1024", "2048", "4096"])]
+    path_mtu: Option<String>,
+    /// Packets lost, each way: 1%, gilbert:P,R, or packets:3,7,10-12.
+    #[arg(long, value_name = "LOSS", value_parser = valid::<Loss>)]
+    loss: Option<String>,
+    /// How long a packet takes, each way: 40ms, 1.5ms, 50us.
+    #[arg(long, value_name = "TIME", value_parser = valid::<Delay>)]
+    delay: Option<String>,
+    /// By how much that varies: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms.
+    #[arg(long, value_name = "JITTER", value_parser = valid::<Jitter>)]
+    jitter: Option<String>,
+    /// Packets held back so that others overtake them: 1%, or 1%:5ms.
+    #[arg(long, value_name = "SHARE[:TIME]", value_parser = valid::<Reorder>)]
+    reorder: Option<String>,
+    /// Packets that come twice: 0.5%.
+    #[arg(long, value_name = "SHARE", value_parser = valid::<Probability>)]
+    duplicate: Option<String>,
+    /// Packets in which a bit is flipped: 0.1%.
+    #[arg(long, value_name = "SHARE", value_parser = valid::<Probability>)]
+    corrupt: Option<String>,
+    /// The bottleneck's rate: 10mbit, 1.5gbit.
+    #[arg(long, value_name = "RATE", value_parser = valid::<Bandwidth>)]
+    rate: Option<String>,
+    /// What all random choices come from; without it they are different every time.
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Record every packet.
+    #[arg(long, value_name = "FILE.pcapng")]
+    capture: Option<PathBuf>,
+    /// Print what was done when the program ends.
+    #[arg(long)]
+    stats: bool,
+    /// The libibverbs.so.1 to use. By default the one that was built or installed with this command.
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The program, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nichrome rdma run -- ibv_devinfo -v
+  nichrome rdma run -- ib_write_bw & nichrome rdma run -- ib_write_bw 127.0.0.1
+  nichrome rdma run --ip 192.0.2.7 --loss 1% --stats -- ibv_rc_pingpong -g 0
+
+The exit status is the program's. What the options say, the variables NICHROME_IP, NICHROME_LOSS, ... say too, for
+programs that are started in another way.";
+
+/// Text that is a `T`.
+fn valid<T: FromStr<Err: Display>>(text: &str) -> Result<String, String> {
+    text.parse::<T>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+impl Run {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let (name, arguments) = self.program.split_first().context("there is no program to run")?;
+        let library = self.library()?;
+        let folder = library.parent().context("the library is in no folder")?;
+        let way = Program::find(name)?.way_in()?;
+        let mut command = Command::new(name);
+        command.args(arguments).envs(self.variables()?);
+        command.env("LD_LIBRARY_PATH", with_others(folder, "LD_LIBRARY_PATH", ":"));
+        if way == Way::Preload {
+            command.env("LD_PRELOAD", with_others(&library, "LD_PRELOAD", " "));
+        }
+        // It comes back only where the program was not started.
+        let error = command.exec();
+        Err(error).with_context(|| format!("cannot run {}", name.display()))
+    }
+
+    fn variables(&self) -> anyhow::Result<Vec<(&'static str, OsString)>> {
+        let absolute = |path: &PathBuf| std::path::absolute(path).map(PathBuf::into_os_string);
+        let capture = self.capture.as_ref().map(absolute).transpose().context("--capture")?;
+        let text = |text: &Option<String>| text.as_ref().map(OsString::from);
+        let all = [
+            (variables::IP, self.ip.map(|ip| ip.to_string().into())),
+            (variables::INTERFACE, text(&self.iface)),
+            (variables::MTU, text(&self.path_mtu)),
+            (variables::LOSS, text(&self.loss)),
+            (variables::DELAY, text(&self.delay)),
+            (variables::JITTER, text(&self.jitter)),
+            (variables::REORDER, text(&self.reorder)),
+            (variables::DUPLICATE, text(&self.duplicate)),
+            (variables::CORRUPT, text(&self.corrupt)),
+            (variables::RATE, text(&self.rate)),
+            (variables::SEED, self.seed.map(|seed| seed.to_string().into())),
+            (variables::CAPTURE, capture),
+            (variables::STATS, self.stats.then(|| "1".into())),
+        ];
+        Ok(all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
+    }
+
+    /// The library beside this command as it was built, or in the `lib` of where it is installed.
+    fn library(&self) -> anyhow::Result<PathBuf> {
+        const NAME: &str = "libibverbs.so.1";
+        if let Some(library) = &self.library {
+            let found = library.canonicalize().with_context(|| format!("--library {}", library.display()))?;
+            if found.file_name() != Some(OsStr::new(NAME)) {
+                bail!(
+                    "--library {}: the file's name must be {NAME}, by which programs ask for it",
+                    library.display()
+                );
+            }
+            return Ok(found);
+        }
+        let this = env::current_exe().context("cannot find out where this command is")?;
+        let folder = this.parent().unwrap_or(Path::new("/"));
+        let places = ["libibverbs", "../lib/nichrome"].map(|place| folder.join(place).join(NAME));
+        let found = places.iter().find_map(|place| place.canonicalize().ok());
+        found.with_context(|| {
+            format!(
+                "there is no {}: build it with scripts/build-libibverbs, or name one with --library",
+                places[0].display()
+            )
+        })
+    }
+}
+
+/// A list in the environment with one more, which comes first.
+fn with_others(first: &Path, variable: &str, separator: &str) -> OsString {
+    let mut list = first.as_os_str().to_owned();
+    if let Some(others) = env::var_os(variable).filter(|others| !others.is_empty()) {
+        list.push(separator);
+        list.push(others);
+    }
+    list
+}
