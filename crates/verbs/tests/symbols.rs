@@ -29,7 +29,7 @@ fn every_symbol_of_the_stock_library_is_there_with_its_version() {
         assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs1");
         return;
     }
-    let (ours, theirs) = (exported(&common::library()), exported(stock));
+    let (ours, theirs) = (exported(common::library()), exported(stock));
     let missing: Vec<_> = theirs.difference(&ours).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
     assert!(theirs.len() > 140, "{}", theirs.len());
@@ -47,7 +47,7 @@ fn nothing_is_exported_without_a_version() {
 /// Every symbol that a library of a driver imports from libibverbs.
 #[test]
 fn libraries_of_drivers_load_beside_it() {
-    let ours = exported(&common::library());
+    let ours = exported(common::library());
     for driver in ["libmlx5.so.1", "libefa.so.1", "librdmacm.so.1"] {
         let path = Path::new("/usr/lib/x86_64-linux-gnu").join(driver);
         if !path.exists() {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use nichrome_wire::Instant;
+use nichrome_wire::rdma::QpNumber;
 
 use super::completion::{Completion, Status};
 
@@ -132,6 +133,11 @@ impl CompletionQueue {
         due
     }
 
+    /// Removes the completions of a queue pair that begins anew: they would be taken for those of what it does then.
+    pub(crate) fn forget(&mut self, qp: QpNumber) {
+        self.entries.retain(|completion| completion.qp != qp);
+    }
+
     #[inline]
     pub(crate) fn poll(&mut self) -> Option<Completion> {
         self.entries.pop_front()
@@ -140,8 +146,6 @@ impl CompletionQueue {
 
 #[cfg(test)]
 mod tests {
-    use nichrome_wire::rdma::QpNumber;
-
     use super::*;
     use crate::core::completion::CompletedOperation;
 
@@ -189,6 +193,16 @@ mod tests {
         cq.arm(Notify::Any);
         add(&mut cq, 4);
         assert!(cq.release());
+    }
+
+    #[test]
+    fn completions_of_a_queue_pair_that_begins_anew_are_forgotten() {
+        let mut cq = CompletionQueue::new(8);
+        let other = Completion { qp: QpNumber::new(18).unwrap(), ..completion(Status::Success, 2) };
+        add(&mut cq, 1);
+        cq.add(other, Urgency::Plain);
+        cq.forget(QpNumber::new(17).unwrap());
+        assert_eq!((cq.poll(), cq.len()), (Some(other), 0));
     }
 
     #[test]

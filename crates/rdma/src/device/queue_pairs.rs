@@ -111,7 +111,7 @@ impl<M: Memory> Device<M> {
         in_range("the number of inline bytes", capacity.inline, 0, limits.inline)
     }
 
-    /// Changes a queue pair.
+    /// Changes a queue pair. Back in [`QpState::Reset`], its completions that were not polled are gone.
     ///
     /// # Errors
     /// The standard does not allow the change, or a value is out of its range; then nothing has changed.
@@ -134,7 +134,15 @@ impl<M: Memory> Device<M> {
         }
         let from = std::mem::replace(&mut connection.qp.state, to);
         match to {
-            QpState::Reset => connection.reset(config, verbs),
+            QpState::Reset => {
+                connection.reset(config, verbs);
+                let qp = &connection.qp;
+                for cq in [qp.send_cq, qp.receive_cq] {
+                    if let Some(cq) = verbs.cqs.get_mut(cq) {
+                        cq.forget(qp.number);
+                    }
+                }
+            }
             QpState::Err => {
                 connection.qp.state = from;
                 connection.enter_error(verbs);

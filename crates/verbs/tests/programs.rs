@@ -1,0 +1,270 @@
+//! Programs that others wrote, as Debian ships them: rdma-core's examples, perftest, and pyverbs' own tests. These tables
+//! are the list of what passes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Debian's package ibverbs-utils, with `-g 0`.
+const PINGPONGS: &[&str] = &[
+    "ibv_rc_pingpong -n 200",
+    "ibv_rc_pingpong -n 50 -s 1 -c",
+    "ibv_rc_pingpong -n 20 -s 1048576 -m 4096 -c",
+    "ibv_rc_pingpong -n 100 -e",
+    "ibv_rc_pingpong -n 100 -t",
+    "ibv_rc_pingpong -n 100 -N",
+    "ibv_uc_pingpong -n 200",
+    "ibv_uc_pingpong -n 100 -e",
+    "ibv_ud_pingpong -n 200 -s 1024",
+    "ibv_ud_pingpong -n 100 -s 1024 -e",
+    "ibv_srq_pingpong -n 200",
+    "ibv_srq_pingpong -n 100 -e",
+];
+
+/// Debian's package perftest, with `-F -x 0`.
+const PERFTESTS: &[&str] = &[
+    "ib_write_bw -n 100",
+    "ib_read_bw -n 100",
+    "ib_send_bw -n 100",
+    "ib_atomic_bw -n 100",
+    "ib_atomic_bw -n 100 -A CMP_AND_SWAP",
+    "ib_write_lat -n 50",
+    "ib_read_lat -n 50",
+    "ib_send_lat -n 50",
+    "ib_atomic_lat -n 50",
+    "ib_atomic_lat -n 50 -A CMP_AND_SWAP",
+    "ib_write_bw -n 10 -a",
+    "ib_read_bw -n 10 -a",
+    "ib_send_bw -n 10 -a",
+    "ib_send_bw -n 100 -e",
+    "ib_read_bw -n 100 -e",
+    "ib_send_lat -n 50 -e",
+    "ib_write_bw -n 100 -b",
+    "ib_send_bw -n 100 -b",
+    "ib_write_bw -n 20 -q 16",
+    "ib_write_lat -n 50 -I 64 -s 64",
+    "ib_send_lat -n 50 -I 200 -s 200",
+    "ib_write_bw -n 50 -c UC",
+    "ib_send_bw -n 50 -c UC",
+    "ib_send_bw -n 50 -c UD -s 1024",
+    "ib_send_lat -n 50 -c UD -s 64",
+    "ib_send_bw -n 50 -r 64 --use-srq",
+];
+
+/// What is done again with 1 % of the packets lost, each way: services that repeat.
+const UNDER_LOSS: &[&str] = &[
+    "ibv_rc_pingpong -n 200 -c",
+    "ibv_srq_pingpong -n 100",
+    "ib_write_bw -n 100",
+    "ib_read_bw -n 100",
+    "ib_send_bw -n 100",
+    "ib_atomic_bw -n 100",
+];
+
+/// Debian's package python3-pyverbs; its tests are in rdma-core's documentation.
+const PYVERBS: &[&str] = &[
+    "test_addr",
+    "test_pd",
+    "test_cq",
+    "test_cq_events",
+    "test_cqex",
+    "test_mr",
+    "test_qp",
+    "test_qpex",
+    "test_atomic",
+    "test_device",
+    "test_fork",
+    "test_relaxed_ordering",
+    "test_parent_domain",
+];
+
+/// No program takes as long on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Whether a program is installed, which it must be in CI.
+fn is_installed(program: &str, package: &str) -> bool {
+    let found = Path::new("/usr/bin").join(program).exists();
+    assert!(found || std::env::var_os("CI").is_none(), "CI needs Debian's package {package}");
+    found
+}
+
+/// A program with our library; the line is split at spaces.
+fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -> Command {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).args(more).envs(environment.iter().copied());
+    command.env("LD_LIBRARY_PATH", common::library().parent().unwrap());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A TCP port that nobody listens at.
+fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port().to_string()
+}
+
+fn waits_for_a_client(port: &str) -> bool {
+    let sockets =
+        ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    let place = format!(":{:04X} ", port.parse::<u16>().unwrap());
+    let is_listener = |line: &str| line.contains(&place) && line.contains(" 0A ");
+    sockets.iter().any(|sockets| sockets.lines().any(is_listener))
+}
+
+/// Ends when the program does, or ends it.
+fn ended(mut child: Child, what: &str) -> Output {
+    let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let reader = thread::spawn(move || {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        pipes.0.read_to_end(&mut stdout).unwrap();
+        pipes.1.read_to_end(&mut stderr).unwrap();
+        (stdout, stderr)
+    });
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("{what} does not end");
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let (stdout, stderr) = reader.join().unwrap();
+    Output { status, stdout, stderr }
+}
+
+/// Runs a program as server and as client, which must both succeed.
+fn both_ends(line: &str, more: &[&str], environment: &[(&str, &str)]) {
+    let port = free_port();
+    let more = [more, &["-p", &port]].concat();
+    let mut server = command(line, &more, environment).spawn().unwrap();
+    while !waits_for_a_client(&port) && server.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let client = command(line, &[&more[..], &["127.0.0.1"]].concat(), environment).spawn().unwrap();
+    let ends = [ended(client, line), ended(server, line)];
+    let texts = ends.iter().map(|Output { stdout, stderr, .. }| {
+        String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
+    });
+    let text = texts.collect::<Vec<_>>().join("\n--- the server:\n");
+    assert!(ends.iter().all(|end| end.status.success()), "{line}:\n{text}");
+}
+
+fn options(line: &str) -> &'static [&'static str] {
+    if line.starts_with("ibv_") { &["-g", "0"] } else { &["-F", "-x", "0"] }
+}
+
+#[test]
+fn the_device_is_shown() {
+    if !is_installed("ibv_devinfo", "ibverbs-utils") {
+        return;
+    }
+    let output = command("ibv_devinfo -v", &[], &[]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for expected in ["nichrome0", "PORT_ACTIVE (4)", "Ethernet", "::ffff:127."] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+}
+
+#[test]
+fn the_examples_of_rdma_core_run() {
+    if is_installed("ibv_rc_pingpong", "ibverbs-utils") {
+        PINGPONGS.iter().for_each(|line| both_ends(line, options(line), &[]));
+    }
+}
+
+#[test]
+fn perftest_runs() {
+    if is_installed("ib_write_bw", "perftest") {
+        PERFTESTS.iter().for_each(|line| both_ends(line, options(line), &[]));
+    }
+}
+
+#[test]
+fn losses_are_made_good() {
+    if is_installed("ib_write_bw", "perftest") && is_installed("ibv_rc_pingpong", "ibverbs-utils") {
+        let environment = [("NICHROME_LOSS", "1%"), ("NICHROME_SEED", "1")];
+        UNDER_LOSS.iter().for_each(|line| both_ends(line, options(line), &environment));
+    }
+}
+
+/// A server whose client was killed, and a client whose server was, end with an error and do not hang.
+#[test]
+fn a_peer_that_was_killed_ends_the_other() {
+    if !is_installed("ib_send_bw", "perftest") {
+        return;
+    }
+    for killed in [0, 1] {
+        let port = free_port();
+        let more = ["-F", "-x", "0", "-D", "60", "-p", &port];
+        let server = command("ib_send_bw", &more, &[]).spawn().unwrap();
+        while !waits_for_a_client(&port) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let client = command("ib_send_bw", &[&more[..], &["127.0.0.1"]].concat(), &[]).spawn().unwrap();
+        let mut ends = [Some(server), Some(client)];
+        thread::sleep(Duration::from_secs(1));
+        let mut gone = ends[killed].take().unwrap();
+        gone.kill().unwrap();
+        gone.wait().unwrap();
+        let other = ends[1 - killed].take().unwrap();
+        if killed == 0 {
+            let other = ended(other, "ib_send_bw");
+            assert!(!other.status.success());
+        } else {
+            // A receiver learns nothing of a sender that is gone, with hardware as little.
+            let mut other = other;
+            other.kill().unwrap();
+            other.wait().unwrap();
+        }
+    }
+}
+
+/// Makes `ls` say that the device belongs to the loopback interface, as pyverbs' tests ask `/sys`.
+const LS: &str = "#!/bin/sh\ncase \"$*\" in */sys/class/infiniband/*/device/net*) echo lo;; *) exec /bin/ls \"$@\";; esac\n";
+
+#[test]
+fn the_tests_of_pyverbs_pass() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let shipped = Path::new("/usr/share/doc/rdma-core/tests");
+    if !shipped.exists() {
+        assert!(std::env::var_os("CI").is_none(), "CI needs Debian's packages python3-pyverbs and rdma-core");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tests = folder.path().join("tests");
+    fs::create_dir(&tests).unwrap();
+    for entry in fs::read_dir(shipped).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if let Some(plain) = name.strip_suffix(".gz") {
+            let unpacked = File::create(tests.join(plain)).unwrap();
+            assert!(Command::new("gunzip").arg("-c").arg(&path).stdout(unpacked).status().unwrap().success());
+        } else if path.is_file() {
+            fs::copy(&path, tests.join(name)).unwrap();
+        }
+    }
+    let ls = folder.path().join("ls");
+    fs::write(&ls, LS).unwrap();
+    fs::set_permissions(&ls, fs::Permissions::from_mode(0o755)).unwrap();
+    let search = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    for module in PYVERBS {
+        let module = format!("tests.{module}");
+        let line = "/usr/bin/python3 tests/run_tests.py --dev nichrome0 --gid 0 -v";
+        let mut command = command(line, &[&module], &[("PATH", &search)]);
+        let output = ended(command.current_dir(folder.path()).spawn().unwrap(), &module);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{module}: {told}");
+        assert!(told.contains(" ... ok") || told.contains("skipped"), "{module} has no tests: {told}");
+    }
+}
