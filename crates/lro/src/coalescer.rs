@@ -123,6 +123,11 @@ impl<B: AsRef<[u8]>> Engine for Coalescer<B> {
     }
 
     #[inline]
+    fn poll_all(&mut self, outputs: &mut Vec<Output<B>>) {
+        each!(self, engine => engine.poll_all(outputs));
+    }
+
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         each!(self, engine => engine.poll_timeout())
     }

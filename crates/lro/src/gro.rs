@@ -312,6 +312,11 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
     }
 
     #[inline]
+    fn poll_all(&mut self, outputs: &mut Vec<Output<B>>) {
+        self.out.pop_all(outputs);
+    }
+
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let Hold::For(hold) = self.hold else { return None };
         self.ages.oldest().map(|(_, since)| since + hold)

@@ -195,6 +195,10 @@ impl<B: AsRef<[u8]>> Engine for Netfpga<B> {
         self.out.pop()
     }
 
+    fn poll_all(&mut self, outputs: &mut Vec<Output<B>>) {
+        self.out.pop_all(outputs);
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
         self.stored.as_ref().map(|stored| stored.deadline)
     }

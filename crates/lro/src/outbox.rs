@@ -1,6 +1,7 @@
 //! What an engine has decided and the driver has not fetched yet.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use crate::aggregate::{Aggregate, Packet};
 use crate::frame::Frame;
@@ -22,13 +23,15 @@ pub enum Output<B> {
 /// Outputs in order, counted as they are put in.
 pub(crate) struct Outbox<B> {
     outputs: VecDeque<Output<B>>,
+    /// What one input can bring about.
+    room: usize,
     pub(crate) stats: Statistics,
 }
 
 impl<B: AsRef<[u8]>> Outbox<B> {
     /// Room for what one input can bring about.
     pub(crate) fn new(room: usize) -> Self {
-        Self { outputs: VecDeque::with_capacity(room), stats: Statistics::default() }
+        Self { outputs: VecDeque::with_capacity(room), room, stats: Statistics::default() }
     }
 
     /// Counts a frame that came in.
@@ -108,9 +111,70 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.outputs.pop_front()
     }
 
+    /// Takes all outputs. Where `outputs` is empty, the two change places, and `outputs` gets room for what comes next
+    /// unless it has it, as one that was given before.
+    pub(crate) fn pop_all(&mut self, outputs: &mut Vec<Output<B>>) {
+        if outputs.is_empty() {
+            let ready = Vec::from(mem::take(&mut self.outputs));
+            self.outputs = mem::replace(outputs, ready).into();
+            self.outputs.reserve(self.room);
+        } else {
+            outputs.extend(self.outputs.drain(..));
+        }
+    }
+
     /// Starts over at the front of the ring, which is warm, instead of walking through all of it.
     #[cold]
     fn start_over(&mut self) {
         self.outputs.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Passes a frame of this length.
+    fn pass(out: &mut Outbox<Vec<u8>>, len: usize) {
+        out.pass(Frame::new(vec![0; len]), 0, PassReason::NotTcp);
+    }
+
+    fn len(output: &Output<Vec<u8>>) -> usize {
+        let Output::ToHost(packet) = output else { panic!("not for the host") };
+        packet.len()
+    }
+
+    #[test]
+    fn what_is_taken_at_once_comes_in_the_order_of_what_is_taken_singly() {
+        for room in [0, 2, 100] {
+            let mut out = Outbox::new(2);
+            let mut outputs = Vec::with_capacity(room);
+            for round in [0, 10, 20, 30] {
+                (1..=4).for_each(|nth| pass(&mut out, round + nth));
+                assert_eq!(out.pop().as_ref().map(len), Some(round + 1));
+                out.pop_all(&mut outputs);
+                pass(&mut out, round + 5);
+                out.pop_all(&mut outputs);
+                assert!(out.pop().is_none());
+                let lens: Vec<usize> = outputs.drain(..).map(|output| len(&output)).collect();
+                assert_eq!(lens, [2, 3, 4, 5].map(|nth| round + nth), "room for {room}");
+            }
+        }
+    }
+
+    #[test]
+    fn outputs_change_places_with_an_empty_vector_once_it_has_the_room() {
+        let mut out = Outbox::new(2);
+        let mut outputs = Vec::new();
+        let places: Vec<*const _> = (0..4)
+            .map(|_| {
+                pass(&mut out, 1);
+                outputs.clear();
+                out.pop_all(&mut outputs);
+                outputs.as_ptr()
+            })
+            .collect();
+        assert_ne!(places[0], places[1]);
+        assert_eq!(places[..2], places[2..]);
     }
 }

@@ -10,7 +10,7 @@ use nichrome_lro::{AckFrame, ChecksumStatus, Coalescer, Frame, Output, Packet};
 use nichrome_port::{
     Buffer, BufferPool, Device, MAX_RECEIVE, TransmitError, Waker, WireFrame, WireQueue, clock,
 };
-use nichrome_wire::engine::{Engine, advance, deliver_batch};
+use nichrome_wire::engine::{Engine, advance, deliver_batch_into};
 use nichrome_wire::{Instant, VirtioNetHeader};
 use rtrb::{Consumer, Producer};
 use rustix::io::Errno;
@@ -108,6 +108,8 @@ pub(crate) struct Worker<W: WireQueue> {
     parts: Parts<W>,
     batch: Vec<WireFrame<W::Buffer>>,
     frames: Vec<Frame<Received<W::Buffer>>>,
+    /// What the engine has made of them.
+    outputs: Vec<Output<Received<W::Buffer>>>,
     pool: BufferPool,
     /// Packets from the host that the wire had no room for; the host's next frame waits until they are gone.
     unsent: VecDeque<Vec<u8>>,
@@ -124,6 +126,7 @@ impl<W: WireQueue> Worker<W> {
             parts,
             batch: Vec::with_capacity(BATCH),
             frames: Vec::with_capacity(BATCH),
+            outputs: Vec::new(),
             unsent: VecDeque::new(),
             wire_is_down: false,
             scratch: Vec::with_capacity(MAX_RECEIVE),
@@ -247,7 +250,10 @@ impl<W: WireQueue> Worker<W> {
                 }
             }
             Some(engine) if self.frames.is_empty() => advance(engine, now, &mut |_, output| out.take(output)),
-            Some(engine) => deliver_batch(engine, &mut self.frames, now, &mut |_, output| out.take(output)),
+            Some(engine) => {
+                deliver_batch_into(engine, &mut self.frames, now, &mut self.outputs);
+                self.outputs.drain(..).for_each(|output| out.take(output));
+            }
         }
         let (failed, acked, refused) = (out.end(), out.acked, out.refused);
         if let Some(engine) = engine {

@@ -5,12 +5,14 @@
 //!
 //! 1. `now` never goes backwards.
 //! 2. After every input (`receive`, `receive_batch`, `end_of_batch`, `handle_timeout`) the driver drains [`Engine::poll`] until it is
-//!    empty. An engine relies on that to bound its memory; nothing is lost when a driver breaks the rule.
+//!    empty, or calls [`Engine::poll_all`]. An engine relies on that to bound its memory; nothing is lost when a driver breaks the rule.
 //! 3. The driver calls [`Engine::handle_timeout`] no earlier than [`Engine::poll_timeout`] says, and soon after. A
 //!    timeout with nothing to do is allowed.
 //! 4. Everything given to `receive` comes out of `poll` once: passed on, transformed, or dropped with a reason.
 //!
-//! [`deliver`], [`deliver_batch`], [`end_batch`] and [`advance`] are that loop, written once; every driver uses them.
+//! [`deliver`], [`deliver_batch`], [`deliver_batch_into`], [`end_batch`] and [`advance`] are that loop, written once; every driver uses them.
+
+use std::iter;
 
 use crate::Instant;
 
@@ -39,6 +41,12 @@ pub trait Engine {
 
     /// The next output, in the order in which it must leave.
     fn poll(&mut self) -> Option<Self::Output>;
+
+    /// Moves every output to the end of `outputs`, in order. An engine may exchange its memory for that of an empty vector
+    /// instead, which costs least where a driver gives the same one each time.
+    fn poll_all(&mut self, outputs: &mut Vec<Self::Output>) {
+        outputs.extend(iter::from_fn(|| self.poll()));
+    }
 
     /// When [`Engine::handle_timeout`] is wanted; `None` where time alone changes nothing.
     fn poll_timeout(&self) -> Option<Instant>;
@@ -84,6 +92,20 @@ pub fn deliver_batch<E: Engine>(
     engine.receive_batch(inputs, now);
     engine.end_of_batch(now);
     drain(engine, now, sink);
+}
+
+/// As [`deliver_batch`], for a driver that does not mind when an output left: all are moved to the end of `outputs`.
+#[inline]
+pub fn deliver_batch_into<E: Engine>(
+    engine: &mut E,
+    inputs: &mut Vec<E::Input>,
+    now: Instant,
+    outputs: &mut Vec<E::Output>,
+) {
+    advance(engine, now, &mut |_, output| outputs.push(output));
+    engine.receive_batch(inputs, now);
+    engine.end_of_batch(now);
+    engine.poll_all(outputs);
 }
 
 /// Ends the receive batch.

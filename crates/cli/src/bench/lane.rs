@@ -145,8 +145,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         let Self { engine, burst, outputs, now, .. } = self;
         let allocations = Region::new(crate::ALLOCATOR);
         let start = Clock::now();
-        let mut sink = |_: Instant, output| outputs.push(output);
-        engine::deliver_batch(engine, burst, *now, &mut sink);
+        engine::deliver_batch_into(engine, burst, *now, outputs);
         let elapsed = start.elapsed();
         let change = allocations.change();
         self.totals.allocations += (change.allocations + change.reallocations) as u64;

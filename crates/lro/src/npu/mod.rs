@@ -421,6 +421,11 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     }
 
     #[inline]
+    fn poll_all(&mut self, outputs: &mut Vec<Output<B>>) {
+        self.out.pop_all(outputs);
+    }
+
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         self.wheel.next_timeout()
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use nichrome_lro::verify::{Verified, Verifier};
 use nichrome_lro::{Coalescer, Config, DropReason, Frame, Hold, Output, Packet, ProfileConfig, Statistics};
-use nichrome_wire::engine::{advance, deliver, deliver_batch, end_batch};
+use nichrome_wire::engine::{advance, deliver, deliver_batch_into, end_batch};
 use nichrome_wire::{Engine, Instant, instant};
 
 use super::acks::Acks;
@@ -19,6 +19,7 @@ pub struct Checked {
     engine: Coalescer<Buffer>,
     now: Instant,
     watch: Watch,
+    outputs: Vec<Output<Buffer>>,
     /// How many frames may be held.
     most_held: u64,
     holds_a_batch_only: bool,
@@ -71,6 +72,7 @@ impl Checked {
             engine: Coalescer::new(config, profile).unwrap(),
             now: Instant::from_nanos(1 << 40),
             watch,
+            outputs: Vec::new(),
             most_held,
             holds_a_batch_only: longest.is_none(),
         }
@@ -83,7 +85,7 @@ impl Checked {
 
     /// Takes a step; an error says which promise was broken.
     pub fn take(&mut self, step: Step) -> Result<(), String> {
-        let Self { engine, now, watch, .. } = self;
+        let Self { engine, now, watch, outputs, .. } = self;
         let batch_ended = matches!(step, Step::EndBatch | Step::Batch(_));
         match step {
             Step::Receive(bytes) => {
@@ -93,7 +95,8 @@ impl Checked {
             Step::Batch(frames) => {
                 advance(engine, *now, &mut |at, output| watch.output(at, output));
                 let mut frames = frames.into_iter().map(|bytes| watch.received(bytes, *now)).collect();
-                deliver_batch(engine, &mut frames, *now, &mut |at, output| watch.output(at, output));
+                deliver_batch_into(engine, &mut frames, *now, outputs);
+                outputs.drain(..).for_each(|output| watch.output(*now, output));
             }
             Step::HostSends { segment, start, share } => {
                 engine.observe_transmit(&watch.acks.host_sends(segment, start, share));
