@@ -22,6 +22,7 @@ use std::{iter, slice};
 use nichrome_wire::{Engine, Instant, TcpFlags};
 
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
+use crate::flow::FlowKey;
 use crate::frame::{ChecksumStatus, Frame};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
@@ -40,12 +41,29 @@ pub struct Gro<B: AsRef<[u8]>> {
     limits: Limits,
     table: ConnectionTable<Box<Run<B>>>,
     ages: AgeList,
+    /// The flow that began to hold segments last. Most flows are flushed before the next begins, and then never enter the
+    /// table.
+    newest: Option<Newest<B>>,
     pool: RunPool<B>,
-    /// Where the last segment was held: the next is likely of the same flow.
+    /// Where the table last held another segment: the next is likely of the same flow, or of the newest.
     predicted: Option<Index>,
+    max_connections: usize,
     /// Flows that held segments when the last batch ended.
     last_batch: usize,
     out: Outbox<B>,
+}
+
+/// A flow that is not in the table.
+struct Newest<B> {
+    flow: FlowKey,
+    run: Box<Run<B>>,
+}
+
+/// Where a flow holds its segments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Newest,
+    Table(Index),
 }
 
 impl<B: AsRef<[u8]>> Gro<B> {
@@ -63,8 +81,10 @@ impl<B: AsRef<[u8]>> Gro<B> {
             // Few flows hold something at the same time, and few chains stay in the nearest cache.
             table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
+            newest: None,
             pool: RunPool::new(config.max_aggregates, config.max_segments),
             predicted: None,
+            max_connections: config.max_connections,
             last_batch: 0,
             out: Outbox::new(config.max_connections + 4),
         })
@@ -79,8 +99,13 @@ impl<B: AsRef<[u8]>> Gro<B> {
     pub fn connections(&self) -> usize {
         match self.hold {
             Hold::Batch => self.last_batch,
-            Hold::For(_) => self.table.len(),
+            Hold::For(_) => self.holding(),
         }
+    }
+
+    /// Flows that hold segments now.
+    fn holding(&self) -> usize {
+        self.table.len() + usize::from(self.newest.is_some())
     }
 
     /// Hands on everything that is held.
@@ -88,16 +113,38 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.flush_all(FlushReason::Drain);
     }
 
-    /// The fields of a frame that joins what `index` holds; `None` where it does not, or its checksum is wrong.
+    /// Where this flow holds segments.
     #[inline]
-    fn joining(&mut self, index: Index, frame: &Frame<B>) -> Option<Follower> {
-        let run = self.table.get_mut(index)?;
+    fn find(&self, flow: &FlowKey) -> Option<Place> {
+        if self.newest.as_ref().is_some_and(|newest| newest.flow == *flow) {
+            return Some(Place::Newest);
+        }
+        if self.table.len() == 0 {
+            return None;
+        }
+        self.table.find(self.table.hash(flow), flow).map(Place::Table)
+    }
+
+    /// What is held there.
+    #[inline]
+    fn run(&mut self, place: Place) -> Option<&mut Run<B>> {
+        match place {
+            Place::Newest => self.newest.as_mut().map(|newest| &mut *newest.run),
+            Place::Table(index) => self.table.get_mut(index).map(|run| &mut **run),
+        }
+    }
+
+    /// The fields of a frame that joins what is held there; `None` where it does not, or its checksum is wrong.
+    #[inline]
+    fn joining(&mut self, place: Place, frame: &Frame<B>) -> Option<Follower> {
+        let limits = self.limits;
+        let run = self.run(place)?;
         let bytes = frame.bytes();
         if !run.template().matches(bytes) {
             return None;
         }
         let follower = Follower::read(bytes, run.layout)?;
-        let joins = why_not(run, &follower, self.limits).is_none()
+        let joins = why_not(run, &follower, limits).is_none()
             && follower.payload_len > 0
             && !follower.trailer
             && has_usual_checksums(frame, follower.usual_checksums)
@@ -107,33 +154,41 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Appends a frame that joins.
     #[inline]
-    fn join(&mut self, index: Index, frame: Frame<B>, follower: &Follower) {
+    fn join(&mut self, place: Place, frame: Frame<B>, follower: &Follower) {
         self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
-        let Some(run) = self.table.get_mut(index) else { return };
+        let Some(run) = self.run(place) else { return };
         run.follow(frame, follower);
         let short = follower.payload_len < run.mss;
-        self.predicted = Some(index);
+        if let Place::Table(index) = place {
+            self.predicted = Some(index);
+        }
         if let Some(reason) = ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment)) {
-            self.flush(index, reason);
+            self.flush(place, reason);
         }
     }
 
-    /// Which of these frames, from the first on, the flow of the last segment expects; `None` where not the first.
+    /// Which of these frames, from the first on, a likely flow expects; `None` where not the first.
     #[inline]
-    fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Index, Predicted)> {
+    fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Place, Predicted)> {
+        if let Some(newest) = &mut self.newest {
+            let predicted = newest.run.predicts(frames);
+            if predicted.count > 0 {
+                return Some((Place::Newest, predicted));
+            }
+        }
         let index = self.predicted?;
         let predicted = self.table.get_mut(index)?.predicts(frames);
-        (predicted.count > 0).then_some((index, predicted))
+        (predicted.count > 0).then_some((Place::Table(index), predicted))
     }
 
     /// Appends frames that were predicted.
     #[inline]
-    fn join_predicted(&mut self, index: Index, predicted: Predicted, frames: impl Iterator<Item = Frame<B>>) {
-        let Some(run) = self.table.get_mut(index) else { return };
-        self.out.stats.tcp_payload_bytes_in += predicted.count as u64 * u64::from(run.first_len);
+    fn join_predicted(&mut self, place: Place, predicted: Predicted, frames: impl Iterator<Item = Frame<B>>) {
+        let Some(run) = self.run(place) else { return };
         run.follow_predicted(frames, predicted);
+        self.out.stats.tcp_payload_bytes_in += u64::from(predicted.bytes);
         if let Some(reason) = ended_by(predicted.flags) {
-            self.flush(index, reason);
+            self.flush(place, reason);
         }
     }
 
@@ -143,75 +198,105 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let segment = match &parsed {
             Parsed::Tcp(segment) => segment,
             Parsed::Barrier { flow, reason, .. } => {
-                if let Some(index) = self.table.find(self.table.hash(flow), flow) {
-                    self.flush(index, FlushReason::Barrier);
+                if let Some(place) = self.find(flow) {
+                    self.flush(place, FlushReason::Barrier);
                 }
                 return self.out.pass(frame, 0, *reason);
             }
             Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
         };
-        let hash = self.table.hash(&segment.flow);
-        let held = self.table.find(hash, &segment.flow);
-        if let Some(index) = held
-            && let Some(follower) = self.joining(index, &frame)
+        let held = self.find(&segment.flow);
+        if let Some(place) = held
+            && let Some(follower) = self.joining(place, &frame)
         {
-            return self.join(index, frame, &follower);
+            return self.join(place, frame, &follower);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
         let verified = segment::verify(&frame, segment.layout, segment.payload_len);
         let barrier =
             verified.is_err().then_some(PassReason::BadChecksum).or_else(|| barrier(segment, &frame));
-        if let Some(index) = held {
-            let reason = barrier.map_or_else(|| self.why_flushed(index, &frame), |_| FlushReason::Barrier);
-            self.flush(index, reason);
+        if let Some(place) = held {
+            let reason = barrier.map_or_else(|| self.why_flushed(place, &frame), |_| FlushReason::Barrier);
+            self.flush(place, reason);
         }
         match (verified, barrier) {
             (Err(reason), _) if self.bad_checksum == BadChecksum::Drop => self.out.drop(frame, reason),
             (_, Some(reason)) => self.out.pass(frame, segment.payload_len, reason),
-            _ => self.hold(frame, segment, hash, now),
+            _ => self.hold(frame, segment, now),
         }
     }
 
     /// Why a frame of the same flow, which can be held itself, does not join.
-    fn why_flushed(&mut self, index: Index, frame: &Frame<B>) -> FlushReason {
-        let Some(run) = self.table.get_mut(index) else { return FlushReason::UnequalField };
+    fn why_flushed(&mut self, place: Place, frame: &Frame<B>) -> FlushReason {
+        let limits = self.limits;
+        let Some(run) = self.run(place) else { return FlushReason::UnequalField };
         let follower = Follower::read(frame.bytes(), run.layout);
         match follower.filter(|_| run.template().matches(frame.bytes())) {
-            Some(follower) => why_not(run, &follower, self.limits).unwrap_or(FlushReason::UnequalField),
+            Some(follower) => why_not(run, &follower, limits).unwrap_or(FlushReason::UnequalField),
             None => FlushReason::UnequalField,
         }
     }
 
     /// Holds the first segment of a flow.
-    fn hold(&mut self, frame: Frame<B>, segment: &Segment, hash: u32, now: Instant) {
-        if self.table.is_full()
-            && let Some((oldest, _)) = self.ages.oldest()
+    fn hold(&mut self, frame: Frame<B>, segment: &Segment, now: Instant) {
+        if self.holding() == self.max_connections
+            && let Some((oldest, _)) = self.oldest()
         {
             self.flush(oldest, FlushReason::Evicted);
         }
-        let run = match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
-            Ok(run) => run,
-            Err(frame) => return self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
-        };
-        if let Ok(index) = self.table.insert(hash, segment.flow, run) {
-            self.ages.push(index, now);
+        match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
+            Ok(run) => {
+                let before = self.newest.replace(Newest { flow: segment.flow, run });
+                if let Some(before) = before {
+                    self.keep(before);
+                }
+            }
+            Err(frame) => self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
+        }
+    }
+
+    /// Puts a flow that is not the newest any more into the table, where there is room for it.
+    fn keep(&mut self, Newest { flow, run }: Newest<B>) {
+        let since = run.since;
+        if let Ok(index) = self.table.insert(self.table.hash(&flow), flow, run) {
+            self.ages.push(index, since);
             self.predicted = Some(index);
+        }
+    }
+
+    /// The flow that has held something longest, and since when.
+    #[inline]
+    fn oldest(&self) -> Option<(Place, Instant)> {
+        match self.ages.oldest() {
+            Some((index, since)) => Some((Place::Table(index), since)),
+            None => self.newest.as_ref().map(|newest| (Place::Newest, newest.run.since)),
         }
     }
 
     /// Hands on what a flow holds.
     #[inline]
-    fn flush(&mut self, index: Index, reason: FlushReason) {
+    fn flush(&mut self, place: Place, reason: FlushReason) {
+        let run = match place {
+            Place::Newest => self.newest.take().map(|newest| newest.run),
+            Place::Table(index) => self.remove(index),
+        };
+        if let Some(run) = run {
+            self.pool.finish(run, reason, &mut self.out);
+        }
+    }
+
+    /// Takes a flow out of the table.
+    fn remove(&mut self, index: Index) -> Option<Box<Run<B>>> {
         if self.predicted == Some(index) {
             self.predicted = None;
         }
-        let Some(run) = self.table.remove(index) else { return };
+        let run = self.table.remove(index)?;
         self.ages.remove(index);
-        self.pool.finish(run, reason, &mut self.out);
+        Some(run)
     }
 
     fn flush_all(&mut self, reason: FlushReason) {
-        while let Some((oldest, _)) = self.ages.oldest() {
+        while let Some((oldest, _)) = self.oldest() {
             self.flush(oldest, reason);
         }
     }
@@ -279,7 +364,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
         self.out.received(&frame);
         match self.predict(slice::from_ref(&frame)) {
-            Some((index, predicted)) => self.join_predicted(index, predicted, iter::once(frame)),
+            Some((place, predicted)) => self.join_predicted(place, predicted, iter::once(frame)),
             None => self.receive_unpredicted(frame, now),
         }
     }
@@ -291,8 +376,8 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
         // What joins is looked at where it lies, and moved once.
         let mut frames = frames.drain(..);
         while !frames.as_slice().is_empty() {
-            if let Some((index, predicted)) = self.predict(frames.as_slice()) {
-                self.join_predicted(index, predicted, frames.by_ref().take(predicted.count));
+            if let Some((place, predicted)) = self.predict(frames.as_slice()) {
+                self.join_predicted(place, predicted, frames.by_ref().take(predicted.count));
             } else if let Some(frame) = frames.next() {
                 self.receive_unpredicted(frame, now);
             }
@@ -301,7 +386,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
 
     fn end_of_batch(&mut self, _now: Instant) {
         if self.hold == Hold::Batch {
-            self.last_batch = self.table.len();
+            self.last_batch = self.holding();
             self.flush_all(FlushReason::EndOfBatch);
         }
     }
@@ -319,12 +404,12 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let Hold::For(hold) = self.hold else { return None };
-        self.ages.oldest().map(|(_, since)| since + hold)
+        self.oldest().map(|(_, since)| since + hold)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         let Hold::For(hold) = self.hold else { return };
-        while let Some((oldest, _)) = self.ages.oldest().filter(|(_, since)| *since + hold <= now) {
+        while let Some((oldest, _)) = self.oldest().filter(|(_, since)| *since + hold <= now) {
             self.flush(oldest, FlushReason::Timeout);
         }
     }

@@ -44,6 +44,8 @@ impl Latest {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Predicted {
     pub(crate) count: usize,
+    /// Payload bytes of all of them.
+    pub(crate) bytes: u32,
     pub(crate) flags: TcpFlags,
 }
 
@@ -335,6 +337,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             seq += self.first_len;
             ident = ident.wrapping_add(step);
             predicted.count += 1;
+            predicted.bytes += self.first_len;
             predicted.flags = predicted.flags | flags;
             if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
                 break;
