@@ -41,29 +41,15 @@ pub struct Gro<B: AsRef<[u8]>> {
     limits: Limits,
     table: ConnectionTable<Box<Run<B>>>,
     ages: AgeList,
-    /// The flow that began to hold segments last. Most flows are flushed before the next begins, and then never enter the
-    /// table.
-    newest: Option<Newest<B>>,
     pool: RunPool<B>,
-    /// Where the table last held another segment: the next is likely of the same flow, or of the newest.
+    /// The flow that began to hold segments last has a place in the table, but is neither found there nor in the list of
+    /// ages until another begins: most flows are flushed before.
+    newest: Option<Index>,
+    /// The flow, other than the newest, that held another segment last: the next is likely of either.
     predicted: Option<Index>,
-    max_connections: usize,
     /// Flows that held segments when the last batch ended.
     last_batch: usize,
     out: Outbox<B>,
-}
-
-/// A flow that is not in the table.
-struct Newest<B> {
-    flow: FlowKey,
-    run: Box<Run<B>>,
-}
-
-/// Where a flow holds its segments.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Newest,
-    Table(Index),
 }
 
 impl<B: AsRef<[u8]>> Gro<B> {
@@ -81,10 +67,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
             // Few flows hold something at the same time, and few chains stay in the nearest cache.
             table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
-            newest: None,
             pool: RunPool::new(config.max_aggregates, config.max_segments),
+            newest: None,
             predicted: None,
-            max_connections: config.max_connections,
             last_batch: 0,
             out: Outbox::new(config.max_connections + 4),
         })
@@ -99,13 +84,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
     pub fn connections(&self) -> usize {
         match self.hold {
             Hold::Batch => self.last_batch,
-            Hold::For(_) => self.holding(),
+            Hold::For(_) => self.table.len(),
         }
-    }
-
-    /// Flows that hold segments now.
-    fn holding(&self) -> usize {
-        self.table.len() + usize::from(self.newest.is_some())
     }
 
     /// Hands on everything that is held.
@@ -113,38 +93,30 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.flush_all(FlushReason::Drain);
     }
 
-    /// Where this flow holds segments.
+    /// The flow's place where it holds segments.
     #[inline]
-    fn find(&self, flow: &FlowKey) -> Option<Place> {
-        if self.newest.as_ref().is_some_and(|newest| newest.flow == *flow) {
-            return Some(Place::Newest);
+    fn find(&self, flow: &FlowKey) -> Option<Index> {
+        if let Some(newest) = self.newest
+            && self.table.flow(newest) == Some(flow)
+        {
+            return Some(newest);
         }
-        if self.table.len() == 0 {
+        if self.table.len() == usize::from(self.newest.is_some()) {
             return None;
         }
-        self.table.find(self.table.hash(flow), flow).map(Place::Table)
+        self.table.find(self.table.hash(flow), flow)
     }
 
-    /// What is held there.
+    /// The fields of a frame that joins what `index` holds; `None` where it does not, or its checksum is wrong.
     #[inline]
-    fn run(&mut self, place: Place) -> Option<&mut Run<B>> {
-        match place {
-            Place::Newest => self.newest.as_mut().map(|newest| &mut *newest.run),
-            Place::Table(index) => self.table.get_mut(index).map(|run| &mut **run),
-        }
-    }
-
-    /// The fields of a frame that joins what is held there; `None` where it does not, or its checksum is wrong.
-    #[inline]
-    fn joining(&mut self, place: Place, frame: &Frame<B>) -> Option<Follower> {
-        let limits = self.limits;
-        let run = self.run(place)?;
+    fn joining(&mut self, index: Index, frame: &Frame<B>) -> Option<Follower> {
+        let run = self.table.get_mut(index)?;
         let bytes = frame.bytes();
         if !run.template().matches(bytes) {
             return None;
         }
         let follower = Follower::read(bytes, run.layout)?;
-        let joins = why_not(run, &follower, limits).is_none()
+        let joins = why_not(run, &follower, self.limits).is_none()
             && follower.payload_len > 0
             && !follower.trailer
             && has_usual_checksums(frame, follower.usual_checksums)
@@ -154,41 +126,37 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Appends a frame that joins.
     #[inline]
-    fn join(&mut self, place: Place, frame: Frame<B>, follower: &Follower) {
+    fn join(&mut self, index: Index, frame: Frame<B>, follower: &Follower) {
         self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
-        let Some(run) = self.run(place) else { return };
+        let Some(run) = self.table.get_mut(index) else { return };
         run.follow(frame, follower);
         let short = follower.payload_len < run.mss;
-        if let Place::Table(index) = place {
+        if self.newest != Some(index) {
             self.predicted = Some(index);
         }
         if let Some(reason) = ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment)) {
-            self.flush(place, reason);
+            self.flush(index, reason);
         }
     }
 
     /// Which of these frames, from the first on, a likely flow expects; `None` where not the first.
     #[inline]
-    fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Place, Predicted)> {
-        if let Some(newest) = &mut self.newest {
-            let predicted = newest.run.predicts(frames);
-            if predicted.count > 0 {
-                return Some((Place::Newest, predicted));
-            }
-        }
-        let index = self.predicted?;
+    fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Index, Predicted)> {
+        let first = frames.first()?.bytes();
+        let likely = |index: &Index| self.table.peek(*index).is_some_and(|run| run.may_be_next(first));
+        let index = self.newest.filter(likely).or_else(|| self.predicted.filter(likely))?;
         let predicted = self.table.get_mut(index)?.predicts(frames);
-        (predicted.count > 0).then_some((Place::Table(index), predicted))
+        (predicted.count > 0).then_some((index, predicted))
     }
 
     /// Appends frames that were predicted.
     #[inline]
-    fn join_predicted(&mut self, place: Place, predicted: Predicted, frames: impl Iterator<Item = Frame<B>>) {
-        let Some(run) = self.run(place) else { return };
+    fn join_predicted(&mut self, index: Index, predicted: Predicted, frames: impl Iterator<Item = Frame<B>>) {
+        let Some(run) = self.table.get_mut(index) else { return };
+        self.out.stats.tcp_payload_bytes_in += predicted.count as u64 * u64::from(run.first_len);
         run.follow_predicted(frames, predicted);
-        self.out.stats.tcp_payload_bytes_in += u64::from(predicted.bytes);
         if let Some(reason) = ended_by(predicted.flags) {
-            self.flush(place, reason);
+            self.flush(index, reason);
         }
     }
 
@@ -198,26 +166,26 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let segment = match &parsed {
             Parsed::Tcp(segment) => segment,
             Parsed::Barrier { flow, reason, .. } => {
-                if let Some(place) = self.find(flow) {
-                    self.flush(place, FlushReason::Barrier);
+                if let Some(index) = self.find(flow) {
+                    self.flush(index, FlushReason::Barrier);
                 }
                 return self.out.pass(frame, 0, *reason);
             }
             Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
         };
         let held = self.find(&segment.flow);
-        if let Some(place) = held
-            && let Some(follower) = self.joining(place, &frame)
+        if let Some(index) = held
+            && let Some(follower) = self.joining(index, &frame)
         {
-            return self.join(place, frame, &follower);
+            return self.join(index, frame, &follower);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
         let verified = segment::verify(&frame, segment.layout, segment.payload_len);
         let barrier =
             verified.is_err().then_some(PassReason::BadChecksum).or_else(|| barrier(segment, &frame));
-        if let Some(place) = held {
-            let reason = barrier.map_or_else(|| self.why_flushed(place, &frame), |_| FlushReason::Barrier);
-            self.flush(place, reason);
+        if let Some(index) = held {
+            let reason = barrier.map_or_else(|| self.why_flushed(index, &frame), |_| FlushReason::Barrier);
+            self.flush(index, reason);
         }
         match (verified, barrier) {
             (Err(reason), _) if self.bad_checksum == BadChecksum::Drop => self.out.drop(frame, reason),
@@ -227,72 +195,71 @@ impl<B: AsRef<[u8]>> Gro<B> {
     }
 
     /// Why a frame of the same flow, which can be held itself, does not join.
-    fn why_flushed(&mut self, place: Place, frame: &Frame<B>) -> FlushReason {
-        let limits = self.limits;
-        let Some(run) = self.run(place) else { return FlushReason::UnequalField };
+    fn why_flushed(&mut self, index: Index, frame: &Frame<B>) -> FlushReason {
+        let Some(run) = self.table.get_mut(index) else { return FlushReason::UnequalField };
         let follower = Follower::read(frame.bytes(), run.layout);
         match follower.filter(|_| run.template().matches(frame.bytes())) {
-            Some(follower) => why_not(run, &follower, limits).unwrap_or(FlushReason::UnequalField),
+            Some(follower) => why_not(run, &follower, self.limits).unwrap_or(FlushReason::UnequalField),
             None => FlushReason::UnequalField,
         }
     }
 
     /// Holds the first segment of a flow.
     fn hold(&mut self, frame: Frame<B>, segment: &Segment, now: Instant) {
-        if self.holding() == self.max_connections
+        if self.table.is_full()
             && let Some((oldest, _)) = self.oldest()
         {
             self.flush(oldest, FlushReason::Evicted);
         }
-        match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
-            Ok(run) => {
-                let before = self.newest.replace(Newest { flow: segment.flow, run });
-                if let Some(before) = before {
-                    self.keep(before);
-                }
-            }
-            Err(frame) => self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
+        let run = match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
+            Ok(run) => run,
+            Err(frame) => return self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
+        };
+        if let Ok(index) = self.table.place(segment.flow, run)
+            && let Some(before) = self.newest.replace(index)
+        {
+            self.keep(before);
         }
     }
 
-    /// Puts a flow that is not the newest any more into the table, where there is room for it.
-    fn keep(&mut self, Newest { flow, run }: Newest<B>) {
-        let since = run.since;
-        if let Ok(index) = self.table.insert(self.table.hash(&flow), flow, run) {
-            self.ages.push(index, since);
-            self.predicted = Some(index);
+    /// Puts a flow that is not the newest any more where it is found.
+    #[inline]
+    fn keep(&mut self, index: Index) {
+        if let (Some(flow), Some(run)) = (self.table.flow(index), self.table.peek(index)) {
+            self.ages.push(index, run.since);
+            self.table.chain(index, self.table.hash(flow));
         }
     }
 
     /// The flow that has held something longest, and since when.
     #[inline]
-    fn oldest(&self) -> Option<(Place, Instant)> {
-        match self.ages.oldest() {
-            Some((index, since)) => Some((Place::Table(index), since)),
-            None => self.newest.as_ref().map(|newest| (Place::Newest, newest.run.since)),
-        }
+    fn oldest(&self) -> Option<(Index, Instant)> {
+        self.ages.oldest().or_else(|| {
+            let newest = self.newest?;
+            Some((newest, self.table.peek(newest)?.since))
+        })
     }
 
     /// Hands on what a flow holds.
     #[inline]
-    fn flush(&mut self, place: Place, reason: FlushReason) {
-        let run = match place {
-            Place::Newest => self.newest.take().map(|newest| newest.run),
-            Place::Table(index) => self.remove(index),
-        };
-        if let Some(run) = run {
+    fn flush(&mut self, index: Index, reason: FlushReason) {
+        if let Some(run) = self.remove(index) {
             self.pool.finish(run, reason, &mut self.out);
         }
     }
 
-    /// Takes a flow out of the table.
+    /// Takes what a flow holds out of the table.
+    #[inline]
     fn remove(&mut self, index: Index) -> Option<Box<Run<B>>> {
+        if self.newest == Some(index) {
+            self.newest = None;
+            return self.table.take(index);
+        }
         if self.predicted == Some(index) {
             self.predicted = None;
         }
-        let run = self.table.remove(index)?;
         self.ages.remove(index);
-        Some(run)
+        self.table.remove(index)
     }
 
     fn flush_all(&mut self, reason: FlushReason) {
@@ -364,7 +331,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
         self.out.received(&frame);
         match self.predict(slice::from_ref(&frame)) {
-            Some((place, predicted)) => self.join_predicted(place, predicted, iter::once(frame)),
+            Some((index, predicted)) => self.join_predicted(index, predicted, iter::once(frame)),
             None => self.receive_unpredicted(frame, now),
         }
     }
@@ -376,8 +343,8 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
         // What joins is looked at where it lies, and moved once.
         let mut frames = frames.drain(..);
         while !frames.as_slice().is_empty() {
-            if let Some((place, predicted)) = self.predict(frames.as_slice()) {
-                self.join_predicted(place, predicted, frames.by_ref().take(predicted.count));
+            if let Some((index, predicted)) = self.predict(frames.as_slice()) {
+                self.join_predicted(index, predicted, frames.by_ref().take(predicted.count));
             } else if let Some(frame) = frames.next() {
                 self.receive_unpredicted(frame, now);
             }
@@ -386,7 +353,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
 
     fn end_of_batch(&mut self, _now: Instant) {
         if self.hold == Hold::Batch {
-            self.last_batch = self.holding();
+            self.last_batch = self.table.len();
             self.flush_all(FlushReason::EndOfBatch);
         }
     }

@@ -44,8 +44,6 @@ impl Latest {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Predicted {
     pub(crate) count: usize,
-    /// Payload bytes of all of them.
-    pub(crate) bytes: u32,
     pub(crate) flags: TcpFlags,
 }
 
@@ -151,7 +149,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Whether `frame` is as long as the first and has the sequence number that is next: cheap to see, and seldom so in
     /// a frame of another flow.
     #[inline]
-    fn may_be_next(&self, frame: &[u8]) -> bool {
+    pub(crate) fn may_be_next(&self, frame: &[u8]) -> bool {
         let seq = usize::from(self.layout.transport) + 4;
         frame.len() == self.frame_len as usize && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
     }
@@ -316,13 +314,10 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Which of these frames, from the first on, are the expected next segments, of full size: as many as there is room
-    /// for, up to one that ends the run.
-    #[inline]
+    /// for, up to one that ends the run. To be asked where the first [may be next](Run::may_be_next).
+    #[inline(never)]
     pub(crate) fn predicts(&mut self, frames: &[Frame<B>]) -> Predicted {
         let mut predicted = Predicted::default();
-        if !frames.first().is_some_and(|frame| self.may_be_next(frame.bytes())) {
-            return predicted;
-        }
         self.template();
         let (mut seq, mut ident) = (self.end, self.next_ident());
         let step = u16::from(self.identification == Identification::Incrementing);
@@ -337,7 +332,6 @@ impl<B: AsRef<[u8]>> Run<B> {
             seq += self.first_len;
             ident = ident.wrapping_add(step);
             predicted.count += 1;
-            predicted.bytes += self.first_len;
             predicted.flags = predicted.flags | flags;
             if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
                 break;
