@@ -162,15 +162,15 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Takes a frame that was not predicted.
     fn receive_unpredicted(&mut self, frame: Frame<B>, now: Instant) {
+        if let Some((flow, layout)) = parse::usual_pure_ack(frame.bytes(), self.medium)
+            && segment::verify(&frame, layout, 0).is_ok()
+        {
+            return self.pass_behind(&flow, frame, PassReason::PureAck);
+        }
         let parsed = parse::parse(frame.bytes(), self.medium);
         let segment = match &parsed {
             Parsed::Tcp(segment) => segment,
-            Parsed::Barrier { flow, reason, .. } => {
-                if let Some(index) = self.find(flow) {
-                    self.flush(index, FlushReason::Barrier);
-                }
-                return self.out.pass(frame, 0, *reason);
-            }
+            Parsed::Barrier { flow, reason, .. } => return self.pass_behind(flow, frame, *reason),
             Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
         };
         let held = self.find(&segment.flow);
@@ -192,6 +192,15 @@ impl<B: AsRef<[u8]>> Gro<B> {
             (_, Some(reason)) => self.out.pass(frame, segment.payload_len, reason),
             _ => self.hold(frame, segment, now),
         }
+    }
+
+    /// Passes a frame without payload to be merged, after what its flow holds.
+    #[inline]
+    fn pass_behind(&mut self, flow: &FlowKey, frame: Frame<B>, reason: PassReason) {
+        if let Some(index) = self.find(flow) {
+            self.flush(index, FlushReason::Barrier);
+        }
+        self.out.pass(frame, 0, reason);
     }
 
     /// Why a frame of the same flow, which can be held itself, does not join.

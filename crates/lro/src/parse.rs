@@ -2,7 +2,7 @@
 
 use nichrome_wire::{
     CommonOptions, Ecn, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber,
-    TcpHeader,
+    TcpFlags, TcpHeader,
 };
 
 use crate::flow::FlowKey;
@@ -35,30 +35,51 @@ pub(crate) fn parse(frame: &[u8], medium: Medium) -> Parsed {
     }
 }
 
-/// Reads the headers of by far the most frames: a TCP segment in an untagged IPv4 packet without options. All its fields
-/// are at constant places, so that one look at the length does for all of them.
+/// By far the most frames: a TCP segment in an untagged IPv4 packet without options. All its fields are at constant
+/// places, so that one look at the length does for all of them.
+struct Usual<'f> {
+    ip: Ipv4Header<'f>,
+    tcp: TcpHeader<'f>,
+    /// Where the packet ends in the frame.
+    end: usize,
+}
+
+/// Where the headers of a usual frame begin.
+const NETWORK: usize = EthernetHeader::LEN;
+const TRANSPORT: usize = NETWORK + Ipv4Header::LEN;
+const OPTIONS: usize = TRANSPORT + TcpHeader::LEN;
+
+impl<'f> Usual<'f> {
+    #[inline(always)]
+    fn read(frame: &'f [u8], medium: Medium) -> Option<Self> {
+        let header: &[u8; OPTIONS] = frame.first_chunk()?;
+        let ip = Ipv4Header::new(&header[NETWORK..])?;
+        let tcp = TcpHeader::new(&header[TRANSPORT..])?;
+        let end = NETWORK + usize::from(ip.total_len());
+        let is_usual = medium == Medium::Ethernet
+            && EthernetHeader::new(header)?.ethertype() == EtherType::IPV4
+            && ip.version() == 4
+            && ip.header_len() == Ipv4Header::LEN
+            && ip.protocol() == IpProtocol::TCP
+            && !ip.is_fragment()
+            && tcp.header_len() >= TcpHeader::LEN
+            && TRANSPORT + tcp.header_len() <= end
+            && end <= frame.len();
+        is_usual.then_some(Self { ip, tcp, end })
+    }
+
+    #[inline(always)]
+    fn flow(&self) -> FlowKey {
+        FlowKey::ipv4(self.ip.src(), self.ip.dst(), self.tcp.src_port(), self.tcp.dst_port())
+    }
+}
+
+/// Reads the headers of a usual frame.
 #[inline(always)]
 fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
-    const NETWORK: usize = EthernetHeader::LEN;
-    const TRANSPORT: usize = NETWORK + Ipv4Header::LEN;
-    const PAYLOAD: usize = TRANSPORT + TcpHeader::LEN;
-    let header: &[u8; PAYLOAD] = frame.first_chunk()?;
-    let ip = Ipv4Header::new(&header[NETWORK..])?;
-    let tcp = TcpHeader::new(&header[TRANSPORT..])?;
-    let end = NETWORK + usize::from(ip.total_len());
-    let is_usual = medium == Medium::Ethernet
-        && EthernetHeader::new(header)?.ethertype() == EtherType::IPV4
-        && ip.version() == 4
-        && ip.header_len() == Ipv4Header::LEN
-        && ip.protocol() == IpProtocol::TCP
-        && !ip.is_fragment()
-        && tcp.header_len() >= TcpHeader::LEN
-        && TRANSPORT + tcp.header_len() <= end
-        && end <= frame.len();
-    if !is_usual {
-        return None;
-    }
-    let options = frame.get(PAYLOAD..TRANSPORT + tcp.header_len())?;
+    let usual = Usual::read(frame, medium)?;
+    let Usual { ip, tcp, end } = usual;
+    let options = frame.get(OPTIONS..TRANSPORT + tcp.header_len())?;
     let network = Network {
         start: NETWORK,
         end,
@@ -69,8 +90,27 @@ fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
         usual_checksum: ip.checksum() != 0xFFFF,
         congestion_experienced: ip.ecn() == Ecn::Ce,
     };
-    let flow = FlowKey::ipv4(ip.src(), ip.dst(), tcp.src_port(), tcp.dst_port());
-    Some(segment(frame, flow, &network, TRANSPORT, tcp, options))
+    Some(segment(frame, usual.flow(), &network, TRANSPORT, tcp, options))
+}
+
+/// The flow and layout of a usual frame that is a pure ACK, with no other flag. No timestamps are looked for.
+#[inline]
+pub(crate) fn usual_pure_ack(frame: &[u8], medium: Medium) -> Option<(FlowKey, Layout)> {
+    /// The longest headers.
+    const LONGEST: usize = OPTIONS + 40;
+    if frame.len() > LONGEST {
+        return None;
+    }
+    let usual = Usual::read(frame, medium)?;
+    let payload = TRANSPORT + usual.tcp.header_len();
+    let layout = Layout {
+        network: NETWORK as u16,
+        transport: TRANSPORT as u16,
+        payload: payload as u16,
+        version: 4,
+        timestamps: 0,
+    };
+    (payload == usual.end && usual.tcp.flags() == TcpFlags::ACK).then(|| (usual.flow(), layout))
 }
 
 /// The flow of a usual frame (untagged, IPv4 without options, TCP) at the cost of a few loads; not a check of anything.
