@@ -114,13 +114,14 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     /// Takes all outputs. Where `outputs` is empty, the two change places, and `outputs` gets room for what comes next
     /// unless it has it, as one that was given before.
     pub(crate) fn pop_all(&mut self, outputs: &mut Vec<Output<B>>) {
+        let mut ready = Vec::from(mem::take(&mut self.outputs));
         if outputs.is_empty() {
-            let ready = Vec::from(mem::take(&mut self.outputs));
-            self.outputs = mem::replace(outputs, ready).into();
-            self.outputs.reserve(self.room);
+            mem::swap(outputs, &mut ready);
         } else {
-            outputs.extend(self.outputs.drain(..));
+            outputs.append(&mut ready);
         }
+        self.outputs = ready.into();
+        self.outputs.reserve(self.room);
     }
 
     /// Starts over at the front of the ring, which is warm, instead of walking through all of it.

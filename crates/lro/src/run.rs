@@ -242,12 +242,9 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// As [`Run::predicts`] under the rule of equal streams, up to one with a flag of `ends`: how many, and what the latest
-    /// of them say.
-    #[inline]
+    /// of them say. To be asked where the first [may be next](Run::may_be_next).
+    #[inline(never)]
     pub(crate) fn predicts_stream(&mut self, frames: &[Frame<B>], ends: TcpFlags) -> Option<(usize, Latest)> {
-        if !self.may_be_next(frames.first()?.bytes()) {
-            return None;
-        }
         self.template();
         let mut latest = Latest {
             ack: self.ack,

@@ -4,13 +4,15 @@
 //! interfaces, capture files or a simulator. The rules:
 //!
 //! 1. `now` never goes backwards.
-//! 2. After every input (`receive`, `receive_batch`, `end_of_batch`, `handle_timeout`) the driver drains [`Engine::poll`] until it is
-//!    empty, or calls [`Engine::poll_all`]. An engine relies on that to bound its memory; nothing is lost when a driver breaks the rule.
+//! 2. After every input (`receive`, `receive_batch`, `end_of_batch`, `handle_timeout`) the driver drains
+//!    [`Engine::poll`] until it is empty, or calls [`Engine::poll_all`]. An engine relies on that to bound its memory;
+//!    nothing is lost when a driver breaks the rule.
 //! 3. The driver calls [`Engine::handle_timeout`] no earlier than [`Engine::poll_timeout`] says, and soon after. A
 //!    timeout with nothing to do is allowed.
 //! 4. Everything given to `receive` comes out of `poll` once: passed on, transformed, or dropped with a reason.
 //!
-//! [`deliver`], [`deliver_batch`], [`deliver_batch_into`], [`end_batch`] and [`advance`] are that loop, written once; every driver uses them.
+//! [`deliver`], [`deliver_batch`], [`deliver_batch_into`], [`end_batch`] and [`advance`] are that loop, written once;
+//! every driver uses them.
 
 use std::iter;
 

@@ -166,6 +166,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         let descriptor = self.table.get_mut(index)?;
         let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return None };
+        if !run.may_be_next(frames.first()?.bytes()) {
+            return None;
+        }
         let ends = if self.config.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE };
         run.predicts_stream(frames, ends).map(|(count, latest)| (index, count, latest))
     }
