@@ -1,7 +1,9 @@
 //! What moves through a simulated network: whole frames, or packets of which only the length and little else is known.
 
+use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
+use nichrome_lro::Packet as Received;
 use nichrome_wan::ethernet;
 use nichrome_wire::{Ecn, EthernetHeader, LinkHeader, MacAddr};
 
@@ -86,6 +88,18 @@ impl Packet {
         match self {
             Self::Frame(frame) => Some(frame),
             Self::Outline(_) => None,
+        }
+    }
+}
+
+/// What an engine hands to the host, as the host's pages hold it.
+pub(crate) fn in_one_piece(packet: &Received<Vec<u8>>) -> Cow<'_, [u8]> {
+    match packet {
+        Received::Frame(frame) => Cow::Borrowed(frame.bytes()),
+        Received::Aggregate(aggregate) => {
+            let mut bytes = Vec::with_capacity(aggregate.len());
+            aggregate.copy_to(&mut bytes);
+            Cow::Owned(bytes)
         }
     }
 }

@@ -54,6 +54,20 @@ fn two_equal_flows_leave_nothing_to_aggregate_and_none_is_one_flow() {
 }
 
 #[test]
+fn the_counters_of_a_run_add_up() {
+    let definition = definition("lro-netfpga-drops");
+    for point in definition.points().into_iter().filter(|point| point.x == 64) {
+        let mut observer = Observer::default();
+        run(definition.runner, &point.parameters, 1, &mut observer).unwrap();
+        let [arrived, at_port, to_host, segments, packets] =
+            ["card.arrived", "card.dropped_at_port", "card.dropped_to_host", "host.segments", "host.packets"]
+                .map(|name| observer.counters.get(name));
+        assert!(0 < packets && packets <= segments, "{:?}", observer.counters);
+        assert!(segments <= arrived - at_port - to_host, "the rest is on its way: {:?}", observer.counters);
+    }
+}
+
+#[test]
 fn a_run_depends_on_nothing_but_parameters_and_seed() {
     let definition = definition("lro-netfpga-cpu");
     let once = outcomes(&definition, 1);

@@ -252,7 +252,8 @@ fn a_run_that_is_observed_has_the_same_trace() {
     observer.sample_every(1_000_000);
     let mut probes = Probes::new();
     probes.register("read", "B", |world: &Scenario, _| world.hosts[RECEIVER].bytes_read() as f64);
-    assert_ne!(observer.run(&mut observed, LIMIT, probes), Stop::Interrupted);
+    assert_ne!(observer.run(&mut observed, LIMIT, &mut probes), Stop::Interrupted);
+    observer.keep(probes);
     let samples = &observer.series[0].samples;
     assert!(samples.is_sorted_by_key(|sample| sample.value));
     assert_eq!(samples.last().map(|sample| sample.value), Some((SENDERS as u64 * BYTES) as f64));

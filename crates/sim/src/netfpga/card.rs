@@ -68,6 +68,15 @@ impl CardCounters {
     pub(super) fn dropped(&self) -> u64 {
         self.dropped_at_port + self.dropped_to_host
     }
+
+    /// Everything by name.
+    pub(super) fn named(&self) -> [(&'static str, u64); 3] {
+        [
+            ("arrived", self.arrived),
+            ("dropped_at_port", self.dropped_at_port),
+            ("dropped_to_host", self.dropped_to_host),
+        ]
+    }
 }
 
 /// A queue of so many bytes.
@@ -188,6 +197,16 @@ impl Card {
     /// Bytes of a packet as the card moves it: with the padding of its last word (Figure 8).
     pub(super) fn padded(&self, len: usize) -> usize {
         len.next_multiple_of(self.config.width)
+    }
+
+    /// Bytes in the receive queues.
+    pub(super) fn receive_queue_bytes(&self) -> usize {
+        self.receive.iter().map(|queue| queue.bytes).sum()
+    }
+
+    /// Bytes in the queue towards the host.
+    pub(super) fn host_queue_bytes(&self) -> usize {
+        self.to_host.bytes
     }
 
     /// What it has done.

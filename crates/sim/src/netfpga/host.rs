@@ -76,6 +76,13 @@ pub(super) struct HostCounters {
     pub(super) payload: u64,
 }
 
+impl HostCounters {
+    /// Everything by name.
+    pub(super) fn named(&self) -> [(&'static str, u64); 3] {
+        [("segments", self.segments), ("packets", self.packets), ("payload", self.payload)]
+    }
+}
+
 impl Host {
     /// A host that coalesces in software, with `software_lro` as what that is configured with, or not at all.
     ///
@@ -97,7 +104,12 @@ impl Host {
 
     /// Whether the ring has room for a packet.
     pub(super) fn has_room(&self) -> bool {
-        self.ring.len() + self.taken < self.config.ring
+        self.ring_packets() < self.config.ring
+    }
+
+    /// Packets that fill the ring.
+    pub(super) fn ring_packets(&self) -> usize {
+        self.ring.len() + self.taken
     }
 
     /// A packet is in the ring. Says when the core is interrupted, unless it is at work or will be anyway.

@@ -13,7 +13,7 @@ use super::host::{Costs, Host, HostConfig};
 use super::world::{Counted, Machine};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
 use crate::generator::{Content, FlowConfig, Generator, GeneratorConfig};
-use crate::observe::{Observer, Probes};
+use crate::observe::{Capture, Observer};
 use crate::{ETHERNET_OVERHEAD, HostId, Simulation, Stop};
 
 /// The card of lro-netfpga under the load of its generator. Nothing in it is random: the seed changes nothing.
@@ -93,18 +93,23 @@ impl Runner for NetfpgaRunner {
     }
 
     fn run(&self, parameters: &Parameters, _: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
-        let mut simulation = Simulation::new(machine(parameters)?);
+        let capture = std::mem::take(&mut observer.capture);
+        let mut simulation = Simulation::new(machine(parameters, capture)?);
+        let mut probes = Machine::probes();
         simulation.world.generate(&mut simulation.queue);
         let begin = Instant::ZERO.plus_nanos(parameters.nanos("warm-up")?);
         let duration = parameters.nanos("duration")?;
         let mut counted = [Counted::default(); 2];
         for (counted, until) in counted.iter_mut().zip([begin, begin.plus_nanos(duration)]) {
-            if observer.run(&mut simulation, until, Probes::new()) == Stop::Interrupted {
+            if observer.run(&mut simulation, until, &mut probes) == Stop::Interrupted {
                 return Err(RunError::Interrupted);
             }
             *counted = simulation.world.counted(until);
         }
+        observer.keep(probes);
         let [before, after] = counted;
+        observer.counters.add_part("card", after.card.named());
+        observer.counters.add_part("host", after.host.named());
         Ok(Outcome {
             measurements: measure(before, after, duration),
             events: simulation.events(),
@@ -114,7 +119,7 @@ impl Runner for NetfpgaRunner {
 }
 
 /// Everything, at rest.
-fn machine(parameters: &Parameters) -> Result<Machine, RunError> {
+fn machine(parameters: &Parameters, capture: Capture) -> Result<Machine, RunError> {
     let lro = parameters.flag("lro")?;
     let host = HostConfig {
         ring: parameters.count("ring")? as usize,
@@ -129,7 +134,7 @@ fn machine(parameters: &Parameters) -> Result<Machine, RunError> {
         ..Config::default()
     };
     let host = Host::new(host, (!lro).then_some(&software_lro)).map_err(|error| impossible(&error))?;
-    Ok(Machine::new(generator(parameters)?, card(parameters, lro)?, bus(parameters)?, host))
+    Ok(Machine::new(generator(parameters)?, card(parameters, lro)?, bus(parameters)?, host, capture))
 }
 
 /// One or two flows that fill the line: for 10⁹ frames of the first the second sends its billionths.

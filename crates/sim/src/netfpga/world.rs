@@ -6,6 +6,7 @@ use super::bus::Bus;
 use super::card::{Card, CardCounters};
 use super::host::{Host, HostCounters, Next};
 use crate::generator::{Generated, Generator};
+use crate::observe::{Capture, PointId, Probes};
 use crate::{EventQueue, Fingerprint, Packet, Timer, World};
 
 /// The port that the generator is connected to.
@@ -22,6 +23,21 @@ pub(super) struct Machine {
     moving: Option<Moving>,
     host: Host,
     store_timer: Timer,
+    points: Points,
+}
+
+/// Where packets are recorded.
+struct Points {
+    capture: Capture,
+    wire: PointId,
+    host: PointId,
+}
+
+impl Points {
+    fn new(mut capture: Capture) -> Self {
+        let [wire, host] = ["wire", "host"].map(|name| capture.add_point(name));
+        Self { capture, wire, host }
+    }
 }
 
 type Moving = nichrome_lro::Packet<Vec<u8>>;
@@ -59,8 +75,29 @@ pub(super) struct Counted {
 }
 
 impl Machine {
-    pub(super) fn new(generator: Generator, card: Card, bus: Bus, host: Host) -> Self {
-        Self { generator, arriving: None, card, bus, moving: None, host, store_timer: Timer::default() }
+    pub(super) fn new(generator: Generator, card: Card, bus: Bus, host: Host, capture: Capture) -> Self {
+        Self {
+            generator,
+            arriving: None,
+            card,
+            bus,
+            moving: None,
+            host,
+            store_timer: Timer::default(),
+            points: Points::new(capture),
+        }
+    }
+
+    /// The numbers that are sampled.
+    pub(super) fn probes() -> Probes<Self> {
+        let mut probes = Probes::new();
+        probes.register_rate("throughput", "Mb/s", 8000.0, |world: &Self| world.host.counters().payload);
+        probes.register_rate("arrived", "frames/ms", 1e6, |world| world.card.counters().arrived);
+        probes.register_rate("dropped", "frames/ms", 1e6, |world| world.card.counters().dropped());
+        probes.register("receive-queue", "B", |world, _| world.card.receive_queue_bytes() as f64);
+        probes.register("host-queue", "B", |world, _| world.card.host_queue_bytes() as f64);
+        probes.register("ring", "packets", |world, _| world.host.ring_packets() as f64);
+        probes
     }
 
     /// What was counted until `now`.
@@ -103,6 +140,7 @@ impl World for Machine {
         match event {
             Event::Arrived => {
                 if let Some(Generated { packet: Packet::Frame(frame), .. }) = self.arriving.take() {
+                    self.points.capture.record_frame(self.points.wire, now, &frame);
                     self.card.arrive(PORT, frame);
                 }
                 self.generate(queue);
@@ -121,9 +159,11 @@ impl World for Machine {
                 self.transfer(queue);
             }
             Event::Transferred => {
-                let interrupt = self.moving.take().and_then(|packet| self.host.received(packet, now));
-                if let Some(interrupt) = interrupt {
-                    queue.schedule(interrupt, Event::Interrupt);
+                if let Some(packet) = self.moving.take() {
+                    self.points.capture.record_received(self.points.host, now, &packet);
+                    if let Some(interrupt) = self.host.received(packet, now) {
+                        queue.schedule(interrupt, Event::Interrupt);
+                    }
                 }
                 self.transfer(queue);
             }

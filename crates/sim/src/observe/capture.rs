@@ -1,9 +1,11 @@
 //! Captures: packets as they pass points of a world. The simulator does no I/O; who runs it brings the sink, which writes
 //! pcapng or keeps packets in memory.
 
+use nichrome_lro::Packet as Received;
 use nichrome_wire::Instant;
 
 use crate::Packet;
+use crate::packet::in_one_piece;
 
 /// A point of a world that packets pass: a side of a link, a port of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +46,22 @@ impl Capture {
     pub fn record(&mut self, point: PointId, time: Instant, packet: &Packet) {
         if let Some(sink) = &mut self.0 {
             sink.record(point, time, packet.bytes().unwrap_or_default(), packet.wire_len());
+        }
+    }
+
+    /// Records a frame that passes `point` at `time`.
+    #[inline]
+    pub fn record_frame(&mut self, point: PointId, time: Instant, frame: &[u8]) {
+        if let Some(sink) = &mut self.0 {
+            sink.record(point, time, frame, frame.len());
+        }
+    }
+
+    /// Records what an engine hands to the host: a frame, or an aggregate as the one packet that it is.
+    #[inline]
+    pub fn record_received(&mut self, point: PointId, time: Instant, packet: &Received<Vec<u8>>) {
+        if self.is_on() {
+            self.record_frame(point, time, &in_one_piece(packet));
         }
     }
 }

@@ -41,19 +41,22 @@ impl Observer {
         self.sample_interval = Some(nanos.max(1));
     }
 
-    /// Runs a simulation until `limit`, samples the probes at their times, and keeps their series.
+    /// Runs a simulation until `limit` and samples the probes at the multiples of the interval and where it stops.
     pub fn run<W: World>(
         &mut self,
         simulation: &mut Simulation<W>,
         limit: Instant,
-        mut probes: Probes<W>,
+        probes: &mut Probes<W>,
     ) -> Stop {
-        let stop = match self.sample_interval.filter(|_| !probes.is_empty()) {
-            Some(interval) => self.run_and_sample(simulation, limit, interval, &mut probes),
+        match self.sample_interval.filter(|_| !probes.is_empty()) {
+            Some(interval) => self.run_and_sample(simulation, limit, interval, probes),
             None => self.run_quietly(simulation, limit),
-        };
-        self.series.extend(probes.into_series());
-        stop
+        }
+    }
+
+    /// Keeps what the probes have read.
+    pub fn keep<W>(&mut self, probes: Probes<W>) {
+        self.series.extend(probes.into_series().filter(|series| !series.samples.is_empty()));
     }
 
     fn run_and_sample<W: World>(
@@ -65,12 +68,16 @@ impl Observer {
     ) -> Stop {
         let mut at = simulation.now();
         loop {
-            let stop = self.run_quietly(simulation, at.min(limit));
+            let stop = self.run_quietly(simulation, at);
             probes.sample(&simulation.world, simulation.now());
-            if stop != Stop::Limit || at >= limit {
-                return stop;
+            match stop {
+                Stop::Limit if at < limit => {
+                    at = at.plus_nanos(interval - at.as_nanos() % interval).min(limit);
+                }
+                // Nothing happens any more; the clock goes to the limit as it does without probes.
+                Stop::Idle => return self.run_quietly(simulation, limit),
+                Stop::Limit | Stop::Interrupted => return stop,
             }
-            at = at.plus_nanos(interval);
         }
     }
 
@@ -118,10 +125,16 @@ mod tests {
         observer.sample_every(300);
         let mut probes = Probes::new();
         probes.register("ticks", "", |world: &Ticks, _| world.0 as f64);
-        assert_eq!(observer.run(&mut sampled, limit, probes), Stop::Limit);
+        probes.register_rate("rate", "ticks/us", 1000.0, |world| world.0);
+        for limit in [Instant::from_nanos(450), limit] {
+            assert_eq!(observer.run(&mut sampled, limit, &mut probes), Stop::Limit);
+        }
+        observer.keep(probes);
         let samples: Vec<_> =
             observer.series[0].samples.iter().map(|sample| (sample.time.as_nanos(), sample.value)).collect();
-        assert_eq!(samples, [(0, 1.0), (300, 31.0), (600, 61.0), (900, 91.0), (1000, 101.0)]);
+        assert_eq!(samples, [(0, 1.0), (300, 31.0), (450, 46.0), (600, 61.0), (900, 91.0), (1000, 101.0)]);
+        let rates: Vec<_> = observer.series[1].samples.iter().map(|sample| sample.value).collect();
+        assert_eq!(rates, [0.0, 100.0, 100.0, 100.0, 100.0, 100.0]);
         assert_eq!(plain.trace_hash(), sampled.trace_hash());
     }
 
@@ -134,7 +147,7 @@ mod tests {
             counted.set(counted.get() + 1);
             ControlFlow::Continue(())
         });
-        assert_eq!(observer.run(&mut ticks(), Instant::MAX, Probes::new()), Stop::Idle);
+        assert_eq!(observer.run(&mut ticks(), Instant::MAX, &mut Probes::new()), Stop::Idle);
         assert_eq!(calls.get(), 1);
     }
 }

@@ -56,14 +56,33 @@ impl<W> Probes<W> {
         self.0.push(Probe { read: Box::new(read), series });
     }
 
+    /// Registers a counter as the rate at which it grows from sample to sample: by how much in a nanosecond, times
+    /// `scale`. The first sample is 0.
+    pub fn register_rate(
+        &mut self,
+        name: impl Into<String>,
+        unit: &'static str,
+        scale: f64,
+        count: impl Fn(&W) -> u64 + 'static,
+    ) {
+        let mut last: Option<(Instant, u64)> = None;
+        self.register(name, unit, move |world, now| {
+            let counted = count(world);
+            let (before, at) = last.replace((now, counted)).map_or((counted, now), |(at, count)| (count, at));
+            let nanos = now.nanos_since(at).max(1);
+            counted.saturating_sub(before) as f64 / nanos as f64 * scale
+        });
+    }
+
     /// Whether nothing is registered.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads every number.
+    /// Reads every number, unless that was done at this time already.
     pub fn sample(&mut self, world: &W, time: Instant) {
-        for probe in &mut self.0 {
+        let is_new = |probe: &&mut Probe<W>| probe.series.samples.last().is_none_or(|last| last.time < time);
+        for probe in self.0.iter_mut().filter(is_new) {
             let value = (probe.read)(world, time);
             probe.series.samples.push(Sample { time, value });
         }

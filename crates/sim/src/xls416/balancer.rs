@@ -24,6 +24,11 @@ impl<T> Balancer<T> {
         }
     }
 
+    /// Requests in all queues.
+    pub(super) fn len(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
     /// Takes the first request of the next queue in turn that has one.
     pub(super) fn choose(&mut self) -> Option<T> {
         for _ in 0..self.queues.len() {

@@ -213,6 +213,21 @@ impl Card {
         self.counters
     }
 
+    /// Transfers that wait for the DMA engine, at it or in the queues of the load balance.
+    pub(super) fn waiting_requests(&self) -> usize {
+        self.checker.waiting() + self.dma.waiting()
+    }
+
+    /// Received frames in the rings of all receiving threads.
+    pub(super) fn waiting_frames(&self) -> usize {
+        self.receivers.iter().map(ReceiveThread::waiting_frames).sum()
+    }
+
+    /// Descriptors of all receiving threads whose packet the host has not taken yet.
+    pub(super) fn descriptors_in_use(&self) -> u64 {
+        self.receivers.iter().map(ReceiveThread::descriptors_in_use).sum()
+    }
+
     /// What the DMA engine has done.
     pub(super) fn dma_counters(&self) -> DmaCounters {
         self.dma.counters()

@@ -77,6 +77,11 @@ impl<T> Dma<T> {
         self.counters
     }
 
+    /// Requests on its stack.
+    pub(super) fn waiting(&self) -> usize {
+        self.stack.len()
+    }
+
     fn start_next(&mut self, now: Instant) -> Option<Instant> {
         let (extent, transfer) = self.stack.pop()?;
         let moves = now.plus_nanos(self.config.start);

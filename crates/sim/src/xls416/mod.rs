@@ -19,6 +19,7 @@
 //! | `dma.rs` | the DMA engine and its stack of requests | V.B, Figure 9 |
 //! | `card.rs` | all of them together | |
 //! | `testbed.rs` | client, wire, card, server | VII, Figure 12 |
+//! | `points.rs` | what can be recorded and sampled while it runs | |
 //! | `parameters.rs`, `runner.rs` | what experiments can tell it, and what they measure | |
 
 mod balancer;
@@ -28,6 +29,7 @@ mod cores;
 mod distribution;
 mod dma;
 mod parameters;
+mod points;
 mod receive_thread;
 mod ring;
 mod runner;

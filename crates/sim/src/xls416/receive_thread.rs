@@ -149,6 +149,16 @@ impl ReceiveThread {
         self.descriptors.give_back();
     }
 
+    /// Frames in its ring.
+    pub(super) fn waiting_frames(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Descriptors that it has used and the driver has not filled anew.
+    pub(super) fn descriptors_in_use(&self) -> u64 {
+        self.descriptors.in_use()
+    }
+
     /// When a connection of this thread has timed out, if nothing comes before.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.engine.as_ref()?.poll_timeout()

@@ -31,6 +31,11 @@ impl<T> MessageRing<T> {
     pub(super) fn receive(&mut self) -> Option<T> {
         self.messages.pop_front()
     }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
 }
 
 /// A fixed number of places, such as the packet descriptors in PCIe shared memory (Figure 8): each names pages of the host
@@ -50,6 +55,11 @@ impl DescriptorRing {
     /// Whether one is free.
     pub(super) fn has_one(&self) -> bool {
         self.in_use < self.descriptors
+    }
+
+    /// How many are taken.
+    pub(super) fn in_use(&self) -> u64 {
+        self.in_use
     }
 
     /// Takes one; says whether there was one.

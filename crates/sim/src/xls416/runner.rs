@@ -4,10 +4,11 @@ use nichrome_wire::Instant;
 
 use super::card::CardCounters;
 use super::parameters::{PARAMETERS, Plan};
+use super::points;
 use super::testbed::{Event, Testbed, TestbedConfig};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
 use crate::host::Connection;
-use crate::observe::{Observer, Probes};
+use crate::observe::{Capture, Observer, Probes};
 use crate::{Simulation, Stop, TraceHash};
 
 /// The card of lro-npu in its test bed.
@@ -59,10 +60,16 @@ impl Runner for Xls416 {
         let mut trace = TraceHash::default();
         let mut events = 0;
         for repetition in 0..plan.repetitions {
-            let mut run = Run::new(&plan, seed.wrapping_add(repetition))?;
+            // The first repetition is the one that is looked at.
+            let (probes, capture) = match repetition {
+                0 => (points::probes(), std::mem::take(&mut observer.capture)),
+                _ => (Probes::new(), Capture::default()),
+            };
+            let mut run = Run::new(&plan, seed.wrapping_add(repetition), probes, capture)?;
             sums.add(&run.measure(&plan, observer)?);
             events += run.simulation.events();
             trace.add(run.simulation.trace_hash());
+            observer.keep(run.probes);
         }
         let measurements = sums.measurements(&plan);
         Ok(Outcome { measurements, events, trace_hash: trace.value() })
@@ -72,6 +79,7 @@ impl Runner for Xls416 {
 /// One repetition under way.
 struct Run {
     simulation: Simulation<Testbed>,
+    probes: Probes<Testbed>,
 }
 
 /// What is counted up to a time.
@@ -102,9 +110,10 @@ struct Measured {
 }
 
 impl Run {
-    fn new(plan: &Plan, seed: u64) -> Result<Self, RunError> {
+    fn new(plan: &Plan, seed: u64, probes: Probes<Testbed>, capture: Capture) -> Result<Self, RunError> {
         let config = TestbedConfig { seed, ..plan.testbed.clone() };
-        let testbed = Testbed::new(&config).map_err(|error| RunError::Impossible(error.to_string()))?;
+        let testbed =
+            Testbed::new(&config, capture).map_err(|error| RunError::Impossible(error.to_string()))?;
         let mut simulation = Simulation::new(testbed);
         for nth in 0..plan.connections {
             simulation.queue.schedule(plan.connects(nth), Event::Connect);
@@ -112,7 +121,7 @@ impl Run {
         if let Some(at) = plan.stops_reading {
             simulation.queue.schedule(Instant::from_nanos(at), Event::StopReading);
         }
-        Ok(Self { simulation })
+        Ok(Self { simulation, probes })
     }
 
     fn measure(&mut self, plan: &Plan, observer: &mut Observer) -> Result<Measured, RunError> {
@@ -128,7 +137,7 @@ impl Run {
     }
 
     fn run_until(&mut self, limit: Instant, observer: &mut Observer) -> Result<(), RunError> {
-        match observer.run(&mut self.simulation, limit, Probes::new()) {
+        match observer.run(&mut self.simulation, limit, &mut self.probes) {
             Stop::Interrupted => Err(RunError::Interrupted),
             Stop::Limit | Stop::Idle => Ok(()),
         }

@@ -8,7 +8,10 @@ use thiserror::Error;
 
 use super::card::{Card, CardEvent, CardOutput, Effects};
 use super::config::CardConfig;
+use super::points::Points;
 use crate::host::{ConnectError, ConnectionId, Host, HostConfig, HostConfigError, Role};
+use crate::observe::Capture;
+use crate::packet::in_one_piece;
 use crate::{
     CpuCosts, EventQueue, Fingerprint, HostId, Link, LinkConfig, Server, Timer, TraceHash, Work, World,
 };
@@ -68,6 +71,7 @@ pub(super) struct Testbed {
     role: Role,
     effects: Effects,
     refused: Option<ConnectError>,
+    points: Points,
 }
 
 /// One of the two hosts.
@@ -100,11 +104,11 @@ pub(super) enum Event {
 }
 
 impl Testbed {
-    /// A test bed in which nothing happens yet.
+    /// A test bed in which nothing happens yet, and whose packets go to `capture`.
     ///
     /// # Errors
     /// A part cannot be configured so.
-    pub(super) fn new(config: &TestbedConfig) -> Result<Self, TestbedError> {
+    pub(super) fn new(config: &TestbedConfig, capture: Capture) -> Result<Self, TestbedError> {
         // The client's programs receive nothing and the server's send nothing: a packet's room is enough.
         let client = HostConfig { seed: config.seed, receive_buffer: config.tcp.mtu, ..config.tcp };
         let server = HostConfig { seed: config.seed, send_buffer: config.tcp.mtu, ..config.tcp };
@@ -126,6 +130,7 @@ impl Testbed {
             role: config.role,
             effects: Effects::default(),
             refused: None,
+            points: Points::new(capture),
         })
     }
 
@@ -169,7 +174,7 @@ impl Testbed {
 
     /// The server's kernel takes a packet, and the driver gives its descriptor back.
     fn take(&mut self, place: usize, packet: &Packet<Vec<u8>>, queue: &mut EventQueue<Event>) {
-        self.server.receive(bytes(packet), queue.now());
+        self.server.receive(in_one_piece(packet).into_owned(), queue.now());
         self.after(Side::Server, queue);
         self.card.refill(place, queue.now(), &mut self.effects);
         self.apply(queue);
@@ -186,6 +191,7 @@ impl Testbed {
             }
             Side::Server => {
                 while let Some(frame) = self.server.poll() {
+                    self.points.host_out(&frame, queue.now());
                     self.card.transmit(frame, queue.now(), &mut self.effects);
                 }
                 self.server_timer.arm(self.server.poll_timeout(), queue, Event::Timer(side));
@@ -212,9 +218,10 @@ impl Testbed {
     /// A frame, or nothing but time, comes to the path before the card.
     fn cross_path(&mut self, frame: Option<Vec<u8>>, queue: &mut EventQueue<Event>) {
         let now = queue.now();
-        let (card, effects) = (&mut self.card, &mut self.effects);
-        let mut sink = |_, output| {
+        let (card, effects, points) = (&mut self.card, &mut self.effects, &mut self.points);
+        let mut sink = |_, output: PathOutput<Vec<u8>>| {
             if let PathOutput::Released(departure) = output {
+                points.wire_in(&departure.packet, now);
                 card.receive(departure.packet, now, effects);
             }
         };
@@ -237,8 +244,12 @@ impl Testbed {
         }
         for output in self.effects.outputs.drain(..) {
             match output {
-                CardOutput::ToWire(frame) => send(&mut self.to_client, frame, Event::AtClient, queue),
+                CardOutput::ToWire(frame) => {
+                    self.points.wire_out(&frame, now);
+                    send(&mut self.to_client, frame, Event::AtClient, queue);
+                }
                 CardOutput::ToHost(place, packet) => {
+                    self.points.host_in(&packet, now);
                     let work = Work { interrupts: 1, packets: 1, bytes: packet.len() as u64 };
                     let done = self.cpu.serve(self.costs.of(work), now).unwrap_or(now);
                     queue.schedule(done, Event::Taken(place, packet));
@@ -257,18 +268,6 @@ fn send(
 ) {
     if let Ok(sent) = link.send(frame.len(), queue.now()) {
         queue.schedule(sent.arrives, arrives(frame));
-    }
-}
-
-/// A packet as one piece of memory, as the host's pages hold it.
-fn bytes(packet: &Packet<Vec<u8>>) -> Vec<u8> {
-    match packet {
-        Packet::Frame(frame) => frame.bytes().to_vec(),
-        Packet::Aggregate(aggregate) => {
-            let mut bytes = Vec::with_capacity(aggregate.len());
-            aggregate.copy_to(&mut bytes);
-            bytes
-        }
     }
 }
 

@@ -61,6 +61,11 @@ impl<T> TimeoutChecker<T> {
         self.engine_is_busy = false;
     }
 
+    /// Requests that were not chosen yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.balancer.len()
+    }
+
     fn operate(&mut self, now: Instant) -> Instant {
         self.thread.serve(self.queue_operation, now).unwrap_or(now)
     }
