@@ -15,6 +15,7 @@ mod store;
 mod sweep;
 mod table;
 mod tasks;
+mod trace;
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::Context;
 use clap::Args;
 
 use super::experiment::Experiment;
@@ -29,10 +29,7 @@ pub(crate) struct Point {
 impl Point {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let definition = self.experiment.load()?;
-        let names: Vec<_> = definition.series.iter().map(|series| series.name.as_str()).collect();
-        let Some(series) = names.iter().position(|name| *name == self.series) else {
-            bail!("{} has no series '{}': there are {}", definition.name, self.series, names.join(", "));
-        };
+        let series = definition.series_of(&self.series).with_context(|| definition.name.clone())?;
         let points: Vec<_> = definition.points().into_iter().filter(|point| point.series == series).collect();
         let [point] = &points[..] else {
             let key = definition.x.parameter.key;

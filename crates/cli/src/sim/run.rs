@@ -11,6 +11,7 @@ use super::experiment::Experiment;
 use super::record::{self, Record};
 use super::runs::{self, Jobs};
 use super::table::Text;
+use super::trace::Trace;
 use super::{files, parquet, plot, print, print_json};
 
 /// Run an experiment, and print what comes out beside what the paper says
@@ -24,6 +25,8 @@ pub(crate) struct Run {
     /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl, NAME.parquet) to a folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    trace: Trace,
     #[command(flatten)]
     jobs: Jobs,
     /// Print JSON
@@ -51,7 +54,8 @@ struct PointSummary<'a> {
 
 impl Run {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let definition = self.experiment.load()?;
+        let mut definition = self.experiment.load()?;
+        self.trace.select(&mut definition)?;
         if let Some(folder) = &self.out {
             files::make_folder(folder)?;
         }
@@ -59,7 +63,7 @@ impl Run {
         let plan = definition.plan();
         let numbered: Vec<usize> = (0..plan.runs.len()).collect();
         let records = runs::each(&numbered, &self.jobs, |number, progress| {
-            let run = progress.run(definition.runner, &plan.runs[*number], seed);
+            let run = self.trace.run(progress, definition.runner, &plan.runs[*number], seed);
             run.with_context(|| place(&definition, &plan, *number))
         })?;
         let compared = definition.compare(&plan, |run, metric| records[run].metrics.get(metric).copied());

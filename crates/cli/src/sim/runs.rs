@@ -54,7 +54,7 @@ impl Progress {
     }
 
     /// Looks on for one run.
-    fn observer(&self) -> Observer {
+    pub(super) fn observer(&self) -> Observer {
         let (progress, mut seen) = (self.clone(), 0);
         let mut observer = Observer::default();
         observer.on_progress(move |now| {
@@ -82,8 +82,18 @@ impl Progress {
         parameters: &Parameters,
         seed: u64,
     ) -> anyhow::Result<Record> {
-        let mut observer = self.observer();
-        let outcome = run(runner, parameters, seed, &mut observer)?;
+        self.run_observed(runner, parameters, seed, &mut self.observer())
+    }
+
+    /// Runs a model once, with more to be observed than the progress.
+    pub(super) fn run_observed(
+        &self,
+        runner: &dyn Runner,
+        parameters: &Parameters,
+        seed: u64,
+        observer: &mut Observer,
+    ) -> anyhow::Result<Record> {
+        let outcome = run(runner, parameters, seed, observer)?;
         Ok(Record::new(runner, parameters, seed, &outcome, &observer.counters))
     }
 }

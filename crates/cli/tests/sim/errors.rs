@@ -55,7 +55,7 @@ fn what_is_wrong_with_a_command_is_told() {
         (&["collect", "/none"], "cannot read /none: No such file or directory (os error 2)", 1),
         (
             &["point", "lro-netfpga-cpu", "--series", "card", "--store", "/tmp"],
-            "lro-netfpga-cpu has no series 'card': there are NIC, LRO-enabled NIC",
+            "lro-netfpga-cpu: there is no series 'card': there are NIC, LRO-enabled NIC",
             1,
         ),
         (

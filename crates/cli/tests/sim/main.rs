@@ -6,3 +6,4 @@ mod errors;
 mod results;
 mod sweeps;
 mod tables;
+mod traces;

@@ -76,7 +76,7 @@ pub use library::{BUILT_IN, Embedded, Library};
 pub use parameter::{Kind, ParameterSpec, Value, ValueError};
 pub use parameters::Parameters;
 pub use runner::{Measurement, MetricSpec, Outcome, RunError, Runner, run};
-pub use settings::{SetError, Setting};
+pub use settings::{PointError, SetError, Setting};
 pub use source::{LoadError, Source};
 pub use sweep::{Sweep, Task};
 

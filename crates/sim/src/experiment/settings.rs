@@ -36,6 +36,30 @@ pub enum SetError {
     },
 }
 
+/// Why there is no such point.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PointError {
+    /// Not `SERIES/X`.
+    #[error("'{0}' is no point: SERIES/X is, such as '{1}'")]
+    Form(String, String),
+    /// Nothing of this name is measured.
+    #[error("there is no series '{name}': there are {allowed}")]
+    Unknown {
+        /// What was given.
+        name: String,
+        /// The series that there are.
+        allowed: String,
+    },
+    /// The axis has no such place.
+    #[error("{key}: {error}")]
+    Place {
+        /// The parameter of the axis.
+        key: &'static str,
+        /// Why not.
+        error: ValueError,
+    },
+}
+
 /// A parameter and the values that it is to have, each in its turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
@@ -63,6 +87,30 @@ impl Definition {
         let values = texts.into_iter().map(parse).collect::<Result<_, _>>()?;
         self.apply(&Setting { spec, values });
         Ok(())
+    }
+
+    /// Leaves one point, `SERIES/X`: a series that is measured and any place on the axis, in its unit.
+    pub fn select(&mut self, point: &str) -> Result<(), PointError> {
+        let form = || {
+            let series = self.series.first().map_or("", |series| &series.name);
+            let x = self.x.values.first().map_or(0.0, |x| self.x.number(*x));
+            PointError::Form(point.into(), format!("{series}/{x}"))
+        };
+        let (name, x) = point.rsplit_once('/').ok_or_else(form)?;
+        let spec = self.x.parameter;
+        let x = self.value(spec, x.trim()).map_err(|error| PointError::Place { key: spec.key, error })?;
+        let series = self.series_of(name)?;
+        self.series = vec![self.series[series].clone()];
+        self.derived.clear();
+        self.apply(&Setting { spec, values: vec![x] });
+        Ok(())
+    }
+
+    /// The place of the series of this name.
+    pub fn series_of(&self, name: &str) -> Result<usize, PointError> {
+        let names = || joined(self.series.iter().map(|series| series.name.as_str()));
+        let unknown = || PointError::Unknown { name: name.into(), allowed: names() };
+        self.series.iter().position(|series| series.name == name).ok_or_else(unknown)
     }
 
     /// The parameter of this key, where it may be set for all series.
@@ -118,6 +166,28 @@ mod tests {
         let points = definition.points();
         assert_eq!(points.iter().map(|point| point.x).collect::<Vec<_>>(), [8, 16, 8, 16]);
         assert!(points.iter().all(|point| point.parameters.nanos("setup") == Ok(7000)));
+    }
+
+    #[test]
+    fn one_point_can_be_selected() {
+        let mut definition = definition();
+        definition.select("without/3").unwrap();
+        let points = definition.points();
+        assert_eq!((points.len(), points[0].x), (1, 3));
+        assert_eq!(points[0].parameters.flag("offload"), Ok(false));
+        assert_eq!(definition.lines().collect::<Vec<_>>(), ["without"]);
+    }
+
+    #[test]
+    fn what_is_no_point_is_told() {
+        for (point, told) in [
+            ("without", "'without' is no point: SERIES/X is, such as 'with offload/1'"),
+            ("gain/1", "there is no series 'gain': there are with offload, without"),
+            ("without/1,2", "flows: there is no unit ',2' for it: this is a number of flows"),
+            ("without/2000", "flows: 2000 is out of range: it is from 1 to 1000"),
+        ] {
+            assert_eq!(definition().select(point).unwrap_err().to_string(), told);
+        }
     }
 
     #[test]

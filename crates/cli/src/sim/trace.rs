@@ -1,0 +1,178 @@
+//! What one run shows beside its results: packets as pcapng, and numbers over time.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use nichrome_port::capture::{self, LinkType, WriteError, Writer};
+use nichrome_sim::experiment::{Definition, Parameters, Runner, with_unit};
+use nichrome_sim::observe::{Capture, PacketSink, PointId, Series};
+use nichrome_wire::Instant;
+use serde::Serialize;
+
+use super::files;
+use super::record::Record;
+use super::runs::Progress;
+use crate::duration;
+use crate::failure::usage;
+
+/// Looking into one run.
+#[derive(Args)]
+pub(super) struct Trace {
+    /// Run one point only: a series of the experiment and a place on its axis, such as 'with LRO/64'
+    #[arg(long, value_name = "SERIES/X")]
+    point: Option<String>,
+    /// Record the packets of this point to a pcapng file, with an interface for each place that they pass
+    #[arg(long, value_name = "FILE", requires = "point")]
+    capture: Option<PathBuf>,
+    /// Write how the numbers of this point change over time: .csv or .json
+    #[arg(long, value_name = "FILE", requires = "point")]
+    series: Option<PathBuf>,
+    /// Virtual time from sample to sample
+    #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = duration::parse, requires = "series")]
+    sample: Duration,
+}
+
+/// How series are written.
+#[derive(Clone, Copy)]
+enum Format {
+    Csv,
+    Json,
+}
+
+impl Trace {
+    /// Leaves the one point of the experiment that is asked for.
+    pub(super) fn select(&self, definition: &mut Definition) -> anyhow::Result<()> {
+        let Some(point) = &self.point else { return Ok(()) };
+        if self.sample.is_zero() {
+            return Err(usage("--sample 0: samples need time between them, such as 100us"));
+        }
+        if let Some(file) = &self.series {
+            format_of(file)?;
+        }
+        let name = definition.name.clone();
+        definition.select(point).with_context(|| format!("{name}, --point {point}"))
+    }
+
+    /// Runs a model once, and writes what is asked for.
+    pub(super) fn run(
+        &self,
+        progress: &Progress,
+        runner: &dyn Runner,
+        parameters: &Parameters,
+        seed: u64,
+    ) -> anyhow::Result<Record> {
+        let mut observer = progress.observer();
+        let pcapng = self.capture.as_deref().map(Pcapng::create).transpose()?;
+        if let Some(pcapng) = &pcapng {
+            observer.capture = Capture::to(pcapng.clone());
+        }
+        if self.series.is_some() {
+            observer.sample_every(u64::try_from(self.sample.as_nanos()).unwrap_or(u64::MAX));
+        }
+        let record = progress.run_observed(runner, parameters, seed, &mut observer)?;
+        if let Some(pcapng) = &pcapng {
+            pcapng.finish()?;
+        }
+        if let Some(file) = &self.series {
+            write_series(file, &observer.series)?;
+        }
+        Ok(record)
+    }
+}
+
+/// A capture file, which the model writes to and the command ends.
+#[derive(Clone)]
+struct Pcapng(Rc<RefCell<Recording>>);
+
+struct Recording {
+    writer: Writer<Box<dyn Write + Send>>,
+    /// The first error; nothing is recorded after it.
+    written: Result<(), WriteError>,
+}
+
+impl Pcapng {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let writer = capture::create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
+        Ok(Self(Rc::new(RefCell::new(Recording { writer, written: Ok(()) }))))
+    }
+
+    fn finish(&self) -> anyhow::Result<()> {
+        let mut recording = self.0.borrow_mut();
+        std::mem::replace(&mut recording.written, Ok(()))?;
+        Ok(recording.writer.flush()?)
+    }
+}
+
+impl PacketSink for Pcapng {
+    fn add_point(&mut self, name: &str) -> PointId {
+        let mut recording = self.0.borrow_mut();
+        let added = recording.writer.add_interface(LinkType::Ethernet, name, 0);
+        PointId(added.unwrap_or_else(|error| {
+            recording.written = Err(error);
+            0
+        }))
+    }
+
+    fn record(&mut self, PointId(point): PointId, time: Instant, bytes: &[u8], len: usize) {
+        let recording = &mut *self.0.borrow_mut();
+        if recording.written.is_ok() {
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
+            recording.written = recording.writer.write(point, time, Some(len), [bytes], None);
+        }
+    }
+}
+
+fn format_of(file: &Path) -> anyhow::Result<Format> {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("csv") => Ok(Format::Csv),
+        Some("json") => Ok(Format::Json),
+        _ => Err(usage(format!("--series {}: its name must end in .csv or .json", file.display()))),
+    }
+}
+
+/// One number over time; names are stable.
+#[derive(Serialize)]
+struct SeriesSummary<'a> {
+    name: &'a str,
+    unit: &'a str,
+    /// Nanoseconds of virtual time, and the number.
+    samples: Vec<(u64, f64)>,
+}
+
+fn write_series(file: &Path, series: &[Series]) -> anyhow::Result<()> {
+    let text = match format_of(file)? {
+        Format::Csv => csv(series)?,
+        Format::Json => serde_json::to_string(&series.iter().map(summary).collect::<Vec<_>>())? + "\n",
+    };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    files::write(folder, &name, text.as_bytes())
+}
+
+fn summary(series: &Series) -> SeriesSummary<'_> {
+    let samples = series.samples.iter().map(|sample| (sample.time.as_nanos(), sample.value)).collect();
+    SeriesSummary { name: &series.name, unit: series.unit, samples }
+}
+
+/// A row for each time, at which all numbers were read.
+fn csv(series: &[Series]) -> Result<String, std::fmt::Error> {
+    let mut text = String::from("time (ns)");
+    for series in series {
+        write!(text, ",{}", with_unit(&series.name, series.unit))?;
+    }
+    text.push('\n');
+    for (row, first) in series.first().iter().flat_map(|series| series.samples.iter().enumerate()) {
+        write!(text, "{}", first.time.as_nanos())?;
+        for sample in series.iter().filter_map(|series| series.samples.get(row)) {
+            write!(text, ",{}", sample.value)?;
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}

@@ -1,0 +1,152 @@
+//! Looking into one run: its packets and its numbers over time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::command::{failure, json, printed, text};
+
+/// One point of each model, as short as it shows something, and the places at which its packets are recorded.
+const POINTS: [(&[&str], &[&str]); 2] = [
+    (
+        &["lro-npu-throughput", "--point", "with LRO/4", "--set", "warm-up=2ms", "--set", "duration=5ms"],
+        &["host in", "host out", "wire in", "wire out"],
+    ),
+    (
+        &[
+            "lro-netfpga-cpu",
+            "--point",
+            "LRO-enabled NIC/1000",
+            "--set",
+            "warm-up=0",
+            "--set",
+            "duration=5ms",
+        ],
+        &["host", "wire"],
+    ),
+];
+
+fn run(point: &[&'static str]) -> Vec<&'static str> {
+    [&["run"], point].concat()
+}
+
+/// Lines of tshark: interface, time, length, expert messages; `None` where there is no tshark and it need not be there.
+fn tshark(capture: &str) -> Option<Vec<String>> {
+    let fields =
+        ["frame.interface_name", "frame.time_epoch", "frame.len", "tcp.checksum.status", "_ws.malformed"];
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let mut command = Command::new("tshark");
+    command.args(["-r", capture, "-o", "tcp.check_checksum:TRUE", "-T", "fields"]).args(fields);
+    match command.output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+        }
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none(), "tshark: {error}");
+            eprintln!("skipped: there is no tshark (apt-get install tshark)");
+            None
+        }
+    }
+}
+
+#[test]
+fn wireshark_reads_the_packets_of_a_point() {
+    let folder = tempdir().unwrap();
+    let capture = folder.path().join("out.pcapng");
+    for (point, places) in POINTS {
+        let told = printed(&[&run(point)[..], &["--capture", text(&capture)]].concat());
+        assert_eq!(told, printed(&run(point)), "recording changes nothing");
+        let Some(lines) = tshark(text(&capture)) else { return };
+        let mut longest = BTreeMap::new();
+        let mut last = 0.0;
+        for line in &lines {
+            let [place, time, len, checksum, malformed] = line.split('\t').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            assert!(malformed.is_empty() && checksum == "1", "{line}");
+            let (time, len): (f64, u32) = (time.parse().unwrap(), len.parse().unwrap());
+            assert!(time >= last, "{line}");
+            last = time;
+            let most = longest.entry(place.to_owned()).or_insert(len);
+            *most = len.max(*most);
+        }
+        assert_eq!(longest.keys().collect::<Vec<_>>(), places);
+        let of = |places: &[&str]| places.iter().find_map(|place| longest.get(*place)).copied().unwrap();
+        assert!(of(&["wire in", "wire"]) <= 1514, "{longest:?}");
+        assert!(of(&["host in", "host"]) > 5 * 1514, "the host gets aggregates: {longest:?}");
+    }
+}
+
+#[test]
+fn numbers_over_time_agree_with_the_result() {
+    let folder = tempdir().unwrap();
+    let [csv, file] = ["out.csv", "out.json"].map(|name| folder.path().join(name));
+    for (point, _) in POINTS {
+        let sampled =
+            |file| json(&[&run(point)[..], &["--sample", "500us", "--series", text(file)]].concat());
+        let summary = sampled(&file);
+        assert_eq!(summary, sampled(&csv));
+        assert_eq!(summary, json(&run(point)), "sampling changes nothing");
+        assert_eq!(summary["points"].as_array().unwrap().len(), 1);
+
+        let series: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let throughput = &series.as_array().unwrap()[0];
+        assert_eq!(throughput["name"], "throughput");
+        let samples = throughput["samples"].as_array().unwrap();
+        for (nth, sample) in samples.iter().enumerate() {
+            assert_eq!(sample[0], nth * 500_000);
+        }
+        assert!(samples.iter().any(|sample| sample[1].as_f64().unwrap() > 0.0), "{samples:?}");
+
+        let table = fs::read_to_string(&csv).unwrap();
+        let unit = throughput["unit"].as_str().unwrap();
+        assert!(table.starts_with(&format!("time (ns),throughput ({unit}),")), "{table}");
+        let columns = series.as_array().unwrap().len() + 1;
+        assert!(table.lines().skip(1).all(|line| line.split(',').count() == columns), "{table}");
+        assert_eq!(table.lines().count(), samples.len() + 1);
+    }
+}
+
+#[test]
+fn what_cannot_be_traced_is_told() {
+    for (arguments, told, status) in [
+        (
+            &["--point", "NIC"][..],
+            "lro-netfpga-cpu, --point NIC: 'NIC' is no point: SERIES/X is, such as 'NIC/64'",
+            1,
+        ),
+        (
+            &["--point", "saved/64"],
+            "lro-netfpga-cpu, --point saved/64: there is no series 'saved': there are NIC, LRO-enabled NIC",
+            1,
+        ),
+        (
+            &["--point", "NIC/9000B"],
+            "lro-netfpga-cpu, --point NIC/9000B: frame: 9kB is out of range: it is from 60B to 1514B",
+            1,
+        ),
+        (
+            &["--point", "NIC/64", "--series", "out.txt"],
+            "--series out.txt: its name must end in .csv or .json",
+            2,
+        ),
+        (
+            &["--point", "NIC/64", "--series", "out.csv", "--sample", "0"],
+            "--sample 0: samples need time between them, such as 100us",
+            2,
+        ),
+        (&["--capture", "out.pcapng"], "the following required arguments were not provided", 2),
+        (
+            &["--point", "NIC/64", "--capture", "/none/out.pcapng"],
+            "lro-netfpga-cpu, NIC, frame = 64 B: cannot write /none/out.pcapng: No such file or directory",
+            1,
+        ),
+    ] {
+        let (line, code) = failure(&[&["run", "lro-netfpga-cpu"], arguments].concat());
+        assert!(line.starts_with(told) && code == status, "{arguments:?}: {line}");
+    }
+}
