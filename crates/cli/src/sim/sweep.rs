@@ -15,7 +15,7 @@ use crate::number::{Grouped, plural};
 /// Run an experiment with lists of parameter values and seeds; what the store has is not run again
 #[derive(Args)]
 pub(crate) struct Sweep {
-    /// A file with experiment = "NAME", seeds = [1, 2], and a table [sweep] of KEY = [VALUES]
+    /// A file with the experiment's name, the seeds, and a table "sweep" with a list of values for each key
     file: PathBuf,
     /// The folder in which each run has a file
     #[arg(long, value_name = "DIR")]
