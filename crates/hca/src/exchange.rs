@@ -1,6 +1,6 @@
 //! What two programs tell each other over TCP before they speak RDMA.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use serde::Serialize;
@@ -21,17 +21,24 @@ pub fn exchange<T: Serialize + DeserializeOwned>(stream: &TcpStream, mine: &T) -
 }
 
 /// One line, and not a byte more: what follows is for the next exchange.
-fn read_line(mut stream: impl Read) -> io::Result<Vec<u8>> {
+fn read_line(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
-    let mut byte = [0];
+    let mut waiting = [0; 4096];
     while line.len() < MOST {
-        stream.read_exact(&mut byte)?;
-        if byte == *b"\n" {
+        let len = match stream.peek(&mut waiting) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            peeked => peeked?,
+        };
+        let end = waiting[..len].iter().position(|byte| *byte == b'\n');
+        let taken = &mut waiting[..end.map_or(len.max(1), |end| end + 1)];
+        stream.read_exact(taken)?;
+        if let [content @ .., b'\n'] = &*taken {
+            line.extend(content);
             return Ok(line);
         }
-        line.extend(byte);
+        line.extend(&*taken);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "a line without end"))
+    Err(io::Error::new(ErrorKind::InvalidData, "a line without end"))
 }
 
 #[cfg(test)]
@@ -54,11 +61,23 @@ mod tests {
         });
     }
 
+    /// What is read where `sent` was sent, and nothing after it.
+    fn line_of(sent: &[u8]) -> io::Result<Vec<u8>> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || sender.write_all(sent));
+            read_line(&stream)
+        })
+    }
+
     #[test]
     fn a_line_has_an_end() {
-        assert_eq!(read_line(&b"12\n34"[..]).unwrap(), b"12");
-        assert_eq!(read_line(&b"12"[..]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        let endless = io::repeat(b'1');
-        assert_eq!(read_line(endless).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(line_of(b"12\n34").unwrap(), b"12");
+        assert_eq!(line_of(b"12").unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        let long = [vec![b'1'; 50_000], vec![b'\n']].concat();
+        assert_eq!(line_of(&long).unwrap(), long[..50_000]);
+        assert_eq!(line_of(&[b'1'; MOST]).unwrap_err().kind(), ErrorKind::InvalidData);
     }
 }

@@ -15,6 +15,9 @@ pub struct Counters {
     pub retransmitted: u64,
     /// Times that no answer came.
     pub timeouts: u64,
+    /// Times that a few round trips passed without an answer: the oldest request is sent again, unless its answer comes
+    /// just then. Where the peer had no processor this is no loss.
+    pub probes: u64,
     /// Requests that came again and were answered again.
     pub duplicates: u64,
     /// Requests ahead of what was expected.

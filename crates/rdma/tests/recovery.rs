@@ -38,6 +38,9 @@ fn two_of_ours_repeat_what_was_lost_and_little_more() {
     assert!(selective.retransmitted < 200, "{}", selective.retransmitted);
     assert!(back.retransmitted > 2 * selective.retransmitted, "{}", back.retransmitted);
     assert!(fast < slow, "{fast} and {slow}");
+    // What nothing tells of is found by probes, which are of no use to others.
+    assert!(selective.probes > 0 && selective.probes < selective.retransmitted);
+    assert_eq!(back.probes, 0);
 }
 
 #[test]

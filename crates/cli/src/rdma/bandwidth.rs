@@ -1,5 +1,6 @@
 //! `nichrome rdma bw`: how much goes through.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -12,7 +13,7 @@ use super::report::{self, Row, Traffic};
 use super::session::{Meeting, Session};
 use crate::duration;
 
-/// Measure how much goes through a reliable connection.
+/// Measure how much goes through reliable connections.
 #[derive(Args)]
 pub(crate) struct Bandwidth {
     #[command(flatten)]
@@ -23,7 +24,10 @@ pub(crate) struct Bandwidth {
     /// Bytes of a message.
     #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: u32,
-    /// Messages under way at once.
+    /// Connections, which have their turn one after the other.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 17))]
+    qps: u32,
+    /// Messages under way at once, on all connections together.
     #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     depth: u16,
     /// How long, from 10ms to 60s.
@@ -45,7 +49,15 @@ pub(super) enum Transfer {
 struct Wish {
     op: Transfer,
     size: u32,
+    qps: u32,
     depth: u16,
+}
+
+impl Wish {
+    /// Messages under way at once on one connection.
+    fn depth_of_one(self) -> usize {
+        usize::from(self.depth).div_ceil(self.qps as usize)
+    }
 }
 
 /// What was measured.
@@ -53,12 +65,16 @@ struct Wish {
 struct Measured {
     op: Transfer,
     size: u32,
+    qps: u32,
     depth: u16,
     path_mtu: usize,
     messages: u64,
     seconds: f64,
     gbps: f64,
     messages_per_s: f64,
+    /// What the process has grown by for each of at least 1000 connections, before anything was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_qp: Option<u64>,
     #[serde(flatten)]
     traffic: Traffic,
 }
@@ -66,8 +82,8 @@ struct Measured {
 impl Bandwidth {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let meeting = Meeting::hold(&self.options)?;
-        let wish = meeting.agree(Wish { op: self.op, size: self.size, depth: self.depth })?;
-        let session = meeting.connect(usize::from(wish.depth), wish.size as usize)?;
+        let wish = meeting.agree(Wish { op: self.op, size: self.size, qps: self.qps, depth: self.depth })?;
+        let session = meeting.connect(wish.qps as usize, wish.depth_of_one(), wish.size as usize)?;
         let (messages, time) = match session.role {
             Role::Client => client(&session, wish, self.duration.max(Duration::from_millis(10)))?,
             Role::Server => server(&session, wish)?,
@@ -89,18 +105,30 @@ fn client(session: &Session, wish: Wish, duration: Duration) -> anyhow::Result<(
         Transfer::Read => Operation::Read(session.peer.at(0)),
         Transfer::Send => Operation::Send,
     };
-    let post =
-        |count: usize| session.qp.post_sends((0..count).map(|_| SendRequest::new(0, operation, &buffers)));
+    // Each connection is in it as often as a message of its own may be under way.
+    let mut turns = VecDeque::new();
+    for _ in 0..wish.depth_of_one() {
+        turns.extend(0..session.qps.len());
+    }
+    let post = |turns: &mut VecDeque<usize>, count: usize| {
+        let next: Vec<usize> = turns.drain(..count.min(turns.len())).collect();
+        next.chunk_by(|one, other| one == other).try_for_each(|run| {
+            let nth = run[0];
+            let request = SendRequest::new(nth as u64, operation, &buffers);
+            session.qps[nth].post_sends(run.iter().map(|_| request))
+        })
+    };
     let start = Instant::now();
-    post(usize::from(wish.depth))?;
+    post(&mut turns, usize::from(wish.depth))?;
     let (mut outstanding, mut done) = (usize::from(wish.depth), 0);
     let mut completions = Vec::new();
     while outstanding > 0 {
         session.drain(&mut completions)?;
         done += completions.len() as u64;
         outstanding -= completions.len();
+        turns.extend(completions.iter().map(|completion| completion.wr_id as usize));
         if start.elapsed() < duration {
-            post(completions.len())?;
+            post(&mut turns, completions.len())?;
             outstanding += completions.len();
         }
     }
@@ -109,7 +137,7 @@ fn client(session: &Session, wish: Wish, duration: Duration) -> anyhow::Result<(
     Ok((done, time))
 }
 
-/// Receives SENDs until the client is done; other operations need nothing of the server's program.
+/// Receives SENDs on all connections until the client is done; other operations need nothing of the server's program.
 fn server(session: &Session, wish: Wish) -> anyhow::Result<(u64, Duration)> {
     let start = Instant::now();
     if wish.op != Transfer::Send {
@@ -117,10 +145,11 @@ fn server(session: &Session, wish: Wish) -> anyhow::Result<(u64, Duration)> {
         return Ok((0, start.elapsed()));
     }
     let buffers = [session.region.slice(0, wish.size as usize)];
-    let post = |count: usize| {
-        (0..count).try_for_each(|_| session.qp.post_receive(&ReceiveRequest { wr_id: 0, buffers: &buffers }))
-    };
-    post(usize::from(wish.depth))?;
+    let post =
+        |nth: usize| session.qps[nth].post_receive(&ReceiveRequest { wr_id: nth as u64, buffers: &buffers });
+    for _ in 0..wish.depth_of_one() {
+        (0..session.qps.len()).try_for_each(post)?;
+    }
     let mut done = 0;
     std::thread::scope(|scope| {
         let end = scope.spawn(|| session.finish());
@@ -133,36 +162,50 @@ fn server(session: &Session, wish: Wish) -> anyhow::Result<(u64, Duration)> {
             if is_last {
                 return anyhow::Ok(());
             }
-            post(completions.len())?;
+            completions.iter().try_for_each(|completion| post(completion.wr_id as usize))?;
             completions.clear();
         }
     })?;
     Ok((done, start.elapsed()))
 }
 
-fn measured(session: &Session, Wish { op, size, depth }: Wish, messages: u64, time: Duration) -> Measured {
+fn measured(
+    session: &Session,
+    Wish { op, size, qps, depth }: Wish,
+    messages: u64,
+    time: Duration,
+) -> Measured {
     let seconds = time.as_secs_f64();
     let messages_per_s = messages as f64 / seconds;
     Measured {
         op,
         size,
+        qps,
         depth,
         path_mtu: session.mtu.bytes(),
         messages,
         seconds,
         gbps: messages_per_s * f64::from(size) * 8.0 / 1e9,
         messages_per_s,
+        bytes_per_qp: session.bytes_per_qp,
         traffic: Traffic::of(&session.adapter),
     }
 }
 
 fn rows(measured: &Measured) -> Vec<Row> {
-    let Measured { op, size, depth, path_mtu, messages, seconds, gbps, messages_per_s, traffic } = measured;
+    let Measured { op, size, qps, depth, path_mtu, messages, seconds, gbps, messages_per_s, traffic, .. } =
+        measured;
     let mut rows = vec![
         ("operation", format!("{op:?} of {size} bytes, {depth} at once, path MTU {path_mtu}")),
         ("throughput", format!("{gbps:.2} Gb/s")),
         ("messages", format!("{messages} in {seconds:.2} s, {messages_per_s:.0} per second")),
     ];
+    if *qps > 1 {
+        rows.push(("connections", qps.to_string()));
+    }
+    if let Some(bytes) = measured.bytes_per_qp {
+        rows.push(("memory", format!("{bytes} bytes for each connection")));
+    }
     rows.extend(traffic.rows());
     rows
 }

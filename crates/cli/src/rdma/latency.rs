@@ -64,7 +64,7 @@ impl Latency {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let meeting = Meeting::hold(&self.options)?;
         let wish = meeting.agree(Wish { op: self.op, size: self.size, iters: self.iters })?;
-        let session = meeting.connect(DEPTH, 2 * wish.size as usize)?;
+        let session = meeting.connect(1, DEPTH, 2 * wish.size as usize)?;
         let ends = Ends { session: &session, size: wish.size as usize };
         let mut times = DelayHistogram::new();
         match (wish.op, session.role) {
@@ -102,7 +102,7 @@ impl Ends<'_> {
             }
         };
         let flags = SendFlags::SIGNALED;
-        Ok(session.qp.post_send(&SendRequest { wr_id: 0, operation, payload, flags, recipient: None })?)
+        Ok(session.qp().post_send(&SendRequest { wr_id: 0, operation, payload, flags, recipient: None })?)
     }
 
     /// Each end writes when it has seen the other's write in its memory; the client begins.
@@ -130,7 +130,7 @@ impl Ends<'_> {
     fn send(&self, role: Role, iters: u32, times: &mut DelayHistogram) -> anyhow::Result<()> {
         let Self { session, size } = *self;
         let buffers = [session.region.slice(0, size)];
-        let post_receive = || session.qp.post_receive(&ReceiveRequest { wr_id: 0, buffers: &buffers });
+        let post_receive = || session.qp().post_receive(&ReceiveRequest { wr_id: 0, buffers: &buffers });
         (0..DEPTH).try_for_each(|_| post_receive())?;
         let (mut received, mut sent) = (0, 0);
         let mut completions = Vec::new();
@@ -165,7 +165,7 @@ impl Ends<'_> {
         let mut completions = Vec::new();
         for _ in 0..iters {
             let start = Instant::now();
-            session.qp.post_send(&SendRequest::new(0, Operation::Read(session.peer.at(0)), &buffers))?;
+            session.qp().post_send(&SendRequest::new(0, Operation::Read(session.peer.at(0)), &buffers))?;
             session.drain(&mut completions)?;
             times.record(start.elapsed());
         }

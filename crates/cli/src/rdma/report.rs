@@ -17,6 +17,8 @@ pub(super) struct Traffic {
     packets_received: u64,
     retransmitted: u64,
     timeouts: u64,
+    probes: u64,
+    sequence_naks: u64,
     wrong_icrc: u64,
     lost_to_faults: u64,
 }
@@ -29,17 +31,33 @@ impl Traffic {
             packets_received: wire.received,
             retransmitted: device.retransmitted,
             timeouts: device.timeouts,
+            probes: device.probes,
+            sequence_naks: device.sequence_naks_received,
             wrong_icrc: device.dropped_icrc,
             lost_to_faults: wire.lost,
         }
     }
 
     pub(super) fn rows(&self) -> Vec<Row> {
-        let Self { packets_sent, packets_received, retransmitted, timeouts, wrong_icrc, lost_to_faults } =
-            self;
+        let Self {
+            packets_sent,
+            packets_received,
+            retransmitted,
+            timeouts,
+            probes,
+            sequence_naks,
+            wrong_icrc,
+            lost_to_faults,
+        } = self;
         vec![
             ("packets", format!("{packets_sent} sent, {packets_received} received")),
-            ("recovery", format!("{retransmitted} requests sent again, {timeouts} timeouts")),
+            (
+                "recovery",
+                format!(
+                    "{retransmitted} requests sent again; {sequence_naks} gaps reported, {probes} probes, \
+                     {timeouts} timeouts"
+                ),
+            ),
             ("damage", format!("{wrong_icrc} wrong ICRCs, {lost_to_faults} taken by faults")),
         ]
     }

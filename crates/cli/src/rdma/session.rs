@@ -1,5 +1,6 @@
 //! A reliable connection between the two ends of a measurement.
 
+use std::fs;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,15 @@ use super::rendezvous::{Role, here, meet};
 /// How long nothing may happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What each end tells the other.
+/// What each end tells the other before it tells its queue pairs.
 #[derive(Serialize, Deserialize)]
 struct Introduction {
-    endpoint: Endpoint,
     region: RemoteRegion,
     mtu: usize,
 }
+
+/// Queue pairs that are told of at once.
+const TOLD_AT_ONCE: usize = 500;
 
 /// This end of a connection.
 pub(super) struct Session {
@@ -32,8 +35,10 @@ pub(super) struct Session {
     pub(super) region: Region,
     pub(super) peer: RemoteRegion,
     pub(super) cq: CompletionQueue,
-    pub(super) qp: QueuePair,
+    pub(super) qps: Vec<QueuePair>,
     pub(super) mtu: PathMtu,
+    /// What this process has grown by for each queue pair; `None` where they are too few to tell.
+    pub(super) bytes_per_qp: Option<u64>,
     stream: TcpStream,
 }
 
@@ -58,24 +63,46 @@ impl Meeting {
         Ok(if self.role == Role::Client { wish } else { theirs })
     }
 
-    /// Connects a queue pair that holds `depth` requests, with a region of `len` bytes at each end.
-    pub(super) fn connect(self, depth: usize, len: usize) -> anyhow::Result<Session> {
+    /// Connects `count` queue pairs that hold `depth` requests each, with a region of `len` bytes at each end.
+    pub(super) fn connect(self, count: usize, depth: usize, len: usize) -> anyhow::Result<Session> {
         let Self { role, adapter, stream } = self;
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
         let region = adapter.region(len, access).context("cannot register memory")?;
-        let cq = adapter.completion_queue(2 * depth + 1)?;
-        let capacity =
-            QpCapacity { send_wrs: depth, receive_wrs: depth, send_sges: 1, receive_sges: 1, inline: INLINE };
-        let qp = adapter.queue_pair(capacity, &cq, &cq)?;
-        let mine =
-            Introduction { endpoint: qp.endpoint(), region: region.remote(), mtu: adapter.mtu().bytes() };
+        let cq = adapter.completion_queue(2 * count * depth + 1)?;
+        let mine = Introduction { region: region.remote(), mtu: adapter.mtu().bytes() };
         let theirs = exchange(&stream, &mine).context("the other end has gone")?;
         let mtu = PathMtu::fitting(mine.mtu.min(theirs.mtu)).context("the other end has no path MTU")?;
-        qp.connect(&theirs.endpoint, &Connection::new(mtu)).context("cannot connect")?;
+        let capacity =
+            QpCapacity { send_wrs: depth, receive_wrs: depth, send_sges: 1, receive_sges: 1, inline: INLINE };
+        let before = resident();
+        let mut qps = Vec::with_capacity(count);
+        for first in (0..count).step_by(TOLD_AT_ONCE) {
+            for _ in first..count.min(first + TOLD_AT_ONCE) {
+                qps.push(adapter.queue_pair(capacity, &cq, &cq)?);
+            }
+            let endpoints: Vec<Endpoint> = qps[first..].iter().map(QueuePair::endpoint).collect();
+            let theirs_of_these = exchange(&stream, &endpoints).context("the other end has gone")?;
+            for (qp, peer) in qps[first..].iter().zip(&theirs_of_these) {
+                qp.connect(peer, &Connection::new(mtu)).context("cannot connect")?;
+            }
+        }
+        let grown = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
+        let bytes_per_qp = grown.filter(|_| count >= ENOUGH_TO_WEIGH).map(|bytes| bytes / count as u64);
         // Both are ready before either begins.
         exchange(&stream, &Ready {}).context("the other end has gone")?;
-        Ok(Session { role, adapter, region, peer: theirs.region, cq, qp, mtu, stream })
+        Ok(Session { role, adapter, region, peer: theirs.region, cq, qps, mtu, bytes_per_qp, stream })
     }
+}
+
+/// Queue pairs that take much more memory together than a process takes by the way.
+const ENOUGH_TO_WEIGH: usize = 1000;
+
+/// Bytes of memory that this process has.
+fn resident() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 /// Inline bytes of a send.
@@ -85,6 +112,11 @@ pub(super) const INLINE: usize = 256;
 struct Ready {}
 
 impl Session {
+    /// The only queue pair, or the first.
+    pub(super) fn qp(&self) -> &QueuePair {
+        &self.qps[0]
+    }
+
     /// Waits until the other end has come here too.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         self.stream.set_read_timeout(None)?;

@@ -313,6 +313,7 @@ impl Connection {
         let requester = &mut self.requester;
         requester.probe.fired(requester.outstanding(), verbs.now);
         if !requester.repeats.contains(&requester.unacked) {
+            verbs.counters.probes += 1;
             requester.repeats.push_front(requester.unacked);
         }
     }
