@@ -1,8 +1,10 @@
 //! `nichrome bench`: how fast the parts are on this machine.
 
 mod checksum;
+mod iperf3;
 mod lane;
 mod lro;
+mod rdma;
 mod sim;
 mod traffic;
 mod wan;
@@ -16,8 +18,11 @@ pub(crate) enum Bench {
     Checksum(checksum::Checksum),
     Wan(wan::Wan),
     Sim(sim::Sim),
+    Rdma(rdma::Rdma),
     #[command(hide = true)]
     WanProbe(wan::Probe),
+    #[command(hide = true)]
+    TcpPingPong(rdma::TcpPingPong),
 }
 
 impl Bench {
@@ -37,7 +42,9 @@ impl Bench {
                 pin();
                 sim.run()
             }
+            Self::Rdma(rdma) => rdma.run(),
             Self::WanProbe(probe) => probe.run(),
+            Self::TcpPingPong(ping_pong) => ping_pong.run(),
         }
     }
 }

@@ -49,6 +49,20 @@ fn bandwidth_of_every_operation_is_measured() {
 }
 
 #[test]
+fn connections_have_their_turn_and_tell_their_memory() {
+    for (nth, (qps, depth)) in [(3, 8), (1500, 16)].into_iter().enumerate() {
+        for (op_nth, op) in ["write", "send"].into_iter().enumerate() {
+            let port = 28_530 + 2 * nth as u16 + op_nth as u16;
+            let asked = format!("--op {op} --size 5000 --qps {qps} --depth {depth} --duration 50ms");
+            let [client, server] = both("bw", port, &asked);
+            assert_eq!((number(&client, "qps"), number(&server, "qps")), (f64::from(qps), f64::from(qps)));
+            assert!(number(&client, "messages") >= f64::from(depth), "{client}");
+            assert_eq!(client["bytes_per_qp"].is_u64(), qps >= 1000, "{client}");
+        }
+    }
+}
+
+#[test]
 fn latency_of_every_operation_has_a_histogram_of_all_messages() {
     for (nth, op) in ["write", "read", "send"].into_iter().enumerate() {
         let port = 28_510 + nth as u16;
@@ -84,9 +98,45 @@ fn two_hosts_with_a_path_between_them_speak_rdma() {
 }
 
 #[test]
+fn rdma_is_measured_beside_tcp() {
+    let bench = |path: Option<&str>| {
+        let mut command = Command::new(NICHROME);
+        command.args(["bench", "rdma", "--quick", "--json"]);
+        if let Some(path) = path {
+            command.env("PATH", path);
+        }
+        command.output().unwrap()
+    };
+    // Without iperf3 all else is measured.
+    let without = bench(Some("/nonexistent"));
+    let report = json(&without);
+    let names = [
+        "write_bw_gbps",
+        "write_lat_us",
+        "tcp_lat_us",
+        "tcp_lat_polling_us",
+        "messages_per_s",
+        "bytes_per_qp",
+    ];
+    for name in names {
+        assert!(number(&report, name) > 0.0, "{name}: {report}");
+    }
+    assert!(report["tcp_gbps"].is_null());
+    let told = String::from_utf8_lossy(&without.stderr);
+    assert!(told.starts_with("nichrome: no TCP throughput: cannot run iperf3 (install"), "{told}");
+    let qps = report["qps"].as_array().unwrap();
+    assert_eq!(qps.iter().map(|entry| number(entry, "qps")).collect::<Vec<_>>(), [1.0, 1000.0]);
+    assert!(qps.iter().all(|entry| number(entry, "gbps") > 0.0), "{report}");
+    if Command::new("iperf3").arg("--version").output().is_ok() {
+        assert!(number(&json(&bench(None)), "tcp_gbps") > 0.0);
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_in_one_line() {
     for (arguments, said) in [
         ("bw --port 28590 127.0.0.1", "start one there first"),
+        ("bw --qps 0 127.0.0.1", "0 is not in 1..=131072"),
         ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096"),
         ("pingpong --loss 101% 127.0.0.1", "loss"),
         ("lat --ip 192.0.2.1 --port 28591", "cannot listen at TCP port 28591"),

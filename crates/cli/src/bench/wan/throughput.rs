@@ -2,16 +2,14 @@
 //! the other.
 
 use std::fmt;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
-use nichrome_port::{Offloads, die_with_parent};
+use anyhow::Context;
+use nichrome_port::Offloads;
 use nichrome_wan::Impairments;
 use serde::Serialize;
-use serde_json::Value;
 
+use super::super::iperf3::{self, End};
 use super::super::{median, rounded};
 use crate::copy_loop::CopyLoop;
 use crate::wan::{Host, LivePath, Setup, SharedDevice, Side, ipv4};
@@ -20,6 +18,9 @@ const RUNS: usize = 5;
 
 /// How long each run takes.
 const SECONDS: &str = "2";
+
+/// Where iperf3's server listens.
+const PORT: u16 = 5201;
 
 const MISSING: &str =
     "cannot run iperf3, which throughput is measured with (install Debian's package iperf3)";
@@ -83,41 +84,19 @@ fn over_copy_loop() -> anyhow::Result<f64> {
     Ok(gbps)
 }
 
-/// What iperf3 measures from the right host to the left one, in Gbit/s: what has arrived.
+/// What iperf3 measures from the right host to the left one, in Gbit/s.
 fn transfer(hosts: &[Host; 2]) -> anyhow::Result<f64> {
-    let left = ipv4(Side::Left).to_string();
-    // Otherwise it tells nobody that it listens before it ends.
-    let mut server = start(&hosts[0], &["--server", "--one-off", "--bind", &left, "--forceflush"])?;
-    let mut lines = BufReader::new(server.stdout.take().context("iperf3 has no output")?).lines();
-    while !lines.next().context("iperf3's server does not listen")??.contains("listening") {}
-    let client = start(&hosts[1], &["--client", &left, "--time", SECONDS, "--json"])?;
-    let printed = client.wait_with_output()?.stdout;
-    let report: Value = serde_json::from_slice(&printed).context("iperf3's report is not understood")?;
-    // One whose client has failed waits for another.
-    let _ = server.kill();
-    server.wait()?;
-    match report.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64) {
-        Some(bits_per_second) => Ok(bits_per_second / 1e9),
-        None => bail!("iperf3: {}", report["error"].as_str().unwrap_or("its report has no throughput")),
-    }
-}
-
-fn start(host: &Host, arguments: &[&str]) -> anyhow::Result<Child> {
-    let mut command = iperf3();
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-    die_with_parent(&mut command);
-    host.run(|| command.spawn())?.context(MISSING)
-}
-
-fn iperf3() -> Command {
-    Command::new("iperf3")
+    let [left, right] = hosts;
+    let stream = iperf3::Stream { server: &ipv4(Side::Left).to_string(), port: PORT, seconds: SECONDS };
+    stream.measure(|end, command| {
+        let host = if end == End::Server { left } else { right };
+        host.run(|| command.spawn())?.context(MISSING)
+    })
 }
 
 /// Checks that there is an iperf3, and says which.
 pub(super) fn check() -> anyhow::Result<String> {
-    let output = iperf3().arg("--version").output().context(MISSING)?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    Ok(told.lines().next().unwrap_or("iperf3").to_owned())
+    iperf3::version().context(MISSING)
 }
 
 impl fmt::Display for Throughput {

@@ -1,0 +1,77 @@
+//! Two processes of this program, each on a processor of its own.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::{env, io};
+
+use anyhow::{Context, bail};
+use nichrome_port::die_with_parent;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::Value;
+
+use super::super::iperf3::{self, End};
+
+/// The processors that the ends run on: the last and the first of those that this process may use.
+pub(super) struct Pair {
+    all: CpuSet,
+    server: usize,
+    client: usize,
+}
+
+impl Pair {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let all = sched_getaffinity(None).context("cannot tell which processors may be used")?;
+        let mut usable = (0..CpuSet::MAX_CPU).filter(|processor| all.is_set(*processor));
+        let client = usable.next().context("no processor may be used")?;
+        let server = usable.next_back().unwrap_or(client);
+        Ok(Self { all, server, client })
+    }
+
+    /// Whether both ends share one processor, because there is no other.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.server == self.client
+    }
+
+    /// Starts a process on the processor of its end, which it inherits.
+    fn spawn(&self, end: End, command: &mut Command) -> io::Result<Child> {
+        let mut processor = CpuSet::new();
+        processor.set(if end == End::Server { self.server } else { self.client });
+        sched_setaffinity(None, &processor)?;
+        let child = command.spawn();
+        sched_setaffinity(None, &self.all)?;
+        child
+    }
+
+    /// Runs both ends of a command of this program; returns what the client prints. `port` stands for a free port.
+    pub(super) fn run(&self, server: &str, client: &str) -> anyhow::Result<Value> {
+        let port = free_port()?.to_string();
+        let start = |end, arguments: &str| {
+            let mut command = Command::new(env::current_exe()?);
+            command.args(arguments.split_whitespace()).args(["--port", &port]);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            die_with_parent(&mut command);
+            self.spawn(end, &mut command)
+        };
+        let server = start(End::Server, server).context("cannot start this program again")?;
+        let client = start(End::Client, client).context("cannot start this program again")?;
+        let (client, server) = (client.wait_with_output()?, server.wait_with_output()?);
+        for output in [&client, &server] {
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                bail!("{}", said.trim().trim_start_matches("nichrome: "));
+            }
+        }
+        serde_json::from_slice(&client.stdout).context("what was measured is not understood")
+    }
+
+    /// One stream of iperf3 between the same processors, in Gbit/s.
+    pub(super) fn iperf3(&self, seconds: &str) -> anyhow::Result<f64> {
+        let stream = iperf3::Stream { server: "127.0.0.1", port: free_port()?, seconds };
+        stream.measure(|end, command| self.spawn(end, command).context("cannot run iperf3"))
+    }
+}
+
+/// A TCP port that nobody had a moment ago.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}

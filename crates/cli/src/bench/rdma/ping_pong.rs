@@ -1,0 +1,105 @@
+//! A TCP ping-pong, to measure RDMA's latency beside.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use nichrome_wan::DelayHistogram;
+use serde::Serialize;
+
+/// Bytes of a message.
+const LEN: usize = 8;
+
+/// How long a client waits for a server that has just been started.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Send 8 bytes to and fro over TCP: what 'nichrome bench rdma' measures RDMA beside.
+#[derive(Args)]
+pub(crate) struct TcpPingPong {
+    #[arg(value_enum)]
+    end: End,
+    /// The server's port on 127.0.0.1.
+    #[arg(long)]
+    port: u16,
+    #[arg(long)]
+    iters: u32,
+    #[arg(long, value_enum)]
+    wait: Wait,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum End {
+    Server,
+    Client,
+}
+
+/// How an end waits for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Wait {
+    /// In the system call, as most programs do.
+    Blocking,
+    /// By trying again.
+    Polling,
+}
+
+/// What was measured.
+#[derive(Serialize)]
+struct Measured {
+    /// The median.
+    half_round_trip_us: f64,
+}
+
+impl TcpPingPong {
+    /// Runs one end.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let mut stream = match self.end {
+            End::Server => TcpListener::bind(address)?.accept()?.0,
+            End::Client => connect(address).context("cannot reach the server")?,
+        };
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(self.wait == Wait::Polling)?;
+        let mut times = DelayHistogram::new();
+        let mut message = [0; LEN];
+        for _ in 0..self.iters {
+            let start = Instant::now();
+            if self.end == End::Client {
+                stream.write_all(&message)?;
+            }
+            receive(&mut stream, &mut message)?;
+            times.record(start.elapsed() / 2);
+            if self.end == End::Server {
+                stream.write_all(&message)?;
+            }
+        }
+        let half_round_trip_us = times.quantile(0.5).as_secs_f64() * 1e6;
+        if self.end == End::Client {
+            writeln!(io::stdout(), "{}", serde_json::to_string(&Measured { half_round_trip_us })?)?;
+        }
+        Ok(())
+    }
+}
+
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let start = Instant::now();
+    loop {
+        match TcpStream::connect(server) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused && start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Eight bytes are never received in parts: they were sent as one.
+fn receive(stream: &mut TcpStream, message: &mut [u8; LEN]) -> io::Result<()> {
+    loop {
+        match stream.read_exact(message) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result,
+        }
+    }
+}
