@@ -229,3 +229,9 @@ fn the_kernel_and_we_do_everything_to_each_other_with_loss_and_reordering() {
 fn small_packets_agree_with_the_kernel_too() {
     Pair::open(PathMtu::B256).both_do_everything();
 }
+
+#[test]
+#[ignore = "needs a kernel with soft-RoCE: scripts/rdma-kernel-peer"]
+fn jumbo_frames_agree_with_the_kernel_too() {
+    Pair::open(PathMtu::B4096).both_do_everything();
+}
