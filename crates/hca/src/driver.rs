@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nichrome_port::{Waker, clock};
-use nichrome_rdma::{Device, Event, Memory};
+use nichrome_rdma::{Device, Event, Memory, ObjectError, QpHandle};
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
@@ -37,6 +37,13 @@ const PATIENCE: Duration = Duration::from_micros(20);
 
 /// How long the thread stays at the socket of a program that looks at memory, before it gives polls another chance.
 const STAY: Duration = Duration::from_millis(100);
+
+/// How often the peer of a queue pair that goes is told what has arrived. It takes silence for a failure, and its
+/// repetitions will find nobody who answers: one lost acknowledgement must not turn success into an error.
+const FAREWELLS: usize = 3;
+
+/// How long what is delayed on its way out keeps an adapter from being closed.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// How long what waits for a full socket waits.
 const FULL_SOCKET: Duration = Duration::from_micros(50);
@@ -128,6 +135,17 @@ impl<M: Memory + Send + 'static> Driver<M> {
         // What was begun may have a timer, which the thread does not know of.
         self.shared.call_if_parked();
         result
+    }
+
+    /// Destroys a queue pair, after its peer has heard for sure what has arrived.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn destroy_qp(&self, qp: QpHandle) -> Result<(), ObjectError> {
+        for _ in 0..FAREWELLS {
+            self.call(|device| device.acknowledge_again(qp))?;
+        }
+        self.call(|device| device.destroy_qp(qp))
     }
 
     /// Does something with the device's memory while the device does not.
@@ -320,6 +338,16 @@ impl<M: Memory> Card<M> {
         }
     }
 
+    /// Sends what is delayed on its way out.
+    fn linger(&mut self) {
+        let until = clock::now() + LINGER;
+        while let Some(due) = self.wire.outgoing_timeout().filter(|due| *due < until) {
+            // A wait that fails is one that was too short.
+            let _ = clock::wait([], Some(due));
+            self.wire.let_out(clock::now());
+        }
+    }
+
     /// When there is something to do without a datagram.
     fn poll_timeout(&self) -> Option<Instant> {
         if self.is_unfinished {
@@ -338,5 +366,6 @@ impl<M: Memory + Send + 'static> Drop for Driver<M> {
             // It reports nothing.
             let _ = thread.join();
         }
+        self.shared.card().linger();
     }
 }

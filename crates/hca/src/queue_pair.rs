@@ -184,7 +184,7 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         // It exists as long as this does.
-        let _ = self.adapter.inner.driver.call(|device| device.destroy_qp(self.handle));
+        let _ = self.adapter.inner.driver.destroy_qp(self.handle);
     }
 }
 

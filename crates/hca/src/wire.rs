@@ -84,6 +84,11 @@ impl Wire {
         [paths.out.poll_timeout(), paths.back.poll_timeout()].into_iter().flatten().min()
     }
 
+    /// When the path out has something to let go.
+    pub(crate) fn outgoing_timeout(&self) -> Option<Instant> {
+        self.faults.as_ref()?.out.poll_timeout()
+    }
+
     /// Whether something waits until the socket can be written again.
     pub(crate) fn is_full(&self) -> bool {
         !self.outgoing.is_empty()
@@ -170,7 +175,7 @@ impl Wire {
     }
 
     /// Sends what has come through the path.
-    fn let_out(&mut self, now: Instant) {
+    pub(crate) fn let_out(&mut self, now: Instant) {
         let Some(paths) = &mut self.faults else { return };
         paths.out.handle_timeout(now);
         loop {

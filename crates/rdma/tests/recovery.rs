@@ -141,3 +141,26 @@ fn what_is_kept_is_bounded_and_given_back() {
         assert!(requester.retransmitted > 50);
     }
 }
+
+/// The program at the other end is done, and goes: what is sent again after that is answered by nobody.
+#[test]
+fn a_lost_last_acknowledgement_is_made_good_before_the_queue_pair_goes() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Rc, &Link { timeout: 10, ..Link::default() });
+    let device = &mut pair.ends[1].device;
+    device.acknowledge_again(b).unwrap();
+    assert_eq!(device.poll_transmit(pair.now, 1, &mut [0; 8192]), None, "nothing has come yet");
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].post(a, 1, Operation::Write(there), 0, 100);
+    pair.transmit();
+    pair.faults.loss = 1.0;
+    pair.run_until(|pair| pair.ends[1].device.counters().received == 1);
+    pair.transmit();
+    pair.faults.loss = 0.0;
+    pair.ends[1].device.acknowledge_again(b).unwrap();
+    pair.transmit();
+    pair.ends[1].device.destroy_qp(b).unwrap();
+    pair.run();
+    assert_eq!(pair.ends[0].completions()[0].status, Status::Success);
+    assert_eq!(pair.ends[0].device.counters().retransmitted, 0);
+}

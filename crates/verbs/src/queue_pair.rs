@@ -166,7 +166,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     // SAFETY: the program passes a queue pair that it has made.
     let this = unsafe { object::<QueuePair>(qp.cast()) };
-    let destroyed = this.adapter.driver.call(|device| device.destroy_qp(this.handle));
+    let destroyed = this.adapter.driver.destroy_qp(this.handle);
     if destroyed.is_ok() {
         this.adapter.listeners.qps.remove(&this.handle);
         this.events.retire();

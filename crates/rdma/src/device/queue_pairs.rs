@@ -209,6 +209,18 @@ impl<M: Memory> Device<M> {
         self.qps.len()
     }
 
+    /// Tells the peer of a reliable connection once more what has arrived, if anything has: the peer cannot ask again after
+    /// [`Device::destroy_qp`], and takes silence for a failure.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn acknowledge_again(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
+        let connection = self.qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        connection.acknowledge_again();
+        self.settle(handle.index());
+        Ok(())
+    }
+
     /// Destroys a queue pair. What waits there does not complete; what has completed can still be polled.
     ///
     /// # Errors

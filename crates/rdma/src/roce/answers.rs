@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 
 use nichrome_wire::rdma::{
-    Aeth, Credit, Message, NakCode, Psn, RKey, RcMessage, ReadResponse, Reth, Syndrome,
+    Aeth, Credit, Message, Msn, NakCode, Psn, RKey, RcMessage, ReadResponse, Reth, Syndrome,
 };
 
 use super::connection::Connection;
 use super::packet::{Cause, Outgoing, PayloadSource};
+use crate::qp::attributes::{QpState, QpType};
 
 /// What the peer is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +224,14 @@ impl Connection {
                 let message = Message::Rc(RcMessage::ReadResponse(part));
                 Outgoing { message, psn, payload, payload_len, cause, ..plain }
             }
+        }
+    }
+
+    /// The peer is to be told once more what has arrived, unless it is told something anyway.
+    pub(crate) fn acknowledge_again(&mut self) {
+        let Self { qp, responder, .. } = self;
+        if qp.kind == QpType::Rc && qp.state != QpState::Err && responder.msn != Msn::new(0) {
+            responder.answers.acknowledgement.get_or_insert(Acknowledgement::Positive);
         }
     }
 
