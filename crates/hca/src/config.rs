@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use nichrome_port::capture::WriteError;
-use nichrome_port::udp::{SharedPort, Steering, UdpError, UdpSocket};
+use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, UdpSocket};
 use nichrome_rdma::{Config, ConfigError, Limits, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
 use nichrome_wire::rdma::ROCE_PORT;
@@ -18,6 +18,8 @@ pub struct AdapterConfig {
     pub place: Place,
     /// The largest path MTU; by default the largest that fits the interface of the address.
     pub mtu: Option<PathMtu>,
+    /// Where datagrams are received.
+    pub reception: Reception,
     /// What happens to datagrams on their way out and in.
     pub faults: Option<Faults>,
     /// Where to write a capture of what goes over the wire (pcapng).
@@ -36,6 +38,17 @@ pub enum Place {
     Address(IpAddr),
 }
 
+/// Where datagrams are received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reception {
+    /// From a UDP socket, in batches. It does not tell the identification of IPv4, which the ICRC covers: one that is to
+    /// be expected from the peer is taken for right.
+    #[default]
+    Socket,
+    /// From the interfaces (AF_PACKET), one by one, with the identification. IPv4 only; needs CAP_NET_RAW.
+    Packets,
+}
+
 /// What happens to datagrams, in each direction on its own.
 #[derive(Clone, Debug)]
 pub struct Faults {
@@ -51,6 +64,9 @@ pub enum OpenError {
     /// The address cannot be had.
     #[error(transparent)]
     Udp(#[from] UdpError),
+    /// Packets cannot be received.
+    #[error(transparent)]
+    Packets(#[from] PacketReceiverError),
     /// The impairments contradict each other.
     #[error(transparent)]
     Faults(#[from] nichrome_wan::ConfigError),
@@ -112,6 +128,7 @@ impl Port {
         }
         device.mtu = config.mtu.unwrap_or_else(|| largest_mtu(socket));
         device.seed = config.seed;
+        device.sees_identifications = config.reception == Reception::Packets;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
         device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
         device

@@ -61,7 +61,7 @@ pub struct Driver<M: Memory + Send + 'static> {
 
 struct Shared<M> {
     card: Mutex<Card<M>>,
-    /// The wire's socket, to wait for.
+    /// Where datagrams come from, to wait for.
     socket: OwnedFd,
     local: SocketAddr,
     /// Calls the thread.
@@ -98,7 +98,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let port = Port::open(config.place)?;
         let device = Device::new(port.device(config), memory)?;
         let wire = Wire::new(port, config)?;
-        let (socket, local) = (wire.socket().as_fd().try_clone_to_owned(), wire.socket().local());
+        let (socket, local) = (wire.source().try_clone_to_owned(), wire.socket().local());
         let failed =
             |error: std::io::Error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
         let shared = Arc::new(Shared {

@@ -1,14 +1,15 @@
 //! Between the device and the socket: batches, faults, capture.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use nichrome_port::udp::{Envelope, ReceiveBatch, SendBatch, SendReport, Staged, UdpSocket};
+use nichrome_port::udp::{Envelope, PacketReceiver, ReceiveBatch, SendBatch, SendReport, Staged, UdpSocket};
 use nichrome_rdma::{Datagram, Device, Memory, Transmit};
 use nichrome_wan::{Impairments, Output, Path};
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
 use nichrome_wire::{AddressPair, Engine, Instant};
 
-use crate::config::{AdapterConfig, Faults, OpenError, Port};
+use crate::config::{AdapterConfig, Faults, OpenError, Port, Reception};
 use crate::parcel::Parcel;
 use crate::recorder::Recorder;
 
@@ -32,11 +33,20 @@ pub struct WireCounters {
 pub(crate) struct Wire {
     port: Port,
     outgoing: SendBatch,
-    incoming: ReceiveBatch,
+    incoming: Incoming,
     faults: Option<FaultyPaths>,
     recorder: Option<Recorder>,
     counters: WireCounters,
 }
+
+/// Where datagrams come from.
+enum Incoming {
+    Socket(ReceiveBatch),
+    Packets(PacketReceiver, IcrcChecker),
+}
+
+/// Packets that are received before anything else is done.
+const PACKETS: usize = 64;
 
 /// What happens to datagrams on their way out and in.
 struct FaultyPaths {
@@ -60,10 +70,16 @@ impl Wire {
     pub(crate) fn new(port: Port, config: &AdapterConfig) -> Result<Self, OpenError> {
         let recorder =
             config.capture.as_deref().map(|path| Recorder::create(path, "nichrome")).transpose()?;
+        let incoming = match config.reception {
+            Reception::Socket => Incoming::Socket(ReceiveBatch::default()),
+            Reception::Packets => {
+                Incoming::Packets(PacketReceiver::open(port.socket())?, IcrcChecker::default())
+            }
+        };
         Ok(Self {
             port,
             outgoing: SendBatch::default(),
-            incoming: ReceiveBatch::default(),
+            incoming,
             faults: config.faults.as_ref().map(FaultyPaths::new).transpose()?,
             recorder,
             counters: WireCounters::default(),
@@ -72,6 +88,14 @@ impl Wire {
 
     pub(crate) fn socket(&self) -> &UdpSocket {
         self.port.socket()
+    }
+
+    /// What is readable when something has arrived.
+    pub(crate) fn source(&self) -> BorrowedFd<'_> {
+        match &self.incoming {
+            Incoming::Socket(_) => self.port.socket().as_fd(),
+            Incoming::Packets(receiver, _) => receiver.as_fd(),
+        }
     }
 
     pub(crate) fn counters(&self) -> WireCounters {
@@ -96,20 +120,40 @@ impl Wire {
 
     /// Gives the device what has arrived; returns whether there may be more.
     pub(crate) fn receive<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
-        let more = self.incoming.receive(self.port.socket()).unwrap_or(false);
-        let local = self.port.socket().local();
-        for arrival in self.incoming.arrivals() {
-            let Some(flow) = flow_between(arrival.peer, local) else { continue };
-            for bytes in arrival.datagrams() {
-                self.counters.received += 1;
-                let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
-                record(&mut self.recorder, &datagram, now);
-                match &mut self.faults {
-                    None => device.receive(&datagram, now),
-                    Some(paths) => paths.back.receive(parcel(&datagram, None), now),
-                }
+        let Self { port, incoming, faults, recorder, counters, .. } = self;
+        let local = port.socket().local();
+        let mut take = |datagram: &Datagram<'_>| {
+            counters.received += 1;
+            match faults {
+                None => device.receive(datagram, now),
+                Some(paths) => paths.back.receive(parcel(datagram, None), now),
             }
-        }
+        };
+        let more = match incoming {
+            Incoming::Socket(batch) => {
+                let more = batch.receive(port.socket()).unwrap_or(false);
+                for arrival in batch.arrivals() {
+                    let Some(flow) = flow_between(arrival.peer, local) else { continue };
+                    for bytes in arrival.datagrams() {
+                        let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
+                        record(recorder, &datagram, now);
+                        take(&datagram);
+                    }
+                }
+                more
+            }
+            Incoming::Packets(receiver, icrc) => (0..PACKETS).all(|_| {
+                let Ok(Some(mut arrival)) = receiver.receive() else { return false };
+                let Some(flow) = flow_between(arrival.peer, local) else { return true };
+                let traffic_class = arrival.traffic_class;
+                for (ident, bytes) in arrival.datagrams() {
+                    record(recorder, &Datagram { flow, traffic_class, bytes }, now);
+                    icrc.change_ident(bytes, ident);
+                    take(&Datagram { flow, traffic_class, bytes });
+                }
+                true
+            }),
+        };
         self.let_in(device, now);
         more
     }

@@ -5,7 +5,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nichrome_hca::{Adapter, AdapterConfig, CompletionQueue, Connection, Faults, Place, QueuePair, Region};
+use nichrome_hca::{
+    Adapter, AdapterConfig, CompletionQueue, Connection, Faults, Place, QueuePair, Reception, Region,
+};
 use nichrome_rdma::{
     Access, CompletedOperation, Completion, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest,
     Status,
@@ -119,6 +121,24 @@ fn everything_is_done_over_ipv6_and_one_address_can_be_shared() {
         does_everything(&ends, &[1, 65_536]);
     };
     nichrome_port::NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
+}
+
+/// Segments that one call sends have identifications of their own, and an ICRC is right or wrong.
+#[test]
+fn everything_is_done_where_packets_are_received_from_the_interface() {
+    nichrome_port::become_able().unwrap();
+    let from_the_interface = || {
+        let netlink = nichrome_port::Netlink::open().unwrap();
+        netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();
+        let config = AdapterConfig { reception: Reception::Packets, ..AdapterConfig::default() };
+        let ends = connected(&config);
+        does_everything(&ends, &[1, 65_536, LEN]);
+        assert!(ends.iter().all(|end| end.adapter.counters().dropped_icrc == 0));
+        let place = Place::Address("::1".parse().unwrap());
+        let refused = Adapter::open(&AdapterConfig { place, ..config }).err().unwrap();
+        assert!(refused.to_string().contains("only IPv4 has an identification"), "{refused}");
+    };
+    nichrome_port::NetworkNamespace::new().unwrap().run(from_the_interface).unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Options of AF_PACKET sockets (packet(7)).
 
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{self, Errno};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -71,19 +71,24 @@ pub(crate) fn option<T: Plain>(socket: &OwnedFd, name: libc::c_int) -> io::Resul
 }
 
 /// Has the socket receive nothing.
-pub(crate) fn refuse_all(socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn refuse_all(socket: impl AsFd) -> io::Result<()> {
     // One instruction: accept 0 bytes of any frame (BPF_RET | BPF_K).
-    let mut nothing = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 };
-    filter(socket, libc::SO_ATTACH_FILTER, &libc::sock_fprog { len: 1, filter: &raw mut nothing })
+    set_filter(socket, &mut [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }])
+}
+
+/// Has the socket receive what `program`, of classic BPF, accepts.
+pub(crate) fn set_filter(socket: impl AsFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    filter(socket.as_fd(), libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Undoes [`refuse_all`].
 pub(crate) fn accept_all(socket: &OwnedFd) -> io::Result<()> {
-    filter(socket, libc::SO_DETACH_FILTER, &libc::sock_fprog { len: 0, filter: std::ptr::null_mut() })
+    filter(socket.as_fd(), libc::SO_DETACH_FILTER, &libc::sock_fprog { len: 0, filter: std::ptr::null_mut() })
 }
 
 #[allow(unsafe_code)]
-fn filter(socket: &OwnedFd, name: libc::c_int, program: &libc::sock_fprog) -> io::Result<()> {
+fn filter(socket: BorrowedFd<'_>, name: libc::c_int, program: &libc::sock_fprog) -> io::Result<()> {
     let len = size_of_val(program) as libc::socklen_t;
     let fd = socket.as_raw_fd();
     // SAFETY: setsockopt(2) reads `len` bytes at `program`, and the instructions it points to, as many as it says.

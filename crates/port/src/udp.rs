@@ -3,11 +3,13 @@
 //!
 //! A [`UdpSocket`] sends what was staged in a [`SendBatch`] and fills a [`ReceiveBatch`]. It has an address to itself, on
 //! the loopback interface one that no one else uses; [`SharedPort`] lets several processes use one address, and has the
-//! kernel hand each datagram to the one whose slot its first bytes name.
+//! kernel hand each datagram to the one whose slot its first bytes name. A [`PacketReceiver`] receives in a socket's place
+//! where the identifications of IPv4 must be seen.
 
 mod control;
 mod local_addresses;
 mod loopback;
+mod packet_receiver;
 mod raw_address;
 mod receive;
 mod send;
@@ -17,6 +19,7 @@ mod socket_options;
 mod steering;
 
 pub use local_addresses::local_addresses;
+pub use packet_receiver::{PacketArrival, PacketReceiver, PacketReceiverError};
 pub use receive::{Arrival, ReceiveBatch};
 pub use send::{Envelope, SendBatch, SendReport, Staged};
 pub use shared_port::SharedPort;

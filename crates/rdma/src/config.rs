@@ -114,6 +114,10 @@ pub struct Config {
     pub selective_repeat: SelectiveRepeat,
     /// Packets that arrived ahead of lost ones and are kept for all queue pairs together.
     pub held_packets: usize,
+    /// Whether the driver sees IPv4 identifications, and has changed every ICRC to identification 0
+    /// ([`IcrcChecker::change_ident`](nichrome_wire::rdma::IcrcChecker::change_ident)): then an ICRC is right or wrong.
+    /// Otherwise one is right that some identification explains which is to be expected from the peer.
+    pub sees_identifications: bool,
     /// Makes keys differ between devices.
     pub seed: u64,
 }
@@ -131,6 +135,7 @@ impl Config {
             congestion: Congestion::default(),
             selective_repeat: SelectiveRepeat::default(),
             held_packets: 4096,
+            sees_identifications: false,
             seed: 0,
         }
     }

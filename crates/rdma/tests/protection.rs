@@ -6,8 +6,8 @@ mod common;
 use common::{ALL, BASE, Link, MEMORY, Pair, datagram, pattern};
 use nichrome_rdma::*;
 use nichrome_wire::rdma::{
-    Aeth, AtomicEth, Bth, BthFlags, Credit, Message, NakCode, Part, RcMessage, ReadResponse, Repr, Reth,
-    SendEnd, Syndrome,
+    Aeth, AtomicEth, Bth, BthFlags, Credit, IcrcChecker, Message, NakCode, Part, RcMessage, ReadResponse,
+    Repr, Reth, SendEnd, Syndrome,
 };
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -493,4 +493,20 @@ fn garbage_does_nothing() {
     let dropped =
         counters.dropped_malformed + counters.dropped_unknown + counters.dropped_key + counters.dropped_icrc;
     assert_eq!((counters.received, dropped), (count, count));
+}
+
+/// A CRC that is right for some identification has said less than one that is right.
+#[test]
+fn where_identifications_are_seen_an_icrc_is_right_or_wrong() {
+    for sees_identifications in [false, true] {
+        let mut pair = Pair::with(|config| config.sees_identifications = sees_identifications);
+        let [a, _] = pair.connect(QpType::Rc, &Link::default());
+        let there = pair.ends[1].remote(0);
+        pair.ends[0].post(a, 1, Operation::Write(there), 0, 100);
+        let mut buffer = vec![0; 8192];
+        let transmit = pair.ends[0].device.poll_transmit(pair.now, 1, &mut buffer).unwrap();
+        IcrcChecker::default().change_ident(&mut buffer[..transmit.len], 7);
+        pair.inject(1, &buffer[..transmit.len]);
+        assert_eq!(pair.ends[1].device.counters().dropped_icrc, u64::from(sees_identifications));
+    }
 }

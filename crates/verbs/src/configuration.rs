@@ -5,6 +5,7 @@
 //! | `NICHROME_IP` | the device's address, one of this machine's | a free one of 127.0.0.0/8 |
 //! | `NICHROME_IFACE` | an interface whose first address is the device's | |
 //! | `NICHROME_MTU` | bytes of payload in a packet: 256, 512, 1024, 2048, 4096 | the most that fits the interface |
+//! | `NICHROME_PACKETS` | `1`: receive packets from the interfaces, which needs CAP_NET_RAW | a socket |
 //! | `NICHROME_LOSS`, `_DELAY`, `_JITTER`, `_REORDER`, `_DUPLICATE`, `_CORRUPT`, `_RATE` | as the options of `nichrome wan` | no faults |
 //! | `NICHROME_SEED` | what the choices of the faults come from | different every time |
 //! | `NICHROME_CAPTURE` | the file to record packets in (pcapng) | no capture |
@@ -17,7 +18,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use nichrome_hca::{AdapterConfig, Faults, Place};
+use nichrome_hca::{AdapterConfig, Faults, Place, Reception};
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
@@ -29,6 +30,8 @@ pub const IP: &str = "NICHROME_IP";
 pub const INTERFACE: &str = "NICHROME_IFACE";
 /// Bytes of payload in a packet.
 pub const MTU: &str = "NICHROME_MTU";
+/// Whether to receive packets from the interfaces.
+pub const PACKETS: &str = "NICHROME_PACKETS";
 /// Which packets are lost.
 pub const LOSS: &str = "NICHROME_LOSS";
 /// How long packets take.
@@ -87,12 +90,17 @@ impl Configuration {
         let adapter = AdapterConfig {
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
+            reception: if is_set(PACKETS) { Reception::Packets } else { Reception::Socket },
             faults: faults()?,
             capture: variable::<PathBuf>(CAPTURE)?,
             seed: random,
         };
-        Ok(Self { adapter, reports: env::var_os(STATS).is_some_and(|value| value == "1") })
+        Ok(Self { adapter, reports: is_set(STATS) })
     }
+}
+
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| value == "1")
 }
 
 fn place() -> Result<Place, ConfigurationError> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_hca::{AdapterConfig, Faults, Place};
+use nichrome_hca::{AdapterConfig, Faults, Place, Reception};
 use nichrome_port::InterfaceName;
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
@@ -34,6 +34,10 @@ pub(super) struct Options {
     /// Payload of a packet at most: 256, 512, 1024, 2048 or 4096. By default what fits the interface.
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(super) path_mtu: Option<PathMtu>,
+    /// Receive packets from the interfaces instead of a socket: the IPv4 identification, which the ICRC covers, is seen.
+    /// Needs CAP_NET_RAW.
+    #[arg(long)]
+    packets: bool,
     /// Print the result as one JSON object.
     #[arg(long)]
     pub(super) json: bool,
@@ -76,8 +80,9 @@ impl Options {
             let seed = self.seed.unwrap_or_else(random);
             Faults { impairments, seed }
         });
+        let reception = if self.packets { Reception::Packets } else { Reception::Socket };
         let capture = self.capture.clone();
-        Ok(AdapterConfig { place, mtu: self.path_mtu, faults, capture, seed: random() })
+        Ok(AdapterConfig { place, mtu: self.path_mtu, reception, faults, capture, seed: random() })
     }
 
     /// What happens to datagrams; `None` where nothing does.

@@ -29,6 +29,10 @@ pub(crate) struct Run {
     /// Payload of a packet at most: 256, 512, 1024, 2048 or 4096. By default what fits the interface.
     #[arg(long, value_name = "BYTES", value_parser = ["256", "512", "1024", "2048", "4096"])]
     path_mtu: Option<String>,
+    /// Receive packets from the interfaces instead of a socket: the IPv4 identification, which the ICRC covers, is seen.
+    /// Needs CAP_NET_RAW.
+    #[arg(long)]
+    packets: bool,
     /// Packets lost, each way: 1%, gilbert:P,R, or packets:3,7,10-12.
     #[arg(long, value_name = "LOSS", value_parser = valid::<Loss>)]
     loss: Option<String>,
@@ -106,6 +110,7 @@ impl Run {
             (variables::IP, self.ip.map(|ip| ip.to_string().into())),
             (variables::INTERFACE, text(&self.iface)),
             (variables::MTU, text(&self.path_mtu)),
+            (variables::PACKETS, self.packets.then(|| "1".into())),
             (variables::LOSS, text(&self.loss)),
             (variables::DELAY, text(&self.delay)),
             (variables::JITTER, text(&self.jitter)),

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use thiserror::Error;
 
 use super::local_addresses::interface_mtu;
-use super::socket_options::{coalesce, prepare_ipv4, prepare_ipv6, reserve_room, segments};
+use super::socket_options::{coalesce, do_not_coalesce, prepare_ipv4, prepare_ipv6, reserve_room, segments};
 
 /// Why there is no socket at an address.
 #[derive(Debug, Error)]
@@ -53,7 +53,7 @@ impl UdpError {
 }
 
 /// Bytes received and not read yet, as the kernel counts them, that a socket asks room for.
-const ROOM: usize = 8 << 20;
+pub(super) const ROOM: usize = 8 << 20;
 
 /// An unconnected UDP socket at one address. Over IPv4 what it sends has DF set and identification 0, and, where the
 /// kernel segments it, 0, 1, 2, …. Nothing blocks.
@@ -80,6 +80,11 @@ impl UdpSocket {
     /// Sends nothing as one any more: before Linux 6.11, what goes through an interface without checksum offload cannot be.
     pub(super) fn stop_segmenting(&self) {
         self.segments.store(false, Ordering::Relaxed);
+    }
+
+    /// Has the kernel hand over datagrams as they come.
+    pub(super) fn stop_coalescing(&self) -> io::Result<()> {
+        do_not_coalesce(&self.fd)
     }
 
     pub(super) fn into_fd(self) -> OwnedFd {

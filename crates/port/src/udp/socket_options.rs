@@ -8,6 +8,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_s
 use crate::packet_options::set_option_of as set;
 
 const ON: libc::c_int = 1;
+const OFF: libc::c_int = 0;
 
 /// Has an IPv4 socket set DF, and with it identification 0, and tell the ECN bits of what it receives.
 pub(super) fn prepare_ipv4(socket: &OwnedFd) -> io::Result<()> {
@@ -28,7 +29,16 @@ const UDP_NO_CHECK6_RX: libc::c_int = 102;
 
 /// Has the kernel hand over datagrams of one flow together, where it knows how.
 pub(super) fn coalesce(socket: &OwnedFd) -> io::Result<()> {
-    match set(socket, libc::SOL_UDP, libc::UDP_GRO, ON) {
+    set_coalescing(socket, ON)
+}
+
+/// Undoes [`coalesce`].
+pub(super) fn do_not_coalesce(socket: &OwnedFd) -> io::Result<()> {
+    set_coalescing(socket, OFF)
+}
+
+fn set_coalescing(socket: &OwnedFd, value: libc::c_int) -> io::Result<()> {
+    match set(socket, libc::SOL_UDP, libc::UDP_GRO, value) {
         Err(Errno::NOPROTOOPT) => Ok(()),
         result => result,
     }
