@@ -9,6 +9,7 @@ use nichrome_rdma::{
     Access, AddressVector, ModifyError, ObjectError, PathMtu, PostError, Psn, QpCapacity, QpChange, QpConfig,
     QpHandle, QpNumber, QpState, QpType, ReceiveRequest, RnrTimer, SendRequest, Signaling,
 };
+use nichrome_wire::{Ecn, TrafficClass};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -40,13 +41,16 @@ pub struct Connection {
     pub rnr_retry: u8,
     /// READs and atomics outstanding, each way.
     pub rd_atomic: u8,
+    /// Whether packets may be marked on a congested path instead of dropped (ECT(0)). The peer must tell of the marks
+    /// (annex A17.9.3): a device of ours does, Linux's rxe does not.
+    pub ecn: bool,
 }
 
 impl Connection {
     /// What ibv_rc_pingpong uses: 67 ms, seven times, for ever; and everything allowed.
     pub fn new(mtu: PathMtu) -> Self {
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        Self { mtu, access, timeout: 14, retry_count: 7, rnr_retry: 7, rd_atomic: 16 }
+        Self { mtu, access, timeout: 14, retry_count: 7, rnr_retry: 7, rd_atomic: 16, ecn: false }
     }
 }
 
@@ -104,7 +108,8 @@ impl QueuePair {
     /// # Errors
     /// It is connected already, or the peer's address is not of the adapter's family.
     pub fn connect(&self, peer: &Endpoint, connection: &Connection) -> Result<(), ModifyError> {
-        let Connection { mtu, access, timeout, retry_count, rnr_retry, rd_atomic } = *connection;
+        let Connection { mtu, access, timeout, retry_count, rnr_retry, rd_atomic, ecn } = *connection;
+        let traffic_class = TrafficClass::from(if ecn { Ecn::Ect0 } else { Ecn::NotEct });
         let init = QpChange {
             pkey_index: Some(0),
             port: Some(1),
@@ -112,7 +117,7 @@ impl QueuePair {
             ..QpChange::to(QpState::Init)
         };
         let ready_to_receive = QpChange {
-            path: Some(AddressVector::to(peer.address)),
+            path: Some(AddressVector { traffic_class, ..AddressVector::to(peer.address) }),
             path_mtu: Some(mtu),
             destination: Some(peer.qp),
             rq_psn: Some(peer.psn),

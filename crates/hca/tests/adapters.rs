@@ -65,10 +65,13 @@ fn connected(config: &AdapterConfig) -> [End; 2] {
 }
 
 fn connect(ends: &[End; 2]) {
-    let connection = Connection { timeout: 10, ..Connection::new(PathMtu::B4096) };
+    connect_with(ends, &Connection { timeout: 10, ..Connection::new(PathMtu::B4096) });
+}
+
+fn connect_with(ends: &[End; 2], connection: &Connection) {
     let endpoints = ends.each_ref().map(|end| end.qp.endpoint());
-    ends[0].qp.connect(&endpoints[1], &connection).unwrap();
-    ends[1].qp.connect(&endpoints[0], &connection).unwrap();
+    ends[0].qp.connect(&endpoints[1], connection).unwrap();
+    ends[1].qp.connect(&endpoints[0], connection).unwrap();
 }
 
 fn success(completion: Option<Completion>, wr_id: u64, operation: CompletedOperation) {
@@ -232,6 +235,34 @@ fn an_adapter_that_nobody_uses_sleeps() {
     assert!(before > 0);
     thread::sleep(Duration::from_millis(300));
     assert_eq!(wake_ups(), before);
+}
+
+/// A bottleneck that marks instead of dropping: the receiver tells, the sender slows down, nothing is lost.
+#[test]
+fn a_congested_path_marks_and_the_sender_hears_of_it() {
+    let impairments = Impairments {
+        rate: Some("400mbit".parse().unwrap()),
+        queue: "1000p".parse().unwrap(),
+        ecn: "mark:20p".parse().unwrap(),
+        ..Impairments::default()
+    };
+    let faults = Some(Faults { impairments, seed: 1 });
+    for ecn in [true, false] {
+        let config = AdapterConfig { faults: faults.clone(), ..AdapterConfig::default() };
+        let ends = [End::open(&config), End::open(&AdapterConfig::default())];
+        let there = ends[1].region.remote().at(0);
+        connect_with(&ends, &Connection { ecn, ..Connection::new(PathMtu::B4096) });
+        for wr_id in 0..4 {
+            ends[0].send(wr_id, Operation::Write(there), 0, LEN);
+        }
+        for wr_id in 0..4 {
+            success(ends[0].cq.wait(PATIENCE), wr_id, CompletedOperation::Write);
+        }
+        let (sender, receiver) = (ends[0].adapter.counters(), ends[1].adapter.counters());
+        assert_eq!(receiver.congestion_marks > 0, ecn);
+        assert_eq!(sender.congestion_notifications_received > 0, ecn);
+        assert_eq!(ends[0].adapter.wire_counters().lost, 0);
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub(super) struct Traffic {
     timeouts: u64,
     probes: u64,
     sequence_naks: u64,
+    congestion_notifications: u64,
     wrong_icrc: u64,
     lost_to_faults: u64,
 }
@@ -33,6 +34,7 @@ impl Traffic {
             timeouts: device.timeouts,
             probes: device.probes,
             sequence_naks: device.sequence_naks_received,
+            congestion_notifications: device.congestion_notifications_received,
             wrong_icrc: device.dropped_icrc,
             lost_to_faults: wire.lost,
         }
@@ -46,6 +48,7 @@ impl Traffic {
             timeouts,
             probes,
             sequence_naks,
+            congestion_notifications,
             wrong_icrc,
             lost_to_faults,
         } = self;
@@ -55,7 +58,7 @@ impl Traffic {
                 "recovery",
                 format!(
                     "{retransmitted} requests sent again; {sequence_naks} gaps reported, {probes} probes, \
-                     {timeouts} timeouts"
+                     {timeouts} timeouts, {congestion_notifications} notices of congestion"
                 ),
             ),
             ("damage", format!("{wrong_icrc} wrong ICRCs, {lost_to_faults} taken by faults")),

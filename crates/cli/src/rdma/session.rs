@@ -72,6 +72,8 @@ impl Meeting {
         let mine = Introduction { region: region.remote(), mtu: adapter.mtu().bytes() };
         let theirs = exchange(&stream, &mine).context("the other end has gone")?;
         let mtu = PathMtu::fitting(mine.mtu.min(theirs.mtu)).context("the other end has no path MTU")?;
+        // Both ends are of this command, which tells of marks.
+        let connection = Connection { ecn: true, ..Connection::new(mtu) };
         let capacity =
             QpCapacity { send_wrs: depth, receive_wrs: depth, send_sges: 1, receive_sges: 1, inline: INLINE };
         let before = resident();
@@ -83,7 +85,7 @@ impl Meeting {
             let endpoints: Vec<Endpoint> = qps[first..].iter().map(QueuePair::endpoint).collect();
             let theirs_of_these = exchange(&stream, &endpoints).context("the other end has gone")?;
             for (qp, peer) in qps[first..].iter().zip(&theirs_of_these) {
-                qp.connect(peer, &Connection::new(mtu)).context("cannot connect")?;
+                qp.connect(peer, &connection).context("cannot connect")?;
             }
         }
         let grown = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
