@@ -1,6 +1,9 @@
 //! The command as a whole, as its users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../../../tests/tshark.rs"]
+mod tshark;
+
 mod bench;
 mod coalesce;
 mod errors;

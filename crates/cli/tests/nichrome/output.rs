@@ -1,7 +1,6 @@
 //! What `nichrome coalesce` writes: captures that others can read.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use crate::run::{
     Given, PROFILES, capture, captures, number, records, segments, summary, text, write_capture,
@@ -10,20 +9,7 @@ use nichrome_port::capture::LinkType;
 use nichrome_wire::TcpFrame;
 use tempfile::tempdir;
 
-/// The lines that tshark prints for a capture; `None` where there is no tshark and it need not be there.
-fn tshark(arguments: &[&str]) -> Option<Vec<String>> {
-    match Command::new("tshark").args(arguments).output() {
-        Ok(output) => {
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
-        }
-        Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "tshark: {error}");
-            eprintln!("skipped: there is no tshark (apt-get install tshark)");
-            None
-        }
-    }
-}
+use crate::tshark::tshark;
 
 #[test]
 fn wireshark_reads_every_output_and_finds_every_checksum_right() {

@@ -1,6 +1,9 @@
 //! `nichrome sim`, as its users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../../../tests/tshark.rs"]
+mod tshark;
+
 mod command;
 mod errors;
 mod results;

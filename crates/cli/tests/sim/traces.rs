@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
 
 use serde_json::Value;
 use tempfile::tempdir;
 
 use crate::command::{failure, json, printed, text};
+use crate::tshark::tshark;
 
 /// One point of each model, as short as it shows something, and the places at which its packets are recorded.
 const POINTS: [(&[&str], &[&str]); 2] = [
@@ -34,23 +34,11 @@ fn run(point: &[&'static str]) -> Vec<&'static str> {
 }
 
 /// Lines of tshark: interface, time, length, expert messages; `None` where there is no tshark and it need not be there.
-fn tshark(capture: &str) -> Option<Vec<String>> {
+fn lines_of(capture: &str) -> Option<Vec<String>> {
     let fields =
         ["frame.interface_name", "frame.time_epoch", "frame.len", "tcp.checksum.status", "_ws.malformed"];
-    let fields = fields.iter().flat_map(|field| ["-e", field]);
-    let mut command = Command::new("tshark");
-    command.args(["-r", capture, "-o", "tcp.check_checksum:TRUE", "-T", "fields"]).args(fields);
-    match command.output() {
-        Ok(output) => {
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
-        }
-        Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "tshark: {error}");
-            eprintln!("skipped: there is no tshark (apt-get install tshark)");
-            None
-        }
-    }
+    let fields = fields.map(|field| ["-e", field]).concat();
+    tshark(&[&["-r", capture, "-o", "tcp.check_checksum:TRUE", "-T", "fields"], &fields[..]].concat())
 }
 
 #[test]
@@ -60,7 +48,7 @@ fn wireshark_reads_the_packets_of_a_point() {
     for (point, places) in POINTS {
         let told = printed(&[&run(point)[..], &["--capture", text(&capture)]].concat());
         assert_eq!(told, printed(&run(point)), "recording changes nothing");
-        let Some(lines) = tshark(text(&capture)) else { return };
+        let Some(lines) = lines_of(text(&capture)) else { return };
         let mut longest = BTreeMap::new();
         let mut last = 0.0;
         for line in &lines {

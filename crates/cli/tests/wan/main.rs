@@ -1,6 +1,9 @@
 //! `nichrome wan` as its users run it, against the kernel that runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../../../tests/tshark.rs"]
+mod tshark;
+
 mod between;
 mod capture;
 mod control;

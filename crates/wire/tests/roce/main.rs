@@ -3,6 +3,8 @@
 
 mod captures;
 mod generated;
+#[path = "../../../../tests/tshark.rs"]
+mod oracle;
 mod properties;
 mod scapy;
 mod tshark;
