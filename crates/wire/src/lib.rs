@@ -21,6 +21,7 @@ mod ipv6_extensions;
 mod packet_too_big;
 pub mod rdma;
 mod seq;
+pub mod star;
 mod tcp;
 mod tcp_flags;
 mod tcp_options;

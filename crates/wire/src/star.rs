@@ -1,0 +1,40 @@
+//! StaR: RDMA between a side that keeps the state of a connection and one whose card keeps none ("Towards Stateless RNIC
+//! for Data Center Networks", APNet 2019). The specification is `docs/star.md`.
+//!
+//! A datagram is a common header, what its type has besides ([`PacketType`], the one table), the payload, an
+//! [`Authentication`] where the connection asks for it, and the [integrity check](PacketCheck). [`Repr`] holds the headers
+//! as types. "Server" is the stateless side and "client" the stateful one, as in the paper.
+
+mod check;
+mod completion;
+mod datagram;
+mod element;
+mod error;
+mod header;
+mod message;
+mod packet_type;
+mod segment;
+mod writer;
+
+pub use check::{Epoch, PacketCheck};
+pub use completion::{Completed, Cqe, CqeNotice, StatusCode};
+pub use datagram::{Authentication, Repr, Stamp};
+pub use element::{Data, Element, Operands, Registration, Request, Target, Wqe, WqeFlags};
+pub use error::StarError;
+pub use header::{CommonHeader, Flags};
+pub use message::{Message, Reason, Span};
+pub use packet_type::PacketType;
+pub use segment::{Segment, segments};
+pub use writer::PacketWriter;
+
+/// The UDP port of StaR: none that IANA has registered, two above that of RoCEv2.
+pub const STAR_PORT: u16 = 4793;
+
+/// The version that is spoken.
+pub const VERSION: u8 = 1;
+
+/// Bytes of the integrity check.
+pub const CHECK_LEN: usize = 4;
+
+/// Bytes of an [`Authentication`].
+pub const AUTHENTICATION_LEN: usize = 16;

@@ -1,0 +1,127 @@
+//! Completion queue elements: what the client tells the server's driver.
+
+use crate::bytes::{array, be32, put};
+use crate::rdma::{ImmediateData, RKey};
+
+use super::error::StarError;
+
+/// How a request ended: the numbers of the verbs (`enum ibv_wc_status`), 0 to 21.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StatusCode(u8);
+
+impl StatusCode {
+    /// It was done.
+    pub const SUCCESS: Self = Self(0);
+    /// The program closed the connection or the queue pair was in error (`IBV_WC_WR_FLUSH_ERR`).
+    pub const FLUSHED: Self = Self(5);
+    /// Something that has no other number (`IBV_WC_GENERAL_ERR`).
+    pub const GENERAL: Self = Self(21);
+
+    /// The status of this number; `None` above 21.
+    pub const fn new(code: u8) -> Option<Self> {
+        if code <= Self::GENERAL.0 { Some(Self(code)) } else { None }
+    }
+
+    /// The number.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+}
+
+/// What has completed: the numbers of the verbs (`enum ibv_wc_opcode`), and one for the whole connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Completed {
+    /// A SEND of the server.
+    Send = 0,
+    /// A WRITE of the server.
+    Write = 1,
+    /// A READ of the server.
+    Read = 2,
+    /// A compare and swap of the server.
+    CompareSwap = 3,
+    /// A fetch and add of the server.
+    FetchAdd = 4,
+    /// A receive of the server, filled by a SEND.
+    Receive = 128,
+    /// A receive of the server, used up by a WRITE with immediate data.
+    ReceiveWithWrite = 129,
+    /// The connection: the client has closed it, and completes nothing more.
+    Connection = 255,
+}
+
+impl Completed {
+    const ALL: [Self; 8] = [
+        Self::Send,
+        Self::Write,
+        Self::Read,
+        Self::CompareSwap,
+        Self::FetchAdd,
+        Self::Receive,
+        Self::ReceiveWithWrite,
+        Self::Connection,
+    ];
+
+    fn new(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|completed| *completed as u8 == code)
+    }
+}
+
+/// What a message brings to the server's program besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CqeNotice {
+    /// Four bytes chosen by the sender.
+    Immediate(ImmediateData),
+    /// A key of the server that its driver has to make invalid before it tells of the completion.
+    Invalidate(RKey),
+}
+
+/// A completion queue element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cqe {
+    /// What the element of the work called it.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: StatusCode,
+    /// What it was.
+    pub completed: Completed,
+    /// Bytes received, read or sent.
+    pub len: u32,
+    /// What came with a received message.
+    pub notice: Option<CqeNotice>,
+}
+
+impl Cqe {
+    /// Bytes on the wire.
+    pub const LEN: usize = 20;
+
+    pub(super) fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, StarError> {
+        let field = array(bytes, 16);
+        Ok(Self {
+            wr_id: u64::from_be_bytes(array(bytes, 0)),
+            status: StatusCode::new(bytes[8]).ok_or(StarError::Status(bytes[8]))?,
+            completed: Completed::new(bytes[9]).ok_or(StarError::Completed(bytes[9]))?,
+            len: be32(bytes, 12),
+            notice: match bytes[10] {
+                0 => None,
+                1 => Some(CqeNotice::Immediate(ImmediateData(field))),
+                2 => Some(CqeNotice::Invalidate(RKey(u32::from_be_bytes(field)))),
+                unknown => return Err(StarError::Notice(unknown)),
+            },
+        })
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        let (notice, field) = match self.notice {
+            None => (0, [0; 4]),
+            Some(CqeNotice::Immediate(data)) => (1, data.0),
+            Some(CqeNotice::Invalidate(key)) => (2, key.0.to_be_bytes()),
+        };
+        let mut bytes = [0; Self::LEN];
+        put(&mut bytes, 0, self.wr_id.to_be_bytes());
+        put(&mut bytes, 8, [self.status.0, self.completed as u8, notice]);
+        put(&mut bytes, 12, self.len.to_be_bytes());
+        put(&mut bytes, 16, field);
+        bytes
+    }
+}

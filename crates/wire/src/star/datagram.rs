@@ -1,0 +1,206 @@
+//! A whole datagram: the headers as types, the payload within its bounds, the authentication.
+
+use crate::bytes::{array, be32, put};
+use crate::rdma::{QpNumber, UdpFlow};
+use crate::seq::SeqNumber;
+
+use super::check::FlowBytes;
+use super::completion::Cqe;
+use super::element::{Element, Operands};
+use super::error::StarError;
+use super::header::{CommonHeader, Flags, common_header};
+use super::message::{Message, Reason, Span};
+use super::packet_type::PacketType;
+use super::{AUTHENTICATION_LEN, CHECK_LEN, VERSION};
+
+/// A time in milliseconds of the server's clock, modulo 2³².
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stamp(pub u32);
+
+/// What proves that a packet comes from a client that the server has admitted, or from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Authentication {
+    /// The protection domain that the connection is in at the server, by the server's name for it.
+    pub domain: u32,
+    /// When the packet was made.
+    pub stamp: Stamp,
+    /// A keyed hash of all before it, and of addresses and ports.
+    pub tag: u64,
+}
+
+impl Authentication {
+    /// Bytes of the tag, at the end.
+    const TAG_LEN: usize = 8;
+
+    fn from_bytes(bytes: &[u8; AUTHENTICATION_LEN]) -> Self {
+        let tag = u64::from_be_bytes(array(bytes, 8));
+        Self { domain: be32(bytes, 0), stamp: Stamp(be32(bytes, 4)), tag }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; AUTHENTICATION_LEN] {
+        let mut bytes = [0; AUTHENTICATION_LEN];
+        put(&mut bytes, 0, self.domain.to_be_bytes());
+        put(&mut bytes, 4, self.stamp.0.to_be_bytes());
+        put(&mut bytes, 8, self.tag.to_be_bytes());
+        bytes
+    }
+
+    /// What the tag of a received, authenticated `datagram` is a hash of, in two parts: addresses and ports, and the
+    /// datagram up to the tag. `None` where it is too short to have one.
+    pub fn covered<T>(flow: &UdpFlow, datagram: &[u8], hash: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
+        let len = datagram.len().checked_sub(Self::TAG_LEN + CHECK_LEN)?;
+        Some(hash(FlowBytes::new(flow).as_slice(), &datagram[..len]))
+    }
+}
+
+/// The headers of a packet. Version, type and length follow from the message; the flags [`Flags::REFUSED`] and
+/// [`Flags::AUTHENTICATED`] and those that the type must have are set when it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Repr {
+    /// The flags, of which only those that the type has are written.
+    pub flags: Flags,
+    /// The connection: the receiver's number of it. On RDP and GD the client's, which their answers copy.
+    pub connection: QpNumber,
+    /// The sequence number.
+    pub sequence: SeqNumber,
+    /// The rest.
+    pub message: Message,
+}
+
+impl Repr {
+    /// Reads the headers of `datagram`, a UDP payload, and returns them, the payload, and the authentication. Neither
+    /// the check nor the tag is looked at: see [`PacketCheck`](super::PacketCheck).
+    #[inline]
+    pub fn parse(datagram: &[u8]) -> Result<(Self, &[u8], Option<Authentication>), StarError> {
+        let short = |expected| StarError::Length { len: datagram.len(), expected };
+        let header = CommonHeader::new(datagram).ok_or(short(CommonHeader::LEN + CHECK_LEN))?;
+        if header.version() != VERSION {
+            return Err(StarError::Version(header.version()));
+        }
+        let kind = PacketType::new(header.type_code()).ok_or(StarError::Type(header.type_code()))?;
+        let flags = header.flags();
+        if !kind.allows(flags) {
+            return Err(StarError::Flags { kind, flags });
+        }
+        let connection =
+            QpNumber::new(header.connection()).ok_or(StarError::Connection(header.connection()))?;
+        let minimum = kind.header_len() + trailer_len(flags);
+        let body = datagram.len().checked_sub(minimum).map(|more| {
+            let end = kind.header_len() + more;
+            &datagram[CommonHeader::LEN..end]
+        });
+        let body = body.ok_or(short(minimum))?;
+        let (message, payload) =
+            read_message(kind, &header, body).ok_or(short(minimum + Operands::LEN))??;
+        check_length(&message, &header, payload.len(), datagram.len())?;
+        let authentication = if flags.contains(Flags::AUTHENTICATED) {
+            datagram[..datagram.len() - CHECK_LEN].last_chunk().map(Authentication::from_bytes)
+        } else {
+            None
+        };
+        Ok((
+            Self { flags, connection, sequence: SeqNumber(header.sequence()), message },
+            payload,
+            authentication,
+        ))
+    }
+
+    /// Bytes of the datagram with `payload_len` bytes of payload: headers, payload, authentication where the flags say
+    /// so, and check.
+    #[inline]
+    pub fn datagram_len(&self, payload_len: usize) -> usize {
+        self.message.header_len() + payload_len + trailer_len(self.flags)
+    }
+
+    /// The flags as they are written.
+    #[inline]
+    pub(super) fn written_flags(&self) -> Flags {
+        let kind = self.message.packet_type();
+        let flags = self.flags.without(Flags::REFUSED).within(kind.flags());
+        let refused = if self.message.is_refusal() { Flags::REFUSED } else { Flags::NONE };
+        let to_server = if kind == PacketType::Cqep { Flags::TO_SERVER } else { Flags::NONE };
+        flags | refused | to_server
+    }
+
+    /// Hands the headers, piece by piece, to `put`; false where there cannot be `payload_len` bytes of payload.
+    #[inline]
+    pub(super) fn write(&self, payload_len: usize, mut put: impl FnMut(&[u8])) -> bool {
+        let Some(length) = self.message.length_field(payload_len) else { return false };
+        let first = VERSION << 4 | self.message.packet_type() as u8;
+        let (connection, sequence) = (self.connection.value(), self.sequence.0);
+        put(&common_header(first, self.written_flags(), length, connection, sequence));
+        match self.message {
+            Message::Wqep(element) => element.write(&mut put),
+            Message::Cqep(cqe) => put(&cqe.to_bytes()),
+            Message::Rdp(span) | Message::Gd(span, _) => {
+                put(&span.address.to_be_bytes());
+                put(&span.key.to_be_bytes());
+            }
+            Message::Ea | Message::Ra(_) | Message::Sdp(_) => {}
+        }
+        true
+    }
+}
+
+/// Bytes behind the payload.
+#[inline]
+const fn trailer_len(flags: Flags) -> usize {
+    if flags.contains(Flags::AUTHENTICATED) { AUTHENTICATION_LEN + CHECK_LEN } else { CHECK_LEN }
+}
+
+/// The message and the payload; `None` where the bytes end before the headers do.
+#[inline]
+fn read_message<'a>(
+    kind: PacketType,
+    header: &CommonHeader<'_>,
+    body: &'a [u8],
+) -> Option<Result<(Message, &'a [u8]), StarError>> {
+    let outcome = || match header.flags().contains(Flags::REFUSED) {
+        false => Ok(Ok(header.length())),
+        true => Reason::new(header.length()).map(Err).ok_or(StarError::Reason(header.length())),
+    };
+    let plain = |message| Some(Ok((message, body)));
+    match kind {
+        PacketType::Wqep => {
+            let (element, payload) = Element::read(body)?;
+            Some(element.map(|element| (Message::Wqep(element), payload)))
+        }
+        PacketType::Cqep => {
+            let (bytes, payload) = body.split_first_chunk()?;
+            Some(Cqe::from_bytes(bytes).map(|cqe| (Message::Cqep(cqe), payload)))
+        }
+        PacketType::Ea => plain(Message::Ea),
+        PacketType::Ra => Some(outcome().map(|outcome| (Message::Ra(outcome), body))),
+        PacketType::Sdp => Some(outcome().map(|outcome| (Message::Sdp(outcome.map(|_| ())), body))),
+        PacketType::Rdp | PacketType::Gd => {
+            let (bytes, payload) = body.split_first_chunk::<{ Span::LEN }>()?;
+            let span = Span { address: u64::from_be_bytes(array(bytes, 0)), key: be32(bytes, 8) };
+            let message =
+                if kind == PacketType::Rdp { Message::Rdp(span) } else { Message::Gd(span, header.length()) };
+            Some(Ok((message, payload)))
+        }
+    }
+}
+
+/// The length field must be what a packet with this payload has.
+#[inline]
+fn check_length(
+    message: &Message,
+    header: &CommonHeader<'_>,
+    payload_len: usize,
+    len: usize,
+) -> Result<(), StarError> {
+    if message.length_field(payload_len) == Some(header.length()) {
+        return Ok(());
+    }
+    let around = len - payload_len;
+    match message {
+        Message::Cqep(_) | Message::Ea if payload_len == 0 => {
+            Err(StarError::UnusedLength { kind: message.packet_type(), length: header.length() })
+        }
+        Message::Wqep(_) | Message::Rdp(_) | Message::Sdp(Ok(())) => {
+            Err(StarError::Length { len, expected: around + usize::from(header.length()) })
+        }
+        _ => Err(StarError::Length { len, expected: around }),
+    }
+}

@@ -1,0 +1,162 @@
+//! The header that all packets begin with.
+
+use std::ops::BitOr;
+
+use crate::bytes::{be16, be32, put};
+
+/// An unchecked view of a common header.
+#[derive(Clone, Copy, Debug)]
+pub struct CommonHeader<'a> {
+    fixed: &'a [u8; 12],
+}
+
+impl<'a> CommonHeader<'a> {
+    /// Bytes of a header.
+    pub const LEN: usize = 12;
+
+    /// A view of a datagram's first bytes; `None` where it is shorter than a header.
+    #[inline]
+    pub fn new(datagram: &'a [u8]) -> Option<Self> {
+        Some(Self { fixed: datagram.first_chunk()? })
+    }
+
+    /// The version, 0 to 15.
+    #[inline]
+    pub fn version(&self) -> u8 {
+        self.fixed[0] >> 4
+    }
+
+    /// The code of the type, 0 to 15.
+    #[inline]
+    pub fn type_code(&self) -> u8 {
+        self.fixed[0] & 0x0F
+    }
+
+    /// The flags, the reserved one included.
+    #[inline]
+    pub fn flags(&self) -> Flags {
+        Flags(self.fixed[1])
+    }
+
+    /// The length; what it counts depends on the type.
+    #[inline]
+    pub fn length(&self) -> u16 {
+        be16(self.fixed, 2)
+    }
+
+    /// The number of the connection.
+    #[inline]
+    pub fn connection(&self) -> u32 {
+        be32(self.fixed, 4)
+    }
+
+    /// The sequence number.
+    #[inline]
+    pub fn sequence(&self) -> u32 {
+        be32(self.fixed, 8)
+    }
+}
+
+/// The bytes of a common header.
+#[inline]
+pub(super) fn common_header(
+    first: u8,
+    flags: Flags,
+    length: u16,
+    connection: u32,
+    sequence: u32,
+) -> [u8; CommonHeader::LEN] {
+    let mut bytes = [0; CommonHeader::LEN];
+    bytes[0] = first;
+    bytes[1] = flags.0;
+    put(&mut bytes, 2, length.to_be_bytes());
+    put(&mut bytes, 4, connection.to_be_bytes());
+    put(&mut bytes, 8, sequence.to_be_bytes());
+    bytes
+}
+
+/// Flags of the common header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags(pub(super) u8);
+
+impl Flags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// The last packet of its message.
+    pub const LAST: Self = Self(0x01);
+    /// The server's program asks to be woken for this completion.
+    pub const SOLICITED: Self = Self(0x02);
+    /// The memory key is one of the server's own program, named by an element of its: not one given to peers.
+    pub const LOCAL_KEY: Self = Self(0x04);
+    /// The connection is one of the server's numbers; else one of the client's.
+    pub const TO_SERVER: Self = Self(0x08);
+    /// The packet that this one answers came with a congestion mark.
+    pub const ECN_ECHO: Self = Self(0x10);
+    /// The packet that this one answers was refused; the length is the [`Reason`](super::Reason).
+    pub const REFUSED: Self = Self(0x20);
+    /// There is an [`Authentication`](super::Authentication) before the check.
+    pub const AUTHENTICATED: Self = Self(0x40);
+
+    /// Whether every flag of `flags` is set.
+    #[inline]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These and those.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+
+    /// These without those.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+
+    /// Those of these that are also in `flags`.
+    #[inline]
+    #[must_use]
+    pub const fn within(self, flags: Self) -> Self {
+        Self(self.0 & flags.0)
+    }
+
+    /// The flags as they stand on the wire.
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_view_reads_every_field() {
+        let bytes = common_header(0x14, Flags::LAST | Flags::REFUSED, 0x0102, 0x0304_0506, 0x0708_090A);
+        assert_eq!(bytes, [0x14, 0x21, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let view = CommonHeader::new(&bytes).unwrap();
+        assert_eq!((view.version(), view.type_code(), view.length()), (1, 4, 0x0102));
+        assert_eq!((view.connection(), view.sequence()), (0x0304_0506, 0x0708_090A));
+        assert!(view.flags().contains(Flags::LAST) && !view.flags().contains(Flags::LAST | Flags::SOLICITED));
+        assert_eq!(view.flags().without(Flags::LAST), Flags::REFUSED);
+    }
+
+    #[test]
+    fn a_datagram_shorter_than_the_header_has_no_view() {
+        assert!(CommonHeader::new(&[0x14; 11]).is_none());
+    }
+}

@@ -1,0 +1,37 @@
+//! The buffers of a work queue element.
+
+use crate::bytes::{array, be32, put};
+
+/// A piece of the server's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Its first byte, as the region counts.
+    pub address: u64,
+    /// Bytes.
+    pub len: u32,
+    /// The key that the server's own program has for the region.
+    pub lkey: u32,
+}
+
+impl Segment {
+    /// Bytes on the wire.
+    pub const LEN: usize = 16;
+
+    fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        Self { address: u64::from_be_bytes(array(bytes, 0)), len: be32(bytes, 8), lkey: be32(bytes, 12) }
+    }
+
+    /// The segment as it stands in the payload of a WQEP.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        put(&mut bytes, 0, self.address.to_be_bytes());
+        put(&mut bytes, 8, self.len.to_be_bytes());
+        put(&mut bytes, 12, self.lkey.to_be_bytes());
+        bytes
+    }
+}
+
+/// The segments in the payload of a WQEP whose data are [`Data::Segments`](super::Data::Segments).
+pub fn segments(payload: &[u8]) -> impl ExactSizeIterator<Item = Segment> {
+    payload.as_chunks().0.iter().map(Segment::from_bytes)
+}

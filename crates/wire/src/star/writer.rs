@@ -1,0 +1,71 @@
+//! Laying out a datagram in place.
+
+use crate::rdma::UdpFlow;
+
+use super::check::PacketCheck;
+use super::datagram::{Authentication, Repr, Stamp};
+use super::{AUTHENTICATION_LEN, CHECK_LEN};
+
+/// A datagram under construction in a caller's buffer: the headers stand there, the payload is filled in where it will
+/// be sent from, and one of the two ways to finish adds the trailer.
+#[derive(Debug)]
+pub struct PacketWriter<'b> {
+    datagram: &'b mut [u8],
+    header_len: usize,
+    payload_len: usize,
+}
+
+impl<'b> PacketWriter<'b> {
+    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`; `None` where it
+    /// is shorter than [`Repr::datagram_len`] or the packet cannot have so much payload. There is room for an
+    /// authentication where the flags have [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED).
+    #[inline]
+    pub fn new(repr: &Repr, payload_len: usize, buffer: &'b mut [u8]) -> Option<Self> {
+        let datagram = buffer.get_mut(..repr.datagram_len(payload_len))?;
+        let mut header_len = 0;
+        let possible = repr.write(payload_len, |bytes| {
+            datagram[header_len..header_len + bytes.len()].copy_from_slice(bytes);
+            header_len += bytes.len();
+        });
+        possible.then_some(Self { datagram, header_len, payload_len })
+    }
+
+    /// The place of the payload, all of which is to be filled.
+    #[inline]
+    pub fn payload(&mut self) -> &mut [u8] {
+        &mut self.datagram[self.header_len..][..self.payload_len]
+    }
+
+    /// Adds the check of `flow`; returns the datagram's length in bytes. A packet whose flags have
+    /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED) is finished by [`Self::finish_authenticated`]; here its authentication is zeros.
+    #[inline]
+    pub fn finish(self, flow: &UdpFlow, check: PacketCheck) -> usize {
+        self.finish_authenticated(flow, check, 0, Stamp(0), |_, _| 0)
+    }
+
+    /// Adds the authentication, if the flags have it, and the check of `flow`; returns the datagram's length in bytes.
+    /// `tag` hashes addresses and ports, and the datagram up to the tag.
+    #[inline]
+    pub fn finish_authenticated(
+        self,
+        flow: &UdpFlow,
+        check: PacketCheck,
+        domain: u32,
+        stamp: Stamp,
+        tag: impl FnOnce(&[u8], &[u8]) -> u64,
+    ) -> usize {
+        let len = self.datagram.len();
+        let end = self.header_len + self.payload_len;
+        if len == end + AUTHENTICATION_LEN + CHECK_LEN {
+            let unsigned = Authentication { domain, stamp, tag: 0 };
+            self.datagram[end..end + AUTHENTICATION_LEN].copy_from_slice(&unsigned.to_bytes());
+            if let Some(tag) = Authentication::covered(flow, self.datagram, tag) {
+                let signed = Authentication { tag, ..unsigned };
+                self.datagram[end..end + AUTHENTICATION_LEN].copy_from_slice(&signed.to_bytes());
+            }
+        }
+        let (covered, place) = self.datagram.split_at_mut(len - CHECK_LEN);
+        place.copy_from_slice(&check.compute(flow, covered));
+        len
+    }
+}

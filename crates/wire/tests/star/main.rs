@@ -1,0 +1,7 @@
+//! StaR packets: properties of any packet, and what others compute of them.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod broken;
+mod generated;
+mod properties;
+mod zlib;

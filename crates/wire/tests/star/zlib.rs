@@ -1,0 +1,52 @@
+//! The integrity check is what Python's zlib computes.
+
+use std::io::{self, Write as _};
+use std::process::{Command, Stdio};
+
+use nichrome_wire::AddressPair;
+use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::star::{Epoch, PacketCheck};
+
+const PROGRAM: &str = "import sys, zlib
+for line in sys.stdin:
+    epoch, covered = line.split()
+    print(format(zlib.crc32(bytes.fromhex(covered), int(epoch)), '08x'))";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Each line's epoch and hexadecimal bytes, as zlib's CRC; `None` where there is no Python.
+fn zlib(lines: &str) -> Option<String> {
+    let mut python = Command::new("python3");
+    python.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = match python.spawn() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        child => child.unwrap(),
+    };
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn the_check_is_the_crc_of_zlib_begun_with_the_epoch() {
+    let v4 = AddressPair::V4 { src: [10, 0, 0, 1].into(), dst: [10, 0, 0, 2].into() };
+    let v6 = AddressPair::V6 { src: [1; 16].into(), dst: [2; 16].into() };
+    let ports = "04d212b9";
+    let mut lines = String::new();
+    let mut ours = String::new();
+    for (addresses, hexed) in [(v4, "0a0000010a000002".to_owned()), (v6, hex(&[[1; 16], [2; 16]].concat()))] {
+        for (epoch, covered) in [(0, &b""[..]), (0xDEAD_BEEF, b"123456789"), (u32::MAX, &[0; 1500])] {
+            lines += &format!("{epoch} {hexed}{ports}{}\n", hex(covered));
+            let flow = UdpFlow::to_star(addresses, 1234);
+            let check = PacketCheck::new(Epoch(epoch)).compute(&flow, covered);
+            ours += &format!("{}\n", hex(&check));
+        }
+    }
+    match zlib(&lines) {
+        Some(theirs) => assert_eq!(ours, theirs),
+        None => assert!(std::env::var_os("CI").is_none(), "CI needs python3: apt-get install python3"),
+    }
+}
