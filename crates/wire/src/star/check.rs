@@ -1,4 +1,5 @@
-//! The integrity check: CRC-32 over addresses, ports and the datagram, begun with the number of the server's start.
+//! The integrity check: CRC-32 over the addresses and the datagram, begun with the number of the server's start. Ports do
+//! not count: a sender chooses paths by its source port, and a socket may have another.
 //!
 //! A packet does not carry that number, the [`Epoch`]: both sides know it from set-up. So a packet of before a restart,
 //! or for another server, has a wrong check, although the server's card remembers no connection.
@@ -19,21 +20,18 @@ impl UdpFlow {
     }
 }
 
-/// Bytes of the addresses and ports at most.
-const MAX_FLOW_LEN: usize = 36;
-
-/// The addresses and ports as check and tag cover them: source and destination address, source and destination port.
+/// The addresses as check and tag cover them: source and destination.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FlowBytes {
-    bytes: [u8; MAX_FLOW_LEN],
+pub(super) struct AddressBytes {
+    bytes: [u8; 32],
     len: usize,
 }
 
-impl FlowBytes {
+impl AddressBytes {
     #[inline]
-    pub(super) fn new(flow: &UdpFlow) -> Self {
-        let mut new = Self { bytes: [0; MAX_FLOW_LEN], len: 0 };
-        match flow.addresses {
+    pub(super) fn new(addresses: &AddressPair) -> Self {
+        let mut new = Self { bytes: [0; 32], len: 0 };
+        match *addresses {
             AddressPair::V4 { src, dst } => {
                 new.push(src.octets());
                 new.push(dst.octets());
@@ -43,8 +41,6 @@ impl FlowBytes {
                 new.push(dst.octets());
             }
         }
-        new.push(flow.src_port.to_be_bytes());
-        new.push(flow.dst_port.to_be_bytes());
         new
     }
 
@@ -76,7 +72,7 @@ impl PacketCheck {
     #[inline]
     pub fn compute(&self, flow: &UdpFlow, covered: &[u8]) -> [u8; CHECK_LEN] {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.epoch.0);
-        hasher.update(FlowBytes::new(flow).as_slice());
+        hasher.update(AddressBytes::new(&flow.addresses).as_slice());
         hasher.update(covered);
         hasher.finalize().to_be_bytes()
     }

@@ -4,7 +4,7 @@ use crate::bytes::{array, be32, put};
 use crate::rdma::{QpNumber, UdpFlow};
 use crate::seq::SeqNumber;
 
-use super::check::FlowBytes;
+use super::check::AddressBytes;
 use super::completion::Cqe;
 use super::element::{Element, Operands};
 use super::error::StarError;
@@ -24,7 +24,7 @@ pub struct Authentication {
     pub domain: u32,
     /// When the packet was made.
     pub stamp: Stamp,
-    /// A keyed hash of all before it, and of addresses and ports.
+    /// A keyed hash of all before it, and of the addresses.
     pub tag: u64,
 }
 
@@ -45,11 +45,11 @@ impl Authentication {
         bytes
     }
 
-    /// What the tag of a received, authenticated `datagram` is a hash of, in two parts: addresses and ports, and the
+    /// What the tag of a received, authenticated `datagram` is a hash of, in two parts: the addresses, and the
     /// datagram up to the tag. `None` where it is too short to have one.
     pub fn covered<T>(flow: &UdpFlow, datagram: &[u8], hash: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
         let len = datagram.len().checked_sub(Self::TAG_LEN + CHECK_LEN)?;
-        Some(hash(FlowBytes::new(flow).as_slice(), &datagram[..len]))
+        Some(hash(AddressBytes::new(&flow.addresses).as_slice(), &datagram[..len]))
     }
 }
 

@@ -44,7 +44,7 @@ impl<'b> PacketWriter<'b> {
     }
 
     /// Adds the authentication, if the flags have it, and the check of `flow`; returns the datagram's length in bytes.
-    /// `tag` hashes addresses and ports, and the datagram up to the tag.
+    /// `tag` hashes the addresses, and the datagram up to the tag.
     #[inline]
     pub fn finish_authenticated(
         self,

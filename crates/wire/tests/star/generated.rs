@@ -37,8 +37,8 @@ impl Generated {
 }
 
 /// Some hash that sees every byte.
-pub(crate) fn sum(flow: &[u8], covered: &[u8]) -> u64 {
-    flow.iter().chain(covered).fold(1, |sum, byte| sum.wrapping_mul(257).wrapping_add((*byte).into()))
+pub(crate) fn sum(addresses: &[u8], covered: &[u8]) -> u64 {
+    addresses.iter().chain(covered).fold(1, |sum, byte| sum.wrapping_mul(257).wrapping_add((*byte).into()))
 }
 
 pub(crate) fn packet() -> impl Strategy<Value = Generated> {
