@@ -121,6 +121,7 @@ mod device;
 mod error;
 mod qp;
 mod roce;
+pub mod star;
 
 pub use config::{Config, ConfigError, Congestion, Limits, SelectiveRepeat, SendWindow};
 pub use counters::Counters;

@@ -1,0 +1,157 @@
+//! Keyed tags: what the stateless card believes a packet by, beyond the egress module of its sender.
+//!
+//! The key of a connection is a function of the server's one secret and of what packets carry, so the card computes it
+//! anew for each packet and stores none. Both hashes are SipHash-2-4, which is made for short messages: with 128 bits
+//! of result for keys, with 64 for tags.
+
+use std::fmt;
+use std::hash::Hasher as _;
+use std::net::IpAddr;
+
+use nichrome_wire::Instant;
+use nichrome_wire::rdma::{QpNumber, UdpFlow};
+use nichrome_wire::star::{Authentication, Stamp};
+use siphasher::{sip, sip128};
+
+/// What a server knows alone, chosen at random each time that it starts.
+#[derive(Clone)]
+pub struct ServerSecret([u8; 16]);
+
+impl ServerSecret {
+    /// The secret of these bytes.
+    pub const fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The key of the connection that a client at this address calls by this number, for memory of a protection domain.
+    #[inline]
+    pub fn connection_key(&self, client: IpAddr, connection: QpNumber, domain: u32) -> ConnectionKey {
+        let address = match client {
+            IpAddr::V4(client) => client.to_ipv6_mapped(),
+            IpAddr::V6(client) => client,
+        };
+        let mut input = [0; 24];
+        input[..16].copy_from_slice(&address.octets());
+        input[16..20].copy_from_slice(&connection.value().to_be_bytes());
+        input[20..].copy_from_slice(&domain.to_be_bytes());
+        ConnectionKey(sip128::SipHasher24::new_with_key(&self.0).hash(&input).as_bytes())
+    }
+}
+
+/// Shows nothing of the secret.
+impl fmt::Debug for ServerSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerSecret")
+    }
+}
+
+/// The key of one connection's tags, known to its client and computed by the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionKey([u8; 16]);
+
+impl ConnectionKey {
+    /// The key of these bytes, as set-up brings them.
+    pub const fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for set-up.
+    pub const fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+
+    /// The tag of a packet: of its addresses, and of the datagram up to the tag.
+    #[inline]
+    pub fn tag(&self, addresses: &[u8], covered: &[u8]) -> u64 {
+        let mut hasher = sip::SipHasher24::new_with_key(&self.0);
+        hasher.write(addresses);
+        hasher.write(covered);
+        hasher.finish()
+    }
+
+    /// Whether a received datagram's tag is that of this key.
+    #[inline]
+    pub fn is_right(&self, flow: &UdpFlow, datagram: &[u8], authentication: &Authentication) -> bool {
+        let tag = Authentication::covered(flow, datagram, |addresses, covered| self.tag(addresses, covered));
+        tag == Some(authentication.tag)
+    }
+}
+
+/// Shows nothing of the key.
+impl fmt::Debug for ConnectionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConnectionKey")
+    }
+}
+
+/// What a clock shows at `now`.
+#[inline]
+pub(crate) fn stamp_of(now: Instant) -> Stamp {
+    Stamp((now.as_nanos() / 1_000_000) as u32)
+}
+
+/// What a client knows of its server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerClock {
+    /// What the server's clock is ahead of the client's, modulo 2³² ms.
+    ahead_ms: u32,
+}
+
+impl ServerClock {
+    /// The server said `stamp`, in set-up or in an authenticated packet that came at `now`.
+    pub fn told(stamp: Stamp, now: Instant) -> Self {
+        Self { ahead_ms: stamp.0.wrapping_sub(stamp_of(now).0) }
+    }
+
+    /// The stamp of a packet that is made at `now`.
+    #[inline]
+    pub fn stamp(&self, now: Instant) -> Stamp {
+        Stamp(stamp_of(now).0.wrapping_add(self.ahead_ms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const SECRET: ServerSecret = ServerSecret::new([7; 16]);
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    fn key(client: IpAddr, connection: u32, domain: u32) -> ConnectionKey {
+        SECRET.connection_key(client, QpNumber::new(connection).unwrap(), domain)
+    }
+
+    #[test]
+    fn each_connection_has_a_key_of_its_own() {
+        let one = key(CLIENT, 17, 3);
+        assert_eq!(one, key(CLIENT, 17, 3));
+        let other_secret = ServerSecret::new([8; 16]);
+        let other = other_secret.connection_key(CLIENT, QpNumber::new(17).unwrap(), 3);
+        let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+        for other in [other, key(address, 17, 3), key(CLIENT, 18, 3), key(CLIENT, 17, 4)] {
+            assert_ne!(one, other);
+        }
+    }
+
+    /// The first and the last vector of SipHash-2-4's authors: a key and a message of ascending bytes.
+    #[test]
+    fn the_tag_is_siphash_2_4() {
+        let key = ConnectionKey::new(std::array::from_fn(|nth| nth as u8));
+        let message: [u8; 63] = std::array::from_fn(|nth| nth as u8);
+        assert_eq!(key.tag(&[], &[]), 0x726F_DB47_DD0E_0E31);
+        assert_eq!(key.tag(&message[..8], &message[8..]), 0x958A_324C_EB06_4572);
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        assert_eq!(format!("{SECRET:?} {:?}", key(CLIENT, 17, 3)), "ServerSecret ConnectionKey");
+    }
+
+    #[test]
+    fn a_client_stamps_by_the_clock_of_its_server() {
+        let ms = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let clock = ServerClock::told(Stamp(u32::MAX), ms(5000));
+        assert_eq!(clock.stamp(ms(5002)), Stamp(1));
+    }
+}
