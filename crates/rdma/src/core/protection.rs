@@ -271,6 +271,36 @@ impl Protection {
         }
     }
 
+    /// Where in the program's memory the bytes are that a packet for the stateless card wants to reach. The card knows no
+    /// queue pair, so windows that serve only one are closed to it; `domain` is the [name](Handle::name) of the one that
+    /// the packet has proved to be of, where packets prove that.
+    #[inline]
+    pub(crate) fn stateless(
+        &self,
+        key: u32,
+        domain: Option<u32>,
+        address: u64,
+        len: u64,
+        right: Access,
+    ) -> Result<u64, Refusal> {
+        let is_owner = |owner: Handle<kind::Domain>| domain.is_none_or(|name| name == owner.name());
+        match &self.slot(key)?.named {
+            Named::Region(region) if is_owner(region.domain) => {
+                region.reach(region.domain, address, len, right)
+            }
+            Named::Window(window) if window.kind == WindowKind::One && is_owner(window.domain) => {
+                let binding = window.binding.as_ref().ok_or(Refusal::State)?;
+                if !binding.access.contains(right) {
+                    return Err(Refusal::Right);
+                }
+                let within = binding.region_address(address, len)?;
+                let region = self.region_at(binding.region).ok_or(Refusal::State)?;
+                region.reach(region.domain, within, len, Access::NONE)
+            }
+            Named::Region(_) | Named::Window(_) => Err(Refusal::Owner),
+        }
+    }
+
     /// Binds a window to a part of a region (IBA 10.6.7.2.2).
     pub(crate) fn bind(&mut self, asker: Asker, bind: Bind) -> Result<RKey, Refusal> {
         let Named::Window(window) = &self.slot(bind.window.0)?.named else { return Err(Refusal::Key) };

@@ -22,6 +22,12 @@ impl<T> Handle<T> {
     pub const fn index(self) -> u32 {
         self.index
     }
+
+    /// A name for the object that tells it from the last 255 at its place: 24 bits of place, 8 bits that change each
+    /// time the place is used anew.
+    pub(crate) const fn name(self) -> u32 {
+        self.index << 8 | self.generation & 0xFF
+    }
 }
 
 impl<T> Clone for Handle<T> {

@@ -1,0 +1,161 @@
+//! A server with some registered memory, and packets for its card.
+
+use std::net::Ipv4Addr;
+
+use nichrome_rdma::star::*;
+use nichrome_rdma::{Access, ByteMemory, Datagram, Instant, QpNumber, RKey};
+use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::star::{
+    Epoch, Flags, Message, PacketCheck, PacketWriter, Registration, Repr, Span, Stamp,
+};
+use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
+
+pub(crate) const BASE: u64 = 0x1_0000;
+pub(crate) const EPOCH: Epoch = Epoch(0xC0FF_EE00);
+pub(crate) const DOMAIN: u32 = 0x0000_0302;
+pub(crate) const LIFETIME_MS: u32 = 4000;
+pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// Where the tests take place: some time after the server's start.
+pub(crate) const NOW: Instant = Instant::from_nanos(100_000_000_000);
+
+/// The key of 1000 bytes from [`BASE`] on that peers may read and write.
+pub(crate) const SHARED: u32 = 0x0000_0111;
+/// The key of 1000 bytes after them that only the server's own program may have written.
+pub(crate) const PRIVATE: u32 = 0x0000_0222;
+
+pub(crate) fn secret() -> ServerSecret {
+    ServerSecret::new([0x5E; 16])
+}
+
+pub(crate) fn connection(number: u32) -> QpNumber {
+    QpNumber::new(number).unwrap()
+}
+
+pub(crate) fn regions() -> [Registration; 2] {
+    let shared = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let region = |key, address, rights: Access| Registration {
+        key: RKey(key),
+        address,
+        len: 1000,
+        rights: rights.bits(),
+    };
+    [region(SHARED, BASE, shared), region(PRIVATE, BASE + 1000, Access::LOCAL_WRITE)]
+}
+
+pub(crate) fn to_server() -> UdpFlow {
+    UdpFlow::to_star(AddressPair::V4 { src: CLIENT, dst: SERVER }, 0xC123)
+}
+
+pub(crate) struct Server {
+    pub(crate) card: StatelessCard,
+    pub(crate) memory: ByteMemory,
+    pub(crate) table: MemoryTable,
+    pub(crate) now: Instant,
+}
+
+/// What a card has said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) answer: Answer,
+    pub(crate) repr: Repr,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) datagram: Vec<u8>,
+}
+
+impl Server {
+    pub(crate) fn new(authentication: Option<CardAuthentication>) -> Self {
+        let config = CardConfig { epoch: EPOCH, max_payload: 1024, hop_limit: 64, authentication };
+        let mut memory = ByteMemory::new(BASE, 2000);
+        for (at, byte) in memory.bytes_mut().iter_mut().enumerate() {
+            *byte = at as u8;
+        }
+        let table = regions().into_iter().collect();
+        Self { card: StatelessCard::new(config), memory, table, now: NOW }
+    }
+
+    /// A server that believes authenticated packets only.
+    pub(crate) fn authenticating() -> Self {
+        Self::new(Some(CardAuthentication { secret: secret(), lifetime_ms: LIFETIME_MS }))
+    }
+
+    pub(crate) fn respond(&mut self, flow: UdpFlow, traffic_class: u8, bytes: &[u8]) -> Option<Said> {
+        let mut buffer = vec![0xA5; 2000];
+        let datagram = Datagram { flow, traffic_class: TrafficClass(traffic_class), bytes };
+        let Self { card, memory, table, now } = self;
+        let answer = card.respond(&datagram, *now, table, memory, &mut buffer)?;
+        buffer.truncate(answer.len);
+        assert!(PacketCheck::new(EPOCH).is_right(&answer.route.flow, &buffer));
+        let (repr, payload, _) = Repr::parse(&buffer).unwrap();
+        let payload = payload.to_vec();
+        Some(Said { answer, repr, payload, datagram: buffer })
+    }
+
+    /// The answer to a packet of the client.
+    pub(crate) fn hear(&mut self, bytes: &[u8]) -> Option<Said> {
+        self.respond(to_server(), 0, bytes)
+    }
+}
+
+/// A packet that is yet to be built, with what may be forged in it.
+#[derive(Clone)]
+pub(crate) struct Packet {
+    pub(crate) repr: Repr,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) epoch: Epoch,
+    pub(crate) flow: UdpFlow,
+    pub(crate) domain: u32,
+    pub(crate) stamp: Stamp,
+    pub(crate) tag: Tag,
+}
+
+/// What a packet has for a tag, if it has one.
+#[derive(Clone, Copy)]
+pub(crate) enum Tag {
+    /// That of this key.
+    Of(ConnectionKey),
+    /// This, whatever the packet says.
+    Fixed(u64),
+}
+
+impl Packet {
+    pub(crate) fn new(message: Message, payload: &[u8]) -> Self {
+        let repr = Repr { flags: Flags::NONE, connection: connection(17), sequence: SeqNumber(5), message };
+        let (payload, flow, stamp) = (payload.to_vec(), to_server(), Stamp(100_000));
+        Self { repr, payload, epoch: EPOCH, flow, domain: DOMAIN, stamp, tag: Tag::Fixed(0) }
+    }
+
+    pub(crate) fn rdp(key: u32, address: u64, payload: &[u8]) -> Self {
+        Self::new(Message::Rdp(Span { address, key }), payload)
+    }
+
+    pub(crate) fn gd(key: u32, address: u64, len: u16) -> Self {
+        Self::new(Message::Gd(Span { address, key }, len), &[])
+    }
+
+    pub(crate) fn flags(mut self, flags: Flags) -> Self {
+        self.repr.flags = flags;
+        self
+    }
+
+    /// Authenticated by the key that the server has given to this connection of the client.
+    pub(crate) fn authenticated(mut self) -> Self {
+        self.repr.flags = self.repr.flags | Flags::AUTHENTICATED;
+        self.tag = Tag::Of(secret().connection_key(CLIENT.into(), self.repr.connection, self.domain));
+        self
+    }
+
+    pub(crate) fn built(&self) -> Vec<u8> {
+        let mut datagram = vec![0; self.repr.datagram_len(self.payload.len())];
+        let mut writer = PacketWriter::new(&self.repr, self.payload.len(), &mut datagram).unwrap();
+        writer.payload().copy_from_slice(&self.payload);
+        let check = PacketCheck::new(self.epoch);
+        writer.finish_authenticated(&self.flow, check, self.domain, self.stamp, |addresses, covered| {
+            match self.tag {
+                Tag::Of(key) => key.tag(addresses, covered),
+                Tag::Fixed(tag) => tag,
+            }
+        });
+        datagram
+    }
+}

@@ -1,0 +1,150 @@
+//! Packets that a client may not send, on their way to a card that believes authenticated ones only.
+
+use nichrome_rdma::star::*;
+use nichrome_rdma::{Instant, QpNumber};
+use nichrome_wire::AddressPair;
+use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::star::{Authentication, Flags, Message, Reason, Repr, Span, Stamp};
+use proptest::prelude::*;
+
+use super::common::{BASE, CLIENT, DOMAIN, LIFETIME_MS, Packet, SERVER, SHARED, Server, Tag, secret};
+
+fn honest() -> Packet {
+    Packet::rdp(SHARED, BASE + 8, b"honest").authenticated()
+}
+
+/// The card neither does nor answers what is forged.
+fn is_dropped(packet: &Packet) {
+    let mut server = Server::authenticating();
+    let before = server.memory.bytes().to_vec();
+    assert_eq!(server.respond(packet.flow, 0, &packet.built()), None);
+    assert_eq!(server.memory.bytes(), before);
+    assert_eq!(server.card.counters().dropped_tag, 1);
+}
+
+/// The packet with another message, and the tag of the one before.
+fn with_the_old_tag(message: Message, payload: &[u8]) -> Packet {
+    let original = honest();
+    let datagram = original.built();
+    let (_, _, authentication) = Repr::parse(&datagram).unwrap();
+    let tag = authentication.unwrap().tag;
+    let repr = Repr { message, ..original.repr };
+    Packet { repr, payload: payload.to_vec(), tag: Tag::Fixed(tag), ..original }
+}
+
+#[test]
+fn an_honest_packet_is_believed_and_answered_with_a_tag() {
+    let mut server = Server::authenticating();
+    let said = server.hear(&honest().built()).unwrap();
+    assert_eq!(said.repr.message, Message::Ra(Ok(6)));
+    assert_eq!(server.memory.bytes()[8..14], *b"honest");
+    let (_, _, authentication) = Repr::parse(&said.datagram).unwrap();
+    let authentication = authentication.unwrap();
+    let key = secret().connection_key(CLIENT.into(), honest().repr.connection, DOMAIN);
+    assert!(key.is_right(&said.answer.route.flow, &said.datagram, &authentication));
+    // The answer tells the time.
+    assert_eq!((authentication.domain, authentication.stamp), (DOMAIN, Stamp(100_000)));
+}
+
+#[test]
+fn a_forged_address_length_or_key_has_the_wrong_tag() {
+    let span = Span { address: BASE + 8, key: SHARED };
+    is_dropped(&with_the_old_tag(Message::Rdp(Span { address: BASE + 9, ..span }), b"honest"));
+    is_dropped(&with_the_old_tag(Message::Rdp(Span { key: SHARED + 1, ..span }), b"honest"));
+    is_dropped(&with_the_old_tag(Message::Rdp(span), b"honest and longer"));
+    is_dropped(&with_the_old_tag(Message::Rdp(span), b"forged"));
+    is_dropped(&with_the_old_tag(Message::Gd(span, 6), b""));
+}
+
+#[test]
+fn a_connection_has_no_tag_for_another() {
+    let other = QpNumber::new(18).unwrap();
+    let forged = honest();
+    is_dropped(&Packet { repr: Repr { connection: other, ..forged.repr }, ..forged });
+    let addresses = AddressPair::V4 { src: [10, 0, 0, 3].into(), dst: SERVER };
+    is_dropped(&Packet { flow: UdpFlow::to_star(addresses, 0xC123), ..honest() });
+    is_dropped(&Packet { domain: DOMAIN + 1, ..honest() });
+    is_dropped(&Packet { tag: Tag::Of(ConnectionKey::new([0; 16])), ..honest() });
+}
+
+#[test]
+fn a_packet_without_a_tag_is_told_to_have_one() {
+    let mut server = Server::authenticating();
+    let said = server.hear(&Packet::rdp(SHARED, BASE, b"plain").built()).unwrap();
+    assert_eq!(said.repr.message, Message::Ra(Err(Reason::Unauthenticated)));
+    assert_eq!(server.memory.bytes()[0], 0);
+    assert_eq!(server.card.counters().refused_unauthenticated, 1);
+}
+
+#[test]
+fn a_tag_where_none_are_given_is_none() {
+    let mut server = Server::new(None);
+    assert_eq!(server.hear(&honest().built()), None);
+    assert_eq!(server.card.counters().dropped_tag, 1);
+}
+
+#[test]
+fn a_replayed_packet_is_refused_when_its_time_is_over() {
+    let mut server = Server::authenticating();
+    let replayed = honest().built();
+    let lifetime = u64::from(LIFETIME_MS) * 1_000_000;
+    for (after, outcome) in [(0, Ok(6)), (lifetime, Ok(6)), (lifetime + 1_000_000, Err(Reason::Stamp))] {
+        server.now = Instant::from_nanos(super::common::NOW.as_nanos() + after);
+        server.memory.bytes_mut()[8..14].fill(0xEE);
+        let said = server.hear(&replayed).unwrap();
+        assert_eq!(said.repr.message, Message::Ra(outcome));
+        let is_stored = server.memory.bytes()[8..14] == *b"honest";
+        assert_eq!(is_stored, outcome.is_ok());
+    }
+    assert_eq!(server.card.counters().refused_stamp, 1);
+}
+
+#[test]
+fn a_client_whose_clock_is_wrong_learns_the_time_from_the_refusal() {
+    let mut server = Server::authenticating();
+    let early = Packet { stamp: Stamp(100_000 + LIFETIME_MS + 1), ..honest() };
+    let said = server.hear(&early.built()).unwrap();
+    assert_eq!(said.repr.message, Message::Ra(Err(Reason::Stamp)));
+    let Some(Authentication { stamp, .. }) = Repr::parse(&said.datagram).unwrap().2 else { panic!() };
+    let clock = ServerClock::told(stamp, Instant::ZERO);
+    let again = Packet { stamp: clock.stamp(Instant::from_nanos(2_000_000)), ..honest() };
+    assert_eq!(server.hear(&again.built()).unwrap().repr.message, Message::Ra(Ok(6)));
+}
+
+#[test]
+fn a_server_that_has_started_again_knows_no_old_key() {
+    let authentication = CardAuthentication { secret: ServerSecret::new([1; 16]), lifetime_ms: LIFETIME_MS };
+    let mut restarted = Server::new(Some(authentication));
+    assert_eq!(restarted.hear(&honest().built()), None);
+    assert_eq!(restarted.card.counters().dropped_tag, 1);
+}
+
+proptest! {
+    /// Whoever does not know the key changes nothing, also where the integrity check is made right again.
+    #[test]
+    fn a_changed_packet_touches_no_memory(
+        at in any::<prop::sample::Index>(),
+        bits in 1u8..,
+        fetches in any::<bool>(),
+    ) {
+        let packet = if fetches { Packet::gd(SHARED, BASE, 20).authenticated() } else { honest() };
+        let mut bytes = packet.built();
+        let covered = bytes.len() - 4;
+        bytes[at.index(covered)] ^= bits;
+        let check = nichrome_wire::star::PacketCheck::new(packet.epoch).compute(&packet.flow, &bytes[..covered]);
+        bytes[covered..].copy_from_slice(&check);
+        let mut server = Server::authenticating();
+        let before = server.memory.bytes().to_vec();
+        if let Some(said) = server.hear(&bytes) {
+            let is_refusal = said.repr.flags.contains(Flags::REFUSED);
+            prop_assert!(is_refusal, "{said:?}");
+        }
+        prop_assert_eq!(server.memory.bytes(), before);
+    }
+
+    #[test]
+    fn any_bytes_are_answered_or_dropped(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        let mut server = Server::new(None);
+        prop_assert_eq!(server.hear(&bytes), None);
+    }
+}

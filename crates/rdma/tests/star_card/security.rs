@@ -1,0 +1,162 @@
+//! What the security module lets out.
+
+use std::net::IpAddr;
+
+use nichrome_rdma::star::*;
+use nichrome_rdma::{Access, RKey};
+use nichrome_wire::AddressPair;
+use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::star::{Completed, Cqe, Element, Flags, Message, Reason, Registration, StatusCode};
+
+use super::common::{BASE, CLIENT, DOMAIN, EPOCH, PRIVATE, Packet, SERVER, SHARED, connection, regions};
+
+const ALL: Access = Access::REMOTE_WRITE;
+
+fn admission() -> Admission {
+    Admission { epoch: EPOCH, domain: DOMAIN, credentials: None, regions: regions().to_vec() }
+}
+
+/// A module of the client, whose connection 17 the server has admitted.
+fn admitted(access: Access) -> EgressModule {
+    let mut module = EgressModule::default();
+    module.admit(connection(17), SERVER.into(), access, &admission());
+    module
+}
+
+fn check(module: &mut EgressModule, packet: &Packet) -> Result<(), Blocked> {
+    module.check(&packet.flow, &packet.built())
+}
+
+fn completion() -> Message {
+    let (status, completed) = (StatusCode::SUCCESS, Completed::Receive);
+    Message::Cqep(Cqe { wr_id: 1, status, completed, len: 0, notice: None })
+}
+
+#[test]
+fn all_is_blocked_at_first() {
+    let mut module = EgressModule::default();
+    let element = Message::Wqep(Element::Deregister(RKey(1)));
+    for message in [element, Message::Ea, Message::Ra(Ok(1)), Message::Sdp(Ok(()))] {
+        assert_eq!(check(&mut module, &Packet::new(message, &[])), Err(Blocked::Role));
+    }
+    assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"x")), Err(Blocked::Role));
+    assert_eq!(check(&mut module, &Packet::gd(SHARED, BASE, 1)), Err(Blocked::Role));
+    assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Err(Blocked::Destination));
+    assert_eq!(module.check(&Packet::gd(1, 1, 1).flow, b"rubbish"), Err(Blocked::Malformed));
+    let EgressCounters { passed, blocked_malformed, blocked_role, blocked_destination, .. } =
+        *module.counters();
+    assert_eq!((passed, blocked_malformed, blocked_role, blocked_destination), (0, 1, 6, 1));
+}
+
+#[test]
+fn an_admitted_connection_reaches_what_the_server_has_registered() {
+    let mut module = admitted(Access::REMOTE_WRITE | Access::REMOTE_READ);
+    assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"data")), Ok(()));
+    assert_eq!(check(&mut module, &Packet::gd(SHARED, BASE + 992, 8)), Ok(()));
+    let local = Packet::rdp(PRIVATE, BASE + 1000, b"data").flags(Flags::LOCAL_KEY);
+    assert_eq!(check(&mut module, &local), Ok(()));
+    assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Ok(()));
+    assert_eq!(check(&mut module, &Packet::new(Message::Ea, &[]).flags(Flags::TO_SERVER)), Ok(()));
+    assert_eq!(module.counters().passed, 5);
+}
+
+#[test]
+fn a_forged_address_length_key_or_right_is_blocked() {
+    let mut module = admitted(ALL);
+    let mut blocked = |packet: &Packet, reason| {
+        assert_eq!(check(&mut module, packet), Err(Blocked::Memory(reason)));
+    };
+    blocked(&Packet::rdp(SHARED, BASE - 1, b"data"), Reason::Bounds);
+    blocked(&Packet::rdp(SHARED, BASE + 997, b"data"), Reason::Bounds);
+    blocked(&Packet::rdp(SHARED ^ 2, BASE, b"data"), Reason::Key);
+    blocked(&Packet::rdp(PRIVATE, BASE + 1000, b"data"), Reason::Right);
+    // The server's queue pair does not let its peer read.
+    blocked(&Packet::gd(SHARED, BASE, 8), Reason::Right);
+    blocked(&Packet::gd(SHARED, BASE, 1001).flags(Flags::LOCAL_KEY), Reason::Bounds);
+    assert_eq!((module.counters().blocked_memory, module.counters().passed), (6, 0));
+}
+
+#[test]
+fn a_forged_connection_or_destination_is_blocked() {
+    let mut module = admitted(ALL);
+    let mut packet = Packet::rdp(SHARED, BASE, b"data");
+    packet.repr.connection = connection(18);
+    assert_eq!(check(&mut module, &packet), Err(Blocked::Role));
+    let addresses = AddressPair::V4 { src: CLIENT, dst: [10, 0, 0, 9].into() };
+    let elsewhere = UdpFlow::to_star(addresses, 4793);
+    for packet in [Packet::rdp(SHARED, BASE, b"data"), Packet::new(completion(), &[])] {
+        assert_eq!(check(&mut module, &Packet { flow: elsewhere, ..packet }), Err(Blocked::Destination));
+    }
+}
+
+#[test]
+fn entries_follow_the_elements_of_their_server_only() {
+    let mut module = admitted(ALL);
+    let server = IpAddr::from(SERVER);
+    let more =
+        Registration { key: RKey(0x333), address: 0x9000, len: 10, rights: Access::REMOTE_WRITE.bits() };
+    let reach = Packet::rdp(0x333, 0x9000, b"data");
+    assert_eq!(check(&mut module, &reach), Err(Blocked::Memory(Reason::Key)));
+    module.apply(connection(17), IpAddr::from([10, 0, 0, 9]), &Element::Register(more));
+    module.apply(connection(18), server, &Element::Register(more));
+    assert_eq!(check(&mut module, &reach), Err(Blocked::Memory(Reason::Key)));
+    module.apply(connection(17), server, &Element::Register(more));
+    assert_eq!(check(&mut module, &reach), Ok(()));
+    module.apply(connection(17), server, &Element::Register(Registration { len: 3, ..more }));
+    assert_eq!(check(&mut module, &reach), Err(Blocked::Memory(Reason::Bounds)));
+    module.apply(connection(17), server, &Element::Deregister(RKey(0x333)));
+    assert_eq!(check(&mut module, &reach), Err(Blocked::Memory(Reason::Key)));
+}
+
+#[test]
+fn a_closed_connection_leaves_no_entry() {
+    for closed_by_server in [true, false] {
+        let mut module = admitted(ALL);
+        module.admit(connection(18), SERVER.into(), ALL, &admission());
+        module.apply(connection(17), IpAddr::from([10, 0, 0, 9]), &Element::Close(StatusCode::FLUSHED));
+        assert_eq!(module.len(), 2);
+        for number in [17, 18] {
+            if closed_by_server {
+                module.apply(connection(number), SERVER.into(), &Element::Close(StatusCode::FLUSHED));
+            } else {
+                module.remove(connection(number));
+            }
+        }
+        assert!(module.is_empty());
+        assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"data")), Err(Blocked::Role));
+        assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Err(Blocked::Destination));
+    }
+}
+
+#[test]
+fn a_connection_admitted_anew_keeps_nothing_of_before() {
+    let mut module = admitted(ALL);
+    let nothing = Admission { regions: Vec::new(), ..admission() };
+    module.admit(connection(17), SERVER.into(), ALL, &nothing);
+    assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"x")), Err(Blocked::Memory(Reason::Key)));
+    module.remove(connection(17));
+    assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Err(Blocked::Destination));
+}
+
+#[test]
+fn a_host_that_serves_sends_what_servers_send_and_no_more() {
+    let mut module = EgressModule::default();
+    module.serve();
+    let element = Message::Wqep(Element::Deregister(RKey(1)));
+    for message in [element, Message::Ea, Message::Ra(Ok(1)), Message::Sdp(Ok(()))] {
+        assert_eq!(check(&mut module, &Packet::new(message, &[])), Ok(()));
+    }
+    assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"x")), Err(Blocked::Role));
+    assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Err(Blocked::Destination));
+}
+
+#[test]
+fn a_table_has_a_bound() {
+    let region = |key| Registration { key: RKey(key), ..regions()[0] };
+    let mut table: MemoryTable = (0..MAX_REGIONS as u32).map(region).collect();
+    table.register(region(u32::MAX));
+    assert_eq!(table.len(), MAX_REGIONS);
+    table.deregister(RKey(0));
+    table.register(region(u32::MAX));
+    assert_eq!(table.len(), MAX_REGIONS);
+}
