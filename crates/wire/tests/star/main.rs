@@ -4,4 +4,5 @@
 mod broken;
 mod generated;
 mod properties;
+mod wireshark;
 mod zlib;

@@ -1,0 +1,421 @@
+//! tshark with our dissector (dist/wireshark/star.lua) sees every field of every packet, and nothing malformed.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use etherparse::PacketBuilder;
+use nichrome_wire::AddressPair;
+use nichrome_wire::rdma::{QpNumber, RKey};
+use nichrome_wire::star::{
+    Authentication, CqeNotice, Data, Element, Epoch, Flags, Message, Repr, Request, Target, Wqe, WqeFlags,
+    segments,
+};
+use pcap_file::pcap::{PcapPacket, PcapWriter};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tempfile::TempDir;
+
+use super::generated::{Generated, packet, sum};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/wireshark/star.lua");
+
+fn frame(packet: &Generated, datagram: &[u8]) -> Vec<u8> {
+    let ethernet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let ip = match packet.flow.addresses {
+        AddressPair::V4 { src, dst } => ethernet.ipv4(src.octets(), dst.octets(), 64),
+        AddressPair::V6 { src, dst } => ethernet.ipv6(src.octets(), dst.octets(), 64),
+    };
+    let mut frame = Vec::new();
+    ip.udp(packet.flow.src_port, packet.flow.dst_port).write(&mut frame, datagram).unwrap();
+    frame
+}
+
+fn capture(folder: &TempDir, frames: &[Vec<u8>]) -> PathBuf {
+    let path = folder.path().join("star.pcap");
+    let mut writer = PcapWriter::new(std::fs::File::create(&path).unwrap()).unwrap();
+    for frame in frames {
+        let time = std::time::Duration::ZERO;
+        writer.write_packet(&PcapPacket::new(time, frame.len() as u32, frame)).unwrap();
+    }
+    path
+}
+
+/// What tshark prints with these arguments; `None` where it is not installed.
+fn tshark(capture: &Path, arguments: &[&str]) -> Option<String> {
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-X", &format!("lua_script:{SCRIPT}"), "-r"]).arg(capture).args(arguments);
+    let output = match tshark.output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            assert!(std::env::var_os("CI").is_none(), "CI needs tshark: apt-get install tshark");
+            eprintln!("Not compared with tshark, which is not installed: apt-get install tshark");
+            return None;
+        }
+        output => output.unwrap(),
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !errors.contains("Lua"), "tshark: {errors}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The fields of a packet in the order of [`FIELDS`], as tshark prints them; several of one name with commas.
+struct Line {
+    fields: Vec<(&'static str, Box<dyn Display>)>,
+}
+
+/// Every field of the dissector.
+const FIELDS: [&str; 53] = [
+    "star.version",
+    "star.type",
+    "star.flags",
+    "star.flags.last",
+    "star.flags.solicited",
+    "star.flags.local_key",
+    "star.flags.to_server",
+    "star.flags.ecn_echo",
+    "star.flags.refused",
+    "star.flags.authenticated",
+    "star.flags.reserved",
+    "star.length",
+    "star.reason",
+    "star.connection",
+    "star.sequence",
+    "star.address",
+    "star.key",
+    "star.wqe.opcode",
+    "star.wqe.flags",
+    "star.wqe.flags.signaled",
+    "star.wqe.flags.fence",
+    "star.wqe.flags.solicited",
+    "star.wqe.flags.inline",
+    "star.wqe.segments",
+    "star.wqe.wr_id",
+    "star.wqe.immediate",
+    "star.wqe.invalidate",
+    "star.wqe.address",
+    "star.wqe.key",
+    "star.wqe.len",
+    "star.wqe.compare",
+    "star.wqe.swap_or_add",
+    "star.wqe.inline",
+    "star.segment.address",
+    "star.segment.len",
+    "star.segment.lkey",
+    "star.region.key",
+    "star.region.address",
+    "star.region.len",
+    "star.region.rights",
+    "star.close.status",
+    "star.cqe.wr_id",
+    "star.cqe.status",
+    "star.cqe.completed",
+    "star.cqe.notice",
+    "star.cqe.len",
+    "star.cqe.immediate",
+    "star.cqe.invalidate",
+    "star.payload",
+    "star.domain",
+    "star.stamp",
+    "star.tag",
+    "star.epoch",
+];
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hex8(value: u8) -> String {
+    format!("0x{value:02x}")
+}
+
+fn hex32(value: u32) -> String {
+    format!("0x{value:08x}")
+}
+
+fn hex64(value: u64) -> String {
+    format!("0x{value:016x}")
+}
+
+fn bit(set: bool) -> String {
+    u8::from(set).to_string()
+}
+
+impl Line {
+    fn put(&mut self, field: &'static str, value: impl Display + 'static) {
+        assert!(FIELDS.contains(&field));
+        self.fields.push((field, Box::new(value)));
+    }
+
+    /// The line that tshark is to print.
+    fn text(&self) -> String {
+        let value = |name: &&str| {
+            let values: Vec<String> = self
+                .fields
+                .iter()
+                .filter(|(field, _)| field == name)
+                .map(|(_, value)| value.to_string())
+                .collect();
+            values.join(",")
+        };
+        FIELDS.iter().map(value).collect::<Vec<_>>().join("\t")
+    }
+
+    fn of(packet: &Generated, datagram: &[u8]) -> Self {
+        let mut line = Self { fields: Vec::new() };
+        let Repr { flags, connection, sequence, message } = packet.repr;
+        line.put("star.version", 1);
+        line.put("star.type", message.packet_type() as u8);
+        line.put("star.flags", hex8(flags.bits()));
+        for (name, flag) in [
+            ("star.flags.last", Flags::LAST),
+            ("star.flags.solicited", Flags::SOLICITED),
+            ("star.flags.local_key", Flags::LOCAL_KEY),
+            ("star.flags.to_server", Flags::TO_SERVER),
+            ("star.flags.ecn_echo", Flags::ECN_ECHO),
+            ("star.flags.refused", Flags::REFUSED),
+            ("star.flags.authenticated", Flags::AUTHENTICATED),
+        ] {
+            line.put(name, bit(flags.contains(flag)));
+        }
+        line.put("star.flags.reserved", bit(false));
+        line.put("star.length", u16::from_be_bytes([datagram[2], datagram[3]]));
+        line.put("star.connection", hex32(connection.value()));
+        line.put("star.sequence", sequence.0);
+        line.message(&message, &packet.payload);
+        if flags.contains(Flags::AUTHENTICATED) {
+            line.put("star.domain", hex32(packet.domain));
+            line.put("star.stamp", packet.stamp.0);
+            line.put("star.tag", hex64(Authentication::covered(&packet.flow, datagram, sum).unwrap()));
+        }
+        line.put("star.epoch", hex32(packet.epoch.0));
+        line
+    }
+
+    fn message(&mut self, message: &Message, payload: &[u8]) {
+        match *message {
+            Message::Wqep(element) => self.element(&element, payload),
+            Message::Cqep(cqe) => {
+                self.put("star.cqe.wr_id", hex64(cqe.wr_id));
+                self.put("star.cqe.status", cqe.status.code());
+                self.put("star.cqe.completed", cqe.completed as u8);
+                self.put("star.cqe.len", cqe.len);
+                match cqe.notice {
+                    None => self.put("star.cqe.notice", 0),
+                    Some(CqeNotice::Immediate(data)) => {
+                        self.put("star.cqe.notice", 1);
+                        self.put("star.cqe.immediate", hex(&data.0));
+                    }
+                    Some(CqeNotice::Invalidate(key)) => {
+                        self.put("star.cqe.notice", 2);
+                        self.put("star.cqe.invalidate", hex32(key.0));
+                    }
+                }
+            }
+            Message::Rdp(span) | Message::Gd(span, _) => {
+                self.put("star.address", hex64(span.address));
+                self.put("star.key", hex32(span.key));
+            }
+            Message::Ra(Err(reason)) | Message::Sdp(Err(reason)) => self.put("star.reason", reason as u16),
+            Message::Ea | Message::Ra(Ok(_)) | Message::Sdp(Ok(())) => {}
+        }
+        let is_data = matches!(message, Message::Rdp(_) | Message::Sdp(_));
+        if is_data && !payload.is_empty() {
+            self.put("star.payload", hex(payload));
+        }
+    }
+
+    fn element(&mut self, element: &Element, payload: &[u8]) {
+        let opcode: u8 = match element {
+            Element::Work(wqe) => {
+                self.work(wqe, payload);
+                opcode_of(&wqe.request)
+            }
+            Element::Register(region) => {
+                self.put("star.region.key", hex32(region.key.0));
+                self.put("star.region.address", hex64(region.address));
+                self.put("star.region.len", region.len);
+                self.put("star.region.rights", hex8(region.rights));
+                16
+            }
+            Element::Deregister(key) => {
+                self.put("star.region.key", hex32(key.0));
+                17
+            }
+            Element::Close(status) => {
+                self.put("star.close.status", status.code());
+                18
+            }
+        };
+        self.put("star.wqe.opcode", opcode);
+        let (flags, inline) = match element {
+            Element::Work(Wqe { flags, data, .. }) => (*flags, *data == Data::Inline),
+            _ => (WqeFlags::NONE, false),
+        };
+        let [signaled, fence, solicited] =
+            [WqeFlags::SIGNALED, WqeFlags::FENCE, WqeFlags::SOLICITED].map(|flag| flags.contains(flag));
+        let all = [signaled, fence, solicited, inline].into_iter().enumerate();
+        self.put("star.wqe.flags", hex8(all.map(|(place, set)| u8::from(set) << place).sum()));
+        self.put("star.wqe.flags.signaled", bit(signaled));
+        self.put("star.wqe.flags.fence", bit(fence));
+        self.put("star.wqe.flags.solicited", bit(solicited));
+        self.put("star.wqe.flags.inline", bit(inline));
+    }
+
+    fn work(&mut self, wqe: &Wqe, payload: &[u8]) {
+        self.put("star.wqe.wr_id", hex64(wqe.wr_id));
+        self.put("star.wqe.len", wqe.len);
+        match wqe.request {
+            Request::SendWithImmediate(data) | Request::WriteWithImmediate(_, data) => {
+                self.put("star.wqe.immediate", hex(&data.0));
+            }
+            Request::SendWithInvalidate(key) => self.put("star.wqe.invalidate", hex32(key.0)),
+            _ => {}
+        }
+        if let Some(Target { address, rkey: RKey(key) }) = target_of(&wqe.request) {
+            self.put("star.wqe.address", hex64(address));
+            self.put("star.wqe.key", hex32(key));
+        }
+        if let Request::CompareSwap(_, operands) | Request::FetchAdd(_, operands) = wqe.request {
+            self.put("star.wqe.compare", hex64(operands.compare));
+            self.put("star.wqe.swap_or_add", hex64(operands.swap_or_add));
+        }
+        match wqe.data {
+            Data::Segments(count) => {
+                self.put("star.wqe.segments", count);
+                for segment in segments(payload) {
+                    self.put("star.segment.address", hex64(segment.address));
+                    self.put("star.segment.len", segment.len);
+                    self.put("star.segment.lkey", hex32(segment.lkey));
+                }
+            }
+            Data::Inline => {
+                self.put("star.wqe.segments", 0);
+                if !payload.is_empty() {
+                    self.put("star.wqe.inline", hex(payload));
+                }
+            }
+        }
+    }
+}
+
+fn opcode_of(request: &Request) -> u8 {
+    match request {
+        Request::Send => 1,
+        Request::SendWithImmediate(_) => 2,
+        Request::SendWithInvalidate(_) => 3,
+        Request::Write(_) => 4,
+        Request::WriteWithImmediate(..) => 5,
+        Request::Read(_) => 6,
+        Request::CompareSwap(..) => 7,
+        Request::FetchAdd(..) => 8,
+        Request::Receive => 9,
+    }
+}
+
+fn target_of(request: &Request) -> Option<Target> {
+    match *request {
+        Request::Write(target) | Request::WriteWithImmediate(target, _) | Request::Read(target) => {
+            Some(target)
+        }
+        Request::CompareSwap(target, _) | Request::FetchAdd(target, _) => Some(target),
+        _ => None,
+    }
+}
+
+/// Packets from ports above that of StaR: Wireshark asks for the lower port's protocol first.
+fn generated(count: usize) -> Vec<Generated> {
+    let mut runner = TestRunner::deterministic();
+    let mut packets: Vec<_> = (0..count).map(|_| packet().new_tree(&mut runner).unwrap().current()).collect();
+    packets.iter_mut().for_each(|packet| packet.flow.src_port |= 0xC000);
+    packets
+}
+
+#[test]
+fn tshark_sees_every_field_and_nothing_malformed() {
+    let packets = generated(1000);
+    let datagrams: Vec<Vec<u8>> = packets.iter().map(Generated::built).collect();
+    let frames: Vec<Vec<u8>> =
+        packets.iter().zip(&datagrams).map(|(packet, bytes)| frame(packet, bytes)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = capture(&folder, &frames);
+    let mut arguments = vec!["-T", "fields"];
+    FIELDS.iter().for_each(|field| arguments.extend(["-e", field]));
+    let Some(theirs) = tshark(&file, &arguments) else { return };
+    let theirs: Vec<&str> = theirs.lines().collect();
+    assert_eq!(theirs.len(), packets.len());
+    let mut seen = [false; FIELDS.len()];
+    for ((packet, datagram), theirs) in packets.iter().zip(&datagrams).zip(theirs) {
+        let line = Line::of(packet, datagram);
+        assert_eq!(theirs, line.text(), "{:?}", packet.repr);
+        for (place, name) in FIELDS.iter().enumerate() {
+            seen[place] |= line.fields.iter().any(|(field, _)| field == name);
+        }
+    }
+    assert_eq!(seen, [true; FIELDS.len()]);
+    assert_eq!(tshark(&file, &["-Y", "_ws.malformed || star.malformed || _ws.lua.error"]).unwrap(), "");
+}
+
+#[test]
+fn tshark_says_what_a_packet_is_in_one_line() {
+    let connection = QpNumber::new(0x11).unwrap();
+    let mut packet = generated(1).remove(0);
+    let message = Message::Ra(Err(nichrome_wire::star::Reason::Bounds));
+    let flags = Flags::REFUSED;
+    packet.repr = Repr { flags, connection, sequence: nichrome_wire::SeqNumber(5), message };
+    packet.payload.clear();
+    let folder = tempfile::tempdir().unwrap();
+    let file = capture(&folder, &[frame(&packet, &packet.built())]);
+    let Some(line) = tshark(&file, &["-T", "fields", "-e", "_ws.col.Protocol", "-e", "_ws.col.Info"]) else {
+        return;
+    };
+    assert_eq!(line, "StaR\tRA Conn=0x11 Seq=5 Refused: Bounds\n");
+    assert_ne!(tshark(&file, &["-Y", "star.refusal"]).unwrap(), "");
+}
+
+#[test]
+fn tshark_marks_packets_of_another_start() {
+    let mut packets = generated(10);
+    for (nth, packet) in packets.iter_mut().enumerate() {
+        packet.epoch = Epoch(0xABCD_0000 + u32::from(nth == 3));
+    }
+    let frames: Vec<Vec<u8>> = packets.iter().map(|packet| frame(packet, &packet.built())).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = capture(&folder, &frames);
+    let marked = ["-Y", "star.other_epoch", "-T", "fields", "-e", "frame.number", "-o"];
+    let Some(ours) = tshark(&file, &[&marked[..], &["star.epoch:0xABCD0000"]].concat()) else { return };
+    assert_eq!(ours, "4\n");
+    assert_eq!(tshark(&file, &[&marked[..], &["star.epoch:"]].concat()).unwrap(), "");
+}
+
+/// Whatever our parser refuses is marked as malformed, and nothing else; what is damaged at all has another epoch.
+#[test]
+fn tshark_marks_what_is_damaged() {
+    let mut runner = TestRunner::deterministic();
+    let damage = (any::<prop::sample::Index>(), 1u8..);
+    let packets = generated(1000);
+    let mut refused = Vec::new();
+    let mut damaged = |packet: &Generated| {
+        let (at, bits) = damage.new_tree(&mut runner).unwrap().current();
+        let mut datagram = packet.built();
+        let at = at.index(datagram.len().min(48));
+        datagram[at] ^= bits;
+        refused.push(Repr::parse(&datagram).is_err());
+        frame(packet, &datagram)
+    };
+    let frames: Vec<Vec<u8>> = packets.iter().map(&mut damaged).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = capture(&folder, &frames);
+    let fields = ["-T", "fields", "-e", "star.malformed", "-e", "star.epoch"];
+    let Some(theirs) = tshark(&file, &fields) else { return };
+    assert_eq!(theirs.lines().count(), packets.len());
+    for ((line, packet), refused) in theirs.lines().zip(&packets).zip(&refused) {
+        let (malformed, epoch) = line.split_once('\t').unwrap();
+        assert_eq!(!malformed.is_empty(), *refused, "{:?}", packet.repr);
+        assert_ne!(epoch, hex32(packet.epoch.0));
+    }
+    let count = refused.iter().filter(|refused| **refused).count();
+    assert!((100..900).contains(&count), "{count}");
+    assert_eq!(tshark(&file, &["-Y", "_ws.lua.error"]).unwrap(), "");
+}
