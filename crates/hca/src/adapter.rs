@@ -186,11 +186,7 @@ impl Region {
     /// write there.
     pub fn poll(&self, is_so: impl FnOnce(&[u8]) -> bool) -> bool {
         let driver = &self.adapter.inner.driver;
-        let found = driver.poll(|device| is_so(device.memory().piece(self.address)));
-        if !found {
-            driver.relax();
-        }
-        found
+        driver.poll(|device| is_so(device.memory().piece(self.address)).then_some(())).is_some()
     }
 }
 
@@ -220,11 +216,7 @@ impl CompletionQueue {
     /// The oldest completion. Makes progress first: whoever polls needs no other thread.
     pub fn poll(&self) -> Option<Completion> {
         let SharedQueue { adapter, handle, .. } = &*self.shared;
-        let found = adapter.inner.driver.poll(|device| device.poll_cq(*handle));
-        if found.is_none() {
-            adapter.inner.driver.relax();
-        }
-        found
+        adapter.inner.driver.poll(|device| device.poll_cq(*handle))
     }
 
     /// Appends every completion that there is to `completions`; makes progress first.
@@ -232,10 +224,10 @@ impl CompletionQueue {
         let SharedQueue { adapter, handle, .. } = &*self.shared;
         let before = completions.len();
         let next = |device: &mut Device<Arena>| device.poll_cq(*handle);
-        adapter.inner.driver.poll(|device| completions.extend(iter::from_fn(|| next(device))));
-        if completions.len() == before {
-            adapter.inner.driver.relax();
-        }
+        adapter.inner.driver.poll(|device| {
+            completions.extend(iter::from_fn(|| next(device)));
+            (completions.len() > before).then_some(())
+        });
     }
 
     /// The oldest completion, as soon as there is one; `None` after `timeout`.

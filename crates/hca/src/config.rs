@@ -129,11 +129,16 @@ impl Port {
         device.mtu = config.mtu.unwrap_or_else(|| largest_mtu(socket));
         device.seed = config.seed;
         device.sees_identifications = config.reception == Reception::Packets;
+        device.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
         device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
         device
     }
 }
+
+/// How long an acknowledgement waits for a program that answers, in nanoseconds: what such a program takes, and no more
+/// than a wake-up of the driver's thread.
+const ACKNOWLEDGEMENT_DELAY: u64 = 60_000;
 
 /// Bytes that the kernel counts for a full packet that waits to be received.
 const ROOM_OF_A_PACKET: usize = 2 * 4096;

@@ -1,15 +1,17 @@
 //! Who drives the device: whoever polls it, and a thread of its own while nobody does.
 //!
 //! The target of a WRITE or READ never calls a verb, so something must: the thread waits for datagrams and timers. A
-//! program that polls does the same work inline, which saves two context switches per message, and the thread
-//! keeps away from the socket as long as polls keep coming: it looks once a millisecond whether they do. A program that
-//! polls now and then, and in between looks at memory for what its peer writes there, is found out by datagrams that
-//! nobody took in: the thread then stays at the socket.
+//! program that polls does the same work inline, which saves two context switches per message. The thread then naps, longer
+//! each time, and looks after each nap whether the program still polls. If it does not, the thread does what there is to do
+//! and waits at the socket. So a program that polls now and then, and in between looks at memory for what its peer writes
+//! there, is served too.
+//!
+//! A program that polls in vain gives up its processor now and then: the peer that it waits for may need it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,19 +26,16 @@ use crate::wire::{Wire, WireCounters};
 /// Batches that are received and sent before the lock is given up.
 const ROUNDS: usize = 8;
 
-/// How long the thread keeps away after a poll.
-const KEEP_AWAY: Duration = Duration::from_millis(1);
+/// Time without a poll after which a program is one that does not poll.
+const PATIENCE: Duration = Duration::from_micros(10);
+
+/// How long the thread keeps away from the socket of a program that polls: at first, and after longer and longer naps.
+const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_micros(640));
 
 /// How long a program may poll in vain before others get their turn, where there are several processors: longer than a
 /// peer on another takes to answer, shorter than a time slice. A shorter time would let the scheduler leave both ends
 /// of a connection on one processor.
 const SPIN: Duration = Duration::from_millis(1);
-
-/// How long a datagram may wait for a program that polls, before the program is one that looks at memory.
-const PATIENCE: Duration = Duration::from_micros(20);
-
-/// How long the thread stays at the socket of a program that looks at memory, before it gives polls another chance.
-const STAY: Duration = Duration::from_millis(100);
 
 /// How often the peer of a queue pair that goes is told what has arrived. It takes silence for a failure, and its
 /// repetitions will find nobody who answers: one lost acknowledgement must not turn success into an error.
@@ -66,18 +65,18 @@ struct Shared<M> {
     local: SocketAddr,
     /// Calls the thread.
     waker: Waker,
-    /// Polls so far: whoever polls drives the device.
-    polls: AtomicU64,
+    /// When the program last polled, in nanoseconds: whoever polls drives the device.
+    polled_at: AtomicU64,
     /// When something last came or went, in nanoseconds.
     busy_at: AtomicU64,
     /// Programs that wait for an event, and drive the device meanwhile.
     waiters: AtomicUsize,
     /// Events that programs wait for with descriptors that the driver does not know.
     attended: AtomicUsize,
-    /// Whether the thread keeps away because of polls.
-    is_away: AtomicBool,
-    /// Whether the thread sleeps and knows of no later timers.
-    is_parked: AtomicBool,
+    /// Whether the thread naps.
+    is_napping: AtomicBool,
+    /// When the thread wakes by itself, in nanoseconds; 0 while it is awake or naps.
+    wakes_at: AtomicU64,
     ended: AtomicBool,
     events: EventSink,
 }
@@ -106,12 +105,12 @@ impl<M: Memory + Send + 'static> Driver<M> {
             socket: socket.map_err(failed)?,
             local,
             waker: Waker::new().map_err(OpenError::Thread)?,
-            polls: AtomicU64::new(0),
+            polled_at: AtomicU64::new(0),
             busy_at: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             attended: AtomicUsize::new(0),
-            is_away: AtomicBool::new(false),
-            is_parked: AtomicBool::new(false),
+            is_napping: AtomicBool::new(false),
+            wakes_at: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             events,
         });
@@ -124,16 +123,17 @@ impl<M: Memory + Send + 'static> Driver<M> {
 
     /// Calls verbs, and sends what they bring about.
     pub fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
-        let card = &mut *self.shared.card();
+        let shared = &*self.shared;
+        let card = &mut *shared.card();
         let result = verbs(&mut card.device);
-        let before = card.wire.counters().sent;
-        card.transmit(clock::now());
+        let (now, before) = (clock::now(), card.wire.counters().sent);
+        card.transmit(now);
         if card.wire.counters().sent != before {
-            self.shared.note_traffic();
+            shared.busy_at.store(now.as_nanos(), Ordering::Relaxed);
         }
-        card.tell(&self.shared.events);
+        card.tell(&shared.events);
         // What was begun may have a timer, which the thread does not know of.
-        self.shared.call_if_parked();
+        shared.call_for(card.poll_timeout());
         result
     }
 
@@ -153,26 +153,25 @@ impl<M: Memory + Send + 'static> Driver<M> {
         f(self.shared.card().device.memory_mut())
     }
 
-    /// Takes in what has arrived, sends what is due, then calls verbs: for polling.
-    pub fn poll<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
-        self.shared.polls.fetch_add(1, Ordering::Relaxed);
-        let card = &mut *self.shared.card();
-        let before = card.wire.counters();
-        card.progress(&self.shared.events);
-        if card.wire.counters() != before {
-            self.shared.note_traffic();
-        }
-        verbs(&mut card.device)
-    }
-
-    /// Lets others run, for a program that has polled in vain. Does nothing while there is traffic. Where both ends of a
-    /// connection poll on one processor, each would otherwise keep the other from answering until its time slice is
-    /// over.
-    pub fn relax(&self) {
-        let busy_at = Instant::from_nanos(self.shared.busy_at.load(Ordering::Relaxed));
-        if clock::now() - busy_at > self.spin {
+    /// Takes in what has arrived, sends what is due, then calls verbs: for polling. Where nothing is found and there has
+    /// been no traffic for a while, others get the processor: where both ends of a connection poll on one, each would
+    /// otherwise keep the other from answering until its time slice is over.
+    pub fn poll<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> Option<T>) -> Option<T> {
+        let shared = &*self.shared;
+        let (found, now) = {
+            let card = &mut *shared.card();
+            let before = card.wire.counters();
+            let now = card.progress(&shared.events);
+            shared.polled_at.store(now.as_nanos(), Ordering::Relaxed);
+            if card.wire.counters() != before {
+                shared.busy_at.store(now.as_nanos(), Ordering::Relaxed);
+            }
+            (verbs(&mut card.device), now)
+        };
+        if found.is_none() && now - shared.busy_at() > self.spin {
             thread::yield_now();
         }
+        found
     }
 
     /// Drives the device until `waker` is woken or it is `until`: for waiting.
@@ -191,16 +190,16 @@ impl<M: Memory + Send + 'static> Driver<M> {
                 break;
             }
         }
-        shared.polls.fetch_add(1, Ordering::Relaxed);
         shared.waiters.fetch_sub(1, Ordering::SeqCst);
-        shared.call_if_parked();
+        // The thread may wait for the waker alone.
+        shared.call_for(Some(Instant::ZERO));
     }
 
     /// The program is going to wait for an event without telling the driver: until [`Driver::leave`], the thread stays at
     /// the socket however often the program polls.
     pub fn attend(&self) {
         self.shared.attended.fetch_add(1, Ordering::SeqCst);
-        if self.shared.is_away.swap(false, Ordering::SeqCst) {
+        if self.shared.is_napping.swap(false, Ordering::SeqCst) {
             self.shared.waker.wake();
         }
     }
@@ -228,12 +227,18 @@ impl<M: Memory> Shared<M> {
         self.card.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_traffic(&self) {
-        self.busy_at.store(clock::now().as_nanos(), Ordering::Relaxed);
+    /// When something last came or went.
+    fn busy_at(&self) -> Instant {
+        Instant::from_nanos(self.busy_at.load(Ordering::Relaxed))
     }
 
-    fn call_if_parked(&self) {
-        if self.is_parked.swap(false, Ordering::SeqCst) {
+    /// Calls the thread if it would sleep for longer than until `due`.
+    fn call_for(&self, due: Option<Instant>) {
+        let Some(due) = due else { return };
+        let wakes_at = self.wakes_at.load(Ordering::SeqCst);
+        if due.as_nanos() < wakes_at
+            && self.wakes_at.compare_exchange(wakes_at, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        {
             self.waker.wake();
         }
     }
@@ -242,21 +247,18 @@ impl<M: Memory> Shared<M> {
 impl<M: Memory> Shared<M> {
     /// What the thread does.
     fn drive(&self) {
-        let mut polls = 0;
-        let mut stays_until = Instant::ZERO;
+        // Where the kernel takes no wishes, the thread waits for its turn.
+        let _ = clock::sleep_precisely();
+        let (shortest, longest) = NAPS;
+        let mut nap = shortest;
         while !self.ended.load(Ordering::SeqCst) {
-            let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            let woken = if polls == before || clock::now() < stays_until {
-                self.watch()
-            } else {
-                let woken = self.keep_away();
-                if self.is_forgotten() {
-                    stays_until = clock::now() + STAY;
-                }
-                woken
-            };
-            match woken {
-                Ok(true) => self.waker.clear(),
+            if self.is_polled() {
+                self.nap(nap);
+                nap = longest.min(2 * nap);
+                continue;
+            }
+            match self.watch() {
+                Ok(true) => nap = shortest,
                 Ok(false) => {}
                 // Without descriptors to wait for nothing can be received any more.
                 Err(_) => return,
@@ -264,55 +266,60 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// Whether a datagram waits and nobody polls.
-    fn is_forgotten(&self) -> bool {
-        let waits = || matches!(clock::wait([self.socket.as_fd()], Some(Instant::ZERO)), Ok([true]));
-        let polls = self.polls.load(Ordering::Relaxed);
-        // A program that is not running cannot poll: what is measured is its absence, not the processor's.
-        waits() && {
-            thread::sleep(PATIENCE);
-            waits() && self.polls.load(Ordering::Relaxed) == polls
-        }
+    /// Whether the program polls, or is about to: who calls verbs one after the other polls in the end. Who waits for an
+    /// event does not, however often it polls.
+    fn is_polled(&self) -> bool {
+        let polled_at = Instant::from_nanos(self.polled_at.load(Ordering::Relaxed));
+        self.attended.load(Ordering::SeqCst) == 0
+            && (clock::now() - polled_at <= PATIENCE
+                || matches!(self.card.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Leaves the socket to who polls, unless someone waits for an event; returns whether the thread was called.
-    fn keep_away(&self) -> rustix::io::Result<bool> {
-        // Someone who begins to wait after this calls the thread.
-        self.is_away.store(true, Ordering::SeqCst);
-        if self.attended.load(Ordering::SeqCst) > 0 {
-            self.is_away.store(false, Ordering::SeqCst);
-            return self.watch();
+    /// Leaves the socket to who polls.
+    fn nap(&self, time: Duration) {
+        // Someone who begins to wait for events after this calls the thread.
+        self.is_napping.store(true, Ordering::SeqCst);
+        if self.attended.load(Ordering::SeqCst) == 0
+            && matches!(clock::wait([self.waker.as_fd()], Some(clock::now() + time)), Ok([true]))
+        {
+            self.waker.clear();
         }
-        let woken = clock::wait([self.waker.as_fd()], Some(clock::now() + KEEP_AWAY)).map(|[woken]| woken);
-        self.is_away.store(false, Ordering::SeqCst);
-        woken
+        self.is_napping.store(false, Ordering::SeqCst);
     }
 
-    /// Waits for the next datagram or timer after what there is to do; returns whether the thread was called.
+    /// Does what there is to do and waits for the next datagram or timer; returns whether there was something to do.
     fn watch(&self) -> rustix::io::Result<bool> {
-        // A call after this comes too late for the timers that are read below, and wakes.
-        self.is_parked.store(true, Ordering::SeqCst);
-        let due = {
+        // Who sets a timer after this calls the thread.
+        self.wakes_at.store(u64::MAX, Ordering::SeqCst);
+        let (due, was_needed) = {
             let card = &mut *self.card();
+            let before = card.wire.counters();
             card.progress(&self.events);
-            card.poll_timeout()
+            (card.poll_timeout(), card.wire.counters() != before)
         };
-        let woken = if self.waiters.load(Ordering::SeqCst) > 0 {
-            clock::wait([self.waker.as_fd()], due).map(|[woken]| woken)
+        if let Some(due) = due {
+            self.wakes_at.fetch_min(due.as_nanos(), Ordering::SeqCst);
+        }
+        let was_called = if self.waiters.load(Ordering::SeqCst) > 0 {
+            clock::wait([self.waker.as_fd()], due).map(|[called]| called)
         } else {
-            clock::wait([self.waker.as_fd(), self.socket.as_fd()], due).map(|[woken, _]| woken)
+            clock::wait([self.waker.as_fd(), self.socket.as_fd()], due).map(|[called, _]| called)
         };
-        self.is_parked.store(false, Ordering::SeqCst);
-        woken
+        self.wakes_at.store(0, Ordering::SeqCst);
+        if was_called? {
+            self.waker.clear();
+        }
+        Ok(was_needed)
     }
 }
 
 impl<M: Memory> Card<M> {
-    /// Does what is due, receives and sends.
-    fn progress(&mut self, events: &EventSink) {
+    /// Does what is due, receives and sends; returns when that was.
+    fn progress(&mut self, events: &EventSink) -> Instant {
         self.is_unfinished = true;
+        let mut now = Instant::ZERO;
         for _ in 0..ROUNDS {
-            let now = clock::now();
+            now = clock::now();
             if self.device.poll_timeout().is_some_and(|due| due <= now) {
                 self.device.handle_timeout(now);
             }
@@ -324,6 +331,7 @@ impl<M: Memory> Card<M> {
             }
         }
         self.tell(events);
+        now
     }
 
     /// Sends.
@@ -360,6 +368,7 @@ impl<M: Memory> Card<M> {
 
 impl<M: Memory + Send + 'static> Drop for Driver<M> {
     fn drop(&mut self) {
+        self.call(Device::acknowledge_all);
         self.shared.ended.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {

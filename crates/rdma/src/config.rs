@@ -118,6 +118,9 @@ pub struct Config {
     /// ([`IcrcChecker::change_ident`](nichrome_wire::rdma::IcrcChecker::change_ident)): then an ICRC is right or wrong.
     /// Otherwise one is right that some identification explains which is to be expected from the peer.
     pub sees_identifications: bool,
+    /// How long an acknowledgement waits for a program that answers what arrives, to leave together with the answer;
+    /// nanoseconds, 0 for never.
+    pub acknowledgement_delay: u64,
     /// Makes keys differ between devices.
     pub seed: u64,
 }
@@ -136,6 +139,7 @@ impl Config {
             selective_repeat: SelectiveRepeat::default(),
             held_packets: 4096,
             sees_identifications: false,
+            acknowledgement_delay: 0,
             seed: 0,
         }
     }

@@ -214,6 +214,7 @@ proptest! {
         selective in 0..4u8,
         held in prop_oneof![Just(0usize), Just(3), Just(1000)],
         paced in any::<bool>(),
+        delay in prop_oneof![Just(0u64), Just(60_000)],
     ) {
         let mut pair = Pair::with(|config| {
             config.window = SendWindow { initial: window, max: 4 * window, read: window.min(4) };
@@ -225,6 +226,7 @@ proptest! {
                 config.congestion = Congestion::Dcqcn(Dcqcn::default());
             }
             config.held_packets = held;
+            config.acknowledgement_delay = delay;
         }).seeded(seed, faults);
         let link = Link { mtu: PathMtu::ALL[mtu], rd_atomic, psn: seed as u32, ..Link::default() };
         let qps = pair.connect(QpType::Rc, &link);
@@ -280,7 +282,7 @@ proptest! {
         seed in any::<u64>(),
         dies in prop_oneof![Just(None), (0..200usize).prop_map(Some)],
     ) {
-        let mut pair = Pair::new().seeded(seed, faults);
+        let mut pair = Pair::with(|config| config.acknowledgement_delay = seed % 2 * 60_000).seeded(seed, faults);
         let qps = pair.connect(QpType::Rc, &Link { rnr_retry: 2, retry_count: 3, psn: seed as u32, ..Link::default() });
         let mut posted = [Vec::new(), Vec::new()];
         let mut completed = [Vec::new(), Vec::new()];

@@ -8,7 +8,7 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use nichrome_hca::Driver;
-use nichrome_rdma::{CqHandle, Event, PathMtu, QpHandle, SrqHandle};
+use nichrome_rdma::{CqHandle, Device, Event, PathMtu, QpHandle, SrqHandle};
 
 use crate::async_event::{AsyncTarget, EventType};
 use crate::completion_queue::CqEvents;
@@ -49,9 +49,7 @@ impl Adapter {
             Errno(libc::ENODEV)
         })?);
         *current = Arc::downgrade(&adapter);
-        if adapter.reports {
-            report_at_exit();
-        }
+        end_at_exit();
         Ok(adapter)
     }
 
@@ -103,13 +101,16 @@ impl Drop for Adapter {
     }
 }
 
-/// Programs may end without closing what they opened.
-fn report_at_exit() {
-    extern "C" fn report() {
+/// Programs may end without closing what they opened: what their peers wait for is sent, and the report printed.
+fn end_at_exit() {
+    extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
         if let Some(adapter) = adapter {
             if adapter.process == process::id() {
-                adapter.report();
+                adapter.driver.call(Device::acknowledge_all);
+                if adapter.reports {
+                    adapter.report();
+                }
             }
             // The process ends: nothing is closed any more.
             std::mem::forget(adapter);
@@ -118,7 +119,7 @@ fn report_at_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: the function is there as long as the library, which is never unloaded: its thread runs in it.
-        unsafe { libc::atexit(report) };
+        unsafe { libc::atexit(end) };
     });
 }
 

@@ -4,8 +4,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nichrome_rdma::{CompletedOperation, Completion, CqHandle, Moderation, Notice, Notify, Status};
 
@@ -30,25 +29,6 @@ pub(crate) struct CompletionQueue {
     pub(crate) events: Arc<CqEvents>,
     /// The completion that a piecewise poll is at.
     pub(crate) polled: UnsafeCell<Polled>,
-    idle: Idle,
-}
-
-/// Polls in a row that found nothing.
-#[derive(Default)]
-struct Idle(AtomicU32);
-
-/// So many of them are made without giving up the processor.
-const EAGER: u32 = 16;
-
-impl Idle {
-    /// A program that polls in a loop waits for one that may need its processor: hardware would go on by itself.
-    fn found(&self, count: c_int) {
-        if count > 0 {
-            self.0.store(0, Ordering::Relaxed);
-        } else if self.0.fetch_add(1, Ordering::Relaxed) >= EAGER {
-            thread::yield_now();
-        }
-    }
 }
 
 impl CompletionQueue {
@@ -62,10 +42,9 @@ impl CompletionQueue {
                 take(&completion);
                 polled += 1;
             }
-            polled
+            (polled > 0).then_some(polled)
         });
-        self.idle.found(polled);
-        polled
+        polled.unwrap_or(0)
     }
 }
 
@@ -165,9 +144,8 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
         cq: cq as usize,
     });
     adapter.listeners.cqs.insert(handle, Arc::clone(&events));
-    let (polled, idle) = (UnsafeCell::new(Polled::default()), Idle::default());
-    Ok(Box::write(place, CompletionQueue { abi: cell(abi), adapter, handle, events, polled, idle })
-        .into_abi())
+    let polled = UnsafeCell::new(Polled::default());
+    Ok(Box::write(place, CompletionQueue { abi: cell(abi), adapter, handle, events, polled }).into_abi())
 }
 
 #[unsafe(no_mangle)]

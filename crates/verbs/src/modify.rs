@@ -103,6 +103,9 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr
     // SAFETY: the program passes a queue pair that it has made, and attributes.
     let (this, attributes) = unsafe { (object::<QueuePair>(qp.cast()), &*attributes) };
     let changed = change(attributes, Mask(mask)).and_then(|change| {
+        if change.state == Some(QpState::Reset) {
+            this.adapter.driver.call(|device| device.acknowledge(this.handle));
+        }
         Ok(this.adapter.driver.call(|device| {
             device.modify_qp(this.handle, &change)?;
             device.query_qp(this.handle).map(|report| report.state).map_err(nichrome_rdma::ModifyError::from)

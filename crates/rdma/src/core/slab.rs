@@ -84,6 +84,11 @@ impl<T, K> Slab<T, K> {
         self.entries.len() - self.free.len()
     }
 
+    /// How many places there are; each object has one of them.
+    pub(crate) fn places(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// The place that the next object takes; `None` when all are taken.
     fn vacancy(&mut self) -> Option<u32> {
         let rested = self.free.len() > REST || self.entries.len() >= self.limit;

@@ -6,7 +6,9 @@ use nichrome_wire::{AddressPair, Instant};
 use super::Device;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
+use crate::core::slab::Handle;
 use crate::core::verbs::Verbs;
+use crate::kind;
 use crate::qp::attributes::QpType;
 use crate::roce::answers::Acknowledgement;
 use crate::roce::connection::Connection;
@@ -173,16 +175,26 @@ impl<M: Memory> Device<M> {
         let Self { qps, config, verbs, .. } = self;
         let Some(connection) = qps.at_mut(index) else { return false };
         connection.in_line = false;
+        let mut has_spoken = false;
         loop {
             connection.run(config, verbs);
-            let Some(packet) = connection.next_packet(config, verbs.now) else { return false };
+            // What waits for the program to say something leaves right behind it.
+            let held = |connection: &Connection| connection.acknowledgement().filter(|_| has_spoken);
+            let next = connection.next_packet(config, verbs.now).or_else(|| held(connection));
+            let Some(packet) = next else { return false };
             let Some(route) = connection.route_of(config, verbs) else {
                 connection.undeliverable(&packet, verbs);
                 continue;
             };
             match batch.place(connection, &packet, route, verbs) {
-                Placed::Yes(len) => connection.sent(&packet, len, config, verbs),
-                Placed::No => return true,
+                Placed::Yes(len) => {
+                    has_spoken |= matches!(packet.cause, Cause::Request { .. });
+                    connection.sent(&packet, len, config, verbs);
+                }
+                Placed::No => {
+                    connection.responder.conversation.release();
+                    return true;
+                }
                 Placed::Impossible => connection.failed(&packet, verbs),
             }
         }
@@ -209,6 +221,24 @@ impl<M: Memory> Device<M> {
         }
     }
 
+    /// Has an acknowledgement leave that waits for the program's answer: for a queue pair that is about to go.
+    pub fn acknowledge(&mut self, qp: Handle<kind::Qp>) {
+        if self.qps.get(qp).is_some() {
+            self.acknowledge_at(qp.index());
+        }
+    }
+
+    /// The same for all queue pairs: for a device that is about to go.
+    pub fn acknowledge_all(&mut self) {
+        (0..self.qps.places()).for_each(|index| self.acknowledge_at(index));
+    }
+
+    fn acknowledge_at(&mut self, index: u32) {
+        let Some(connection) = self.qps.at_mut(index) else { return };
+        connection.responder.conversation.release();
+        self.queue_up(index);
+    }
+
     /// After anything was done to a queue pair: its timer is set, and it is in line if it may have something to send.
     #[inline]
     pub(super) fn settle(&mut self, index: u32) {
@@ -230,7 +260,7 @@ impl<M: Memory> Device<M> {
     #[inline]
     fn queue_up(&mut self, index: u32) {
         let Some(connection) = self.qps.at_mut(index) else { return };
-        if !connection.in_line && connection.has_work() {
+        if !connection.in_line && connection.has_work(self.verbs.now) {
             connection.in_line = true;
             self.line.push_back(index);
         }

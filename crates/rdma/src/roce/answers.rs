@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use nichrome_wire::Instant;
 use nichrome_wire::rdma::{
     Aeth, Credit, Message, Msn, NakCode, Psn, RKey, RcMessage, ReadResponse, Reth, Syndrome,
 };
@@ -13,6 +14,7 @@ use nichrome_wire::rdma::{
 use super::connection::Connection;
 use super::packet::{Cause, Outgoing, PayloadSource};
 use crate::qp::attributes::{QpState, QpType};
+use super::responder::Responder;
 
 /// What the peer is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,24 +161,29 @@ impl Answers {
     }
 }
 
+/// A packet that says nothing but that there was congestion.
+fn plain() -> Outgoing {
+    Outgoing {
+        message: Message::CongestionNotification,
+        psn: Psn::new(0),
+        ack_request: false,
+        solicited: false,
+        payload: PayloadSource::Nothing,
+        payload_len: 0,
+        cause: Cause::Notification,
+    }
+}
+
 impl Connection {
     /// The answer that is to leave next.
     #[inline]
-    pub(super) fn next_answer(&self) -> Option<Outgoing> {
+    pub(super) fn next_answer(&self, now: Instant) -> Option<Outgoing> {
         let answers = &self.responder.answers;
         let missing = self.responder.reorder.missing.front();
         if answers.is_empty() && missing.is_none() {
             return None;
         }
-        let plain = Outgoing {
-            message: Message::CongestionNotification,
-            psn: Psn::new(0),
-            ack_request: false,
-            solicited: false,
-            payload: PayloadSource::Nothing,
-            payload_len: 0,
-            cause: Cause::Notification,
-        };
+        let plain = plain();
         if answers.notification {
             return Some(plain);
         }
@@ -190,14 +197,31 @@ impl Connection {
             let message = Message::Rc(RcMessage::Acknowledge(Aeth { syndrome, msn: self.responder.msn }));
             return Some(Outgoing { message, psn: *psn, cause: Cause::Missing, ..plain });
         }
-        let (psn, syndrome) = match answers.acknowledgement? {
+        if self.is_holding(now) { None } else { self.acknowledgement() }
+    }
+
+    /// Whether an acknowledgement is all that there is to answer, and waits.
+    #[inline]
+    pub(crate) fn is_holding(&self, now: Instant) -> bool {
+        let Responder { answers, reorder, conversation, .. } = &self.responder;
+        conversation.held(now).is_some()
+            && answers.acknowledgement == Some(Acknowledgement::Positive)
+            && !answers.notification
+            && answers.pending == 0
+            && reorder.missing.is_empty()
+    }
+
+    /// The acknowledgement that is to leave, whether it waits or not.
+    #[inline]
+    pub(crate) fn acknowledgement(&self) -> Option<Outgoing> {
+        let (psn, syndrome) = match self.responder.answers.acknowledgement? {
             Acknowledgement::Positive => {
                 (self.responder.expected.previous(), Syndrome::Ack(Credit::UNLIMITED))
             }
             Acknowledgement::Negative(psn, syndrome) => (psn, syndrome),
         };
         let message = Message::Rc(RcMessage::Acknowledge(Aeth { syndrome, msn: self.responder.msn }));
-        Some(Outgoing { message, psn, cause: Cause::Acknowledgement, ..plain })
+        Some(Outgoing { message, psn, cause: Cause::Acknowledgement, ..plain() })
     }
 
     fn data_packet(&self, index: usize, plain: Outgoing) -> Outgoing {
@@ -232,16 +256,18 @@ impl Connection {
         let Self { qp, responder, .. } = self;
         if qp.kind == QpType::Rc && qp.state != QpState::Err && responder.msn != Msn::new(0) {
             responder.answers.acknowledgement.get_or_insert(Acknowledgement::Positive);
+            responder.conversation.release();
         }
     }
 
     /// A packet with data has left. It acknowledges all that was received before it.
     pub(super) fn data_sent(&mut self, index: usize, psn: Psn) {
-        let answers = &mut self.responder.answers;
+        let Responder { answers, conversation, expected, .. } = &mut self.responder;
         answers.data_sent(index);
-        let covers_all = psn.next() == self.responder.expected;
+        let covers_all = psn.next() == *expected;
         if covers_all && answers.acknowledgement == Some(Acknowledgement::Positive) {
             answers.acknowledgement = None;
+            conversation.release();
         }
     }
 

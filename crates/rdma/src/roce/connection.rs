@@ -3,6 +3,7 @@
 use nichrome_wire::rdma::{IcrcCheck, Message, Psn, RcMessage};
 use nichrome_wire::{Ecn, Instant};
 
+use super::conversation::Conversation;
 use super::dcqcn::ReactionPoint;
 use super::ident::Identifications;
 use super::packet::{Cause, Incoming, Outgoing, PayloadSource, Route};
@@ -36,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) selective: bool,
     /// Packets that are kept behind lost ones, for all queue pairs together.
     pub(super) held_limit: usize,
+    /// How long acknowledgements wait for the program's answer, in nanoseconds.
+    pub(super) acknowledgement_delay: u64,
     /// The rate that congestion has set.
     pub(super) paced: Option<Box<ReactionPoint>>,
     /// What is known of the peer's IPv4 identifications.
@@ -56,6 +59,7 @@ impl Connection {
             message_limit: config.limits.message,
             selective: config.selective_repeat == SelectiveRepeat::Offered,
             held_limit: config.held_packets,
+            acknowledgement_delay: config.acknowledgement_delay,
             paced: None,
             identifications: Identifications::default(),
             in_line: false,
@@ -136,7 +140,7 @@ impl Connection {
     /// The packet that is to leave next.
     #[inline]
     pub(crate) fn next_packet(&self, config: &Config, now: Instant) -> Option<Outgoing> {
-        let answer = self.next_answer();
+        let answer = self.next_answer(now);
         if answer.is_some() || self.paced.as_ref().is_some_and(|point| point.free_at() > now) {
             return answer;
         }
@@ -145,9 +149,9 @@ impl Connection {
 
     /// Whether there may be something to send.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self, now: Instant) -> bool {
         let sendable = matches!(self.qp.state, QpState::Rts | QpState::Sqd);
-        !self.responder.answers.is_empty()
+        !self.responder.answers.is_empty() && !self.is_holding(now)
             || !self.responder.reorder.missing.is_empty()
             || sendable
                 && (self.qp.sends.get(self.requester.cursor.work).is_some()
@@ -218,7 +222,10 @@ impl Connection {
             point.sent(len, dcqcn, verbs.now);
         }
         match packet.cause {
-            Cause::Request { packets, ends } => self.request_sent(packet, packets, ends, verbs),
+            Cause::Request { packets, ends } => {
+                self.responder.conversation.answered(self.acknowledgement_delay, verbs.now);
+                self.request_sent(packet, packets, ends, verbs);
+            }
             Cause::Repeat { .. } => {
                 verbs.counters.retransmitted += 1;
                 self.requester.repeats.pop_front();
@@ -228,7 +235,10 @@ impl Connection {
                 verbs.counters.sequence_naks_sent += 1;
                 self.responder.reorder.missing.pop_front();
             }
-            Cause::Acknowledgement => self.responder.answers.acknowledgement = None,
+            Cause::Acknowledgement => {
+                self.responder.answers.acknowledgement = None;
+                self.responder.conversation.acknowledged(verbs.now);
+            }
             Cause::Notification => {
                 verbs.counters.congestion_notifications_sent += 1;
                 self.responder.answers.notification = false;
@@ -255,8 +265,10 @@ impl Connection {
     pub(crate) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let requester = &self.requester;
         let paced = self.paced.as_ref().map(|point| point.free_at());
-        let paced = paced.filter(|free_at| *free_at > now && self.has_work());
-        [requester.deadline, requester.waiting_until, requester.probe.due, paced].into_iter().flatten().min()
+        let paced = paced.filter(|free_at| *free_at > now && self.has_work(now));
+        let held = self.responder.conversation.held(now);
+        let all = [requester.deadline, requester.waiting_until, requester.probe.due, paced, held];
+        all.into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -321,6 +333,7 @@ impl Connection {
     /// There is no way to tell the peer anything.
     pub(crate) fn drop_answers<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.responder.answers.clear();
+        self.responder.conversation = Conversation::default();
         self.responder.reorder.clear(&mut verbs.spare);
     }
 

@@ -7,6 +7,7 @@
 //! | `completer.rs` | what answers do to the requests |
 //! | `responder.rs` | what requests do here, and the answers they get |
 //! | `answers.rs` | answers that wait to leave: acknowledgements, data of READs, results of atomics |
+//! | `conversation.rs` | acknowledgements that leave together with the program's answer |
 //! | `reorder.rs` | what arrived ahead of a lost packet, between two ends of ours |
 //! | `probe.rs` | a packet to find out what no later packet shows, between the same |
 //! | `dcqcn.rs` | a rate for each queue pair, set by congestion notifications |
@@ -17,6 +18,7 @@
 pub(crate) mod answers;
 pub(crate) mod completer;
 pub(crate) mod connection;
+pub(crate) mod conversation;
 pub(crate) mod dcqcn;
 pub(crate) mod ident;
 pub(crate) mod packet;

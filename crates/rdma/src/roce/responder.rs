@@ -16,6 +16,7 @@ use nichrome_wire::rdma::{
 
 use super::answers::{Acknowledgement, Answers};
 use super::connection::Connection;
+use super::conversation::Conversation;
 use super::packet::Incoming;
 use super::reorder::Reorder;
 use crate::core::access::Access;
@@ -40,6 +41,7 @@ pub(crate) struct Responder {
     /// The program knows that the peer has begun.
     pub(crate) established: bool,
     pub(crate) answers: Answers,
+    pub(crate) conversation: Conversation,
     /// What arrived ahead of a lost packet, from a peer of ours.
     pub(crate) reorder: Reorder,
     /// The peer offers selective repeat.
@@ -87,6 +89,7 @@ impl Responder {
             told: false,
             established: false,
             answers: Answers::default(),
+            conversation: Conversation::default(),
             reorder: Reorder::default(),
             offered: false,
         }
@@ -162,6 +165,7 @@ impl Connection {
             RcMessage::CompareSwap(_) | RcMessage::FetchAdd(_) => answers.repeat_atomic(psn),
             _ => {
                 answers.acknowledgement.get_or_insert(Acknowledgement::Positive);
+                self.responder.conversation.release();
                 true
             }
         };
@@ -219,6 +223,7 @@ impl Connection {
             }
             None if request.ack_request && !done.answered => {
                 responder.answers.acknowledgement = Some(Acknowledgement::Positive);
+                responder.conversation.arrived(self.acknowledgement_delay, verbs.now);
             }
             _ => {}
         }
