@@ -1,8 +1,44 @@
 //! What a device has done, and why it dropped what it dropped.
 
+use crate::core::work::Operation;
+
+/// Requests that were posted, by what they ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operations {
+    /// SENDs of any kind.
+    pub sends: u64,
+    /// WRITEs of any kind.
+    pub writes: u64,
+    /// READs.
+    pub reads: u64,
+    /// Atomics.
+    pub atomics: u64,
+    /// Local invalidations and bindings of windows.
+    pub local: u64,
+    /// Receives, also to shared queues.
+    pub receives: u64,
+}
+
+impl Operations {
+    #[inline]
+    pub(crate) fn posted(&mut self, operation: &Operation) {
+        use Operation as O;
+        let count = match operation {
+            O::Send | O::SendWithImmediate(_) | O::SendWithInvalidate(_) => &mut self.sends,
+            O::Write(_) | O::WriteWithImmediate(..) => &mut self.writes,
+            O::Read(_) => &mut self.reads,
+            O::CompareSwap { .. } | O::FetchAdd { .. } => &mut self.atomics,
+            O::LocalInvalidate(_) | O::BindWindow(_) => &mut self.local,
+        };
+        *count += 1;
+    }
+}
+
 /// Counts since the device was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Requests that were posted.
+    pub operations: Operations,
     /// Datagrams received.
     pub received: u64,
     /// Datagrams sent.

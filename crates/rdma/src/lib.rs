@@ -124,7 +124,7 @@ mod roce;
 pub mod star;
 
 pub use config::{Config, ConfigError, Congestion, Limits, SelectiveRepeat, SendWindow};
-pub use counters::Counters;
+pub use counters::{Counters, Operations};
 pub use device::{
     Device, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport, SrqAttributes, Transmit,
     WindowHandle,

@@ -382,3 +382,23 @@ fn a_region_can_have_addresses_of_its_own() {
     assert_eq!(pair.ends[0].completions()[0].status, Status::Success);
     assert_eq!(pair.ends[1].bytes(590, 10), b"zero based");
 }
+
+#[test]
+fn requests_posted_together_are_posted_all_or_none() {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect(QpType::Rc, &Link::default());
+    let there = pair.ends[1].remote(0);
+    let (buffers, end) = ([pair.ends[0].sge(0, 8)], &mut pair.ends[0]);
+    let good = SendRequest::new(1, Operation::Write(there), &buffers);
+    let atomic = Operation::FetchAdd { remote: there, add: 1 };
+    let wrong = SendRequest { payload: Payload::Inline(&[0; 8]), ..SendRequest::new(2, atomic, &[]) };
+    let device = &mut end.device;
+    assert_eq!(device.post_sends(a, [good, good, wrong].into_iter()), Err(PostError::Payload));
+    let room = device.query_qp(a).unwrap().config.capacity.send_wrs;
+    assert_eq!(device.post_sends(a, vec![good; room + 1].into_iter()), Err(PostError::Full(room)));
+    assert_eq!(device.counters().operations, Operations::default());
+    assert_eq!(device.post_sends(a, vec![good; room].into_iter()), Ok(()));
+    assert_eq!(device.counters().operations, Operations { writes: room as u64, ..Operations::default() });
+    pair.run();
+    assert_eq!(pair.ends[0].completions().len(), room);
+}

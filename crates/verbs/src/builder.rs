@@ -130,7 +130,7 @@ unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
     unsafe { libc::pthread_mutex_unlock(&raw mut (*qp).qp_base.mutex) };
 }
 
-/// Posts what was built, unless something was wrong with it.
+/// Posts all that was built, unless something was wrong with any of it.
 unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: after a `wr_start`.
     let posted = unsafe { builder(qp) }.ok_or(Errno::INVALID).and_then(|builder| {
@@ -141,7 +141,7 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
         let this = unsafe { object::<QueuePair>(qp) };
         this.adapter.driver.call(|device| {
             let requests = builder.requests.iter().map(|request| builder.as_request(request));
-            Ok(requests.into_iter().try_for_each(|request| device.post_send(this.handle, &request))?)
+            Ok(device.post_sends(this.handle, requests)?)
         })
     });
     // SAFETY: after a `wr_start`.

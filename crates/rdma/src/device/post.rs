@@ -3,6 +3,7 @@
 use nichrome_wire::rdma::Psn;
 
 use super::Device;
+use crate::config::Config;
 use crate::core::completion::Completion;
 use crate::core::memory::Memory;
 use crate::core::send_queue::{Progress, SendQueue, SendWork, Source};
@@ -28,16 +29,10 @@ impl<M: Memory> Device<M> {
         let Self { qps, config, verbs, .. } = self;
         let connection = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         let qp = &mut connection.qp;
-        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
-            return Err(PostError::State(qp.state));
-        }
-        if qp.sends.len() >= qp.capacity.send_wrs {
-            return Err(PostError::Full(qp.capacity.send_wrs));
-        }
-        let limit = if qp.kind == QpType::Ud { config.mtu.bytes() as u32 } else { config.limits.message };
-        check_operation(qp, request, verbs)?;
-        let len = payload_len(qp, request, limit)?;
+        check_room(qp, 1)?;
+        let len = check_send(qp, request, config, verbs)?;
         let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
+        verbs.counters.operations.posted(&request.operation);
         let SendRequest { wr_id, operation, flags, recipient, .. } = *request;
         let (progress, first_psn) = (Progress::Posted, Psn::new(0));
         let packets = 1;
@@ -45,6 +40,28 @@ impl<M: Memory> Device<M> {
         connection.push_send(work, verbs);
         self.settle(handle.index());
         Ok(())
+    }
+
+    /// Posts several requests to a send queue, or none of them.
+    ///
+    /// # Errors
+    /// As [`Device::post_send`], for any of them. Inline bytes must be [`Payload::Inline`].
+    pub fn post_sends<'a>(
+        &mut self,
+        handle: Handle<kind::Qp>,
+        requests: impl ExactSizeIterator<Item = SendRequest<'a>> + Clone,
+    ) -> Result<(), PostError> {
+        let Self { qps, config, verbs, .. } = self;
+        let connection = qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        check_room(&connection.qp, requests.len())?;
+        for request in requests.clone() {
+            check_send(&connection.qp, &request, config, verbs)?;
+            if matches!(request.payload, Payload::InlineFrom(_)) {
+                // Whether they can be read is known only when they are.
+                return Err(PostError::Payload);
+            }
+        }
+        requests.into_iter().try_for_each(|request| self.post_send(handle, &request))
     }
 
     /// Posts a request to a receive queue.
@@ -69,6 +86,7 @@ impl<M: Memory> Device<M> {
             return Err(PostError::Full(queue.max_wr));
         }
         queue.post(request.wr_id, request.buffers, len);
+        verbs.counters.operations.receives += 1;
         if qp.state == QpState::Err {
             qp.flush(verbs);
         }
@@ -91,6 +109,7 @@ impl<M: Memory> Device<M> {
             return Err(PostError::Full(queue.max_wr));
         }
         queue.post(request.wr_id, request.buffers, len);
+        self.verbs.counters.operations.receives += 1;
         Ok(())
     }
 
@@ -107,6 +126,29 @@ fn check_receive(max_sge: usize, request: &ReceiveRequest<'_>, limit: u32) -> Re
         return Err(PostError::Buffers { count, max: max_sge });
     }
     total_len(request.buffers, u32::MAX).ok_or(PostError::TooLong(limit))
+}
+
+/// Whether the queue takes so many requests more now.
+#[inline]
+fn check_room(qp: &QueuePair, count: usize) -> Result<(), PostError> {
+    if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+        return Err(PostError::State(qp.state));
+    }
+    let max = qp.capacity.send_wrs;
+    if qp.sends.len() + count > max { Err(PostError::Full(max)) } else { Ok(()) }
+}
+
+/// The bytes of a request, if its form is right.
+#[inline]
+fn check_send<M>(
+    qp: &QueuePair,
+    request: &SendRequest<'_>,
+    config: &Config,
+    verbs: &Verbs<M>,
+) -> Result<u32, PostError> {
+    let limit = if qp.kind == QpType::Ud { config.mtu.bytes() as u32 } else { config.limits.message };
+    check_operation(qp, request, verbs)?;
+    payload_len(qp, request, limit)
 }
 
 /// Whether the service does this, and for whom.
