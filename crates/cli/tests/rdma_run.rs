@@ -28,9 +28,21 @@ fn complaint(output: &Output) -> String {
 
 #[test]
 fn the_program_is_told_what_the_options_say_and_its_status_is_the_commands() {
-    let script = "echo $NICHROME_IP $NICHROME_LOSS $NICHROME_STATS; exit 7";
-    let output = run(&["--ip", "127.0.0.9", "--loss", "1%", "--stats", "--", "sh", "-c", script]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "127.0.0.9 1% 1\n");
+    let script = "echo $NICHROME_TRANSPORT $NICHROME_IP $NICHROME_LOSS $NICHROME_STATS; exit 7";
+    let output = run(&[
+        "--transport",
+        "roce",
+        "--ip",
+        "127.0.0.9",
+        "--loss",
+        "1%",
+        "--stats",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "roce 127.0.0.9 1% 1\n");
     assert_eq!(output.status.code(), Some(7));
 }
 
@@ -68,6 +80,7 @@ fn wrong_values_are_refused_before_the_program_runs() {
     for (arguments, status) in [
         (&["--loss", "1x", "--", "true"][..], 2),
         (&["--path-mtu", "1500", "--", "true"], 2),
+        (&["--transport", "tcp", "--", "true"], 2),
         (&["--ip", "127.0.0.9", "--iface", "lo", "--", "true"], 2),
         (&["--"], 2),
         (&["--", "no-such-program"], 1),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use nichrome_port::capture::WriteError;
 use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, UdpSocket};
@@ -11,9 +12,44 @@ use nichrome_wire::rdma::ROCE_PORT;
 use rustix::io::Errno;
 use thiserror::Error;
 
+/// What an adapter speaks with its peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// RoCEv2 over UDP.
+    #[default]
+    Roce,
+}
+
+impl Transport {
+    /// All of them.
+    pub const ALL: [Self; 1] = [Self::Roce];
+
+    /// What users call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Roce => "roce",
+        }
+    }
+}
+
+/// A text names no transport.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the transports are: {}", Transport::ALL.map(Transport::name).join(", "))]
+pub struct TransportError;
+
+impl FromStr for Transport {
+    type Err = TransportError;
+
+    fn from_str(text: &str) -> Result<Self, TransportError> {
+        Self::ALL.into_iter().find(|transport| transport.name() == text).ok_or(TransportError)
+    }
+}
+
 /// What an adapter is opened with.
 #[derive(Clone, Debug, Default)]
 pub struct AdapterConfig {
+    /// What it speaks.
+    pub transport: Transport,
     /// Where it is.
     pub place: Place,
     /// The largest path MTU; by default the largest that fits the interface of the address.

@@ -53,7 +53,7 @@ mod wire;
 
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError, Region, RemoteRegion};
 pub use arena::Arena;
-pub use config::{AdapterConfig, Faults, OpenError, Place, Reception};
+pub use config::{AdapterConfig, Faults, OpenError, Place, Reception, Transport, TransportError};
 pub use driver::{Driver, EventSink};
 pub use exchange::exchange;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};

@@ -8,7 +8,7 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use nichrome_hca::Driver;
-use nichrome_rdma::{CqHandle, Device, Event, PathMtu, QpHandle, SrqHandle};
+use nichrome_rdma::{CqHandle, Device, Event, Operations, PathMtu, QpHandle, SrqHandle};
 
 use crate::async_event::{AsyncTarget, EventType};
 use crate::completion_queue::CqEvents;
@@ -72,9 +72,15 @@ impl Adapter {
     fn report(&self) {
         let wire = self.driver.wire_counters();
         let counters = self.driver.call(|device| *device.counters());
+        let Operations { sends, writes, reads, atomics, local, receives } = counters.operations;
+        eprintln!(
+            "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {local} local operations, \
+             {receives} receives posted; {} completions in error",
+            counters.completions_in_error,
+        );
         eprintln!(
             "nichrome: {} packets sent, {} received, {} lost to faults; {} bytes sent, {} received; \
-             {} requests sent again, {} timeouts, {} completions in error",
+             {} requests sent again, {} timeouts",
             wire.sent,
             wire.received,
             wire.lost,
@@ -82,7 +88,6 @@ impl Adapter {
             counters.bytes_received,
             counters.retransmitted,
             counters.timeouts,
-            counters.completions_in_error,
         );
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | variable | value | without it |
 //! |---|---|---|
+//! | `NICHROME_TRANSPORT` | what the device speaks: `roce` | `roce` |
 //! | `NICHROME_IP` | the device's address, one of this machine's | a free one of 127.0.0.0/8 |
 //! | `NICHROME_IFACE` | an interface whose first address is the device's | |
 //! | `NICHROME_MTU` | bytes of payload in a packet: 256, 512, 1024, 2048, 4096 | the most that fits the interface |
@@ -24,6 +25,8 @@ use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 use thiserror::Error;
 
+/// What the device speaks.
+pub const TRANSPORT: &str = "NICHROME_TRANSPORT";
 /// The device's address.
 pub const IP: &str = "NICHROME_IP";
 /// The interface whose first address is the device's.
@@ -88,6 +91,7 @@ impl Configuration {
     pub fn from_env() -> Result<Self, ConfigurationError> {
         let random = RandomState::new().build_hasher().finish();
         let adapter = AdapterConfig {
+            transport: variable(TRANSPORT)?.unwrap_or_default(),
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if is_set(PACKETS) { Reception::Packets } else { Reception::Socket },

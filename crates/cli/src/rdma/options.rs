@@ -82,7 +82,15 @@ impl Options {
         });
         let reception = if self.packets { Reception::Packets } else { Reception::Socket };
         let capture = self.capture.clone();
-        Ok(AdapterConfig { place, mtu: self.path_mtu, reception, faults, capture, seed: random() })
+        Ok(AdapterConfig {
+            place,
+            mtu: self.path_mtu,
+            reception,
+            faults,
+            capture,
+            seed: random(),
+            ..AdapterConfig::default()
+        })
     }
 
     /// What happens to datagrams; `None` where nothing does.

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use nichrome_hca::Transport;
 use nichrome_verbs::configuration as variables;
 use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
@@ -20,6 +21,9 @@ use super::program::{Program, Way};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
+    /// What the device speaks: roce.
+    #[arg(long, value_name = "NAME", value_parser = valid::<Transport>)]
+    transport: Option<String>,
     /// The device's address, one of this machine's. By default a free one of 127.0.0.0/8.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "iface")]
     ip: Option<IpAddr>,
@@ -107,6 +111,7 @@ impl Run {
         let capture = self.capture.as_ref().map(absolute).transpose().context("--capture")?;
         let text = |text: &Option<String>| text.as_ref().map(OsString::from);
         let all = [
+            (variables::TRANSPORT, text(&self.transport)),
             (variables::IP, self.ip.map(|ip| ip.to_string().into())),
             (variables::INTERFACE, text(&self.iface)),
             (variables::MTU, text(&self.path_mtu)),
