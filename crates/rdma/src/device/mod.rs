@@ -7,12 +7,15 @@
 //! | `queue_pairs.rs` | making, changing and asking queue pairs |
 //! | `post.rs` | posting, polling |
 //! | `traffic.rs` | packets and time |
+//!
+//! `transport.rs` is a queue pair on its transport, whichever that is.
 
 mod objects;
 mod post;
 mod queue_pairs;
 mod regions;
 mod traffic;
+mod transport;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -29,8 +32,8 @@ use crate::counters::Counters;
 use crate::error::{ObjectError, ObjectKind};
 use crate::kind;
 use crate::qp::attributes::AddressVector;
-use crate::roce::connection::Connection;
 use crate::roce::packet::Route;
+use transport::Transport;
 
 pub use objects::SrqAttributes;
 pub use queue_pairs::{QpConfig, QpReport};
@@ -48,7 +51,7 @@ pub struct Device<M> {
     config: Config,
     verbs: Verbs<M>,
     domains: Slab<Domain, kind::Domain>,
-    qps: Slab<Box<Connection>, kind::Qp>,
+    qps: Slab<Transport, kind::Qp>,
     /// Queue pairs that may have something to send, in turn.
     line: VecDeque<u32>,
     /// One timer per queue pair.

@@ -27,8 +27,8 @@ impl<M: Memory> Device<M> {
         request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
         let Self { qps, config, verbs, .. } = self;
-        let connection = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        let qp = &mut connection.qp;
+        let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let qp = transport.qp_mut();
         check_room(qp, 1)?;
         let len = check_send(qp, request, config, verbs)?;
         let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
@@ -37,7 +37,7 @@ impl<M: Memory> Device<M> {
         let (progress, first_psn) = (Progress::Posted, Psn::new(0));
         let packets = 1;
         let work = SendWork { wr_id, operation, recipient, source, len, flags, progress, first_psn, packets };
-        connection.push_send(work, verbs);
+        transport.push_send(work, verbs);
         self.settle(handle.index());
         Ok(())
     }
@@ -52,10 +52,10 @@ impl<M: Memory> Device<M> {
         requests: impl ExactSizeIterator<Item = SendRequest<'a>> + Clone,
     ) -> Result<(), PostError> {
         let Self { qps, config, verbs, .. } = self;
-        let connection = qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        check_room(&connection.qp, requests.len())?;
+        let transport = qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        check_room(transport.qp(), requests.len())?;
         for request in requests.clone() {
-            check_send(&connection.qp, &request, config, verbs)?;
+            check_send(transport.qp(), &request, config, verbs)?;
             if matches!(request.payload, Payload::InlineFrom(_)) {
                 // Whether they can be read is known only when they are.
                 return Err(PostError::Payload);
@@ -75,8 +75,8 @@ impl<M: Memory> Device<M> {
         request: &ReceiveRequest<'_>,
     ) -> Result<(), PostError> {
         let Self { qps, config, verbs, .. } = self;
-        let connection = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        let qp = &mut connection.qp;
+        let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let qp = transport.qp_mut();
         let Receives::Own(queue) = &mut qp.receives else { return Err(PostError::Shared) };
         if qp.state == QpState::Reset {
             return Err(PostError::State(qp.state));

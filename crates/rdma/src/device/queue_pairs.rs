@@ -2,6 +2,7 @@
 
 use nichrome_wire::rdma::{PathMtu, Psn, QKey, QpNumber, RnrTimer};
 
+use super::transport::Transport;
 use super::{Device, in_range};
 use crate::core::access::Access;
 use crate::core::memory::Memory;
@@ -12,7 +13,6 @@ use crate::error::{ModifyError, ObjectError, ObjectKind};
 use crate::kind;
 use crate::qp::attributes::{AddressVector, DrainNotice, QpChange, QpState, QpType, rule};
 use crate::qp::{QpCapacity, QueuePair, Receives, Settings, Signaling};
-use crate::roce::connection::Connection;
 
 /// What a queue pair is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,7 @@ impl<M: Memory> Device<M> {
         }
         self.check_capacity(&config)?;
         let Self { qps, config: device, .. } = self;
-        let made =
-            qps.insert(|handle| Box::new(Connection::new(queue_pair(handle, &config, device), device)));
+        let made = qps.insert(|handle| Transport::new(queue_pair(handle, &config, device), device));
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Qp))?;
         self.wheel.grow(made.index() as usize + 1);
         self.join(config.domain);
@@ -117,26 +116,22 @@ impl<M: Memory> Device<M> {
     /// The standard does not allow the change, or a value is out of its range; then nothing has changed.
     pub fn modify_qp(&mut self, handle: Handle<kind::Qp>, change: &QpChange) -> Result<(), ModifyError> {
         let Self { qps, config, verbs, .. } = self;
-        let connection = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        let to = check_transition(connection, change)?;
+        let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let to = check_transition(transport, change)?;
         check_values(change, config.limits.rd_atomic, config.mtu)?;
         let route = match &change.path {
             Some(path) => Some(config.route(path).ok_or(ObjectError::Address(path.source_index))?),
-            None => connection.route,
+            None => transport.qp().route,
         };
-        connection.route = route;
-        apply(&mut connection.qp.settings, change);
-        if let Some(psn) = change.rq_psn {
-            connection.receive_from(psn);
-        }
-        if let Some(psn) = change.sq_psn {
-            connection.send_from(psn);
-        }
-        let from = std::mem::replace(&mut connection.qp.state, to);
+        let qp = transport.qp_mut();
+        qp.route = route;
+        apply(&mut qp.settings, change);
+        let from = std::mem::replace(&mut qp.state, to);
+        transport.set_numbers(change);
         match to {
             QpState::Reset => {
-                connection.reset(config, verbs);
-                let qp = &connection.qp;
+                transport.reset(config, verbs);
+                let qp = transport.qp();
                 for cq in [qp.send_cq, qp.receive_cq] {
                     if let Some(cq) = verbs.cqs.get_mut(cq) {
                         cq.forget(qp.number);
@@ -144,11 +139,11 @@ impl<M: Memory> Device<M> {
                 }
             }
             QpState::Err => {
-                connection.qp.state = from;
-                connection.enter_error(verbs);
+                transport.qp_mut().state = from;
+                transport.enter_error(verbs);
             }
-            QpState::Sqd if from == QpState::Rts => connection.drain(verbs),
-            QpState::Rts if from == QpState::Sqd => connection.resume(),
+            QpState::Sqd if from == QpState::Rts => transport.drain(verbs),
+            QpState::Rts if from == QpState::Sqd => transport.resume(),
             _ => {}
         }
         self.settle(handle.index());
@@ -160,8 +155,9 @@ impl<M: Memory> Device<M> {
     /// # Errors
     /// It does not exist.
     pub fn query_qp(&self, handle: Handle<kind::Qp>) -> Result<QpReport, ObjectError> {
-        let connection = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        let (qp, settings) = (&connection.qp, &connection.qp.settings);
+        let transport = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let (qp, settings) = (transport.qp(), &transport.qp().settings);
+        let (rq_psn, sq_psn) = transport.numbers();
         let srq = match qp.receives {
             Receives::Own(_) => None,
             Receives::Shared(srq) => Some(srq),
@@ -178,14 +174,14 @@ impl<M: Memory> Device<M> {
             },
             number: qp.number,
             state: qp.state,
-            draining: connection.is_draining(),
+            draining: transport.is_draining(),
             access: settings.access,
             qkey: settings.qkey,
             path: settings.path,
             path_mtu: settings.path_mtu,
             destination: settings.destination,
-            rq_psn: connection.responder.expected,
-            sq_psn: connection.requester.next,
+            rq_psn,
+            sq_psn,
             timeout: settings.timeout,
             retry_count: settings.retry_count,
             rnr_retry: settings.rnr_retry,
@@ -200,8 +196,8 @@ impl<M: Memory> Device<M> {
     /// # Errors
     /// It does not exist.
     pub fn qp_number(&self, handle: Handle<kind::Qp>) -> Result<QpNumber, ObjectError> {
-        let connection = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        Ok(connection.qp.number)
+        let transport = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        Ok(transport.qp().number)
     }
 
     /// Queue pairs that exist.
@@ -215,8 +211,8 @@ impl<M: Memory> Device<M> {
     /// # Errors
     /// It does not exist.
     pub fn acknowledge_again(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
-        let connection = self.qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        connection.acknowledge_again();
+        let transport = self.qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        transport.acknowledge_again();
         self.settle(handle.index());
         Ok(())
     }
@@ -227,11 +223,10 @@ impl<M: Memory> Device<M> {
     /// It does not exist.
     pub fn destroy_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
         let gone = self.qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp));
-        let mut connection = gone?;
-        connection.qp.clear(&mut self.verbs);
-        connection.drop_answers(&mut self.verbs);
+        let mut transport = gone?;
+        transport.clear(&mut self.verbs);
         self.wheel.cancel(handle.index());
-        let qp = &connection.qp;
+        let qp = transport.qp();
         self.leave(qp.domain);
         for cq in [qp.send_cq, qp.receive_cq] {
             self.cq_mut(cq)?.users -= 1;
@@ -274,13 +269,15 @@ fn queue_pair(handle: Handle<kind::Qp>, config: &QpConfig, device: &crate::Confi
         sends: SendQueue::default(),
         receives: srq.map_or_else(own, Receives::Shared),
         receiving: None,
+        route: None,
         fatal: false,
+        in_line: false,
     }
 }
 
 /// The state after a change, if the standard allows it.
-fn check_transition(connection: &Connection, change: &QpChange) -> Result<QpState, ModifyError> {
-    let (kind, from) = (connection.qp.kind, connection.qp.state);
+fn check_transition(transport: &Transport, change: &QpChange) -> Result<QpState, ModifyError> {
+    let (kind, from) = (transport.qp().kind, transport.qp().state);
     if let Some(expected) = change.current_state.filter(|expected| *expected != from) {
         return Err(ModifyError::State { expected, actual: from });
     }
@@ -296,7 +293,7 @@ fn check_transition(connection: &Connection, change: &QpChange) -> Result<QpStat
         return Err(ModifyError::NotAllowed { from, to, extra });
     }
     let leaves = matches!(to, QpState::Err | QpState::Reset);
-    if from == QpState::Sqd && connection.is_draining() && !leaves {
+    if from == QpState::Sqd && transport.is_draining() && !leaves {
         return Err(ModifyError::Draining);
     }
     Ok(to)

@@ -4,6 +4,7 @@ use nichrome_wire::rdma::{Bth, BthFlags, DatagramWriter, IcrcCheck, PKey, QpNumb
 use nichrome_wire::{AddressPair, Instant};
 
 use super::Device;
+use super::transport::Transport;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
 use crate::core::slab::Handle;
@@ -112,7 +113,8 @@ impl<M: Memory> Device<M> {
             return;
         };
         let index = self.place_of(repr.bth.dest_qp);
-        let Some((index, connection)) = index.and_then(|index| Some((index, self.qps.at_mut(index)?))) else {
+        let found = index.and_then(|index| Some((index, self.qps.at_mut(index)?)));
+        let Some((index, Transport::Roce(connection))) = found else {
             self.verbs.counters.dropped_unknown += 1;
             return;
         };
@@ -173,8 +175,9 @@ impl<M: Memory> Device<M> {
     #[inline]
     fn fill_batch(&mut self, index: u32, batch: &mut Batch<'_>) -> bool {
         let Self { qps, config, verbs, .. } = self;
-        let Some(connection) = qps.at_mut(index) else { return false };
-        connection.in_line = false;
+        let Some(transport) = qps.at_mut(index) else { return false };
+        transport.qp_mut().in_line = false;
+        let Transport::Roce(connection) = transport;
         let mut has_spoken = false;
         loop {
             connection.run(config, verbs);
@@ -214,8 +217,8 @@ impl<M: Memory> Device<M> {
         self.verbs.now = now;
         self.verbs.release_events(now);
         while let Some(index) = self.wheel.expire(now) {
-            if let Some(connection) = self.qps.at_mut(index) {
-                connection.handle_timeout(&mut self.verbs);
+            if let Some(transport) = self.qps.at_mut(index) {
+                transport.handle_timeout(&mut self.verbs);
             }
             self.settle(index);
         }
@@ -234,8 +237,8 @@ impl<M: Memory> Device<M> {
     }
 
     fn acknowledge_at(&mut self, index: u32) {
-        let Some(connection) = self.qps.at_mut(index) else { return };
-        connection.responder.conversation.release();
+        let Some(transport) = self.qps.at_mut(index) else { return };
+        transport.acknowledge();
         self.queue_up(index);
     }
 
@@ -248,20 +251,20 @@ impl<M: Memory> Device<M> {
 
     #[inline]
     fn keep_time(&mut self, index: u32) {
-        let Some(connection) = self.qps.at_mut(index) else { return };
-        if connection.qp.fatal {
-            connection.lost_completions(&mut self.verbs);
+        let Some(transport) = self.qps.at_mut(index) else { return };
+        if transport.qp().fatal {
+            transport.lost_completions(&mut self.verbs);
         }
-        if let Some(deadline) = connection.next_timeout(self.verbs.now) {
+        if let Some(deadline) = transport.next_timeout(self.verbs.now) {
             self.wheel.set(index, deadline, self.verbs.now);
         }
     }
 
     #[inline]
     fn queue_up(&mut self, index: u32) {
-        let Some(connection) = self.qps.at_mut(index) else { return };
-        if !connection.in_line && connection.has_work(self.verbs.now) {
-            connection.in_line = true;
+        let Some(transport) = self.qps.at_mut(index) else { return };
+        if !transport.qp().in_line && transport.has_work(self.verbs.now) {
+            transport.qp_mut().in_line = true;
             self.line.push_back(index);
         }
     }
@@ -271,7 +274,7 @@ impl Connection {
     /// Whether packets with these addresses are from the peer.
     #[inline]
     fn is_from_peer(&self, addresses: &AddressPair) -> bool {
-        match self.route {
+        match self.qp.route {
             Some(route) => match (route.flow.addresses, *addresses) {
                 (AddressPair::V4 { src, dst }, AddressPair::V4 { src: from, dst: to }) => {
                     src == to && dst == from

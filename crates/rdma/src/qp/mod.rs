@@ -16,6 +16,7 @@ use crate::core::slab::Handle;
 use crate::core::verbs::{Verbs, scatter};
 use crate::core::work::SendFlags;
 use crate::kind;
+use crate::roce::packet::Route;
 use attributes::{AddressVector, DrainNotice, QpState, QpType};
 
 /// Which successful sends complete visibly.
@@ -83,6 +84,10 @@ pub(crate) struct QueuePair {
     pub(crate) receiving: Option<ReceiveSlot>,
     /// Completions were lost: the queue pair is to go into error.
     pub(crate) fatal: bool,
+    /// The way to the peer, once it is known.
+    pub(crate) route: Option<Route>,
+    /// Whether it is in line to send.
+    pub(crate) in_line: bool,
 }
 
 impl QueuePair {

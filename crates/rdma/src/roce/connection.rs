@@ -29,8 +29,6 @@ pub(crate) struct Connection {
     pub(crate) qp: QueuePair,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
-    /// The way to the peer, once it is known.
-    pub(crate) route: Option<Route>,
     /// Bytes of the longest message.
     pub(super) message_limit: u32,
     /// Whether lost packets are repeated one by one with peers that take it.
@@ -43,8 +41,6 @@ pub(crate) struct Connection {
     pub(super) paced: Option<Box<ReactionPoint>>,
     /// What is known of the peer's IPv4 identifications.
     identifications: Identifications,
-    /// Whether it is in line to send.
-    pub(crate) in_line: bool,
     /// When the peer was told last that a packet of its was marked.
     notified: Option<Instant>,
 }
@@ -55,14 +51,12 @@ impl Connection {
             qp,
             requester: Requester::new(&config.window),
             responder: Responder::new(),
-            route: None,
             message_limit: config.limits.message,
             selective: config.selective_repeat == SelectiveRepeat::Offered,
             held_limit: config.held_packets,
             acknowledgement_delay: config.acknowledgement_delay,
             paced: None,
             identifications: Identifications::default(),
-            in_line: false,
             notified: None,
         }
     }
@@ -175,7 +169,7 @@ impl Connection {
     #[inline]
     pub(crate) fn route_of<M: Memory>(&self, config: &Config, verbs: &Verbs<M>) -> Option<Route> {
         if self.qp.kind != QpType::Ud {
-            return self.route;
+            return self.qp.route;
         }
         let recipient = self.qp.sends.get(self.requester.cursor.work)?.recipient?;
         let address = verbs.addresses.get(recipient.address)?;
@@ -345,7 +339,7 @@ impl Connection {
         self.responder.reorder.clear(&mut verbs.spare);
         self.requester = Requester::new(&config.window);
         self.responder = Responder::new();
-        (self.route, self.paced) = (None, None);
+        (self.qp.route, self.paced) = (None, None);
         self.identifications = Identifications::default();
     }
 
