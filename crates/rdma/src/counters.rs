@@ -88,6 +88,8 @@ pub struct Counters {
     pub dropped_state: u64,
     /// Dropped: an answer to nothing that is outstanding.
     pub dropped_stale: u64,
+    /// Dropped: too many packets wait for the answer of the stateless card.
+    pub dropped_full: u64,
     /// Dropped: a part of an unreliable message that cannot be received whole.
     pub dropped_unreliable: u64,
 }

@@ -202,10 +202,30 @@ pub enum PostError {
     /// The queue pair allows no READs and atomics.
     #[error("max_rd_atomic is 0: the queue pair does no READs and atomics")]
     NoReads,
+    /// StaR does not do this: atomics on memory of the stateless side, windows, invalidation of own keys.
+    #[error("a StaR connection does not do this operation on this side")]
+    Stateless,
     /// A datagram needs a recipient, in the queue pair's protection domain; others have none.
     #[error("the recipient is missing, unknown or not to be named here")]
     Recipient,
     /// The queue pair takes its receives from a shared queue.
     #[error("the queue pair takes receives from its shared receive queue")]
     Shared,
+}
+
+/// Why a queue pair was not put on StaR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ConnectError {
+    /// An object is missing.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// StaR has reliable connections only.
+    #[error("StaR has no {0:?} service")]
+    Service(QpType),
+    /// The queue pair is connected, or not yet in a state to be, or has work.
+    #[error("a queue pair in state {0:?} with what it has begun cannot be put on StaR")]
+    State(QpState),
+    /// The stateless side hands its receives to one client: it must have its own.
+    #[error("a queue pair with a shared receive queue cannot be stateless")]
+    SharedReceives,
 }

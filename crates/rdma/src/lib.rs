@@ -123,13 +123,13 @@ mod qp;
 mod roce;
 pub mod star;
 
-pub use config::{Config, ConfigError, Congestion, Limits, SelectiveRepeat, SendWindow};
+pub use config::{Config, ConfigError, Congestion, Limits, SelectiveRepeat, SendWindow, StarConfig};
 pub use counters::{Counters, Operations};
 pub use device::{
     Device, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport, SrqAttributes, Transmit,
     WindowHandle,
 };
-pub use error::{ModifyError, ObjectError, ObjectKind, PostError, RegisterError};
+pub use error::{ConnectError, ModifyError, ObjectError, ObjectKind, PostError, RegisterError};
 pub use qp::attributes::{AddressVector, AttributeMask, DrainNotice, QpChange, QpState, QpType};
 pub use qp::{QpCapacity, Signaling};
 pub use roce::dcqcn::Dcqcn;

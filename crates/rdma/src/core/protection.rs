@@ -301,6 +301,16 @@ impl Protection {
         }
     }
 
+    /// The valid regions of a domain, each with its key.
+    pub(crate) fn regions_of(&self, domain: Handle<kind::Domain>) -> impl Iterator<Item = (u32, &Region)> {
+        self.slots.iter().filter_map(move |(index, slot)| match &slot.named {
+            Named::Region(region) if region.domain == domain && region.validity == Validity::Valid => {
+                Some((index << 8 | u32::from(slot.key_byte), region))
+            }
+            _ => None,
+        })
+    }
+
     /// Binds a window to a part of a region (IBA 10.6.7.2.2).
     pub(crate) fn bind(&mut self, asker: Asker, bind: Bind) -> Result<RKey, Refusal> {
         let Named::Window(window) = &self.slot(bind.window.0)?.named else { return Err(Refusal::Key) };

@@ -65,6 +65,11 @@ impl ReceiveQueue {
         self.posted.pop_front().map(ReceiveSlot)
     }
 
+    /// The receive that waits behind `index` others.
+    pub(crate) fn waiting(&self, index: usize) -> Option<ReceiveSlot> {
+        self.posted.get(index).map(|slot| ReceiveSlot(*slot))
+    }
+
     /// Puts a receive that was taken last back where it was.
     pub(crate) fn put_back(&mut self, slot: ReceiveSlot) {
         self.posted.push_front(slot.0);

@@ -79,14 +79,14 @@ impl<T, K> Slab<T, K> {
         Self { entries: Vec::new(), free: VecDeque::new(), limit, kind: PhantomData }
     }
 
+    /// Places that were ever taken: those of objects are below.
+    pub(crate) fn places(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// How many objects there are.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
-    }
-
-    /// How many places there are; each object has one of them.
-    pub(crate) fn places(&self) -> u32 {
-        self.entries.len() as u32
     }
 
     /// The place that the next object takes; `None` when all are taken.
@@ -132,6 +132,20 @@ impl<T, K> Slab<T, K> {
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)?.value.as_mut()
+    }
+
+    /// Puts another object in place of one, made from it.
+    pub(crate) fn replace(&mut self, handle: Handle<K>, make: impl FnOnce(T) -> T) {
+        if let Some(entry) = self.entries.get_mut(handle.index as usize)
+            && entry.generation == handle.generation
+        {
+            entry.value = entry.value.take().map(make);
+        }
+    }
+
+    /// All objects, each with its place.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.entries).filter_map(|(index, entry)| Some((index, entry.value.as_ref()?)))
     }
 
     /// The handle of the object at a place.

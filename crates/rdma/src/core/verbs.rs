@@ -19,6 +19,7 @@ use crate::counters::Counters;
 use crate::kind;
 use crate::qp::attributes::AddressVector;
 use crate::roce::reorder::Spare;
+use crate::star::EgressModule;
 
 /// Nanoseconds between two places of the timing wheels, whose turn takes 34 ms.
 pub(crate) const TICK: u64 = 8192;
@@ -44,6 +45,8 @@ pub(crate) struct Verbs<M> {
     pub(crate) now: Instant,
     /// Room for packets that arrive ahead of lost ones.
     pub(crate) spare: Spare,
+    /// What of StaR may leave.
+    pub(crate) egress: EgressModule,
 }
 
 impl<M: Memory> Verbs<M> {
@@ -59,6 +62,7 @@ impl<M: Memory> Verbs<M> {
             cq_timers: TimingWheel::new(0),
             now: Instant::ZERO,
             spare: Spare::default(),
+            egress: EgressModule::default(),
         }
     }
 

@@ -7,13 +7,16 @@
 //! | `queue_pairs.rs` | making, changing and asking queue pairs |
 //! | `post.rs` | posting, polling |
 //! | `traffic.rs` | packets and time |
+//! | `star.rs`, `answers.rs` | StaR: set-up, packets; the stateless card |
 //!
 //! `transport.rs` is a queue pair on its transport, whichever that is.
 
+mod answers;
 mod objects;
 mod post;
 mod queue_pairs;
 mod regions;
+mod star;
 mod traffic;
 mod transport;
 
@@ -33,6 +36,7 @@ use crate::error::{ObjectError, ObjectKind};
 use crate::kind;
 use crate::qp::attributes::AddressVector;
 use crate::roce::packet::Route;
+use answers::Answers;
 use transport::Transport;
 
 pub use objects::SrqAttributes;
@@ -57,6 +61,10 @@ pub struct Device<M> {
     /// One timer per queue pair.
     wheel: TimingWheel<TICK>,
     icrc: IcrcChecker,
+    /// The stateless card of StaR.
+    answers: Answers,
+    /// Connections whose state the peer keeps.
+    stateless: usize,
 }
 
 impl<M: Memory> Device<M> {
@@ -74,6 +82,8 @@ impl<M: Memory> Device<M> {
             line: VecDeque::new(),
             wheel: TimingWheel::new(0),
             icrc: IcrcChecker::default(),
+            answers: Answers::new(&config),
+            stateless: 0,
             config,
         })
     }

@@ -3,6 +3,7 @@
 use nichrome_wire::rdma::Psn;
 
 use super::Device;
+use super::transport::Transport;
 use crate::config::Config;
 use crate::core::completion::Completion;
 use crate::core::memory::Memory;
@@ -28,9 +29,9 @@ impl<M: Memory> Device<M> {
     ) -> Result<(), PostError> {
         let Self { qps, config, verbs, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        check_room(transport.qp(), 1)?;
+        let len = check_send(transport, request, config, verbs)?;
         let qp = transport.qp_mut();
-        check_room(qp, 1)?;
-        let len = check_send(qp, request, config, verbs)?;
         let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
         verbs.counters.operations.posted(&request.operation);
         let SendRequest { wr_id, operation, flags, recipient, .. } = *request;
@@ -55,7 +56,7 @@ impl<M: Memory> Device<M> {
         let transport = qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         check_room(transport.qp(), requests.len())?;
         for request in requests.clone() {
-            check_send(transport.qp(), &request, config, verbs)?;
+            check_send(transport, &request, config, verbs)?;
             if matches!(request.payload, Payload::InlineFrom(_)) {
                 // Whether they can be read is known only when they are.
                 return Err(PostError::Payload);
@@ -87,8 +88,9 @@ impl<M: Memory> Device<M> {
         }
         queue.post(request.wr_id, request.buffers, len);
         verbs.counters.operations.receives += 1;
-        if qp.state == QpState::Err {
-            qp.flush(verbs);
+        transport.receive_posted(verbs);
+        if transport.waits_for_receives() {
+            self.settle(handle.index());
         }
         Ok(())
     }
@@ -141,13 +143,17 @@ fn check_room(qp: &QueuePair, count: usize) -> Result<(), PostError> {
 /// The bytes of a request, if its form is right.
 #[inline]
 fn check_send<M>(
-    qp: &QueuePair,
+    transport: &Transport,
     request: &SendRequest<'_>,
     config: &Config,
     verbs: &Verbs<M>,
 ) -> Result<u32, PostError> {
+    let qp = transport.qp();
     let limit = if qp.kind == QpType::Ud { config.mtu.bytes() as u32 } else { config.limits.message };
     check_operation(qp, request, verbs)?;
+    if !takes(transport, &request.operation) {
+        return Err(PostError::Stateless);
+    }
     payload_len(qp, request, limit)
 }
 
@@ -178,6 +184,21 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
         (QpType::Rc | QpType::Uc, recipient) => recipient.is_none(),
     };
     if well_addressed { Ok(()) } else { Err(PostError::Recipient) }
+}
+
+/// Whether the transport does this. What StaR does not do: atomics on memory of the stateless side, which would need a
+/// record there of those that were done; windows and invalidations of the device's own.
+#[inline]
+fn takes(transport: &Transport, operation: &Operation) -> bool {
+    use Operation as O;
+    match transport {
+        Transport::Roce(_) => true,
+        Transport::Stateless(_) => !matches!(operation, O::LocalInvalidate(_) | O::BindWindow(_)),
+        Transport::Stateful(_) => !matches!(
+            operation,
+            O::LocalInvalidate(_) | O::BindWindow(_) | O::CompareSwap { .. } | O::FetchAdd { .. }
+        ),
+    }
 }
 
 /// The bytes of a request, if its payload goes with its operation.

@@ -11,7 +11,7 @@ use crate::core::send_queue::SendQueue;
 use crate::core::slab::Handle;
 use crate::error::{ModifyError, ObjectError, ObjectKind};
 use crate::kind;
-use crate::qp::attributes::{AddressVector, DrainNotice, QpChange, QpState, QpType, rule};
+use crate::qp::attributes::{AddressVector, QpChange, QpState, QpType, rule};
 use crate::qp::{QpCapacity, QueuePair, Receives, Settings, Signaling};
 
 /// What a queue pair is to be.
@@ -130,7 +130,9 @@ impl<M: Memory> Device<M> {
         transport.set_numbers(change);
         match to {
             QpState::Reset => {
-                transport.reset(config, verbs);
+                self.begin_anew(handle);
+                let Self { qps, verbs, .. } = self;
+                let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
                 let qp = transport.qp();
                 for cq in [qp.send_cq, qp.receive_cq] {
                     if let Some(cq) = verbs.cqs.get_mut(cq) {
@@ -223,10 +225,11 @@ impl<M: Memory> Device<M> {
     /// It does not exist.
     pub fn destroy_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
         let gone = self.qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp));
-        let mut transport = gone?;
-        transport.clear(&mut self.verbs);
+        let transport = gone?;
+        self.answers.say_farewell(&transport, &self.config, self.verbs.now);
+        self.stateless -= usize::from(matches!(transport, Transport::Stateless(_)));
+        let qp = transport.dissolve(&mut self.verbs);
         self.wheel.cancel(handle.index());
-        let qp = transport.qp();
         self.leave(qp.domain);
         for cq in [qp.send_cq, qp.receive_cq] {
             self.cq_mut(cq)?.users -= 1;
@@ -235,6 +238,22 @@ impl<M: Memory> Device<M> {
             self.srq_mut(srq)?.users -= 1;
         }
         Ok(())
+    }
+}
+
+impl<M: Memory> Device<M> {
+    /// Makes a queue pair as new, on RoCE.
+    fn begin_anew(&mut self, handle: Handle<kind::Qp>) {
+        if let Some(transport) = self.qps.get(handle) {
+            self.answers.say_farewell(transport, &self.config, self.verbs.now);
+        }
+        let Self { qps, verbs, config, stateless, .. } = self;
+        qps.replace(handle, |transport| {
+            *stateless -= usize::from(matches!(transport, Transport::Stateless(_)));
+            let mut qp = transport.dissolve(verbs);
+            (qp.state, qp.fatal, qp.route) = (QpState::Reset, false, None);
+            Transport::new(qp, config)
+        });
     }
 }
 
@@ -252,20 +271,7 @@ fn queue_pair(handle: Handle<kind::Qp>, config: &QpConfig, device: &crate::Confi
         receive_cq,
         capacity,
         signaling,
-        settings: Settings {
-            access: Access::NONE,
-            qkey: QKey::default(),
-            path: None,
-            path_mtu: device.mtu,
-            destination: None,
-            timeout: 0,
-            retry_count: 0,
-            rnr_retry: 0,
-            min_rnr_timer: RnrTimer::default(),
-            max_rd_atomic: 0,
-            max_dest_rd_atomic: 0,
-            drain_notice: DrainNotice::Silent,
-        },
+        settings: Settings::new(device.mtu),
         sends: SendQueue::default(),
         receives: srq.map_or_else(own, Receives::Shared),
         receiving: None,

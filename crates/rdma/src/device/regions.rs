@@ -67,6 +67,7 @@ impl<M: Memory> Device<M> {
         let made = self.verbs.protection.add_region(region);
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Region))?;
         self.join(domain);
+        self.tell_registered(made);
         Ok(RegionHandle(made))
     }
 
@@ -108,9 +109,12 @@ impl<M: Memory> Device<M> {
             return Err(ObjectError::InUse(ObjectKind::Region).into());
         }
         let old_domain = old.domain;
+        let old_key = self.verbs.protection.key_of(handle.0);
         self.verbs.protection.replace_region(handle.0, region);
         self.join(domain);
         self.leave(old_domain);
+        old_key.into_iter().for_each(|key| self.tell_deregistered(old_domain, key));
+        self.tell_registered(handle.0);
         Ok(())
     }
 
@@ -131,11 +135,15 @@ impl<M: Memory> Device<M> {
     /// It does not exist, or windows are bound to it.
     pub fn deregister(&mut self, handle: RegionHandle) -> Result<(), ObjectError> {
         let domain = self.verbs.protection.region(handle.0).map(|region| region.domain);
+        let key = self.verbs.protection.key_of(handle.0);
         self.verbs.protection.remove_region(handle.0).map_err(|refusal| match refusal {
             Refusal::State => ObjectError::InUse(ObjectKind::Region),
             _ => ObjectError::Unknown(ObjectKind::Region),
         })?;
-        domain.into_iter().for_each(|domain| self.leave(domain));
+        if let Some((domain, key)) = domain.zip(key) {
+            self.leave(domain);
+            self.tell_deregistered(domain, key);
+        }
         Ok(())
     }
 

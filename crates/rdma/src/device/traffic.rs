@@ -1,10 +1,12 @@
 //! Packets and time.
 
 use nichrome_wire::rdma::{Bth, BthFlags, DatagramWriter, IcrcCheck, PKey, QpNumber, Repr};
+use nichrome_wire::star::{self, PacketWriter, STAR_PORT, Stamp};
 use nichrome_wire::{AddressPair, Instant};
 
 use super::Device;
 use super::transport::Transport;
+use crate::config::Config;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
 use crate::core::slab::Handle;
@@ -14,6 +16,9 @@ use crate::qp::attributes::QpType;
 use crate::roce::answers::Acknowledgement;
 use crate::roce::connection::Connection;
 use crate::roce::packet::{Cause, Datagram, Incoming, Outgoing, Route};
+use crate::star::Blocked;
+use crate::star::endpoint::{Endpoint, finish, route};
+use crate::star::packet::Outgoing as StarPacket;
 
 /// Datagrams of one destination at the front of a driver's buffer.
 ///
@@ -37,7 +42,7 @@ impl Transmit {
 }
 
 /// A transmit under construction.
-struct Batch<'b> {
+pub(super) struct Batch<'b> {
     buffer: &'b mut [u8],
     max_segments: usize,
     route: Option<Route>,
@@ -54,16 +59,48 @@ enum Placed {
     No,
     /// The packet cannot be made.
     Impossible,
+    /// The security module does not let it out.
+    Blocked(Blocked),
 }
 
 impl Batch<'_> {
+    fn into_transmit(self) -> Option<Transmit> {
+        let Batch { route, len, segment_len, .. } = self;
+        Some(Transmit { route: route?, len, segment_len })
+    }
+
     /// Whether the batch can take a datagram of so many bytes.
     #[inline]
-    fn has_room(&self, route: &Route, len: usize) -> bool {
+    pub(super) fn has_room(&self, route: &Route, len: usize) -> bool {
+        self.has_room_for(len) && (self.count == 0 || self.route.as_ref() == Some(route))
+    }
+
+    /// The same, for one that goes where the others go.
+    #[inline]
+    pub(super) fn has_room_for(&self, len: usize) -> bool {
         let fits = self.len + len <= self.buffer.len() && self.count < self.max_segments;
-        let alike = self.count == 0
-            || len <= self.segment_len && !self.is_closed() && self.route.as_ref() == Some(route);
-        fits && alike
+        fits && (self.count == 0 || len <= self.segment_len && !self.is_closed())
+    }
+
+    /// Whether there is no datagram in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The place of the next datagram.
+    #[inline]
+    pub(super) fn free(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.len..]
+    }
+
+    /// A datagram of so many bytes was built at its place.
+    #[inline]
+    pub(super) fn add(&mut self, route: Route, len: usize) {
+        if self.count == 0 {
+            (self.segment_len, self.route) = (len, Some(route));
+        }
+        self.len += len;
+        self.count += 1;
     }
 
     /// Whether the last datagram is shorter than the others.
@@ -87,27 +124,55 @@ impl Batch<'_> {
             return Placed::No;
         }
         let ident = self.count as u16;
-        let free = &mut self.buffer[self.len..];
-        let writer = DatagramWriter::new(&repr, packet.payload_len, &route.flow, ident, free);
+        let writer = DatagramWriter::new(&repr, packet.payload_len, &route.flow, ident, self.free());
         let Some(mut writer) = writer else { return Placed::Impossible };
         if connection.fill(packet, writer.payload(), verbs).is_err() {
             return Placed::Impossible;
         }
-        self.len += writer.finish();
-        if self.count == 0 {
-            (self.segment_len, self.route) = (len, Some(route));
+        writer.finish();
+        self.add(route, len);
+        Placed::Yes(len)
+    }
+
+    /// Builds a packet of StaR behind those that are there, if the security module lets it out.
+    fn place_star<M: Memory>(
+        &mut self,
+        endpoint: &impl Endpoint<M>,
+        packet: &StarPacket,
+        route: Route,
+        stamp: Stamp,
+        verbs: &mut Verbs<M>,
+    ) -> Placed {
+        let seal = endpoint.seal();
+        let repr = star::Repr { flags: packet.repr.flags | seal.flags(), ..packet.repr };
+        let len = repr.datagram_len(packet.payload_len);
+        if !self.has_room(&route, len) {
+            return Placed::No;
         }
-        self.count += 1;
+        let Some(mut writer) = PacketWriter::new(&repr, packet.payload_len, self.free()) else {
+            return Placed::Impossible;
+        };
+        if endpoint.fill(packet, writer.payload(), verbs).is_err() {
+            return Placed::Impossible;
+        }
+        let len = finish(writer, &route.flow, seal, stamp);
+        if let Err(why) = verbs.egress.check(&route.flow, &self.free()[..len]) {
+            return Placed::Blocked(why);
+        }
+        self.add(route, len);
         Placed::Yes(len)
     }
 }
 
 impl<M: Memory> Device<M> {
-    /// Takes in a datagram that came at `now` for UDP port 4791.
+    /// Takes in a datagram that came at `now` for UDP port 4791, RoCE's, or 4793, StaR's.
     #[inline]
     pub fn receive(&mut self, datagram: &Datagram<'_>, now: Instant) {
         self.verbs.now = now;
         self.verbs.counters.received += 1;
+        if datagram.flow.dst_port == STAR_PORT {
+            return self.receive_star(datagram);
+        }
         let Ok((repr, payload)) = Repr::parse(datagram.bytes) else {
             self.verbs.counters.dropped_malformed += 1;
             return;
@@ -159,6 +224,9 @@ impl<M: Memory> Device<M> {
     ) -> Option<Transmit> {
         self.verbs.now = now;
         let mut batch = Batch { buffer, max_segments, route: None, len: 0, segment_len: 0, count: 0 };
+        if !self.answers.is_empty() && self.answers.fill(&mut batch, &mut self.verbs) {
+            return batch.into_transmit();
+        }
         while let Some(index) = self.line.pop_front() {
             let more = self.fill_batch(index, &mut batch);
             self.keep_time(index);
@@ -167,8 +235,7 @@ impl<M: Memory> Device<M> {
                 break;
             }
         }
-        let Batch { route, len, segment_len, .. } = batch;
-        Some(Transmit { route: route?, len, segment_len })
+        batch.into_transmit()
     }
 
     /// Puts packets of one queue pair into a batch; true where it has more, which the batch cannot take.
@@ -177,7 +244,11 @@ impl<M: Memory> Device<M> {
         let Self { qps, config, verbs, .. } = self;
         let Some(transport) = qps.at_mut(index) else { return false };
         transport.qp_mut().in_line = false;
-        let Transport::Roce(connection) = transport;
+        let connection = match transport {
+            Transport::Roce(connection) => connection,
+            Transport::Stateful(client) => return fill_star(client.as_mut(), batch, config, verbs),
+            Transport::Stateless(driver) => return fill_star(driver.as_mut(), batch, config, verbs),
+        };
         let mut has_spoken = false;
         loop {
             connection.run(config, verbs);
@@ -198,7 +269,7 @@ impl<M: Memory> Device<M> {
                     connection.responder.conversation.release();
                     return true;
                 }
-                Placed::Impossible => connection.failed(&packet, verbs),
+                Placed::Impossible | Placed::Blocked(_) => connection.failed(&packet, verbs),
             }
         }
     }
@@ -218,7 +289,7 @@ impl<M: Memory> Device<M> {
         self.verbs.release_events(now);
         while let Some(index) = self.wheel.expire(now) {
             if let Some(transport) = self.qps.at_mut(index) {
-                transport.handle_timeout(&mut self.verbs);
+                transport.handle_timeout(&self.config, &mut self.verbs);
             }
             self.settle(index);
         }
@@ -255,7 +326,7 @@ impl<M: Memory> Device<M> {
         if transport.qp().fatal {
             transport.lost_completions(&mut self.verbs);
         }
-        if let Some(deadline) = transport.next_timeout(self.verbs.now) {
+        if let Some(deadline) = transport.next_timeout(&self.config, self.verbs.now) {
             self.wheel.set(index, deadline, self.verbs.now);
         }
     }
@@ -266,6 +337,27 @@ impl<M: Memory> Device<M> {
         if !transport.qp().in_line && transport.has_work(self.verbs.now) {
             transport.qp_mut().in_line = true;
             self.line.push_back(index);
+        }
+    }
+}
+
+/// Puts packets of a connection on StaR into a batch; true where it has more, which the batch cannot take.
+fn fill_star<M: Memory>(
+    endpoint: &mut impl Endpoint<M>,
+    batch: &mut Batch<'_>,
+    config: &Config,
+    verbs: &mut Verbs<M>,
+) -> bool {
+    loop {
+        endpoint.run(config, verbs);
+        let Some(packet) = endpoint.next_packet(verbs.now) else { return false };
+        let Some(route) = route(endpoint.qp(), config, &packet) else { return false };
+        let stamp = endpoint.stamp(verbs.now);
+        match batch.place_star(endpoint, &packet, route, stamp, verbs) {
+            Placed::Yes(_) => endpoint.sent(&packet, verbs),
+            Placed::No => return true,
+            Placed::Impossible => endpoint.failed(&packet, verbs),
+            Placed::Blocked(why) => endpoint.blocked(&packet, why, verbs),
         }
     }
 }

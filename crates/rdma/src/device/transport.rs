@@ -8,12 +8,18 @@ use crate::core::memory::Memory;
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
 use crate::qp::QueuePair;
-use crate::qp::attributes::QpChange;
+use crate::qp::attributes::{QpChange, QpState};
 use crate::roce::connection::Connection;
+use crate::star::driver::Driver;
+use crate::star::stateful::Stateful;
 
 /// A queue pair with the state of its transport.
 pub(super) enum Transport {
     Roce(Box<Connection>),
+    /// StaR, and the state is kept here.
+    Stateful(Box<Stateful>),
+    /// StaR, and the state is kept by the peer.
+    Stateless(Box<Driver>),
 }
 
 impl Transport {
@@ -25,6 +31,8 @@ impl Transport {
     pub(super) fn qp(&self) -> &QueuePair {
         match self {
             Self::Roce(connection) => &connection.qp,
+            Self::Stateful(client) => &client.qp,
+            Self::Stateless(driver) => &driver.qp,
         }
     }
 
@@ -32,6 +40,8 @@ impl Transport {
     pub(super) fn qp_mut(&mut self) -> &mut QueuePair {
         match self {
             Self::Roce(connection) => &mut connection.qp,
+            Self::Stateful(client) => &mut client.qp,
+            Self::Stateless(driver) => &mut driver.qp,
         }
     }
 
@@ -40,6 +50,8 @@ impl Transport {
     pub(super) fn push_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
         match self {
             Self::Roce(connection) => connection.push_send(work, verbs),
+            Self::Stateful(client) => client.push_send(work, verbs),
+            Self::Stateless(driver) => driver.push_send(work, verbs),
         }
     }
 
@@ -50,6 +62,7 @@ impl Transport {
                 change.rq_psn.into_iter().for_each(|psn| connection.receive_from(psn));
                 change.sq_psn.into_iter().for_each(|psn| connection.send_from(psn));
             }
+            Self::Stateful(_) | Self::Stateless(_) => {}
         }
     }
 
@@ -57,13 +70,7 @@ impl Transport {
     pub(super) fn numbers(&self) -> (Psn, Psn) {
         match self {
             Self::Roce(connection) => (connection.responder.expected, connection.requester.next),
-        }
-    }
-
-    /// As new.
-    pub(super) fn reset<M: Memory>(&mut self, config: &Config, verbs: &mut Verbs<M>) {
-        match self {
-            Self::Roce(connection) => connection.reset(config, verbs),
+            Self::Stateful(_) | Self::Stateless(_) => (Psn::new(0), Psn::new(0)),
         }
     }
 
@@ -71,6 +78,7 @@ impl Transport {
     pub(super) fn acknowledge(&mut self) {
         match self {
             Self::Roce(connection) => connection.responder.conversation.release(),
+            Self::Stateful(_) | Self::Stateless(_) => {}
         }
     }
 
@@ -78,6 +86,7 @@ impl Transport {
     pub(super) fn acknowledge_again(&mut self) {
         match self {
             Self::Roce(connection) => connection.acknowledge_again(),
+            Self::Stateful(_) | Self::Stateless(_) => {}
         }
     }
 
@@ -85,6 +94,8 @@ impl Transport {
     pub(super) fn enter_error<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         match self {
             Self::Roce(connection) => connection.enter_error(verbs),
+            Self::Stateful(client) => client.enter_error(verbs),
+            Self::Stateless(driver) => driver.enter_error(verbs),
         }
     }
 
@@ -92,6 +103,8 @@ impl Transport {
     pub(super) fn drain<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         match self {
             Self::Roce(connection) => connection.drain(verbs),
+            Self::Stateful(client) => client.drain(verbs),
+            Self::Stateless(driver) => driver.drain(verbs),
         }
     }
 
@@ -99,6 +112,8 @@ impl Transport {
     pub(super) fn is_draining(&self) -> bool {
         match self {
             Self::Roce(connection) => connection.is_draining(),
+            Self::Stateful(client) => client.is_draining(),
+            Self::Stateless(driver) => driver.is_draining(),
         }
     }
 
@@ -106,23 +121,31 @@ impl Transport {
     pub(super) fn resume(&mut self) {
         match self {
             Self::Roce(connection) => connection.resume(),
+            Self::Stateful(client) => client.resume(),
+            Self::Stateless(driver) => driver.resume(),
         }
     }
 
-    /// Forgets everything that waits, before it is destroyed.
-    pub(super) fn clear<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        match self {
-            Self::Roce(connection) => {
-                connection.qp.clear(verbs);
+    /// Forgets everything that waits, and gives back the queue pair.
+    pub(super) fn dissolve<M: Memory>(self, verbs: &mut Verbs<M>) -> QueuePair {
+        let mut qp = match self {
+            Self::Roce(mut connection) => {
                 connection.drop_answers(verbs);
+                connection.qp
             }
-        }
+            Self::Stateful(client) => client.dissolve(verbs),
+            Self::Stateless(driver) => driver.qp,
+        };
+        qp.clear(verbs);
+        qp
     }
 
     /// Completions are lost: the program cannot know any more how its requests ended.
     pub(super) fn lost_completions<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         match self {
             Self::Roce(connection) => connection.lost_completions(verbs),
+            Self::Stateful(client) => client.lost_completions(verbs),
+            Self::Stateless(driver) => driver.lost_completions(verbs),
         }
     }
 
@@ -131,21 +154,46 @@ impl Transport {
     pub(super) fn has_work(&self, now: Instant) -> bool {
         match self {
             Self::Roce(connection) => connection.has_work(now),
+            Self::Stateful(client) => client.has_work(),
+            Self::Stateless(driver) => driver.has_work(),
         }
     }
 
     /// When time alone changes something.
     #[inline]
-    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_timeout(&self, config: &Config, now: Instant) -> Option<Instant> {
         match self {
             Self::Roce(connection) => connection.next_timeout(now),
+            Self::Stateful(client) => client.next_timeout(config, now),
+            Self::Stateless(driver) => driver.next_timeout(),
         }
     }
 
     /// Does what is due.
-    pub(super) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    pub(super) fn handle_timeout<M: Memory>(&mut self, config: &Config, verbs: &mut Verbs<M>) {
         match self {
             Self::Roce(connection) => connection.handle_timeout(verbs),
+            Self::Stateful(client) => client.handle_timeout(config, verbs),
+            Self::Stateless(driver) => driver.handle_timeout(verbs),
         }
+    }
+
+    /// A receive was posted.
+    #[inline]
+    pub(super) fn receive_posted<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        let is_done = match self {
+            Self::Roce(_) | Self::Stateful(_) => true,
+            Self::Stateless(driver) => driver.is_closed(),
+        };
+        let qp = self.qp_mut();
+        if qp.state == QpState::Err && is_done {
+            qp.flush(verbs);
+        }
+    }
+
+    /// Whether a posted receive may let something be sent.
+    #[inline]
+    pub(super) fn waits_for_receives(&self) -> bool {
+        !matches!(self, Self::Roce(_))
     }
 }

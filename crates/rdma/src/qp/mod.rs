@@ -14,7 +14,7 @@ use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot};
 use crate::core::send_queue::{Pieces, Scatter, SendQueue};
 use crate::core::slab::Handle;
 use crate::core::verbs::{Verbs, scatter};
-use crate::core::work::SendFlags;
+use crate::core::work::{SendFlags, Sge};
 use crate::kind;
 use crate::roce::packet::Route;
 use attributes::{AddressVector, DrainNotice, QpState, QpType};
@@ -58,6 +58,26 @@ pub(crate) struct Settings {
     pub(crate) max_rd_atomic: u8,
     pub(crate) max_dest_rd_atomic: u8,
     pub(crate) drain_notice: DrainNotice,
+}
+
+impl Settings {
+    /// Those of a new queue pair.
+    pub(crate) fn new(path_mtu: PathMtu) -> Self {
+        Self {
+            access: Access::NONE,
+            qkey: QKey::default(),
+            path: None,
+            path_mtu,
+            destination: None,
+            timeout: 0,
+            retry_count: 0,
+            rnr_retry: 0,
+            min_rnr_timer: RnrTimer::default(),
+            max_rd_atomic: 0,
+            max_dest_rd_atomic: 0,
+            drain_notice: DrainNotice::Silent,
+        }
+    }
 }
 
 /// Where a queue pair's receives are.
@@ -141,6 +161,20 @@ impl QueuePair {
             Receives::Own(queue) => queue.room(slot),
             Receives::Shared(handle) => verbs.srqs.get(*handle).map_or(0, |shared| shared.queue.room(slot)),
         }
+    }
+
+    /// The buffers that hold the first `len` bytes of the current message.
+    pub(crate) fn receive_buffers<'a, M: Memory>(
+        &'a self,
+        len: u32,
+        verbs: &'a Verbs<M>,
+    ) -> impl Iterator<Item = Sge> + 'a {
+        let queue = match &self.receives {
+            Receives::Own(queue) => Some(queue),
+            Receives::Shared(handle) => verbs.srqs.get(*handle).map(|shared| &shared.queue),
+        };
+        let buffers = self.receiving.and_then(|slot| queue.map(|queue| queue.buffers(slot)));
+        Scatter::new(buffers.unwrap_or_default().iter(), 0, len)
     }
 
     /// Puts bytes of the current message to where its receive wants them.

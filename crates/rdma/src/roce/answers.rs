@@ -13,8 +13,8 @@ use nichrome_wire::rdma::{
 
 use super::connection::Connection;
 use super::packet::{Cause, Outgoing, PayloadSource};
-use crate::qp::attributes::{QpState, QpType};
 use super::responder::Responder;
+use crate::qp::attributes::{QpState, QpType};
 
 /// What the peer is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -331,18 +331,6 @@ impl Connection {
         self.responder.reorder.clear(&mut verbs.spare);
     }
 
-    /// As new.
-    pub(crate) fn reset<M: Memory>(&mut self, config: &Config, verbs: &mut Verbs<M>) {
-        self.qp.clear(verbs);
-        self.qp.state = QpState::Reset;
-        self.qp.fatal = false;
-        self.responder.reorder.clear(&mut verbs.spare);
-        self.requester = Requester::new(&config.window);
-        self.responder = Responder::new();
-        (self.qp.route, self.paced) = (None, None);
-        self.identifications = Identifications::default();
-    }
-
     /// Ready to receive from this number on.
     pub(crate) fn receive_from(&mut self, psn: Psn) {
         self.responder.expected = psn;

@@ -2,17 +2,36 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `driver.rs` | the stateless side: the software that hands work to the client, in the host of the card |
+//! | `stateful.rs` | the stateful side, the client; with `begin.rs`, `chunk.rs`, `complete.rs`, `mirror.rs`, `pipeline.rs`, `flight.rs` |
+//! | `elements.rs` | elements in order and each once, in both directions |
+//! | `window.rs`, `timer.rs` | DCTCP; when something is sent again |
+//! | `endpoint.rs`, `packet.rs`, `status.rs` | what both sides have in common |
 //! | `card.rs` | the stateless card: a function of packet and memory |
 //! | `memory_table.rs` | who may reach which memory of a server, at its card and in its clients' copies |
 //! | `security.rs` | what may leave a host: nothing that no server has allowed |
 //! | `setup.rs` | the negotiation of roles and what each side must know of the other |
 //! | `tag.rs` | keyed tags: keys that follow from one secret, and the server's clock at the client |
 
+mod begin;
 mod card;
+mod chunk;
+mod complete;
+pub(crate) mod driver;
+mod elements;
+pub(crate) mod endpoint;
+mod flight;
 mod memory_table;
+mod mirror;
+pub(crate) mod packet;
+mod pipeline;
 mod security;
 mod setup;
+pub(crate) mod stateful;
+mod status;
 mod tag;
+mod timer;
+mod window;
 
 pub use card::{Answer, CardAuthentication, CardConfig, CardCounters, StatelessCard};
 pub use memory_table::{KeyKind, MemoryTable, Reach, RegisteredMemory};
@@ -22,3 +41,12 @@ pub use setup::{
     SetupError, SetupEvent, Side, Timers, Wish, agree,
 };
 pub use tag::{ConnectionKey, ServerClock, ServerSecret};
+
+/// The part that a device takes in a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StarRole {
+    /// It keeps no state: its card answers packets, its driver hands work to the peer.
+    Stateless,
+    /// It keeps the state of both sides, and the peer has admitted it.
+    Stateful(Admission),
+}

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod generated;
+pub mod program;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use nichrome_rdma::*;
 use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::{Ecn, TrafficClass};
+use nichrome_wire::{Ecn, SeqNumber, TrafficClass};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -46,6 +47,7 @@ struct Flight {
     due: u64,
     nth: u64,
     to: usize,
+    port: u16,
     bytes: Vec<u8>,
     class: u8,
 }
@@ -121,6 +123,10 @@ impl End {
     }
 }
 
+fn star_port() -> u16 {
+    nichrome_wire::star::STAR_PORT
+}
+
 pub fn address(end: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, end as u8 + 1).into()
 }
@@ -152,6 +158,9 @@ impl Default for Link {
     }
 }
 
+/// Whether a datagram for this end and port never arrives.
+pub type KeepsBack = fn(usize, u16, &[u8]) -> bool;
+
 /// Two ends with one-way delay between them.
 pub struct Pair {
     pub ends: [End; 2],
@@ -161,6 +170,8 @@ pub struct Pair {
     /// Datagrams that were sent, with who sent them.
     pub sent: Vec<(usize, Vec<u8>)>,
     pub record: bool,
+    /// What never arrives.
+    pub keeps_back: Option<KeepsBack>,
     flights: BinaryHeap<Reverse<Flight>>,
     count: u64,
     random: Pcg64,
@@ -186,6 +197,7 @@ impl Pair {
             delay: 10_000,
             sent: Vec::new(),
             record: false,
+            keeps_back: None,
             flights: BinaryHeap::new(),
             count: 0,
             random: Pcg64::seed_from_u64(1),
@@ -217,9 +229,43 @@ impl Pair {
         }
     }
 
+    /// Two queue pairs on StaR that are ready to send to each other; the card of end `server` keeps no state.
+    pub fn connect_star(&mut self, server: usize, link: &Link) -> [QpHandle; 2] {
+        let qps = self.create(QpType::Rc);
+        self.bring_up_star(server, qps, link);
+        qps
+    }
+
+    pub fn bring_up_star(&mut self, server: usize, qps: [QpHandle; 2], link: &Link) {
+        self.bring_up(QpType::Rc, qps, link);
+        self.put_on_star(server, qps, link.psn);
+    }
+
+    /// Set-up, without the messages.
+    pub fn put_on_star(&mut self, server: usize, qps: [QpHandle; 2], first: u32) {
+        let offer = |end: usize, wish| {
+            let first = SeqNumber(first.wrapping_add(end as u32));
+            self.ends[end].device.star_offer(qps[end], wish, first).unwrap()
+        };
+        let (ours, theirs) = (offer(server, star::Wish::Own), offer(1 - server, star::Wish::Automatic));
+        let agreed = star::agree(&ours, &theirs).unwrap();
+        assert_eq!(agreed, star::Agreement::Star { stateless: star::Side::Ours });
+        let stateless = &mut self.ends[server].device;
+        let admission = stateless.star_admission(qps[server], &theirs).unwrap();
+        stateless.connect_star(qps[server], &ours, &theirs, &star::StarRole::Stateless).unwrap();
+        let role = star::StarRole::Stateful(admission);
+        self.ends[1 - server].device.connect_star(qps[1 - server], &theirs, &ours, &role).unwrap();
+    }
+
     pub fn flow(from: usize) -> UdpFlow {
+        Self::flow_to(from, nichrome_wire::rdma::ROCE_PORT)
+    }
+
+    /// From one end to the other's port.
+    pub fn flow_to(from: usize, port: u16) -> UdpFlow {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (address(from), address(1 - from)) else { panic!() };
-        UdpFlow::to_roce(nichrome_wire::AddressPair::V4 { src, dst }, 4791)
+        let addresses = nichrome_wire::AddressPair::V4 { src, dst };
+        UdpFlow { addresses, src_port: port, dst_port: port }
     }
 
     /// Takes what both ends have to send, and puts it on its way.
@@ -232,24 +278,31 @@ impl Pair {
                     if self.record {
                         self.sent.push((end, bytes.to_vec()));
                     }
-                    self.launch(1 - end, bytes);
+                    self.launch(1 - end, transmit.route.flow.dst_port, bytes);
                 }
                 self.buffer = buffer;
             }
         }
     }
 
-    fn launch(&mut self, to: usize, bytes: &[u8]) {
+    fn launch(&mut self, to: usize, port: u16, bytes: &[u8]) {
+        if self.keeps_back.is_some_and(|keeps_back| keeps_back(to, port, bytes)) {
+            return;
+        }
         let faults = self.faults;
         let mut chance = |probability: f64| probability > 0.0 && self.random.random_bool(probability);
         if chance(faults.loss) {
             return;
         }
         let copies = 1 + u8::from(chance(faults.duplicate));
+        // What writes to the memory of a stateless side comes twice, if it does, before it can be answered: nobody there
+        // remembers it.
+        let is_rdp = port == star_port() && bytes[0] & 0xF == 4;
+        let (mut before, mut follows) = (0, false);
         for _ in 0..copies {
             let mut bytes = bytes.to_vec();
             let mut chance = |probability: f64| probability > 0.0 && self.random.random_bool(probability);
-            let late = if chance(faults.reorder) { 4 * self.delay } else { 0 };
+            let late = if chance(faults.reorder) && !follows { 4 * self.delay } else { 0 };
             let class = if chance(faults.mark) { Ecn::Ce as u8 } else { 0 };
             if chance(faults.corrupt) {
                 let bit = self.random.random_range(0..bytes.len() * 8);
@@ -257,8 +310,9 @@ impl Pair {
             }
             self.count += 1;
             let late = if late > 0 { self.random.random_range(0..late) } else { 0 };
-            let due = self.now.as_nanos() + self.delay + late;
-            self.flights.push(Reverse(Flight { due, nth: self.count, to, bytes, class }));
+            let due = if follows { before } else { self.now.as_nanos() + self.delay + late };
+            (before, follows) = (due, is_rdp);
+            self.flights.push(Reverse(Flight { due, nth: self.count, to, port, bytes, class }));
         }
     }
 
@@ -288,8 +342,8 @@ impl Pair {
         while let Some(Reverse(flight)) = self.flights.peek()
             && flight.due <= self.now.as_nanos()
         {
-            let Some(Reverse(Flight { to, bytes, class, .. })) = self.flights.pop() else { break };
-            let flow = Self::flow(1 - to);
+            let Some(Reverse(Flight { to, port, bytes, class, .. })) = self.flights.pop() else { break };
+            let flow = Self::flow_to(1 - to, port);
             let datagram = Datagram { flow, traffic_class: TrafficClass(class), bytes: &bytes };
             self.ends[to].device.receive(&datagram, self.now);
         }

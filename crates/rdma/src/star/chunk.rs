@@ -1,0 +1,226 @@
+//! The bytes of one packet: where they lie at the server and at the client.
+//!
+//! A packet reaches into one piece of the server's memory, so the server's buffers cut an operation into chunks, each of
+//! up to the path MTU; the client's buffers do not matter.
+
+use nichrome_wire::star::{Flags, Message, Reason, Repr, Span};
+
+use super::flight::{Initiator, Place};
+use super::mirror::{self, cut};
+use super::packet::{Cause, Outgoing};
+use super::pipeline::{Extent, Side, Transfer};
+use super::security::Blocked;
+use super::stateful::Stateful;
+use crate::core::access::Access;
+use crate::core::completion::Status;
+use crate::core::memory::Memory;
+use crate::core::protection::{LKey, Refusal};
+use crate::core::verbs::Verbs;
+use crate::core::work::{Operation as Verb, Remote, Sge};
+
+/// Nanoseconds before a packet that was not let out is tried again.
+const TRY_AGAIN: u64 = 1_000_000;
+
+/// A chunk of an operation.
+struct Chunk {
+    /// Where it is at the server.
+    span: Span,
+    /// Whose key that is.
+    key: Flags,
+    /// Bytes of the message before it.
+    offset: u32,
+    len: u32,
+    is_last: bool,
+}
+
+impl Stateful {
+    /// Where a chunk of the operation at `index` is.
+    fn chunk(&self, initiator: Initiator, index: usize, nth: u64) -> Option<Chunk> {
+        let mtu = self.qp.mtu() as u32;
+        let work = self.work(initiator, index)?;
+        let operation = self.pipeline(initiator).operations.get(index)?;
+        let nth = u32::try_from(nth.checked_sub(operation.first)?).ok()?;
+        let (sge, offset, key) = match (initiator, work.operation) {
+            (
+                Initiator::Client,
+                Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) | Verb::Read(remote),
+            ) => {
+                let Remote { address, rkey } = remote;
+                let whole = Sge { address, len: work.len, lkey: LKey(rkey.0) };
+                let (sge, offset) = cut(std::iter::once(whole), nth, mtu)?;
+                (sge, offset, Flags::NONE)
+            }
+            (Initiator::Client, _) => {
+                let (sge, offset) =
+                    cut(self.mirror.receive_buffers(operation.mirrored?, work.len), nth, mtu)?;
+                (sge, offset, Flags::LOCAL_KEY)
+            }
+            (Initiator::Server, _) => {
+                let buffers = mirror::pieces(&self.mirror.sends, work.source, work.len);
+                let (sge, offset) = cut(buffers, nth, mtu)?;
+                (sge, offset, Flags::LOCAL_KEY)
+            }
+        };
+        let is_last = nth + 1 == operation.chunks;
+        Some(Chunk {
+            span: Span { address: sge.address, key: sge.lkey.0 },
+            key,
+            offset,
+            len: sge.len,
+            is_last,
+        })
+    }
+
+    /// The packet for a chunk.
+    pub(super) fn chunk_packet(&self, place: Place) -> Option<Outgoing> {
+        let pipeline = self.pipeline(place.initiator);
+        let index = pipeline.operation_of(place.nth)?;
+        let operation = &pipeline.operations[index];
+        let Chunk { span, key, len, is_last, .. } = self.chunk(place.initiator, index, place.nth)?;
+        let sequence = match operation.transfer {
+            Transfer::ToServer => self.rdp.next(),
+            Transfer::FromServer => self.gd.next(),
+        };
+        let (message, payload_len) = match operation.transfer {
+            Transfer::ToServer => (Message::Rdp(span), len as usize),
+            Transfer::FromServer => (Message::Gd(span, len as u16), 0),
+        };
+        let flags = if is_last { key | Flags::LAST } else { key };
+        let repr = Repr { flags, connection: self.qp.number, sequence, message };
+        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place) })
+    }
+
+    /// Whether a chunk that was never sent has to wait: for operations before it that write where it reads or writes, or
+    /// because its operation has failed.
+    pub(super) fn is_blocked(&self, initiator: Initiator, index: usize, nth: u64) -> bool {
+        let pipeline = self.pipeline(initiator);
+        let operation = &pipeline.operations[index];
+        if operation.failed.is_some() {
+            return true;
+        }
+        if !operation.conflicts {
+            return false;
+        }
+        let Some(chunk) = self.chunk(initiator, index, nth) else { return true };
+        let there = Extent::new(Side::Server, chunk.span.address, chunk.len);
+        let mtu = self.qp.mtu() as u64;
+        let (writes, reads) = match operation.transfer {
+            Transfer::ToServer if operation.writes.side == Side::Server => (there, operation.reads),
+            Transfer::FromServer if operation.reads.side == Side::Server => (operation.writes, there),
+            _ => (operation.writes, operation.reads),
+        };
+        pipeline.conflicts_before(index, &writes, &reads, mtu)
+    }
+
+    /// The security module has not let a chunk out. Memory that the server has registered may not be known here yet: the
+    /// element is waited for as long as any answer of the server's is.
+    pub(super) fn hold<M>(&mut self, place: Place, why: Blocked, verbs: &mut Verbs<M>) {
+        let Place { initiator, nth } = place;
+        let Some(index) = self.pipeline(initiator).operation_of(nth) else { return };
+        let settings = self.qp.settings;
+        let grace = (4096u64 << settings.timeout).saturating_mul(u64::from(settings.retry_count) + 1);
+        let held = &mut self.pipeline_mut(initiator).operations[index].held;
+        let since = *held.get_or_insert(verbs.now);
+        if verbs.now < since.plus_nanos(grace) {
+            self.try_again = Some(verbs.now.plus_nanos(TRY_AGAIN));
+            return;
+        }
+        let reason = if let Blocked::Memory(reason) = why { reason } else { Reason::Owner };
+        let failure = self.refused(place, index, reason);
+        self.fail_operation(initiator, index, failure);
+    }
+
+    /// The server's memory table has changed: what was held may leave.
+    pub(super) fn release(&mut self) {
+        self.try_again = None;
+    }
+
+    /// Takes the bytes of an RDP from the client's memory.
+    pub(super) fn take_off<M: Memory>(
+        &self,
+        place: Place,
+        into: &mut [u8],
+        verbs: &Verbs<M>,
+    ) -> Result<(), Refusal> {
+        let Place { initiator, nth } = place;
+        let index = self.pipeline(initiator).operation_of(nth).ok_or(Refusal::State)?;
+        let work = self.work(initiator, index).ok_or(Refusal::State)?;
+        let operation = &self.pipeline(initiator).operations[index];
+        if operation.transfer == Transfer::FromServer {
+            return Ok(());
+        }
+        let Chunk { offset, len, .. } = self.chunk(initiator, index, nth).ok_or(Refusal::State)?;
+        match (initiator, work.operation) {
+            (Initiator::Client, _) => {
+                let pieces = self.qp.sends.pieces(work.source, offset, len);
+                verbs.gather(self.qp.domain, pieces, into)
+            }
+            (Initiator::Server, Verb::Read(Remote { address, rkey })) => {
+                let address = address.wrapping_add(u64::from(offset));
+                let (asker, len) = (self.qp.asker(), u64::from(len));
+                let at = verbs.protection.remote(asker, rkey, address, len, Access::REMOTE_READ)?;
+                verbs.memory.read(at, into).map_err(|_| Refusal::Bounds)
+            }
+            (Initiator::Server, _) => {
+                let before = operation.before.to_ne_bytes();
+                let part = before.get(offset as usize..(offset + len) as usize).ok_or(Refusal::Bounds)?;
+                into.copy_from_slice(part);
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts the bytes of an SDP into the client's memory. An RA brings none.
+    pub(super) fn land<M: Memory>(
+        &mut self,
+        place: Place,
+        index: usize,
+        payload: &[u8],
+        verbs: &mut Verbs<M>,
+    ) -> Result<(), (Status, Status)> {
+        const BAD: (Status, Status) = (Status::BadResponse, Status::Flushed);
+        let Place { initiator, nth } = place;
+        let operation = &self.pipeline(initiator).operations[index];
+        if operation.transfer == Transfer::ToServer {
+            return Ok(());
+        }
+        let receive = operation.receive;
+        let Some(Chunk { offset, len, .. }) = self.chunk(initiator, index, nth) else { return Err(BAD) };
+        let Some(work) = self.work(initiator, index) else { return Err(BAD) };
+        if payload.len() != len as usize {
+            return Err(BAD);
+        }
+        verbs.counters.bytes_received += payload.len() as u64;
+        match (initiator, work.operation) {
+            (Initiator::Client, _) => {
+                let put = self.qp.put_response(index, offset, payload, verbs);
+                put.map_err(|_| (Status::LocalProtection, Status::Flushed))
+            }
+            (Initiator::Server, Verb::Write(remote) | Verb::WriteWithImmediate(remote, _)) => {
+                let address = remote.address.wrapping_add(u64::from(offset));
+                self.write_here(address, remote.rkey, payload, verbs)
+            }
+            (Initiator::Server, _) => {
+                self.qp.receiving = receive;
+                let put = self.qp.put(offset, payload, verbs);
+                self.qp.receiving = None;
+                put.map_err(|_| (Status::RemoteOperation, Status::LocalProtection))
+            }
+        }
+    }
+
+    /// How an operation fails whose packet the server's card has refused: with the program that named the memory.
+    pub(super) fn refused(&self, place: Place, index: usize, reason: Reason) -> (Status, Status) {
+        let is_remote = |work: &crate::core::send_queue::SendWork| {
+            matches!(work.operation, Verb::Write(_) | Verb::WriteWithImmediate(..) | Verb::Read(_))
+        };
+        let names_remote = self.work(place.initiator, index).is_some_and(is_remote);
+        match (place.initiator, reason) {
+            (Initiator::Server, Reason::Fault) => (Status::LocalQpOperation, Status::Flushed),
+            (Initiator::Server, _) => (Status::LocalProtection, Status::Flushed),
+            (Initiator::Client, Reason::Fault) => (Status::RemoteOperation, Status::LocalProtection),
+            (Initiator::Client, _) if names_remote => (Status::RemoteAccess, Status::Flushed),
+            (Initiator::Client, _) => (Status::RemoteOperation, Status::LocalProtection),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Operations complete in order at the client, and the server's driver is told of what concerns it.
+//!
+//! | operation | is complete |
+//! |---|---|
+//! | the client's WRITE, READ | when it is settled |
+//! | the client's SEND, WRITE with immediate | when the server's driver has acknowledged the completion of its receive |
+//! | the server's, of any kind | when it is settled: the client's receive completes, and the driver is told |
+//!
+//! Only the failure of the oldest operation counts: those before it complete first.
+
+use nichrome_wire::star::{Completed, Cqe, CqeNotice, Flags, StatusCode};
+
+use super::begin::uses_receive;
+use super::flight::Initiator;
+use super::pipeline::Operation;
+use super::stateful::{Stateful, Told};
+use super::status::code;
+use crate::core::completion::{CompletedOperation, Notice, Status};
+use crate::core::cq::Urgency;
+use crate::core::event::Event;
+use crate::core::memory::Memory;
+use crate::core::protection::Invalidator;
+use crate::core::send_queue::SendWork;
+use crate::core::verbs::Verbs;
+use crate::core::work::{Operation as Verb, SendFlags};
+use crate::qp::attributes::{DrainNotice, QpState};
+use crate::qp::{Received, Receives};
+use crate::roce::requester::Drain;
+
+/// So many of the server's requests that ask for no completion are told by one.
+const UNTOLD: u32 = 16;
+
+impl Stateful {
+    /// An operation cannot be done. What failed first counts.
+    pub(super) fn fail_operation(&mut self, initiator: Initiator, index: usize, failure: (Status, Status)) {
+        if let Some(operation) = self.pipeline_mut(initiator).operations.get_mut(index) {
+            operation.failed.get_or_insert(failure);
+        }
+    }
+
+    /// Completes what is complete.
+    pub(super) fn complete<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        self.complete_own(verbs);
+        self.complete_theirs(verbs);
+        self.tell_drained(verbs);
+    }
+
+    fn complete_own<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        while let Some(operation) = self.own.operations.get(self.own.settled)
+            && operation.failed.is_none()
+            && self.own.is_settled(operation)
+        {
+            let index = self.own.settled;
+            self.own.settled += 1;
+            self.own_settled(index, verbs);
+        }
+        while let Some(operation) = self.own.operations.front() {
+            if self.own.settled > 0 {
+                if operation.told.is_some_and(|told| !self.outbox.is_acknowledged(told)) {
+                    return;
+                }
+                self.own.operations.pop_front();
+                self.own.settled -= 1;
+                self.qp.complete_send(Status::Success, verbs);
+            } else if let Some((status, receive)) = operation.failed.filter(|_| self.own.is_first(operation))
+            {
+                return self.fail_own(status, receive, verbs);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// The bytes of an operation of the client's have arrived: the receive that it was for is complete.
+    fn own_settled<M: Memory>(&mut self, index: usize, verbs: &mut Verbs<M>) {
+        let Some(work) = self.qp.sends.get(index).filter(|work| uses_receive(&work.operation)) else {
+            return;
+        };
+        let notice = match work.operation {
+            Verb::SendWithImmediate(data) | Verb::WriteWithImmediate(_, data) => {
+                Some(CqeNotice::Immediate(data))
+            }
+            Verb::SendWithInvalidate(key) => Some(CqeNotice::Invalidate(key)),
+            _ => None,
+        };
+        let completed = match work.operation {
+            Verb::WriteWithImmediate(..) => Completed::ReceiveWithWrite,
+            _ => Completed::Receive,
+        };
+        let solicited = work.flags.contains(SendFlags::SOLICITED);
+        let flags = if solicited { Flags::SOLICITED } else { Flags::NONE };
+        let len = work.len;
+        let Some(wr_id) = self.mirror.release_receive() else { return };
+        let cqe = Cqe { wr_id, status: StatusCode::SUCCESS, completed, len, notice };
+        let told = self.outbox.push(Told { cqe, flags });
+        self.own.operations[index].told = Some(told);
+        let _ = verbs;
+    }
+
+    /// The oldest of the client's sends ends so, and the queue pair is in error.
+    fn fail_own<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
+        let taken = self.own.operations.front().is_some_and(|operation| operation.mirrored.is_some());
+        if taken
+            && receive != Status::Flushed
+            && let Some(wr_id) = self.mirror.release_receive()
+        {
+            self.tell(Cqe {
+                wr_id,
+                status: code(receive),
+                completed: Completed::Receive,
+                len: 0,
+                notice: None,
+            });
+        }
+        self.own.operations.pop_front();
+        self.qp.complete_send(status, verbs);
+        self.end(status, verbs);
+    }
+
+    fn tell(&mut self, cqe: Cqe) {
+        self.outbox.push(Told { cqe, flags: Flags::NONE });
+    }
+
+    fn complete_theirs<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        while let Some(operation) = self.theirs.operations.front() {
+            if !self.theirs.is_first(operation) {
+                return;
+            }
+            if let Some((status, receive)) = operation.failed {
+                return self.fail_theirs(status, receive, verbs);
+            }
+            if !self.theirs.is_settled(operation) {
+                return;
+            }
+            let Some(operation) = self.theirs.operations.pop_front() else { return };
+            let Some(work) = self.mirror.sends.pop() else { return };
+            if !self.theirs_settled(&operation, &work, verbs) {
+                return;
+            }
+        }
+    }
+
+    /// The bytes of an operation of the server's have arrived; whether the connection goes on.
+    fn theirs_settled<M: Memory>(
+        &mut self,
+        operation: &Operation,
+        work: &SendWork,
+        verbs: &mut Verbs<M>,
+    ) -> bool {
+        self.qp.receiving = operation.receive;
+        let notice = match work.operation {
+            Verb::SendWithImmediate(data) | Verb::WriteWithImmediate(_, data) => {
+                Some(Notice::Immediate(data))
+            }
+            Verb::SendWithInvalidate(key) => {
+                if verbs.protection.invalidate(self.qp.asker(), key, Invalidator::Peer).is_err() {
+                    self.tell_send(work, Status::RemoteAccess);
+                    let failed = Received::failed(Status::RemoteInvalidRequest);
+                    self.qp.complete_receive(failed, Urgency::Plain, verbs);
+                    verbs.events.push_back(Event::QpAccessError(self.qp.handle));
+                    self.end(Status::RemoteAccess, verbs);
+                    return false;
+                }
+                Some(Notice::Invalidated(key))
+            }
+            _ => None,
+        };
+        if operation.receive.is_some() {
+            let operation = match work.operation {
+                Verb::WriteWithImmediate(..) => CompletedOperation::ReceiveWithWrite,
+                _ => CompletedOperation::Receive,
+            };
+            let solicited = work.flags.contains(SendFlags::SOLICITED);
+            let urgency = if solicited { Urgency::Solicited } else { Urgency::Plain };
+            let done = Received { status: Status::Success, operation, len: work.len, notice, source: None };
+            self.qp.complete_receive(done, urgency, verbs);
+        }
+        self.untold += 1;
+        let signaled = work.flags.contains(SendFlags::SIGNALED);
+        if signaled || self.untold >= UNTOLD || self.mirror.sends.len() == 0 {
+            self.tell_send(work, Status::Success);
+        }
+        true
+    }
+
+    fn tell_send(&mut self, work: &SendWork, status: Status) {
+        self.untold = 0;
+        let completed = match work.completed_operation() {
+            CompletedOperation::Write => Completed::Write,
+            CompletedOperation::Read => Completed::Read,
+            CompletedOperation::CompareSwap => Completed::CompareSwap,
+            CompletedOperation::FetchAdd => Completed::FetchAdd,
+            _ => Completed::Send,
+        };
+        let (wr_id, len) = (work.wr_id, work.len);
+        self.tell(Cqe { wr_id, status: code(status), completed, len, notice: None });
+    }
+
+    /// The oldest of the server's operations ends so. Where the server asked for what it may not, both are in error; where
+    /// it has named memory of its own that is none, it alone is.
+    fn fail_theirs<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
+        let Some(operation) = self.theirs.operations.pop_front() else { return };
+        let Some(work) = self.mirror.sends.pop() else { return };
+        self.tell_send(&work, status);
+        verbs.counters.refused += 1;
+        self.qp.receiving = operation.receive;
+        let event = match status {
+            Status::RemoteAccess => Event::QpAccessError as fn(_) -> _,
+            Status::RemoteInvalidRequest => Event::QpRequestError as fn(_) -> _,
+            Status::RemoteOperation | Status::BadResponse => Event::QpFatal as fn(_) -> _,
+            _ => {
+                self.qp.put_back_receive(verbs);
+                return self.peer_gone(verbs);
+            }
+        };
+        self.qp.complete_receive(Received::failed(receive), Urgency::Plain, verbs);
+        verbs.events.push_back(event(self.qp.handle));
+        self.end(status, verbs);
+    }
+
+    /// The server has closed the connection, or is not there any more: nothing of it is asked or served, and what the
+    /// client's program asks for fails.
+    pub(super) fn peer_gone<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        self.is_closed = true;
+        self.rdp.clear();
+        self.gd.clear();
+        while let Some(operation) = self.theirs.operations.pop_back() {
+            self.qp.receiving = operation.receive;
+            self.qp.put_back_receive(verbs);
+        }
+        self.theirs.clear();
+        self.mirror.clear();
+        (self.unready, self.look_again, self.try_again) = ([None; 2], None, None);
+        self.fail_closed(verbs);
+    }
+
+    /// The server's driver acknowledges nothing. It may only have gone after it had all that it wanted.
+    pub(super) fn driver_is_silent<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.own.operations.iter().any(|operation| operation.told.is_some()) {
+            self.peer_gone(verbs);
+        }
+        if self.qp.state == QpState::Err || self.is_closed {
+            self.outbox.clear();
+        }
+    }
+
+    /// What is asked of a server that has gone fails.
+    fn fail_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.is_closed && self.qp.sends.len() > 0 && matches!(self.qp.state, QpState::Rts | QpState::Sqd) {
+            self.own.clear();
+            self.qp.complete_send(Status::RetryExceeded, verbs);
+            self.end(Status::RetryExceeded, verbs);
+        }
+    }
+
+    /// Adds a request whose form has been checked.
+    pub(crate) fn push_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
+        self.qp.sends.push(work);
+        if self.qp.state == QpState::Err {
+            self.qp.flush_sends(verbs);
+        }
+        self.fail_closed(verbs);
+    }
+
+    /// All that waits is flushed, and the server's driver is told that the connection has ended.
+    pub(crate) fn enter_error<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        self.end(Status::Flushed, verbs);
+    }
+
+    fn end<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
+        let entered = self.qp.state != QpState::Err;
+        self.qp.state = QpState::Err;
+        self.rdp.clear();
+        self.gd.clear();
+        self.own.clear();
+        let flushed = Received::failed(Status::Flushed);
+        while let Some(operation) = self.theirs.operations.pop_front() {
+            self.qp.receiving = operation.receive;
+            self.qp.complete_receive(flushed, Urgency::Plain, verbs);
+        }
+        self.theirs.clear();
+        self.mirror.clear();
+        (self.unready, self.look_again, self.try_again) = ([None; 2], None, None);
+        self.drain = Drain::Running;
+        if entered && !self.is_closed {
+            let completed = Completed::Connection;
+            self.tell(Cqe { wr_id: 0, status: code(status), completed, len: 0, notice: None });
+        }
+        self.is_closed = true;
+        self.qp.flush(verbs);
+        if entered && matches!(self.qp.receives, Receives::Shared(_)) {
+            verbs.events.push_back(Event::LastReceiveReached(self.qp.handle));
+        }
+    }
+
+    /// Completions are lost: the program cannot know any more how its requests ended.
+    pub(crate) fn lost_completions<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.qp.state != QpState::Err {
+            self.end(Status::Fatal, verbs);
+            verbs.events.push_back(Event::QpFatal(self.qp.handle));
+        }
+        self.qp.fatal = false;
+    }
+
+    /// Begins to drain the send queue.
+    pub(crate) fn drain<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.drain == Drain::Running {
+            self.drain = Drain::Draining;
+            self.tell_drained(verbs);
+        }
+    }
+
+    /// Whether requests are outstanding although the send queue drains.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain == Drain::Draining
+    }
+
+    /// The send queue goes on after it was drained.
+    pub(crate) fn resume(&mut self) {
+        self.drain = Drain::Running;
+    }
+
+    fn tell_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.drain != Drain::Draining || !self.own.operations.is_empty() {
+            return;
+        }
+        self.drain = Drain::Drained;
+        if self.qp.settings.drain_notice == DrainNotice::Event {
+            verbs.events.push_back(Event::SendQueueDrained(self.qp.handle));
+        }
+    }
+}

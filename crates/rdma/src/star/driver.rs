@@ -1,0 +1,595 @@
+//! The server's driver: software in the host of the stateless card, with what a connection needs of it.
+//!
+//! Requests of the program become WQEPs; the client does the work and tells of it in CQEPs. The driver sends again what was
+//! lost of either (section 3.3 of the paper, "Handling WQE loss"). It tells elements by its own running numbers, so that a
+//! completion needs no search; what the program calls them stays here.
+//!
+//! | case | here |
+//! |---|---|
+//! | a buffer of a send is not in a region of the program's | it fails in its turn, and is not told (3.2, "Security mechanism") |
+//! | no EA, or, while sends wait for their completion, no sign of life for the time and the retries of the queue pair | the oldest send fails, the rest is flushed |
+//! | error | the client is told; all is flushed when it knows, or when it is given up: nothing reaches a flushed buffer |
+
+use std::collections::VecDeque;
+
+use nichrome_wire::SeqNumber;
+use nichrome_wire::rdma::QpNumber;
+use nichrome_wire::star::{
+    Completed, Cqe, CqeNotice, Data, Element, Flags, Message, Repr, Request, Segment, Stamp, StatusCode, Wqe,
+    WqeFlags,
+};
+use nichrome_wire::{Ecn, Instant};
+
+use super::elements::{Inbox, Outbox};
+use super::endpoint::{Endpoint, Seal};
+use super::mirror;
+use super::packet::{Cause, Impossible, Incoming, Outgoing};
+use super::security::Blocked;
+use super::setup::Offer;
+use super::stateful::count;
+use super::status::status;
+use super::tag::stamp_of;
+use super::timer::{Awaited, Expiry};
+use crate::config::Config;
+use crate::core::access::Access;
+use crate::core::completion::{CompletedOperation, Notice, Status};
+use crate::core::cq::Urgency;
+use crate::core::event::Event;
+use crate::core::memory::Memory;
+use crate::core::protection::Invalidator;
+use crate::core::receive_queue::ReceiveSlot;
+use crate::core::send_queue::{Pieces, Progress, SendWork};
+use crate::core::verbs::Verbs;
+use crate::core::work::Sge;
+use crate::qp::attributes::{DrainNotice, QpState};
+use crate::qp::{QueuePair, Received, Receives};
+use crate::roce::requester::Drain;
+
+/// Something that the client is told.
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    /// The send with this number.
+    Send(u64),
+    /// The receive with this number.
+    Receive(u64),
+    /// Something else.
+    Control(Element),
+}
+
+/// Requests of one queue that were told and have not completed.
+#[derive(Debug, Default)]
+struct Told {
+    /// The numbers of their elements.
+    elements: VecDeque<SeqNumber>,
+    /// How many have completed so far.
+    done: u64,
+}
+
+/// How far the driver is with closing the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    Open,
+    /// The client is to acknowledge the element with this number.
+    Told(SeqNumber),
+    Closed,
+}
+
+/// A queue pair whose own card keeps no state.
+pub(crate) struct Driver {
+    pub(crate) qp: QueuePair,
+    /// The client's number of the connection.
+    peer: QpNumber,
+    seal: Seal,
+    /// CQEPs.
+    inbox: Inbox,
+    /// WQEPs.
+    outbox: Outbox<Entry>,
+    sends: Told,
+    receives: Told,
+    /// The client is to show that it lives.
+    ping: bool,
+    closing: Closing,
+    pub(super) drain: Drain,
+}
+
+impl Driver {
+    /// The connection that set-up has brought about.
+    pub(crate) fn new(qp: QueuePair, ours: &Offer, theirs: &Offer, seal: Seal) -> Self {
+        Self {
+            qp,
+            peer: theirs.connection,
+            seal,
+            inbox: Inbox::new(theirs.first_element),
+            outbox: Outbox::new(ours.first_element),
+            sends: Told::default(),
+            receives: Told::default(),
+            ping: false,
+            closing: Closing::Open,
+            drain: Drain::Running,
+        }
+    }
+
+    pub(crate) fn seal_of(&self) -> &Seal {
+        &self.seal
+    }
+
+    fn is_up(&self) -> bool {
+        let state = matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+        state && self.closing == Closing::Open
+    }
+
+    /// What is waited for.
+    fn awaited(&self) -> Awaited {
+        match self.outbox.outstanding() {
+            Awaited::Nothing if !self.sends.elements.is_empty() && self.is_up() => Awaited::Life,
+            awaited => awaited,
+        }
+    }
+
+    /// Memory was registered, or is no longer.
+    pub(crate) fn tell(&mut self, element: Element) {
+        if self.closing == Closing::Open {
+            self.outbox.push(Entry::Control(element));
+        }
+    }
+
+    /// The client tells how a request ended.
+    fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) {
+        match cqe.completed {
+            Completed::Connection => self.client_ended(status(cqe.status), verbs),
+            Completed::Receive => self.receive_completed(cqe, CompletedOperation::Receive, urgency, verbs),
+            Completed::ReceiveWithWrite => {
+                self.receive_completed(cqe, CompletedOperation::ReceiveWithWrite, urgency, verbs);
+            }
+            _ => self.sends_completed(cqe, verbs),
+        }
+    }
+
+    /// A send completed, and with it all before it that were not told by themselves.
+    fn sends_completed<M: Memory>(&mut self, cqe: &Cqe, verbs: &mut Verbs<M>) {
+        let before = cqe.wr_id.wrapping_sub(self.sends.done);
+        if before >= self.sends.elements.len() as u64 {
+            verbs.counters.dropped_stale += 1;
+            return;
+        }
+        (0..before).for_each(|_| self.pop_send(Status::Success, verbs));
+        match status(cqe.status) {
+            Status::Success => self.pop_send(Status::Success, verbs),
+            failure => {
+                self.pop_send(failure, verbs);
+                // The client is in error too, and does nothing more.
+                self.close_now(verbs);
+            }
+        }
+        self.retire(verbs);
+    }
+
+    fn pop_send<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
+        if let Some(element) = self.sends.elements.pop_front() {
+            // What has completed had arrived.
+            self.outbox.implied(element + 1, verbs.now);
+            self.sends.done += 1;
+        }
+        self.qp.complete_send(status, verbs);
+    }
+
+    fn receive_completed<M: Memory>(
+        &mut self,
+        cqe: &Cqe,
+        operation: CompletedOperation,
+        urgency: Urgency,
+        verbs: &mut Verbs<M>,
+    ) {
+        let known = cqe.wr_id == self.receives.done && !self.receives.elements.is_empty();
+        let Receives::Own(queue) = &mut self.qp.receives else { return };
+        if !known {
+            verbs.counters.dropped_stale += 1;
+            return;
+        }
+        self.qp.receiving = queue.take();
+        if let Some(element) = self.receives.elements.pop_front() {
+            self.outbox.implied(element + 1, verbs.now);
+            self.receives.done += 1;
+        }
+        let (mut ended, mut notice) = (status(cqe.status), None);
+        match cqe.notice {
+            Some(CqeNotice::Immediate(data)) => notice = Some(Notice::Immediate(data)),
+            Some(CqeNotice::Invalidate(key)) => {
+                match verbs.protection.invalidate(self.qp.asker(), key, Invalidator::Peer) {
+                    Ok(()) => notice = Some(Notice::Invalidated(key)),
+                    Err(_) => ended = Status::RemoteInvalidRequest,
+                }
+            }
+            None => {}
+        }
+        let done = Received { status: ended, operation, len: cqe.len, notice, source: None };
+        self.qp.complete_receive(done, urgency, verbs);
+        let event = match ended {
+            Status::Success => return,
+            Status::LocalLength => Event::QpRequestError as fn(_) -> _,
+            Status::RemoteInvalidRequest => Event::QpAccessError as fn(_) -> _,
+            _ => Event::QpFatal as fn(_) -> _,
+        };
+        verbs.events.push_back(event(self.qp.handle));
+        self.enter_error(verbs);
+    }
+
+    /// The client does nothing more: in error where it was refused what it asked for, else it has just gone.
+    fn client_ended<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
+        if self.closing != Closing::Open {
+            return self.close_now(verbs);
+        }
+        let event = match status {
+            Status::RemoteAccess => Event::QpAccessError as fn(_) -> _,
+            Status::RemoteInvalidRequest => Event::QpRequestError as fn(_) -> _,
+            _ => {
+                self.closing = Closing::Closed;
+                self.outbox.clear();
+                return self.fail_closed(verbs);
+            }
+        };
+        verbs.events.push_back(event(self.qp.handle));
+        self.close_now(verbs);
+    }
+
+    /// What is asked of a client that has gone fails.
+    fn fail_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        let sends = matches!(self.qp.state, QpState::Rts | QpState::Sqd);
+        if self.closing == Closing::Closed && sends && self.qp.sends.len() > 0 {
+            self.pop_send(Status::RetryExceeded, verbs);
+            self.close_now(verbs);
+        }
+    }
+
+    /// Tells the next send, if there is one that can be told.
+    fn tell_send<M: Memory>(&mut self, verbs: &Verbs<M>) -> bool {
+        let index = self.sends.elements.len();
+        let Some(work) = self.qp.sends.get(index).filter(|work| work.progress == Progress::Posted) else {
+            return false;
+        };
+        let right = if work.wants_data() { Access::LOCAL_WRITE } else { Access::NONE };
+        let owned = |sge: Sge| {
+            let len = u64::from(sge.len);
+            verbs.protection.local(self.qp.domain, sge.lkey, sge.address, len, right).is_ok()
+        };
+        let mut buffers = mirror::pieces(&self.qp.sends, work.source, work.len);
+        if !buffers.all(owned) {
+            drop(buffers);
+            if let Some(work) = self.qp.sends.get_mut(index) {
+                work.progress = Progress::Failed(Status::LocalProtection);
+            }
+            return false;
+        }
+        drop(buffers);
+        let number = self.sends.done + index as u64;
+        self.sends.elements.push_back(self.outbox.push(Entry::Send(number)));
+        true
+    }
+
+    /// A send that failed here has its turn when those before it are complete.
+    fn retire<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        let failed = self.qp.sends.front().map(|work| work.progress);
+        if let Some(Progress::Failed(status)) = failed.filter(|_| self.sends.elements.is_empty()) {
+            self.pop_send(status, verbs);
+            self.enter_error(verbs);
+        }
+        self.tell_drained(verbs);
+    }
+
+    fn send(&self, number: u64) -> Option<&SendWork> {
+        self.qp.sends.get(usize::try_from(number.checked_sub(self.sends.done)?).ok()?)
+    }
+
+    fn receive_slot(&self, number: u64) -> Option<(&crate::core::receive_queue::ReceiveQueue, ReceiveSlot)> {
+        let Receives::Own(queue) = &self.qp.receives else { return None };
+        let index = usize::try_from(number.checked_sub(self.receives.done)?).ok()?;
+        Some((queue, queue.waiting(index)?))
+    }
+
+    /// What the client is told, and the bytes of its payload.
+    fn element(&self, entry: Entry) -> Option<(Element, usize)> {
+        let wqe = match entry {
+            Entry::Control(element) => return Some((element, 0)),
+            Entry::Send(wr_id) => {
+                let work = self.send(wr_id)?;
+                let request = mirror::request(&work.operation)?;
+                let data = match self.qp.sends.pieces(work.source, 0, work.len) {
+                    Pieces::Inline(..) => Data::Inline,
+                    Pieces::Buffers(buffers) => Data::Segments(u8::try_from(buffers.count()).ok()?),
+                };
+                Wqe { wr_id, request, flags: self.flags(work), len: work.len, data }
+            }
+            Entry::Receive(wr_id) => {
+                let (queue, slot) = self.receive_slot(wr_id)?;
+                let data = Data::Segments(u8::try_from(queue.buffers(slot).len()).ok()?);
+                Wqe { wr_id, request: Request::Receive, flags: WqeFlags::NONE, len: queue.room(slot), data }
+            }
+        };
+        let payload_len = match wqe.data {
+            Data::Segments(count) => usize::from(count) * Segment::LEN,
+            Data::Inline => wqe.len as usize,
+        };
+        Some((Element::Work(wqe), payload_len))
+    }
+
+    fn flags(&self, work: &SendWork) -> WqeFlags {
+        let flags = mirror::wqe_flags(work.flags);
+        match self.qp.signaling {
+            crate::qp::Signaling::All => flags | WqeFlags::SIGNALED,
+            crate::qp::Signaling::Requested => flags,
+        }
+    }
+
+    /// Whether there may be something to send.
+    pub(crate) fn has_work(&self) -> bool {
+        let untold_receive = || match &self.qp.receives {
+            Receives::Own(queue) => queue.len() > self.receives.elements.len(),
+            Receives::Shared(_) => false,
+        };
+        let untold_send = || self.qp.sends.len() > self.sends.elements.len();
+        let waits = self.inbox.due || self.ping || self.outbox.next().is_some();
+        waits || self.is_up() && (untold_receive() || untold_send())
+    }
+
+    /// When time alone changes something.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.outbox.timer.due()
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        let (settings, now) = (self.qp.settings, verbs.now);
+        let Some(expiry) = self.outbox.timer.expire(&settings, now) else { return };
+        count(expiry, verbs);
+        if expiry == Expiry::GivenUp {
+            return self.client_is_silent(verbs);
+        }
+        match self.outbox.outstanding() {
+            Awaited::Answer => self.outbox.repeat(),
+            _ => self.ping = true,
+        }
+        self.outbox.timer.start(self.awaited(), &settings, now);
+    }
+
+    /// The client gives no sign of life: what was asked of it fails.
+    fn client_is_silent<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        self.outbox.clear();
+        match self.closing {
+            Closing::Open => {
+                self.closing = Closing::Closed;
+                self.fail_closed(verbs);
+            }
+            Closing::Told(_) | Closing::Closed => self.close_now(verbs),
+        }
+    }
+
+    /// Adds a request whose form has been checked.
+    pub(crate) fn push_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
+        self.qp.sends.push(work);
+        if self.qp.state == QpState::Err && self.closing == Closing::Closed {
+            self.qp.flush_sends(verbs);
+        }
+        self.fail_closed(verbs);
+    }
+
+    /// Whether all is over with this connection.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing == Closing::Closed
+    }
+
+    /// Whether requests are outstanding although the send queue drains.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain == Drain::Draining
+    }
+
+    /// The send queue goes on after it was drained.
+    pub(crate) fn resume(&mut self) {
+        self.drain = Drain::Running;
+    }
+
+    /// Nothing more is begun; the client is told, and when it knows, all that waits is flushed.
+    pub(crate) fn enter_error<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        let was_connected = matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+        self.qp.state = QpState::Err;
+        self.drain = Drain::Running;
+        if !was_connected || self.closing != Closing::Open {
+            return self.close_now(verbs);
+        }
+        self.outbox.withdraw();
+        let end = self.outbox.next_number();
+        for told in [&mut self.sends, &mut self.receives] {
+            while told.elements.back().is_some_and(|element| !element.before(end)) {
+                told.elements.pop_back();
+            }
+        }
+        let close = self.outbox.push(Entry::Control(Element::Close(StatusCode::FLUSHED)));
+        self.closing = Closing::Told(close);
+    }
+
+    fn check_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if let Closing::Told(close) = self.closing
+            && self.outbox.is_acknowledged(close)
+        {
+            self.close_now(verbs);
+        }
+    }
+
+    /// The client knows, or is given up: all that waits is flushed.
+    fn close_now<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        self.closing = Closing::Closed;
+        self.qp.state = QpState::Err;
+        self.outbox.clear();
+        (self.ping, self.drain) = (false, Drain::Running);
+        self.sends.elements.clear();
+        self.receives.elements.clear();
+        self.qp.flush(verbs);
+    }
+
+    /// Completions are lost: the program cannot know any more how its requests ended.
+    pub(crate) fn lost_completions<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.qp.state != QpState::Err {
+            self.enter_error(verbs);
+            verbs.events.push_back(Event::QpFatal(self.qp.handle));
+        }
+        self.qp.fatal = false;
+    }
+
+    /// The last word, before the queue pair is destroyed.
+    pub(crate) fn farewell(&self) -> Option<Repr> {
+        let message = Message::Wqep(Element::Close(StatusCode::FLUSHED));
+        let sequence = self.outbox.next_number();
+        let repr = Repr { flags: Flags::NONE, connection: self.peer, sequence, message };
+        self.is_up().then_some(repr)
+    }
+
+    /// Begins to drain the send queue.
+    pub(crate) fn drain<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.drain == Drain::Running {
+            self.drain = Drain::Draining;
+            self.tell_drained(verbs);
+        }
+    }
+
+    fn tell_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.drain != Drain::Draining || !self.sends.elements.is_empty() {
+            return;
+        }
+        self.drain = Drain::Drained;
+        if self.qp.settings.drain_notice == DrainNotice::Event {
+            verbs.events.push_back(Event::SendQueueDrained(self.qp.handle));
+        }
+    }
+}
+
+impl<M: Memory> Endpoint<M> for Driver {
+    fn qp(&self) -> &QueuePair {
+        &self.qp
+    }
+
+    fn seal(&self) -> &Seal {
+        &self.seal
+    }
+
+    fn stamp(&self, now: Instant) -> Stamp {
+        stamp_of(now)
+    }
+
+    fn receive(&mut self, packet: &Incoming<'_>, _config: &Config, verbs: &mut Verbs<M>) {
+        if matches!(self.qp.state, QpState::Reset | QpState::Init) {
+            verbs.counters.dropped_state += 1;
+            return;
+        }
+        if packet.ecn == Ecn::Ce {
+            verbs.counters.congestion_marks += 1;
+        }
+        let sequence = packet.repr.sequence;
+        let news = match packet.repr.message {
+            Message::Ea if packet.repr.flags.contains(Flags::TO_SERVER) => {
+                self.outbox.acknowledged(sequence, verbs.now)
+            }
+            Message::Cqep(cqe) => {
+                let next = self.inbox.take(sequence);
+                if next {
+                    let urgency = match packet.repr.flags.contains(Flags::SOLICITED) {
+                        true => Urgency::Solicited,
+                        false => Urgency::Plain,
+                    };
+                    self.completed(&cqe, urgency, verbs);
+                } else {
+                    verbs.counters.duplicates += 1;
+                }
+                next
+            }
+            _ => {
+                verbs.counters.dropped_unknown += 1;
+                return;
+            }
+        };
+        let awaited = self.awaited();
+        if news || awaited == Awaited::Life {
+            self.outbox.timer.progress(awaited, &self.qp.settings, verbs.now);
+        }
+        self.check_closed(verbs);
+    }
+
+    fn run(&mut self, _config: &Config, verbs: &mut Verbs<M>) {
+        if !self.is_up() {
+            return;
+        }
+        if let Receives::Own(queue) = &self.qp.receives {
+            while queue.waiting(self.receives.elements.len()).is_some() {
+                let number = self.receives.done + self.receives.elements.len() as u64;
+                self.receives.elements.push_back(self.outbox.push(Entry::Receive(number)));
+            }
+        }
+        while self.qp.state == QpState::Rts && self.tell_send(verbs) {}
+        self.retire(verbs);
+    }
+
+    fn next_packet(&self, _now: Instant) -> Option<Outgoing> {
+        if matches!(self.qp.state, QpState::Reset | QpState::Init) {
+            return None;
+        }
+        let repr = |message, sequence| Repr { flags: Flags::NONE, connection: self.peer, sequence, message };
+        if self.inbox.due {
+            let repr = repr(Message::Ea, self.inbox.expected());
+            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement });
+        }
+        let (sequence, entry, cause) = match self.outbox.next() {
+            Some((sequence, entry)) => (sequence, entry, Cause::Element),
+            None => {
+                let oldest = *self.sends.elements.front().filter(|_| self.ping)?;
+                (oldest, Entry::Send(self.sends.done), Cause::Ping)
+            }
+        };
+        let (element, payload_len) = self.element(entry)?;
+        Some(Outgoing { repr: repr(Message::Wqep(element), sequence), payload_len, cause })
+    }
+
+    fn fill(&self, packet: &Outgoing, into: &mut [u8], _verbs: &Verbs<M>) -> Result<(), Impossible> {
+        let Message::Wqep(Element::Work(wqe)) = packet.repr.message else { return Ok(()) };
+        let put = |into: &mut [u8], buffers: &mut dyn Iterator<Item = Sge>| {
+            for (place, sge) in into.chunks_exact_mut(Segment::LEN).zip(buffers) {
+                let Sge { address, len, lkey } = sge;
+                place.copy_from_slice(&Segment { address, len, lkey: lkey.0 }.to_bytes());
+            }
+        };
+        if wqe.request == Request::Receive {
+            let (queue, slot) = self.receive_slot(wqe.wr_id).ok_or(Impossible)?;
+            put(into, &mut queue.buffers(slot).iter().copied());
+            return Ok(());
+        }
+        let work = self.send(wqe.wr_id).ok_or(Impossible)?;
+        match self.qp.sends.pieces(work.source, 0, work.len) {
+            Pieces::Buffers(mut buffers) => put(into, &mut buffers),
+            Pieces::Inline(front, back) => {
+                let (first, second) = into.split_at_mut_checked(front.len()).ok_or(Impossible)?;
+                first.copy_from_slice(front);
+                second.copy_from_slice(back);
+            }
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>) {
+        verbs.counters.sent += 1;
+        match packet.cause {
+            Cause::Acknowledgement => self.inbox.due = false,
+            Cause::Ping => self.ping = false,
+            _ => {
+                let is_new = self.outbox.element_sent(&self.qp.settings, verbs.now);
+                verbs.counters.retransmitted += u64::from(!is_new);
+            }
+        }
+    }
+
+    fn failed(&mut self, _packet: &Outgoing, verbs: &mut Verbs<M>) {
+        (self.inbox.due, self.ping) = (false, false);
+        self.outbox.clear();
+        self.close_now(verbs);
+    }
+
+    fn blocked(&mut self, packet: &Outgoing, _why: Blocked, verbs: &mut Verbs<M>) {
+        self.failed(packet, verbs);
+    }
+}

@@ -1,0 +1,213 @@
+//! The queues of the stateless side as the client keeps them, and how elements say what is in them.
+
+use nichrome_wire::star::{Data, Operands, Request, Segment, Target, Wqe, WqeFlags, segments};
+
+use super::pipeline::{Extent, Side};
+use super::setup::QueueDepth;
+use crate::core::protection::LKey;
+use crate::core::send_queue::{Pieces, Progress, SendQueue, SendWork, Source};
+use crate::core::work::{Operation, Remote, SendFlags, Sge};
+use nichrome_wire::rdma::Psn;
+
+/// The server's queues.
+pub(super) struct Mirror {
+    pub(super) sends: SendQueue,
+    receives: SendQueue,
+    /// Receives that left the queue so far, which gives each a number.
+    gone: u64,
+    /// Receives that operations have taken.
+    taken: usize,
+    depth: QueueDepth,
+    scratch: Vec<Sge>,
+}
+
+/// An element that does not fit: its sender does not keep to what was agreed on.
+#[derive(Debug)]
+pub(super) struct Overrun;
+
+impl Mirror {
+    pub(super) fn new(depth: QueueDepth) -> Self {
+        let (sends, receives, scratch) = Default::default();
+        Self { sends, receives, gone: 0, taken: 0, depth, scratch }
+    }
+
+    /// Takes in a request of the server's program, whose form was checked when it was read.
+    pub(super) fn push(&mut self, wqe: &Wqe, payload: &[u8]) -> Result<(), Overrun> {
+        let operation = operation(&wqe.request);
+        let (queue, depth) = match operation {
+            Some(_) => (&mut self.sends, self.depth.sends),
+            None => (&mut self.receives, self.depth.receives),
+        };
+        if queue.len() >= depth as usize {
+            return Err(Overrun);
+        }
+        let source = match wqe.data {
+            Data::Segments(_) => {
+                let sges = segments(payload).map(|Segment { address, len, lkey }| Sge {
+                    address,
+                    len,
+                    lkey: LKey(lkey),
+                });
+                self.scratch.clear();
+                self.scratch.extend(sges);
+                queue.add_buffers(&self.scratch)
+            }
+            Data::Inline => {
+                let source = queue.inline_start();
+                queue.add_inline(payload);
+                source
+            }
+        };
+        queue.push(SendWork {
+            wr_id: wqe.wr_id,
+            operation: operation.unwrap_or(Operation::Send),
+            recipient: None,
+            source,
+            len: wqe.len,
+            flags: send_flags(wqe.flags),
+            progress: Progress::Posted,
+            first_psn: Psn::new(0),
+            packets: 1,
+        });
+        Ok(())
+    }
+
+    /// Whether a receive waits for a message.
+    pub(super) fn has_receive(&self) -> bool {
+        self.taken < self.receives.len()
+    }
+
+    /// The number of the oldest receive that waits for a message.
+    pub(super) fn waiting_receive(&self) -> u64 {
+        self.gone + self.taken as u64
+    }
+
+    /// Takes the oldest receive that waits for a message: its number.
+    pub(super) fn take_receive(&mut self) -> Option<u64> {
+        let number = self.waiting_receive();
+        let waits = self.has_receive();
+        self.taken += usize::from(waits);
+        waits.then_some(number)
+    }
+
+    fn receive(&self, number: u64) -> Option<&SendWork> {
+        self.receives.get(usize::try_from(number.checked_sub(self.gone)?).ok()?)
+    }
+
+    /// Bytes that fit into a receive that was taken.
+    pub(super) fn receive_room(&self, number: u64) -> u32 {
+        self.receive(number).map_or(0, |receive| receive.len)
+    }
+
+    /// The buffers of a receive that was taken, for a message of so many bytes.
+    pub(super) fn receive_buffers(&self, number: u64, len: u32) -> impl Iterator<Item = Sge> {
+        self.receive(number).into_iter().flat_map(move |receive| pieces(&self.receives, receive.source, len))
+    }
+
+    /// Gives up the oldest receive, which was taken: what the server's driver calls it.
+    pub(super) fn release_receive(&mut self) -> Option<u64> {
+        let receive = self.receives.pop()?;
+        self.gone += 1;
+        self.taken -= 1;
+        Some(receive.wr_id)
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        (self.sends, self.receives) = Default::default();
+        self.taken = 0;
+    }
+}
+
+/// The buffers that hold the first `len` bytes of a request; none of inline bytes.
+pub(super) fn pieces(queue: &SendQueue, source: Source, len: u32) -> impl Iterator<Item = Sge> {
+    let buffers = match queue.pieces(source, 0, len) {
+        Pieces::Buffers(scatter) => Some(scatter),
+        Pieces::Inline(..) => None,
+    };
+    buffers.into_iter().flatten()
+}
+
+/// The stretch of memory around some buffers.
+pub(super) fn extent(side: Side, buffers: impl Iterator<Item = Sge>) -> Extent {
+    Extent::around(side, buffers.map(|sge| (sge.address, sge.len)))
+}
+
+/// The part of `buffers` that chunk `nth` is in, where each buffer is cut into chunks of `mtu` bytes, and the bytes before
+/// it.
+pub(super) fn cut(buffers: impl Iterator<Item = Sge>, nth: u32, mtu: u32) -> Option<(Sge, u32)> {
+    let (mut left, mut before) = (nth, 0);
+    for sge in buffers {
+        let chunks = sge.len.div_ceil(mtu);
+        if left < chunks {
+            let offset = left * mtu;
+            let address = sge.address.wrapping_add(u64::from(offset));
+            return Some((Sge { address, len: (sge.len - offset).min(mtu), ..sge }, before + offset));
+        }
+        (left, before) = (left - chunks, before + sge.len);
+    }
+    None
+}
+
+/// How many chunks `buffers` are cut into.
+pub(super) fn count(buffers: impl Iterator<Item = Sge>, mtu: u32) -> u32 {
+    buffers.map(|sge| sge.len.div_ceil(mtu)).sum()
+}
+
+/// What a request asks of the client; `None` for a receive.
+fn operation(request: &Request) -> Option<Operation> {
+    let remote = |target: &Target| Remote { address: target.address, rkey: target.rkey };
+    Some(match request {
+        Request::Receive => return None,
+        Request::Send => Operation::Send,
+        Request::SendWithImmediate(data) => Operation::SendWithImmediate(*data),
+        Request::SendWithInvalidate(key) => Operation::SendWithInvalidate(*key),
+        Request::Write(target) => Operation::Write(remote(target)),
+        Request::WriteWithImmediate(target, data) => Operation::WriteWithImmediate(remote(target), *data),
+        Request::Read(target) => Operation::Read(remote(target)),
+        Request::CompareSwap(target, Operands { compare, swap_or_add }) => {
+            Operation::CompareSwap { remote: remote(target), compare: *compare, swap: *swap_or_add }
+        }
+        Request::FetchAdd(target, operands) => {
+            Operation::FetchAdd { remote: remote(target), add: operands.swap_or_add }
+        }
+    })
+}
+
+/// The request that asks for this; `None` for what StaR does not do.
+pub(super) fn request(operation: &Operation) -> Option<Request> {
+    let target = |remote: &Remote| Target { address: remote.address, rkey: remote.rkey };
+    Some(match operation {
+        Operation::Send => Request::Send,
+        Operation::SendWithImmediate(data) => Request::SendWithImmediate(*data),
+        Operation::SendWithInvalidate(key) => Request::SendWithInvalidate(*key),
+        Operation::Write(remote) => Request::Write(target(remote)),
+        Operation::WriteWithImmediate(remote, data) => Request::WriteWithImmediate(target(remote), *data),
+        Operation::Read(remote) => Request::Read(target(remote)),
+        Operation::CompareSwap { remote, compare, swap } => {
+            Request::CompareSwap(target(remote), Operands { compare: *compare, swap_or_add: *swap })
+        }
+        Operation::FetchAdd { remote, add } => {
+            Request::FetchAdd(target(remote), Operands { compare: 0, swap_or_add: *add })
+        }
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => return None,
+    })
+}
+
+/// The flags of the verbs and those of the wire, each with its other.
+const FLAGS: [(SendFlags, WqeFlags); 3] = [
+    (SendFlags::SIGNALED, WqeFlags::SIGNALED),
+    (SendFlags::FENCE, WqeFlags::FENCE),
+    (SendFlags::SOLICITED, WqeFlags::SOLICITED),
+];
+
+fn send_flags(flags: WqeFlags) -> SendFlags {
+    let set = FLAGS.into_iter().filter(|(_, wire)| flags.contains(*wire));
+    set.fold(SendFlags::NONE, |flags, (send, _)| flags | send)
+}
+
+/// The flags of a request as an element has them.
+pub(super) fn wqe_flags(flags: SendFlags) -> WqeFlags {
+    let set = FLAGS.into_iter().filter(|(send, _)| flags.contains(*send));
+    set.fold(WqeFlags::NONE, |flags, (_, wire)| flags | wire)
+}

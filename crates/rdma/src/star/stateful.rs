@@ -1,0 +1,513 @@
+//! The client: the side that keeps the state of both.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `stateful.rs` | packets in and out, time |
+//! | `begin.rs` | an operation begins: what it needs, and where its bytes go |
+//! | `chunk.rs` | the bytes of one packet: where they lie at both sides |
+//! | `complete.rs` | operations complete, or the queue pair goes into error |
+
+use nichrome_wire::rdma::{QpNumber, RnrTimer};
+use nichrome_wire::star::{Cqe, Element, Flags, Message, PacketCheck, Reason, Repr, Stamp};
+use nichrome_wire::{Ecn, Instant};
+
+use super::elements::{Inbox, Outbox};
+use super::endpoint::{Endpoint, Seal};
+use super::flight::{Flight, Initiator, Lost, Place};
+use super::mirror::Mirror;
+use super::packet::{Cause, Impossible, Incoming, Outgoing};
+use super::pipeline::{Pipeline, Transfer};
+use super::security::Blocked;
+use super::setup::{Admission, Offer, Timers};
+use super::tag::ServerClock;
+use super::timer::{Awaited, Expiry};
+use super::window::Congestion;
+use crate::config::Config;
+use crate::core::access::Access;
+use crate::core::completion::Status;
+use crate::core::memory::Memory;
+use crate::core::send_queue::SendWork;
+use crate::core::verbs::Verbs;
+use crate::qp::QueuePair;
+use crate::qp::attributes::QpState;
+use crate::roce::requester::Drain;
+
+/// A queue pair whose peer's card keeps no state.
+pub(crate) struct Stateful {
+    pub(crate) qp: QueuePair,
+    /// The server's number of the connection.
+    pub(super) peer: QpNumber,
+    /// What the client may do through the server's queue pair.
+    pub(super) peer_access: Access,
+    /// The server's timers.
+    pub(super) peer_timers: Timers,
+    seal: Seal,
+    /// What the server's clock shows.
+    clock: ServerClock,
+    /// WQEPs.
+    pub(super) inbox: Inbox,
+    /// CQEPs.
+    pub(super) outbox: Outbox<Told>,
+    pub(super) mirror: Mirror,
+    /// What the client's program asks for.
+    pub(super) own: Pipeline,
+    /// What the server's program asks for.
+    pub(super) theirs: Pipeline,
+    pub(super) rdp: Flight,
+    pub(super) gd: Flight,
+    /// Whose operation sends next.
+    turn: Initiator,
+    /// An operation waits for a receive: since when.
+    pub(super) unready: [Option<Instant>; 2],
+    /// When packets that the security module has not let out are tried again.
+    pub(super) try_again: Option<Instant>,
+    /// When a shared receive queue is looked at again.
+    pub(super) look_again: Option<Instant>,
+    /// Completions of the server's sends that no CQEP has told.
+    pub(super) untold: u32,
+    pub(super) drain: Drain,
+    /// The server has gone, or closed the connection.
+    pub(super) is_closed: bool,
+}
+
+/// A completion that the server's driver is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) cqe: Cqe,
+    pub(super) flags: Flags,
+}
+
+impl Stateful {
+    /// The connection that set-up has brought about: what each side has told of itself, and what the server has said when
+    /// it admitted this one.
+    pub(crate) fn new(
+        qp: QueuePair,
+        ours: &Offer,
+        theirs: &Offer,
+        admission: &Admission,
+        config: &Config,
+        now: Instant,
+    ) -> Self {
+        Self {
+            qp,
+            peer: theirs.connection,
+            peer_access: theirs.access,
+            peer_timers: theirs.timers,
+            seal: Seal {
+                check: PacketCheck::new(admission.epoch),
+                proof: admission.credentials.map(|credentials| (credentials.key, admission.domain)),
+            },
+            clock: ServerClock::told(admission.credentials.map_or(Stamp(0), |it| it.clock), now),
+            inbox: Inbox::new(theirs.first_element),
+            outbox: Outbox::new(ours.first_element),
+            mirror: Mirror::new(theirs.depth),
+            own: Pipeline::default(),
+            theirs: Pipeline::default(),
+            rdp: Flight::new(ours.first_element, Lost::Remembered, &config.window),
+            gd: Flight::new(ours.first_element, Lost::Forgotten, &config.window),
+            turn: Initiator::Client,
+            unready: [None; 2],
+            try_again: None,
+            look_again: None,
+            untold: 0,
+            drain: Drain::Running,
+            is_closed: false,
+        }
+    }
+
+    pub(super) fn pipeline(&self, initiator: Initiator) -> &Pipeline {
+        match initiator {
+            Initiator::Client => &self.own,
+            Initiator::Server => &self.theirs,
+        }
+    }
+
+    pub(super) fn pipeline_mut(&mut self, initiator: Initiator) -> &mut Pipeline {
+        match initiator {
+            Initiator::Client => &mut self.own,
+            Initiator::Server => &mut self.theirs,
+        }
+    }
+
+    /// The work of an operation that was begun, or the one that begins next.
+    pub(super) fn work(&self, initiator: Initiator, index: usize) -> Option<&SendWork> {
+        match initiator {
+            Initiator::Client => self.qp.sends.get(index),
+            Initiator::Server => self.mirror.sends.get(index),
+        }
+    }
+
+    fn flight(&mut self, transfer: Transfer) -> &mut Flight {
+        match transfer {
+            Transfer::ToServer => &mut self.rdp,
+            Transfer::FromServer => &mut self.gd,
+        }
+    }
+
+    /// Whether this connection is alive: it takes and sends packets.
+    fn is_up(&self) -> bool {
+        matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
+    }
+
+    fn progress(&mut self, transfer: Transfer, now: Instant) {
+        let settings = self.qp.settings;
+        let flight = self.flight(transfer);
+        let awaited = flight.awaited();
+        flight.timer.progress(awaited, &settings, now);
+    }
+
+    fn receive_element<M: Memory>(&mut self, element: &Element, packet: &Incoming<'_>, verbs: &mut Verbs<M>) {
+        let expected = packet.repr.sequence == self.inbox.expected();
+        if !expected && packet.repr.sequence.after(self.inbox.expected()) {
+            verbs.counters.out_of_sequence += 1;
+        }
+        verbs.counters.duplicates += u64::from(packet.repr.sequence.before(self.inbox.expected()));
+        // The server's driver lives: what it has not acknowledged may be told again.
+        if self.outbox.outstanding() == Awaited::Answer && self.outbox.timer.due().is_none() {
+            self.outbox.repeat();
+        }
+        if expected && self.is_up() && !self.is_closed {
+            match element {
+                Element::Work(wqe) => {
+                    if self.mirror.push(wqe, packet.payload).is_err() {
+                        verbs.counters.refused += 1;
+                        return;
+                    }
+                }
+                Element::Register(_) | Element::Deregister(_) => self.release(),
+                Element::Close(_) => self.peer_gone(verbs),
+            }
+            if let Some(route) = self.qp.route {
+                verbs.egress.apply(self.qp.number, route.flow.addresses.dst(), element);
+            }
+        }
+        self.inbox.take(packet.repr.sequence);
+    }
+
+    /// A packet with a chunk was answered.
+    fn chunk_answered<M: Memory>(
+        &mut self,
+        place: Option<Place>,
+        outcome: Result<&[u8], Reason>,
+        verbs: &mut Verbs<M>,
+    ) {
+        let Some(place) = place else {
+            verbs.counters.dropped_stale += 1;
+            return;
+        };
+        let Some(index) = self.pipeline(place.initiator).operation_of(place.nth) else { return };
+        let landed = match outcome {
+            // The clock was set by this answer: once more.
+            Err(Reason::Stamp) if self.seal.proof.is_some() => {
+                let pipeline = self.pipeline_mut(place.initiator);
+                pipeline.copy_gone(place.nth);
+                let transfer = pipeline.operations[index].transfer;
+                self.flight(transfer).repeats.push_back(place);
+                return;
+            }
+            Err(reason) => Err(self.refused(place, index, reason)),
+            Ok(_) if self.pipeline(place.initiator).is_done(place.nth) => Ok(()),
+            Ok(payload) => self.land(place, index, payload, verbs),
+        };
+        if let Err(failure) = landed {
+            self.fail_operation(place.initiator, index, failure);
+        }
+        if !self.pipeline_mut(place.initiator).chunk_answered(place.nth) {
+            verbs.counters.duplicates += 1;
+        }
+    }
+
+    fn next_repeat(&self, now: Instant) -> Option<Outgoing> {
+        let flights = [(&self.rdp, Transfer::ToServer), (&self.gd, Transfer::FromServer)];
+        flights.into_iter().find_map(|(flight, transfer)| {
+            let place = *flight.repeats.front()?;
+            if self.may_leave(transfer, now) { self.chunk_packet(place) } else { None }
+        })
+    }
+
+    fn next_chunk(&self, initiator: Initiator, now: Instant) -> Option<Outgoing> {
+        let pipeline = self.pipeline(initiator);
+        if pipeline.is_all_sent() || !pipeline.has_room() {
+            return None;
+        }
+        let nth = pipeline.next();
+        let index = pipeline.operation_of(nth)?;
+        let operation = &pipeline.operations[index];
+        if !self.may_leave(operation.transfer, now) || self.is_blocked(initiator, index, nth) {
+            return None;
+        }
+        self.chunk_packet(Place { initiator, nth })
+    }
+
+    /// Whether the window and pacing let a packet out, and the security module may.
+    fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
+        if self.try_again.is_some() {
+            return false;
+        }
+        match transfer {
+            Transfer::ToServer => self.rdp.has_room(),
+            Transfer::FromServer => self.gd.has_room() && self.gd.free_at() <= now,
+        }
+    }
+
+    fn chunk_sent<M: Memory>(&mut self, place: Place, verbs: &mut Verbs<M>) {
+        let pipeline = self.pipeline_mut(place.initiator);
+        let Some(index) = pipeline.operation_of(place.nth) else { return };
+        let transfer = pipeline.operations[index].transfer;
+        let is_repeat = place.nth != pipeline.next();
+        pipeline.chunk_sent(place.nth, transfer);
+        let settings = self.qp.settings;
+        let flight = self.flight(transfer);
+        if is_repeat {
+            verbs.counters.retransmitted += 1;
+            flight.repeats.pop_front();
+        }
+        flight.packet_sent(place, &settings, verbs.now);
+        self.turn = if place.initiator == Initiator::Client { Initiator::Server } else { Initiator::Client };
+    }
+
+    /// Forgets everything that waits, and gives back the queue pair.
+    pub(crate) fn dissolve<M: Memory>(mut self, verbs: &mut Verbs<M>) -> QueuePair {
+        while let Some(operation) = self.theirs.operations.pop_back() {
+            self.qp.receiving = operation.receive;
+            self.qp.put_back_receive(verbs);
+        }
+        verbs.egress.remove(self.qp.number);
+        self.qp
+    }
+
+    /// Whether there may be something to send.
+    pub(crate) fn has_work(&self) -> bool {
+        let begun = |initiator| {
+            let pipeline = self.pipeline(initiator);
+            !pipeline.is_all_sent() || self.work(initiator, pipeline.operations.len()).is_some()
+        };
+        self.inbox.due
+            || self.outbox.next().is_some()
+            || self.is_up()
+                && (begun(Initiator::Client)
+                    || begun(Initiator::Server)
+                    || !self.rdp.repeats.is_empty()
+                    || !self.gd.repeats.is_empty())
+    }
+
+    /// When time alone changes something.
+    pub(crate) fn next_timeout(&self, config: &Config, now: Instant) -> Option<Instant> {
+        let paced =
+            Some(self.gd.free_at()).filter(|free_at| *free_at > now && self.is_up() && self.has_work());
+        let timers = [
+            self.outbox.timer.due(),
+            self.rdp.timer.due(),
+            self.gd.timer.due(),
+            self.rdp.lost_until(config.star.packet_lifetime),
+            paced,
+            self.look_again,
+            self.ready_by(Initiator::Client),
+            self.ready_by(Initiator::Server),
+            self.try_again,
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout<M: Memory>(&mut self, config: &Config, verbs: &mut Verbs<M>) {
+        let (settings, now) = (self.qp.settings, verbs.now);
+        self.look_again.take_if(|at| *at <= now);
+        self.try_again.take_if(|at| *at <= now);
+        while let Some(place) = self.rdp.expired(config.star.packet_lifetime, now) {
+            self.pipeline_mut(place.initiator).copy_gone(place.nth);
+        }
+        if let Some(expiry) = self.outbox.timer.expire(&settings, now) {
+            count(expiry, verbs);
+            match expiry {
+                Expiry::GivenUp => self.driver_is_silent(verbs),
+                Expiry::Probe | Expiry::Timeout => {
+                    self.outbox.repeat();
+                    self.outbox.timer.start(self.outbox.outstanding(), &settings, now);
+                }
+            }
+        }
+        for transfer in [Transfer::ToServer, Transfer::FromServer] {
+            let flight = self.flight(transfer);
+            if let Some(expiry) = flight.timer.expire(&settings, now) {
+                count(expiry, verbs);
+                flight.repeat(expiry);
+                if expiry == Expiry::GivenUp {
+                    self.peer_gone(verbs);
+                } else {
+                    let awaited = if flight.repeats.is_empty() { flight.awaited() } else { Awaited::Answer };
+                    flight.timer.start(awaited, &settings, now);
+                }
+            }
+        }
+        self.complete(verbs);
+    }
+
+    /// Nanoseconds that an operation waits for a receive, at most; `None` where it waits for ever.
+    pub(super) fn readiness(&self, initiator: Initiator) -> Option<u64> {
+        let (retries, timer) = match initiator {
+            Initiator::Client => (self.qp.settings.rnr_retry, RnrTimer::new(self.peer_timers.min_rnr_timer)),
+            Initiator::Server => (self.peer_timers.rnr_retry, Some(self.qp.settings.min_rnr_timer)),
+        };
+        const FOR_EVER: u8 = 7;
+        let each = timer.unwrap_or_default().nanos() + self.rdp.timer.patience();
+        (retries != FOR_EVER).then(|| (u64::from(retries) + 1) * each)
+    }
+
+    /// When an operation that waits for a receive is to be looked at again.
+    fn ready_by(&self, initiator: Initiator) -> Option<Instant> {
+        let since = self.unready[initiator as usize]?;
+        Some(since.plus_nanos(self.readiness(initiator)?))
+    }
+}
+
+impl<M: Memory> Endpoint<M> for Stateful {
+    fn qp(&self) -> &QueuePair {
+        &self.qp
+    }
+
+    fn seal(&self) -> &Seal {
+        &self.seal
+    }
+
+    fn stamp(&self, now: Instant) -> Stamp {
+        self.clock.stamp(now)
+    }
+
+    fn receive(&mut self, packet: &Incoming<'_>, config: &Config, verbs: &mut Verbs<M>) {
+        if matches!(self.qp.state, QpState::Reset | QpState::Init) {
+            verbs.counters.dropped_state += 1;
+            return;
+        }
+        if packet.ecn == Ecn::Ce {
+            verbs.counters.congestion_marks += 1;
+        }
+        if let Some(authentication) = packet.authentication {
+            self.clock = ServerClock::told(authentication.stamp, verbs.now);
+        }
+        let sequence = packet.repr.sequence;
+        match packet.repr.message {
+            Message::Wqep(element) => self.receive_element(&element, packet, verbs),
+            Message::Ea if !packet.repr.flags.contains(Flags::TO_SERVER) => {
+                if self.outbox.acknowledged(sequence, verbs.now) {
+                    let awaited = self.outbox.outstanding();
+                    self.outbox.timer.progress(awaited, &self.qp.settings, verbs.now);
+                }
+            }
+            Message::Ra(outcome) => {
+                let is_marked = packet.repr.flags.contains(Flags::ECN_ECHO);
+                let place = self.rdp.answered(sequence, congestion(is_marked), &config.window, verbs.now);
+                self.progress(Transfer::ToServer, verbs.now);
+                self.chunk_answered(place, outcome.map(|_| packet.payload), verbs);
+            }
+            Message::Sdp(outcome) => {
+                let is_marked = packet.ecn == Ecn::Ce;
+                let place = self.gd.answered(sequence, congestion(is_marked), &config.window, verbs.now);
+                self.progress(Transfer::FromServer, verbs.now);
+                self.chunk_answered(place, outcome.map(|()| packet.payload), verbs);
+            }
+            _ => verbs.counters.dropped_unknown += 1,
+        }
+        self.complete(verbs);
+    }
+
+    fn run(&mut self, config: &Config, verbs: &mut Verbs<M>) {
+        if !self.is_up() || self.is_closed {
+            return;
+        }
+        for initiator in [Initiator::Client, Initiator::Server] {
+            while self.pipeline(initiator).is_all_sent() && self.begin(initiator, config, verbs) {
+                self.complete(verbs);
+            }
+        }
+        for flight in [&mut self.rdp, &mut self.gd] {
+            while flight.repeats.front().is_some_and(|place| {
+                let pipeline = match place.initiator {
+                    Initiator::Client => &self.own,
+                    Initiator::Server => &self.theirs,
+                };
+                pipeline.is_done(place.nth)
+            }) {
+                flight.repeats.pop_front();
+            }
+        }
+    }
+
+    fn next_packet(&self, now: Instant) -> Option<Outgoing> {
+        if matches!(self.qp.state, QpState::Reset | QpState::Init) {
+            return None;
+        }
+        let repr = |message, flags, sequence| Repr { flags, connection: self.peer, sequence, message };
+        if self.inbox.due {
+            let repr = repr(Message::Ea, Flags::TO_SERVER, self.inbox.expected());
+            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement });
+        }
+        if let Some((sequence, Told { cqe, flags })) = self.outbox.next() {
+            let repr = repr(Message::Cqep(cqe), flags, sequence);
+            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Element });
+        }
+        if !self.is_up() || self.is_closed {
+            return None;
+        }
+        let other = if self.turn == Initiator::Client { Initiator::Server } else { Initiator::Client };
+        self.next_repeat(now)
+            .or_else(|| self.next_chunk(self.turn, now))
+            .or_else(|| self.next_chunk(other, now))
+    }
+
+    fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible> {
+        match packet.cause {
+            Cause::Chunk(place) if !into.is_empty() => {
+                self.take_off(place, into, verbs).map_err(|_| Impossible)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sent(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>) {
+        verbs.counters.sent += 1;
+        verbs.counters.bytes_sent += packet.payload_len as u64;
+        match packet.cause {
+            Cause::Acknowledgement | Cause::Ping => self.inbox.due = false,
+            Cause::Element => {
+                let is_new = self.outbox.element_sent(&self.qp.settings, verbs.now);
+                verbs.counters.retransmitted += u64::from(!is_new);
+            }
+            Cause::Chunk(place) => self.chunk_sent(place, verbs),
+        }
+    }
+
+    fn failed(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>) {
+        if let Cause::Chunk(place) = packet.cause
+            && let Some(index) = self.pipeline(place.initiator).operation_of(place.nth)
+        {
+            let failure = match place.initiator {
+                Initiator::Client => Status::LocalProtection,
+                Initiator::Server => Status::RemoteAccess,
+            };
+            self.fail_operation(place.initiator, index, (failure, Status::Flushed));
+        }
+        self.complete(verbs);
+    }
+
+    fn blocked(&mut self, packet: &Outgoing, why: Blocked, verbs: &mut Verbs<M>) {
+        match packet.cause {
+            Cause::Chunk(place) => self.hold(place, why, verbs),
+            // Its server has gone, or was never there.
+            _ => self.outbox.clear(),
+        }
+        self.inbox.due = false;
+    }
+}
+
+fn congestion(is_marked: bool) -> Congestion {
+    if is_marked { Congestion::Marked } else { Congestion::None }
+}
+
+/// Counts what a timer has asked for.
+pub(super) fn count<M>(expiry: Expiry, verbs: &mut Verbs<M>) {
+    match expiry {
+        Expiry::Probe => verbs.counters.probes += 1,
+        Expiry::Timeout | Expiry::GivenUp => verbs.counters.timeouts += 1,
+    }
+}

@@ -1,0 +1,206 @@
+//! Random programs of verbs, and what they must come to.
+
+use nichrome_rdma::*;
+use proptest::prelude::*;
+
+use super::{BASE, End, Faults, Pair};
+
+/// Memory of an end: where requests take bytes from, where the peer's go, and where answers and messages land.
+pub const SOURCE: usize = 0;
+pub const TARGET: usize = 0x10_0000;
+pub const LANDING: usize = 0x20_0000;
+pub const MESSAGES: usize = 0x30_0000;
+pub const ZONE: usize = 0x4000;
+/// Bytes of a receive.
+pub const ROOM: usize = 6000;
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Write { from: usize, to: usize, len: usize, source: usize },
+    WriteWithImmediate { from: usize, to: usize, len: usize },
+    Read { from: usize, to: usize, len: usize },
+    Send { from: usize, len: usize, inline: bool },
+    SendWithImmediate { from: usize, len: usize },
+    FetchAdd { at: usize, add: u64, to: usize },
+    CompareSwap { at: usize, compare: u64, swap: u64, to: usize },
+}
+
+pub fn step() -> impl Strategy<Value = Step> {
+    let place = 0..ZONE / 2;
+    let len = prop_oneof![0..64usize, 0..5000usize, Just(1024usize), Just(4096usize)];
+    let word = (0..ZONE / 16).prop_map(|word| word * 8);
+    let source = prop_oneof![Just(SOURCE), Just(LANDING)];
+    prop_oneof![
+        (place.clone(), place.clone(), len.clone(), source).prop_map(|(from, to, len, source)| Step::Write {
+            from,
+            to,
+            len,
+            source
+        }),
+        (place.clone(), place.clone(), len.clone()).prop_map(|(from, to, len)| Step::WriteWithImmediate {
+            from,
+            to,
+            len
+        }),
+        (place.clone(), place.clone(), len.clone()).prop_map(|(from, to, len)| Step::Read { from, to, len }),
+        (place.clone(), len.clone(), any::<bool>()).prop_map(|(from, len, inline)| Step::Send {
+            from,
+            len,
+            inline
+        }),
+        (place.clone(), len).prop_map(|(from, len)| Step::SendWithImmediate { from, len }),
+        (word.clone(), any::<u64>(), place.clone()).prop_map(|(at, add, to)| Step::FetchAdd { at, add, to }),
+        (word, 0..3u64, any::<u64>(), place).prop_map(|(at, compare, swap, to)| Step::CompareSwap {
+            at,
+            compare,
+            swap,
+            to
+        }),
+    ]
+}
+
+pub fn faults() -> impl Strategy<Value = Faults> {
+    let chance = || prop_oneof![Just(0.0), 0.0..0.1];
+    (chance(), chance(), chance(), chance(), chance()).prop_map(
+        |(loss, duplicate, reorder, corrupt, mark)| Faults { loss, duplicate, reorder, corrupt, mark },
+    )
+}
+
+/// What the memory of both ends must look like, and what must have completed.
+pub struct Model {
+    pub memory: [Vec<u8>; 2],
+    pub sends: [Vec<u64>; 2],
+    pub receives: [Vec<(u64, usize, Option<ImmediateData>)>; 2],
+    /// Receives used at each end.
+    pub used: [usize; 2],
+    /// READs and atomics since the last fence.
+    pub reading: [bool; 2],
+}
+
+impl Model {
+    pub fn new(pair: &Pair) -> Self {
+        let memory = pair.ends.each_ref().map(|end| end.device.memory().bytes().to_vec());
+        let (sends, receives) = Default::default();
+        Self { memory, sends, receives, used: [0; 2], reading: [false; 2] }
+    }
+
+    pub fn message(&mut self, to: usize, bytes: &[u8], immediate: Option<ImmediateData>) {
+        let nth = self.used[to];
+        self.used[to] += 1;
+        let at = MESSAGES + nth % 64 * ROOM;
+        self.memory[to][at..at + bytes.len()].copy_from_slice(bytes);
+        self.receives[to].push((nth as u64, bytes.len(), immediate));
+    }
+
+    pub fn atomic(&mut self, end: usize, at: usize, to: usize, change: impl Fn(u64) -> u64) {
+        let word: [u8; 8] = self.memory[1 - end][TARGET + at..][..8].try_into().unwrap();
+        let after = change(u64::from_ne_bytes(word));
+        self.memory[end][LANDING + to..][..8].copy_from_slice(&word);
+        self.memory[1 - end][TARGET + at..][..8].copy_from_slice(&after.to_ne_bytes());
+    }
+}
+
+pub const IMMEDIATE: ImmediateData = ImmediateData([9, 8, 7, 6]);
+
+/// Posts a step and does it in the model.
+pub fn post(
+    pair: &mut Pair,
+    qp: QpHandle,
+    end: usize,
+    nth: u64,
+    step: &Step,
+    signaled: bool,
+    model: &mut Model,
+) {
+    let peer = 1 - end;
+    let remote = |at: usize| Remote { address: BASE + (TARGET + at) as u64, rkey: pair.ends[peer].rkey };
+    let (operation, at, len) = match *step {
+        Step::Write { from, to, len, source } => (Operation::Write(remote(to)), source + from, len),
+        Step::WriteWithImmediate { from, to, len } => {
+            (Operation::WriteWithImmediate(remote(to), IMMEDIATE), SOURCE + from, len)
+        }
+        Step::Read { from, to, len } => (Operation::Read(remote(from)), LANDING + to, len),
+        Step::Send { from, len, .. } => (Operation::Send, SOURCE + from, len),
+        Step::SendWithImmediate { from, len } => {
+            (Operation::SendWithImmediate(IMMEDIATE), SOURCE + from, len)
+        }
+        Step::FetchAdd { at, add, to } => (Operation::FetchAdd { remote: remote(at), add }, LANDING + to, 8),
+        Step::CompareSwap { at, compare, swap, to } => {
+            (Operation::CompareSwap { remote: remote(at), compare, swap }, LANDING + to, 8)
+        }
+    };
+    let reads = matches!(step, Step::Read { .. } | Step::FetchAdd { .. } | Step::CompareSwap { .. });
+    let lands = matches!(step, Step::Read { .. });
+    // What changes the peer's memory, or reads what was landed, waits for the answers before it.
+    let fence = model.reading[end] && !lands;
+    model.reading[end] = reads || model.reading[end] && !fence;
+    let mut flags = if signaled { SendFlags::SIGNALED } else { SendFlags::NONE };
+    if fence {
+        flags = flags | SendFlags::FENCE;
+    }
+    let half = len / 2;
+    let buffers = [pair.ends[end].sge(at, half), pair.ends[end].sge(at + half, len - half)];
+    let whole = [pair.ends[end].sge(at, len)];
+    let inline = pair.ends[end].bytes(at, len).to_vec();
+    let payload = match step {
+        Step::Send { inline: true, len, .. } if *len <= 400 => Payload::Inline(&inline),
+        _ if len == 8 => Payload::Buffers(&whole),
+        _ => Payload::Buffers(&buffers),
+    };
+    let request = SendRequest { wr_id: nth, operation, payload, flags, recipient: None };
+    pair.ends[end].device.post_send(qp, &request).unwrap();
+    if signaled {
+        model.sends[end].push(nth);
+    }
+
+    match *step {
+        Step::Write { to, .. } | Step::WriteWithImmediate { to, .. } => {
+            let bytes = model.memory[end][at..at + len].to_vec();
+            model.memory[peer][TARGET + to..][..len].copy_from_slice(&bytes);
+            if matches!(step, Step::WriteWithImmediate { .. }) {
+                let nth = model.used[peer];
+                model.used[peer] += 1;
+                model.receives[peer].push((nth as u64, len, Some(IMMEDIATE)));
+            }
+        }
+        Step::Read { from, to, .. } => {
+            let bytes = model.memory[peer][TARGET + from..][..len].to_vec();
+            model.memory[end][LANDING + to..][..len].copy_from_slice(&bytes);
+        }
+        Step::Send { .. } | Step::SendWithImmediate { .. } => {
+            let bytes = model.memory[end][at..at + len].to_vec();
+            let immediate = matches!(step, Step::SendWithImmediate { .. }).then_some(IMMEDIATE);
+            model.message(peer, &bytes, immediate);
+        }
+        Step::FetchAdd { at, add, to } => model.atomic(end, at, to, |value| value.wrapping_add(add)),
+        Step::CompareSwap { at, compare, swap, to } => {
+            model.atomic(end, at, to, |value| if value == compare { swap } else { value });
+        }
+    }
+}
+
+/// Completions of an end, in order: of sends, of receives.
+#[derive(Default)]
+pub struct Seen {
+    pub sends: Vec<u64>,
+    pub receives: Vec<(u64, usize, Option<ImmediateData>)>,
+    pub failed: Vec<Completion>,
+}
+
+impl Seen {
+    pub fn gather(&mut self, end: &mut End) {
+        for wc in end.completions() {
+            match (wc.status, wc.operation) {
+                (Status::Success, CompletedOperation::Receive | CompletedOperation::ReceiveWithWrite) => {
+                    let immediate = match wc.notice {
+                        Some(Notice::Immediate(immediate)) => Some(immediate),
+                        _ => None,
+                    };
+                    self.receives.push((wc.wr_id, wc.len as usize, immediate));
+                }
+                (Status::Success, _) => self.sends.push(wc.wr_id),
+                _ => self.failed.push(wc),
+            }
+        }
+    }
+}
