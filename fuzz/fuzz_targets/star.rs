@@ -1,0 +1,141 @@
+//! Any bytes as a StaR packet, for the parser and for the stateless card, and as what a peer says in set-up.
+#![no_main]
+
+use nichrome_rdma::star::{
+    CardAuthentication, CardConfig, MAX_REGIONS, MemoryTable, Offer, QueueDepth, Receives, Room,
+    ServerSecret, Setup, StatelessCard, Timers, Wish,
+};
+use nichrome_rdma::{Access, ByteMemory, Datagram, Instant, PathMtu, QpNumber, RKey};
+use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::star::{CHECK_LEN, Epoch, Flags, Message, PacketCheck, PacketWriter, Registration, Repr};
+use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
+
+const V4: AddressPair =
+    AddressPair::V4 { src: std::net::Ipv4Addr::new(10, 0, 0, 1), dst: std::net::Ipv4Addr::new(10, 0, 0, 2) };
+const V6: AddressPair =
+    AddressPair::V6 { src: std::net::Ipv6Addr::LOCALHOST, dst: std::net::Ipv6Addr::LOCALHOST };
+const EPOCH: Epoch = Epoch(7);
+const BASE: u64 = 0;
+const KEY: u32 = 1;
+/// Memory before and behind the registered region.
+const MARGIN: usize = 16;
+const REGION: usize = 32;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    built_again_it_says_the_same(bytes);
+    for addresses in [V4, V6] {
+        let flow = UdpFlow::to_star(addresses, 0xC000);
+        the_card_keeps_to_its_region(&flow, bytes);
+        a_card_that_wants_tags_does_nothing_without(&flow, bytes);
+    }
+    a_peer_in_set_up_says(bytes);
+});
+
+fn built_again_it_says_the_same(datagram: &[u8]) {
+    let Ok((repr, payload, authentication)) = Repr::parse(datagram) else { return };
+    assert_eq!(repr.datagram_len(payload.len()), datagram.len());
+    assert_eq!(authentication.is_some(), repr.flags.contains(Flags::AUTHENTICATED));
+    let mut built = vec![0xA5; datagram.len()];
+    let Some(mut writer) = PacketWriter::new(&repr, payload.len(), &mut built) else {
+        panic!("{repr:?} cannot be written")
+    };
+    writer.payload().copy_from_slice(payload);
+    let flow = UdpFlow::to_star(V4, 0xC000);
+    let check = PacketCheck::new(EPOCH);
+    let (domain, stamp, tag) =
+        authentication.map_or_else(Default::default, |proof| (proof.domain, proof.stamp, proof.tag));
+    assert_eq!(writer.finish_authenticated(&flow, check, domain, stamp, |_, _| tag), built.len());
+    assert!(check.is_right(&flow, &built));
+    assert_eq!(Repr::parse(&built), Ok((repr, payload, authentication)));
+}
+
+/// The bytes with a right check in place of their last.
+fn believable(flow: &UdpFlow, bytes: &[u8]) -> Vec<u8> {
+    let mut datagram = bytes.to_vec();
+    if let Some((covered, check)) = datagram.split_last_chunk_mut::<CHECK_LEN>() {
+        *check = PacketCheck::new(EPOCH).compute(flow, covered);
+    }
+    datagram
+}
+
+fn card(authentication: Option<CardAuthentication>) -> StatelessCard {
+    StatelessCard::new(CardConfig { epoch: EPOCH, max_payload: 16, hop_limit: 64, authentication })
+}
+
+fn table() -> MemoryTable {
+    let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let (address, len) = (BASE + MARGIN as u64, REGION as u64);
+    MemoryTable::from_iter([Registration { key: RKey(KEY), address, len, rights: all.bits() }])
+}
+
+fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {
+    let datagram = believable(flow, bytes);
+    let mut memory = ByteMemory::new(BASE, MARGIN + REGION + MARGIN);
+    let mut buffer = [0; 128];
+    let received = Datagram { flow: *flow, traffic_class: TrafficClass(0), bytes: &datagram };
+    let mut card = card(None);
+    let answer = card.respond(&received, Instant::ZERO, &table(), &mut memory, &mut buffer);
+    let (before, rest) = memory.bytes().split_at(MARGIN);
+    let (region, behind) = rest.split_at(REGION);
+    assert!(before.iter().chain(behind).all(|byte| *byte == 0));
+    let Some(answer) = answer else {
+        assert!(region.iter().all(|byte| *byte == 0));
+        return;
+    };
+    assert_eq!(answer.route.flow.addresses.dst(), flow.addresses.src());
+    let answer_bytes = &buffer[..answer.len];
+    assert!(PacketCheck::new(EPOCH).is_right(&answer.route.flow, answer_bytes));
+    let (Ok((said, data, None)), Ok((asked, payload, None))) =
+        (Repr::parse(answer_bytes), Repr::parse(&datagram))
+    else {
+        panic!("an answer of {answer_bytes:?} to {datagram:?}")
+    };
+    assert_eq!((said.connection, said.sequence), (asked.connection, asked.sequence));
+    match (asked.message, said.message) {
+        (Message::Rdp(_), Message::Ra(Ok(len))) => assert_eq!(usize::from(len), payload.len()),
+        (Message::Gd(_, len), Message::Sdp(Ok(()))) => assert_eq!(usize::from(len), data.len()),
+        (Message::Rdp(_), Message::Ra(Err(_))) | (Message::Gd(..), Message::Sdp(Err(_))) => {
+            assert!(region.iter().all(|byte| *byte == 0));
+        }
+        (asked, said) => panic!("{said:?} in answer to {asked:?}"),
+    }
+}
+
+fn a_card_that_wants_tags_does_nothing_without(flow: &UdpFlow, bytes: &[u8]) {
+    let datagram = believable(flow, bytes);
+    let mut memory = ByteMemory::new(BASE, MARGIN + REGION + MARGIN);
+    let received = Datagram { flow: *flow, traffic_class: TrafficClass(0), bytes: &datagram };
+    let secret = ServerSecret::new([0x5E; 16]);
+    let mut card = card(Some(CardAuthentication { secret, lifetime_ms: 1000 }));
+    let answer = card.respond(&received, Instant::ZERO, &table(), &mut memory, &mut [0; 128]);
+    assert!(memory.bytes().iter().all(|byte| *byte == 0));
+    assert_eq!(answer.is_some(), card.counters().refused_unauthenticated == 1);
+}
+
+fn a_peer_in_set_up_says(bytes: &[u8]) {
+    let offer = |wish| Offer {
+        wish,
+        room: Room::Free,
+        receives: Receives::Own,
+        connection: QpNumber::new(1).unwrap_or_default(),
+        peer_connection: None,
+        address: V4.src(),
+        path_mtu: PathMtu::B1024,
+        access: Access::NONE,
+        first_element: SeqNumber(0),
+        depth: QueueDepth::default(),
+        timers: Timers::default(),
+    };
+    let mut honest = Setup::new(offer(Wish::Own));
+    let mut setup = Setup::new(offer(Wish::Peers));
+    // The first byte says whether the peer has begun honestly.
+    if bytes.first().is_some_and(|first| first.is_multiple_of(2)) {
+        let _ = setup.receive(&honest.take_output());
+    }
+    for piece in bytes.chunks(13) {
+        if let Ok(Some(nichrome_rdma::star::SetupEvent::Accept(_, admission))) = setup.receive(piece) {
+            assert!(admission.regions.len() <= MAX_REGIONS);
+        }
+    }
+    let _ = setup.end();
+}
