@@ -111,7 +111,7 @@
 //! # How it is made
 //!
 //! `core` has the objects and their rules and knows no packets; `qp` is a queue pair without its transport; `roce` is
-//! the transport: another one stands beside it, on the same two. `device` is what programs and drivers call.
+//! the transport, and [`star`] another beside it, on the same two. `device` is what programs and drivers call.
 #![forbid(unsafe_code)]
 
 mod config;

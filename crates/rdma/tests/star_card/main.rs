@@ -3,5 +3,6 @@
 
 mod card;
 mod common;
+mod examples;
 mod forged;
 mod security;

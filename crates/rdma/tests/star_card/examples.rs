@@ -1,0 +1,27 @@
+//! The examples of docs/star.md.
+
+use super::common::{CLIENT, DOMAIN, Packet, Server, connection, secret};
+
+const SPECIFICATION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/star.md"));
+
+/// Bytes as they stand in the specification: words of four, eight in a line.
+fn dump(bytes: &[u8]) -> String {
+    let words: Vec<String> =
+        bytes.chunks(4).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    words.chunks(8).map(|line| format!("    {}\n", line.join(" "))).collect()
+}
+
+fn is_in_the_specification(bytes: &[u8]) {
+    assert!(SPECIFICATION.contains(&dump(bytes)), "not in docs/star.md:\n{}", dump(bytes));
+}
+
+#[test]
+fn the_examples_of_the_specification_are_what_is_built() {
+    let rdp = Packet::rdp(0x111, 0x1_0000, b"StaR 2019!").built();
+    is_in_the_specification(&rdp);
+    is_in_the_specification(&Server::new(None).hear(&rdp).unwrap().datagram);
+    let gd = Packet::gd(0x111, 0x1_0000, 8).authenticated().built();
+    is_in_the_specification(&secret().connection_key(CLIENT.into(), connection(17), DOMAIN).bytes());
+    is_in_the_specification(&gd);
+    is_in_the_specification(&Server::authenticating().hear(&gd).unwrap().datagram);
+}
