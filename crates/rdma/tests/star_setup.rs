@@ -191,6 +191,13 @@ fn each_side_may_refuse_instead() {
 }
 
 #[test]
+fn nothing_is_refused_when_set_up_is_over() {
+    let [(mut server, _), _] = met(offer(1, Wish::Automatic), offer(2, Wish::Automatic));
+    server.refuse(Refusal::Shutdown);
+    assert_eq!((server.take_output(), server.end()), (Vec::new(), Ok(())));
+}
+
+#[test]
 fn messages_out_of_turn_are_refused() {
     // A ready before the admission.
     let [(mut server, _), _] = met(offer(1, Wish::Own), offer(2, Wish::Peers));

@@ -133,7 +133,7 @@ impl RegisteredMemory for MemoryTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::protection::{Region, Validity};
+    use crate::core::protection::{Asker, Bind, LKey, Region, Validity, Window, WindowKind};
     use crate::core::slab::Slab;
     use crate::kind;
 
@@ -179,5 +179,34 @@ mod tests {
         rules(&table, key);
         table.deregister(RKey(key));
         assert_eq!(table.resolve(&reach(key, 0x1000, 8, BOTH)), Err(Reason::Key));
+    }
+
+    #[test]
+    fn the_card_reaches_windows_that_serve_all_queue_pairs() {
+        let mut domains: Slab<(), kind::Domain> = Slab::new(4);
+        let mut qps: Slab<(), kind::Qp> = Slab::new(4);
+        let asker = Asker { domain: domains.insert(|_| ()).unwrap(), qp: qps.insert(|_| ()).unwrap() };
+        let other = domains.insert(|_| ()).unwrap();
+        let mut protection = Protection::new(8, 7);
+        let (domain, validity) = (asker.domain, Validity::Valid);
+        let (io_address, address, len) = (0x1000, 0x5000, 100);
+        let access = Access::LOCAL_WRITE | Access::WINDOW_BIND;
+        let region = Region { domain, access, io_address, address, len, windows: 0, validity };
+        let region = protection.add_region(region).unwrap();
+        let region = LKey(protection.key_of(region).unwrap());
+        let mut bound = |kind| {
+            let window = protection.add_window(Window { domain, kind, binding: None }).unwrap();
+            let window = RKey(protection.key_of(window).unwrap());
+            let (address, len, access) = (0x1010, 10, Access::REMOTE_WRITE);
+            protection.bind(asker, Bind { window, key_byte: 9, region, address, len, access }).unwrap().0
+        };
+        let [one, two] = [WindowKind::One, WindowKind::Two].map(&mut bound);
+        let store = |key, address, right| protection.resolve(&reach(key, address, 8, right));
+        assert_eq!(store(one, 0x1010, Access::REMOTE_WRITE), Ok(0x5010));
+        assert_eq!(store(one, 0x1013, Access::REMOTE_WRITE), Err(Reason::Bounds));
+        assert_eq!(store(one, 0x1010, Access::REMOTE_READ), Err(Reason::Right));
+        assert_eq!(store(two, 0x1010, Access::REMOTE_WRITE), Err(Reason::Owner));
+        let elsewhere = Reach { domain: Some(other.name()), ..reach(one, 0x1010, 8, Access::REMOTE_WRITE) };
+        assert_eq!(protection.resolve(&elsewhere), Err(Reason::Owner));
     }
 }

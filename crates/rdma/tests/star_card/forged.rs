@@ -1,10 +1,10 @@
 //! Packets that a client may not send, on their way to a card that believes authenticated ones only.
 
 use nichrome_rdma::star::*;
-use nichrome_rdma::{Instant, QpNumber};
-use nichrome_wire::AddressPair;
+use nichrome_rdma::{Datagram, Instant, QpNumber};
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{Authentication, Flags, Message, Reason, Repr, Span, Stamp};
+use nichrome_wire::{AddressPair, TrafficClass};
 use proptest::prelude::*;
 
 use super::common::{BASE, CLIENT, DOMAIN, LIFETIME_MS, Packet, SERVER, SHARED, Server, Tag, secret};
@@ -65,6 +65,27 @@ fn a_connection_has_no_tag_for_another() {
     is_dropped(&Packet { flow: UdpFlow::to_star(addresses, 0xC123), ..honest() });
     is_dropped(&Packet { domain: DOMAIN + 1, ..honest() });
     is_dropped(&Packet { tag: Tag::Of(ConnectionKey::new([0; 16])), ..honest() });
+}
+
+/// Memory of one protection domain.
+struct OfDomain(u32);
+
+impl RegisteredMemory for OfDomain {
+    fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
+        if reach.domain == Some(self.0) { Ok(reach.span.address) } else { Err(Reason::Owner) }
+    }
+}
+
+#[test]
+fn a_packet_reaches_memory_of_the_domain_that_its_key_is_for() {
+    for (owner, outcome) in [(DOMAIN, Ok(6)), (DOMAIN + 1, Err(Reason::Owner))] {
+        let Server { mut card, mut memory, now, .. } = Server::authenticating();
+        let (bytes, mut buffer) = (honest().built(), [0; 100]);
+        let datagram = Datagram { flow: honest().flow, traffic_class: TrafficClass(0), bytes: &bytes };
+        let answer = card.respond(&datagram, now, &OfDomain(owner), &mut memory, &mut buffer).unwrap();
+        let (repr, ..) = Repr::parse(&buffer[..answer.len]).unwrap();
+        assert_eq!(repr.message, Message::Ra(outcome));
+    }
 }
 
 #[test]
