@@ -113,6 +113,11 @@ impl Adapter {
         self.inner.driver.call(|device| *device.counters())
     }
 
+    /// Connections whose state the peer keeps.
+    pub fn stateless_connections(&self) -> usize {
+        self.inner.driver.call(|device| device.stateless_connections())
+    }
+
     /// What its wire has done.
     pub fn wire_counters(&self) -> WireCounters {
         self.inner.driver.wire_counters()

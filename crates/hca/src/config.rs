@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::star::StarOptions;
 use nichrome_port::capture::WriteError;
 use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, UdpSocket};
 use nichrome_rdma::{Config, ConfigError, Limits, ObjectError, PathMtu};
@@ -18,16 +19,19 @@ pub enum Transport {
     /// RoCEv2 over UDP.
     #[default]
     Roce,
+    /// StaR for reliable connections of which one side is to be stateless, RoCEv2 for everything else.
+    Star,
 }
 
 impl Transport {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Roce];
+    pub const ALL: [Self; 2] = [Self::Roce, Self::Star];
 
     /// What users call it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Roce => "roce",
+            Self::Star => "star",
         }
     }
 }
@@ -50,6 +54,8 @@ impl FromStr for Transport {
 pub struct AdapterConfig {
     /// What it speaks.
     pub transport: Transport,
+    /// How it takes part in StaR, where it speaks that.
+    pub star: StarOptions,
     /// Where it is.
     pub place: Place,
     /// The largest path MTU; by default the largest that fits the interface of the address.
@@ -100,6 +106,12 @@ pub enum OpenError {
     /// The address cannot be had.
     #[error(transparent)]
     Udp(#[from] UdpError),
+    /// StaR and [`Reception::Packets`] were asked for.
+    #[error("StaR's packets are received from sockets only, not from the interfaces")]
+    StarFromPackets,
+    /// No random numbers can be had, which StaR's start and secret must be.
+    #[error("no random numbers can be had: {0}")]
+    Random(Errno),
     /// Packets cannot be received.
     #[error(transparent)]
     Packets(#[from] PacketReceiverError),
@@ -154,7 +166,7 @@ impl Port {
     }
 
     /// The device at this port.
-    pub(crate) fn device(&self, config: &AdapterConfig) -> Config {
+    pub(crate) fn device(&self, config: &AdapterConfig) -> Result<Config, OpenError> {
         let socket = self.socket();
         let mut device = Config::new(vec![socket.local().ip()]);
         if let Self::Shared(port) = self {
@@ -168,7 +180,10 @@ impl Port {
         device.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
         device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
-        device
+        if config.transport == Transport::Star {
+            device.star = config.star.device().map_err(OpenError::Random)?;
+        }
+        Ok(device)
     }
 }
 

@@ -16,11 +16,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nichrome_port::{Waker, clock};
-use nichrome_rdma::{Device, Event, Memory, ObjectError, QpHandle};
+use nichrome_rdma::star::Wish;
+use nichrome_rdma::{Device, Event, Memory, ModifyError, ObjectError, QpChange, QpHandle, QpState};
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
-use crate::config::{AdapterConfig, OpenError, Port};
+use crate::config::{AdapterConfig, OpenError, Port, Transport};
+use crate::star::{Host, Negotiator, Order, StarPort};
 use crate::wire::{Wire, WireCounters};
 
 /// Batches that are received and sent before the lock is given up.
@@ -55,6 +57,8 @@ pub struct Driver<M: Memory + Send + 'static> {
     shared: Arc<Shared<M>>,
     /// How long a program may poll in vain.
     spin: Duration,
+    /// Who sets up connections that may be StaR's, and which side this one wants to be stateless.
+    negotiator: Option<(Negotiator, Wish)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -95,7 +99,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// The address, the capture, the faults or the device cannot be had.
     pub fn open(config: &AdapterConfig, memory: M, events: EventSink) -> Result<Self, OpenError> {
         let port = Port::open(config.place)?;
-        let device = Device::new(port.device(config), memory)?;
+        let device = Device::new(port.device(config)?, memory)?;
         let wire = Wire::new(port, config)?;
         let (socket, local) = (wire.source().try_clone_to_owned(), wire.socket().local());
         let failed =
@@ -114,27 +118,62 @@ impl<M: Memory + Send + 'static> Driver<M> {
             ended: AtomicBool::new(false),
             events,
         });
+        let negotiator = match config.transport {
+            Transport::Roce => None,
+            Transport::Star => {
+                let host = Arc::clone(&shared) as Arc<dyn Host<M>>;
+                let wish = config.star.stateless.wish();
+                let listener = StarPort::listen(local)?;
+                Some((Negotiator::start(listener, host, config.star.report).map_err(failed)?, wish))
+            }
+        };
         let driven = Arc::clone(&shared);
         let thread = thread::Builder::new().name("nichrome-hca".to_owned()).spawn(move || driven.drive());
         let is_alone = thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let spin = if is_alone { Duration::ZERO } else { SPIN };
-        Ok(Self { shared, spin, thread: Some(thread.map_err(failed)?) })
+        Ok(Self { shared, spin, negotiator, thread: Some(thread.map_err(failed)?) })
     }
 
     /// Calls verbs, and sends what they bring about.
     pub fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
-        let shared = &*self.shared;
-        let card = &mut *shared.card();
-        let result = verbs(&mut card.device);
-        let (now, before) = (clock::now(), card.wire.counters().sent);
-        card.transmit(now);
-        if card.wire.counters().sent != before {
-            shared.busy_at.store(now.as_nanos(), Ordering::Relaxed);
+        self.shared.call(verbs)
+    }
+
+    /// Changes a queue pair. One whose transport is to be negotiated begins to send when that is done.
+    ///
+    /// # Errors
+    /// As [`Device::modify_qp`].
+    pub fn modify_qp(&self, qp: QpHandle, change: &QpChange) -> Result<(), ModifyError> {
+        let Some((negotiator, wish)) = &self.negotiator else {
+            return self.call(|device| device.modify_qp(qp, change));
+        };
+        let order = self.call(|device| {
+            device.modify_qp(qp, change)?;
+            match change.state {
+                // Of the other services there is only RoCE.
+                Some(QpState::Rtr) => drop(device.hold_qp(qp)),
+                Some(QpState::Rts) if device.is_held(qp) => {
+                    let report = device.query_qp(qp)?;
+                    let address = self.shared.local.ip();
+                    let peer = report.path.map(|path| path.destination).zip(report.destination);
+                    return Ok(peer.map(|peer| Order {
+                        qp,
+                        number: report.number,
+                        address,
+                        peer,
+                        wish: *wish,
+                    }));
+                }
+                _ => {}
+            }
+            Ok::<_, ModifyError>(None)
+        })?;
+        match order {
+            Some(order) if order.is_loop() => drop(self.call(|device| device.release_qp(qp))),
+            Some(order) => negotiator.order(order),
+            None => {}
         }
-        card.tell(&shared.events);
-        // What was begun may have a timer, which the thread does not know of.
-        shared.call_for(card.poll_timeout());
-        result
+        Ok(())
     }
 
     /// Destroys a queue pair, after its peer has heard for sure what has arrived.
@@ -227,6 +266,21 @@ impl<M: Memory> Shared<M> {
         self.card.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls verbs, and sends what they bring about.
+    fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
+        let card = &mut *self.card();
+        let result = verbs(&mut card.device);
+        let (now, before) = (clock::now(), card.wire.counters().sent);
+        card.transmit(now);
+        if card.wire.counters().sent != before {
+            self.busy_at.store(now.as_nanos(), Ordering::Relaxed);
+        }
+        card.tell(&self.events);
+        // What was begun may have a timer, which the thread does not know of.
+        self.call_for(card.poll_timeout());
+        result
+    }
+
     /// When something last came or went.
     fn busy_at(&self) -> Instant {
         Instant::from_nanos(self.busy_at.load(Ordering::Relaxed))
@@ -313,6 +367,12 @@ impl<M: Memory> Shared<M> {
     }
 }
 
+impl<M: Memory + Send> Host<M> for Shared<M> {
+    fn with(&self, verbs: &mut dyn FnMut(&mut Device<M>)) {
+        self.call(verbs);
+    }
+}
+
 impl<M: Memory> Card<M> {
     /// Does what is due, receives and sends; returns when that was.
     fn progress(&mut self, events: &EventSink) -> Instant {
@@ -368,6 +428,7 @@ impl<M: Memory> Card<M> {
 
 impl<M: Memory + Send + 'static> Drop for Driver<M> {
     fn drop(&mut self) {
+        self.negotiator = None;
         self.call(Device::acknowledge_all);
         self.shared.ended.store(true, Ordering::SeqCst);
         self.shared.waker.wake();

@@ -49,6 +49,7 @@ mod exchange;
 mod parcel;
 mod queue_pair;
 mod recorder;
+mod star;
 mod wire;
 
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError, Region, RemoteRegion};
@@ -57,4 +58,5 @@ pub use config::{AdapterConfig, Faults, OpenError, Place, Reception, Transport, 
 pub use driver::{Driver, EventSink};
 pub use exchange::exchange;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
+pub use star::{StarOptions, Stateless, StatelessError};
 pub use wire::WireCounters;

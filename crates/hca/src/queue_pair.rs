@@ -133,11 +133,10 @@ impl QueuePair {
             max_rd_atomic: Some(rd_atomic),
             ..QpChange::to(QpState::Rts)
         };
-        self.adapter.inner.driver.call(|device| {
-            [init, ready_to_receive, ready_to_send]
-                .iter()
-                .try_for_each(|change| device.modify_qp(self.handle, change))
-        })
+        let driver = &self.adapter.inner.driver;
+        [init, ready_to_receive, ready_to_send]
+            .iter()
+            .try_for_each(|change| driver.modify_qp(self.handle, change))
     }
 
     /// Posts a request to the send queue.

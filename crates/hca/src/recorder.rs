@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer, create};
 use nichrome_port::clock;
-use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, UdpFlow};
+use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
 use nichrome_wire::{
     AddressPair, FlowLabel, Fragment, HeaderOptions, Instant, IpProtocol, Ipv4Repr, Ipv6Repr, TrafficClass,
     UdpChecksum, UdpRepr,
@@ -41,8 +41,8 @@ impl Recorder {
         now: Instant,
     ) -> Result<(), WriteError> {
         let ident = match self.icrc.check(flow, datagram) {
-            IcrcCheck::RightFor(ident) => ident,
-            IcrcCheck::Right | IcrcCheck::Wrong => 0,
+            IcrcCheck::RightFor(ident) if flow.dst_port == ROCE_PORT => ident,
+            IcrcCheck::RightFor(_) | IcrcCheck::Right | IcrcCheck::Wrong => 0,
         };
         self.packet.clear();
         if ip_packet(flow, traffic_class, ident, datagram, &mut self.packet).is_none() {

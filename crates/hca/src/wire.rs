@@ -7,11 +7,13 @@ use nichrome_port::udp::{Envelope, PacketReceiver, ReceiveBatch, SendBatch, Send
 use nichrome_rdma::{Datagram, Device, Memory, Transmit};
 use nichrome_wan::{Impairments, Output, Path};
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
+use nichrome_wire::star::STAR_PORT;
 use nichrome_wire::{AddressPair, Engine, Instant};
 
-use crate::config::{AdapterConfig, Faults, OpenError, Port, Reception};
+use crate::config::{AdapterConfig, Faults, OpenError, Port, Reception, Transport};
 use crate::parcel::Parcel;
 use crate::recorder::Recorder;
+use crate::star::StarPort;
 
 /// Bytes of what is sent as one, at most: a UDP payload over IPv4.
 const MAX_TRANSMIT: usize = 65_507;
@@ -34,6 +36,8 @@ pub(crate) struct Wire {
     port: Port,
     outgoing: SendBatch,
     incoming: Incoming,
+    /// Where StaR is spoken too.
+    star: Option<StarPort>,
     faults: Option<FaultyPaths>,
     recorder: Option<Recorder>,
     counters: WireCounters,
@@ -76,10 +80,16 @@ impl Wire {
                 Incoming::Packets(PacketReceiver::open(port.socket())?, IcrcChecker::default())
             }
         };
+        let star = match (config.transport, config.reception) {
+            (Transport::Roce, _) => None,
+            (Transport::Star, Reception::Socket) => Some(StarPort::open(port.socket())?),
+            (Transport::Star, Reception::Packets) => return Err(OpenError::StarFromPackets),
+        };
         Ok(Self {
             port,
             outgoing: SendBatch::default(),
             incoming,
+            star,
             faults: config.faults.as_ref().map(FaultyPaths::new).transpose()?,
             recorder,
             counters: WireCounters::default(),
@@ -92,9 +102,10 @@ impl Wire {
 
     /// What is readable when something has arrived.
     pub(crate) fn source(&self) -> BorrowedFd<'_> {
-        match &self.incoming {
-            Incoming::Socket(_) => self.port.socket().as_fd(),
-            Incoming::Packets(receiver, _) => receiver.as_fd(),
+        match (&self.star, &self.incoming) {
+            (Some(star), _) => star.either(),
+            (None, Incoming::Socket(_)) => self.port.socket().as_fd(),
+            (None, Incoming::Packets(receiver, _)) => receiver.as_fd(),
         }
     }
 
@@ -120,8 +131,9 @@ impl Wire {
 
     /// Gives the device what has arrived; returns whether there may be more.
     pub(crate) fn receive<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
-        let Self { port, incoming, faults, recorder, counters, .. } = self;
+        let Self { port, incoming, star, faults, recorder, counters, .. } = self;
         let local = port.socket().local();
+        let star_local = SocketAddr::new(local.ip(), STAR_PORT);
         let mut take = |datagram: &Datagram<'_>| {
             counters.received += 1;
             match faults {
@@ -154,8 +166,20 @@ impl Wire {
                 true
             }),
         };
+        let more_of_star = star.as_mut().is_some_and(|star| {
+            let more = star.receive();
+            for arrival in star.batch().arrivals() {
+                let Some(flow) = flow_between(arrival.peer, star_local) else { continue };
+                for bytes in arrival.datagrams() {
+                    let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
+                    record(recorder, &datagram, now);
+                    take(&datagram);
+                }
+            }
+            more
+        });
         self.let_in(device, now);
-        more
+        more || more_of_star
     }
 
     /// Gives the device what has come through the path.
@@ -209,7 +233,9 @@ impl Wire {
             for bytes in bytes.chunks(segment_size) {
                 let datagram = Datagram { flow, traffic_class: envelope.traffic_class, bytes };
                 let mut parcel = parcel(&datagram, envelope.hop_limit);
-                if let IcrcCheck::RightFor(ident) = paths.icrc.check(&flow, bytes) {
+                if flow.dst_port == ROCE_PORT
+                    && let IcrcCheck::RightFor(ident) = paths.icrc.check(&flow, bytes)
+                {
                     paths.icrc.change_ident(&mut parcel.bytes, ident);
                 }
                 paths.out.receive(parcel, now);
@@ -299,12 +325,12 @@ fn record(recorder: &mut Option<Recorder>, datagram: &Datagram<'_>, now: Instant
     }
 }
 
-/// The flow from `src` to the RoCE port at `dst`; `None` where they are not of one family.
+/// The flow from `src` to `dst`; `None` where they are not of one family.
 fn flow_between(src: SocketAddr, dst: SocketAddr) -> Option<UdpFlow> {
     let addresses = match (src.ip(), dst.ip()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => AddressPair::V4 { src, dst },
         (IpAddr::V6(src), IpAddr::V6(dst)) => AddressPair::V6 { src, dst },
         _ => return None,
     };
-    Some(UdpFlow { addresses, src_port: src.port(), dst_port: ROCE_PORT })
+    Some(UdpFlow { addresses, src_port: src.port(), dst_port: dst.port() })
 }

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::process::Command;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_hca::{
     Adapter, AdapterConfig, CompletionQueue, Connection, Faults, Place, QueuePair, Reception, Region,
+    StarOptions, Stateless, Transport,
 };
 use nichrome_rdma::{
     Access, CompletedOperation, Completion, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest,
@@ -86,7 +88,16 @@ fn success(completion: Option<Completion>, wr_id: u64, operation: CompletedOpera
     );
 }
 
-fn does_everything([a, b]: &[End; 2], sizes: &[usize]) {
+fn does_everything(ends: &[End; 2], sizes: &[usize]) {
+    moves_messages(ends, sizes);
+    let [a, b] = ends;
+    b.region.with(|bytes| bytes[..8].copy_from_slice(&5u64.to_ne_bytes()));
+    a.send(5, Operation::FetchAdd { remote: b.region.remote().at(0), add: 7 }, 8, 8);
+    success(a.cq.wait(PATIENCE), 5, CompletedOperation::FetchAdd);
+    assert_eq!((a.bytes(8, 8), b.bytes(0, 8)), (5u64.to_ne_bytes().to_vec(), 12u64.to_ne_bytes().to_vec()));
+}
+
+fn moves_messages([a, b]: &[End; 2], sizes: &[usize]) {
     for &len in sizes {
         a.fill(1);
         b.fill(2);
@@ -104,10 +115,6 @@ fn does_everything([a, b]: &[End; 2], sizes: &[usize]) {
         success(a.cq.wait(PATIENCE), 4, CompletedOperation::Read);
         assert!(a.bytes(0, len) == b.bytes(0, len), "READ of {len}");
     }
-    b.region.with(|bytes| bytes[..8].copy_from_slice(&5u64.to_ne_bytes()));
-    a.send(5, Operation::FetchAdd { remote: b.region.remote().at(0), add: 7 }, 8, 8);
-    success(a.cq.wait(PATIENCE), 5, CompletedOperation::FetchAdd);
-    assert_eq!((a.bytes(8, 8), b.bytes(0, 8)), (5u64.to_ne_bytes().to_vec(), 12u64.to_ne_bytes().to_vec()));
 }
 
 /// Nobody polls at the target of the WRITE, the READ and the atomic.
@@ -290,4 +297,103 @@ fn tshark_finds_nothing_malformed_in_a_capture() {
     let Some(all) = packets("infiniband.bth") else { return };
     assert_eq!(all.len() as u64, wire.sent + wire.received, "{wire:?}");
     assert_eq!(packets("_ws.malformed || !infiniband.bth"), Some(vec![]));
+}
+
+fn star(stateless: Stateless) -> AdapterConfig {
+    let star = StarOptions { stateless, ..StarOptions::default() };
+    AdapterConfig { transport: Transport::Star, star, ..AdapterConfig::default() }
+}
+
+/// The ends of a StaR connection, the stateless one first; both have said which, or one of them.
+fn star_ends(faults: Option<&Faults>, authenticates: bool, other: Stateless) -> [End; 2] {
+    let configs = [Stateless::Own, other].map(|stateless| {
+        let mut config = AdapterConfig { faults: faults.cloned(), ..star(stateless) };
+        config.star.authenticates = authenticates;
+        config
+    });
+    let ends = configs.each_ref().map(End::open);
+    connect(&ends);
+    ends
+}
+
+#[test]
+fn everything_is_done_where_one_side_keeps_no_state() {
+    for (authenticates, other) in [(false, Stateless::Peer), (true, Stateless::Automatic)] {
+        let ends = star_ends(None, authenticates, other);
+        does_everything(&ends, &[1, 4096, 4097, 65_536, LEN]);
+        assert_eq!(ends.each_ref().map(|end| end.adapter.stateless_connections()), [1, 0]);
+        let [server, client] = ends;
+        moves_messages(&[client, server], &[1, 4096, 4097, 65_536, LEN]);
+    }
+}
+
+#[test]
+fn nothing_is_lost_where_one_side_keeps_no_state() {
+    let impairments = Impairments {
+        loss: Some("3%".parse().unwrap()),
+        corrupt: "2%".parse().unwrap(),
+        duplicate: "2%".parse().unwrap(),
+        delay: "200us".parse().unwrap(),
+        ..Impairments::default()
+    };
+    let ends = star_ends(Some(&Faults { impairments, seed: 4 }), false, Stateless::Automatic);
+    does_everything(&ends, &[1, 65_536, LEN]);
+    let [server, client] = ends;
+    moves_messages(&[client, server], &[1, 65_536, LEN]);
+}
+
+#[test]
+fn where_both_have_room_and_no_wish_the_connection_is_roce() {
+    let ends = connected(&star(Stateless::Automatic));
+    does_everything(&ends, &[1, 65_536]);
+    assert_eq!(ends.each_ref().map(|end| end.adapter.stateless_connections()), [0, 0]);
+}
+
+/// The first connection is RoCE, the second has no room left at the first end.
+#[test]
+fn beyond_its_budget_an_adapter_is_stateless() {
+    let mut scarce = star(Stateless::Automatic);
+    scarce.star.connection_budget = Some(1);
+    let [a, b] = [End::open(&scarce), End::open(&star(Stateless::Automatic))];
+    let capacity = QpCapacity { send_wrs: 16, receive_wrs: 16, send_sges: 1, receive_sges: 1, inline: 0 };
+    let more = [&a, &b].map(|end| end.adapter.queue_pair(capacity, &end.cq, &end.cq).unwrap());
+    let connection = Connection::new(PathMtu::B4096);
+    let endpoints = more.each_ref().map(QueuePair::endpoint);
+    more[0].connect(&endpoints[1], &connection).unwrap();
+    more[1].connect(&endpoints[0], &connection).unwrap();
+    let there = b.region.remote().at(0);
+    a.region.with(|bytes| bytes[..5].copy_from_slice(b"hello"));
+    let buffers = [a.region.slice(0, 5)];
+    more[0].post_send(&SendRequest::new(9, Operation::Write(there), &buffers)).unwrap();
+    success(a.cq.wait(PATIENCE), 9, CompletedOperation::Write);
+    assert_eq!(b.bytes(0, 5), b"hello");
+    assert_eq!([&a, &b].map(|end| end.adapter.stateless_connections()), [1, 0]);
+}
+
+/// What the adapters were told of set-ups that failed: set-up runs on threads of its own.
+static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn a_set_up_that_fails_is_told_in_one_line_and_ends_the_work_in_error() {
+    let report = |why: &str| FAILURES.lock().unwrap().push(why.to_owned());
+    let mut config = star(Stateless::Own);
+    config.star.report = report;
+    let ends = connected(&config);
+    ends[0].send(1, Operation::Write(ends[1].region.remote().at(0)), 0, 8);
+    assert_eq!(ends[0].cq.wait(PATIENCE).unwrap().status, Status::Flushed);
+    // The peer speaks RoCE only: nobody listens.
+    config.star.stateless = Stateless::Automatic;
+    let ends = [End::open(&AdapterConfig::default()), End::open(&config)];
+    let caller = usize::from(ends[0].adapter.address() > ends[1].adapter.address());
+    connect(&ends);
+    if caller == 1 {
+        ends[1].send(1, Operation::Write(ends[0].region.remote().at(0)), 0, 8);
+        assert_eq!(ends[1].cq.wait(PATIENCE).unwrap().status, Status::Flushed);
+    }
+    let failures = FAILURES.lock().unwrap();
+    assert!(
+        failures[0].ends_with("both sides want to be stateless: one of them must keep the state"),
+        "{failures:?}"
+    );
+    assert!(failures.iter().all(|line| line.lines().count() == 1));
 }

@@ -106,8 +106,8 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr
         if change.state == Some(QpState::Reset) {
             this.adapter.driver.call(|device| device.acknowledge(this.handle));
         }
+        this.adapter.driver.modify_qp(this.handle, &change)?;
         Ok(this.adapter.driver.call(|device| {
-            device.modify_qp(this.handle, &change)?;
             device.query_qp(this.handle).map(|report| report.state).map_err(nichrome_rdma::ModifyError::from)
         })?)
     });

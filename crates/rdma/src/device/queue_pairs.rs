@@ -133,7 +133,8 @@ impl<M: Memory> Device<M> {
                 self.begin_anew(handle);
                 let Self { qps, verbs, .. } = self;
                 let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-                let qp = transport.qp();
+                let qp = transport.qp_mut();
+                qp.on_hold = false;
                 for cq in [qp.send_cq, qp.receive_cq] {
                     if let Some(cq) = verbs.cqs.get_mut(cq) {
                         cq.forget(qp.number);
@@ -278,6 +279,7 @@ fn queue_pair(handle: Handle<kind::Qp>, config: &QpConfig, device: &crate::Confi
         route: None,
         fatal: false,
         in_line: false,
+        on_hold: false,
     }
 }
 

@@ -23,6 +23,38 @@ use crate::star::{
 };
 
 impl<M: Memory> Device<M> {
+    /// Has a reliable connection's queue pair wait until it is known which transport it is on: requests can be posted, and
+    /// nothing is sent or taken in before [`Device::connect_star`] or [`Device::release_qp`], or a reset.
+    ///
+    /// # Errors
+    /// The queue pair does not exist, is no reliable connection, or may have sent already.
+    pub fn hold_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ConnectError> {
+        let state = self.reliable(handle)?.state;
+        match self.qps.get_mut(handle) {
+            Some(Transport::Roce(connection)) if matches!(state, QpState::Init | QpState::Rtr) => {
+                connection.qp.on_hold = true;
+                Ok(())
+            }
+            _ => Err(ConnectError::State(state)),
+        }
+    }
+
+    /// Whether a queue pair waits until its transport is known.
+    pub fn is_held(&self, handle: Handle<kind::Qp>) -> bool {
+        self.qps.get(handle).is_some_and(|transport| transport.qp().on_hold)
+    }
+
+    /// The transport of a queue pair that was held is RoCE.
+    ///
+    /// # Errors
+    /// The queue pair does not exist.
+    pub fn release_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ConnectError> {
+        let transport = self.qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        transport.qp_mut().on_hold = false;
+        self.settle(handle.index());
+        Ok(())
+    }
+
     /// Whether the device has room for the state of the connections that exist, those to be connected included. Where it
     /// has not, a new one can only be stateless here.
     pub fn room(&self) -> Room {
@@ -102,7 +134,7 @@ impl<M: Memory> Device<M> {
     ///
     /// # Errors
     /// The queue pair does not exist, is no reliable connection, is on StaR already, in a state to be connected no more,
-    /// or sends were posted; the stateless side has no receives of its own.
+    /// or sends were posted although it was not held; the stateless side has no receives of its own.
     pub fn connect_star(
         &mut self,
         handle: Handle<kind::Qp>,
@@ -113,7 +145,7 @@ impl<M: Memory> Device<M> {
         let qp = self.reliable(handle)?;
         let is_roce = matches!(self.qps.get(handle), Some(Transport::Roce(_)));
         let connectable = matches!(qp.state, QpState::Init | QpState::Rtr | QpState::Rts);
-        if !is_roce || !connectable || qp.sends.len() > 0 {
+        if !is_roce || !connectable || qp.sends.len() > 0 && !qp.on_hold {
             return Err(ConnectError::State(qp.state));
         }
         if *role == StarRole::Stateless && matches!(qp.receives, Receives::Shared(_)) {
@@ -127,7 +159,7 @@ impl<M: Memory> Device<M> {
         let star = &config.star;
         qps.replace(handle, |transport| {
             let Transport::Roce(connection) = transport else { return transport };
-            let qp = connection.qp;
+            let qp = QueuePair { on_hold: false, ..connection.qp };
             match role {
                 StarRole::Stateful(admission) => Transport::Stateful(Box::new(Stateful::new(
                     qp, ours, theirs, admission, config, verbs.now,

@@ -183,7 +183,7 @@ impl<M: Memory> Device<M> {
             self.verbs.counters.dropped_unknown += 1;
             return;
         };
-        if !connection.is_from_peer(&datagram.flow.addresses) {
+        if connection.qp.on_hold || !connection.is_from_peer(&datagram.flow.addresses) {
             self.verbs.counters.dropped_unknown += 1;
             return;
         }
@@ -334,7 +334,8 @@ impl<M: Memory> Device<M> {
     #[inline]
     fn queue_up(&mut self, index: u32) {
         let Some(transport) = self.qps.at_mut(index) else { return };
-        if !transport.qp().in_line && transport.has_work(self.verbs.now) {
+        let qp = transport.qp();
+        if !qp.in_line && !qp.on_hold && transport.has_work(self.verbs.now) {
             transport.qp_mut().in_line = true;
             self.line.push_back(index);
         }

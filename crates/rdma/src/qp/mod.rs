@@ -108,6 +108,8 @@ pub(crate) struct QueuePair {
     pub(crate) route: Option<Route>,
     /// Whether it is in line to send.
     pub(crate) in_line: bool,
+    /// Nothing comes or goes before its transport is known.
+    pub(crate) on_hold: bool,
 }
 
 impl QueuePair {

@@ -38,7 +38,7 @@ pub use memory_table::{KeyKind, MemoryTable, Reach, RegisteredMemory};
 pub use security::{Blocked, EgressCounters, EgressModule};
 pub use setup::{
     Admission, Agreement, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, Setup,
-    SetupError, SetupEvent, Side, Timers, Wish, agree,
+    SetupError, SetupEvent, Side, Timers, Wish, agree, peek_offer,
 };
 pub use tag::{ConnectionKey, ServerClock, ServerSecret};
 

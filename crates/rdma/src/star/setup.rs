@@ -281,6 +281,19 @@ pub enum SetupEvent {
     Ready(Offer),
 }
 
+/// The offer that the bytes of another side begin with, `None` where it is not all there yet: who is called is known before
+/// an offer is made.
+///
+/// # Errors
+/// They begin with something else.
+pub fn peek_offer(bytes: &[u8]) -> Result<Option<Offer>, SetupError> {
+    match read(&mut bytes.to_vec())? {
+        Some(SetupMessage::Offer(offer)) => Ok(Some(offer)),
+        Some(_) => Err(SetupError::OutOfTurn),
+        None => Ok(None),
+    }
+}
+
 enum State {
     /// For the other side's offer.
     Waiting,

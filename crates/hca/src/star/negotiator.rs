@@ -1,0 +1,293 @@
+//! Who negotiates for all queue pairs of an adapter: a thread of its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nichrome_port::{Waker, clock};
+use nichrome_rdma::star::{Refusal, Wish};
+use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpNumber, QpState};
+use nichrome_wire::star::STAR_PORT;
+use nichrome_wire::{Instant, SeqNumber};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+use super::negotiation::{Failure, Negotiation, Progress};
+
+/// Set-ups at a time that this side has called for, or that others have.
+const MOST: usize = 256;
+
+/// How long the peer's kernel may take to answer a call.
+const CALL: Duration = Duration::from_secs(3);
+
+/// How long the last word may take to be heard.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How often the wait is ended to see whether the adapter is.
+const ROUND: Duration = Duration::from_secs(5);
+
+/// A queue pair that is to be connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) qp: QpHandle,
+    pub(crate) number: QpNumber,
+    pub(crate) address: IpAddr,
+    pub(crate) peer: (IpAddr, QpNumber),
+    pub(crate) wish: Wish,
+}
+
+impl Order {
+    /// Whether this side calls the other.
+    pub(super) fn calls(&self) -> bool {
+        (self.address, self.number) < self.peer
+    }
+
+    /// A connection of a queue pair with itself.
+    pub(crate) fn is_loop(&self) -> bool {
+        (self.address, self.number) == self.peer
+    }
+}
+
+/// The device, for what set-up comes to.
+pub(crate) trait Host<M>: Send + Sync {
+    /// Calls verbs, and sends what they bring about.
+    fn with(&self, verbs: &mut dyn FnMut(&mut Device<M>));
+}
+
+/// The thread's handle. It ends when this goes.
+pub(crate) struct Negotiator {
+    orders: Sender<Order>,
+    waker: Arc<Waker>,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Negotiator {
+    /// Negotiates for the device behind `host`, whose address `listener` has.
+    pub(crate) fn start<M: Memory + Send + 'static>(
+        listener: TcpListener,
+        host: Arc<dyn Host<M>>,
+        report: fn(&str),
+    ) -> std::io::Result<Self> {
+        let (orders, inbox) = channel();
+        let (waker, ended) = (Arc::new(Waker::new()?), Arc::new(AtomicBool::new(false)));
+        let work = Work {
+            listener,
+            host,
+            report,
+            inbox,
+            waker: Arc::clone(&waker),
+            ended: Arc::clone(&ended),
+            to_call: VecDeque::new(),
+            expected: HashMap::new(),
+            talks: Vec::new(),
+        };
+        let thread = thread::Builder::new().name("nichrome-star".to_owned()).spawn(move || work.run())?;
+        Ok(Self { orders, waker, ended, thread: Some(thread) })
+    }
+
+    pub(crate) fn order(&self, order: Order) {
+        // The thread lives as long as this.
+        let _ = self.orders.send(order);
+        self.waker.wake();
+    }
+}
+
+impl Drop for Negotiator {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // It reports nothing.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work<M> {
+    listener: TcpListener,
+    host: Arc<dyn Host<M>>,
+    report: fn(&str),
+    inbox: Receiver<Order>,
+    waker: Arc<Waker>,
+    ended: Arc<AtomicBool>,
+    to_call: VecDeque<Order>,
+    /// Queue pairs that their peers will call for, by number.
+    expected: HashMap<QpNumber, (Order, Instant)>,
+    talks: Vec<Negotiation>,
+}
+
+impl<M: Memory> Work<M> {
+    fn run(mut self) {
+        while !self.ended.load(Ordering::SeqCst) {
+            if self.wait().is_err() {
+                return;
+            }
+            self.waker.clear();
+            self.take_orders();
+            self.answer();
+            self.call();
+            self.talk();
+            self.give_up();
+        }
+        for mut talk in self.talks {
+            talk.refuse(Refusal::Shutdown);
+        }
+    }
+
+    /// Waits for whatever comes first.
+    fn wait(&self) -> rustix::io::Result<()> {
+        if !self.to_call.is_empty() && self.talks.len() < MOST {
+            return Ok(());
+        }
+        let mut sources = vec![
+            PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        for talk in &self.talks {
+            let wanted = if talk.is_writing() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            sources.push(PollFd::from_borrowed_fd(talk.source(), wanted));
+        }
+        let expected = self.expected.values().map(|(_, until)| *until);
+        let due = self.talks.iter().map(Negotiation::until).chain(expected).min();
+        let wait = due.map_or(ROUND, |due| Duration::from_nanos(due.nanos_since(clock::now())).min(ROUND));
+        let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        match poll(&mut sources, Some(&wait)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_orders(&mut self) {
+        while let Ok(order) = self.inbox.try_recv() {
+            if order.calls() {
+                self.to_call.push_back(order);
+            } else {
+                self.expected.insert(order.number, (order, clock::now() + super::negotiation::PATIENCE));
+            }
+        }
+    }
+
+    /// Accepts calls.
+    fn answer(&mut self) {
+        while self.talks.len() < MOST
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            if prepare(&stream).is_ok() {
+                self.talks.push(Negotiation::new(stream, clock::now()));
+            }
+        }
+    }
+
+    /// Calls the peers of queue pairs.
+    fn call(&mut self) {
+        while self.talks.len() < MOST
+            && let Some(order) = self.to_call.pop_front()
+        {
+            let talk = dial(&order).map_err(Failure::from).and_then(|stream| {
+                let mut talk = Negotiation::new(stream, clock::now());
+                self.begin(&mut talk, order)?;
+                Ok(talk)
+            });
+            match talk {
+                Ok(talk) => self.talks.push(talk),
+                Err(failure) => self.fail(&order, &failure),
+            }
+        }
+    }
+
+    fn begin(&self, talk: &mut Negotiation, order: Order) -> Result<(), Failure> {
+        let first_element = SeqNumber(RandomState::new().build_hasher().finish() as u32);
+        let mut result = Ok(());
+        self.host.with(&mut |device| result = talk.begin(order, first_element, device));
+        result
+    }
+
+    /// Goes on with all talks.
+    fn talk(&mut self) {
+        let now = clock::now();
+        for mut talk in std::mem::take(&mut self.talks) {
+            match self.go_on(&mut talk, now) {
+                Ok(Progress::Waits) => self.talks.push(talk),
+                Ok(Progress::Lingers) => {
+                    talk.hurry(now + LINGER);
+                    if now < talk.until() {
+                        self.talks.push(talk);
+                    }
+                }
+                Ok(Progress::Over) => {}
+                Err(failure) => {
+                    talk.refuse(Refusal::Connection);
+                    if let Some(order) = talk.order().copied() {
+                        self.fail(&order, &failure);
+                    }
+                }
+            }
+        }
+    }
+
+    fn go_on(&mut self, talk: &mut Negotiation, now: Instant) -> Result<Progress, Failure> {
+        let progress = talk.advance(|verbs| self.host.with(verbs), now)?;
+        let Some((address, offer)) = talk.caller()? else { return Ok(progress) };
+        let order = offer.peer_connection.and_then(|number| self.expected.get(&number));
+        let order = order.map(|(order, _)| *order).filter(|order| order.peer == (address, offer.connection));
+        let Some(order) = order else { return Ok(progress) };
+        self.expected.remove(&order.number);
+        if let Err(failure) = self.begin(talk, order) {
+            self.fail(&order, &failure);
+            return Err(failure);
+        }
+        talk.advance(|verbs| self.host.with(verbs), now)
+    }
+
+    /// Gives up waiting for calls that do not come.
+    fn give_up(&mut self) {
+        let now = clock::now();
+        let late: Vec<Order> =
+            self.expected.values().filter(|(_, until)| *until <= now).map(|(order, _)| *order).collect();
+        for order in late {
+            self.expected.remove(&order.number);
+            self.fail(&order, &Failure::Silence);
+        }
+    }
+
+    /// There will be no connection: the queue pair is in error, and its program is told why.
+    fn fail(&self, order: &Order, failure: &Failure) {
+        // It may be gone, and then nobody minds.
+        self.host.with(&mut |device| _ = device.modify_qp(order.qp, &QpChange::to(QpState::Err)));
+        let Order { number, peer: (address, theirs), .. } = order;
+        (self.report)(&format!(
+            "queue pair {:#x} has no connection with {:#x} at {address}: {failure}",
+            number.value(),
+            theirs.value()
+        ));
+    }
+}
+
+/// Calls the peer from the adapter's address, by which it knows the caller.
+fn dial(order: &Order) -> std::io::Result<TcpStream> {
+    let family = if order.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket(family, SocketType::STREAM, None)?;
+    set_socket_timeout(&fd, Timeout::Send, Some(CALL))?;
+    bind(&fd, &SocketAddr::new(order.address, 0))?;
+    connect(&fd, &SocketAddr::new(order.peer.0, STAR_PORT))?;
+    let stream = TcpStream::from(fd);
+    prepare(&stream)?;
+    Ok(stream)
+}
+
+/// Nothing waits; and as whoever hears the last word ends the stream, no port is kept busy by streams that have ended.
+fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    set_socket_linger(stream, Some(Duration::ZERO))?;
+    Ok(())
+}
