@@ -149,24 +149,15 @@ impl<M: Memory + Send + 'static> Driver<M> {
         };
         let order = self.call(|device| {
             device.modify_qp(qp, change)?;
-            match change.state {
-                // Of the other services there is only RoCE.
-                Some(QpState::Rtr) => drop(device.hold_qp(qp)),
-                Some(QpState::Rts) if device.is_held(qp) => {
-                    let report = device.query_qp(qp)?;
-                    let address = self.shared.local.ip();
-                    let peer = report.path.map(|path| path.destination).zip(report.destination);
-                    return Ok(peer.map(|peer| Order {
-                        qp,
-                        number: report.number,
-                        address,
-                        peer,
-                        wish: *wish,
-                    }));
-                }
-                _ => {}
+            // A program that only receives goes no further. Of the other services there is only RoCE.
+            if change.state != Some(QpState::Rtr) || device.hold_qp(qp).is_err() {
+                return Ok(None);
             }
-            Ok::<_, ModifyError>(None)
+            let report = device.query_qp(qp)?;
+            let address = self.shared.local.ip();
+            let peer = report.path.map(|path| path.destination).zip(report.destination);
+            let order = |peer| Order { qp, number: report.number, address, peer, wish: *wish };
+            Ok::<_, ModifyError>(peer.map(order))
         })?;
         match order {
             Some(order) if order.is_loop() => drop(self.call(|device| device.release_qp(qp))),

@@ -2,7 +2,10 @@
 //!
 //! | variable | value | without it |
 //! |---|---|---|
-//! | `NICHROME_TRANSPORT` | what the device speaks: `roce` | `roce` |
+//! | `NICHROME_TRANSPORT` | what the device speaks: `roce`, `star` | `roce` |
+//! | `NICHROME_STATELESS` | with `star`, which side of a connection keeps no state: `self`, `peer`, `auto` | `auto` |
+//! | `NICHROME_CONNECTION_BUDGET` | with `star`, connections whose state is kept here at most | any number |
+//! | `NICHROME_AUTHENTICATE` | with `star`, `1`: packets to a stateless side must be authenticated | they need not |
 //! | `NICHROME_IP` | the device's address, one of this machine's | a free one of 127.0.0.0/8 |
 //! | `NICHROME_IFACE` | an interface whose first address is the device's | |
 //! | `NICHROME_MTU` | bytes of payload in a packet: 256, 512, 1024, 2048, 4096 | the most that fits the interface |
@@ -19,7 +22,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use nichrome_hca::{AdapterConfig, Faults, Place, Reception};
+use nichrome_hca::{AdapterConfig, Faults, Place, Reception, StarOptions};
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
@@ -27,6 +30,12 @@ use thiserror::Error;
 
 /// What the device speaks.
 pub const TRANSPORT: &str = "NICHROME_TRANSPORT";
+/// Which side of a connection keeps no state.
+pub const STATELESS: &str = "NICHROME_STATELESS";
+/// Connections whose state is kept here at most.
+pub const CONNECTION_BUDGET: &str = "NICHROME_CONNECTION_BUDGET";
+/// Whether packets to a stateless side must be authenticated.
+pub const AUTHENTICATE: &str = "NICHROME_AUTHENTICATE";
 /// The device's address.
 pub const IP: &str = "NICHROME_IP";
 /// The interface whose first address is the device's.
@@ -92,6 +101,12 @@ impl Configuration {
         let random = RandomState::new().build_hasher().finish();
         let adapter = AdapterConfig {
             transport: variable(TRANSPORT)?.unwrap_or_default(),
+            star: StarOptions {
+                stateless: variable(STATELESS)?.unwrap_or_default(),
+                connection_budget: variable(CONNECTION_BUDGET)?,
+                authenticates: is_set(AUTHENTICATE),
+                report: |why| eprintln!("nichrome: {why}"),
+            },
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if is_set(PACKETS) { Reception::Packets } else { Reception::Socket },

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_hca::{AdapterConfig, Faults, Place, Reception};
+use nichrome_hca::{AdapterConfig, Faults, Place, Reception, StarOptions, Stateless, Transport};
 use nichrome_port::InterfaceName;
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
@@ -34,6 +34,18 @@ pub(super) struct Options {
     /// Payload of a packet at most: 256, 512, 1024, 2048 or 4096. By default what fits the interface.
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(super) path_mtu: Option<PathMtu>,
+    /// What the adapter speaks: roce, or star, where one side of a connection keeps no state.
+    #[arg(long, value_name = "NAME", default_value = "roce")]
+    transport: Transport,
+    /// With --transport star, which side keeps no state: self, peer, or auto for the one whose budget is used up.
+    #[arg(long, value_name = "SIDE", default_value = "auto")]
+    stateless: Stateless,
+    /// With --transport star, connections whose state is kept here; beyond it, new ones are stateless here.
+    #[arg(long, value_name = "NUMBER")]
+    connection_budget: Option<usize>,
+    /// With --transport star, packets to this side, where it is stateless, must be authenticated.
+    #[arg(long)]
+    authenticate: bool,
     /// Receive packets from the interfaces instead of a socket: the IPv4 identification, which the ICRC covers, is seen.
     /// Needs CAP_NET_RAW.
     #[arg(long)]
@@ -82,14 +94,21 @@ impl Options {
         });
         let reception = if self.packets { Reception::Packets } else { Reception::Socket };
         let capture = self.capture.clone();
+        let star = StarOptions {
+            stateless: self.stateless,
+            connection_budget: self.connection_budget,
+            authenticates: self.authenticate,
+            report: |why| eprintln!("nichrome: {why}"),
+        };
         Ok(AdapterConfig {
+            transport: self.transport,
+            star,
             place,
             mtu: self.path_mtu,
             reception,
             faults,
             capture,
             seed: random(),
-            ..AdapterConfig::default()
         })
     }
 

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use nichrome_hca::Transport;
+use nichrome_hca::{Stateless, Transport};
 use nichrome_verbs::configuration as variables;
 use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
@@ -24,6 +24,16 @@ pub(crate) struct Run {
     /// What the device speaks: roce.
     #[arg(long, value_name = "NAME", value_parser = valid::<Transport>)]
     transport: Option<String>,
+    /// With --transport star, which side of a connection keeps no state: self, peer, or auto for the one whose budget is
+    /// used up.
+    #[arg(long, value_name = "SIDE", value_parser = valid::<Stateless>, requires = "transport")]
+    stateless: Option<String>,
+    /// With --transport star, connections whose state is kept here; beyond it, new ones are stateless here.
+    #[arg(long, value_name = "NUMBER", requires = "transport")]
+    connection_budget: Option<usize>,
+    /// With --transport star, packets to this side, where it is stateless, must be authenticated.
+    #[arg(long, requires = "transport")]
+    authenticate: bool,
     /// The device's address, one of this machine's. By default a free one of 127.0.0.0/8.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "iface")]
     ip: Option<IpAddr>,
@@ -112,6 +122,9 @@ impl Run {
         let text = |text: &Option<String>| text.as_ref().map(OsString::from);
         let all = [
             (variables::TRANSPORT, text(&self.transport)),
+            (variables::STATELESS, text(&self.stateless)),
+            (variables::CONNECTION_BUDGET, self.connection_budget.map(|budget| budget.to_string().into())),
+            (variables::AUTHENTICATE, self.authenticate.then(|| "1".into())),
             (variables::IP, self.ip.map(|ip| ip.to_string().into())),
             (variables::INTERFACE, text(&self.iface)),
             (variables::MTU, text(&self.path_mtu)),

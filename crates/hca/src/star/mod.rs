@@ -1,7 +1,7 @@
 //! StaR at a live adapter: its port, and the set-up over TCP that says which side of a connection is stateless.
 //!
-//! A reliable connection's queue pair, brought to [`Rts`](nichrome_rdma::QpState::Rts) by its program, sends nothing until
-//! both sides have negotiated; the program goes on meanwhile. The side whose address and number are lower calls the other.
+//! A reliable connection's queue pair, brought to [`Rtr`](nichrome_rdma::QpState::Rtr) by its program, sends and takes in
+//! nothing until both sides have negotiated; the program goes on meanwhile. The side whose address and number are lower calls the other.
 
 mod negotiation;
 mod negotiator;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nichrome_rdma::star::{Offer, Refusal, Setup, SetupError, SetupEvent, StarRole, peek_offer};
-use nichrome_rdma::{Device, Memory};
+use nichrome_rdma::star::{Offer, Refusal, Setup, SetupError, SetupEvent, StarRole, Timers, peek_offer};
+use nichrome_rdma::{Device, Memory, QpState};
 use nichrome_wire::{Instant, SeqNumber};
 use thiserror::Error;
 
@@ -14,6 +14,9 @@ use super::negotiator::Order;
 
 /// How long a side waits for the other.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Those of a queue pair whose program has not said them yet, and may never: 67 ms, seven times, receives for ever.
+const USUAL_TIMERS: Timers = Timers { timeout: 14, retry_count: 7, rnr_retry: 7, min_rnr_timer: 12 };
 
 /// Bytes of one read.
 const CHUNK: usize = 16 << 10;
@@ -118,7 +121,11 @@ impl Negotiation {
         first_element: SeqNumber,
         device: &Device<M>,
     ) -> Result<(), Failure> {
-        let ours = device.star_offer(order.qp, order.wish, first_element)?;
+        let mut ours = device.star_offer(order.qp, order.wish, first_element)?;
+        if device.query_qp(order.qp).is_ok_and(|report| report.state == QpState::Rtr) {
+            let Timers { min_rnr_timer, .. } = ours.timers;
+            ours.timers = Timers { min_rnr_timer, ..USUAL_TIMERS };
+        }
         self.begun = Some(Begun { order, ours, setup: Setup::new(ours) });
         Ok(())
     }

@@ -39,11 +39,6 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Whether a queue pair waits until its transport is known.
-    pub fn is_held(&self, handle: Handle<kind::Qp>) -> bool {
-        self.qps.get(handle).is_some_and(|transport| transport.qp().on_hold)
-    }
-
     /// The transport of a queue pair that was held is RoCE.
     ///
     /// # Errors
