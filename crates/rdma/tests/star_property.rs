@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::program::{LANDING, MESSAGES, Model, ROOM, SOURCE, Seen, Step, TARGET, ZONE, faults, post, step};
+use common::program::{
+    IMMEDIATE, LANDING, MESSAGES, Model, ROOM, SOURCE, Seen, Step, TARGET, ZONE, faults, post, step,
+};
 use common::{Link, Pair, pattern};
 use nichrome_rdma::*;
 use proptest::prelude::*;
@@ -74,6 +76,71 @@ proptest! {
             let differs = end.device.memory().bytes().iter().zip(&model.memory[at]).position(|(is, should)| is != should);
             prop_assert_eq!(differs, None, "memory of {}", at);
             prop_assert_eq!(end.device.poll_timeout(), None);
+        }
+    }
+
+    /// Whatever is asked, also what may not be, and whenever the peer goes away: each request completes once, in order,
+    /// and the objects can be destroyed.
+    #[test]
+    fn every_request_completes_whatever_goes_wrong(
+        steps in proptest::collection::vec((0..2usize, 0..8u8, 0..5000usize, 0..4u8), 1..50),
+        faults in faults(),
+        server in 0..2usize,
+        seed in any::<u64>(),
+        dies in prop_oneof![Just(None), (0..200usize).prop_map(Some)],
+    ) {
+        let mut pair = Pair::new().seeded(seed, faults);
+        let link = Link { rnr_retry: 2, retry_count: 3, psn: seed as u32 & 0xFF_FFFF, ..Link::default() };
+        let qps = pair.connect_star(server, &link);
+        let mut posted = [Vec::new(), Vec::new()];
+        let mut completed = [Vec::new(), Vec::new()];
+        let mut turns = 0;
+        for (nth, (end, what, len, pause)) in steps.into_iter().enumerate() {
+            let there = pair.ends[1 - end].remote(0);
+            let wrong = Remote { rkey: RKey(there.rkey.0 ^ 0x55), ..there };
+            let operation = match what {
+                0 => Operation::Write(there),
+                1 => Operation::Read(there),
+                2 => Operation::Send,
+                3 => Operation::Write(wrong),
+                4 => Operation::Read(Remote { address: 3, ..there }),
+                5 => Operation::WriteWithImmediate(there, IMMEDIATE),
+                6 => Operation::SendWithInvalidate(RKey(5)),
+                _ => {
+                    pair.ends[end].receive(qps[end], nth as u64, 0, 2500);
+                    continue;
+                }
+            };
+            let buffers = [pair.ends[end].sge(0, len)];
+            pair.ends[end].device.post_send(qps[end], &SendRequest::new(nth as u64, operation, &buffers)).unwrap();
+            posted[end].push(nth as u64);
+            for _ in 0..pause {
+                turns += 1;
+                if dies == Some(turns) {
+                    pair.faults.loss = 1.0;
+                }
+                pair.step();
+            }
+        }
+        if dies.is_some() {
+            pair.faults.loss = 1.0;
+        }
+        pair.run();
+        for (end, completed) in pair.ends.iter_mut().zip(&mut completed) {
+            let sent = |wc: &Completion| {
+                !matches!(wc.operation, CompletedOperation::Receive | CompletedOperation::ReceiveWithWrite)
+            };
+            completed.extend(end.completions().iter().filter(|wc| sent(wc)).map(|wc| wc.wr_id));
+        }
+        prop_assert_eq!(&completed, &posted);
+        for (end, qp) in pair.ends.iter_mut().zip(qps) {
+            let device = &mut end.device;
+            prop_assert_eq!(device.poll_timeout(), None);
+            device.destroy_qp(qp).unwrap();
+            device.destroy_cq(end.cq).unwrap();
+            device.deregister(end.region).unwrap();
+            device.destroy_domain(end.domain).unwrap();
+            prop_assert_eq!(device.stateless_connections(), 0);
         }
     }
 }

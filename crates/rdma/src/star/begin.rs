@@ -150,10 +150,12 @@ impl Stateful {
             }
         }
         let since = *self.unready[initiator as usize].get_or_insert(now);
-        let waits = limit.is_none_or(|limit| now < since.plus_nanos(limit));
-        if waits && initiator == Initiator::Server && matches!(self.qp.receives, Receives::Shared(_)) {
-            let wait = self.qp.settings.min_rnr_timer.nanos().max(LOOK_AGAIN);
-            self.look_again = Some(now.plus_nanos(wait));
+        let until = limit.map(|limit| since.plus_nanos(limit));
+        let waits = until.is_none_or(|until| now < until);
+        let shared = initiator == Initiator::Server && matches!(self.qp.receives, Receives::Shared(_));
+        let polls = shared.then(|| now.plus_nanos(self.qp.settings.min_rnr_timer.nanos().max(LOOK_AGAIN)));
+        if waits {
+            self.look_again = [self.look_again, until, polls].into_iter().flatten().min();
         }
         waits
     }

@@ -61,7 +61,7 @@ pub(crate) struct Stateful {
     pub(super) unready: [Option<Instant>; 2],
     /// When packets that the security module has not let out are tried again.
     pub(super) try_again: Option<Instant>,
-    /// When a shared receive queue is looked at again.
+    /// When an operation that waits for a receive is looked at again.
     pub(super) look_again: Option<Instant>,
     /// Completions of the server's sends that no CQEP has told.
     pub(super) untold: u32,
@@ -302,8 +302,6 @@ impl Stateful {
             self.rdp.lost_until(config.star.packet_lifetime),
             paced,
             self.look_again,
-            self.ready_by(Initiator::Client),
-            self.ready_by(Initiator::Server),
             self.try_again,
         ];
         timers.into_iter().flatten().min()
@@ -352,12 +350,6 @@ impl Stateful {
         const FOR_EVER: u8 = 7;
         let each = timer.unwrap_or_default().nanos() + self.rdp.timer.patience();
         (retries != FOR_EVER).then(|| (u64::from(retries) + 1) * each)
-    }
-
-    /// When an operation that waits for a receive is to be looked at again.
-    fn ready_by(&self, initiator: Initiator) -> Option<Instant> {
-        let since = self.unready[initiator as usize]?;
-        Some(since.plus_nanos(self.readiness(initiator)?))
     }
 }
 
@@ -494,9 +486,12 @@ impl<M: Memory> Endpoint<M> for Stateful {
         match packet.cause {
             Cause::Chunk(place) => self.hold(place, why, verbs),
             // Its server has gone, or was never there.
-            _ => self.outbox.clear(),
+            _ => {
+                self.inbox.due = false;
+                self.outbox.clear();
+            }
         }
-        self.inbox.due = false;
+        self.complete(verbs);
     }
 }
 

@@ -158,8 +158,18 @@ impl Default for Link {
     }
 }
 
-/// Whether a datagram for this end and port never arrives.
-pub type KeepsBack = fn(usize, u16, &[u8]) -> bool;
+/// What becomes of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Arrives,
+    IsLost,
+    ArrivesTwice,
+    /// It comes so many nanoseconds late.
+    ArrivesLate(u64),
+}
+
+/// The fate of a datagram for this end.
+pub type Fates = Box<dyn FnMut(usize, &[u8]) -> Fate>;
 
 /// Two ends with one-way delay between them.
 pub struct Pair {
@@ -170,8 +180,8 @@ pub struct Pair {
     /// Datagrams that were sent, with who sent them.
     pub sent: Vec<(usize, Vec<u8>)>,
     pub record: bool,
-    /// What never arrives.
-    pub keeps_back: Option<KeepsBack>,
+    /// What becomes of each datagram, chance apart.
+    pub fates: Option<Fates>,
     flights: BinaryHeap<Reverse<Flight>>,
     count: u64,
     random: Pcg64,
@@ -197,7 +207,7 @@ impl Pair {
             delay: 10_000,
             sent: Vec::new(),
             record: false,
-            keeps_back: None,
+            fates: None,
             flights: BinaryHeap::new(),
             count: 0,
             random: Pcg64::seed_from_u64(1),
@@ -286,7 +296,8 @@ impl Pair {
     }
 
     fn launch(&mut self, to: usize, port: u16, bytes: &[u8]) {
-        if self.keeps_back.is_some_and(|keeps_back| keeps_back(to, port, bytes)) {
+        let fate = self.fates.as_mut().map_or(Fate::Arrives, |fates| fates(to, bytes));
+        if fate == Fate::IsLost {
             return;
         }
         let faults = self.faults;
@@ -294,7 +305,7 @@ impl Pair {
         if chance(faults.loss) {
             return;
         }
-        let copies = 1 + u8::from(chance(faults.duplicate));
+        let copies = 1 + u8::from(chance(faults.duplicate) || fate == Fate::ArrivesTwice);
         // What writes to the memory of a stateless side comes twice, if it does, before it can be answered: nobody there
         // remembers it.
         let is_rdp = port == star_port() && bytes[0] & 0xF == 4;
@@ -310,6 +321,7 @@ impl Pair {
             }
             self.count += 1;
             let late = if late > 0 { self.random.random_range(0..late) } else { 0 };
+            let late = if let Fate::ArrivesLate(nanos) = fate { nanos } else { late };
             let due = if follows { before } else { self.now.as_nanos() + self.delay + late };
             (before, follows) = (due, is_rdp);
             self.flights.push(Reverse(Flight { due, nth: self.count, to, port, bytes, class }));
@@ -319,6 +331,13 @@ impl Pair {
     /// Gives bytes to an end as if they came from the other.
     pub fn inject(&mut self, to: usize, bytes: &[u8]) {
         let datagram = Datagram { flow: Self::flow(1 - to), traffic_class: TrafficClass(0), bytes };
+        self.ends[to].device.receive(&datagram, self.now);
+    }
+
+    /// The same, at StaR's port.
+    pub fn inject_star(&mut self, to: usize, bytes: &[u8]) {
+        let flow = Self::flow_to(1 - to, star_port());
+        let datagram = Datagram { flow, traffic_class: TrafficClass(0), bytes };
         self.ends[to].device.receive(&datagram, self.now);
     }
 

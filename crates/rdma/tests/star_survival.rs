@@ -1,0 +1,247 @@
+//! What StaR survives: each packet type lost, twice, late; either side gone, or started anew.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use common::{Fate, Link, Pair, pattern};
+use nichrome_rdma::*;
+use nichrome_wire::star::{PacketType, Repr};
+
+const SERVERS: [usize; 2] = [0, 1];
+const IMMEDIATE: ImmediateData = ImmediateData([4, 3, 2, 1]);
+
+fn type_of(bytes: &[u8]) -> PacketType {
+    Repr::parse(bytes).unwrap().0.message.packet_type()
+}
+
+/// The `nth` packet of a type has this fate, and how many there were.
+fn strike(pair: &mut Pair, kind: PacketType, nth: u32, fate: Fate) -> Rc<Cell<u32>> {
+    let seen = Rc::new(Cell::new(0));
+    let count = Rc::clone(&seen);
+    pair.fates = Some(Box::new(move |_, bytes| {
+        if type_of(bytes) != kind {
+            return Fate::Arrives;
+        }
+        count.set(count.get() + 1);
+        if count.get() == nth + 1 { fate } else { Fate::Arrives }
+    }));
+    seen
+}
+
+/// Every verb, in both directions, and what must have come of it.
+fn exercise(pair: &mut Pair, qps: [QpHandle; 2], server: usize) {
+    for (seed, (end, qp)) in pair.ends.iter_mut().zip(qps).enumerate() {
+        end.fill(0, &pattern(8000, seed as u64));
+        end.fill(0x4000, &7u64.to_ne_bytes());
+        (0..3).for_each(|nth| end.receive(qp, nth, 0x20000 + nth as usize * 0x4000, 4000));
+    }
+    for end in 0..2 {
+        let there = |at| pair.ends[1 - end].remote(at);
+        let (write, read, add) = (there(0x8000), there(0), there(0x4000));
+        let ends = &mut pair.ends;
+        ends[end].post(qps[end], 1, Operation::Write(write), 0, 3000);
+        ends[end].post(qps[end], 2, Operation::Send, 0, 3000);
+        ends[end].post(qps[end], 3, Operation::Read(read), 0xC000, 3000);
+        ends[end].post(qps[end], 4, Operation::SendWithImmediate(IMMEDIATE), 3000, 2000);
+        ends[end].post(
+            qps[end],
+            5,
+            Operation::WriteWithImmediate(Remote { address: write.address + 3000, ..write }, IMMEDIATE),
+            3000,
+            10,
+        );
+        if end == server {
+            ends[end].post(qps[end], 6, Operation::FetchAdd { remote: add, add: 5 }, 0x10000, 8);
+        }
+    }
+    pair.run();
+    for end in 0..2 {
+        let (done, theirs) = (pair.ends[end].completions(), pattern(8000, 1 - end as u64));
+        let receives = |wc: &&Completion| {
+            matches!(wc.operation, CompletedOperation::Receive | CompletedOperation::ReceiveWithWrite)
+        };
+        assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
+        let ids = |wcs: Vec<&Completion>| wcs.iter().map(|wc| wc.wr_id).collect::<Vec<_>>();
+        assert_eq!(ids(done.iter().filter(receives).collect()), [0, 1, 2]);
+        let sends: Vec<u64> = (1..=5 + u64::from(end == server)).collect();
+        assert_eq!(ids(done.iter().filter(|wc| !receives(wc)).collect()), sends);
+        assert!(
+            pair.ends[end].bytes(0x8000, 3010)[..] == [&theirs[..3000], &theirs[3000..3010]].concat()[..]
+        );
+        assert!(pair.ends[end].bytes(0xC000, 3000) == &theirs[..3000]);
+        assert!(pair.ends[end].bytes(0x20000, 3000) == &theirs[..3000]);
+        assert!(pair.ends[end].bytes(0x24000, 2000) == &theirs[3000..5000]);
+        let word = |at| u64::from_ne_bytes(pair.ends[end].bytes(at, 8).try_into().unwrap());
+        assert_eq!(word(0x4000), if end == server { 7 } else { 12 });
+        assert_eq!(word(0x10000), if end == server { 7 } else { 0 });
+        assert_eq!(pair.ends[end].device.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn each_packet_of_each_type_may_be_lost_come_twice_or_late() {
+    for server in SERVERS {
+        for kind in PacketType::ALL {
+            for fate in
+                [Fate::IsLost, Fate::ArrivesTwice, Fate::ArrivesLate(35_000), Fate::ArrivesLate(2_000_000)]
+            {
+                let mut nth = 0;
+                loop {
+                    let mut pair = Pair::new();
+                    let qps = pair.connect_star(server, &Link::default());
+                    let seen = strike(&mut pair, kind, nth, fate);
+                    exercise(&mut pair, qps, server);
+                    assert!(seen.get() > 0, "{kind:?} is not among what was tested");
+                    nth += 1;
+                    if nth >= seen.get() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The first of each type, all in one run, and again whatever is sent in their place.
+#[test]
+fn the_first_three_of_each_type_may_be_lost_together() {
+    for server in SERVERS {
+        let mut pair = Pair::new();
+        let qps = pair.connect_star(server, &Link::default());
+        let mut left = [3; 8];
+        pair.fates = Some(Box::new(move |_, bytes| {
+            let left = &mut left[type_of(bytes) as usize];
+            let lost = *left > 0;
+            *left -= i32::from(lost);
+            if lost { Fate::IsLost } else { Fate::Arrives }
+        }));
+        exercise(&mut pair, qps, server);
+    }
+}
+
+#[test]
+fn a_late_copy_comes_before_its_operation_completes() {
+    // The first RDP is late, and repeated; it arrives after its repetition was answered.
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect_star(1, &Link::default());
+    strike(&mut pair, PacketType::Rdp, 0, Fate::ArrivesLate(5_000_000));
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].fill(0, &[1; 8]);
+    pair.ends[0].post(a, 1, Operation::Write(there), 0, 8);
+    pair.run_until(|pair| pair.ends[1].bytes(0, 8) == [1; 8]);
+    assert!(pair.now < Instant::from_nanos(4_000_000), "{}", pair.now);
+    let mut done = Vec::new();
+    pair.run_until(|pair| {
+        done = pair.ends[0].completions();
+        !done.is_empty()
+    });
+    assert!(pair.now > Instant::from_nanos(5_000_000), "{}", pair.now);
+    // Nothing that comes from now on changes what the server's program does with its memory.
+    pair.ends[1].fill(0, &[2; 8]);
+    pair.run();
+    assert_eq!(pair.ends[1].bytes(0, 8), [2; 8]);
+    assert_eq!(pair.ends[1].device.card_counters().stored, 2);
+}
+
+#[test]
+fn a_client_that_dies_ends_the_work_of_the_server_in_error_and_leaves_nothing() {
+    for posted in [Operation::Send, Operation::Read(Remote { address: 0x1_0000, rkey: RKey(0) })] {
+        let mut pair = Pair::new();
+        let [a, _] = pair.connect_star(0, &Link { retry_count: 2, ..Link::default() });
+        let operation = match posted {
+            Operation::Read(remote) => Operation::Read(Remote { rkey: pair.ends[1].rkey, ..remote }),
+            other => other,
+        };
+        pair.ends[0].receive(a, 9, 0x1000, 100);
+        (1..=3).for_each(|nth| pair.ends[0].post(a, nth, operation, 0, 5000));
+        // It dies with the work already in its hands.
+        pair.run_for(25_000);
+        pair.faults.loss = 1.0;
+        pair.run();
+        let done: Vec<_> = pair.ends[0].completions().iter().map(|wc| (wc.wr_id, wc.status)).collect();
+        let flushed = [(2, Status::Flushed), (3, Status::Flushed), (9, Status::Flushed)];
+        assert_eq!(done, [&[(1, Status::RetryExceeded)], &flushed[..]].concat());
+        assert_eq!(pair.ends[0].device.poll_timeout(), None);
+        pair.ends[0].device.destroy_qp(a).unwrap();
+        assert_eq!(pair.ends[0].device.stateless_connections(), 0);
+    }
+}
+
+#[test]
+fn a_server_that_dies_ends_the_work_of_the_client_in_error() {
+    let mut pair = Pair::new();
+    let [_, b] = pair.connect_star(0, &Link { retry_count: 2, ..Link::default() });
+    let there = pair.ends[0].remote(0);
+    pair.ends[1].receive(b, 9, 0x1000, 100);
+    (1..=2).for_each(|nth| pair.ends[1].post(b, nth, Operation::Write(there), 0, 5000));
+    pair.faults.loss = 1.0;
+    pair.run();
+    let done: Vec<_> = pair.ends[1].completions().iter().map(|wc| (wc.wr_id, wc.status)).collect();
+    assert_eq!(done, [(1, Status::RetryExceeded), (2, Status::Flushed), (9, Status::Flushed)]);
+}
+
+/// Packets of a first connection come when the queue pairs of both sides were reset and connected anew, with the same
+/// numbers: as a program does that was started again.
+#[test]
+fn packets_of_before_a_new_start_are_refused() {
+    for server in SERVERS {
+        let mut pair = Pair::new();
+        pair.record = true;
+        let qps = pair.connect_star(server, &Link::default());
+        exercise(&mut pair, qps, server);
+        let old = std::mem::take(&mut pair.sent);
+        for (end, qp) in pair.ends.iter_mut().zip(qps) {
+            end.device.modify_qp(qp, &QpChange::to(QpState::Reset)).unwrap();
+        }
+        pair.run();
+        pair.bring_up_star(server, qps, &Link { psn: 0x1234, ..Link::default() });
+        for (end, qp) in pair.ends.iter_mut().zip(qps) {
+            end.receive(qp, 77, 0, 100);
+        }
+        pair.run();
+        let before: Vec<Vec<u8>> = pair.ends.iter().map(|end| end.bytes(0, 0x40000).to_vec()).collect();
+        // RDPs and GDs do no more than the memory's keys allow; the elements are the connection's, and do nothing.
+        let elements = |bytes: &[u8]| {
+            let kind = type_of(bytes);
+            !kind.is_for_card()
+        };
+        for (from, bytes) in old.iter().filter(|(_, bytes)| elements(bytes)) {
+            pair.inject_star(1 - from, bytes);
+            pair.run();
+        }
+        for (end, before) in pair.ends.iter_mut().zip(&before) {
+            assert_eq!(end.completions(), []);
+            assert!(end.bytes(0, 0x40000) == *before);
+        }
+        // The new connection works on.
+        pair.ends[0].post(qps[0], 1, Operation::Send, 0x100, 50);
+        pair.run();
+        assert_eq!(pair.ends[1].completions()[0].wr_id, 77);
+    }
+}
+
+/// The stateless side starts again, with another epoch: its card refuses what clients of before send.
+#[test]
+fn packets_for_a_server_of_before_a_new_start_are_refused() {
+    let old = {
+        let mut pair = Pair::new();
+        pair.record = true;
+        let qps = pair.connect_star(0, &Link::default());
+        exercise(&mut pair, qps, 0);
+        pair.sent
+    };
+    let mut pair = Pair::with(|config| config.star.epoch = nichrome_wire::star::Epoch(9));
+    pair.connect_star(0, &Link::default());
+    let before = pair.ends[0].bytes(0, 0x40000).to_vec();
+    for (_, bytes) in old.iter().filter(|(from, _)| *from == 1) {
+        pair.inject_star(0, bytes);
+    }
+    pair.run();
+    assert!(pair.ends[0].bytes(0, 0x40000) == before);
+    let counters = pair.ends[0].device.card_counters();
+    assert_eq!((counters.stored, counters.fetched), (0, 0));
+    assert!(counters.dropped_check > 10);
+}
