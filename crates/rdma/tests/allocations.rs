@@ -14,7 +14,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Every kind of request and a receive, there and back, without the network of the tests, which allocates.
-fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64) {
+fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64, transport: Transport) {
+    let atomics = transport != Transport::StarClient;
     let there = pair.ends[1].remote(0);
     let inline = SendRequest {
         payload: Payload::Inline(&[1; 100]),
@@ -24,7 +25,9 @@ fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64) {
     pair.ends[0].post(qps[0], 1, Operation::Write(there), 0, 10_000);
     pair.ends[0].post(qps[0], 2, Operation::Send, 0, 10_000);
     pair.ends[0].post(qps[0], 3, Operation::Read(there), 0, 10_000);
-    pair.ends[0].post(qps[0], 4, Operation::FetchAdd { remote: there, add: 1 }, 0, 8);
+    if atomics {
+        pair.ends[0].post(qps[0], 4, Operation::FetchAdd { remote: there, add: 1 }, 0, 8);
+    }
     pair.ends[0].device.post_send(qps[0], &inline).unwrap();
     let cq = pair.ends[0].cq;
     pair.ends[0].device.req_notify_cq(cq, Notify::Any).unwrap();
@@ -40,7 +43,8 @@ fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64) {
                     if nth.is_multiple_of(3) && turn < 10 && sent % 5 == 4 {
                         continue;
                     }
-                    let (flow, traffic_class) = (Pair::flow(from), TrafficClass(0));
+                    let flow = Pair::flow_to(from, transmit.route.flow.dst_port);
+                    let traffic_class = TrafficClass(0);
                     pair.ends[1 - from].device.receive(&Datagram { flow, traffic_class, bytes }, now);
                 }
             }
@@ -54,15 +58,31 @@ fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64) {
     }
 }
 
+/// What end 0 is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Roce,
+    StarClient,
+    StarServer,
+}
+
 #[test]
 fn the_data_path_does_not_allocate() {
-    let mut pair = Pair::new();
-    let qps = pair.connect(QpType::Rc, &Link { timeout: 6, ..Link::default() });
-    let mut buffer = vec![0; 65_507];
-    (0..200).for_each(|nth| round(&mut pair, qps, &mut buffer, nth));
-    let region = Region::new(ALLOCATOR);
-    (200..400).for_each(|nth| round(&mut pair, qps, &mut buffer, nth));
-    let change = region.change();
-    assert_eq!((change.allocations, change.reallocations), (0, 0));
-    assert!(pair.ends[0].device.counters().retransmitted > 100);
+    for transport in [Transport::Roce, Transport::StarClient, Transport::StarServer] {
+        let mut pair = Pair::with(|config| config.star.packet_lifetime = 500_000);
+        let link = Link { timeout: 6, ..Link::default() };
+        let qps = match transport {
+            Transport::Roce => pair.connect(QpType::Rc, &link),
+            Transport::StarClient => pair.connect_star(1, &link),
+            Transport::StarServer => pair.connect_star(0, &link),
+        };
+        let mut buffer = vec![0; 65_507];
+        (0..200).for_each(|nth| round(&mut pair, qps, &mut buffer, nth, transport));
+        let region = Region::new(ALLOCATOR);
+        (200..400).for_each(|nth| round(&mut pair, qps, &mut buffer, nth, transport));
+        let change = region.change();
+        assert_eq!((change.allocations, change.reallocations), (0, 0));
+        let retransmitted: u64 = pair.ends.iter().map(|end| end.device.counters().retransmitted).sum();
+        assert!(retransmitted > 100);
+    }
 }

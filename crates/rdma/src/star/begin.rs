@@ -276,16 +276,18 @@ impl Stateful {
                 self.qp.put_back_receive(verbs);
                 return Err(Hindrance::Turn);
             }
-            let bytes = [front, back].concat();
-            let landed = match work.operation {
-                Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) => {
-                    self.write_here(remote.address, remote.rkey, &bytes, verbs)
-                }
-                _ => self
-                    .qp
-                    .put(0, &bytes, verbs)
-                    .map_err(|_| (Status::RemoteOperation, Status::LocalProtection)),
-            };
+            let landed = [(0, front), (front.len() as u32, back)].into_iter().try_for_each(
+                |(offset, bytes)| match work.operation {
+                    Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) => {
+                        let address = remote.address.wrapping_add(u64::from(offset));
+                        self.write_here(address, remote.rkey, bytes, verbs)
+                    }
+                    _ => {
+                        let put = self.qp.put(offset, bytes, verbs);
+                        put.map_err(|_| (Status::RemoteOperation, Status::LocalProtection))
+                    }
+                },
+            );
             if let Err((status, receive)) = landed {
                 return Err(Hindrance::Failure(status, receive));
             }

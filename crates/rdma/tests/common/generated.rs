@@ -2,6 +2,7 @@
 //! with, time. Whatever they are, the promises of [`Promises`] are kept.
 
 use nichrome_rdma::*;
+use nichrome_wire::star::{Epoch, PacketCheck, STAR_PORT};
 
 use super::{ALL, BASE, Faults, Link, MEMORY, Pair};
 
@@ -23,6 +24,9 @@ struct Promises {
     srq: [SrqHandle; 2],
     next: u64,
 }
+
+/// Queue pairs from this one on are on StaR: the first with end 0 as the stateless side, the second with end 1.
+const STAR: usize = 4;
 
 /// Does what is chosen, and tells what it came to at both ends; a broken promise panics.
 pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
@@ -66,7 +70,7 @@ impl Promises {
             regions[at].push(end.region);
             windows[at].push(end.device.create_window(end.domain, WindowKind::Two).unwrap());
         }
-        let kinds = vec![QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud];
+        let kinds = vec![QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud, QpType::Rc, QpType::Rc];
         let (qps, waiting) = (Vec::new(), Default::default());
         let mut promises = Self { qps, kinds, waiting, regions, windows, srq, next: 0 };
         for nth in 0..promises.kinds.len() {
@@ -80,6 +84,9 @@ impl Promises {
                 .collect();
             let link = Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() };
             pair.bring_up(kind, [qps[0], qps[1]], &link);
+            if nth >= STAR {
+                pair.put_on_star(nth - STAR, [qps[0], qps[1]], 0);
+            }
             promises.qps.push([qps[0], qps[1]]);
             promises.waiting.iter_mut().for_each(|waiting| waiting.push(std::collections::VecDeque::new()));
         }
@@ -188,12 +195,24 @@ impl Promises {
         let to = choose(2)? as usize;
         let which = choose(pair.sent.len().max(1) as u32)? as usize;
         let mut bytes = pair.sent.get(which).map(|(_, bytes)| bytes.clone()).unwrap_or_default();
+        let flow = Pair::flow_to(1 - to, STAR_PORT);
+        let is_star = pair.sent.get(which).is_some_and(|(from, bytes)| {
+            PacketCheck::new(Epoch(0)).is_right(&Pair::flow_to(*from, STAR_PORT), bytes)
+        });
         for _ in 0..choose(4)? {
             let at = choose(bytes.len().max(1) as u32)? as usize;
             let byte = choose(256)? as u8;
             bytes.get_mut(at).into_iter().for_each(|changed| *changed = byte);
         }
-        pair.inject(to, &bytes);
+        if is_star {
+            // A check that is right lets more through.
+            if let Some((covered, check)) = bytes.split_last_chunk_mut() {
+                *check = PacketCheck::new(Epoch(0)).compute(&flow, covered);
+            }
+            pair.inject_star(to, &bytes);
+        } else {
+            pair.inject(to, &bytes);
+        }
         Some(())
     }
 
@@ -211,6 +230,10 @@ impl Promises {
                 }
                 let link = Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() };
                 pair.bring_up(self.kinds[nth], self.qps[nth], &link);
+                if nth >= STAR {
+                    self.next += 1000;
+                    pair.put_on_star(nth - STAR, self.qps[nth], self.next as u32);
+                }
             }
             2 | 3 => {
                 let _ = pair.ends[end].device.modify_qp(qp, &QpChange::to(QpState::Sqd));
