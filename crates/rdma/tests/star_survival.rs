@@ -245,3 +245,50 @@ fn packets_for_a_server_of_before_a_new_start_are_refused() {
     assert_eq!((counters.stored, counters.fetched), (0, 0));
     assert!(counters.dropped_check > 10);
 }
+
+#[test]
+fn a_send_completes_when_its_receiver_knows() {
+    // The completion for the server's driver is lost; the client's program ends as soon as its own is there.
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect_star(1, &Link::default());
+    strike(&mut pair, PacketType::Cqep, 0, Fate::IsLost);
+    pair.ends[1].receive(b, 7, 0, 100);
+    pair.ends[0].post(a, 1, Operation::Send, 0, 50);
+    pair.run_until(|pair| !pair.ends[0].completions().is_empty());
+    pair.ends[0].device.destroy_qp(a).unwrap();
+    assert_eq!(pair.ends[1].completions()[0].wr_id, 7);
+}
+
+#[test]
+fn writes_to_the_same_memory_keep_their_order_whatever_is_lost() {
+    for server in SERVERS {
+        for kind in PacketType::ALL {
+            let mut nth = 0;
+            loop {
+                let mut pair = Pair::new();
+                let [a, _] = pair.connect_star(server, &Link { mtu: PathMtu::B256, ..Link::default() });
+                let seen = strike(&mut pair, kind, nth, Fate::IsLost);
+                pair.ends[0].fill(0, &[1; 600]);
+                pair.ends[0].fill(1000, &[2; 600]);
+                // The halves of the first are cut into packets each by itself.
+                let halves = [pair.ends[0].sge(0, 130), pair.ends[0].sge(130, 130)];
+                let there = pair.ends[1].remote(0);
+                pair.ends[0]
+                    .device
+                    .post_send(a, &SendRequest::new(1, Operation::Write(there), &halves))
+                    .unwrap();
+                let inner = Remote { address: there.address + 140, ..there };
+                pair.ends[0].post(a, 2, Operation::Write(inner), 1000, 100);
+                pair.ends[0].post(a, 3, Operation::Write(there), 1000, 20);
+                pair.run();
+                assert_eq!(pair.ends[0].completions().len(), 3);
+                let expected = [vec![2; 20], vec![1; 120], vec![2; 100], vec![1; 20]].concat();
+                assert!(pair.ends[1].bytes(0, 260) == expected, "{server} {kind:?} {nth}");
+                nth += 1;
+                if nth >= seen.get() {
+                    break;
+                }
+            }
+        }
+    }
+}
