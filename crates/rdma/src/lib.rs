@@ -27,7 +27,9 @@
 //! fenced, solicited, unsignaled requests of up to 255 buffers. What Linux's rxe limits is [`Limits`] here.
 //! Long READs are asked for in parts, so that their answers fit the window like everything else. Between two devices
 //! of this crate lost packets are repeated one by one ([`SelectiveRepeat`]); with others all after a loss is repeated.
-//! Congestion notifications are sent for marked packets, and act on the window or, by [`Dcqcn`], on the rate. Not
+//! Congestion notifications are sent for marked packets, and act on the window or, by [`Dcqcn`], on the rate.
+//! A reliable connection can be put on [`star`] instead ([`Device::connect_star`]), where one side's card keeps no state:
+//! the same verbs, but for atomics on that side's memory, windows, and invalidation of a side's own keys. Not
 //! there: path migration, multicast, atomics on more than 8 bytes, partitions other than the default.
 //!
 //! # An example

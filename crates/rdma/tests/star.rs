@@ -429,6 +429,26 @@ fn operations_that_need_state_at_the_stateless_side_are_refused_when_posted() {
 }
 
 #[test]
+fn a_request_that_the_peer_keeps_fits_one_packet() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect_star(0, &Link { mtu: PathMtu::B256, ..Link::default() });
+    let post = |pair: &mut Pair, end: usize, qp, payload| {
+        let request = SendRequest { payload, ..SendRequest::new(1, Operation::Send, &[]) };
+        pair.ends[end].device.post_send(qp, &request)
+    };
+    let too_long = Err(PostError::Inline { len: 237, max: 236 });
+    assert_eq!(post(&mut pair, 0, a, Payload::Inline(&[0; 237])), too_long);
+    assert_eq!(post(&mut pair, 0, a, Payload::Inline(&[0; 236])), Ok(()));
+    assert_eq!(post(&mut pair, 1, b, Payload::Inline(&[0; 237])), Ok(()));
+    let buffers = [pair.ends[0].sge(0, 1); 15];
+    let too_many = Err(PostError::Buffers { count: 15, max: 14 });
+    assert_eq!(post(&mut pair, 0, a, Payload::Buffers(&buffers)), too_many);
+    let receive = |buffers| ReceiveRequest { wr_id: 1, buffers };
+    assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers)), too_many);
+    assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers[..14])), Ok(()));
+}
+
+#[test]
 fn receives_of_a_client_may_be_shared() {
     let mut pair = Pair::new();
     let srq = pair.ends[1]

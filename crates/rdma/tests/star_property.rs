@@ -20,7 +20,7 @@ proptest! {
         faults in faults(),
         server in 0..2usize,
         seed in any::<u64>(),
-        mtu in 0..5usize,
+        mtu in 1..5usize,
         early in 0..4usize,
         window in prop_oneof![Just(1u32), 2..8u32, Just(64)],
         waiting in prop_oneof![Just(1usize), Just(1000)],

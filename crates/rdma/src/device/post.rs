@@ -1,6 +1,7 @@
 //! Posting and polling.
 
 use nichrome_wire::rdma::Psn;
+use nichrome_wire::star::{PacketType, Segment};
 
 use super::Device;
 use super::transport::Transport;
@@ -77,6 +78,7 @@ impl<M: Memory> Device<M> {
     ) -> Result<(), PostError> {
         let Self { qps, config, verbs, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        check_element(transport, request.buffers.len(), 0)?;
         let qp = transport.qp_mut();
         let Receives::Own(queue) = &mut qp.receives else { return Err(PostError::Shared) };
         if qp.state == QpState::Reset {
@@ -130,6 +132,18 @@ fn check_receive(max_sge: usize, request: &ReceiveRequest<'_>, limit: u32) -> Re
     total_len(request.buffers, u32::MAX).ok_or(PostError::TooLong(limit))
 }
 
+/// Whether a request that the peer keeps fits the packet that hands it over: its buffers, or its inline bytes.
+#[inline]
+fn check_element(transport: &Transport, buffers: usize, inline: usize) -> Result<(), PostError> {
+    let Transport::Stateless(driver) = transport else { return Ok(()) };
+    let room = PacketType::Rdp.datagram_len(driver.qp.mtu()) - PacketType::Wqep.datagram_len(0);
+    let max = room / Segment::LEN;
+    if buffers > max {
+        return Err(PostError::Buffers { count: buffers, max });
+    }
+    if inline > room { Err(PostError::Inline { len: inline, max: room }) } else { Ok(()) }
+}
+
 /// Whether the queue takes so many requests more now.
 #[inline]
 fn check_room(qp: &QueuePair, count: usize) -> Result<(), PostError> {
@@ -154,7 +168,12 @@ fn check_send<M>(
     if !takes(transport, &request.operation) {
         return Err(PostError::Stateless);
     }
-    payload_len(qp, request, limit)
+    let len = payload_len(qp, request, limit)?;
+    match request.payload {
+        Payload::Buffers(buffers) => check_element(transport, buffers.len(), 0)?,
+        Payload::Inline(_) | Payload::InlineFrom(_) => check_element(transport, 0, len as usize)?,
+    }
+    Ok(len)
 }
 
 /// Whether the service does this, and for whom.
