@@ -52,7 +52,7 @@ impl Stateful {
         {
             let index = self.own.settled;
             self.own.settled += 1;
-            self.own_settled(index, verbs);
+            self.own_settled(index);
         }
         while let Some(operation) = self.own.operations.front() {
             if self.own.settled > 0 {
@@ -72,7 +72,7 @@ impl Stateful {
     }
 
     /// The bytes of an operation of the client's have arrived: the receive that it was for is complete.
-    fn own_settled<M: Memory>(&mut self, index: usize, verbs: &mut Verbs<M>) {
+    fn own_settled(&mut self, index: usize) {
         let Some(work) = self.qp.sends.get(index).filter(|work| uses_receive(&work.operation)) else {
             return;
         };
@@ -94,7 +94,6 @@ impl Stateful {
         let cqe = Cqe { wr_id, status: StatusCode::SUCCESS, completed, len, notice };
         let told = self.outbox.push(Told { cqe, flags });
         self.own.operations[index].told = Some(told);
-        let _ = verbs;
     }
 
     /// The oldest of the client's sends ends so, and the queue pair is in error.

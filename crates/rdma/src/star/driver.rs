@@ -4,6 +4,8 @@
 //! lost of either (section 3.3 of the paper, "Handling WQE loss"). It tells elements by its own running numbers, so that a
 //! completion needs no search; what the program calls them stays here.
 //!
+//! `requests.rs` has how requests become elements, `completions.rs` what completions do.
+//!
 //! | case | here |
 //! |---|---|
 //! | a buffer of a send is not in a region of the program's | it fails in its turn, and is not told (3.2, "Security mechanism") |
@@ -14,40 +16,31 @@ use std::collections::VecDeque;
 
 use nichrome_wire::SeqNumber;
 use nichrome_wire::rdma::QpNumber;
-use nichrome_wire::star::{
-    Completed, Cqe, CqeNotice, Data, Element, Flags, Message, Repr, Request, Segment, Stamp, StatusCode, Wqe,
-    WqeFlags,
-};
+use nichrome_wire::star::{Element, Flags, Message, Repr, Request, Segment, Stamp, StatusCode};
 use nichrome_wire::{Ecn, Instant};
 
 use super::elements::{Inbox, Outbox};
 use super::endpoint::{Endpoint, Seal};
-use super::mirror;
 use super::packet::{Cause, Impossible, Incoming, Outgoing};
 use super::security::Blocked;
 use super::setup::Offer;
-use super::stateful::count;
-use super::status::status;
 use super::tag::stamp_of;
+use super::time::count;
 use super::timer::{Awaited, Expiry};
 use crate::config::Config;
-use crate::core::access::Access;
-use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;
 use crate::core::event::Event;
 use crate::core::memory::Memory;
-use crate::core::protection::Invalidator;
-use crate::core::receive_queue::ReceiveSlot;
 use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::Sge;
 use crate::qp::attributes::{DrainNotice, QpState};
-use crate::qp::{QueuePair, Received, Receives};
+use crate::qp::{QueuePair, Receives};
 use crate::roce::requester::Drain;
 
 /// Something that the client is told.
 #[derive(Clone, Copy, Debug)]
-enum Entry {
+pub(super) enum Entry {
     /// The send with this number.
     Send(u64),
     /// The receive with this number.
@@ -58,16 +51,16 @@ enum Entry {
 
 /// Requests of one queue that were told and have not completed.
 #[derive(Debug, Default)]
-struct Told {
+pub(super) struct Told {
     /// The numbers of their elements.
-    elements: VecDeque<SeqNumber>,
+    pub(super) elements: VecDeque<SeqNumber>,
     /// How many have completed so far.
-    done: u64,
+    pub(super) done: u64,
 }
 
 /// How far the driver is with closing the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Closing {
+pub(super) enum Closing {
     Open,
     /// The client is to acknowledge the element with this number.
     Told(SeqNumber),
@@ -83,12 +76,12 @@ pub(crate) struct Driver {
     /// CQEPs.
     inbox: Inbox,
     /// WQEPs.
-    outbox: Outbox<Entry>,
-    sends: Told,
-    receives: Told,
+    pub(super) outbox: Outbox<Entry>,
+    pub(super) sends: Told,
+    pub(super) receives: Told,
     /// The client is to show that it lives.
     ping: bool,
-    closing: Closing,
+    pub(super) closing: Closing,
     pub(super) drain: Drain,
 }
 
@@ -133,191 +126,14 @@ impl Driver {
         }
     }
 
-    /// The client tells how a request ended.
-    fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) {
-        match cqe.completed {
-            Completed::Connection => self.client_ended(status(cqe.status), verbs),
-            Completed::Receive => self.receive_completed(cqe, CompletedOperation::Receive, urgency, verbs),
-            Completed::ReceiveWithWrite => {
-                self.receive_completed(cqe, CompletedOperation::ReceiveWithWrite, urgency, verbs);
-            }
-            _ => self.sends_completed(cqe, verbs),
-        }
-    }
-
-    /// A send completed, and with it all before it that were not told by themselves.
-    fn sends_completed<M: Memory>(&mut self, cqe: &Cqe, verbs: &mut Verbs<M>) {
-        let before = cqe.wr_id.wrapping_sub(self.sends.done);
-        if before >= self.sends.elements.len() as u64 {
-            verbs.counters.dropped_stale += 1;
-            return;
-        }
-        (0..before).for_each(|_| self.pop_send(Status::Success, verbs));
-        match status(cqe.status) {
-            Status::Success => self.pop_send(Status::Success, verbs),
-            failure => {
-                self.pop_send(failure, verbs);
-                // The client is in error too, and does nothing more.
-                self.close_now(verbs);
-            }
-        }
-        self.retire(verbs);
-    }
-
-    fn pop_send<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
-        if let Some(element) = self.sends.elements.pop_front() {
-            // What has completed had arrived.
-            self.outbox.implied(element + 1, verbs.now);
-            self.sends.done += 1;
-        }
-        self.qp.complete_send(status, verbs);
-    }
-
-    fn receive_completed<M: Memory>(
-        &mut self,
-        cqe: &Cqe,
-        operation: CompletedOperation,
-        urgency: Urgency,
-        verbs: &mut Verbs<M>,
-    ) {
-        let known = cqe.wr_id == self.receives.done && !self.receives.elements.is_empty();
-        let Receives::Own(queue) = &mut self.qp.receives else { return };
-        if !known {
-            verbs.counters.dropped_stale += 1;
-            return;
-        }
-        self.qp.receiving = queue.take();
-        if let Some(element) = self.receives.elements.pop_front() {
-            self.outbox.implied(element + 1, verbs.now);
-            self.receives.done += 1;
-        }
-        let (mut ended, mut notice) = (status(cqe.status), None);
-        match cqe.notice {
-            Some(CqeNotice::Immediate(data)) => notice = Some(Notice::Immediate(data)),
-            Some(CqeNotice::Invalidate(key)) => {
-                match verbs.protection.invalidate(self.qp.asker(), key, Invalidator::Peer) {
-                    Ok(()) => notice = Some(Notice::Invalidated(key)),
-                    Err(_) => ended = Status::RemoteInvalidRequest,
-                }
-            }
-            None => {}
-        }
-        let done = Received { status: ended, operation, len: cqe.len, notice, source: None };
-        self.qp.complete_receive(done, urgency, verbs);
-        let event = match ended {
-            Status::Success => return,
-            Status::LocalLength => Event::QpRequestError as fn(_) -> _,
-            Status::RemoteInvalidRequest => Event::QpAccessError as fn(_) -> _,
-            _ => Event::QpFatal as fn(_) -> _,
-        };
-        verbs.events.push_back(event(self.qp.handle));
-        self.enter_error(verbs);
-    }
-
-    /// The client does nothing more: in error where it was refused what it asked for, else it has just gone.
-    fn client_ended<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
-        if self.closing != Closing::Open {
-            return self.close_now(verbs);
-        }
-        let event = match status {
-            Status::RemoteAccess => Event::QpAccessError as fn(_) -> _,
-            Status::RemoteInvalidRequest => Event::QpRequestError as fn(_) -> _,
-            _ => {
-                self.closing = Closing::Closed;
-                self.outbox.clear();
-                return self.fail_closed(verbs);
-            }
-        };
-        verbs.events.push_back(event(self.qp.handle));
-        self.close_now(verbs);
-    }
-
-    /// What is asked of a client that has gone fails.
-    fn fail_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        let sends = matches!(self.qp.state, QpState::Rts | QpState::Sqd);
-        if self.closing == Closing::Closed && sends && self.qp.sends.len() > 0 {
-            self.pop_send(Status::RetryExceeded, verbs);
-            self.close_now(verbs);
-        }
-    }
-
-    /// Tells the next send, if there is one that can be told.
-    fn tell_send<M: Memory>(&mut self, verbs: &Verbs<M>) -> bool {
-        let index = self.sends.elements.len();
-        let Some(work) = self.qp.sends.get(index).filter(|work| work.progress == Progress::Posted) else {
-            return false;
-        };
-        let right = if work.wants_data() { Access::LOCAL_WRITE } else { Access::NONE };
-        let owned = |sge: Sge| {
-            let len = u64::from(sge.len);
-            verbs.protection.local(self.qp.domain, sge.lkey, sge.address, len, right).is_ok()
-        };
-        let mut buffers = mirror::pieces(&self.qp.sends, work.source, work.len);
-        if !buffers.all(owned) {
-            drop(buffers);
-            if let Some(work) = self.qp.sends.get_mut(index) {
-                work.progress = Progress::Failed(Status::LocalProtection);
-            }
-            return false;
-        }
-        drop(buffers);
-        let number = self.sends.done + index as u64;
-        self.sends.elements.push_back(self.outbox.push(Entry::Send(number)));
-        true
-    }
-
     /// A send that failed here has its turn when those before it are complete.
-    fn retire<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    pub(super) fn retire<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let failed = self.qp.sends.front().map(|work| work.progress);
         if let Some(Progress::Failed(status)) = failed.filter(|_| self.sends.elements.is_empty()) {
             self.pop_send(status, verbs);
             self.enter_error(verbs);
         }
         self.tell_drained(verbs);
-    }
-
-    fn send(&self, number: u64) -> Option<&SendWork> {
-        self.qp.sends.get(usize::try_from(number.checked_sub(self.sends.done)?).ok()?)
-    }
-
-    fn receive_slot(&self, number: u64) -> Option<(&crate::core::receive_queue::ReceiveQueue, ReceiveSlot)> {
-        let Receives::Own(queue) = &self.qp.receives else { return None };
-        let index = usize::try_from(number.checked_sub(self.receives.done)?).ok()?;
-        Some((queue, queue.waiting(index)?))
-    }
-
-    /// What the client is told, and the bytes of its payload.
-    fn element(&self, entry: Entry) -> Option<(Element, usize)> {
-        let wqe = match entry {
-            Entry::Control(element) => return Some((element, 0)),
-            Entry::Send(wr_id) => {
-                let work = self.send(wr_id)?;
-                let request = mirror::request(&work.operation)?;
-                let data = match self.qp.sends.pieces(work.source, 0, work.len) {
-                    Pieces::Inline(..) => Data::Inline,
-                    Pieces::Buffers(buffers) => Data::Segments(u8::try_from(buffers.count()).ok()?),
-                };
-                Wqe { wr_id, request, flags: self.flags(work), len: work.len, data }
-            }
-            Entry::Receive(wr_id) => {
-                let (queue, slot) = self.receive_slot(wr_id)?;
-                let data = Data::Segments(u8::try_from(queue.buffers(slot).len()).ok()?);
-                Wqe { wr_id, request: Request::Receive, flags: WqeFlags::NONE, len: queue.room(slot), data }
-            }
-        };
-        let payload_len = match wqe.data {
-            Data::Segments(count) => usize::from(count) * Segment::LEN,
-            Data::Inline => wqe.len as usize,
-        };
-        Some((Element::Work(wqe), payload_len))
-    }
-
-    fn flags(&self, work: &SendWork) -> WqeFlags {
-        let flags = mirror::wqe_flags(work.flags);
-        match self.qp.signaling {
-            crate::qp::Signaling::All => flags | WqeFlags::SIGNALED,
-            crate::qp::Signaling::Requested => flags,
-        }
     }
 
     /// Whether there may be something to send.
@@ -415,7 +231,7 @@ impl Driver {
     }
 
     /// The client knows, or is given up: all that waits is flushed.
-    fn close_now<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    pub(super) fn close_now<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.closing = Closing::Closed;
         self.qp.state = QpState::Err;
         self.outbox.clear();

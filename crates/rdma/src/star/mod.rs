@@ -2,8 +2,8 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `driver.rs` | the stateless side: the software that hands work to the client, in the host of the card |
-//! | `stateful.rs` | the stateful side, the client; with `begin.rs`, `chunk.rs`, `complete.rs`, `mirror.rs`, `pipeline.rs`, `flight.rs` |
+//! | `driver.rs` | the stateless side: the software that hands work to the client, in the host of the card; with `requests.rs`, `completions.rs` |
+//! | `stateful.rs` | the stateful side, the client; with `begin.rs`, `chunk.rs`, `complete.rs`, `time.rs`, `mirror.rs`, `pipeline.rs`, `flight.rs` |
 //! | `elements.rs` | elements in order and each once, in both directions |
 //! | `window.rs`, `timer.rs` | DCTCP; when something is sent again |
 //! | `endpoint.rs`, `packet.rs`, `status.rs` | what both sides have in common |
@@ -17,6 +17,7 @@ mod begin;
 mod card;
 mod chunk;
 mod complete;
+mod completions;
 pub(crate) mod driver;
 mod elements;
 pub(crate) mod endpoint;
@@ -25,11 +26,13 @@ mod memory_table;
 mod mirror;
 pub(crate) mod packet;
 mod pipeline;
+mod requests;
 mod security;
 mod setup;
 pub(crate) mod stateful;
 mod status;
 mod tag;
+mod time;
 mod timer;
 mod window;
 

@@ -2,12 +2,13 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `stateful.rs` | packets in and out, time |
+//! | `stateful.rs` | packets in and out |
 //! | `begin.rs` | an operation begins: what it needs, and where its bytes go |
 //! | `chunk.rs` | the bytes of one packet: where they lie at both sides |
 //! | `complete.rs` | operations complete, or the queue pair goes into error |
+//! | `time.rs` | what is sent again, and what is given up |
 
-use nichrome_wire::rdma::{QpNumber, RnrTimer};
+use nichrome_wire::rdma::QpNumber;
 use nichrome_wire::star::{Cqe, Element, Flags, Message, PacketCheck, Reason, Repr, Stamp};
 use nichrome_wire::{Ecn, Instant};
 
@@ -20,7 +21,7 @@ use super::pipeline::{Pipeline, Transfer};
 use super::security::Blocked;
 use super::setup::{Admission, Offer, Timers};
 use super::tag::ServerClock;
-use super::timer::{Awaited, Expiry};
+use super::timer::Awaited;
 use super::window::Congestion;
 use crate::config::Config;
 use crate::core::access::Access;
@@ -137,7 +138,7 @@ impl Stateful {
         }
     }
 
-    fn flight(&mut self, transfer: Transfer) -> &mut Flight {
+    pub(super) fn flight(&mut self, transfer: Transfer) -> &mut Flight {
         match transfer {
             Transfer::ToServer => &mut self.rdp,
             Transfer::FromServer => &mut self.gd,
@@ -145,7 +146,7 @@ impl Stateful {
     }
 
     /// Whether this connection is alive: it takes and sends packets.
-    fn is_up(&self) -> bool {
+    pub(super) fn is_up(&self) -> bool {
         matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
     }
 
@@ -289,67 +290,6 @@ impl Stateful {
                     || begun(Initiator::Server)
                     || !self.rdp.repeats.is_empty()
                     || !self.gd.repeats.is_empty())
-    }
-
-    /// When time alone changes something.
-    pub(crate) fn next_timeout(&self, config: &Config, now: Instant) -> Option<Instant> {
-        let paced =
-            Some(self.gd.free_at()).filter(|free_at| *free_at > now && self.is_up() && self.has_work());
-        let timers = [
-            self.outbox.timer.due(),
-            self.rdp.timer.due(),
-            self.gd.timer.due(),
-            self.rdp.lost_until(config.star.packet_lifetime),
-            paced,
-            self.look_again,
-            self.try_again,
-        ];
-        timers.into_iter().flatten().min()
-    }
-
-    /// Does what is due.
-    pub(crate) fn handle_timeout<M: Memory>(&mut self, config: &Config, verbs: &mut Verbs<M>) {
-        let (settings, now) = (self.qp.settings, verbs.now);
-        self.look_again.take_if(|at| *at <= now);
-        self.try_again.take_if(|at| *at <= now);
-        while let Some(place) = self.rdp.expired(config.star.packet_lifetime, now) {
-            self.pipeline_mut(place.initiator).copy_gone(place.nth);
-        }
-        if let Some(expiry) = self.outbox.timer.expire(&settings, now) {
-            count(expiry, verbs);
-            match expiry {
-                Expiry::GivenUp => self.driver_is_silent(verbs),
-                Expiry::Probe | Expiry::Timeout => {
-                    self.outbox.repeat();
-                    self.outbox.timer.start(self.outbox.outstanding(), &settings, now);
-                }
-            }
-        }
-        for transfer in [Transfer::ToServer, Transfer::FromServer] {
-            let flight = self.flight(transfer);
-            if let Some(expiry) = flight.timer.expire(&settings, now) {
-                count(expiry, verbs);
-                flight.repeat(expiry);
-                if expiry == Expiry::GivenUp {
-                    self.peer_gone(verbs);
-                } else {
-                    let awaited = if flight.repeats.is_empty() { flight.awaited() } else { Awaited::Answer };
-                    flight.timer.start(awaited, &settings, now);
-                }
-            }
-        }
-        self.complete(verbs);
-    }
-
-    /// Nanoseconds that an operation waits for a receive, at most; `None` where it waits for ever.
-    pub(super) fn readiness(&self, initiator: Initiator) -> Option<u64> {
-        let (retries, timer) = match initiator {
-            Initiator::Client => (self.qp.settings.rnr_retry, RnrTimer::new(self.peer_timers.min_rnr_timer)),
-            Initiator::Server => (self.peer_timers.rnr_retry, Some(self.qp.settings.min_rnr_timer)),
-        };
-        const FOR_EVER: u8 = 7;
-        let each = timer.unwrap_or_default().nanos() + self.rdp.timer.patience();
-        (retries != FOR_EVER).then(|| (u64::from(retries) + 1) * each)
     }
 }
 
@@ -497,12 +437,4 @@ impl<M: Memory> Endpoint<M> for Stateful {
 
 fn congestion(is_marked: bool) -> Congestion {
     if is_marked { Congestion::Marked } else { Congestion::None }
-}
-
-/// Counts what a timer has asked for.
-pub(super) fn count<M>(expiry: Expiry, verbs: &mut Verbs<M>) {
-    match expiry {
-        Expiry::Probe => verbs.counters.probes += 1,
-        Expiry::Timeout | Expiry::GivenUp => verbs.counters.timeouts += 1,
-    }
 }

@@ -1,0 +1,124 @@
+//! What the client tells the server's driver: how requests have ended, or that it does nothing more.
+
+use nichrome_wire::star::{Completed, Cqe, CqeNotice};
+
+use super::driver::{Closing, Driver};
+use super::status::status;
+use crate::core::completion::{CompletedOperation, Notice, Status};
+use crate::core::cq::Urgency;
+use crate::core::event::Event;
+use crate::core::memory::Memory;
+use crate::core::protection::Invalidator;
+use crate::core::verbs::Verbs;
+use crate::qp::attributes::QpState;
+use crate::qp::{Received, Receives};
+
+impl Driver {
+    /// The client tells how a request ended.
+    pub(super) fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) {
+        match cqe.completed {
+            Completed::Connection => self.client_ended(status(cqe.status), verbs),
+            Completed::Receive => self.receive_completed(cqe, CompletedOperation::Receive, urgency, verbs),
+            Completed::ReceiveWithWrite => {
+                self.receive_completed(cqe, CompletedOperation::ReceiveWithWrite, urgency, verbs);
+            }
+            _ => self.sends_completed(cqe, verbs),
+        }
+    }
+
+    /// A send completed, and with it all before it that were not told by themselves.
+    fn sends_completed<M: Memory>(&mut self, cqe: &Cqe, verbs: &mut Verbs<M>) {
+        let before = cqe.wr_id.wrapping_sub(self.sends.done);
+        if before >= self.sends.elements.len() as u64 {
+            verbs.counters.dropped_stale += 1;
+            return;
+        }
+        (0..before).for_each(|_| self.pop_send(Status::Success, verbs));
+        match status(cqe.status) {
+            Status::Success => self.pop_send(Status::Success, verbs),
+            failure => {
+                self.pop_send(failure, verbs);
+                // The client is in error too, and does nothing more.
+                self.close_now(verbs);
+            }
+        }
+        self.retire(verbs);
+    }
+
+    pub(super) fn pop_send<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
+        if let Some(element) = self.sends.elements.pop_front() {
+            // What has completed had arrived.
+            self.outbox.implied(element + 1, verbs.now);
+            self.sends.done += 1;
+        }
+        self.qp.complete_send(status, verbs);
+    }
+
+    fn receive_completed<M: Memory>(
+        &mut self,
+        cqe: &Cqe,
+        operation: CompletedOperation,
+        urgency: Urgency,
+        verbs: &mut Verbs<M>,
+    ) {
+        let known = cqe.wr_id == self.receives.done && !self.receives.elements.is_empty();
+        let Receives::Own(queue) = &mut self.qp.receives else { return };
+        if !known {
+            verbs.counters.dropped_stale += 1;
+            return;
+        }
+        self.qp.receiving = queue.take();
+        if let Some(element) = self.receives.elements.pop_front() {
+            self.outbox.implied(element + 1, verbs.now);
+            self.receives.done += 1;
+        }
+        let (mut ended, mut notice) = (status(cqe.status), None);
+        match cqe.notice {
+            Some(CqeNotice::Immediate(data)) => notice = Some(Notice::Immediate(data)),
+            Some(CqeNotice::Invalidate(key)) => {
+                match verbs.protection.invalidate(self.qp.asker(), key, Invalidator::Peer) {
+                    Ok(()) => notice = Some(Notice::Invalidated(key)),
+                    Err(_) => ended = Status::RemoteInvalidRequest,
+                }
+            }
+            None => {}
+        }
+        let done = Received { status: ended, operation, len: cqe.len, notice, source: None };
+        self.qp.complete_receive(done, urgency, verbs);
+        let event = match ended {
+            Status::Success => return,
+            Status::LocalLength => Event::QpRequestError as fn(_) -> _,
+            Status::RemoteInvalidRequest => Event::QpAccessError as fn(_) -> _,
+            _ => Event::QpFatal as fn(_) -> _,
+        };
+        verbs.events.push_back(event(self.qp.handle));
+        self.enter_error(verbs);
+    }
+
+    /// The client does nothing more: in error where it was refused what it asked for, else it has just gone.
+    fn client_ended<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
+        if self.closing != Closing::Open {
+            return self.close_now(verbs);
+        }
+        let event = match status {
+            Status::RemoteAccess => Event::QpAccessError as fn(_) -> _,
+            Status::RemoteInvalidRequest => Event::QpRequestError as fn(_) -> _,
+            _ => {
+                self.closing = Closing::Closed;
+                self.outbox.clear();
+                return self.fail_closed(verbs);
+            }
+        };
+        verbs.events.push_back(event(self.qp.handle));
+        self.close_now(verbs);
+    }
+
+    /// What is asked of a client that has gone fails.
+    pub(super) fn fail_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        let sends = matches!(self.qp.state, QpState::Rts | QpState::Sqd);
+        if self.closing == Closing::Closed && sends && self.qp.sends.len() > 0 {
+            self.pop_send(Status::RetryExceeded, verbs);
+            self.close_now(verbs);
+        }
+    }
+}

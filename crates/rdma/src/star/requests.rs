@@ -1,0 +1,85 @@
+//! Requests of the server's program as elements, which hand them to the client.
+
+use nichrome_wire::star::{Data, Element, Request, Segment, Wqe, WqeFlags};
+
+use super::driver::{Driver, Entry};
+use super::mirror;
+use crate::core::access::Access;
+use crate::core::completion::Status;
+use crate::core::memory::Memory;
+use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot};
+use crate::core::send_queue::{Pieces, Progress, SendWork};
+use crate::core::verbs::Verbs;
+use crate::core::work::Sge;
+use crate::qp::{Receives, Signaling};
+
+impl Driver {
+    /// Tells the next send, if there is one that can be told.
+    pub(super) fn tell_send<M: Memory>(&mut self, verbs: &Verbs<M>) -> bool {
+        let index = self.sends.elements.len();
+        let Some(work) = self.qp.sends.get(index).filter(|work| work.progress == Progress::Posted) else {
+            return false;
+        };
+        let right = if work.wants_data() { Access::LOCAL_WRITE } else { Access::NONE };
+        let owned = |sge: Sge| {
+            let len = u64::from(sge.len);
+            verbs.protection.local(self.qp.domain, sge.lkey, sge.address, len, right).is_ok()
+        };
+        let mut buffers = mirror::pieces(&self.qp.sends, work.source, work.len);
+        if !buffers.all(owned) {
+            drop(buffers);
+            if let Some(work) = self.qp.sends.get_mut(index) {
+                work.progress = Progress::Failed(Status::LocalProtection);
+            }
+            return false;
+        }
+        drop(buffers);
+        let number = self.sends.done + index as u64;
+        self.sends.elements.push_back(self.outbox.push(Entry::Send(number)));
+        true
+    }
+
+    pub(super) fn send(&self, number: u64) -> Option<&SendWork> {
+        self.qp.sends.get(usize::try_from(number.checked_sub(self.sends.done)?).ok()?)
+    }
+
+    pub(super) fn receive_slot(&self, number: u64) -> Option<(&ReceiveQueue, ReceiveSlot)> {
+        let Receives::Own(queue) = &self.qp.receives else { return None };
+        let index = usize::try_from(number.checked_sub(self.receives.done)?).ok()?;
+        Some((queue, queue.waiting(index)?))
+    }
+
+    /// What the client is told, and the bytes of its payload.
+    pub(super) fn element(&self, entry: Entry) -> Option<(Element, usize)> {
+        let wqe = match entry {
+            Entry::Control(element) => return Some((element, 0)),
+            Entry::Send(wr_id) => {
+                let work = self.send(wr_id)?;
+                let request = mirror::request(&work.operation)?;
+                let data = match self.qp.sends.pieces(work.source, 0, work.len) {
+                    Pieces::Inline(..) => Data::Inline,
+                    Pieces::Buffers(buffers) => Data::Segments(u8::try_from(buffers.count()).ok()?),
+                };
+                Wqe { wr_id, request, flags: self.flags(work), len: work.len, data }
+            }
+            Entry::Receive(wr_id) => {
+                let (queue, slot) = self.receive_slot(wr_id)?;
+                let data = Data::Segments(u8::try_from(queue.buffers(slot).len()).ok()?);
+                Wqe { wr_id, request: Request::Receive, flags: WqeFlags::NONE, len: queue.room(slot), data }
+            }
+        };
+        let payload_len = match wqe.data {
+            Data::Segments(count) => usize::from(count) * Segment::LEN,
+            Data::Inline => wqe.len as usize,
+        };
+        Some((Element::Work(wqe), payload_len))
+    }
+
+    fn flags(&self, work: &SendWork) -> WqeFlags {
+        let flags = mirror::wqe_flags(work.flags);
+        match self.qp.signaling {
+            Signaling::All => flags | WqeFlags::SIGNALED,
+            Signaling::Requested => flags,
+        }
+    }
+}
