@@ -180,10 +180,7 @@ impl Flight {
     /// The packet at `index` is lost, if it was not answered: its chunk is sent again.
     fn lose(&mut self, index: usize) {
         let next = self.next();
-        let copy = &mut self.copies[index];
-        if !copy.is_waiting {
-            return;
-        }
+        let Some(copy) = self.copies.get_mut(index).filter(|copy| copy.is_waiting) else { return };
         copy.is_waiting = false;
         let (sequence, place, sent) = (self.first + index as u32, copy.place, copy.at);
         self.waiting -= 1;
@@ -236,5 +233,57 @@ impl Flight {
         self.repeats.clear();
         self.waiting = 0;
         self.timer.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nichrome_wire::rdma::PathMtu;
+
+    const NOW: Instant = Instant::ZERO;
+    const PLACE: Place = Place { initiator: Initiator::Client, nth: 0 };
+
+    fn flight(config: &SendWindow, packets: u32) -> Flight {
+        let mut flight = Flight::new(SeqNumber(u32::MAX), Lost::Remembered, config);
+        let settings = Settings::new(PathMtu::B1024);
+        (0..packets).for_each(|_| flight.packet_sent(PLACE, &settings, NOW));
+        flight
+    }
+
+    #[test]
+    fn a_packet_is_lost_when_three_later_ones_were_answered() {
+        let config = SendWindow::default();
+        let mut flight = flight(&config, 5);
+        let answered = |flight: &mut Flight, number: u32| {
+            flight.answered(SeqNumber(number), Congestion::None, &config, NOW).is_some()
+        };
+        assert!(answered(&mut flight, 0) && answered(&mut flight, 1) && flight.repeats.is_empty());
+        assert!(answered(&mut flight, 2) && flight.repeats.len() == 1);
+        assert!(!answered(&mut flight, 2), "once");
+        assert!(answered(&mut flight, u32::MAX) && !answered(&mut flight, u32::MAX), "late, once");
+        assert!(!answered(&mut flight, 4), "never sent");
+    }
+
+    #[test]
+    fn a_timer_may_fire_when_all_was_answered() {
+        let config = SendWindow::default();
+        let mut flight = flight(&config, 1);
+        flight.repeat(Expiry::Timeout);
+        assert!(flight.answered(SeqNumber(u32::MAX), Congestion::None, &config, NOW).is_some());
+        flight.repeats.clear();
+        flight.repeat(Expiry::Probe);
+        flight.repeat(Expiry::Timeout);
+        assert_eq!((flight.awaited(), flight.repeats.len()), (Awaited::Nothing, 0));
+    }
+
+    #[test]
+    fn what_is_lost_is_remembered_for_its_lifetime() {
+        let mut flight = flight(&SendWindow::default(), 1);
+        flight.repeat(Expiry::Probe);
+        assert_eq!(flight.lost_until(100), Some(Instant::from_nanos(100)));
+        assert_eq!(flight.expired(100, Instant::from_nanos(99)), None);
+        assert_eq!(flight.expired(100, Instant::from_nanos(100)), Some(PLACE));
+        assert_eq!(flight.expired(100, Instant::from_nanos(100)), None);
     }
 }
