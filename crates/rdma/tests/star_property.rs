@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
+#[path = "common/program.rs"]
+mod program;
 
-use common::program::{
-    IMMEDIATE, LANDING, MESSAGES, Model, ROOM, SOURCE, Seen, Step, TARGET, ZONE, faults, post, step,
-};
 use common::{Link, Pair, pattern};
 use nichrome_rdma::*;
+use program::{
+    IMMEDIATE, LANDING, MESSAGES, Model, ROOM, SOURCE, Seen, Step, TARGET, ZONE, faults, post, step,
+};
 use proptest::prelude::*;
 
 proptest! {

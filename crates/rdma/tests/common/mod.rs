@@ -2,7 +2,6 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod generated;
-pub mod program;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

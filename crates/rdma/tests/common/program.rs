@@ -1,9 +1,10 @@
 //! Random programs of verbs, and what they must come to.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use nichrome_rdma::*;
 use proptest::prelude::*;
 
-use super::{BASE, End, Faults, Pair};
+use crate::common::{BASE, End, Faults, Pair};
 
 /// Memory of an end: where requests take bytes from, where the peer's go, and where answers and messages land.
 pub const SOURCE: usize = 0;
