@@ -240,6 +240,12 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.attended.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// Keeps all others from the device as long as the result lives: for a process that is about to fork, whose child
+    /// would find it half changed.
+    pub fn pause(&self) -> Paused<'_, M> {
+        Paused(self.shared.card())
+    }
+
     /// Where the device is.
     pub fn local(&self) -> SocketAddr {
         self.shared.local
@@ -248,6 +254,16 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// What the wire has done.
     pub fn wire_counters(&self) -> WireCounters {
         self.shared.card().wire.counters()
+    }
+}
+
+/// A device that nobody else reaches.
+pub struct Paused<'a, M>(MutexGuard<'a, Card<M>>);
+
+impl<M> Paused<'_, M> {
+    /// Cuts the device off from the network for good: the socket is the parent's.
+    pub fn cut_off(&mut self) {
+        self.0.wire.cut_off();
     }
 }
 

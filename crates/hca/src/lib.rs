@@ -55,7 +55,7 @@ mod wire;
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError, Region, RemoteRegion};
 pub use arena::Arena;
 pub use config::{AdapterConfig, Faults, OpenError, Place, Reception, Transport, TransportError};
-pub use driver::{Driver, EventSink};
+pub use driver::{Driver, EventSink, Paused};
 pub use exchange::exchange;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
 pub use star::{StarOptions, Stateless, StatelessError};

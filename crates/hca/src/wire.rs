@@ -41,6 +41,8 @@ pub(crate) struct Wire {
     faults: Option<FaultyPaths>,
     recorder: Option<Recorder>,
     counters: WireCounters,
+    /// Whether the socket is not to be used any more.
+    is_cut_off: bool,
 }
 
 /// Where datagrams come from.
@@ -93,6 +95,7 @@ impl Wire {
             faults: config.faults.as_ref().map(FaultyPaths::new).transpose()?,
             recorder,
             counters: WireCounters::default(),
+            is_cut_off: false,
         })
     }
 
@@ -113,6 +116,12 @@ impl Wire {
         self.counters
     }
 
+    /// Uses the socket no more: what is sent is lost, and nothing arrives.
+    pub(crate) fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        self.recorder = None;
+    }
+
     /// When a path has something to let go.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let paths = self.faults.as_ref()?;
@@ -131,6 +140,9 @@ impl Wire {
 
     /// Gives the device what has arrived; returns whether there may be more.
     pub(crate) fn receive<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
+        if self.is_cut_off {
+            return false;
+        }
         let Self { port, incoming, star, faults, recorder, counters, .. } = self;
         let local = port.socket().local();
         let star_local = SocketAddr::new(local.ip(), STAR_PORT);
@@ -284,6 +296,11 @@ impl Wire {
 
     /// Sends what was recorded already; returns whether the socket is full.
     fn push_out(&mut self) -> bool {
+        if self.is_cut_off {
+            self.counters.refused += self.outgoing.staged().count() as u64;
+            self.outgoing.clear();
+            return false;
+        }
         let SendReport { sent, refused, is_full, .. } = self.outgoing.send(self.port.socket());
         self.counters.sent += sent;
         self.counters.refused += refused;

@@ -14,6 +14,8 @@ use crate::async_event::{AsyncTarget, EventType};
 use crate::completion_queue::CqEvents;
 use crate::configuration::Configuration;
 use crate::errno::Errno;
+use crate::fork::prepare_for_forks;
+use crate::guarded_copy;
 use crate::process_memory::ProcessMemory;
 
 /// An open device.
@@ -33,7 +35,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The device of the process, if a context is open, which nobody opens or closes meanwhile.
+pub(crate) type Current = MutexGuard<'static, Weak<Adapter>>;
+
 impl Adapter {
+    /// The device of the process.
+    pub(crate) fn current() -> Current {
+        lock(&CURRENT)
+    }
+
     /// The process's device, opened if it is not. A failure is also told on the standard error output: errno cannot say
     /// what is wrong.
     pub(crate) fn open() -> Result<Arc<Self>, Errno> {
@@ -55,6 +65,8 @@ impl Adapter {
 
     fn new() -> Result<Self, Box<dyn std::error::Error>> {
         let Configuration { adapter: config, reports } = Configuration::from_env()?;
+        guarded_copy::guard();
+        prepare_for_forks();
         let listeners = Arc::new(Listeners::default());
         let told = Arc::clone(&listeners);
         let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| told.tell(event)))?;

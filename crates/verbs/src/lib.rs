@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `device.rs`, `attributes.rs`, `port.rs` | the list of devices; what device and port can do; GIDs and partition keys |
 //! | `context.rs`, `unsupported.rs` | opening and closing; the operations of a context, and the answer of those that are missing |
-//! | `adapter.rs`, `process_memory.rs` | the device behind all contexts; the program's memory as it reaches it |
+//! | `adapter.rs` | the device behind all contexts |
+//! | `process_memory.rs`, `guarded_copy.rs` | the program's memory as the device reaches it |
 //! | `event_queue.rs`, `comp_channel.rs`, `async_event.rs` | events and their file descriptors |
 //! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | what they say |
 //! | `completion_queue.rs`, `extended_poll.rs` | completion queues, polled by structure or piece by piece |
@@ -34,6 +35,11 @@ mod errno;
 mod event_queue;
 mod extended_poll;
 mod fork;
+#[cfg(target_arch = "x86_64")]
+mod guarded_copy;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "unguarded_copy.rs"]
+mod guarded_copy;
 mod memory_region;
 mod memory_window;
 mod modify;

@@ -1,14 +1,15 @@
 //! The program's memory as the device reaches it.
 
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nichrome_rdma::{Memory, MemoryFault};
 
+use crate::guarded_copy;
+
 /// The memory of this process.
 ///
 /// A program that unmaps memory while it is registered breaks what it promised: hardware would keep the pages, here the
-/// next access to them ends the process.
+/// next access to them is an error.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessMemory;
 
@@ -26,25 +27,25 @@ impl Memory for ProcessMemory {
 
     #[inline]
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
-        // SAFETY: the engine asks only for bytes of registered regions, which `covers` found and which the program
-        // keeps mapped, or for inline bytes, which the program lends for the call. They are not `into`, which is ours.
-        unsafe { ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
-        Ok(())
+        // SAFETY: `into` is ours, and what is read is the program's: a registered region, or inline bytes.
+        let missing = unsafe { guarded_copy::copy(into.as_mut_ptr(), address as *const u8, into.len()) };
+        if missing == 0 { Ok(()) } else { Err(MemoryFault { address }) }
     }
 
     #[inline]
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
-        // SAFETY: as for `read`; the region was registered to be written. `bytes` are ours and not the program's.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
-        Ok(())
+        // SAFETY: `bytes` are ours; the region was registered to be written.
+        let missing = unsafe { guarded_copy::copy(address as *mut u8, bytes.as_ptr(), bytes.len()) };
+        if missing == 0 { Ok(()) } else { Err(MemoryFault { address }) }
     }
 
     fn update(&mut self, address: u64, change: impl Fn(u64) -> u64) -> Result<u64, MemoryFault> {
         let place = address as *mut u64;
-        if !place.is_aligned() {
+        // SAFETY: any address may be asked for.
+        if !place.is_aligned() || unsafe { guarded_copy::touch(place) } != 0 {
             return Err(MemoryFault { address });
         }
-        // SAFETY: as for `write`, and aligned.
+        // SAFETY: as for `write`, aligned, and there just now.
         let word = unsafe { AtomicU64::from_ptr(place) };
         let updated = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| Some(change(before)));
         updated.map_err(|_| MemoryFault { address })

@@ -2,14 +2,16 @@
 //! are the list of what passes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod lifetimes;
+mod running;
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+
+use running::{both_ends, command, ended, is_installed};
 
 /// Debian's package ibverbs-utils, with `-g 0`.
 const PINGPONGS: &[&str] = &[
@@ -91,81 +93,6 @@ const UNDER_VALGRIND: &[&str] = &[
     "valgrind -q --error-exitcode=9 --leak-check=full ibv_srq_pingpong -n 50 -e",
 ];
 
-/// No program takes as long on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Whether a program is installed, which it must be in CI.
-fn is_installed(program: &str, package: &str) -> bool {
-    let found = Path::new("/usr/bin").join(program).exists();
-    assert!(found || std::env::var_os("CI").is_none(), "CI needs Debian's package {package}");
-    found
-}
-
-/// A program with our library; the line is split at spaces.
-fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -> Command {
-    let mut words = line.split(' ');
-    let mut command = Command::new(words.next().unwrap());
-    command.args(words).args(more).envs(environment.iter().copied());
-    command.env("LD_LIBRARY_PATH", common::library().parent().unwrap());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// A TCP port that nobody listens at.
-fn free_port() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port().to_string()
-}
-
-fn waits_for_a_client(port: &str) -> bool {
-    let sockets =
-        ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
-    let place = format!(":{:04X} ", port.parse::<u16>().unwrap());
-    let is_listener = |line: &str| line.contains(&place) && line.contains(" 0A ");
-    sockets.iter().any(|sockets| sockets.lines().any(is_listener))
-}
-
-/// Ends when the program does, or ends it.
-fn ended(mut child: Child, what: &str) -> Output {
-    let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let reader = thread::spawn(move || {
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        pipes.0.read_to_end(&mut stdout).unwrap();
-        pipes.1.read_to_end(&mut stderr).unwrap();
-        (stdout, stderr)
-    });
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if start.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("{what} does not end");
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    let (stdout, stderr) = reader.join().unwrap();
-    Output { status, stdout, stderr }
-}
-
-/// Runs a program as server and as client, which must both succeed.
-fn both_ends(line: &str, more: &[&str], environment: &[(&str, &str)]) {
-    let port = free_port();
-    let more = [more, &["-p", &port]].concat();
-    let mut server = command(line, &more, environment).spawn().unwrap();
-    while !waits_for_a_client(&port) && server.try_wait().unwrap().is_none() {
-        thread::sleep(Duration::from_millis(5));
-    }
-    let client = command(line, &[&more[..], &["127.0.0.1"]].concat(), environment).spawn().unwrap();
-    let ends = [ended(client, line), ended(server, line)];
-    let texts = ends.iter().map(|Output { stdout, stderr, .. }| {
-        String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
-    });
-    let text = texts.collect::<Vec<_>>().join("\n--- the server:\n");
-    assert!(ends.iter().all(|end| end.status.success()), "{line}:\n{text}");
-}
-
 fn options(line: &str) -> &'static [&'static str] {
     if line.starts_with("ibv_") { &["-g", "0"] } else { &["-F", "-x", "0"] }
 }
@@ -209,25 +136,6 @@ fn valgrind_finds_nothing() {
     if is_installed("valgrind", "valgrind") && is_installed("ibv_rc_pingpong", "ibverbs-utils") {
         UNDER_VALGRIND.iter().for_each(|line| both_ends(line, &["-g", "0"], &[]));
     }
-}
-
-/// A receiver learns nothing of a sender that is gone, with hardware as little; a sender does.
-#[test]
-fn a_client_whose_server_was_killed_ends_with_an_error() {
-    if !is_installed("ib_send_bw", "perftest") {
-        return;
-    }
-    let port = free_port();
-    let more = ["-F", "-x", "0", "-D", "60", "-p", &port];
-    let mut server = command("ib_send_bw", &more, &[]).spawn().unwrap();
-    while !waits_for_a_client(&port) {
-        thread::sleep(Duration::from_millis(5));
-    }
-    let client = command("ib_send_bw", &[&more[..], &["127.0.0.1"]].concat(), &[]).spawn().unwrap();
-    thread::sleep(Duration::from_secs(1));
-    server.kill().unwrap();
-    server.wait().unwrap();
-    assert!(!ended(client, "ib_send_bw").status.success());
 }
 
 /// Makes `ls` say that the device belongs to the loopback interface, as pyverbs' tests ask `/sys`.

@@ -1,0 +1,170 @@
+//! Copies from and to the program's memory that end in an error where it is not mapped.
+//!
+//! Hardware keeps the pages of a region that its program unmaps; here they are gone. Asking the kernel before each copy
+//! would cost more than the copy (process_vm_readv(2): about a microsecond). So the copy is simply made, by two
+//! instructions at known places, and a handler of SIGSEGV and SIGBUS goes on behind them when they fault. All other
+//! faults go to the handler that was there before. A program that sets a handler of its own later takes this one away.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Once, OnceLock};
+use std::{mem, ptr};
+
+/// Copies `len` bytes; returns how many were not copied, because memory was not there.
+///
+/// # Safety
+/// One side is the caller's own memory; of the other nothing is asked. They do not overlap.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -> usize {
+    core::arch::naked_asm!("mov rcx, rdx", "rep movsb", "mov rax, rcx", "ret")
+}
+
+/// Writes to a word without changing it; returns 0 where that is possible.
+///
+/// # Safety
+/// None is needed; the type says so because it is called with addresses of any kind.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn touch(word: *mut u64) -> usize {
+    core::arch::naked_asm!("mov eax, 1", "lock add dword ptr [rdi], 0", "xor eax, eax", "ret")
+}
+
+/// Where instructions may fault, and where to go on then: both are numbers of bytes into these functions.
+fn landing(instruction: usize) -> Option<usize> {
+    let copy: unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize = copy;
+    let touch: unsafe extern "C" fn(*mut u64) -> usize = touch;
+    let places = [(copy as usize, 3, 5), (touch as usize, 5, 11)];
+    let found = places.iter().find(|(start, at, _)| start + at == instruction);
+    found.map(|(start, _, behind)| start + behind)
+}
+
+/// What was done about each signal before.
+static BEFORE: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
+
+const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// Has the faults of [`copy`] and [`touch`] end in errors, from now on.
+pub(crate) fn guard() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
+            // SAFETY: all zeros are a valid sigaction; the kernel is asked for what is there, and given a handler of the
+            // form that SA_SIGINFO asks for.
+            unsafe {
+                let mut old: libc::sigaction = mem::zeroed();
+                libc::sigaction(signal, ptr::null(), &raw mut old);
+                let _ = before.set(old);
+                let mut new: libc::sigaction = mem::zeroed();
+                let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = faulted;
+                new.sa_sigaction = handler as usize;
+                new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+                libc::sigaction(signal, &raw const new, ptr::null_mut());
+            }
+        }
+    });
+}
+
+extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes the context of the thread that faulted, which it goes on with.
+    let instruction = unsafe {
+        let context = &mut *context.cast::<libc::ucontext_t>();
+        &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
+    };
+    if let Some(landing) = landing(*instruction as usize) {
+        *instruction = landing as i64;
+        return;
+    }
+    let nth = usize::from(signal != SIGNALS[0]);
+    let Some(before) = BEFORE[nth].get() else { return };
+    // SAFETY: the handler is called as the kernel would have called it; without one, what the kernel does then is done
+    // when the instruction faults again.
+    unsafe {
+        match before.sa_sigaction {
+            libc::SIG_DFL | libc::SIG_IGN => {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+                let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                    mem::transmute(handler);
+                handler(signal, info, context);
+            }
+            handler => {
+                let handler: extern "C" fn(c_int) = mem::transmute(handler);
+                handler(signal);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// Two pages, of which the second is not there, or cannot be written.
+    fn pages(second: Option<c_int>) -> *mut u8 {
+        // SAFETY: new memory is mapped, and a part of it unmapped or protected.
+        unsafe {
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let start = libc::mmap(ptr::null_mut(), 2 * PAGE, rights, flags, -1, 0).cast::<u8>();
+            match second {
+                Some(rights) => libc::mprotect(start.add(PAGE).cast(), PAGE, rights),
+                None => libc::munmap(start.add(PAGE).cast(), PAGE),
+            };
+            start
+        }
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        guard();
+        let start = pages(None);
+        let mut ours = [7u8; 100];
+        // SAFETY: one side is ours.
+        unsafe {
+            assert_eq!(copy(start, ours.as_ptr(), 100), 0);
+            assert_eq!(copy(start.add(PAGE - 60), ours.as_ptr(), 100), 40);
+            assert_eq!(copy(ours.as_mut_ptr(), start.add(PAGE - 1), 100), 99);
+            assert_eq!(copy(ours.as_mut_ptr(), ptr::null(), 100), 100);
+            assert_eq!((touch(start.cast()), touch(start.add(PAGE).cast())), (0, 1));
+        }
+    }
+
+    #[test]
+    fn memory_that_cannot_be_written_is_an_error() {
+        guard();
+        let start = pages(Some(libc::PROT_READ));
+        let mut ours = [7u8; 8];
+        // SAFETY: one side is ours.
+        unsafe {
+            assert_eq!(copy(start.add(PAGE), ours.as_ptr(), 8), 8);
+            assert_eq!(copy(ours.as_mut_ptr(), start.add(PAGE), 8), 0);
+            assert_eq!(touch(start.add(PAGE).cast()), 1);
+        }
+        assert_eq!(ours, [0; 8]);
+    }
+
+    /// In a child: what `f` does, and the signal that ends it.
+    fn ended_by(f: impl FnOnce()) -> c_int {
+        // SAFETY: the child does what `f` does and ends without returning.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                f();
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            libc::waitpid(child, &raw mut status, 0);
+            if libc::WIFSIGNALED(status) { libc::WTERMSIG(status) } else { -libc::WEXITSTATUS(status) }
+        }
+    }
+
+    #[test]
+    fn another_fault_ends_the_process() {
+        guard();
+        // SAFETY: the write is meant to fault.
+        let fault = || unsafe { ptr::write_volatile(pages(None).add(PAGE), 1) };
+        assert_eq!(ended_by(fault), libc::SIGSEGV);
+    }
+}

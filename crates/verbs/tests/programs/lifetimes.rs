@@ -1,0 +1,86 @@
+//! Programs that end in every way, and what they leave behind.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use crate::running::{command, ended, free_port, is_installed, waits_for_a_client};
+
+/// Runs `lifetimes.c`, which says what is wrong.
+fn lifetimes(arguments: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/lifetimes.c");
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs-dev");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("lifetimes");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-o"]).args([&program, &source]).arg("-libverbs");
+    assert!(cc.status().unwrap().success());
+    let child = command(&format!("{} {arguments}", program.display()), &[], &[]).spawn().unwrap();
+    let output = ended(child, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn contexts_that_are_closed_leave_nothing() {
+    lifetimes("contexts 1000");
+}
+
+#[test]
+fn memory_that_is_unmapped_while_it_is_registered_is_a_completion_in_error() {
+    lifetimes("unmapped");
+}
+
+#[test]
+fn a_child_that_uses_its_parents_objects_disturbs_nobody() {
+    lifetimes("forked");
+}
+
+/// Both ends of a program at fixed addresses, under way for a while.
+fn pair(program: &str) -> [Child; 2] {
+    let port = free_port();
+    let more = ["-F", "-x", "0", "-D", "60", "-p", &port];
+    let mut server = command(program, &more, &[("NICHROME_IP", "127.77.0.1")]).spawn().unwrap();
+    while !waits_for_a_client(&port) {
+        assert!(server.try_wait().unwrap().is_none(), "{:?}", server.wait_with_output());
+        thread::sleep(Duration::from_millis(5));
+    }
+    let more = [&more[..], &["127.0.0.1"]].concat();
+    let client = command(program, &more, &[("NICHROME_IP", "127.77.0.2")]).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    [server, client]
+}
+
+fn send(signal: libc::c_int, to: &Child) {
+    // SAFETY: the process is a child that was not waited for.
+    assert_eq!(unsafe { libc::kill(to.id() as libc::pid_t, signal) }, 0);
+}
+
+/// A sender whose receiver is gone ends in an error. A receiver learns nothing of a sender that is gone, with hardware as
+/// little: it ends when it is told to. The addresses are free again each time.
+#[test]
+fn who_is_interrupted_or_killed_ends_and_its_peer_too() {
+    use std::os::unix::process::ExitStatusExt;
+
+    if !is_installed("ib_send_bw", "perftest") {
+        return;
+    }
+    for program in ["ib_send_bw", "ib_write_bw"] {
+        for signal in [libc::SIGINT, libc::SIGKILL] {
+            for victim in [0, 1] {
+                let what = format!("{program}, {signal} to {victim}");
+                let mut ends = pair(program).map(Some);
+                let [gone, left] = [victim, 1 - victim].map(|end| ends[end].take().unwrap());
+                send(signal, &gone);
+                assert_eq!(ended(gone, &what).status.signal(), Some(signal), "{what}");
+                if victim == 1 {
+                    send(libc::SIGINT, &left);
+                }
+                assert!(!ended(left, &what).status.success(), "{what}");
+            }
+        }
+    }
+}

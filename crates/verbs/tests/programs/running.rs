@@ -1,0 +1,85 @@
+//! Running programs with the library.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common;
+
+/// No program takes as long on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Whether a program is installed, which it must be in CI.
+pub(crate) fn is_installed(program: &str, package: &str) -> bool {
+    let found = Path::new("/usr/bin").join(program).exists();
+    assert!(found || std::env::var_os("CI").is_none(), "CI needs Debian's package {package}");
+    found
+}
+
+/// A program with our library; the line is split at spaces.
+pub(crate) fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -> Command {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).args(more).envs(environment.iter().copied());
+    command.env("LD_LIBRARY_PATH", common::library().parent().unwrap());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A TCP port that nobody listens at.
+pub(crate) fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port().to_string()
+}
+
+pub(crate) fn waits_for_a_client(port: &str) -> bool {
+    let sockets =
+        ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    let place = format!(":{:04X} ", port.parse::<u16>().unwrap());
+    let is_listener = |line: &str| line.contains(&place) && line.contains(" 0A ");
+    sockets.iter().any(|sockets| sockets.lines().any(is_listener))
+}
+
+/// Ends when the program does, or ends it.
+pub(crate) fn ended(mut child: Child, what: &str) -> Output {
+    let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let reader = thread::spawn(move || {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        pipes.0.read_to_end(&mut stdout).unwrap();
+        pipes.1.read_to_end(&mut stderr).unwrap();
+        (stdout, stderr)
+    });
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("{what} does not end");
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let (stdout, stderr) = reader.join().unwrap();
+    Output { status, stdout, stderr }
+}
+
+/// Runs a program as server and as client, which must both succeed.
+pub(crate) fn both_ends(line: &str, more: &[&str], environment: &[(&str, &str)]) {
+    let port = free_port();
+    let more = [more, &["-p", &port]].concat();
+    let mut server = command(line, &more, environment).spawn().unwrap();
+    while !waits_for_a_client(&port) && server.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let client = command(line, &[&more[..], &["127.0.0.1"]].concat(), environment).spawn().unwrap();
+    let ends = [ended(client, line), ended(server, line)];
+    let texts = ends.iter().map(|Output { stdout, stderr, .. }| {
+        String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
+    });
+    let text = texts.collect::<Vec<_>>().join("\n--- the server:\n");
+    assert!(ends.iter().all(|end| end.status.success()), "{line}:\n{text}");
+}
