@@ -164,6 +164,14 @@ nothing! {
     ibv_unimport_dm
     /// Drivers register when they are loaded: there is no device for them.
     verbs_register_driver_34
+    /// As above.
+    verbs_register_driver_57
+    /// As above.
+    verbs_register_driver_59
+    /// As above.
+    verbs_register_driver_64
+    /// As above.
+    verbs_register_driver_65
     /// There is no device of theirs.
     verbs_set_ops
     /// There is no device of theirs.

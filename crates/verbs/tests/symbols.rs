@@ -67,3 +67,31 @@ fn libraries_of_drivers_load_beside_it() {
 fn output_of(command: &mut Command) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
+
+/// What a node of private symbols has, and is not named for the node itself.
+fn private_node(node: u32) -> BTreeSet<String> {
+    let mut nm = Command::new("nm");
+    nm.args(["-D", "--with-symbol-versions", "--defined-only"]);
+    let listed = output_of(nm.arg(common::library()));
+    let names = listed.lines().filter_map(|line| line.split_whitespace().nth(2)?.split_once('@'));
+    let of_it =
+        names.filter(|(_, version)| version.trim_start_matches('@') == format!("IBVERBS_PRIVATE_{node}"));
+    let own = format!("verbs_register_driver_{node}");
+    let found: BTreeSet<String> = of_it.map(|(name, _)| name.to_owned()).collect();
+    assert!(found.contains(&own), "{own}");
+    found.into_iter().filter(|name| *name != own).collect()
+}
+
+/// Each node of rdma-core has what the one before has, and more; 57 has lost one of 34's.
+#[test]
+fn private_symbols_are_there_by_the_versions_of_all_releases() {
+    let before = ["ibv_cmd_query_device".to_owned()].into();
+    let mut node: BTreeSet<String> = private_node(34).difference(&before).cloned().collect();
+    assert_eq!(node.len(), 72);
+    for (next, more) in [(57, 0), (59, 5), (64, 4), (65, 10)] {
+        let wider = private_node(next);
+        assert!(wider.is_superset(&node), "{next}: {:?}", node.difference(&wider));
+        assert_eq!(wider.len(), node.len() + more, "{next}");
+        node = wider;
+    }
+}
