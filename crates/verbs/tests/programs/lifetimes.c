@@ -121,7 +121,7 @@ static void contexts(int many)
 	int fds = 0, threads = 0;
 	long memory = 0;
 	for (int i = 0; i < many; i++) {
-		if (i == many / 5)
+		if (i == many / 2)
 			fds = count("/proc/self/fd"), threads = count("/proc/self/task"), memory = resident_kb();
 		if (i % 100)
 			destroy(make());
