@@ -25,8 +25,9 @@ use crate::stats::QueueStats;
 /// Frames of a receive batch.
 const BATCH: usize = 256;
 
-/// Frames read from the host before the wire has its turn again.
-const HOST_FRAMES: usize = 8;
+/// Packets from the host that are sent before the wire has its turn again: as many as [`Worker::receive`] takes of the wire,
+/// because a host may acknowledge each, and loses what is not read in time.
+const HOST_PACKETS: usize = 2 * BATCH;
 
 /// After how many rounds without sleep a worker looks for orders.
 const LOOK_UP: u64 = 64;
@@ -277,10 +278,10 @@ impl<W: WireQueue> Worker<W> {
             self.unsent.pop_front();
             busy = true;
         }
-        let mut frames = 0;
+        let mut packets = 0;
         while let Some(host) = host
             && self.unsent.is_empty()
-            && frames < HOST_FRAMES
+            && packets < HOST_PACKETS
         {
             let received = match host.receive(buffer) {
                 Ok(Some(received)) => received,
@@ -288,13 +289,14 @@ impl<W: WireQueue> Worker<W> {
                 Err(Errno::IO | Errno::NETDOWN) => break,
                 Err(error) => return Err(CardError::Host(HostError::Gone(error))),
             };
-            frames += 1;
             self.stats.from_host += 1;
             self.stats.from_host_bytes += received.frame.len() as u64;
             let Ok((mut segments, _)) = cut(received.frame, &received.virtio) else {
                 self.stats.transmit_malformed += 1;
+                packets += 1;
                 continue;
             };
+            packets += segments.remaining();
             loop {
                 self.scratch.clear();
                 if !segments.append_next(&mut self.scratch) {
@@ -319,7 +321,7 @@ impl<W: WireQueue> Worker<W> {
             }
         }
         self.wire_is_down = !is_up(wire.flush())?;
-        Ok(busy || frames > 0)
+        Ok(busy || packets > 0)
     }
 
     /// Sleeps until there is something to do; says whether an order woke it.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod active_ack;
+mod answers;
 mod ends;
 mod files;
 mod hosts;

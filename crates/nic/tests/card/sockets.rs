@@ -17,8 +17,6 @@ pub(crate) struct Socket {
     pub(crate) timeout: Duration,
     /// How often it has run out in succession.
     pub(crate) backoff: u32,
-    /// How long a packet and its acknowledgement take, on average of late.
-    pub(crate) round_trip: Duration,
     /// Packets sent once more, so far.
     pub(crate) retransmitted: u64,
 }
@@ -39,9 +37,8 @@ fn socket(line: &str) -> Option<(u16, Socket)> {
     let number = |name| value(name).map_or(Some(0), |text| text.parse().ok());
     let millis = |text: &str| text.parse::<f64>().ok().map(|millis| Duration::from_secs_f64(millis / 1e3));
     let timeout = value("rto").map_or(Some(Duration::ZERO), millis)?;
-    let round_trip = value("rtt").map_or(Some(Duration::ZERO), |text| millis(text.split('/').next()?))?;
     let retransmitted = value("retrans").map_or(Some(0), |text| text.rsplit('/').next()?.parse().ok())?;
-    Some((port, Socket { timeout, round_trip, backoff: number("backoff")? as u32, retransmitted }))
+    Some((port, Socket { timeout, backoff: number("backoff")? as u32, retransmitted }))
 }
 
 /// Looks at the connections of a host again and again, until the other end of `stop` is dropped: the most that each has
@@ -55,7 +52,6 @@ pub(crate) fn watch(host: &Host, stop: &Receiver<()>) -> (HashMap<u16, Socket>, 
             *most = Socket {
                 timeout: most.timeout.max(now.timeout),
                 backoff: most.backoff.max(now.backoff),
-                round_trip: most.round_trip.max(now.round_trip),
                 retransmitted: most.retransmitted.max(now.retransmitted),
             };
         }

@@ -1,0 +1,88 @@
+//! A host that answers every frame, as one that acknowledges them does.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nichrome_nic::{Card, Queue, memory_wire};
+use nichrome_port::{Device, Received, Waker, WireQueue, clock};
+use nichrome_wire::VirtioNetHeader;
+use rustix::io;
+
+use crate::hosts::{FRAME_LEN, config, impaired};
+
+/// What comes back for every frame.
+const ANSWER: [u8; 60] = [7; 60];
+
+/// As many as the wire has room for.
+const FRAMES: u64 = 8000;
+
+/// How many packets a kernel keeps for a TAP device (its `txqueuelen`); others are lost.
+const KEPT: usize = 1000;
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A host whose answers wait until they are read.
+struct Answering {
+    waker: Waker,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    answers: VecDeque<[u8; 60]>,
+    most: usize,
+}
+
+impl AsFd for Answering {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+}
+
+impl Device for Answering {
+    fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
+        self.waker.clear();
+        let Some(answer) = self.waiting.lock().unwrap().answers.pop_front() else { return Ok(None) };
+        buffer[..answer.len()].copy_from_slice(&answer);
+        Ok(Some(Received { virtio: VirtioNetHeader::default(), frame: &buffer[..answer.len()] }))
+    }
+
+    fn send(&self, _: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut waiting = self.waiting.lock().unwrap();
+        waiting.answers.push_back(ANSWER);
+        waiting.most = waiting.most.max(waiting.answers.len());
+        self.waker.wake();
+        Ok(())
+    }
+
+    fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        self.send(&[IoSlice::new(bytes)])
+    }
+}
+
+#[test]
+fn the_answers_to_a_burst_are_read_before_the_kernel_has_no_room_for_more() {
+    let host = Arc::new(Answering { waker: Waker::new().unwrap(), waiting: Mutex::default() });
+    let [wire, mut far] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
+    for _ in 0..FRAMES {
+        far.transmit(&[IoSlice::new(&[9; FRAME_LEN])]).unwrap();
+    }
+    far.flush().unwrap();
+    let card =
+        Card::start(vec![Queue { wire, observer: None }], &[Arc::clone(&host) as _], &config(None), || {});
+    let card = card.unwrap();
+    let mut answers = Vec::new();
+    while (answers.len() as u64) < FRAMES {
+        let [came] = clock::wait([far.as_fd()], Some(clock::now() + PATIENCE)).unwrap();
+        assert!(came, "only {} answers", answers.len());
+        far.receive(&mut answers, FRAMES as usize).unwrap();
+    }
+    let stats = card.stop().unwrap();
+    assert_eq!((stats[0].received, stats[0].transmitted), (FRAMES, FRAMES));
+    let most = host.waiting.lock().unwrap().most;
+    assert!(most <= KEPT, "{most} answers were waiting");
+}
