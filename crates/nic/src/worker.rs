@@ -242,7 +242,6 @@ impl<W: WireQueue> Worker<W> {
             failed: None,
             refused: Vec::new(),
             delivered: false,
-            acked: false,
         };
         match engine {
             None => {
@@ -256,12 +255,9 @@ impl<W: WireQueue> Worker<W> {
                 self.outputs.drain(..).for_each(|output| out.take(output));
             }
         }
-        let (failed, acked, refused) = (out.end(), out.acked, out.refused);
+        let (failed, refused) = (out.end(), out.refused);
         if let Some(engine) = engine {
             refused.iter().for_each(|packet| engine.observe_refusal(packet));
-        }
-        if acked {
-            self.wire_is_down = !is_up(wire.flush())?;
         }
         failed.map_or(Ok(()), Err)
     }
@@ -403,8 +399,6 @@ struct Outputs<'a, W: WireQueue> {
     refused: Vec<Vec<u8>>,
     /// Whether the delivery thread has something new.
     delivered: bool,
-    /// Whether the wire has something new.
-    acked: bool,
 }
 
 impl<W: WireQueue> Outputs<'_, W> {
@@ -460,9 +454,9 @@ impl<W: WireQueue> Outputs<'_, W> {
             self.stats.acks_dropped += 1;
             return;
         }
-        match self.wire.transmit(&[IoSlice::new(ack.bytes())]) {
-            Ok(()) => self.acked = true,
-            Err(_) => self.stats.acks_dropped += 1,
+        // It goes with what the host itself has to say to what it was just handed.
+        if self.wire.transmit(&[IoSlice::new(ack.bytes())]).is_err() {
+            self.stats.acks_dropped += 1;
         }
     }
 
