@@ -9,7 +9,7 @@ use nichrome_nic::{CardConfig, Queue, memory_wire};
 use nichrome_port::{Feature, Interface, InterfaceName, Netlink, NetworkNamespace, Offloads, Settings};
 use nichrome_wan::Impairments;
 
-use super::summary::{Run, Traffic};
+use super::summary::{Run, Traffic, Unsegmented};
 use super::traffic::{RECEIVER, transfer};
 use super::usage;
 use crate::copy_loop::CopyLoop;
@@ -179,13 +179,14 @@ fn veth_hosts() -> anyhow::Result<[NetworkNamespace; 2]> {
     Ok(namespaces)
 }
 
-/// What a loop reaches that hands frames from one host to the other as they are, in Gbit/s.
-pub(super) fn unsegmented(time: Duration) -> anyhow::Result<f64> {
+/// What a loop reaches that hands frames from one host to the other as they are.
+pub(super) fn unsegmented(connections: usize, time: Duration) -> anyhow::Result<Unsegmented> {
     let hosts = hosts()?;
     let copying = CopyLoop::start(&hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice))?;
-    let traffic = Traffic::Bulk { connections: 1 };
+    let traffic = Traffic::Bulk { connections };
     let namespaces = hosts.each_ref().map(Host::namespace);
     let (received, ..) = transfer(namespaces, ipv4(Side::Left), traffic, time, || (), || ())?;
     copying.stop()?;
-    Ok(received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9)
+    let gbps = received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
+    Ok(Unsegmented { connections, gbps })
 }

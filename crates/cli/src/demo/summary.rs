@@ -12,7 +12,14 @@ use crate::number::Grouped;
 pub(super) struct Summary {
     pub(super) runs: Vec<Run>,
     /// What a loop reaches that passes frames of 64 KB on as they are: nothing is cut, nothing is coalesced.
-    pub(super) unsegmented_gbps: Option<f64>,
+    pub(super) unsegmented: Vec<Unsegmented>,
+}
+
+/// What such a loop reaches with so many connections.
+#[derive(Serialize)]
+pub(super) struct Unsegmented {
+    pub(super) connections: usize,
+    pub(super) gbps: f64,
 }
 
 /// What is sent.
@@ -131,9 +138,11 @@ impl fmt::Display for Summary {
                 }
             }
         }
-        match self.unsegmented_gbps {
-            Some(gbps) => write!(f, "64 KB frames passed through as they are: {gbps:.2} Gbit/s"),
-            None => Ok(()),
+        write!(f, "64 KB frames passed through as they are:")?;
+        for (nth, Unsegmented { connections, gbps }) in self.unsegmented.iter().enumerate() {
+            let before = if nth == 0 { "" } else { "," };
+            write!(f, "{before} {gbps:.2} Gbit/s with {connections}")?;
         }
+        Ok(())
     }
 }

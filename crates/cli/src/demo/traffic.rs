@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,9 @@ const PORT: u16 = 5001;
 
 /// Bytes of a read or a write.
 const CHUNK: usize = 256 * 1024;
+
+/// What is sent before the measurement begins: windows have opened then, and buffers are where they will be again.
+const WARM_UP: Duration = Duration::from_millis(200);
 
 /// What receiving threads are called.
 pub(super) const RECEIVER: &str = "receiver";
@@ -33,8 +37,8 @@ struct Connection {
     receiver: JoinHandle<io::Result<u64>>,
 }
 
-/// Sends from `sender` to `receiver`, which has `address`, for `time`. `begun` is called once all are connected, and
-/// `ended` when the time is over; connections are closed behind that.
+/// Sends from `sender` to `receiver`, which has `address`. What comes in `time` counts, from when windows have opened:
+/// `begun` is called then, and `ended` when the time is over; connections are closed behind that.
 pub(super) fn transfer<T, U>(
     [receiver, sender]: [&NetworkNamespace; 2],
     address: Ipv4Addr,
@@ -49,18 +53,20 @@ pub(super) fn transfer<T, U>(
         let stream = sender.run(|| TcpStream::connect((address, PORT)))?.context("cannot connect")?;
         streams.push((stream, listener.accept()?.0));
     }
-    let until = Instant::now() + time;
-    let begun = begun();
+    let from = Instant::now() + WARM_UP;
+    let until = from + time;
     let mut connections = Vec::new();
     for (nth, (stream, accepted)) in streams.into_iter().enumerate() {
         let pause = (traffic == Traffic::TwoRates && nth == 1).then_some(SLOW);
         let named = |what: &str| thread::Builder::new().name(format!("{what}-{nth}"));
         connections.push(Connection {
             sender: named("sender").spawn(move || send(stream, until, pause))?,
-            receiver: named(RECEIVER).spawn(move || receive_until(accepted, until))?,
+            receiver: named(RECEIVER).spawn(move || receive(accepted, from..until))?,
         });
     }
-    thread::sleep(time);
+    thread::sleep(WARM_UP);
+    let begun = begun();
+    thread::sleep(until.saturating_duration_since(Instant::now()));
     let ended = ended();
     let mut bytes = 0;
     for Connection { sender, receiver } in connections {
@@ -87,8 +93,8 @@ fn send(mut stream: TcpStream, until: Instant, pause: Option<Duration>) -> io::R
     Ok(())
 }
 
-/// How many bytes come until then; the rest is read, but not counted.
-fn receive_until(mut stream: TcpStream, until: Instant) -> io::Result<u64> {
+/// How many bytes come in this time; the rest is read, but not counted.
+fn receive(mut stream: TcpStream, counted: Range<Instant>) -> io::Result<u64> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let (mut bytes, mut buffer) = (0, vec![0; CHUNK]);
     loop {
@@ -98,7 +104,7 @@ fn receive_until(mut stream: TcpStream, until: Instant) -> io::Result<u64> {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(bytes),
             Err(error) => return Err(error),
         };
-        if Instant::now() < until {
+        if counted.contains(&Instant::now()) {
             bytes += read as u64;
         }
     }
