@@ -102,6 +102,7 @@ mod packet;
 mod pcie;
 mod rate;
 mod simulation;
+pub mod star;
 mod switch;
 mod timer;
 mod trace_hash;

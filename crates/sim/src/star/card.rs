@@ -1,0 +1,346 @@
+//! A card that keeps a context for each connection: engines that need the context of whatever they work on, and stall while it
+//! comes from the host's memory.
+//!
+//! An engine takes received packets and packets to be sent in turn. One that is received takes no time, since the wire paced
+//! it; one that is sent takes as long as it is on the wire. A miss is a read over PCIe. The engine goes on with other
+//! connections until `overlap` misses are outstanding: with 1, a miss stalls everything, as in section 3.3 of the paper.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::Instant;
+
+use super::context_cache::{ContextCache, Replacement};
+use crate::{Pcie, PcieConfig};
+
+/// What a card is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CardConfig {
+    /// Contexts that fit on chip.
+    pub(super) contexts: usize,
+    pub(super) replacement: Replacement,
+    /// Bytes of a context.
+    pub(super) context_len: u64,
+    pub(super) engines: Engines,
+    /// Misses of an engine that may be outstanding, at least 1.
+    pub(super) overlap: usize,
+    /// The bus, which may have as many reads outstanding.
+    pub(super) pcie: PcieConfig,
+}
+
+/// Which engines there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engines {
+    /// One that receives and sends.
+    Shared,
+    /// One that receives and one that sends.
+    Separate,
+}
+
+/// From where a task comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Receive = 0,
+    Send = 1,
+}
+
+/// What an engine does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step<T> {
+    /// This.
+    Do(T),
+    /// It has asked for a context, which is here then; it may have more to do now.
+    Fetch {
+        /// Which one.
+        context: u32,
+        /// When it is here.
+        here: Instant,
+    },
+    /// It is busy, and has to be asked again then.
+    Wait(Instant),
+    /// Nothing, until there is something new.
+    Idle,
+}
+
+/// What a card has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CardCounters {
+    /// Contexts that were needed.
+    pub(super) needed: u64,
+    /// Those that were not on chip.
+    pub(super) missed: u64,
+    /// Reads from the host's memory.
+    pub(super) reads: u64,
+    /// Bytes read and written back.
+    pub(super) bytes: u64,
+}
+
+/// Tasks of type `T`, each for the context of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Card<T> {
+    config: CardConfig,
+    cache: ContextCache,
+    pcie: Pcie,
+    engines: [Engine<T>; 2],
+    needed: u64,
+    missed: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Engine<T> {
+    /// By direction.
+    queues: [VecDeque<(u32, T)>; 2],
+    /// The direction whose turn it is.
+    turn: usize,
+    /// Tasks whose contexts have come.
+    ready: VecDeque<T>,
+    /// Contexts that are on their way, and the tasks for them.
+    fetching: Vec<(u32, Vec<T>)>,
+    busy_until: Instant,
+    /// Whether it will be asked when it is no longer busy.
+    will_be_asked: bool,
+}
+
+impl<T> Engine<T> {
+    fn new() -> Self {
+        Self {
+            queues: [VecDeque::new(), VecDeque::new()],
+            turn: 0,
+            ready: VecDeque::new(),
+            fetching: Vec::new(),
+            busy_until: Instant::ZERO,
+            will_be_asked: false,
+        }
+    }
+
+    fn take_in_turn(&mut self) -> Option<(u32, T)> {
+        let first = self.turn;
+        let (direction, taken) = match self.queues[first].pop_front() {
+            Some(taken) => (first, taken),
+            None => (1 - first, self.queues[1 - first].pop_front()?),
+        };
+        self.turn = 1 - direction;
+        Some(taken)
+    }
+
+    fn has_work(&self) -> bool {
+        !self.ready.is_empty() || self.queues.iter().any(|queue| !queue.is_empty())
+    }
+}
+
+impl<T> Card<T> {
+    /// A card for contexts 0 to `contexts` - 1.
+    pub(super) fn new(config: CardConfig, contexts: usize, seed: u64) -> Self {
+        Self {
+            config,
+            cache: ContextCache::new(config.contexts, contexts, config.replacement, seed),
+            pcie: Pcie::new(config.pcie),
+            engines: [Engine::new(), Engine::new()],
+            needed: 0,
+            missed: 0,
+        }
+    }
+
+    /// How many engines there are; their numbers go from 0 on.
+    pub(super) fn engines(&self) -> usize {
+        match self.config.engines {
+            Engines::Shared => 1,
+            Engines::Separate => 2,
+        }
+    }
+
+    /// Something is to be done for a context.
+    #[inline]
+    pub(super) fn submit(&mut self, direction: Direction, context: u32, task: T) {
+        let engine = match self.config.engines {
+            Engines::Shared => 0,
+            Engines::Separate => direction as usize,
+        };
+        self.engines[engine].queues[direction as usize].push_back((context, task));
+    }
+
+    /// What an engine does at `now`.
+    #[inline]
+    pub(super) fn next(&mut self, engine: usize, now: Instant) -> Step<T> {
+        let this = &mut self.engines[engine];
+        if this.busy_until > now {
+            let asks = !this.will_be_asked && this.has_work();
+            this.will_be_asked |= asks;
+            return if asks { Step::Wait(this.busy_until) } else { Step::Idle };
+        }
+        if let Some(task) = this.ready.pop_front() {
+            return Step::Do(task);
+        }
+        loop {
+            let this = &mut self.engines[engine];
+            if this.fetching.len() >= self.config.overlap {
+                return Step::Idle;
+            }
+            let Some((context, task)) = this.take_in_turn() else { return Step::Idle };
+            self.needed += 1;
+            if let Some((_, tasks)) = this.fetching.iter_mut().find(|(other, _)| *other == context) {
+                tasks.push(task);
+            } else if self.cache.uses(context) {
+                return Step::Do(task);
+            } else {
+                this.fetching.push((context, vec![task]));
+                self.missed += 1;
+                return Step::Fetch { context, here: self.pcie.read(self.config.context_len, now) };
+            }
+        }
+    }
+
+    /// The engine is busy sending until then.
+    #[inline]
+    pub(super) fn occupy(&mut self, engine: usize, until: Instant) {
+        let busy_until = &mut self.engines[engine].busy_until;
+        *busy_until = until.max(*busy_until);
+    }
+
+    /// The time for which [`Step::Wait`] has asked has come.
+    pub(super) fn asked(&mut self, engine: usize) {
+        self.engines[engine].will_be_asked = false;
+    }
+
+    /// A context is here; the one that leaves for it is written back.
+    pub(super) fn fetched(&mut self, engine: usize, context: u32, now: Instant) {
+        let this = &mut self.engines[engine];
+        let Some(place) = this.fetching.iter().position(|(other, _)| *other == context) else { return };
+        let (_, tasks) = this.fetching.swap_remove(place);
+        this.ready.extend(tasks);
+        // Two engines may have asked for the same one.
+        if !self.cache.uses(context) && self.cache.insert(context).is_some() {
+            self.pcie.write(self.config.context_len, now);
+        }
+    }
+
+    /// Tasks that wait for an engine.
+    pub(super) fn waiting(&self) -> usize {
+        self.engines.iter().flat_map(|engine| &engine.queues).map(VecDeque::len).sum()
+    }
+
+    /// What it has done.
+    pub(super) fn counters(&self) -> CardCounters {
+        let pcie = self.pcie.counters();
+        CardCounters {
+            needed: self.needed,
+            missed: self.missed,
+            reads: pcie.read_requests,
+            bytes: pcie.bytes_read + pcie.bytes_written,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::{NonZeroU32, NonZeroUsize};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Rate;
+
+    fn card(contexts: usize, engines: Engines, overlap: usize) -> Card<u32> {
+        let pcie = PcieConfig {
+            rate: Rate::new(1_000_000_000_000).unwrap(),
+            latency: 500,
+            max_payload: NonZeroU32::MAX,
+            overhead: 0,
+            max_read: NonZeroU32::MAX,
+            outstanding_reads: NonZeroUsize::new(overlap).unwrap(),
+        };
+        let replacement = Replacement::Lru;
+        let config = CardConfig { contexts, replacement, context_len: 125, engines, overlap, pcie };
+        Card::new(config, 16, 1)
+    }
+
+    /// Works until nothing is left; each task that is a packet to be sent takes 10 ns. Says what was done when.
+    fn work(card: &mut Card<u32>) -> Vec<(u32, u64)> {
+        let (mut done, mut due) = (Vec::new(), vec![(0, 0, None)]);
+        while let Some(nth) = (0..due.len()).min_by_key(|nth| due[*nth].0) {
+            let (now, engine, context) = due.remove(nth);
+            let time = Instant::from_nanos(now);
+            match context {
+                Some(context) => card.fetched(engine, context, time),
+                None => card.asked(engine),
+            }
+            for engine in 0..card.engines() {
+                loop {
+                    match card.next(engine, time) {
+                        Step::Do(task) => {
+                            done.push((task, now));
+                            if task >= 100 {
+                                card.occupy(engine, time.plus_nanos(10));
+                            }
+                        }
+                        Step::Fetch { context, here } => due.push((here.as_nanos(), engine, Some(context))),
+                        Step::Wait(until) => due.push((until.as_nanos(), engine, None)),
+                        Step::Idle => break,
+                    }
+                }
+            }
+        }
+        done
+    }
+
+    #[test]
+    fn a_miss_stalls_everything_behind_it() {
+        let mut card = card(2, Engines::Shared, 1);
+        for context in [0, 1, 0, 2, 0] {
+            card.submit(Direction::Receive, context, context);
+        }
+        assert_eq!(work(&mut card), [(0, 1001), (1, 2002), (0, 2002), (2, 3003), (0, 3003)]);
+        assert_eq!(card.counters(), CardCounters { needed: 5, missed: 3, reads: 3, bytes: 4 * 125 });
+    }
+
+    #[test]
+    fn misses_overlap_as_far_as_they_may() {
+        let mut card = card(8, Engines::Shared, 2);
+        for context in [0, 0, 1, 2] {
+            card.submit(Direction::Receive, context, context);
+        }
+        // The second task waits for the first's read; the second read's 125 B follow the first's.
+        assert_eq!(work(&mut card), [(0, 1001), (0, 1001), (1, 1002), (2, 2002)]);
+        assert_eq!(card.counters().reads, 3);
+    }
+
+    #[test]
+    fn one_engine_sends_and_receives_in_turn_and_two_do_not_wait_for_each_other() {
+        for (engines, received) in [(Engines::Shared, [0, 10, 20]), (Engines::Separate, [0, 0, 0])] {
+            let mut card = card(16, engines, 1);
+            for nth in 0..3 {
+                card.submit(Direction::Receive, nth, nth);
+                card.submit(Direction::Send, nth, 100 + nth);
+            }
+            let done = work(&mut card);
+            let of = |sent| done.iter().filter(move |(task, _)| (*task >= 100) == sent).map(|(_, at)| *at);
+            assert_eq!(of(true).collect::<Vec<_>>(), [0, 10, 20]);
+            assert_eq!(of(false).collect::<Vec<_>>(), received);
+        }
+    }
+
+    proptest! {
+        /// Everything is done once, what concerns one connection in order, and no more reads are outstanding than may be.
+        #[test]
+        fn everything_is_done_once_and_connections_keep_their_order(
+            capacity in 1..6usize,
+            overlap in 1..5usize,
+            contexts in prop::collection::vec(0..12u32, 1..100),
+        ) {
+            let mut card = card(capacity, Engines::Shared, overlap);
+            for (nth, context) in (0..).zip(&contexts) {
+                card.submit(Direction::Receive, *context, nth * 16 + context);
+            }
+            let done = work(&mut card);
+            prop_assert_eq!(done.len(), contexts.len());
+            for context in 0..12 {
+                let of_context: Vec<_> =
+                    done.iter().filter(|(task, _)| task % 16 == context).map(|(task, _)| *task).collect();
+                prop_assert!(of_context.is_sorted_by(|earlier, later| earlier < later));
+            }
+            let counters = card.counters();
+            prop_assert_eq!((counters.needed, counters.reads), (contexts.len() as u64, counters.missed));
+            prop_assert!(card.engines.iter().all(|engine| engine.fetching.is_empty()));
+            prop_assert!(done.last().is_some_and(|(_, at)| *at >= counters.missed.div_ceil(overlap as u64) * 1000));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What clients do, and when: one operation at a time on each connection.
+
+use std::time::Duration;
+
+use nichrome_wire::Instant;
+use rand_pcg::rand_core::RngCore;
+
+use super::config::{Grouping, Message, Operation};
+use super::network::{Event, Network};
+use super::packet::Side;
+use crate::EventQueue;
+
+impl Network {
+    /// What a side sends.
+    pub(super) fn message(&self, sender: Side) -> Message {
+        match (sender, self.config.operation) {
+            (Side::Client, _) => self.config.request,
+            (Side::Server, Operation::Rpc { response, .. }) => response,
+            // Software answers a WRITE that came as a datagram with one that is empty.
+            (Side::Server, Operation::Write) => Message::new(0, 1),
+        }
+    }
+
+    /// Schedules what comes first.
+    pub(super) fn start(&mut self, queue: &mut EventQueue<Event>) {
+        if self.config.offered.is_some() {
+            return self.schedule_arrival(queue);
+        }
+        for connection in 0..self.connections.len() as u32 {
+            let at = self.below(self.config.start.max(1));
+            self.begin(connection, Instant::from_nanos(at), queue);
+        }
+    }
+
+    /// An operation comes for any connection.
+    pub(super) fn operation_arrives(&mut self, queue: &mut EventQueue<Event>) {
+        let now = queue.now();
+        let connection = self.below(self.connections.len() as u64) as u32;
+        let this = &mut self.connections[connection as usize];
+        if this.is_busy {
+            this.waiting.push_back(now);
+        } else {
+            self.begin(connection, now, queue);
+        }
+        self.schedule_arrival(queue);
+    }
+
+    /// Poisson arrivals.
+    fn schedule_arrival(&mut self, queue: &mut EventQueue<Event>) {
+        let Some(offered) = self.config.offered else { return };
+        let unit = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        let nanos = (-unit.ln() * 1e9 / offered) as u64;
+        queue.schedule_in(nanos, Event::Arrives);
+    }
+
+    /// Begins an operation that came at `came`; the card has it when its group's turn is there and the host has posted it.
+    fn begin(&mut self, connection: u32, came: Instant, queue: &mut EventQueue<Event>) {
+        let this = &mut self.connections[connection as usize];
+        (this.is_busy, this.started) = (true, came);
+        let now = came.max(queue.now());
+        let groups = self.connections.len();
+        let turn =
+            self.config.grouping.map_or(now, |grouping| grouping.turn(connection as usize, groups, now));
+        queue.schedule(turn.plus_nanos(self.config.post), Event::Posted { connection, side: Side::Client });
+    }
+
+    /// The operation of a connection is complete; the next begins.
+    pub(super) fn complete(&mut self, connection: u32, queue: &mut EventQueue<Event>) {
+        let now = queue.now();
+        let this = &mut self.connections[connection as usize];
+        this.is_busy = false;
+        let latency = now.nanos_since(this.started);
+        let next = if self.config.offered.is_some() { this.waiting.pop_front() } else { Some(now) };
+        self.latencies.record(Duration::from_nanos(latency));
+        self.counters.operations += 1;
+        if let Some(came) = next {
+            self.begin(connection, came, queue);
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.random.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+impl Grouping {
+    /// When a connection of so many may begin an operation, from `now` on.
+    fn turn(self, connection: usize, connections: usize, now: Instant) -> Instant {
+        let groups = connections.div_ceil(self.size) as u64;
+        let begins = (connection / self.size) as u64 * self.slice;
+        let round = groups * self.slice;
+        let into = now.as_nanos() % round;
+        if (begins..begins + self.slice).contains(&into) {
+            now
+        } else {
+            now.plus_nanos((begins + round - into) % round)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_take_turns() {
+        let grouping = Grouping { size: 2, slice: 100 };
+        let turn = |connection, now| grouping.turn(connection, 5, Instant::from_nanos(now)).as_nanos();
+        assert_eq!(
+            [turn(0, 50), turn(1, 99), turn(0, 100), turn(1, 299), turn(1, 300)],
+            [50, 99, 300, 300, 300]
+        );
+        assert_eq!([turn(2, 50), turn(4, 50), turn(4, 250), turn(3, 250)], [100, 200, 250, 400]);
+    }
+}

@@ -1,0 +1,235 @@
+//! What the model can be told, and what becomes of it.
+
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+
+use nichrome_wan::QueueLimit;
+
+use super::card::{CardConfig, Engines};
+use super::config::{Grouping, Message, NetworkConfig, Operation, Pattern, Recovery, Transport};
+use super::context_cache::Replacement;
+use super::window::Congestion;
+use crate::experiment::{ParameterSpec, Parameters, RunError};
+use crate::{LinkConfig, PcieConfig};
+
+const SECOND: u64 = 1_000_000_000;
+const MILLISECOND: u64 = 1_000_000;
+const FASTEST: u64 = 1_000_000_000_000;
+
+pub(super) static PARAMETERS: [ParameterSpec; 39] = [
+    ParameterSpec::time("warm-up", 0..=60 * SECOND, "time before anything is measured"),
+    ParameterSpec::time("duration", 1..=60 * SECOND, "time for which it is measured"),
+    ParameterSpec::choice("pattern", &["fan-in", "all-to-all"], "who talks to whom"),
+    ParameterSpec::count("connections", "connections", 1..=200_000, "connections to the server, of a fan-in"),
+    ParameterSpec::count(
+        "client-machines",
+        "machines",
+        0..=200_000,
+        "machines that these come from; 0: one for each",
+    ),
+    ParameterSpec::count("nodes", "nodes", 2..=1000, "nodes, of all to all"),
+    ParameterSpec::choice("transport", &["rdma", "star", "auto", "datagram"], "what carries the operations"),
+    ParameterSpec::count(
+        "budget",
+        "connections",
+        0..=1_000_000,
+        "contexts of a card from which on auto is stateless",
+    ),
+    ParameterSpec::choice("operation", &["write", "rpc"], "what clients do"),
+    ParameterSpec::size("request", 0..=1 << 30, "bytes of a WRITE or a request"),
+    ParameterSpec::size("response", 0..=1 << 30, "bytes of a response"),
+    ParameterSpec::size("mss", 1..=65_000, "bytes of data in a packet"),
+    ParameterSpec::flag("reposts", "whether the server posts a RECV again for each request"),
+    ParameterSpec::frequency(
+        "offered",
+        0..=SECOND,
+        "operations that arrive, of all connections; 0: each begins one when the last is complete",
+    ),
+    ParameterSpec::time("start", 0..=SECOND, "in which connections begin, each at any time of it"),
+    ParameterSpec::count("group", "connections", 0..=200_000, "connections that take turns; 0: none do"),
+    ParameterSpec::time("slice", 1..=SECOND, "length of a turn"),
+    ParameterSpec::rate("rate", 1000..=FASTEST, "rate of every link"),
+    ParameterSpec::time("base-rtt", 0..=SECOND, "from a card to another and back, in an empty network"),
+    ParameterSpec::size("framing", 0..=64, "what a packet takes on a link beside its own bytes"),
+    ParameterSpec::time("post", 0..=MILLISECOND, "for posted work to reach the card"),
+    ParameterSpec::count("contexts", "contexts", 1..=1_000_000, "contexts that fit on chip"),
+    ParameterSpec::size("context", 1..=65_536, "a context"),
+    ParameterSpec::choice("replacement", &["lru", "random"], "which context leaves the chip"),
+    ParameterSpec::count(
+        "overlap",
+        "misses",
+        1..=1024,
+        "misses that are outstanding before everything stalls",
+    ),
+    ParameterSpec::choice("engines", &["shared", "separate"], "whether one engine receives and sends"),
+    ParameterSpec::time("pcie-read", 0..=MILLISECOND, "from a read of host memory to its first byte"),
+    ParameterSpec::rate("pcie-rate", 1000..=FASTEST, "rate of PCIe"),
+    ParameterSpec::size("pcie-payload", 64..=4096, "what a packet of PCIe carries"),
+    ParameterSpec::size("pcie-overhead", 0..=64, "what a packet of PCIe takes beside"),
+    ParameterSpec::count("cores", "cores", 1..=1024, "cores that answer datagrams"),
+    ParameterSpec::time("request-time", 0..=MILLISECOND, "time that a core takes for a datagram"),
+    ParameterSpec::size("switch-queue", 0..=1 << 40, "what may wait at a port of the switch; 0: anything"),
+    ParameterSpec::size("ecn-threshold", 0..=1 << 40, "what waits where packets are marked; 0: none are"),
+    ParameterSpec::choice("congestion-control", &["none", "dctcp"], "what limits senders beside the window"),
+    ParameterSpec::count("window", "packets", 1..=65_536, "packets that a sender may have under way"),
+    ParameterSpec::fraction("loss", "packets that the switch loses"),
+    ParameterSpec::flag("recovery", "whether what is lost is sent again"),
+    ParameterSpec::time("timeout", 1000..=SECOND, "after which it is"),
+];
+
+/// A run: what is simulated, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) network: NetworkConfig,
+    pub(super) warm_up: u64,
+    pub(super) duration: u64,
+}
+
+impl Plan {
+    pub(super) fn read(parameters: &Parameters, seed: u64) -> Result<Self, RunError> {
+        Ok(Self {
+            network: network(parameters, seed)?,
+            warm_up: parameters.nanos("warm-up")?,
+            duration: parameters.nanos("duration")?,
+        })
+    }
+}
+
+fn network(parameters: &Parameters, seed: u64) -> Result<NetworkConfig, RunError> {
+    let (request, operation) = operation(parameters)?;
+    let link = link(parameters)?;
+    let config = NetworkConfig {
+        pattern: pattern(parameters)?,
+        transport: transport(parameters)?,
+        request,
+        operation,
+        offered: Some(parameters.hertz("offered")? as f64).filter(|offered| *offered > 0.0),
+        grouping: grouping(parameters)?,
+        uplink: LinkConfig { queue: UNLIMITED, ecn_threshold: None, ..link },
+        downlink: link,
+        post: parameters.nanos("post")?,
+        card: card(parameters)?,
+        window: small(parameters.count("window")?),
+        congestion: choice(
+            parameters,
+            "congestion-control",
+            [("none", Congestion::None), ("dctcp", Congestion::Dctcp)],
+        )?,
+        recovery: recovery(parameters)?,
+        cores: parameters.count("cores")? as usize,
+        request_time: parameters.nanos("request-time")?,
+        start: parameters.nanos("start")?,
+        seed,
+    };
+    if config.recovery.is_none() && (parameters.fraction("loss")? > 0.0 || link.queue != UNLIMITED) {
+        return Err(RunError::Impossible("loss and a switch-queue other than 0 need recovery = true".into()));
+    }
+    if config.recovery.is_some() && config.transport == Transport::Datagram {
+        return Err(RunError::Impossible("datagrams have no recovery: set it to false".into()));
+    }
+    Ok(config)
+}
+
+const UNLIMITED: QueueLimit = QueueLimit::Bytes(NonZeroU64::MAX);
+
+fn pattern(parameters: &Parameters) -> Result<Pattern, RunError> {
+    let connections = parameters.count("connections")? as usize;
+    let machines = match parameters.count("client-machines")? as usize {
+        0 => connections,
+        machines => machines,
+    };
+    let nodes = parameters.count("nodes")? as usize;
+    choice(
+        parameters,
+        "pattern",
+        [("fan-in", Pattern::FanIn { connections, machines }), ("all-to-all", Pattern::AllToAll { nodes })],
+    )
+}
+
+fn transport(parameters: &Parameters) -> Result<Transport, RunError> {
+    let budget = parameters.count("budget")? as usize;
+    choice(
+        parameters,
+        "transport",
+        [
+            ("rdma", Transport::Reliable),
+            ("star", Transport::Stateless),
+            ("auto", Transport::Auto { budget }),
+            ("datagram", Transport::Datagram),
+        ],
+    )
+}
+
+fn operation(parameters: &Parameters) -> Result<(Message, Operation), RunError> {
+    let mss = small(parameters.bytes("mss")?);
+    let message = |key| Ok::<_, RunError>(Message::new(small(parameters.bytes(key)?), mss));
+    let rpc = Operation::Rpc { response: message("response")?, reposts: parameters.flag("reposts")? };
+    let operation = choice(parameters, "operation", [("write", Operation::Write), ("rpc", rpc)])?;
+    Ok((message("request")?, operation))
+}
+
+fn grouping(parameters: &Parameters) -> Result<Option<Grouping>, RunError> {
+    let (size, slice) = (parameters.count("group")? as usize, parameters.nanos("slice")?);
+    Ok((size > 0).then_some(Grouping { size, slice }))
+}
+
+/// From a card to the switch or back: a quarter of the base RTT.
+fn link(parameters: &Parameters) -> Result<LinkConfig, RunError> {
+    let [queue, threshold] =
+        [parameters.bytes("switch-queue")?, parameters.bytes("ecn-threshold")?].map(NonZeroU64::new);
+    Ok(LinkConfig {
+        rate: parameters.rate("rate")?,
+        delay: parameters.nanos("base-rtt")? / 4,
+        queue: queue.map_or(UNLIMITED, QueueLimit::Bytes),
+        ecn_threshold: threshold.map(QueueLimit::Bytes),
+        overhead: small(parameters.bytes("framing")?),
+    })
+}
+
+fn card(parameters: &Parameters) -> Result<CardConfig, RunError> {
+    let overlap = parameters.count("overlap")? as usize;
+    Ok(CardConfig {
+        contexts: parameters.count("contexts")? as usize,
+        replacement: choice(
+            parameters,
+            "replacement",
+            [("lru", Replacement::Lru), ("random", Replacement::Random)],
+        )?,
+        context_len: parameters.bytes("context")?,
+        engines: choice(
+            parameters,
+            "engines",
+            [("shared", Engines::Shared), ("separate", Engines::Separate)],
+        )?,
+        overlap,
+        pcie: PcieConfig {
+            rate: parameters.rate("pcie-rate")?,
+            latency: parameters.nanos("pcie-read")? / 2,
+            max_payload: NonZeroU32::new(small(parameters.bytes("pcie-payload")?)).unwrap_or(NonZeroU32::MIN),
+            overhead: small(parameters.bytes("pcie-overhead")?),
+            max_read: NonZeroU32::MAX,
+            outstanding_reads: NonZeroUsize::new(overlap).unwrap_or(NonZeroUsize::MIN),
+        },
+    })
+}
+
+fn recovery(parameters: &Parameters) -> Result<Option<Recovery>, RunError> {
+    let loss = (parameters.fraction("loss")? * 2f64.powi(64)) as u64;
+    let timeout = parameters.nanos("timeout")?;
+    Ok(parameters.flag("recovery")?.then_some(Recovery { loss, timeout }))
+}
+
+/// What a choice stands for.
+fn choice<T, const N: usize>(
+    parameters: &Parameters,
+    key: &'static str,
+    meanings: [(&str, T); N],
+) -> Result<T, RunError> {
+    let chosen: String = parameters.choice(key)?;
+    let meaning = meanings.into_iter().find(|(name, _)| *name == chosen);
+    meaning.map(|(_, meaning)| meaning).ok_or(RunError::Undeclared(key))
+}
+
+/// A number that its specification keeps below 2³².
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,173 @@
+//! The model as experiments run it.
+
+use std::time::Duration;
+
+use nichrome_wire::Instant;
+
+use super::card::CardCounters;
+use super::network::{Network, NetworkCounters};
+use super::parameters::{PARAMETERS, Plan};
+use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
+use crate::observe::{Observer, Probes};
+use crate::{Simulation, Stop};
+
+/// The cards of the StaR paper around a switch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Star;
+
+static METRICS: [MetricSpec; 13] = [
+    MetricSpec { name: "operations", unit: "Mop/s", about: "operations completed" },
+    MetricSpec { name: "goodput", unit: "Gb/s", about: "data of completed operations" },
+    MetricSpec { name: "latency-p50", unit: "us", about: "time of an operation, median" },
+    MetricSpec { name: "latency-p99", unit: "us", about: "time of an operation, 99 % are below" },
+    MetricSpec { name: "latency-p999", unit: "us", about: "time of an operation, 99.9 % are below" },
+    MetricSpec { name: "misses", unit: "misses", about: "contexts missed at the server for an operation" },
+    MetricSpec {
+        name: "pcie-reads",
+        unit: "M reads/s",
+        about: "contexts that a server's card reads over PCIe",
+    },
+    MetricSpec { name: "pcie-traffic", unit: "GB/s", about: "contexts over PCIe, both ways" },
+    MetricSpec { name: "wire-load", unit: "%", about: "load of a server's incoming link" },
+    MetricSpec { name: "queueing", unit: "us", about: "mean wait of a packet in the switch" },
+    MetricSpec { name: "lost", unit: "%", about: "packets lost" },
+    MetricSpec { name: "marked", unit: "%", about: "packets marked" },
+    MetricSpec { name: "repeated", unit: "%", about: "packets sent again, of all" },
+];
+
+impl Runner for Star {
+    fn name(&self) -> &'static str {
+        "star"
+    }
+
+    fn parameters(&self) -> &'static [ParameterSpec] {
+        &PARAMETERS
+    }
+
+    fn metrics(&self) -> &'static [MetricSpec] {
+        &METRICS
+    }
+
+    fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
+        if observer.capture.is_on() {
+            return Err(RunError::Impossible(
+                "packets of this model are lengths: there is nothing to capture".into(),
+            ));
+        }
+        let plan = Plan::read(parameters, seed)?;
+        let mut simulation = Simulation::new(Network::build(plan.network));
+        let mut probes = probes();
+        simulation.world.start(&mut simulation.queue);
+        let warm = Instant::from_nanos(plan.warm_up);
+        let mut counted = [Counted::default(); 2];
+        for (counted, until) in counted.iter_mut().zip([warm, warm.plus_nanos(plan.duration)]) {
+            simulation.world.latencies.clear();
+            if observer.run(&mut simulation, until, &mut probes) == Stop::Interrupted {
+                return Err(RunError::Interrupted);
+            }
+            *counted = Counted::of(&simulation.world);
+        }
+        observer.keep(probes);
+        let [before, after] = counted;
+        after.show(observer);
+        let mut measurements = after.since(&before, &plan);
+        measurements.extend(latencies(&simulation.world));
+        Ok(Outcome { measurements, events: simulation.events(), trace_hash: simulation.trace_hash() })
+    }
+}
+
+/// The numbers that are sampled.
+fn probes() -> Probes<Network> {
+    let mut probes = Probes::new();
+    probes.register_rate("operations", "Mop/s", 1000.0, |world: &Network| world.counters.operations);
+    probes.register_rate("pcie-reads", "M reads/s", 1000.0, |world| Counted::of(world).card.reads);
+    probes.register("card-queue", "tasks", |world, _| {
+        world.nodes.first().map_or(0, |server| server.card.waiting()) as f64
+    });
+    probes.register("switch-queue", "KB", |world, now| {
+        world.nodes.first().map_or(0, |server| server.downlink.waiting(now).1) as f64 / 1000.0
+    });
+    probes
+}
+
+/// What was counted until some time; of the card and the wire, of all servers together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    network: NetworkCounters,
+    card: CardCounters,
+    wire_bytes: u64,
+}
+
+impl Counted {
+    fn of(world: &Network) -> Self {
+        let mut counted = Self { network: world.counters, ..Self::default() };
+        for node in world.nodes.iter().take(world.config.pattern.servers()) {
+            let (card, link) = (node.card.counters(), node.downlink.counters());
+            counted.card.needed += card.needed;
+            counted.card.missed += card.missed;
+            counted.card.reads += card.reads;
+            counted.card.bytes += card.bytes;
+            counted.wire_bytes += link.bytes + link.packets * u64::from(node.downlink.config().overhead);
+        }
+        counted
+    }
+
+    fn show(&self, observer: &mut Observer) {
+        let Self { network, card, .. } = self;
+        observer.counters.add_part(
+            "network",
+            [
+                ("operations", network.operations),
+                ("packets", network.packets),
+                ("lost", network.lost),
+                ("marked", network.marked),
+                ("repeated", network.repeated),
+            ],
+        );
+        observer.counters.add_part(
+            "card",
+            [("needed", card.needed), ("missed", card.missed), ("reads", card.reads), ("bytes", card.bytes)],
+        );
+    }
+
+    fn since(&self, before: &Self, plan: &Plan) -> Vec<Measurement> {
+        let nanos = plan.duration as f64;
+        let servers = plan.network.pattern.servers() as f64;
+        let number = |of: fn(&Self) -> u64| (of(self) - of(before)) as f64;
+        let operations = number(|counted| counted.network.operations);
+        let packets = number(|counted| counted.network.packets);
+        let reads = number(|counted| counted.card.reads);
+        let wire_bits = number(|counted| counted.wire_bytes) * 8.0;
+        let line = plan.network.downlink.rate.bits_per_second() as f64 / 1e9;
+        let mut measurements = vec![
+            Measurement::new("operations", operations / nanos * 1000.0),
+            Measurement::new("goodput", operations * plan.network.payload() as f64 * 8.0 / nanos),
+            Measurement::new("pcie-reads", reads / servers / nanos * 1000.0),
+            Measurement::new("pcie-traffic", number(|counted| counted.card.bytes) / servers / nanos),
+            Measurement::new("wire-load", wire_bits / servers / nanos / line * 100.0),
+        ];
+        let parts = [
+            ("misses", number(|counted| counted.card.missed), operations),
+            (
+                "queueing",
+                number(|counted| counted.network.queueing) / 1000.0,
+                number(|counted| counted.network.queued),
+            ),
+            ("lost", number(|counted| counted.network.lost) * 100.0, packets),
+            ("marked", number(|counted| counted.network.marked) * 100.0, packets),
+            ("repeated", number(|counted| counted.network.repeated) * 100.0, packets),
+        ];
+        let measured = parts.into_iter().filter(|(.., of)| *of > 0.0);
+        measurements.extend(measured.map(|(metric, part, of)| Measurement::new(metric, part / of)));
+        measurements
+    }
+}
+
+fn latencies(world: &Network) -> Vec<Measurement> {
+    if world.latencies.count() == 0 {
+        return Vec::new();
+    }
+    let micros = |delay: Duration| delay.as_nanos() as f64 / 1000.0;
+    let of = |(metric, quantile)| Measurement::new(metric, micros(world.latencies.quantile(quantile)));
+    [("latency-p50", 0.5), ("latency-p99", 0.99), ("latency-p999", 0.999)].map(of).into()
+}
