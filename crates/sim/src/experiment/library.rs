@@ -2,6 +2,7 @@
 
 use super::runner::Runner;
 use crate::netfpga::NetfpgaRunner;
+use crate::star::Star;
 use crate::xls416::Xls416;
 
 /// A file that is part of the program.
@@ -35,7 +36,7 @@ macro_rules! embedded {
 
 /// All that there is.
 pub static BUILT_IN: Library = Library {
-    runners: &[&NetfpgaRunner, &Xls416],
+    runners: &[&NetfpgaRunner, &Xls416, &Star],
     experiments: embedded!(
         "",
         "lro-npu-throughput",
@@ -48,8 +49,11 @@ pub static BUILT_IN: Library = Library {
         "lro-netfpga-cpu",
         "lro-netfpga-drops",
         "lro-netfpga-two-flows",
+        "star-stress",
+        "star-rpc",
+        "star-collapse",
     ),
-    parameters: embedded!("parameters/", "netfpga", "xls416"),
+    parameters: embedded!("parameters/", "netfpga", "star", "xls416"),
 };
 
 impl Library {

@@ -1,0 +1,120 @@
+//! The StaR paper's cards: what its experiments say, and what holds of the model whatever they say.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use nichrome_sim::experiment::{BUILT_IN, Definition, Outcome, Value, run};
+use nichrome_sim::observe::Observer;
+
+fn definition(name: &str) -> Definition {
+    let text = BUILT_IN.experiment(name).unwrap().text;
+    Definition::parse(name, text, &BUILT_IN).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A point of a series with others set, and what was counted.
+fn observe(name: &str, series: &str, x: u64, set: &[(&str, &str)]) -> (Outcome, Observer) {
+    let definition = definition(name);
+    let place = definition.series.iter().position(|other| other.name == series).unwrap();
+    let mut point = definition.points().into_iter().find(|point| point.series == place).unwrap();
+    let specs = definition.runner.parameters();
+    point.parameters.set(definition.x.parameter, Value::Quantity(x));
+    for (key, text) in set {
+        let spec = specs.iter().find(|spec| spec.key == *key).unwrap();
+        point.parameters.set(spec, spec.parse(text).unwrap());
+    }
+    let mut observer = Observer::default();
+    (run(definition.runner, &point.parameters, definition.seed, &mut observer).unwrap(), observer)
+}
+
+fn value(outcome: &Outcome, metric: &str) -> f64 {
+    outcome.measurements.iter().find(|measurement| measurement.metric == metric).unwrap().value
+}
+
+fn measure(name: &str, series: &str, x: u64, set: &[(&str, &str)], metric: &str) -> f64 {
+    value(&observe(name, series, x, set).0, metric)
+}
+
+#[track_caller]
+fn assert_near(value: f64, expected: f64, tolerance: f64) {
+    assert!((value / expected - 1.0).abs() < tolerance, "{value}, not {expected}");
+}
+
+/// Section 4.1: an operation takes the base RTT, the delivery of its WQE, and its bits.
+#[test]
+fn as_long_as_contexts_fit_operations_are_limited_by_their_time() {
+    for series in ["RDMA", "StaR"] {
+        assert_near(measure("star-stress", series, 300, &[], "operations"), 300.0 / 13.02, 0.002);
+        assert_near(measure("star-stress", series, 300, &[], "latency-p50"), 13.02, 0.002);
+    }
+}
+
+#[test]
+fn one_context_too_many_and_every_operation_misses() {
+    let (outcome, _) = observe("star-stress", "RDMA", 301, &[]);
+    assert_near(value(&outcome, "operations"), 1.0, 0.05);
+    assert_near(value(&outcome, "misses"), 1.0, 0.001);
+    assert_near(value(&outcome, "pcie-reads"), value(&outcome, "operations"), 0.001);
+    assert_eq!(measure("star-stress", "RDMA", 300, &[], "pcie-reads"), 0.0);
+}
+
+#[test]
+fn star_ends_at_the_wire() {
+    let (outcome, _) = observe("star-stress", "StaR", 4000, &[]);
+    assert_near(value(&outcome, "operations"), 100e9 / 8.0 / 78.0 / 1e6, 0.001);
+    assert_near(value(&outcome, "wire-load"), 100.0, 0.001);
+}
+
+/// Section 4.2 with the packets of Figure 3: two RDPs, a GD, two CQEPs, and an EA for each of two WQEPs.
+#[test]
+fn an_rpc_of_star_takes_the_bytes_of_its_packets_on_the_wire() {
+    let bytes = 2 * 1470 + 70 + 2 * 78 + 2 * 58;
+    assert_near(measure("star-rpc", "StaR", 400, &[], "operations"), 12_500.0 / f64::from(bytes), 0.003);
+    let without = measure("star-rpc", "StaR", 400, &[("reposts", "false")], "operations");
+    assert_near(without, 12_500.0 / f64::from(bytes - 58), 0.003);
+}
+
+/// Section 4.2: the response's WQE needs a round trip more before its data, and the request's completion one.
+#[test]
+fn the_rpc_of_star_takes_two_round_trips_more() {
+    let [rdma, star] = ["RDMA", "StaR"].map(|series| measure("star-rpc", series, 1, &[], "latency-p50"));
+    assert!((23.5..24.5).contains(&(star - rdma)), "{star} and {rdma} us");
+}
+
+#[test]
+fn rpcs_beyond_the_cache_miss_once_each() {
+    let (outcome, _) = observe("star-rpc", "RDMA", 400, &[]);
+    assert_near(value(&outcome, "operations"), 0.9, 0.05);
+    assert_near(value(&outcome, "misses"), 1.0, 0.01);
+}
+
+#[test]
+fn misses_that_overlap_are_that_much_faster() {
+    let of = |overlap| measure("star-stress", "RDMA", 2000, &[("overlap", overlap)], "operations");
+    assert_near(of("8") / of("1"), 8.0, 0.02);
+}
+
+#[test]
+fn the_counters_of_a_run_add_up() {
+    let (outcome, observer) = observe("star-stress", "RDMA", 500, &[("warm-up", "0"), ("start", "0.1ms")]);
+    let [operations, needed, missed, reads, bytes] =
+        ["network.operations", "card.needed", "card.missed", "card.reads", "card.bytes"]
+            .map(|name| observer.counters.get(name));
+    assert_near(operations as f64, value(&outcome, "operations") * 10_000.0, 1e-9);
+    assert_eq!((reads, observer.counters.get("network.lost")), (missed, 0));
+    assert!(operations <= needed && missed <= needed, "{:?}", observer.counters);
+    // All but the first 300 that are on chip push another out.
+    assert!((reads * 2 - 302) * 375 <= bytes && bytes <= (reads * 2 - 300) * 375, "{:?}", observer.counters);
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let definition = definition("star-stress");
+    for (set, told) in [
+        (("loss", "1%"), "loss and a switch-queue other than 0 need recovery = true"),
+        (("switch-queue", "1MB"), "loss and a switch-queue other than 0 need recovery = true"),
+    ] {
+        let mut point = definition.points().remove(0);
+        let spec = definition.runner.parameters().iter().find(|spec| spec.key == set.0).unwrap();
+        point.parameters.set(spec, spec.parse(set.1).unwrap());
+        let error = run(definition.runner, &point.parameters, 1, &mut Observer::default()).unwrap_err();
+        assert_eq!(error.to_string(), told);
+    }
+}
