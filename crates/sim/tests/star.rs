@@ -92,6 +92,51 @@ fn misses_that_overlap_are_that_much_faster() {
 }
 
 #[test]
+fn auto_adaptation_is_rdma_within_the_budget_and_no_collapse_beyond() {
+    let of = |series, x| observe("star-auto", series, x, &[]).0;
+    assert_eq!(of("auto-adaptation", 300), of("RDMA", 300));
+    let [rdma, star, auto] =
+        ["RDMA", "StaR", "auto-adaptation"].map(|series| value(&of(series, 600), "operations"));
+    assert!(auto > star && star > 4.0 * rdma, "{auto}, {star}, {rdma}");
+}
+
+/// Whatever is lost, every connection goes on, and what was not lost is not sent again without end.
+#[test]
+fn what_is_lost_is_recovered() {
+    for operation in ["write", "rpc"] {
+        for series in ["RDMA, go back N", "StaR"] {
+            let set = [("operation", operation), ("response", "20kB"), ("connections", "16")];
+            let of = |loss: u64| observe("star-loss", series, loss, &set).0;
+            let (clean, lossy) = (of(0), of(10_000_000));
+            assert_eq!(value(&clean, "lost"), 0.0);
+            assert_eq!(value(&clean, "repeated"), 0.0, "{series}, {operation}");
+            assert!((0.8..1.2).contains(&value(&lossy, "lost")), "{series}, {operation}");
+            assert!((0.5..20.0).contains(&value(&lossy, "repeated")), "{series}, {operation}");
+            let part = value(&lossy, "operations") / value(&clean, "operations");
+            assert!((0.05..1.0).contains(&part), "{series}, {operation}: {part}");
+            assert!(value(&lossy, "latency-p999") < 20_000.0, "{series}, {operation}: none hangs");
+        }
+    }
+}
+
+#[test]
+fn a_short_queue_loses_and_dctcp_keeps_it_from_that() {
+    let of = |control: &str, threshold: &str| {
+        let set = [
+            ("congestion-control", control),
+            ("ecn-threshold", threshold),
+            ("recovery", "true"),
+            ("switch-queue", "1MB"),
+        ];
+        observe("star-ecn", "StaR, DCTCP", 50, &set).0
+    };
+    assert!(value(&of("none", "0"), "lost") > 0.1);
+    let with = of("dctcp", "95kB");
+    assert_eq!(value(&with, "lost"), 0.0);
+    assert!(value(&with, "marked") > 0.1 && value(&with, "goodput") > 90.0);
+}
+
+#[test]
 fn the_counters_of_a_run_add_up() {
     let (outcome, observer) = observe("star-stress", "RDMA", 500, &[("warm-up", "0"), ("start", "0.1ms")]);
     let [operations, needed, missed, reads, bytes] =
@@ -102,6 +147,20 @@ fn the_counters_of_a_run_add_up() {
     assert!(operations <= needed && missed <= needed, "{:?}", observer.counters);
     // All but the first 300 that are on chip push another out.
     assert!((reads * 2 - 302) * 375 <= bytes && bytes <= (reads * 2 - 300) * 375, "{:?}", observer.counters);
+}
+
+/// What the trace of this run hashed to when it was written: it changes with the rules of the model, and with nothing else.
+const TRACE: u64 = 17_877_162_488_492_792_715;
+
+#[test]
+fn a_run_depends_on_nothing_but_parameters_and_seed() {
+    let definition = definition("star-loss");
+    let place = definition.series.iter().position(|series| series.name == "StaR").unwrap();
+    let point = definition.points().into_iter().rfind(|point| point.series == place).unwrap();
+    let of = |seed| run(definition.runner, &point.parameters, seed, &mut Observer::default()).unwrap();
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1).trace_hash, of(2).trace_hash);
+    assert_eq!(of(1).trace_hash, TRACE);
 }
 
 #[test]

@@ -52,6 +52,13 @@ pub static BUILT_IN: Library = Library {
         "star-stress",
         "star-rpc",
         "star-collapse",
+        "star-scale",
+        "star-latency",
+        "star-auto",
+        "star-all-to-all",
+        "star-loss",
+        "star-ecn",
+        "star-alternatives",
     ),
     parameters: embedded!("parameters/", "netfpga", "star", "xls416"),
 };
