@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// Source and destination: both in the first word for IPv4, two words each for IPv6.
-    addresses: [u64; 4],
+    addresses: (u64, u64, u64, u64),
     /// Source port above destination port.
     ports: u32,
     /// IP version in the top 4 bits, then the number of VLAN tags, then up to two VLAN identifiers of 12 bits.
@@ -19,7 +19,7 @@ impl FlowKey {
     /// A flow over IPv4 without VLAN tags.
     #[inline]
     pub fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16) -> Self {
-        let addresses = [u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst)), 0, 0, 0];
+        let addresses = (u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst)), 0, 0, 0);
         Self { addresses, ports: ports(src_port, dst_port), network: 4 << 28 }
     }
 
@@ -27,7 +27,7 @@ impl FlowKey {
     #[inline]
     pub fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, src_port: u16, dst_port: u16) -> Self {
         let [src, dst] = [src, dst].map(u128::from);
-        let addresses = [(src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64];
+        let addresses = ((src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64);
         Self { addresses, ports: ports(src_port, dst_port), network: 6 << 28 }
     }
 
@@ -50,8 +50,8 @@ impl FlowKey {
     #[inline]
     #[must_use]
     pub fn reversed(self) -> Self {
-        let [a, b, c, d] = self.addresses;
-        let addresses = if self.is_ipv4() { [a.rotate_left(32), 0, 0, 0] } else { [c, d, a, b] };
+        let (a, b, c, d) = self.addresses;
+        let addresses = if self.is_ipv4() { (a.rotate_left(32), 0, 0, 0) } else { (c, d, a, b) };
         Self { addresses, ports: self.ports.rotate_left(16), ..self }
     }
 
@@ -73,11 +73,12 @@ impl FlowKey {
 
     fn address(&self, which: usize) -> IpAddr {
         if self.is_ipv4() {
-            let both = self.addresses[0];
+            let both = self.addresses.0;
             let bits = if which == 0 { (both >> 32) as u32 } else { both as u32 };
             Ipv4Addr::from(bits).into()
         } else {
-            let [high, low] = [self.addresses[2 * which], self.addresses[2 * which + 1]];
+            let (a, b, c, d) = self.addresses;
+            let (high, low) = if which == 0 { (a, b) } else { (c, d) };
             Ipv6Addr::from(u128::from(high) << 64 | u128::from(low)).into()
         }
     }
@@ -115,11 +116,11 @@ impl KeyHasher {
     pub(crate) fn hash(&self, flow: &FlowKey) -> u32 {
         let [a, b, c, d, e] = self.keys;
         let rest = u64::from(flow.ports) << 32 | u64::from(flow.network);
-        let head = folded(flow.addresses[0] ^ a, rest ^ b);
+        let head = folded(flow.addresses.0 ^ a, rest ^ b);
         let tail = if flow.is_ipv4() {
             0
         } else {
-            folded(flow.addresses[1] ^ c, flow.addresses[2] ^ d).rotate_left(23) ^ flow.addresses[3]
+            folded(flow.addresses.1 ^ c, flow.addresses.2 ^ d).rotate_left(23) ^ flow.addresses.3
         };
         let hash = folded(head ^ tail, e);
         (hash ^ hash >> 32) as u32

@@ -17,7 +17,7 @@ pub enum Medium {
 }
 
 /// Where the headers of a frame lie, in bytes from its start; two frames with the same layout differ in values only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
 pub(crate) struct Layout {
     /// The IP header.
     pub(crate) network: u16,
@@ -28,6 +28,20 @@ pub(crate) struct Layout {
     pub(crate) version: u8,
     /// Where the values of the timestamps option are, from the start of the TCP options; 0 where there is none.
     pub(crate) timestamps: u8,
+}
+
+impl PartialEq for Layout {
+    /// As one number, which is how it lies in memory.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        let number = |layout: &Self| {
+            let [a, b] = layout.network.to_ne_bytes();
+            let [c, d] = layout.transport.to_ne_bytes();
+            let [e, f] = layout.payload.to_ne_bytes();
+            u64::from_ne_bytes([a, b, c, d, e, f, layout.version, layout.timestamps])
+        };
+        number(self) == number(other)
+    }
 }
 
 impl Layout {
@@ -92,26 +106,26 @@ impl Segment {
         let free = TcpFlags::PSH | TcpFlags::FIN | TcpFlags::ECE;
         let is_data =
             self.flags.difference(free) == TcpFlags::ACK && self.payload_len > 0 && !self.ip_options;
-        (!is_data).then(|| self.why_control())
+        (!is_data).then(|| why_control(self.flags, self.payload_len))
     }
+}
 
-    /// Why this, which is not data, is not.
-    fn why_control(&self) -> PassReason {
-        if self.flags.contains(TcpFlags::SYN) {
-            PassReason::Syn
-        } else if self.flags.contains(TcpFlags::RST) {
-            PassReason::Rst
-        } else if self.payload_len == 0 {
-            if self.flags.contains(TcpFlags::FIN) { PassReason::Fin } else { PassReason::PureAck }
-        } else if self.flags.contains(TcpFlags::URG) {
-            PassReason::Urg
-        } else if self.flags.intersects(TcpFlags::CWR | TcpFlags::AE) {
-            PassReason::CongestionFlags
-        } else if !self.flags.contains(TcpFlags::ACK) {
-            PassReason::UnusualFlags
-        } else {
-            PassReason::IpOptions
-        }
+/// Why a segment with these flags, which is not data, is not.
+fn why_control(flags: TcpFlags, payload_len: u32) -> PassReason {
+    if flags.contains(TcpFlags::SYN) {
+        PassReason::Syn
+    } else if flags.contains(TcpFlags::RST) {
+        PassReason::Rst
+    } else if payload_len == 0 {
+        if flags.contains(TcpFlags::FIN) { PassReason::Fin } else { PassReason::PureAck }
+    } else if flags.contains(TcpFlags::URG) {
+        PassReason::Urg
+    } else if flags.intersects(TcpFlags::CWR | TcpFlags::AE) {
+        PassReason::CongestionFlags
+    } else if !flags.contains(TcpFlags::ACK) {
+        PassReason::UnusualFlags
+    } else {
+        PassReason::IpOptions
     }
 }
 
@@ -175,6 +189,7 @@ pub(crate) fn verify<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32)
 }
 
 /// Verifies the IPv4 header checksum and the TCP checksum of a segment with `len` bytes of payload.
+#[cold]
 fn verify_bytes(frame: &[u8], layout: Layout, len: u32) -> Result<(), DropReason> {
     let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
     let end = usize::from(layout.payload) + len as usize;
