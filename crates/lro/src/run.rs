@@ -40,7 +40,7 @@ impl Latest {
     }
 }
 
-/// Frames that were found to be the next of a run, and the flags that one of them has.
+/// Frames that were found to be the next of a run, and the flags of the last where these end the run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Predicted {
     pub(crate) count: usize,
@@ -314,34 +314,35 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// for, up to one that ends the run. To be asked where the first [may be next](Run::may_be_next).
     #[inline(never)]
     pub(crate) fn predicts(&mut self, frames: &[Frame<B>]) -> Predicted {
-        let mut predicted = Predicted::default();
         self.template();
         let (mut seq, mut ident) = (self.end, self.next_ident());
         let step = u16::from(self.identification == Identification::Incrementing);
-        for frame in frames.iter().take(self.room()) {
+        let mut predicted = Predicted::default();
+        let Some(places) = self.template.places() else { return predicted };
+        for frame in &frames[..frames.len().min(self.room())] {
             if frame.bytes().len() != self.frame_len as usize {
                 break;
             }
-            let Some(flags) = self.template.expects(frame.bytes(), seq, ident) else { break };
+            let Some(flags) = self.template.expects(frame.bytes(), places, seq, ident) else { break };
             if segment::verify(frame, self.layout, self.first_len).is_err() {
+                break;
+            }
+            predicted.count += 1;
+            if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
+                predicted.flags = flags;
                 break;
             }
             seq += self.first_len;
             ident = ident.wrapping_add(step);
-            predicted.count += 1;
-            predicted.flags = predicted.flags | flags;
-            if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
-                break;
-            }
         }
         predicted
     }
 
-    /// Adds predicted segments.
+    /// Adds the predicted segments, which come first in `frames`.
     #[inline]
     pub(crate) fn follow_predicted(&mut self, frames: impl Iterator<Item = Frame<B>>, predicted: Predicted) {
         self.flags = self.flags | predicted.flags;
-        self.extend(frames, predicted.count);
+        self.extend(frames.take(predicted.count), predicted.count);
     }
 
     /// Adds `count` segments of full size whose payload follows.
@@ -423,7 +424,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
     }
 
     /// Starts a run with its first segment; gives the frame back where all runs are in use.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(
         &mut self,
         frame: Frame<B>,
