@@ -17,7 +17,8 @@
 //! | table full | the flow that was held longest is flushed for the new one |
 //! | every aggregate in the driver's hands | frame passed |
 
-use std::{iter, slice};
+use std::mem;
+use std::vec::Drain;
 
 use nichrome_wire::{Engine, Instant, TcpFlags};
 
@@ -50,6 +51,8 @@ pub struct Gro<B: AsRef<[u8]>> {
     /// Flows that held segments when the last batch ended.
     last_batch: usize,
     out: Outbox<B>,
+    /// Room for a burst of one frame.
+    single: Vec<Frame<B>>,
 }
 
 impl<B: AsRef<[u8]>> Gro<B> {
@@ -72,6 +75,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             predicted: None,
             last_batch: 0,
             out: Outbox::new(config.max_connections + 4),
+            single: Vec::with_capacity(1),
         })
     }
 
@@ -94,21 +98,21 @@ impl<B: AsRef<[u8]>> Gro<B> {
     }
 
     /// The flow's place where it holds segments.
-    #[inline]
-    fn find(&self, flow: &FlowKey) -> Option<Index> {
+    #[inline(always)]
+    fn find(&self, flow: FlowKey) -> Option<Index> {
         if let Some(newest) = self.newest
-            && self.table.flow(newest) == Some(flow)
+            && self.table.flow(newest) == Some(&flow)
         {
             return Some(newest);
         }
         if self.table.len() == usize::from(self.newest.is_some()) {
             return None;
         }
-        self.table.find(self.table.hash(flow), flow)
+        self.table.find(self.table.hash(&flow), &flow)
     }
 
     /// The fields of a frame that joins what `index` holds; `None` where it does not, or its checksum is wrong.
-    #[inline]
+    #[inline(never)]
     fn joining(&mut self, index: Index, frame: &Frame<B>) -> Option<Follower> {
         let run = self.table.get_mut(index)?;
         let bytes = frame.bytes();
@@ -124,11 +128,11 @@ impl<B: AsRef<[u8]>> Gro<B> {
         joins.then_some(follower)
     }
 
-    /// Appends a frame that joins.
+    /// Appends the first of these frames, which joins.
     #[inline]
-    fn join(&mut self, index: Index, frame: Frame<B>, follower: &Follower) {
+    fn join(&mut self, index: Index, frames: &mut Drain<'_, Frame<B>>, follower: &Follower) {
+        let (Some(frame), Some(run)) = (frames.next(), self.table.get_mut(index)) else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
-        let Some(run) = self.table.get_mut(index) else { return };
         run.follow(frame, follower);
         let short = follower.payload_len < run.mss;
         if self.newest != Some(index) {
@@ -151,7 +155,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Appends frames that were predicted.
     #[inline]
-    fn join_predicted(&mut self, index: Index, predicted: Predicted, frames: impl Iterator<Item = Frame<B>>) {
+    fn join_predicted(&mut self, index: Index, predicted: Predicted, frames: &mut Drain<'_, Frame<B>>) {
         let Some(run) = self.table.get_mut(index) else { return };
         self.out.stats.tcp_payload_bytes_in += predicted.count as u64 * u64::from(run.first_len);
         run.follow_predicted(frames, predicted);
@@ -160,50 +164,76 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Takes a frame that was not predicted.
-    fn receive_unpredicted(&mut self, frame: Frame<B>, now: Instant) {
+    /// Takes the first of these frames, which was not predicted; of those behind it, those that carry it on.
+    fn receive_unpredicted(&mut self, frames: &mut Drain<'_, Frame<B>>, now: Instant) {
+        let Some(frame) = frames.as_slice().first() else { return };
         if let Some((flow, layout)) = parse::usual_pure_ack(frame.bytes(), self.medium)
-            && segment::verify(&frame, layout, 0).is_ok()
+            && segment::verify(frame, layout, 0).is_ok()
         {
-            return self.pass_behind(&flow, frame, PassReason::PureAck);
+            return self.pass_behind(flow, frames, PassReason::PureAck);
         }
-        let parsed = parse::parse(frame.bytes(), self.medium);
-        let segment = match &parsed {
-            Parsed::Tcp(segment) => segment,
-            Parsed::Barrier { flow, reason, .. } => return self.pass_behind(flow, frame, *reason),
-            Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
-        };
-        let held = self.find(&segment.flow);
+        match parse::parse_usual(frame.bytes(), self.medium) {
+            Some(segment) => self.receive_segment(frames, &segment, now),
+            None => self.receive_unusual(frames, now),
+        }
+    }
+
+    #[cold]
+    fn receive_unusual(&mut self, frames: &mut Drain<'_, Frame<B>>, now: Instant) {
+        let Some(frame) = frames.as_slice().first() else { return };
+        match &parse::parse_any(frame.bytes(), self.medium) {
+            Parsed::Tcp(segment) => self.receive_segment(frames, segment, now),
+            Parsed::Barrier { flow, reason, .. } => self.pass_behind(*flow, frames, *reason),
+            Parsed::Other(reason) => self.pass(frames, 0, *reason),
+        }
+    }
+
+    /// Takes the first of these frames, a segment.
+    #[inline(always)]
+    fn receive_segment(&mut self, frames: &mut Drain<'_, Frame<B>>, segment: &Segment, now: Instant) {
+        let Some(frame) = frames.as_slice().first() else { return };
+        let held = self.find(segment.flow);
         if let Some(index) = held
-            && let Some(follower) = self.joining(index, &frame)
+            && let Some(follower) = self.joining(index, frame)
         {
-            return self.join(index, frame, &follower);
+            return self.join(index, frames, &follower);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
-        let verified = segment::verify(&frame, segment.layout, segment.payload_len);
+        let verified = segment::verify(frame, segment.layout, segment.payload_len);
         let barrier =
-            verified.is_err().then_some(PassReason::BadChecksum).or_else(|| barrier(segment, &frame));
+            verified.is_err().then_some(PassReason::BadChecksum).or_else(|| barrier(segment, frame));
         if let Some(index) = held {
-            let reason = barrier.map_or_else(|| self.why_flushed(index, &frame), |_| FlushReason::Barrier);
+            let reason = barrier.map_or_else(|| self.why_flushed(index, frame), |_| FlushReason::Barrier);
             self.flush(index, reason);
         }
         match (verified, barrier) {
-            (Err(reason), _) if self.bad_checksum == BadChecksum::Drop => self.out.drop(frame, reason),
-            (_, Some(reason)) => self.out.pass(frame, segment.payload_len, reason),
-            _ => self.hold(frame, segment, now),
+            (Err(reason), _) if self.bad_checksum == BadChecksum::Drop => {
+                frames.next().into_iter().for_each(|frame| self.out.drop(frame, reason));
+            }
+            (_, Some(reason)) => self.pass(frames, segment.payload_len, reason),
+            _ => self.hold(frames, segment, now),
         }
     }
 
-    /// Passes a frame without payload to be merged, after what its flow holds.
+    /// Passes the first of these frames.
     #[inline]
-    fn pass_behind(&mut self, flow: &FlowKey, frame: Frame<B>, reason: PassReason) {
+    fn pass(&mut self, frames: &mut Drain<'_, Frame<B>>, payload_len: u32, reason: PassReason) {
+        if let Some(frame) = frames.next() {
+            self.out.pass(frame, payload_len, reason);
+        }
+    }
+
+    /// Passes the first of these frames, which has no payload to be merged, after what its flow holds.
+    #[inline(always)]
+    fn pass_behind(&mut self, flow: FlowKey, frames: &mut Drain<'_, Frame<B>>, reason: PassReason) {
         if let Some(index) = self.find(flow) {
             self.flush(index, FlushReason::Barrier);
         }
-        self.out.pass(frame, 0, reason);
+        self.pass(frames, 0, reason);
     }
 
     /// Why a frame of the same flow, which can be held itself, does not join.
+    #[inline(never)]
     fn why_flushed(&mut self, index: Index, frame: &Frame<B>) -> FlushReason {
         let Some(run) = self.table.get_mut(index) else { return FlushReason::UnequalField };
         let follower = Follower::read(frame.bytes(), run.layout);
@@ -213,17 +243,27 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Holds the first segment of a flow.
-    fn hold(&mut self, frame: Frame<B>, segment: &Segment, now: Instant) {
+    /// Holds the first of these frames, the first segment of a flow, and those that carry it on.
+    #[inline(always)]
+    fn hold(&mut self, frames: &mut Drain<'_, Frame<B>>, segment: &Segment, now: Instant) {
         if self.table.is_full()
             && let Some((oldest, _)) = self.oldest()
         {
             self.flush(oldest, FlushReason::Evicted);
         }
-        let run = match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
+        let Some(frame) = frames.next() else { return };
+        let mut run = match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
             Ok(run) => run,
             Err(frame) => return self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
         };
+        if frames.as_slice().first().is_some_and(|next| run.may_be_next(next.bytes())) {
+            let predicted = run.predicts(frames.as_slice());
+            self.out.stats.tcp_payload_bytes_in += predicted.count as u64 * u64::from(run.first_len);
+            run.follow_predicted(frames, predicted);
+            if let Some(reason) = ended_by(predicted.flags) {
+                return self.pool.finish(run, reason, &mut self.out);
+            }
+        }
         if let Ok(index) = self.table.place(segment.flow, run)
             && let Some(before) = self.newest.replace(index)
         {
@@ -338,24 +378,20 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
 
     #[inline]
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
-        self.out.received(&frame);
-        match self.predict(slice::from_ref(&frame)) {
-            Some((index, predicted)) => self.join_predicted(index, predicted, iter::once(frame)),
-            None => self.receive_unpredicted(frame, now),
-        }
+        let mut burst = mem::take(&mut self.single);
+        burst.push(frame);
+        self.receive_batch(&mut burst, now);
+        self.single = burst;
     }
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        for frame in &*frames {
-            self.out.received(frame);
-        }
-        // What joins is looked at where it lies, and moved once.
+        self.out.received(frames);
+        // What a frame is and where it goes is seen where it lies, so that it is moved once.
         let mut frames = frames.drain(..);
         while !frames.as_slice().is_empty() {
-            if let Some((index, predicted)) = self.predict(frames.as_slice()) {
-                self.join_predicted(index, predicted, frames.by_ref().take(predicted.count));
-            } else if let Some(frame) = frames.next() {
-                self.receive_unpredicted(frame, now);
+            match self.predict(frames.as_slice()) {
+                Some((index, predicted)) => self.join_predicted(index, predicted, &mut frames),
+                None => self.receive_unpredicted(&mut frames, now),
             }
         }
     }

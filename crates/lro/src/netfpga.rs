@@ -15,6 +15,9 @@
 //! | sequence | 32-bit comparison not described | serial arithmetic |
 //! | checksums of an aggregate | left as they are, the driver does not look | TCP: the pseudo-header's sum, to be completed |
 
+use std::slice;
+use std::time::Duration;
+
 use nichrome_wire::{Engine, Instant, TcpFlags};
 
 use crate::config::{BadChecksum, Config, ConfigError};
@@ -27,7 +30,6 @@ use crate::run::{Limits, Run, RunPool};
 use crate::segment::{self, Medium, Segment};
 use crate::stats::Statistics;
 use crate::template::Rule;
-use std::time::Duration;
 
 /// What the parser leaves in the buffer for the blocks behind it (section 5, Figure 5).
 struct LroStruct {
@@ -166,7 +168,7 @@ impl<B: AsRef<[u8]>> Engine for Netfpga<B> {
     type Output = Output<B>;
 
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
-        self.out.received(&frame);
+        self.out.received(slice::from_ref(&frame));
         let lro = match parse::parse(frame.bytes(), self.medium) {
             Parsed::Tcp(segment) => LroStruct::new(&frame, segment),
             Parsed::Barrier { flow, reason, .. } => {

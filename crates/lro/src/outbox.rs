@@ -22,7 +22,9 @@ pub enum Output<B> {
 
 /// Outputs in order, counted as they are put in.
 pub(crate) struct Outbox<B> {
-    outputs: VecDeque<Output<B>>,
+    /// Those that are taken first.
+    ready: VecDeque<Output<B>>,
+    outputs: Vec<Output<B>>,
     /// What one input can bring about.
     room: usize,
     pub(crate) stats: Statistics,
@@ -31,14 +33,19 @@ pub(crate) struct Outbox<B> {
 impl<B: AsRef<[u8]>> Outbox<B> {
     /// Room for what one input can bring about.
     pub(crate) fn new(room: usize) -> Self {
-        Self { outputs: VecDeque::with_capacity(room), room, stats: Statistics::default() }
+        Self {
+            ready: VecDeque::with_capacity(room),
+            outputs: Vec::with_capacity(room),
+            room,
+            stats: Statistics::default(),
+        }
     }
 
-    /// Counts a frame that came in.
+    /// Counts frames that came in.
     #[inline]
-    pub(crate) fn received(&mut self, frame: &Frame<B>) {
-        self.stats.packets_in += 1;
-        self.stats.bytes_in += frame.bytes().len() as u64;
+    pub(crate) fn received(&mut self, frames: &[Frame<B>]) {
+        self.stats.packets_in += frames.len() as u64;
+        self.stats.bytes_in += frames.iter().map(|frame| frame.bytes().len() as u64).sum::<u64>();
     }
 
     /// Hands on a frame as it came.
@@ -72,7 +79,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     #[inline]
     fn push(&mut self, output: Output<B>) {
         if self.outputs.len() < self.outputs.capacity() {
-            self.outputs.push_back(output);
+            self.outputs.push(output);
         } else {
             self.push_beyond_room(output);
         }
@@ -81,7 +88,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     /// Makes room first: the driver has not fetched what there was.
     #[cold]
     fn push_beyond_room(&mut self, output: Output<B>) {
-        self.outputs.push_back(output);
+        self.outputs.push(output);
     }
 
     #[inline]
@@ -104,30 +111,28 @@ impl<B: AsRef<[u8]>> Outbox<B> {
     /// Takes the first output. Not inlined, so that it is moved as it lies in memory: see [`Outbox::push`].
     #[inline(never)]
     pub(crate) fn pop(&mut self) -> Option<Output<B>> {
-        if self.outputs.is_empty() {
-            self.start_over();
-            return None;
+        if self.ready.is_empty() {
+            if self.outputs.is_empty() {
+                return None;
+            }
+            // From the front on, which is warm.
+            let mut drained = mem::take(&mut self.ready);
+            drained.clear();
+            self.ready = mem::replace(&mut self.outputs, drained.into()).into();
         }
-        self.outputs.pop_front()
+        self.ready.pop_front()
     }
 
     /// Takes all outputs. Where `outputs` is empty, the two change places, and `outputs` gets room for what comes next
     /// unless it has it, as one that was given before.
     pub(crate) fn pop_all(&mut self, outputs: &mut Vec<Output<B>>) {
-        let mut ready = Vec::from(mem::take(&mut self.outputs));
+        outputs.extend(self.ready.drain(..));
         if outputs.is_empty() {
-            mem::swap(outputs, &mut ready);
+            mem::swap(outputs, &mut self.outputs);
         } else {
-            outputs.append(&mut ready);
+            outputs.append(&mut self.outputs);
         }
-        self.outputs = ready.into();
         self.outputs.reserve(self.room);
-    }
-
-    /// Starts over at the front of the ring, which is warm, instead of walking through all of it.
-    #[cold]
-    fn start_over(&mut self) {
-        self.outputs.clear();
     }
 }
 

@@ -76,7 +76,7 @@ impl<'f> Usual<'f> {
 
 /// Reads the headers of a usual frame.
 #[inline(always)]
-fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
+pub(crate) fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
     let usual = Usual::read(frame, medium)?;
     let Usual { ip, tcp, end } = usual;
     let options = frame.get(OPTIONS..TRANSPORT + tcp.header_len())?;
@@ -124,8 +124,9 @@ pub(crate) fn likely_flow(frame: &[u8], medium: Medium) -> Option<FlowKey> {
     usual.then(|| FlowKey::ipv4(ip.src(), ip.dst(), u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
+/// Reads the headers of a frame that is not usual.
 #[inline(never)]
-fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
+pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
     if medium == Medium::Ip {
         return match frame.first().map(|first| first >> 4) {
             Some(6) => ipv6(frame, 0, NO_VLAN),

@@ -33,10 +33,12 @@ impl<T: Recycle> Recycler<T> {
     /// A clear object, or `None` where all are lent out.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Box<T>> {
-        if self.spare.is_empty() {
-            let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::swap(&mut self.spare, &mut returned);
-        }
+        self.spare.pop().or_else(|| self.take_returned())
+    }
+
+    #[cold]
+    fn take_returned(&mut self) -> Option<Box<T>> {
+        std::mem::swap(&mut self.spare, &mut self.returned.lock().unwrap_or_else(PoisonError::into_inner));
         self.spare.pop().or_else(|| self.reserve.pop())
     }
 

@@ -390,7 +390,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
 
     #[inline]
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
-        self.out.received(&frame);
+        self.out.received(slice::from_ref(&frame));
         match self.predict(slice::from_ref(&frame)) {
             Some(predicted) => self.join_predicted(predicted, iter::once(frame), now),
             None => self.receive_unpredicted(frame, now),
@@ -404,9 +404,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
             self.look_ahead(frames);
             self.look_ahead_of_timers(frames.len());
         }
-        for frame in &*frames {
-            self.out.received(frame);
-        }
+        self.out.received(frames);
         // What joins is looked at where it lies, and moved once.
         let mut frames = frames.drain(..);
         while !frames.as_slice().is_empty() {
