@@ -95,13 +95,11 @@ impl Template {
                 .is_some_and(|frame| equal_where(frame, head(&self.header), &self.full_mask))
     }
 
-    /// Where the IP and TCP headers are, for [`Template::expects`]; `None` where the headers are longer than usual. Within
-    /// bounds that the compiler sees, so that they are not checked for every frame.
+    /// Where the IP and TCP headers are, for [`Template::expects`]; `None` where the headers are longer than usual.
     #[inline]
     pub(crate) fn places(&self) -> Option<(usize, usize)> {
         let Layout { network, transport, payload, .. } = self.layout;
-        let within = |at: u16, len: usize| usize::from(at).min(USUAL - len);
-        (usize::from(payload) <= USUAL).then(|| (within(network, 12), within(transport, 20)))
+        (usize::from(payload) <= USUAL).then(|| (within(network, USUAL - 12), within(transport, USUAL - 20)))
     }
 
     /// The flags of a frame that is the expected next one under the lossless rule: equal where it counts, with the same
@@ -169,7 +167,7 @@ impl Template {
     /// number, window, the IPv4 header checksum, and in the TCP checksum field the pseudo-header's sum (what a card
     /// that completes checksums expects).
     pub(crate) fn seal(&mut self, payload: u32, flags: TcpFlags, ack: SeqNumber, window: u16) {
-        let transport = usize::from(self.layout.transport);
+        let transport = within(self.layout.transport, MAX_HEADER - 20);
         self.write(transport + 8, ack.0.to_be_bytes());
         let [_, flags] = flags.bits().to_be_bytes();
         self.write(transport + 13, [flags]);
@@ -206,7 +204,8 @@ impl Template {
     /// checksum field to the sum of the pseudo-header.
     fn write_lengths(&mut self, payload: u32) {
         let layout = self.layout;
-        let network = usize::from(layout.network);
+        let network = within(layout.network, MAX_HEADER - 20);
+        let transport = within(layout.transport, MAX_HEADER - 20);
         let ip_len = (u32::from(layout.payload - layout.network) + payload) as u16;
         let tcp_len = u32::from(layout.payload - layout.transport) + payload;
         let addresses = if layout.is_ipv4() {
@@ -221,7 +220,7 @@ impl Template {
             Sum::new().add_bytes(&self.read::<32>(network + 8))
         };
         let pseudo = addresses.add_u32(6).add_u32(tcp_len).fold();
-        self.write(usize::from(layout.transport) + 16, pseudo.to_be_bytes());
+        self.write(transport + 16, pseudo.to_be_bytes());
     }
 
     /// Sets the IPv4 identification, and the header checksum by difference.
@@ -253,6 +252,12 @@ impl Template {
     pub(crate) fn first_ident(&self) -> u16 {
         u16::from_be_bytes(self.read(usize::from(self.layout.network) + 4))
     }
+}
+
+/// A place in a header, within a bound that the compiler sees: what is read there is not checked any more.
+#[inline]
+fn within(place: u16, bound: usize) -> usize {
+    usize::from(place).min(bound)
 }
 
 fn head(header: &HeaderBytes) -> &[u8; USUAL] {
