@@ -22,6 +22,7 @@ use std::vec::Drain;
 
 use nichrome_wire::{Engine, Instant, TcpFlags};
 
+use crate::burst::{self, Singles};
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
 use crate::flow::FlowKey;
 use crate::frame::{ChecksumStatus, Frame};
@@ -50,9 +51,11 @@ pub struct Gro<B: AsRef<[u8]>> {
     predicted: Option<Index>,
     /// Flows that held segments when the last batch ended.
     last_batch: usize,
+    /// Segments of this batch whose flows have nothing else in it and hold nothing.
+    singles: Singles<B>,
     out: Outbox<B>,
     /// Room for a burst of one frame.
-    single: Vec<Frame<B>>,
+    single_burst: Vec<Frame<B>>,
 }
 
 impl<B: AsRef<[u8]>> Gro<B> {
@@ -74,8 +77,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
             newest: None,
             predicted: None,
             last_batch: 0,
+            singles: Singles::new(),
             out: Outbox::new(config.max_connections + 4),
-            single: Vec::with_capacity(1),
+            single_burst: Vec::with_capacity(1),
         })
     }
 
@@ -162,6 +166,56 @@ impl<B: AsRef<[u8]>> Gro<B> {
         if let Some(reason) = ended_by(predicted.flags) {
             self.flush(index, reason);
         }
+    }
+
+    /// Takes these frames, of which the `alone` are held without being looked for. What one is and where it goes is seen
+    /// where it lies, so that it is moved once.
+    #[inline(never)]
+    fn receive_frames(&mut self, frames: &mut Vec<Frame<B>>, alone: u64, now: Instant) {
+        let mut frames = frames.drain(..);
+        while !frames.as_slice().is_empty() {
+            if alone != 0 && self.receive_single(&mut frames, alone) {
+                continue;
+            }
+            match self.predict(frames.as_slice()) {
+                Some((index, predicted)) => self.join_predicted(index, predicted, &mut frames),
+                None => self.receive_unpredicted(&mut frames, now),
+            }
+        }
+    }
+
+    /// Takes the first of these frames if it is `alone` and a usual one that can be held.
+    #[inline(never)]
+    fn receive_single(&mut self, frames: &mut Drain<'_, Frame<B>>, alone: u64) -> bool {
+        let Some((frame, behind)) = frames.as_slice().split_first() else { return false };
+        if alone >> behind.len() & 1 == 0 {
+            return false;
+        }
+        let Some(segment) = parse::parse_usual(frame.bytes(), self.medium) else { return false };
+        if barrier(&segment, frame).is_some()
+            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
+        {
+            return false;
+        }
+        self.singles.hold(frames.next(), segment.payload_len);
+        true
+    }
+
+    /// Which of these frames are alone; none where that does not pay, since the last batch was of few flows.
+    #[inline]
+    fn alone(&self, frames: &[Frame<B>]) -> u64 {
+        /// A batch of fewer may be a part of one.
+        const LEAST: usize = 8;
+        let pays = self.last_batch > frames.len() / 2 && frames.len() >= LEAST && self.hold == Hold::Batch;
+        if pays && self.table.len() == 0 { burst::alone(frames, self.medium) } else { 0 }
+    }
+
+    /// Holds what was held by itself as the first segment of its flow: the batch goes on.
+    #[cold]
+    fn hold_singles(&mut self, now: Instant) {
+        let mut frames = self.singles.take();
+        self.receive_frames(&mut frames, 0, now);
+        self.singles.give_back(frames);
     }
 
     /// Takes the first of these frames, which was not predicted; of those behind it, those that carry it on.
@@ -312,6 +366,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
     }
 
     fn flush_all(&mut self, reason: FlushReason) {
+        if !self.singles.is_empty() {
+            self.singles.flush(reason, &mut self.out);
+        }
         while let Some((oldest, _)) = self.oldest() {
             self.flush(oldest, reason);
         }
@@ -378,27 +435,24 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
 
     #[inline]
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
-        let mut burst = mem::take(&mut self.single);
+        let mut burst = mem::take(&mut self.single_burst);
         burst.push(frame);
         self.receive_batch(&mut burst, now);
-        self.single = burst;
+        self.single_burst = burst;
     }
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         self.out.received(frames);
-        // What a frame is and where it goes is seen where it lies, so that it is moved once.
-        let mut frames = frames.drain(..);
-        while !frames.as_slice().is_empty() {
-            match self.predict(frames.as_slice()) {
-                Some((index, predicted)) => self.join_predicted(index, predicted, &mut frames),
-                None => self.receive_unpredicted(&mut frames, now),
-            }
+        if !self.singles.is_empty() {
+            self.hold_singles(now);
         }
+        let alone = self.alone(frames);
+        self.receive_frames(frames, alone, now);
     }
 
     fn end_of_batch(&mut self, _now: Instant) {
         if self.hold == Hold::Batch {
-            self.last_batch = self.table.len();
+            self.last_batch = self.table.len() + self.singles.len();
             self.flush_all(FlushReason::EndOfBatch);
         }
     }

@@ -49,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod burst;
 mod coalescer;
 mod config;
 mod flow;

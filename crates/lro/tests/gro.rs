@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{Card, Change, Sent, data, ms, us};
+use common::{Card, Change, Sent, assert_consistent, data, ms, us};
 use nichrome_lro::{
-    BadChecksum, ChecksumStatus, Config, DropReason, FlushReason, Frame, Hold, Identification, Output,
+    BadChecksum, ChecksumStatus, Config, DropReason, FlushReason, Frame, Gro, Hold, Identification, Output,
     PassReason, ProfileConfig,
 };
 use nichrome_wire::{
@@ -51,6 +51,67 @@ fn the_end_of_the_batch_flushes_where_batches_are_held() {
     let mut card = Card::gro();
     card.receive(&data(0, 100)).end_batch();
     assert!(card.take().is_empty(), "a batch's end means nothing to a hold time");
+}
+
+/// A batch of one segment at `at` of each of these flows.
+fn of_flows(flows: impl IntoIterator<Item = u16>, at: u32) -> Vec<Vec<u8>> {
+    flows.into_iter().map(|flow| data(at, 100).with(|frame| frame.src_port = flow).build()).collect()
+}
+
+/// A `gro` that holds a batch, after one of many flows: it looks for segments that are alone.
+fn after_many_flows() -> Card {
+    let mut card = Card::new(&Config::default(), &ProfileConfig::Gro(Hold::Batch));
+    assert_eq!(card.receive_batch(&of_flows(1..=20, 0)).take_lens(), [100; 20]);
+    card
+}
+
+#[test]
+fn segments_that_are_alone_in_a_batch_leave_as_they_came_and_others_are_merged() {
+    let mut card = after_many_flows();
+    let mut batch = of_flows(1..=20, 100);
+    batch.extend(of_flows([7], 200));
+    let mut lens = card.receive_batch(&batch).take_lens();
+    lens.sort_unstable();
+    assert_eq!((&lens[..19], &lens[19..]), (&[100; 19][..], &[200][..]));
+    assert_eq!(card.flushes(FlushReason::EndOfBatch), 40);
+    assert_consistent(&card.statistics());
+}
+
+#[test]
+fn a_batch_that_comes_in_parts_is_merged_across_them() {
+    let mut engine = Gro::new(&Config::default(), Hold::Batch).unwrap();
+    let mut lens = Vec::new();
+    for parts in [&[0][..], &[100, 200]] {
+        for at in parts {
+            let mut frames = of_flows(1..=20, *at).into_iter().map(Frame::new).collect();
+            engine.receive_batch(&mut frames, Instant::ZERO);
+        }
+        engine.end_of_batch(Instant::ZERO);
+        assert_eq!(engine.connections(), 20);
+        while let Some(Output::ToHost(packet)) = engine.poll() {
+            lens.push(packet.len() - 54);
+        }
+    }
+    assert_eq!(lens, [[100; 20], [200; 20]].concat());
+    assert_eq!(engine.statistics().tcp_payload_bytes_in, 6000);
+    assert_consistent(engine.statistics());
+}
+
+#[test]
+fn control_does_not_overtake_a_segment_of_a_batch_of_many_flows() {
+    let ip_options = |frame: &mut TcpFrame| {
+        if let Network::Ipv4 { options, .. } = &mut frame.network {
+            *options = vec![1; 4];
+        }
+    };
+    let ack = |frame: &mut TcpFrame| frame.payload.clear();
+    for control in [&ip_options as &dyn Fn(&mut TcpFrame), &ack] {
+        let mut card = after_many_flows();
+        let mut batch = of_flows(1..=20, 100);
+        batch.push(data(200, 100).with(|frame| frame.src_port = 3).with(control).build());
+        card.receive_batch(&batch);
+        card.finish();
+    }
 }
 
 #[test]
@@ -350,7 +411,7 @@ fn a_full_table_gives_up_the_flow_held_longest() {
 #[test]
 fn what_finds_no_aggregate_is_passed() {
     let config = Config { max_aggregates: 1, ..Config::default() };
-    let mut gro = nichrome_lro::Gro::new(&config, Hold::Batch).unwrap();
+    let mut gro = Gro::new(&config, Hold::Batch).unwrap();
     let mut receive = |at: u32| {
         let psh = if at % 200 == 100 { TcpFlags::PSH } else { TcpFlags::NONE };
         gro.receive(Frame::new(data(at, 100).flags(psh).build()), Instant::ZERO);
