@@ -1,7 +1,9 @@
-//! Bursts of many flows: which of their frames are alone, since no other can be of the same flow, and those while they are
-//! held.
+//! The frames of a burst; where it is of many flows, which of them are alone, since no other can be of the same flow, and
+//! those while they are held.
 
+use std::convert::identity;
 use std::mem;
+use std::vec::IntoIter;
 
 use nichrome_wire::{EtherType, EthernetHeader, Ipv4Header};
 
@@ -12,6 +14,17 @@ use crate::segment::Medium;
 
 /// The longest burst that is looked at: one bit for each frame.
 const MOST: usize = u64::BITS as usize;
+
+/// The memory of a burst of which every frame was taken. An iterator over a vector moves frames with less to do than one
+/// that drains it, and leaves its memory to the vector that it is collected to.
+#[inline]
+#[expect(
+    clippy::map_identity,
+    reason = "an iterator that was begun, collected as it is, would give up the memory"
+)]
+pub(crate) fn emptied<B>(burst: IntoIter<Frame<B>>) -> Vec<Frame<B>> {
+    burst.map(identity).collect()
+}
 
 /// Flows are told apart by so many values: few enough to stay near, so many that few frames of a burst collide.
 const TAGS: usize = 512;

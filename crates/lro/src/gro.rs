@@ -18,7 +18,7 @@
 //! | every aggregate in the driver's hands | frame passed |
 
 use std::mem;
-use std::vec::Drain;
+use std::vec::IntoIter;
 
 use nichrome_wire::{Engine, Instant, TcpFlags};
 
@@ -134,7 +134,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Appends the first of these frames, which joins.
     #[inline]
-    fn join(&mut self, index: Index, frames: &mut Drain<'_, Frame<B>>, follower: &Follower) {
+    fn join(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, follower: &Follower) {
         let (Some(frame), Some(run)) = (frames.next(), self.table.get_mut(index)) else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
         run.follow(frame, follower);
@@ -159,7 +159,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Appends frames that were predicted.
     #[inline]
-    fn join_predicted(&mut self, index: Index, predicted: Predicted, frames: &mut Drain<'_, Frame<B>>) {
+    fn join_predicted(&mut self, index: Index, predicted: Predicted, frames: &mut IntoIter<Frame<B>>) {
         let Some(run) = self.table.get_mut(index) else { return };
         self.out.stats.tcp_payload_bytes_in += predicted.count as u64 * u64::from(run.first_len);
         run.follow_predicted(frames, predicted);
@@ -172,21 +172,22 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// where it lies, so that it is moved once.
     #[inline(never)]
     fn receive_frames(&mut self, frames: &mut Vec<Frame<B>>, alone: u64, now: Instant) {
-        let mut frames = frames.drain(..);
-        while !frames.as_slice().is_empty() {
-            if alone != 0 && self.receive_single(&mut frames, alone) {
+        let mut burst = mem::take(frames).into_iter();
+        while !burst.as_slice().is_empty() {
+            if alone != 0 && self.receive_single(&mut burst, alone) {
                 continue;
             }
-            match self.predict(frames.as_slice()) {
-                Some((index, predicted)) => self.join_predicted(index, predicted, &mut frames),
-                None => self.receive_unpredicted(&mut frames, now),
+            match self.predict(burst.as_slice()) {
+                Some((index, predicted)) => self.join_predicted(index, predicted, &mut burst),
+                None => self.receive_unpredicted(&mut burst, now),
             }
         }
+        *frames = burst::emptied(burst);
     }
 
     /// Takes the first of these frames if it is `alone` and a usual one that can be held.
     #[inline(never)]
-    fn receive_single(&mut self, frames: &mut Drain<'_, Frame<B>>, alone: u64) -> bool {
+    fn receive_single(&mut self, frames: &mut IntoIter<Frame<B>>, alone: u64) -> bool {
         let Some((frame, behind)) = frames.as_slice().split_first() else { return false };
         if alone >> behind.len() & 1 == 0 {
             return false;
@@ -219,7 +220,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     }
 
     /// Takes the first of these frames, which was not predicted; of those behind it, those that carry it on.
-    fn receive_unpredicted(&mut self, frames: &mut Drain<'_, Frame<B>>, now: Instant) {
+    fn receive_unpredicted(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         if let Some((flow, layout)) = parse::usual_pure_ack(frame.bytes(), self.medium)
             && segment::verify(frame, layout, 0).is_ok()
@@ -233,7 +234,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     }
 
     #[cold]
-    fn receive_unusual(&mut self, frames: &mut Drain<'_, Frame<B>>, now: Instant) {
+    fn receive_unusual(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         match &parse::parse_any(frame.bytes(), self.medium) {
             Parsed::Tcp(segment) => self.receive_segment(frames, segment, now),
@@ -244,7 +245,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Takes the first of these frames, a segment.
     #[inline(always)]
-    fn receive_segment(&mut self, frames: &mut Drain<'_, Frame<B>>, segment: &Segment, now: Instant) {
+    fn receive_segment(&mut self, frames: &mut IntoIter<Frame<B>>, segment: &Segment, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         let held = self.find(segment.flow);
         if let Some(index) = held
@@ -271,7 +272,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Passes the first of these frames.
     #[inline]
-    fn pass(&mut self, frames: &mut Drain<'_, Frame<B>>, payload_len: u32, reason: PassReason) {
+    fn pass(&mut self, frames: &mut IntoIter<Frame<B>>, payload_len: u32, reason: PassReason) {
         if let Some(frame) = frames.next() {
             self.out.pass(frame, payload_len, reason);
         }
@@ -279,7 +280,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Passes the first of these frames, which has no payload to be merged, after what its flow holds.
     #[inline(always)]
-    fn pass_behind(&mut self, flow: FlowKey, frames: &mut Drain<'_, Frame<B>>, reason: PassReason) {
+    fn pass_behind(&mut self, flow: FlowKey, frames: &mut IntoIter<Frame<B>>, reason: PassReason) {
         if let Some(index) = self.find(flow) {
             self.flush(index, FlushReason::Barrier);
         }
@@ -299,7 +300,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Holds the first of these frames, the first segment of a flow, and those that carry it on.
     #[inline(always)]
-    fn hold(&mut self, frames: &mut Drain<'_, Frame<B>>, segment: &Segment, now: Instant) {
+    fn hold(&mut self, frames: &mut IntoIter<Frame<B>>, segment: &Segment, now: Instant) {
         if self.table.is_full()
             && let Some((oldest, _)) = self.oldest()
         {

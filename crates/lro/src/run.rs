@@ -318,9 +318,10 @@ impl<B: AsRef<[u8]>> Run<B> {
         let (mut seq, mut ident) = (self.end, self.next_ident());
         let step = u16::from(self.identification == Identification::Incrementing);
         let mut predicted = Predicted::default();
-        let Some(places) = self.template.places() else { return predicted };
+        let len = self.frame_len as usize;
+        let Some(places) = self.template.places(len) else { return predicted };
         for frame in &frames[..frames.len().min(self.room())] {
-            if frame.bytes().len() != self.frame_len as usize {
+            if frame.bytes().len() != len {
                 break;
             }
             let Some(flags) = self.template.expects(frame.bytes(), places, seq, ident) else { break };

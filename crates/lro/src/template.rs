@@ -95,11 +95,13 @@ impl Template {
                 .is_some_and(|frame| equal_where(frame, head(&self.header), &self.full_mask))
     }
 
-    /// Where the IP and TCP headers are, for [`Template::expects`]; `None` where the headers are longer than usual.
+    /// Where the IP and TCP headers are, for [`Template::expects`]; `None` where the headers are longer than usual, or frames
+    /// of `len` bytes shorter.
     #[inline]
-    pub(crate) fn places(&self) -> Option<(usize, usize)> {
+    pub(crate) fn places(&self, len: usize) -> Option<(usize, usize)> {
         let Layout { network, transport, payload, .. } = self.layout;
-        (usize::from(payload) <= USUAL).then(|| (within(network, USUAL - 12), within(transport, USUAL - 20)))
+        (usize::from(payload) <= USUAL && len >= USUAL)
+            .then(|| (within(network, USUAL - 12), within(transport, USUAL - 20)))
     }
 
     /// The flags of a frame that is the expected next one under the lossless rule: equal where it counts, with the same

@@ -10,7 +10,7 @@ use common::{Change, data, each_profile, ms, us};
 use nichrome_lro::{
     ActiveAck, Coalescer, Config, Frame, Hold, NpuConfig, Output, Packet, ProfileConfig, PshRule,
 };
-use nichrome_wire::engine::{advance, deliver, end_batch};
+use nichrome_wire::engine::{advance, deliver, deliver_batch, end_batch};
 use nichrome_wire::{Instant, TcpFlags, TcpFrame};
 
 /// Traffic of several flows that meets every path: in order, reordered, lost, repeated, control, corrupt.
@@ -95,9 +95,34 @@ impl Driver {
     }
 }
 
+/// A burst's vector changes places with one of the engine's, and its memory is kept.
+fn nothing_is_allocated_for_bursts_in_the_steady_state() {
+    const BURST: usize = 32;
+    let (frames, mut profiles) = (traffic(), each_profile(us(200)).to_vec());
+    profiles.push(ProfileConfig::Gro(Hold::Batch));
+    for profile in profiles {
+        let mut engine = Coalescer::new(&Config::default(), &profile).unwrap();
+        let (mut burst, mut now) = (Vec::with_capacity(BURST), Instant::ZERO);
+        let mut pass = || {
+            for frames in frames.chunks(BURST) {
+                burst.extend(frames.iter().map(|frame| Frame::new(Rc::clone(frame))));
+                deliver_batch(&mut engine, &mut burst, now, &mut |_, output| drop(output));
+                now = now + us(3);
+            }
+        };
+        pass();
+        let region = Region::new(ALLOCATOR);
+        pass();
+        let change = region.change();
+        assert_eq!((change.allocations, change.reallocations), (0, 0), "{profile:?}: {change:?}");
+    }
+}
+
 /// Neither in the steady state nor at first: everything is reserved when the engine is made.
 #[test]
 fn nothing_is_allocated_from_the_first_frame_on() {
+    // Allocations of all threads are counted, so no other test may run beside this one.
+    nothing_is_allocated_for_bursts_in_the_steady_state();
     let npu = NpuConfig { floor: us(200), psh: PshRule::End, ..NpuConfig::default() };
     let mut profiles = each_profile(us(200)).to_vec();
     profiles.push(ProfileConfig::Gro(Hold::Batch));

@@ -37,7 +37,7 @@ mod host;
 mod reconstruct;
 mod reorder;
 
-use std::{iter, slice};
+use std::{iter, mem, slice};
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
 
@@ -48,6 +48,7 @@ use self::acker::Acker;
 use self::descriptor::{ConnectionDescriptor, Timeouts};
 use self::reconstruct::ended_by;
 use self::reorder::ReorderList;
+use crate::burst;
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::frame::Frame;
 use crate::outbox::{Outbox, Output};
@@ -406,14 +407,15 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
         }
         self.out.received(frames);
         // What joins is looked at where it lies, and moved once.
-        let mut frames = frames.drain(..);
-        while !frames.as_slice().is_empty() {
-            if let Some(predicted) = self.predict(frames.as_slice()) {
-                self.join_predicted(predicted, frames.by_ref().take(predicted.1), now);
-            } else if let Some(frame) = frames.next() {
+        let mut burst = mem::take(frames).into_iter();
+        while !burst.as_slice().is_empty() {
+            if let Some(predicted) = self.predict(burst.as_slice()) {
+                self.join_predicted(predicted, burst.by_ref().take(predicted.1), now);
+            } else if let Some(frame) = burst.next() {
                 self.receive_unpredicted(frame, now);
             }
         }
+        *frames = burst::emptied(burst);
     }
 
     #[inline]
