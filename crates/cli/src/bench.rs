@@ -6,6 +6,7 @@ mod lane;
 mod lro;
 mod rdma;
 mod sim;
+mod star;
 mod traffic;
 mod wan;
 
@@ -19,6 +20,7 @@ pub(crate) enum Bench {
     Wan(wan::Wan),
     Sim(sim::Sim),
     Rdma(rdma::Rdma),
+    Star(star::Star),
     #[command(hide = true)]
     WanProbe(wan::Probe),
     #[command(hide = true)]
@@ -43,6 +45,7 @@ impl Bench {
                 sim.run()
             }
             Self::Rdma(rdma) => rdma.run(),
+            Self::Star(star) => star.run(),
             Self::WanProbe(probe) => probe.run(),
             Self::TcpPingPong(ping_pong) => ping_pong.run(),
         }

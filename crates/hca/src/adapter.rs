@@ -113,6 +113,16 @@ impl Adapter {
         self.inner.driver.call(|device| *device.counters())
     }
 
+    /// Connections whose transport is being negotiated: what is posted to them waits.
+    pub fn held_connections(&self) -> usize {
+        self.inner.driver.held_qps()
+    }
+
+    /// Bytes that a card would hold for the connections of this adapter.
+    pub fn card_state_bytes(&self) -> usize {
+        self.inner.driver.call(|device| device.card_state_bytes())
+    }
+
     /// Connections whose state the peer keeps.
     pub fn stateless_connections(&self) -> usize {
         self.inner.driver.call(|device| device.stateless_connections())

@@ -167,6 +167,11 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Ok(())
     }
 
+    /// Queue pairs that wait until their transport is negotiated.
+    pub fn held_qps(&self) -> usize {
+        self.negotiator.as_ref().map_or(0, |(negotiator, _)| negotiator.open())
+    }
+
     /// Destroys a queue pair, after its peer has heard for sure what has arrived.
     ///
     /// # Errors

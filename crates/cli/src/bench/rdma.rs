@@ -1,6 +1,6 @@
 //! `nichrome bench rdma`: RDMA between two processes on loopback, beside TCP.
 
-mod pair;
+pub(super) mod pair;
 mod ping_pong;
 
 use std::fmt;
@@ -177,7 +177,7 @@ fn tcp_latency(pair: &Pair, iters: u32, wait: &str) -> anyhow::Result<f64> {
     figure(&pair.run(&end("server"), &end("client"))?, "half_round_trip_us")
 }
 
-fn figure(report: &Value, name: &str) -> anyhow::Result<f64> {
+pub(super) fn figure(report: &Value, name: &str) -> anyhow::Result<f64> {
     report[name].as_f64().with_context(|| format!("there is no {name} in what was measured"))
 }
 

@@ -75,6 +75,8 @@ struct Measured {
     /// What the process has grown by for each of at least 1000 connections, before anything was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_per_qp: Option<u64>,
+    /// What a card would hold for all connections of this end.
+    card_state_bytes: usize,
     #[serde(flatten)]
     traffic: Traffic,
 }
@@ -188,6 +190,7 @@ fn measured(
         gbps: messages_per_s * f64::from(size) * 8.0 / 1e9,
         messages_per_s,
         bytes_per_qp: session.bytes_per_qp,
+        card_state_bytes: session.adapter.card_state_bytes(),
         traffic: Traffic::of(&session.adapter),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -88,12 +89,29 @@ impl Meeting {
                 qp.connect(peer, &connection).context("cannot connect")?;
             }
         }
+        await_transports(&adapter)?;
         let grown = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
         let bytes_per_qp = grown.filter(|_| count >= ENOUGH_TO_WEIGH).map(|bytes| bytes / count as u64);
         // Both are ready before either begins.
         exchange(&stream, &Ready {}).context("the other end has gone")?;
         Ok(Session { role, adapter, region, peer: theirs.region, cq, qps, mtu, bytes_per_qp, stream })
     }
+}
+
+/// What is posted before all connections have their transport waits for it.
+fn await_transports(adapter: &Adapter) -> anyhow::Result<()> {
+    let (mut held, mut since) = (adapter.held_connections(), Instant::now());
+    while held > 0 {
+        if since.elapsed() > PATIENCE {
+            bail!("the transport of {held} connections is not negotiated");
+        }
+        thread::sleep(Duration::from_millis(1));
+        let now = adapter.held_connections();
+        if now < held {
+            (held, since) = (now, Instant::now());
+        }
+    }
+    Ok(())
 }
 
 /// Queue pairs that take much more memory together than a process takes by the way.

@@ -89,6 +89,11 @@ impl Negotiation {
         !self.output.is_empty()
     }
 
+    /// Whether the connection stands.
+    pub(super) fn is_over(&self) -> bool {
+        self.last_word.is_some()
+    }
+
     pub(super) fn until(&self) -> Instant {
         self.until
     }

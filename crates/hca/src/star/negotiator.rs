@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -67,6 +67,8 @@ pub(crate) struct Negotiator {
     orders: Sender<Order>,
     waker: Arc<Waker>,
     ended: Arc<AtomicBool>,
+    /// Set-ups that are not over.
+    open: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -79,6 +81,7 @@ impl Negotiator {
     ) -> std::io::Result<Self> {
         let (orders, inbox) = channel();
         let (waker, ended) = (Arc::new(Waker::new()?), Arc::new(AtomicBool::new(false)));
+        let open = Arc::new(AtomicUsize::new(0));
         let work = Work {
             listener,
             host,
@@ -86,15 +89,22 @@ impl Negotiator {
             inbox,
             waker: Arc::clone(&waker),
             ended: Arc::clone(&ended),
+            open: Arc::clone(&open),
             to_call: VecDeque::new(),
             expected: HashMap::new(),
             talks: Vec::new(),
         };
         let thread = thread::Builder::new().name("nichrome-star".to_owned()).spawn(move || work.run())?;
-        Ok(Self { orders, waker, ended, thread: Some(thread) })
+        Ok(Self { orders, waker, ended, open, thread: Some(thread) })
+    }
+
+    /// How many set-ups are not over.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     pub(crate) fn order(&self, order: Order) {
+        self.open.fetch_add(1, Ordering::SeqCst);
         // The thread lives as long as this.
         let _ = self.orders.send(order);
         self.waker.wake();
@@ -119,6 +129,7 @@ struct Work<M> {
     inbox: Receiver<Order>,
     waker: Arc<Waker>,
     ended: Arc<AtomicBool>,
+    open: Arc<AtomicUsize>,
     to_call: VecDeque<Order>,
     /// Queue pairs that their peers will call for, by number.
     expected: HashMap<QpNumber, (Order, Instant)>,
@@ -235,6 +246,15 @@ impl<M: Memory> Work<M> {
     }
 
     fn go_on(&mut self, talk: &mut Negotiation, now: Instant) -> Result<Progress, Failure> {
+        let was_over = talk.is_over();
+        let progress = self.hear(talk, now);
+        if talk.is_over() && !was_over {
+            self.open.fetch_sub(1, Ordering::SeqCst);
+        }
+        progress
+    }
+
+    fn hear(&mut self, talk: &mut Negotiation, now: Instant) -> Result<Progress, Failure> {
         let progress = talk.advance(|verbs| self.host.with(verbs), now)?;
         let Some((address, offer)) = talk.caller()? else { return Ok(progress) };
         let order = offer.peer_connection.and_then(|number| self.expected.get(&number));
@@ -261,6 +281,7 @@ impl<M: Memory> Work<M> {
 
     /// There will be no connection: the queue pair is in error, and its program is told why.
     fn fail(&self, order: &Order, failure: &Failure) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
         // It may be gone, and then nobody minds.
         self.host.with(&mut |device| _ = device.modify_qp(order.qp, &QpChange::to(QpState::Err)));
         let Order { number, peer: (address, theirs), .. } = order;

@@ -19,7 +19,8 @@ use crate::star::endpoint::{Endpoint, Seal};
 use crate::star::packet::Incoming;
 use crate::star::stateful::Stateful;
 use crate::star::{
-    Admission, CardCounters, Credentials, EgressCounters, Offer, QueueDepth, Room, StarRole, Timers, Wish,
+    Admission, CardCounters, Credentials, EgressCounters, Offer, QueueDepth, Room, StarRole, StatelessCard,
+    Timers, Wish,
 };
 
 impl<M: Memory> Device<M> {
@@ -191,6 +192,15 @@ impl<M: Memory> Device<M> {
     /// Connections whose state the peer keeps.
     pub fn stateless_connections(&self) -> usize {
         self.stateless
+    }
+
+    /// Bytes that a card would hold for the connections of this device: the stateless card and the state of each transport.
+    /// What lies in the host's memory with any card is not counted: the programs' queues, and the driver of the stateless
+    /// side.
+    pub fn card_state_bytes(&self) -> usize {
+        let states =
+            (0..self.qps.places()).filter_map(|index| self.qps.at(index)).map(Transport::state_bytes);
+        size_of::<StatelessCard>() + states.sum::<usize>()
     }
 
     /// Takes in a datagram for the port of StaR.

@@ -149,6 +149,15 @@ impl Transport {
         }
     }
 
+    /// Bytes of the connection's state that a card would hold.
+    pub(super) fn state_bytes(&self) -> usize {
+        match self {
+            Self::Roce(_) => size_of::<Connection>(),
+            Self::Stateful(_) => size_of::<Stateful>(),
+            Self::Stateless(_) => 0,
+        }
+    }
+
     /// Whether there may be something to send.
     #[inline]
     pub(super) fn has_work(&self, now: Instant) -> bool {

@@ -1,7 +1,7 @@
 //! Two processes of this program, each on a processor of its own.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::{env, io};
 
 use anyhow::{Context, bail};
@@ -12,14 +12,14 @@ use serde_json::Value;
 use super::super::iperf3::{self, End};
 
 /// The processors that the ends run on: the last and the first of those that this process may use.
-pub(super) struct Pair {
+pub(crate) struct Pair {
     all: CpuSet,
     server: usize,
     client: usize,
 }
 
 impl Pair {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let all = sched_getaffinity(None).context("cannot tell which processors may be used")?;
         let mut usable = (0..CpuSet::MAX_CPU).filter(|processor| all.is_set(*processor));
         let client = usable.next().context("no processor may be used")?;
@@ -28,7 +28,7 @@ impl Pair {
     }
 
     /// Whether both ends share one processor, because there is no other.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         self.server == self.client
     }
 
@@ -42,8 +42,14 @@ impl Pair {
         child
     }
 
-    /// Runs both ends of a command of this program; returns what the client prints. `port` stands for a free port.
-    pub(super) fn run(&self, server: &str, client: &str) -> anyhow::Result<Value> {
+    /// Runs both ends of a command of this program; returns what the client prints.
+    pub(crate) fn run(&self, server: &str, client: &str) -> anyhow::Result<Value> {
+        let [_, client] = self.run_both(server, client)?;
+        client
+    }
+
+    /// The same; returns what the server prints and what the client does, if it is JSON.
+    pub(crate) fn run_both(&self, server: &str, client: &str) -> anyhow::Result<[anyhow::Result<Value>; 2]> {
         let port = free_port()?.to_string();
         let start = |end, arguments: &str| {
             let mut command = Command::new(env::current_exe()?);
@@ -61,7 +67,10 @@ impl Pair {
                 bail!("{}", said.trim().trim_start_matches("nichrome: "));
             }
         }
-        serde_json::from_slice(&client.stdout).context("what was measured is not understood")
+        let value = |output: Output| {
+            serde_json::from_slice(&output.stdout).context("what was measured is not understood")
+        };
+        Ok([value(server), value(client)])
     }
 
     /// One stream of iperf3 between the same processors, in Gbit/s.

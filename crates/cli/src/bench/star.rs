@@ -1,0 +1,191 @@
+//! `nichrome bench star`: what many connections cost a server that keeps no state, beside one that does.
+
+mod plot;
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::rdma::figure;
+use super::rdma::pair::Pair;
+use super::{median, rounded};
+use crate::number::Grouped;
+
+/// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with the server stateless
+/// and over RoCE: what its card and its host hold, throughput and latency. Takes some minutes.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  nichrome bench star --plot star.svg\n  nichrome bench star --quick --json"
+)]
+pub(crate) struct Star {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Draw the figure.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Measure each once, for a moment, with at most 1000 connections: to see that all works. The figures are rough.
+    #[arg(long)]
+    quick: bool,
+    /// Have the stateless server believe authenticated packets only.
+    #[arg(long)]
+    authenticate: bool,
+}
+
+/// What is measured, and how long each time.
+struct Plan {
+    connections: &'static [u32],
+    duration: &'static str,
+    rounds: usize,
+}
+
+const FULL: Plan = Plan { connections: &[1, 10, 100, 1000, 10_000, 100_000], duration: "500ms", rounds: 3 };
+const QUICK: Plan = Plan { connections: &[1, 100, 1000], duration: "50ms", rounds: 1 };
+
+/// The transports, and what the server is told to have it.
+const TRANSPORTS: [(&str, &str, &str); 2] =
+    [("star", "--transport star --stateless self", "--transport star"), ("roce", "", "")];
+
+/// A server with so many connections.
+#[derive(Clone, Debug, Serialize)]
+struct Point {
+    transport: &'static str,
+    connections: u32,
+    /// What its card holds for all of them.
+    card_state_bytes: u64,
+    /// What its process grows by for each; `None` for fewer than 1000, which are too few to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_bytes_per_connection: Option<u64>,
+    /// WRITEs of 64 KB to it, 128 at once on all connections in turn.
+    gbps: f64,
+    /// WRITEs of 8 bytes to it, 128 at once on all connections in turn.
+    messages_per_s: f64,
+    /// A WRITE of 8 bytes to it and its completion, one at a time on all connections in turn.
+    latency_us: f64,
+}
+
+/// Medians of the rounds.
+#[derive(Serialize)]
+struct Report {
+    points: Vec<Point>,
+    authenticated: bool,
+    rounds: usize,
+}
+
+impl Star {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let plan = if self.quick { &QUICK } else { &FULL };
+        let report = self.measure(plan)?;
+        if let Some(path) = &self.plot {
+            fs::write(path, plot::draw(&report.points)?)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let mut output = io::stdout().lock();
+        if self.json {
+            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
+        } else {
+            writeln!(output, "{report}")?;
+        }
+        Ok(())
+    }
+
+    fn measure(&self, plan: &Plan) -> anyhow::Result<Report> {
+        let pair = Pair::new()?;
+        if pair.is_crowded() {
+            eprintln!("nichrome: there is one processor: both ends share it");
+        }
+        let style = ProgressStyle::with_template("{bar:30} {pos} of {len}, {msg}");
+        let progress = ProgressBar::new((plan.connections.len() * TRANSPORTS.len()) as u64)
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let mut points = Vec::new();
+        for &connections in plan.connections {
+            for (transport, server, client) in TRANSPORTS {
+                progress.set_message(format!("{transport}, {} connections", Grouped(u64::from(connections))));
+                let more = if self.authenticate && transport == "star" { " --authenticate" } else { "" };
+                let run = Run { pair: &pair, server: &format!("{server}{more}"), client, plan, connections };
+                points.push(run.point(transport)?);
+                progress.inc(1);
+            }
+        }
+        progress.finish_and_clear();
+        Ok(Report { points, authenticated: self.authenticate, rounds: plan.rounds })
+    }
+}
+
+/// A point to be measured.
+struct Run<'a> {
+    pair: &'a Pair,
+    server: &'a str,
+    client: &'a str,
+    plan: &'a Plan,
+    connections: u32,
+}
+
+impl Run<'_> {
+    fn point(&self, transport: &'static str) -> anyhow::Result<Point> {
+        let (mut gbps, mut messages, mut latency) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut card_state_bytes, mut host_bytes_per_connection) = (0, None);
+        for _ in 0..self.plan.rounds {
+            let [server, client] = self.writes(65_536, 128)?;
+            gbps.push(figure(&client, "gbps")?);
+            card_state_bytes = figure(&server, "card_state_bytes")? as u64;
+            host_bytes_per_connection = server["bytes_per_qp"].as_u64();
+            messages.push(figure(&self.writes(8, 128)?[1], "messages_per_s")?);
+            latency.push(1e6 / figure(&self.writes(8, 1)?[1], "messages_per_s")?);
+        }
+        Ok(Point {
+            transport,
+            connections: self.connections,
+            card_state_bytes,
+            host_bytes_per_connection,
+            gbps: rounded(median(gbps)),
+            messages_per_s: median(messages).round(),
+            latency_us: rounded(median(latency)),
+        })
+    }
+
+    /// WRITEs by the client: what the server tells, and the client.
+    fn writes(&self, size: u32, depth: u16) -> anyhow::Result<[serde_json::Value; 2]> {
+        let Self { pair, server, client, plan, connections } = self;
+        let duration = plan.duration;
+        let client = format!(
+            "rdma bw --json --size {size} --depth {depth} --qps {connections} --duration {duration} {client} 127.0.0.1"
+        );
+        let [server, client] = pair.run_both(&format!("rdma bw --json {server}"), &client)?;
+        Ok([server?, client?])
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.authenticated { ", StaR's packets authenticated" } else { "" };
+        writeln!(f, "a server on loopback, medians of {} rounds{how}\n", self.rounds)?;
+        write!(
+            f,
+            "{:<6} {:>11} {:>14} {:>17} {:>9} {:>12} {:>11}",
+            "", "connections", "card (bytes)", "host (bytes each)", "Gbit/s", "8 B WRITEs/s", "8 B (us)"
+        )?;
+        for point in &self.points {
+            let Point { transport, connections, card_state_bytes, gbps, messages_per_s, latency_us, .. } =
+                point;
+            let host =
+                point.host_bytes_per_connection.map_or_else(|| "-".to_owned(), |b| Grouped(b).to_string());
+            let (connections, card) = (Grouped(u64::from(*connections)), Grouped(*card_state_bytes));
+            let messages = Grouped(*messages_per_s as u64);
+            write!(
+                f,
+                "\n{transport:<6} {:>11} {:>14} {host:>17} {gbps:>9.2} {:>12} {latency_us:>11.2}",
+                connections.to_string(),
+                card.to_string(),
+                messages.to_string()
+            )?;
+        }
+        Ok(())
+    }
+}
