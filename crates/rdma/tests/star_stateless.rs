@@ -1,23 +1,19 @@
-//! The stateless card takes no memory for connections. A program of one thread: others would allocate beside it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::print_stdout)]
+//! The stateless card takes no memory for connections.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 #[path = "star_card/common.rs"]
 #[allow(dead_code)]
 mod common;
 
-use std::alloc::System;
 use std::net::Ipv4Addr;
 
+use allocation_counter::{AllocationInfo, measure};
 use common::{BASE, DOMAIN, EPOCH, NOW, SERVER, SHARED, Server, connection, secret};
 use nichrome_rdma::Datagram;
 use nichrome_rdma::star::{ConnectionKey, StatelessCard};
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{Flags, Message, PacketCheck, PacketWriter, Repr, Span, Stamp};
 use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// An RDP and a GD of the `nth` connection, each from an address and with a number of its own, and their answers.
 fn exchange(server: &mut Server, nth: u32, key: Option<ConnectionKey>) {
@@ -45,24 +41,25 @@ fn exchange(server: &mut Server, nth: u32, key: Option<ConnectionKey>) {
 }
 
 /// What so many connections take of the heap, while they last and in passing.
-fn heap_of(connections: u32, server: &mut Server, authenticated: bool) -> Stats {
-    let region = Region::new(ALLOCATOR);
-    for nth in 0..connections {
-        let client = Ipv4Addr::from(0x0A01_0000 + nth);
-        let key = authenticated.then(|| secret().connection_key(client.into(), connection(nth), DOMAIN));
-        exchange(server, nth, key);
-    }
-    region.change()
+fn heap_of(connections: u32, server: &mut Server, authenticated: bool) -> AllocationInfo {
+    measure(|| {
+        for nth in 0..connections {
+            let client = Ipv4Addr::from(0x0A01_0000 + nth);
+            let key = authenticated.then(|| secret().connection_key(client.into(), connection(nth), DOMAIN));
+            exchange(server, nth, key);
+        }
+    })
 }
 
-fn main() {
+#[test]
+fn a_hundred_thousand_connections_take_what_one_takes() {
     for (mut server, authenticated) in [(Server::new(None), false), (Server::authenticating(), true)] {
         for connections in [1, 100_000] {
-            assert_eq!(heap_of(connections, &mut server, authenticated), Stats::default());
+            let allocated = heap_of(connections, &mut server, authenticated);
+            assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0), "{connections} connections");
         }
         assert_eq!(server.card.counters().stored, 100_001);
         // Settings, secret and counters.
         assert!(size_of::<StatelessCard>() <= 256);
     }
-    println!("test a_hundred_thousand_connections_take_what_one_takes ... ok");
 }
