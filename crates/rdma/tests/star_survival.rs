@@ -292,3 +292,25 @@ fn writes_to_the_same_memory_keep_their_order_whatever_is_lost() {
         }
     }
 }
+
+/// The client's program has what it wanted, and goes; what it would tell again is told by nobody then.
+#[test]
+fn a_completion_that_was_lost_is_told_again_before_the_client_goes() {
+    let mut pair = Pair::new();
+    let [server, client] = pair.connect_star(0, &Link { timeout: 10, ..Link::default() });
+    pair.ends[1].receive(client, 7, 0, 100);
+    pair.ends[0].post(server, 1, Operation::Send, 0, 100);
+    let mut received = Vec::new();
+    pair.run_until(|pair| {
+        received.extend(pair.ends[1].completions());
+        !received.is_empty()
+    });
+    pair.faults.loss = 1.0;
+    pair.transmit();
+    pair.faults.loss = 0.0;
+    pair.ends[1].device.acknowledge_again(client).unwrap();
+    pair.transmit();
+    pair.ends[1].device.destroy_qp(client).unwrap();
+    pair.run_for(100_000);
+    assert_eq!(pair.ends[0].completions()[0].status, Status::Success);
+}

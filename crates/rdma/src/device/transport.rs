@@ -86,7 +86,8 @@ impl Transport {
     pub(super) fn acknowledge_again(&mut self) {
         match self {
             Self::Roce(connection) => connection.acknowledge_again(),
-            Self::Stateful(_) | Self::Stateless(_) => {}
+            Self::Stateful(client) => client.tell_again(),
+            Self::Stateless(driver) => driver.tell_again(),
         }
     }
 

@@ -252,6 +252,14 @@ impl Stateful {
         }
     }
 
+    /// The server is to be told once more what it has not acknowledged, and what of it has come.
+    pub(crate) fn tell_again(&mut self) {
+        if !self.is_closed {
+            self.inbox.due = true;
+            self.outbox.repeat();
+        }
+    }
+
     /// Adds a request whose form has been checked.
     pub(crate) fn push_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
         self.qp.sends.push(work);

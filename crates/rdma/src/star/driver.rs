@@ -188,6 +188,11 @@ impl Driver {
         self.fail_closed(verbs);
     }
 
+    /// The client is to be told once more what completions have come.
+    pub(crate) fn tell_again(&mut self) {
+        self.inbox.due |= self.closing == Closing::Open;
+    }
+
     /// Whether all is over with this connection.
     pub(crate) fn is_closed(&self) -> bool {
         self.closing == Closing::Closed

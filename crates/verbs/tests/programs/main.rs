@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-use running::{both_ends, command, ended, is_installed};
+use running::{both_ends, command, each_end, ended, is_installed};
 
 /// Debian's package ibverbs-utils, with `-g 0`.
 const PINGPONGS: &[&str] = &[
@@ -67,6 +67,18 @@ const UNDER_LOSS: &[&str] = &[
     "ib_read_bw -n 100",
     "ib_send_bw -n 100",
     "ib_atomic_bw -n 100",
+];
+
+/// What is done again over StaR, with the server stateless and with the client, and with 1 % of the packets lost.
+const OVER_STAR: &[&str] = &[
+    "ibv_rc_pingpong -n 100 -c",
+    "ibv_rc_pingpong -n 100 -e",
+    "ib_write_bw -n 100",
+    "ib_read_bw -n 100",
+    "ib_send_bw -n 100",
+    "ib_send_lat -n 50",
+    "ib_write_lat -n 50",
+    "ib_write_bw -n 20 -q 16",
 ];
 
 /// Debian's package python3-pyverbs; its tests are in rdma-core's documentation.
@@ -128,6 +140,21 @@ fn losses_are_made_good() {
     if is_installed("ib_write_bw", "perftest") && is_installed("ibv_rc_pingpong", "ibverbs-utils") {
         let environment = [("NICHROME_LOSS", "1%"), ("NICHROME_SEED", "1")];
         UNDER_LOSS.iter().for_each(|line| both_ends(line, options(line), &environment));
+    }
+}
+
+#[test]
+fn programs_run_where_one_side_keeps_no_state() {
+    if !is_installed("ib_write_bw", "perftest") || !is_installed("ibv_rc_pingpong", "ibverbs-utils") {
+        return;
+    }
+    let star = [("NICHROME_TRANSPORT", "star")];
+    for stateless in ["self", "peer"] {
+        let server = [star[0], ("NICHROME_STATELESS", stateless)];
+        OVER_STAR.iter().for_each(|line| each_end(line, options(line), [&server, &star]));
+        let loss = ("NICHROME_LOSS", "1%");
+        let (server, client) = ([server[0], server[1], loss], [star[0], loss]);
+        OVER_STAR.iter().for_each(|line| each_end(line, options(line), [&server, &client]));
     }
 }
 

@@ -69,13 +69,18 @@ pub(crate) fn ended(mut child: Child, what: &str) -> Output {
 
 /// Runs a program as server and as client, which must both succeed.
 pub(crate) fn both_ends(line: &str, more: &[&str], environment: &[(&str, &str)]) {
+    each_end(line, more, [environment, environment]);
+}
+
+/// The same, with an environment of its own for the server, and for the client.
+pub(crate) fn each_end(line: &str, more: &[&str], [of_server, of_client]: [&[(&str, &str)]; 2]) {
     let port = free_port();
     let more = [more, &["-p", &port]].concat();
-    let mut server = command(line, &more, environment).spawn().unwrap();
+    let mut server = command(line, &more, of_server).spawn().unwrap();
     while !waits_for_a_client(&port) && server.try_wait().unwrap().is_none() {
         thread::sleep(Duration::from_millis(5));
     }
-    let client = command(line, &[&more[..], &["127.0.0.1"]].concat(), environment).spawn().unwrap();
+    let client = command(line, &[&more[..], &["127.0.0.1"]].concat(), of_client).spawn().unwrap();
     let ends = [ended(client, line), ended(server, line)];
     let texts = ends.iter().map(|Output { stdout, stderr, .. }| {
         String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
