@@ -147,3 +147,29 @@ fn what_is_wrong_is_said_in_one_line() {
         assert!(error.contains(said), "{arguments}: {error}");
     }
 }
+
+#[test]
+fn a_stateless_server_holds_the_same_for_any_number_of_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let figure = folder.path().join("star.svg");
+    let output = Command::new(NICHROME)
+        .args(["bench", "star", "--quick", "--json", "--plot"])
+        .arg(&figure)
+        .output()
+        .unwrap();
+    let report = json(&output);
+    let points = report["points"].as_array().unwrap();
+    let held = |transport: &str| -> Vec<f64> {
+        let of = points.iter().filter(|point| point["transport"] == transport);
+        of.map(|point| number(point, "card_state_bytes")).collect()
+    };
+    let (star, roce) = (held("star"), held("roce"));
+    assert!(star.iter().all(|bytes| *bytes == star[0]), "{star:?}");
+    assert!(roce[2] > 500.0 * roce[0], "{roce:?}");
+    for point in points {
+        for name in ["gbps", "messages_per_s", "latency_us"] {
+            assert!(number(point, name) > 0.0, "{name}: {point}");
+        }
+    }
+    assert!(std::fs::read_to_string(figure).unwrap().contains("<svg"));
+}
