@@ -12,7 +12,7 @@ use crate::core::slab::Handle;
 use crate::error::{ConnectError, ObjectError, ObjectKind};
 use crate::kind;
 use crate::qp::attributes::{QpState, QpType};
-use crate::qp::{QueuePair, Receives};
+use crate::qp::{QueuePair, Receives, Settings};
 use crate::roce::packet::Datagram;
 use crate::star::driver::Driver;
 use crate::star::endpoint::{Endpoint, Seal};
@@ -155,7 +155,12 @@ impl<M: Memory> Device<M> {
         let star = &config.star;
         qps.replace(handle, |transport| {
             let Transport::Roce(connection) = transport else { return transport };
-            let qp = QueuePair { on_hold: false, ..connection.qp };
+            let mut qp = QueuePair { on_hold: false, ..connection.qp };
+            if qp.state != QpState::Rts {
+                // A program that only receives never says them, and the client sends for both sides.
+                let Timers { timeout, retry_count, rnr_retry, .. } = ours.timers;
+                qp.settings = Settings { timeout, retry_count, rnr_retry, ..qp.settings };
+            }
             match role {
                 StarRole::Stateful(admission) => Transport::Stateful(Box::new(Stateful::new(
                     qp, ours, theirs, admission, config, verbs.now,

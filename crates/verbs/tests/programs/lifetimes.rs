@@ -1,11 +1,11 @@
 //! Programs that end in every way, and what they leave behind.
 
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::running::{command, ended, free_port, is_installed, waits_for_a_client};
+use crate::running::{command, ended, free_port, is_installed, turn, waits_for_a_client};
 
 /// Runs `lifetimes.c`, which says what is wrong.
 fn lifetimes(arguments: &str) {
@@ -54,6 +54,10 @@ fn pair(program: &str) -> [Child; 2] {
     [server, client]
 }
 
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
+}
+
 fn send(signal: libc::c_int, to: &Child) {
     // SAFETY: the process is a child that was not waited for.
     assert_eq!(unsafe { libc::kill(to.id() as libc::pid_t, signal) }, 0);
@@ -72,14 +76,17 @@ fn who_is_interrupted_or_killed_ends_and_its_peer_too() {
         for signal in [libc::SIGINT, libc::SIGKILL] {
             for victim in [0, 1] {
                 let what = format!("{program}, {signal} to {victim}");
+                let _turn = turn();
                 let mut ends = pair(program).map(Some);
                 let [gone, left] = [victim, 1 - victim].map(|end| ends[end].take().unwrap());
                 send(signal, &gone);
-                assert_eq!(ended(gone, &what).status.signal(), Some(signal), "{what}");
+                let gone = ended(gone, &what);
+                assert_eq!(gone.status.signal(), Some(signal), "{what}: {}", said(&gone));
                 if victim == 1 {
                     send(libc::SIGINT, &left);
                 }
-                assert!(!ended(left, &what).status.success(), "{what}");
+                let left = ended(left, &what);
+                assert!(!left.status.success(), "{what}: {}", said(&left));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,12 @@ pub(crate) fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -
     command.env("LD_LIBRARY_PATH", common::library().parent().unwrap());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// One pair of programs at a time: on two processors others would keep their ends from answering in time.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A TCP port that nobody listens at.
@@ -74,6 +81,7 @@ pub(crate) fn both_ends(line: &str, more: &[&str], environment: &[(&str, &str)])
 
 /// The same, with an environment of its own for the server, and for the client.
 pub(crate) fn each_end(line: &str, more: &[&str], [of_server, of_client]: [&[(&str, &str)]; 2]) {
+    let _turn = turn();
     let port = free_port();
     let more = [more, &["-p", &port]].concat();
     let mut server = command(line, &more, of_server).spawn().unwrap();
