@@ -39,17 +39,32 @@ fn a_child_that_uses_its_parents_objects_disturbs_nobody() {
     lifetimes("forked");
 }
 
+/// Lets a program be interrupted where whoever runs the tests cannot be: what a shell starts in the background is not.
+fn interruptible(command: &mut Command) -> &mut Command {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: signal(2) may be called between fork and exec, and nothing else is.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        })
+    }
+}
+
 /// Both ends of a program at fixed addresses, under way for a while.
 fn pair(program: &str) -> [Child; 2] {
     let port = free_port();
     let more = ["-F", "-x", "0", "-D", "60", "-p", &port];
-    let mut server = command(program, &more, &[("NICHROME_IP", "127.77.0.1")]).spawn().unwrap();
+    let start = |more: &[&str], ip| {
+        interruptible(&mut command(program, more, &[("NICHROME_IP", ip)])).spawn().unwrap()
+    };
+    let mut server = start(&more, "127.77.0.1");
     while !waits_for_a_client(&port) {
         assert!(server.try_wait().unwrap().is_none(), "{:?}", server.wait_with_output());
         thread::sleep(Duration::from_millis(5));
     }
     let more = [&more[..], &["127.0.0.1"]].concat();
-    let client = command(program, &more, &[("NICHROME_IP", "127.77.0.2")]).spawn().unwrap();
+    let client = start(&more, "127.77.0.2");
     thread::sleep(Duration::from_secs(1));
     [server, client]
 }
