@@ -155,8 +155,8 @@ fn everything_is_done_where_packets_are_received_from_the_interface() {
     nichrome_port::NetworkNamespace::new().unwrap().run(from_the_interface).unwrap();
 }
 
-#[test]
-fn nothing_is_lost_through_faults() {
+/// A path that loses, damages, repeats and delays.
+fn rough() -> Faults {
     let impairments = Impairments {
         loss: Some("3%".parse().unwrap()),
         corrupt: "2%".parse().unwrap(),
@@ -164,7 +164,12 @@ fn nothing_is_lost_through_faults() {
         delay: "200us".parse().unwrap(),
         ..Impairments::default()
     };
-    let faults = Some(Faults { impairments, seed: 4 });
+    Faults { impairments, seed: 4 }
+}
+
+#[test]
+fn nothing_is_lost_through_faults() {
+    let faults = Some(rough());
     let ends = connected(&AdapterConfig { faults, ..AdapterConfig::default() });
     does_everything(&ends, &[1, 65_536, LEN]);
     let lost: u64 = ends.iter().map(|end| end.adapter.wire_counters().lost).sum();
@@ -329,14 +334,7 @@ fn everything_is_done_where_one_side_keeps_no_state() {
 
 #[test]
 fn nothing_is_lost_where_one_side_keeps_no_state() {
-    let impairments = Impairments {
-        loss: Some("3%".parse().unwrap()),
-        corrupt: "2%".parse().unwrap(),
-        duplicate: "2%".parse().unwrap(),
-        delay: "200us".parse().unwrap(),
-        ..Impairments::default()
-    };
-    let ends = star_ends(Some(&Faults { impairments, seed: 4 }), false, Stateless::Automatic);
+    let ends = star_ends(Some(&rough()), false, Stateless::Automatic);
     does_everything(&ends, &[1, 65_536, LEN]);
     let [server, client] = ends;
     moves_messages(&[client, server], &[1, 65_536, LEN]);

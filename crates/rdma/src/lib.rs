@@ -1,7 +1,7 @@
-//! RDMA over IP in user space: the verbs, and RoCEv2 beneath them, as an engine.
+//! RDMA over IP in user space: the verbs, and RoCEv2 and StaR beneath them, as an engine.
 //!
 //! A [`Device`] holds protection domains, memory regions and windows, completion queues, shared receive queues, queue
-//! pairs and address handles, and speaks RoCEv2 for all its queue pairs. It does no I/O, knows no clock and no thread: a
+//! pairs and address handles, and speaks RoCEv2, or StaR, for its queue pairs. It does no I/O, knows no clock and no thread: a
 //! driver gives it datagrams and the time, and takes datagrams, completions and events from it. It reaches the program's
 //! memory through [`Memory`] only, and every access of a peer is checked against a region or window first, packet by
 //! packet.
