@@ -68,6 +68,8 @@ reasons! {
         FlowMismatch = "flow_mismatch",
         /// The hold time is over.
         Timeout = "timeout",
+        /// The connection's segments come further apart than any is held: waiting would be in vain.
+        Sparse = "sparse",
         /// A gap in the sequence was not filled within the reorder hold time.
         ReorderTimeout = "reorder_timeout",
         /// The room for out-of-order segments is used up.

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Card, Change, data, ms, us};
-use nichrome_lro::{Config, FlushReason, Frame, Npu, NpuConfig, PassReason};
+use nichrome_lro::{Config, FlushReason, Frame, Npu, NpuConfig, PassReason, Rules};
 use nichrome_wire::engine::{advance, deliver};
 use nichrome_wire::{Instant, TcpFrame};
 
@@ -79,6 +79,35 @@ fn nothing_waits_longer_than_the_ceiling_however_steadily_more_comes() {
     assert!(card.take().is_empty(), "991 µs after the first");
     card.receive(&data(9900, 100)).wait(us(11));
     assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![10_000], 1));
+}
+
+#[test]
+fn segments_that_come_further_apart_than_the_ceiling_are_not_held_in_vain() {
+    let mut card = Card::npu();
+    for nth in 0..2 {
+        card.receive(&data(nth * 100, 100));
+        assert!(card.take().is_empty(), "one long interval may be a pause");
+        card.wait(us(1100)).take();
+    }
+    for nth in 2..5 {
+        card.receive(&data(nth * 100, 100));
+        assert_eq!((card.take_lens(), card.flushes(FlushReason::Sparse)), (vec![100], u64::from(nth) - 1));
+        card.wait(us(1100));
+    }
+    card.receive(&data(500, 100)).receive(&data(600, 100)).receive(&data(700, 100)).wait(us(1100));
+    assert_eq!(card.take_lens(), [100, 200], "a train: all but its first are merged");
+    card.receive(&data(800, 100)).receive(&data(900, 100)).wait(us(1100));
+    assert_eq!(card.take_lens(), [200], "and the next train as a whole");
+}
+
+#[test]
+fn the_paper_holds_every_segment() {
+    let mut card = Card::npu_with(NpuConfig { rules: Rules::Paper, ..NpuConfig::default() });
+    for nth in 0..5 {
+        card.receive(&data(nth * 100, 100));
+        assert!(card.take().is_empty());
+        card.wait(us(1100)).take();
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(crate) struct ConnectionDescriptor<B> {
     pub(crate) waiting: Option<Box<ReorderList<B>>>,
     /// Nanoseconds between arrivals: the mean of the last interval and of what it was before.
     average_interval: u64,
+    /// How many of the last intervals, one after another, were longer than anything is held.
+    pauses: u8,
     last_arrival: Instant,
     /// The newest timestamp value that the host was handed.
     pub(crate) newest_timestamp: Option<u32>,
@@ -34,6 +36,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             run: None,
             waiting: None,
             average_interval: 0,
+            pauses: 0,
             last_arrival: now,
             newest_timestamp: None,
         }
@@ -68,20 +71,35 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Notes an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E).
+    /// Notes an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). Nothing is held for
+    /// longer than `ceiling` nanoseconds.
     #[inline]
-    pub(crate) fn arrived(&mut self, now: Instant) {
+    pub(crate) fn arrived(&mut self, now: Instant, ceiling: u64) {
         let interval = now.nanos_since(self.last_arrival);
         self.average_interval = self.average_interval / 2 + interval / 2;
+        self.pauses = if interval > ceiling { self.pauses.saturating_add(1) } else { 0 };
         self.last_arrival = now;
     }
 
     /// Notes `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each of them.
     #[inline]
-    pub(crate) fn arrived_together(&mut self, count: usize, now: Instant) {
-        self.arrived(now);
+    pub(crate) fn arrived_together(&mut self, count: usize, now: Instant, ceiling: u64) {
+        self.arrived(now, ceiling);
+        if count > 1 {
+            self.pauses = 0;
+        }
         self.average_interval = self.average_interval.checked_shr(count as u32 - 1).unwrap_or(0);
     }
+
+    /// Whether segments have lately come so far apart that the next will not find the last one held. Trains, however
+    /// far apart, have short intervals between the long ones.
+    #[inline]
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
+    }
+
+    /// So many long intervals one after another make a connection sparse.
+    const SPARSE: u8 = 2;
 
     /// Whether a segment's timestamp is older than one that the host was handed.
     pub(crate) fn is_older(&self, segment: &Segment) -> bool {
@@ -91,9 +109,10 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Notes that a run goes to the host.
-    pub(crate) fn delivered(&mut self, run: &Run<B>) {
-        self.newest_timestamp = match (self.newest_timestamp, run.newest_timestamp) {
+    /// Notes that segments go to the host, the newest of which has this timestamp value.
+    #[inline]
+    pub(crate) fn delivered(&mut self, timestamp: Option<u32>) {
+        self.newest_timestamp = match (self.newest_timestamp, timestamp) {
             (Some(old), Some(new)) => Some(SeqNumber(old).later(SeqNumber(new)).0),
             (old, new) => new.or(old),
         };
@@ -104,7 +123,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 #[derive(Clone, Copy)]
 pub(crate) struct Timeouts {
     floor: u64,
-    ceiling: u64,
+    pub(crate) ceiling: u64,
     reorder_hold: u64,
 }
 

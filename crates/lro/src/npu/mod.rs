@@ -25,6 +25,7 @@
 //! | an older timestamp behind a newer one | merged | not merged, but with its equals: PAWS must see it |
 //! | ACK number of the whole | of the last segment | the latest of all, with its window: after reordering, the last is not the newest |
 //! | timeout | ten average intervals | within a floor and a ceiling, and the ceiling holds from the first segment on, too |
+//! | segments further apart than the ceiling | each held until the ceiling, in vain | after two such intervals in a row, handed on at once, until two come nearer to each other |
 //! | no free descriptor | not said | one that was not used lately is evicted, its data handed on |
 //! | no free aggregate | not said | the segment is passed |
 //! | PSH | not said | ignored, since the timeouts deliver; or ends the aggregate |
@@ -189,7 +190,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let ended = ended_by(run, latest.flags, self.config.psh);
         let end = run.end;
         descriptor.advance(end);
-        descriptor.arrived_together(count, now);
+        descriptor.arrived_together(count, now, self.timeouts.ceiling);
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
         } else if let Some(deadline) = self.timeouts.run_deadline(descriptor) {

@@ -17,7 +17,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// ReorderPacket (Algorithm 1).
     pub(super) fn reorder_packet(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
-        descriptor.arrived(now);
+        descriptor.arrived(now, self.timeouts.ceiling);
         if descriptor.resumes_at_frontier(segment.seq) {
             self.reconstruct(index, FlushReason::OutOfOrder);
             self.resume(index);
@@ -25,6 +25,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         let ahead = segment.seq.since(descriptor.nextseq);
         if ahead == 0 {
+            if descriptor.is_sparse() && self.config.rules == Rules::Safe {
+                return self.hand_on_at_once(index, frame, segment);
+            }
             let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
             self.append(index, frame, segment, now);
             self.update_nextseq(index);
@@ -37,6 +40,25 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.insert(index, frame, segment, now);
         }
         self.set_timer(index, now);
+    }
+
+    /// Hands on the segment at nextseq of a sparse connection.
+    fn hand_on_at_once(&mut self, index: Index, frame: Frame<B>, segment: &Segment) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        descriptor.advance(segment.end());
+        descriptor.delivered(segment.timestamps.map(|timestamps| timestamps.value));
+        let answer = self.acker.is_some().then(|| Header::of(&frame));
+        self.out.flush_frame(frame, segment.payload_len, FlushReason::Sparse);
+        let Some(answer) = answer else { return };
+        self.tell_host(index, segment.seq, segment.end());
+        if segment.congestion_experienced {
+            self.leave_to_host(index, segment.end());
+        }
+        if self.config.active_ack == ActiveAck::Paper {
+            self.answer(index, segment, Some(answer));
+        } else {
+            self.acknowledge_handed(index, &answer.0, segment.layout);
+        }
     }
 
     /// Goes on where the stream was before old segments came.
@@ -178,12 +200,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Packet reconstruction (IV.D): the run of consecutive payload goes to the host, and is acknowledged if that is safe.
     pub(super) fn reconstruct(&mut self, index: Index, reason: FlushReason) {
-        let Some((header, layout)) = self.hand_over(index, reason) else { return };
+        if let Some((header, layout)) = self.hand_over(index, reason) {
+            self.acknowledge_handed(index, &header, layout);
+        }
+    }
+
+    /// Acknowledges what the host was handed, as far as that is safe, in answer to a received header.
+    fn acknowledge_handed(&mut self, index: Index, received: &[u8], layout: Layout) {
         if let Some(descriptor) = self.table.peek(index)
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
             && let Some(acknowledgement) = host.acknowledgement(descriptor.newest_timestamp)
         {
-            self.acknowledge(&header, layout, &acknowledgement);
+            self.acknowledge(received, layout, &acknowledgement);
         }
     }
 
@@ -193,7 +221,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let descriptor = self.table.get_mut(index)?;
         let mut run = descriptor.run.take()?;
         let (seq, end) = (run.start, run.end);
-        descriptor.delivered(&run);
+        descriptor.delivered(run.newest_timestamp);
         let safe = self.config.active_ack == ActiveAck::Safe;
         if safe
             && run.template().is_congestion_experienced()
