@@ -8,6 +8,7 @@ use std::time::Duration;
 use nichrome_rdma::star::{Offer, Refusal, Setup, SetupError, SetupEvent, StarRole, Timers, peek_offer};
 use nichrome_rdma::{Device, Memory, QpState};
 use nichrome_wire::{Instant, SeqNumber};
+use rustix::net::sockopt::set_socket_linger;
 use thiserror::Error;
 
 use super::negotiator::Order;
@@ -166,6 +167,12 @@ impl Negotiation {
             return Err(Failure::Silence);
         }
         Ok(Progress::Waits)
+    }
+
+    /// Ends the stream without waiting any longer for the other side, which still hears what was said.
+    pub(super) fn leave(self) {
+        // It ends with a reset otherwise, at which the other side forgets what it has not read.
+        let _ = set_socket_linger(&self.stream, None);
     }
 
     /// Tells the other side, if it still listens, that there will be no connection.

@@ -17,7 +17,7 @@ use nichrome_wire::star::STAR_PORT;
 use nichrome_wire::{Instant, SeqNumber};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
+use rustix::net::sockopt::{set_socket_linger, set_tcp_user_timeout};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use super::negotiation::{Failure, Negotiation, Progress};
@@ -25,8 +25,11 @@ use super::negotiation::{Failure, Negotiation, Progress};
 /// Set-ups at a time that this side has called for, or that others have.
 const MOST: usize = 256;
 
-/// How long the peer's kernel may take to answer a call.
+/// How long the peer's kernel may take to answer a call, and to take in what is said.
 const CALL: Duration = Duration::from_secs(3);
+
+/// Failures that are told one by one.
+const TOLD: usize = 8;
 
 /// How long the last word may take to be heard.
 const LINGER: Duration = Duration::from_secs(1);
@@ -93,6 +96,7 @@ impl Negotiator {
             to_call: VecDeque::new(),
             expected: HashMap::new(),
             talks: Vec::new(),
+            failures: 0,
         };
         let thread = thread::Builder::new().name("nichrome-star".to_owned()).spawn(move || work.run())?;
         Ok(Self { orders, waker, ended, open, thread: Some(thread) })
@@ -134,6 +138,8 @@ struct Work<M> {
     /// Queue pairs that their peers will call for, by number.
     expected: HashMap<QpNumber, (Order, Instant)>,
     talks: Vec<Negotiation>,
+    /// Set-ups that have failed.
+    failures: usize,
 }
 
 impl<M: Memory> Work<M> {
@@ -232,6 +238,8 @@ impl<M: Memory> Work<M> {
                     talk.hurry(now + LINGER);
                     if now < talk.until() {
                         self.talks.push(talk);
+                    } else {
+                        talk.leave();
                     }
                 }
                 Ok(Progress::Over) => {}
@@ -280,10 +288,17 @@ impl<M: Memory> Work<M> {
     }
 
     /// There will be no connection: the queue pair is in error, and its program is told why.
-    fn fail(&self, order: &Order, failure: &Failure) {
+    fn fail(&mut self, order: &Order, failure: &Failure) {
         self.open.fetch_sub(1, Ordering::SeqCst);
         // It may be gone, and then nobody minds.
         self.host.with(&mut |device| _ = device.modify_qp(order.qp, &QpChange::to(QpState::Err)));
+        self.failures += 1;
+        if self.failures > TOLD {
+            if self.failures == TOLD + 1 {
+                (self.report)("more queue pairs have no connection: they are not told one by one");
+            }
+            return;
+        }
         let Order { number, peer: (address, theirs), .. } = order;
         (self.report)(&format!(
             "queue pair {:#x} has no connection with {:#x} at {address}: {failure}",
@@ -293,16 +308,18 @@ impl<M: Memory> Work<M> {
     }
 }
 
-/// Calls the peer from the adapter's address, by which it knows the caller.
+/// Calls the peer from the adapter's address, by which it knows the caller; does not wait for its answer, which other
+/// set-ups would wait for too.
 fn dial(order: &Order) -> std::io::Result<TcpStream> {
     let family = if order.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let fd = socket(family, SocketType::STREAM, None)?;
-    set_socket_timeout(&fd, Timeout::Send, Some(CALL))?;
-    bind(&fd, &SocketAddr::new(order.address, 0))?;
-    connect(&fd, &SocketAddr::new(order.peer.0, STAR_PORT))?;
-    let stream = TcpStream::from(fd);
+    let stream = TcpStream::from(socket(family, SocketType::STREAM, None)?);
     prepare(&stream)?;
-    Ok(stream)
+    set_tcp_user_timeout(&stream, CALL.as_millis() as u32)?;
+    bind(&stream, &SocketAddr::new(order.address, 0))?;
+    match connect(&stream, &SocketAddr::new(order.peer.0, STAR_PORT)) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Nothing waits; and as whoever hears the last word ends the stream, no port is kept busy by streams that have ended.
