@@ -106,3 +106,112 @@ pub(crate) fn send_or_take_apart<B: AsRef<[u8]>>(
         (sent, _) => sent.map(|()| false),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::os::fd::{AsFd, BorrowedFd};
+
+    use nichrome_lro::{Config, Gro, Hold, Output};
+    use nichrome_port::{Received, Waker};
+    use nichrome_wire::{Engine, Instant, SeqNumber, TcpFrame};
+
+    use super::*;
+
+    /// A kernel that takes some packets and refuses the others.
+    struct Kernel {
+        waker: Waker,
+        refuses: fn(VirtioNetHeader, usize) -> Option<Errno>,
+        taken: RefCell<Vec<Vec<u8>>>,
+    }
+
+    impl Kernel {
+        fn new(refuses: fn(VirtioNetHeader, usize) -> Option<Errno>) -> Self {
+            Self { waker: Waker::new().unwrap(), refuses, taken: RefCell::default() }
+        }
+    }
+
+    impl AsFd for Kernel {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.waker.as_fd()
+        }
+    }
+
+    impl Device for Kernel {
+        fn receive<'a>(&self, _: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
+            Ok(None)
+        }
+
+        fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+            let header = VirtioNetHeader::from_bytes(parts[0][..].try_into().unwrap());
+            let mut taken = self.taken.borrow_mut();
+            if let Some(error) = (self.refuses)(header, taken.len()) {
+                return Err(error);
+            }
+            taken.push(parts[1..].iter().flat_map(|part| part.to_vec()).collect());
+            Ok(())
+        }
+
+        fn send_bytes(&self, _: &[u8]) -> io::Result<()> {
+            Err(Errno::OPNOTSUPP)
+        }
+    }
+
+    fn segments() -> Vec<Vec<u8>> {
+        (0..3)
+            .map(|nth| {
+                TcpFrame { seq: SeqNumber(nth * 100), payload: vec![1; 100], ..TcpFrame::default() }.build()
+            })
+            .collect()
+    }
+
+    /// The segments as one packet.
+    fn aggregate() -> Packet<Vec<u8>> {
+        let mut engine = Gro::new(&Config::default(), Hold::Batch).unwrap();
+        for segment in segments() {
+            engine.receive(Frame::new(segment), Instant::ZERO);
+        }
+        engine.drain();
+        match engine.poll() {
+            Some(Output::ToHost(packet @ Packet::Aggregate(_))) => packet,
+            _ => panic!("not merged"),
+        }
+    }
+
+    fn sent(refuses: fn(VirtioNetHeader, usize) -> Option<Errno>) -> (Result<bool, HostError>, Vec<Vec<u8>>) {
+        let kernel = Kernel::new(refuses);
+        let result = send_or_take_apart(&kernel, &aggregate(), &mut Vec::new());
+        (result, kernel.taken.into_inner())
+    }
+
+    #[test]
+    fn a_kernel_that_takes_aggregates_gets_them_whole() {
+        let (result, taken) = sent(|_, _| None);
+        assert_eq!((result, taken.len()), (Ok(false), 1));
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_an_aggregate_gets_its_segments_as_they_came() {
+        let (result, taken) = sent(|header, _| (header.gso_type != 0).then_some(Errno::INVAL));
+        assert_eq!((result, taken), (Ok(true), segments()));
+    }
+
+    #[test]
+    fn a_kernel_that_has_no_room_or_no_interface_is_not_pressed() {
+        for (error, expected) in [
+            (Errno::NOBUFS, HostError::Refused(Errno::NOBUFS)),
+            (Errno::IO, HostError::Down),
+            (Errno::BADFD, HostError::Gone(Errno::BADFD)),
+        ] {
+            assert_eq!(HostError::from(error), expected);
+        }
+        assert_eq!(sent(|_, _| Some(Errno::NOBUFS)), (Err(HostError::Refused(Errno::NOBUFS)), vec![]));
+    }
+
+    #[test]
+    fn a_refusal_in_the_middle_is_told() {
+        let (result, taken) =
+            sent(|header, taken| (header.gso_type != 0 || taken == 1).then_some(Errno::INVAL));
+        assert_eq!((result, taken.len()), (Err(HostError::Refused(Errno::INVAL)), 1));
+    }
+}
