@@ -1,49 +1,83 @@
 //! Captures before and after the engine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
+use clap::Args;
 use nichrome_nic::Observer;
+use nichrome_port::capture::WriteError;
 use nichrome_port::clock;
 
 use crate::failure;
 use crate::recorder::{Recorder, Recording};
 
+/// Where a card is to be captured. `both` excludes the others.
+#[derive(Args)]
+pub(super) struct CaptureOptions {
+    /// Record both, before and after the engine, in one file with an interface for each.
+    #[arg(long = "capture", value_name = "FILE.pcapng", conflicts_with_all = ["wire_file", "host_file"])]
+    both: Option<PathBuf>,
+    /// Record what is on the wire, in both directions: before the engine.
+    #[arg(long = "capture-wire", id = "wire_file", value_name = "FILE.pcapng")]
+    wire: Option<PathBuf>,
+    /// Record what the host is handed: after the engine.
+    #[arg(long = "capture-host", id = "host_file", value_name = "FILE.pcapng")]
+    host: Option<PathBuf>,
+}
+
 /// The captures of a card.
 #[derive(Default)]
 pub(super) struct Captures {
-    wire: Option<Recording>,
-    host: Option<Recording>,
+    recordings: Vec<Recording>,
+    wire: Option<Tap>,
+    host: Option<Tap>,
     missed: Arc<AtomicU64>,
 }
 
+/// An interface of a capture.
+#[derive(Clone)]
+struct Tap {
+    recorder: Recorder,
+    interface: u32,
+}
+
 impl Captures {
-    /// Creates the files: what is on the wire, before the engine, and what the host is handed, after it.
-    pub(super) fn create(wire: Option<(&Path, &str)>, host: Option<(&Path, &str)>) -> anyhow::Result<Self> {
-        let create = |(path, interface): (&Path, &str)| {
-            Recording::create(path, &[interface], |error| {
-                failure::warn(format_args!("{error}: the card goes on without this capture"));
-            })
-        };
-        Ok(Self {
-            wire: wire.map(create).transpose().context("--capture-wire")?,
-            host: host.map(create).transpose().context("--capture-host")?,
-            missed: Arc::default(),
-        })
+    /// Creates the files of the card between these interfaces: what is on the wire, before the engine, and what the host is
+    /// handed, after it.
+    pub(super) fn create(options: &CaptureOptions, wire: &str, host: &str) -> anyhow::Result<Self> {
+        let mut captures = Self::default();
+        if let Some(path) = &options.both {
+            captures.wire = Some(captures.add(path, &[wire, host]).context("--capture")?);
+            captures.host = captures.wire.clone().map(|wire| Tap { interface: 1, ..wire });
+        }
+        if let Some(path) = &options.wire {
+            captures.wire = Some(captures.add(path, &[wire]).context("--capture-wire")?);
+        }
+        if let Some(path) = &options.host {
+            captures.host = Some(captures.add(path, &[host]).context("--capture-host")?);
+        }
+        Ok(captures)
+    }
+
+    /// Creates a file; returns its first interface.
+    fn add(&mut self, path: &Path, interfaces: &[&str]) -> Result<Tap, WriteError> {
+        let recording = Recording::create(path, interfaces, |error| {
+            failure::warn(format_args!("{error}: the card goes on without this capture"));
+        })?;
+        let recorder = recording.recorder();
+        self.recordings.push(recording);
+        Ok(Tap { recorder, interface: 0 })
     }
 
     /// What records the frames of one queue, if there is something to record.
     pub(super) fn observer(&self) -> Option<Box<dyn Observer>> {
-        if self.wire.is_none() && self.host.is_none() {
+        if self.recordings.is_empty() {
             return None;
         }
-        Some(Box::new(Capturing {
-            wire: self.wire.as_ref().map(Recording::recorder),
-            host: self.host.as_ref().map(Recording::recorder),
-            missed: Arc::clone(&self.missed),
-        }))
+        let Self { wire, host, missed, .. } = self;
+        Some(Box::new(Capturing { wire: wire.clone(), host: host.clone(), missed: Arc::clone(missed) }))
     }
 
     /// How many packets are missing, from now on.
@@ -53,7 +87,9 @@ impl Captures {
 
     /// Writes what is left, once all observers are gone. Whatever fails has been said.
     pub(super) fn finish(self) {
-        for recording in [self.wire, self.host].into_iter().flatten() {
+        let Self { recordings, wire, host, .. } = self;
+        drop((wire, host));
+        for recording in recordings {
             let _ = recording.finish();
         }
     }
@@ -61,15 +97,15 @@ impl Captures {
 
 /// Records what one queue sees.
 struct Capturing {
-    wire: Option<Recorder>,
-    host: Option<Recorder>,
+    wire: Option<Tap>,
+    host: Option<Tap>,
     missed: Arc<AtomicU64>,
 }
 
 impl Capturing {
-    fn record(&self, recorder: Option<&Recorder>, packet: impl FnOnce() -> Vec<u8>) {
-        if let Some(recorder) = recorder
-            && recorder.record(0, clock::now(), packet()).is_err()
+    fn record(&self, tap: Option<&Tap>, packet: impl FnOnce() -> Vec<u8>) {
+        if let Some(tap) = tap
+            && tap.recorder.record(tap.interface, clock::now(), packet()).is_err()
         {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }

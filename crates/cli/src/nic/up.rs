@@ -16,7 +16,7 @@ use nichrome_nic::{Card, CardConfig};
 use nichrome_port::{Interface, InterfaceName, Netlink};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::captures::Captures;
+use super::captures::{CaptureOptions, Captures};
 use super::claim::Claim;
 use super::host_interface::HostInterface;
 use super::metrics::MetricsServer;
@@ -69,12 +69,8 @@ pub(crate) struct Up {
     /// Where Prometheus finds the counters: http://ADDR:PORT/metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
-    /// Record what is on the wire, in both directions: before the engine.
-    #[arg(long, value_name = "FILE.pcapng")]
-    capture_wire: Option<PathBuf>,
-    /// Record what the host is handed: after the engine.
-    #[arg(long, value_name = "FILE.pcapng")]
-    capture_host: Option<PathBuf>,
+    #[command(flatten)]
+    capture: CaptureOptions,
 }
 
 /// How many queues there may be: TAP devices have no more, and neither have fanout groups.
@@ -160,10 +156,7 @@ impl Up {
         let mut claim = Claim::take(wire, host)?;
         let (interface, queues) = self.open_wire(&netlink, wire)?;
         let host_interface = self.make_host(&netlink, host, &interface, self.host_queues(&queues)?)?;
-        let captures = Captures::create(
-            self.capture_wire.as_deref().map(|path| (path, wire.as_str())),
-            self.capture_host.as_deref().map(|path| (path, host.as_str())),
-        )?;
+        let captures = Captures::create(&self.capture, wire.as_str(), host.as_str())?;
         let metrics = self.metrics.map(MetricsServer::listen).transpose()?;
         let session = Session::begin()?;
         if queues.is_shared() {
