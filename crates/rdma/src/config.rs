@@ -41,16 +41,16 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            domains: 1 << 16,
+            domains: 1 << 20,
             keys: 1 << 20,
             cqs: 1 << 20,
             cqes: 1 << 20,
             qps: 1 << 20,
-            wrs: 1 << 16,
+            wrs: 1 << 20,
             sges: 32,
             inline: 512,
-            srqs: 1 << 16,
-            addresses: 1 << 16,
+            srqs: 1 << 20,
+            addresses: 1 << 20,
             rd_atomic: 128,
             message: 1 << 30,
         }
@@ -213,4 +213,30 @@ pub struct ConfigError {
     value: usize,
     min: usize,
     max: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `ibv_devinfo -v` says of rxe in Linux 6.1.
+    #[test]
+    fn limits_are_at_least_those_of_rxe() {
+        let ours = Limits::default();
+        for (name, ours, theirs) in [
+            ("max_pd", ours.domains, 1_048_576),
+            ("max_mr and max_mw", ours.keys, 524_287 + 524_287),
+            ("max_cq", ours.cqs, 1_048_576),
+            ("max_cqe", ours.cqes, 32_767),
+            ("max_qp", ours.qps, 1_048_560),
+            ("max_qp_wr and max_srq_wr", ours.wrs, 1_048_576),
+            ("max_sge", ours.sges, 32),
+            ("max_srq", ours.srqs, 917_503),
+            ("max_ah", ours.addresses, 32_767),
+            ("max_qp_rd_atom", ours.rd_atomic.into(), 128),
+            ("max_msg_sz", ours.message as usize, 0x80_0000),
+        ] {
+            assert!(ours >= theirs, "{name}: {ours}");
+        }
+    }
 }
