@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod lifetimes;
+mod namespaces;
 mod running;
 
 use std::fs::{self, File};
@@ -67,6 +68,15 @@ const UNDER_LOSS: &[&str] = &[
     "ib_read_bw -n 100",
     "ib_send_bw -n 100",
     "ib_atomic_bw -n 100",
+    "ib_write_lat -n 50",
+    "ib_read_lat -n 50",
+    "ib_send_lat -n 50",
+    "ib_atomic_lat -n 50 -A CMP_AND_SWAP",
+    "ib_write_bw -n 5 -a",
+    "ib_write_bw -n 100 -b",
+    "ib_write_bw -n 20 -q 16",
+    "ib_send_bw -n 100 -e",
+    "ib_send_lat -n 50 -I 200 -s 200",
 ];
 
 /// What is done again over StaR, with the server stateless and with the client, and with 1 % of the packets lost.

@@ -1,0 +1,28 @@
+//! Programs in two network namespaces, as on two machines.
+
+use crate::running::{command, ended, is_installed, turn};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/two_namespaces.sh");
+
+const PROGRAMS: &[&str] = &[
+    "ibv_rc_pingpong -g 0 -n 100 -c",
+    "ibv_ud_pingpong -g 0 -n 100 -s 1024",
+    "ib_write_bw -F -x 0 -n 100",
+    "ib_read_lat -F -x 0 -n 50",
+    "ib_send_bw -F -x 0 -n 100 -e",
+    "ib_atomic_bw -F -x 0 -n 100",
+];
+
+#[test]
+fn programs_run_between_two_namespaces() {
+    if !is_installed("ib_write_bw", "perftest") || !is_installed("ibv_rc_pingpong", "ibverbs-utils") {
+        return;
+    }
+    let _turn = turn();
+    for program in PROGRAMS {
+        let line = format!("unshare --user --map-root-user --net bash {SCRIPT} {program}");
+        let output = ended(command(&line, &[], &[]).spawn().unwrap(), program);
+        let text = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{program}:\n{}", String::from_utf8_lossy(&text));
+    }
+}

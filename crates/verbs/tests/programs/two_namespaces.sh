@@ -1,0 +1,22 @@
+# Runs a program as server and as client in network namespaces of their own, joined by a veth pair. Arguments: the server's
+# command and options; the client's are the same and the server's address.
+set -e
+ip link add end0 type veth peer name end1
+unshare --net sleep 60 &
+other=$!
+trap 'kill $other' EXIT
+until [[ $(readlink /proc/$other/ns/net) != $(readlink /proc/self/ns/net) ]]; do sleep 0.01; done
+ip link set end1 netns "$other"
+ip address add 10.9.0.1/24 dev end0
+ip link set end0 up
+there() { nsenter --net="/proc/$other/ns/net" "$@"; }
+there ip address add 10.9.0.2/24 dev end1
+there ip link set end1 up
+NICHROME_IP=10.9.0.2 there "$@" &
+server=$!
+until there cat /proc/net/tcp /proc/net/tcp6 | grep -q ' 0A '; do
+  kill -0 "$server" || exit 1
+  sleep 0.01
+done
+NICHROME_IP=10.9.0.1 "$@" 10.9.0.2
+wait "$server"
