@@ -11,7 +11,7 @@ use nichrome_wire::rdma::RKey;
 
 use super::flight::Initiator;
 use super::mirror::{self, extent};
-use super::pipeline::{Extent, Operation, Side, Transfer};
+use super::pipeline::{Conflict, Extent, Operation, Side, Transfer};
 use super::stateful::Stateful;
 use crate::config::Config;
 use crate::core::access::Access;
@@ -20,7 +20,7 @@ use crate::core::memory::Memory;
 use crate::core::receive_queue::ReceiveSlot;
 use crate::core::send_queue::{Pieces, SendWork};
 use crate::core::verbs::Verbs;
-use crate::core::work::{Operation as Verb, Remote, SendFlags};
+use crate::core::work::{Operation as Verb, Remote, SendFlags, Sge};
 use crate::qp::Receives;
 use crate::qp::attributes::QpState;
 
@@ -93,12 +93,18 @@ impl Stateful {
         self.unready[initiator as usize] = None;
         let source = if work.wants_data() { Extent::NONE } else { self.source(initiator, &work) };
         let receive = plan.receive.or_else(|| failed.and_then(|_| self.qp.receiving.take()));
+        let is_again = self.is_again(initiator) && self.has_buffers(&work, verbs);
         let pipeline = self.pipeline_mut(initiator);
         let Plan { transfer, chunks, writes, is_one, reads, before, .. } = plan;
-        let conflicts = pipeline.has_conflict(&writes, &reads);
+        let conflict = match is_again {
+            true => Conflict::Again,
+            false if pipeline.has_conflict(&writes, &reads) => Conflict::Some,
+            false => Conflict::None,
+        };
         let first = pipeline.end();
         pipeline.begin(Operation {
             first,
+            vouches: first + u64::from(chunks),
             chunks,
             transfer,
             receive,
@@ -109,7 +115,7 @@ impl Stateful {
             is_one,
             reads,
             source,
-            conflicts,
+            conflict,
             told: None,
             held: None,
         });
@@ -121,6 +127,32 @@ impl Stateful {
             self.own.operations[index].mirrored = taken;
         }
         true
+    }
+
+    /// Whether the request that begins next is a WRITE to exactly the bytes that the operation before it writes.
+    fn is_again(&self, initiator: Initiator) -> bool {
+        let next = self.pipeline(initiator).operations.len();
+        let place = |index: usize| match self.qp.sends.get(index)? {
+            SendWork { operation: Verb::Write(remote), len, .. } => Some((*remote, *len)),
+            _ => None,
+        };
+        let before = next.checked_sub(1).and_then(place).filter(|(_, len)| *len > 0);
+        initiator == Initiator::Client && before.is_some() && before == place(next)
+    }
+
+    /// Whether the buffers of a request are the program's. One that has not would make none before it certain.
+    fn has_buffers<M: Memory>(&self, work: &SendWork, verbs: &Verbs<M>) -> bool {
+        let domain = self.qp.domain;
+        mirror::pieces(&self.qp.sends, work.source, work.len).all(|Sge { lkey, address, len }| {
+            verbs.protection.local(domain, lkey, address, u64::from(len), Access::NONE).is_ok()
+        })
+    }
+
+    /// Whether the next operation is to begin, if it can: when all before it was sent, or a WRITE that is being sent has
+    /// to know whether it is the last one to its place.
+    pub(super) fn is_to_begin(&self, initiator: Initiator) -> bool {
+        let pipeline = self.pipeline(initiator);
+        pipeline.is_all_sent() || pipeline.is_last_under_way() && self.is_again(initiator)
     }
 
     fn may_begin(&self, initiator: Initiator, work: &SendWork) -> bool {

@@ -8,7 +8,7 @@ use nichrome_wire::star::{Flags, Message, Reason, Repr, Span};
 use super::flight::{Initiator, Place};
 use super::mirror::{self, cut};
 use super::packet::{Cause, Outgoing};
-use super::pipeline::{Extent, Side, Transfer};
+use super::pipeline::{Conflict, Extent, Side, Transfer};
 use super::security::Blocked;
 use super::stateful::Stateful;
 use crate::core::access::Access;
@@ -98,8 +98,10 @@ impl Stateful {
         if operation.failed.is_some() {
             return true;
         }
-        if !operation.conflicts {
-            return false;
+        match operation.conflict {
+            Conflict::None => return false,
+            Conflict::Again => return pipeline.is_last_and_ahead(index, nth),
+            Conflict::Some => {}
         }
         let Some(chunk) = self.chunk(initiator, index, nth) else { return true };
         let there = Extent::new(Side::Server, chunk.span.address, chunk.len);

@@ -59,11 +59,10 @@ impl Stateful {
                 if operation.told.is_some_and(|told| !self.outbox.is_acknowledged(told)) {
                     return;
                 }
-                self.own.operations.pop_front();
+                self.own.retire();
                 self.own.settled -= 1;
                 self.qp.complete_send(Status::Success, verbs);
-            } else if let Some((status, receive)) = operation.failed.filter(|_| self.own.is_first(operation))
-            {
+            } else if let Some((status, receive)) = self.own.failure() {
                 return self.fail_own(status, receive, verbs);
             } else {
                 return;
@@ -111,7 +110,7 @@ impl Stateful {
                 notice: None,
             });
         }
-        self.own.operations.pop_front();
+        self.own.retire();
         self.qp.complete_send(status, verbs);
         self.end(status, verbs);
     }
@@ -131,7 +130,7 @@ impl Stateful {
             if !self.theirs.is_settled(operation) {
                 return;
             }
-            let Some(operation) = self.theirs.operations.pop_front() else { return };
+            let Some(operation) = self.theirs.retire() else { return };
             let Some(work) = self.mirror.sends.pop() else { return };
             if !self.theirs_settled(&operation, &work, verbs) {
                 return;
@@ -198,7 +197,7 @@ impl Stateful {
     /// The oldest of the server's operations ends so. Where the server asked for what it may not, both are in error; where
     /// it has named memory of its own that is none, it alone is.
     fn fail_theirs<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
-        let Some(operation) = self.theirs.operations.pop_front() else { return };
+        let Some(operation) = self.theirs.retire() else { return };
         let Some(work) = self.mirror.sends.pop() else { return };
         self.tell_send(&work, status);
         verbs.counters.refused += 1;

@@ -1,8 +1,13 @@
 //! Operations of one side's program that the client has begun, and their chunks.
 //!
 //! An operation moves its bytes in chunks, one packet each. Chunks of all operations have numbers in one order, so that
-//! what is settled is a number: all chunks before it are answered, and no copy of theirs is on its way any more.
+//! what is quiet is a number: all chunks before it are answered, and no copy of theirs is on its way any more.
 //! Operations complete in the order in which they were posted.
+//!
+//! **Writes to one place.** Of WRITEs that follow each other to exactly the same bytes, only the last waits for those
+//! before it; the others go at once, and complete when it is certain that nothing older can be in memory any more. That
+//! is so when bytes of the one, or of a later one, were sent after all before it were quiet, and have arrived
+//! ([`Operation::vouches`]). A chunk of theirs that is lost is not sent again when a later one was sent to its place.
 
 use std::collections::VecDeque;
 
@@ -61,6 +66,16 @@ impl Extent {
     }
 }
 
+/// What an operation has to do with those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conflict {
+    None,
+    /// One of them writes what it reads or writes, or copies from what it writes.
+    Some,
+    /// It is a WRITE to exactly the bytes of the server that the one right before it writes.
+    Again,
+}
+
 /// An operation that was begun.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
@@ -84,8 +99,9 @@ pub(super) struct Operation {
     pub(super) reads: Extent,
     /// Memory of its own side that it copies from.
     pub(super) source: Extent,
-    /// Something before it has to do with what it reads or writes.
-    pub(super) conflicts: bool,
+    pub(super) conflict: Conflict,
+    /// When it is quiet, operations whose chunks are all before this one are certain.
+    pub(super) vouches: u64,
     /// The completion that the server's driver is to acknowledge before it is complete.
     pub(super) told: Option<SeqNumber>,
     /// Its packets may not leave: since when.
@@ -118,6 +134,10 @@ pub(super) struct Pipeline {
     end: u64,
     /// Operations at the front that are settled, and wait for something else.
     pub(super) settled: usize,
+    /// Operations at the front that are quiet.
+    quiet: usize,
+    /// Nothing older than an operation whose chunks are all before this one can be in memory, once that is quiet.
+    certain: u64,
 }
 
 impl Pipeline {
@@ -141,9 +161,21 @@ impl Pipeline {
         self.chunks.len() < SPAN
     }
 
+    /// Whether the operation that began last is being sent.
+    pub(super) fn is_last_under_way(&self) -> bool {
+        self.operations.back().is_some_and(|last| last.first <= self.next())
+    }
+
     pub(super) fn begin(&mut self, operation: Operation) {
         self.end = operation.end();
         self.operations.push_back(operation);
+        self.settle();
+    }
+
+    /// Takes out the oldest operation.
+    pub(super) fn retire(&mut self) -> Option<Operation> {
+        self.quiet = self.quiet.saturating_sub(1);
+        self.operations.pop_front()
     }
 
     /// The place of the operation that a chunk belongs to; `None` where the chunk is settled, or none.
@@ -164,17 +196,60 @@ impl Pipeline {
         index.and_then(|index| self.chunks.get(index)).is_none_or(|chunk| chunk.is_answered)
     }
 
-    /// A packet of this chunk has left, which writes to the server's memory where it is an RDP.
+    /// A packet of this chunk of the operation at `index` has left, which writes to the server's memory where it is an
+    /// RDP.
     #[inline]
-    pub(super) fn chunk_sent(&mut self, nth: u64, transfer: Transfer) {
-        if nth == self.next() {
+    pub(super) fn chunk_sent(&mut self, index: usize, nth: u64) {
+        let is_unsafe = self.is_ahead(index, nth);
+        let operation = &mut self.operations[index];
+        if nth == self.base + self.chunks.len() as u64 {
             self.chunks.push_back(Chunk::default());
+            if is_unsafe {
+                operation.vouches = operation.vouches.min(self.base + u64::from(operation.chunks));
+            }
         }
+        let transfer = operation.transfer;
         if let Some(chunk) = self.chunk(nth)
             && transfer == Transfer::ToServer
         {
             chunk.copies = chunk.copies.saturating_add(1);
         }
+    }
+
+    /// Whether the operation at `index` is a WRITE to where the one right before it writes, of which the same chunk is
+    /// not quiet.
+    fn is_ahead(&self, index: usize, nth: u64) -> bool {
+        let operation = &self.operations[index];
+        operation.conflict == Conflict::Again && nth >= self.base + u64::from(operation.chunks)
+    }
+
+    /// Whether the operation right after the one at `index` is a WRITE to exactly the same bytes.
+    fn is_followed(&self, index: usize) -> bool {
+        self.operations.get(index + 1).is_some_and(|next| next.conflict == Conflict::Again)
+    }
+
+    /// Whether a chunk of a WRITE to where the one before it writes waits for that: the last of them does.
+    pub(super) fn is_last_and_ahead(&self, index: usize, nth: u64) -> bool {
+        !self.is_followed(index) && self.is_ahead(index, nth)
+    }
+
+    /// Whether a lost chunk need not be sent again, as a later WRITE to its place was sent. Then that one, or one after
+    /// it, makes its operation certain.
+    pub(super) fn supersede(&mut self, nth: u64) -> bool {
+        let Some(index) = self.operation_of(nth).filter(|index| self.is_followed(*index)) else {
+            return false;
+        };
+        let next = self.next();
+        let operation = &mut self.operations[index];
+        if nth + u64::from(operation.chunks) >= next {
+            return false;
+        }
+        operation.vouches = 0;
+        if let Some(chunk) = self.chunk(nth) {
+            chunk.is_answered = true;
+        }
+        self.settle();
+        true
     }
 
     /// A packet of this chunk was answered; whether it is the first that was.
@@ -200,11 +275,29 @@ impl Pipeline {
             self.chunks.pop_front();
             self.base += 1;
         }
+        while let Some(operation) = self.operations.get(self.quiet)
+            && operation.failed.is_none()
+            && self.is_quiet(operation)
+        {
+            self.certain = self.certain.max(operation.vouches);
+            self.quiet += 1;
+        }
     }
 
-    /// Whether an operation is settled: its bytes have arrived, and those of all before it.
-    pub(super) fn is_settled(&self, operation: &Operation) -> bool {
+    fn is_quiet(&self, operation: &Operation) -> bool {
         self.base >= operation.end()
+    }
+
+    /// Whether an operation is settled: its bytes have arrived, and nothing older can overwrite them.
+    pub(super) fn is_settled(&self, operation: &Operation) -> bool {
+        self.is_quiet(operation) && self.certain >= operation.end()
+    }
+
+    /// How the oldest operation fails, which is not settled: all before one that has failed are quiet. It may be another,
+    /// which that one was to make certain.
+    pub(super) fn failure(&self) -> Option<(Status, Status)> {
+        let operation = self.operations.get(self.quiet)?;
+        operation.failed.filter(|_| self.is_first(operation))
     }
 
     /// Whether all before an operation is settled.
@@ -218,10 +311,10 @@ impl Pipeline {
     }
 
     /// Whether one of the first `count` operations writes what is read or written here, or copies from what is written
-    /// here. Of the first that is not settled, what it has still to write counts: chunks of `mtu` bytes have settled.
+    /// here. Of the first that is not quiet, what it has still to write counts: chunks of `mtu` bytes are quiet.
     pub(super) fn conflicts_before(&self, count: usize, writes: &Extent, reads: &Extent, mtu: u64) -> bool {
         let mut unsettled =
-            self.operations.range(self.settled..count).filter(|earlier| !self.is_settled(earlier));
+            self.operations.range(self.settled..count).filter(|earlier| !self.is_quiet(earlier));
         unsettled.any(|earlier| {
             let left = self.left_of(earlier, mtu);
             left.overlaps(writes) || left.overlaps(reads) || earlier.source.overlaps(writes)
@@ -230,10 +323,10 @@ impl Pipeline {
 
     fn left_of(&self, operation: &Operation, mtu: u64) -> Extent {
         let Extent { side, start, end } = operation.writes;
-        let settled = self.base.saturating_sub(operation.first).saturating_mul(mtu);
+        let quiet = self.base.saturating_sub(operation.first).saturating_mul(mtu);
         Extent {
             side,
-            start: if operation.is_one { start.saturating_add(settled).min(end) } else { start },
+            start: if operation.is_one { start.saturating_add(quiet).min(end) } else { start },
             end,
         }
     }
@@ -242,6 +335,7 @@ impl Pipeline {
     pub(super) fn clear(&mut self) {
         self.operations.clear();
         self.chunks.clear();
-        (self.base, self.settled) = (self.end, 0);
+        (self.base, self.certain) = (self.end, self.end);
+        (self.settled, self.quiet) = (0, 0);
     }
 }

@@ -256,7 +256,7 @@ impl Stateful {
         let Some(index) = pipeline.operation_of(place.nth) else { return };
         let transfer = pipeline.operations[index].transfer;
         let is_repeat = place.nth != pipeline.next();
-        pipeline.chunk_sent(place.nth, transfer);
+        pipeline.chunk_sent(index, place.nth);
         let settings = self.qp.settings;
         let flight = self.flight(transfer);
         if is_repeat {
@@ -348,20 +348,28 @@ impl<M: Memory> Endpoint<M> for Stateful {
             return;
         }
         for initiator in [Initiator::Client, Initiator::Server] {
-            while self.pipeline(initiator).is_all_sent() && self.begin(initiator, config, verbs) {
+            while self.is_to_begin(initiator) && self.begin(initiator, config, verbs) {
                 self.complete(verbs);
             }
         }
+        let mut superseded = false;
         for flight in [&mut self.rdp, &mut self.gd] {
-            while flight.repeats.front().is_some_and(|place| {
-                let pipeline = match place.initiator {
-                    Initiator::Client => &self.own,
-                    Initiator::Server => &self.theirs,
+            while let Some(Place { initiator, nth }) = flight.repeats.front().copied() {
+                let pipeline = match initiator {
+                    Initiator::Client => &mut self.own,
+                    Initiator::Server => &mut self.theirs,
                 };
-                pipeline.is_done(place.nth)
-            }) {
+                if !pipeline.is_done(nth) {
+                    if !pipeline.supersede(nth) {
+                        break;
+                    }
+                    superseded = true;
+                }
                 flight.repeats.pop_front();
             }
+        }
+        if superseded {
+            self.complete(verbs);
         }
     }
 

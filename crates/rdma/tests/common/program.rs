@@ -38,6 +38,8 @@ pub fn step() -> impl Strategy<Value = Step> {
             len,
             source
         }),
+        // To one place, so that such follow each other.
+        place.clone().prop_map(|from| Step::Write { from, to: 0, len: 2000, source: SOURCE }),
         (place.clone(), place.clone(), len.clone()).prop_map(|(from, to, len)| Step::WriteWithImmediate {
             from,
             to,
