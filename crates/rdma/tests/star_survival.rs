@@ -6,7 +6,7 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{Fate, Link, Pair, pattern};
+use common::{Fate, Link, Pair, address, changes, pattern};
 use nichrome_rdma::*;
 use nichrome_wire::star::{PacketType, Repr};
 
@@ -168,6 +168,55 @@ fn a_client_that_dies_ends_the_work_of_the_server_in_error_and_leaves_nothing() 
         pair.ends[0].device.destroy_qp(a).unwrap();
         assert_eq!(pair.ends[0].device.stateless_connections(), 0);
     }
+}
+
+/// A server at end 0, and a client whose program only receives: it never says the timers that requests have.
+fn connect_receiver(pair: &mut Pair) -> [QpHandle; 2] {
+    let qps = pair.create(QpType::Rc);
+    let link = Link::default();
+    for (end, count) in [(0, 3), (1, 2)] {
+        let peer = pair.ends[1 - end].device.qp_number(qps[1 - end]).unwrap();
+        for change in &changes(QpType::Rc, address(1 - end), peer, &link)[..count] {
+            pair.ends[end].device.modify_qp(qps[end], change).unwrap();
+        }
+    }
+    pair.put_on_star(0, qps, 7);
+    qps
+}
+
+#[test]
+fn a_client_whose_program_only_receives_repeats_what_was_lost() {
+    // All that is under way at once, or the completion that the server is told.
+    for (kind, lost) in [(PacketType::Gd, 40), (PacketType::Sdp, 40), (PacketType::Cqep, 1)] {
+        let mut pair = Pair::new();
+        let [server, _] = connect_receiver(&mut pair);
+        let mut count = 0;
+        pair.fates = Some(Box::new(move |_, bytes| {
+            count += u32::from(type_of(bytes) == kind);
+            if type_of(bytes) == kind && count <= lost { Fate::IsLost } else { Fate::Arrives }
+        }));
+        let there = pair.ends[1].remote(0);
+        pair.ends[0].post(server, 1, Operation::Write(there), 0, 40 * 1024);
+        let mut done = Vec::new();
+        pair.run_until(|pair| {
+            done = pair.ends[0].completions();
+            !done.is_empty() || pair.now > Instant::from_nanos(1_000_000_000)
+        });
+        let done: Vec<_> = done.iter().map(|wc| (wc.wr_id, wc.status)).collect();
+        assert_eq!(done, [(1, Status::Success)], "{kind:?}");
+    }
+}
+
+#[test]
+fn a_client_whose_program_only_receives_gives_up_a_server_that_has_gone() {
+    let mut pair = Pair::new();
+    let [server, _] = connect_receiver(&mut pair);
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].post(server, 1, Operation::Write(there), 0, 5000);
+    pair.run_for(15_000);
+    pair.faults.loss = 1.0;
+    pair.run_until(|pair| pair.now > Instant::from_nanos(10_000_000_000));
+    assert_eq!(pair.ends[1].device.poll_timeout(), None);
 }
 
 #[test]

@@ -254,7 +254,14 @@ impl Pair {
     pub fn put_on_star(&mut self, server: usize, qps: [QpHandle; 2], first: u32) {
         let offer = |end: usize, wish| {
             let first = SeqNumber(first.wrapping_add(end as u32));
-            self.ends[end].device.star_offer(qps[end], wish, first).unwrap()
+            let device = &self.ends[end].device;
+            let mut offer = device.star_offer(qps[end], wish, first).unwrap();
+            if device.query_qp(qps[end]).unwrap().state == QpState::Rtr {
+                // As the live adapter does: its program may never say them.
+                let Link { timeout, retry_count, rnr_retry, .. } = Link::default();
+                offer.timers = star::Timers { timeout, retry_count, rnr_retry, ..offer.timers };
+            }
+            offer
         };
         let (ours, theirs) = (offer(server, star::Wish::Own), offer(1 - server, star::Wish::Automatic));
         let agreed = star::agree(&ours, &theirs).unwrap();
@@ -402,6 +409,13 @@ pub fn bring_up<M: Memory>(
     peer: QpNumber,
     link: &Link,
 ) {
+    for change in changes(kind, to, peer, link) {
+        device.modify_qp(qp, &change).unwrap();
+    }
+}
+
+/// What brings a queue pair up: to INIT, ready to receive, ready to send.
+pub fn changes(kind: QpType, to: IpAddr, peer: QpNumber, link: &Link) -> [QpChange; 3] {
     let rc = kind == QpType::Rc;
     let connected = kind != QpType::Ud;
     let init = QpChange {
@@ -428,9 +442,7 @@ pub fn bring_up<M: Memory>(
         max_rd_atomic: rc.then_some(link.rd_atomic),
         ..QpChange::to(QpState::Rts)
     };
-    for change in [init, rtr, rts] {
-        device.modify_qp(qp, &change).unwrap();
-    }
+    [init, rtr, rts]
 }
 
 /// Bytes that differ from place to place.
