@@ -14,8 +14,13 @@ use crate::qp::attributes::QpState;
 use crate::qp::{Received, Receives};
 
 impl Driver {
-    /// The client tells how a request ended.
-    pub(super) fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) {
+    /// The client tells how a request ended; false where there is none that it could mean, and nothing was done.
+    pub(super) fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) -> bool {
+        if !self.knows(cqe) {
+            verbs.counters.dropped_stale += 1;
+            // What was flushed here may have been done there.
+            return self.is_closed();
+        }
         match cqe.completed {
             Completed::Connection => self.client_ended(status(cqe.status), verbs),
             Completed::Receive => self.receive_completed(cqe, CompletedOperation::Receive, urgency, verbs),
@@ -24,15 +29,26 @@ impl Driver {
             }
             _ => self.sends_completed(cqe, verbs),
         }
+        true
+    }
+
+    /// Whether a completion is of a request that the client was told, and, of receives, of the oldest.
+    fn knows(&self, cqe: &Cqe) -> bool {
+        let (told, number) = match cqe.completed {
+            Completed::Connection => return true,
+            Completed::Receive | Completed::ReceiveWithWrite => {
+                (&self.receives, Some(cqe.wr_id).filter(|number| *number == self.receives.done))
+            }
+            _ => (&self.sends, Some(cqe.wr_id)),
+        };
+        let before = number.and_then(|number| usize::try_from(number.checked_sub(told.done)?).ok());
+        let element = before.and_then(|before| told.elements.get(before));
+        element.is_some_and(|element| self.outbox.is_sent(*element))
     }
 
     /// A send completed, and with it all before it that were not told by themselves.
     fn sends_completed<M: Memory>(&mut self, cqe: &Cqe, verbs: &mut Verbs<M>) {
         let before = cqe.wr_id.wrapping_sub(self.sends.done);
-        if before >= self.sends.elements.len() as u64 {
-            verbs.counters.dropped_stale += 1;
-            return;
-        }
         (0..before).for_each(|_| self.pop_send(Status::Success, verbs));
         match status(cqe.status) {
             Status::Success => self.pop_send(Status::Success, verbs),
@@ -61,12 +77,7 @@ impl Driver {
         urgency: Urgency,
         verbs: &mut Verbs<M>,
     ) {
-        let known = cqe.wr_id == self.receives.done && !self.receives.elements.is_empty();
         let Receives::Own(queue) = &mut self.qp.receives else { return };
-        if !known {
-            verbs.counters.dropped_stale += 1;
-            return;
-        }
         self.qp.receiving = queue.take();
         if let Some(element) = self.receives.elements.pop_front() {
             self.outbox.implied(element + 1, verbs.now);

@@ -309,17 +309,16 @@ impl<M: Memory> Endpoint<M> for Driver {
                 self.outbox.acknowledged(sequence, verbs.now)
             }
             Message::Cqep(cqe) => {
-                let next = self.inbox.take(sequence);
-                if next {
-                    let urgency = match packet.repr.flags.contains(Flags::SOLICITED) {
-                        true => Urgency::Solicited,
-                        false => Urgency::Plain,
-                    };
-                    self.completed(&cqe, urgency, verbs);
-                } else {
+                let urgency = match packet.repr.flags.contains(Flags::SOLICITED) {
+                    true => Urgency::Solicited,
+                    false => Urgency::Plain,
+                };
+                if sequence != self.inbox.expected() {
                     verbs.counters.duplicates += 1;
+                } else if !self.completed(&cqe, urgency, verbs) {
+                    return;
                 }
-                next
+                self.inbox.take(sequence)
             }
             _ => {
                 verbs.counters.dropped_unknown += 1;

@@ -59,6 +59,11 @@ impl<T: Copy> Outbox<T> {
         number.before(self.first)
     }
 
+    /// Whether the element with this number was sent.
+    pub(super) fn is_sent(&self, number: SeqNumber) -> bool {
+        number.before(self.first + self.sent as u32)
+    }
+
     /// Whether elements were sent that are not acknowledged.
     pub(super) fn outstanding(&self) -> Awaited {
         if self.sent > 0 { Awaited::Answer } else { Awaited::Nothing }
