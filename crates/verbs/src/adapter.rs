@@ -8,6 +8,7 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use nichrome_hca::Driver;
+use nichrome_rdma::star::CardCounters;
 use nichrome_rdma::{CqHandle, Device, Event, Operations, PathMtu, QpHandle, SrqHandle};
 
 use crate::async_event::{AsyncTarget, EventType};
@@ -83,7 +84,7 @@ impl Adapter {
     /// Prints what the device has done.
     fn report(&self) {
         let wire = self.driver.wire_counters();
-        let counters = self.driver.call(|device| *device.counters());
+        let (counters, card) = self.driver.call(|device| (*device.counters(), *device.card_counters()));
         let Operations { sends, writes, reads, atomics, local, receives } = counters.operations;
         eprintln!(
             "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {local} local operations, \
@@ -101,6 +102,15 @@ impl Adapter {
             counters.retransmitted,
             counters.timeouts,
         );
+        if card != CardCounters::default() {
+            eprintln!(
+                "nichrome: without state: {} RDPs stored, {} GDs answered, {} refused; {} dropped, whose check was wrong",
+                card.stored,
+                card.fetched,
+                card.refused_memory + card.refused_length + card.refused_stamp + card.refused_unauthenticated,
+                card.dropped_check,
+            );
+        }
     }
 }
 

@@ -51,29 +51,38 @@ fn interruptible(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Both ends of a program at fixed addresses, under way for a while.
-fn pair(program: &str) -> [Child; 2] {
+/// Clock ticks that a process has had the processor for.
+fn ticks(child: &Child) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    after_name.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+/// Both ends of a program of perftest, each with an environment of its own, which says its address; under way, which is
+/// when the client looks for completions all the time.
+pub(crate) fn pair(line: &str, [of_server, of_client]: [&[(&str, &str)]; 2]) -> [Child; 2] {
     let port = free_port();
-    let more = ["-F", "-x", "0", "-D", "60", "-p", &port];
-    let start = |more: &[&str], ip| {
-        interruptible(&mut command(program, more, &[("NICHROME_IP", ip)])).spawn().unwrap()
-    };
-    let mut server = start(&more, "127.77.0.1");
+    let more = ["-F", "-x", "0", "-p", &port];
+    let start =
+        |more: &[&str], environment| interruptible(&mut command(line, more, environment)).spawn().unwrap();
+    let mut server = start(&more, of_server);
     while !waits_for_a_client(&port) {
         assert!(server.try_wait().unwrap().is_none(), "{:?}", server.wait_with_output());
         thread::sleep(Duration::from_millis(5));
     }
-    let more = [&more[..], &["127.0.0.1"]].concat();
-    let client = start(&more, "127.77.0.2");
-    thread::sleep(Duration::from_secs(1));
+    let mut client = start(&[&more[..], &["127.0.0.1"]].concat(), of_client);
+    while ticks(&client) < 30 {
+        assert!(client.try_wait().unwrap().is_none(), "{:?}", client.wait_with_output());
+        thread::sleep(Duration::from_millis(5));
+    }
     [server, client]
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
 }
 
-fn send(signal: libc::c_int, to: &Child) {
+pub(crate) fn send(signal: libc::c_int, to: &Child) {
     // SAFETY: the process is a child that was not waited for.
     assert_eq!(unsafe { libc::kill(to.id() as libc::pid_t, signal) }, 0);
 }
@@ -92,7 +101,9 @@ fn who_is_interrupted_or_killed_ends_and_its_peer_too() {
             for victim in [0, 1] {
                 let what = format!("{program}, {signal} to {victim}");
                 let _turn = turn();
-                let mut ends = pair(program).map(Some);
+                let addresses: [&[_]; 2] =
+                    [&[("NICHROME_IP", "127.77.0.1")], &[("NICHROME_IP", "127.77.0.2")]];
+                let mut ends = pair(&format!("{program} -D 60"), addresses).map(Some);
                 let [gone, left] = [victim, 1 - victim].map(|end| ends[end].take().unwrap());
                 send(signal, &gone);
                 let gone = ended(gone, &what);

@@ -7,6 +7,7 @@ mod common;
 mod lifetimes;
 mod namespaces;
 mod running;
+mod star;
 
 use std::fs::{self, File};
 use std::path::Path;
