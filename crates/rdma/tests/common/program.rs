@@ -4,7 +4,7 @@
 use nichrome_rdma::*;
 use proptest::prelude::*;
 
-use crate::common::{BASE, End, Faults, Pair};
+use crate::common::{BASE, End, Faults, Pair, pattern};
 
 /// Memory of an end: where requests take bytes from, where the peer's go, and where answers and messages land.
 pub const SOURCE: usize = 0;
@@ -206,4 +206,133 @@ impl Seen {
             }
         }
     }
+}
+
+/// A step: at which end, whether it asks for a completion, and how much happens before the next.
+pub type Posted = (usize, Step, bool, u8);
+
+/// Runs a program on a connection, and looks at what has come of it: all of it, or an end that says it was given up.
+pub fn runs<'a>(
+    pair: &mut Pair,
+    qps: [QpHandle; 2],
+    steps: impl Iterator<Item = &'a Posted>,
+    early: usize,
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    for end in 0..2 {
+        for zone in [SOURCE, TARGET, LANDING] {
+            pair.ends[end].fill(zone, &pattern(ZONE, seed ^ (zone + end) as u64));
+        }
+    }
+    let mut model = Model::new(pair);
+    let mut posted = [0; 2];
+    let mut seen = [Seen::default(), Seen::default()];
+    for (nth, (end, step, signaled, pause)) in steps.enumerate() {
+        post(pair, qps[*end], *end, nth as u64, step, *signaled, &mut model);
+        // Receives come early or late: then the sender is asked to wait.
+        let wanted = model.used.map(|used| used.saturating_sub(2) + early);
+        receives(pair, qps, &mut posted, wanted);
+        (0..*pause * 3).for_each(|_| {
+            pair.step();
+        });
+        (0..2).for_each(|at| seen[at].gather(&mut pair.ends[at]));
+    }
+    receives(pair, qps, &mut posted, model.used);
+    pair.run();
+    (0..2).for_each(|at| seen[at].gather(&mut pair.ends[at]));
+    if seen.iter().any(|seen| !seen.failed.is_empty()) {
+        // Bad luck that a program must live with: then an end says so, and nothing waits there.
+        prop_assert!(
+            pair.faults.loss + pair.faults.corrupt > 0.0,
+            "{:?}",
+            seen.each_ref().map(|it| &it.failed)
+        );
+        let mut gave_up = seen.iter().filter_map(|seen| seen.failed.first());
+        prop_assert!(gave_up.any(|wc| wc.status == Status::RetryExceeded));
+        return Ok(());
+    }
+    for (at, (seen, end)) in seen.iter().zip(&pair.ends).enumerate() {
+        prop_assert_eq!(&seen.sends, &model.sends[at]);
+        prop_assert_eq!(&seen.receives, &model.receives[at]);
+        let memory = end.device.memory().bytes();
+        let differs = memory.iter().zip(&model.memory[at]).position(|(is, should)| is != should);
+        prop_assert_eq!(differs, None, "memory of {}", at);
+        prop_assert_eq!(end.device.poll_timeout(), None);
+    }
+    Ok(())
+}
+
+/// Posts receives until so many were posted at each end.
+fn receives(pair: &mut Pair, qps: [QpHandle; 2], posted: &mut [usize; 2], wanted: [usize; 2]) {
+    for at in 0..2 {
+        while posted[at] < wanted[at] {
+            pair.ends[at].receive(qps[at], posted[at] as u64, MESSAGES + posted[at] % 64 * ROOM, ROOM);
+            posted[at] += 1;
+        }
+    }
+}
+
+/// Requests of which some may not be, by number below 9; `None` for a receive. The last is not for StaR.
+fn request(what: u8, peer: &End) -> Option<Operation> {
+    let there = peer.remote(0);
+    Some(match what {
+        0 => Operation::Write(there),
+        1 => Operation::Read(there),
+        2 => Operation::Send,
+        3 => Operation::Write(Remote { rkey: RKey(there.rkey.0 ^ 0x55), ..there }),
+        4 => Operation::Read(Remote { address: 3, ..there }),
+        5 => Operation::WriteWithImmediate(there, IMMEDIATE),
+        6 => Operation::SendWithInvalidate(RKey(5)),
+        7 => return None,
+        _ => Operation::LocalInvalidate(RKey(5)),
+    })
+}
+
+/// Posts requests, each at an end, with so many bytes and so much happening before the next, while the network `dies` after
+/// so much has happened. Each completes once, in order, and the objects can be destroyed.
+pub fn completes(
+    pair: &mut Pair,
+    qps: [QpHandle; 2],
+    requests: Vec<(usize, u8, usize, u8)>,
+    dies: Option<usize>,
+) -> Result<(), TestCaseError> {
+    let mut posted = [Vec::new(), Vec::new()];
+    let mut turns = 0;
+    for (nth, (end, what, len, pause)) in requests.into_iter().enumerate() {
+        let nth = nth as u64;
+        let Some(operation) = request(what, &pair.ends[1 - end]) else {
+            pair.ends[end].receive(qps[end], nth, 0, 2500);
+            continue;
+        };
+        let len = if matches!(operation, Operation::LocalInvalidate(_)) { 0 } else { len };
+        pair.ends[end].post(qps[end], nth, operation, 0, len);
+        posted[end].push(nth);
+        for _ in 0..pause {
+            turns += 1;
+            if dies == Some(turns) {
+                pair.faults.loss = 1.0;
+            }
+            pair.step();
+        }
+    }
+    if dies.is_some() {
+        pair.faults.loss = 1.0;
+    }
+    pair.run();
+    for ((end, qp), posted) in pair.ends.iter_mut().zip(qps).zip(&posted) {
+        let is_send = |wc: &Completion| {
+            !matches!(wc.operation, CompletedOperation::Receive | CompletedOperation::ReceiveWithWrite)
+        };
+        let completed: Vec<_> =
+            end.completions().iter().filter(|wc| is_send(wc)).map(|wc| wc.wr_id).collect();
+        prop_assert_eq!(&completed, posted);
+        let device = &mut end.device;
+        prop_assert_eq!(device.poll_timeout(), None);
+        device.destroy_qp(qp).unwrap();
+        device.destroy_cq(end.cq).unwrap();
+        device.deregister(end.region).unwrap();
+        device.destroy_domain(end.domain).unwrap();
+        prop_assert_eq!(device.stateless_connections(), 0);
+    }
+    Ok(())
 }
