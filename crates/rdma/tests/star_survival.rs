@@ -170,6 +170,33 @@ fn a_client_that_dies_ends_the_work_of_the_server_in_error_and_leaves_nothing() 
     }
 }
 
+/// The program may have said that there is no timeout.
+#[test]
+fn a_window_that_is_lost_is_found_by_probes() {
+    for server in SERVERS {
+        let mut pair = Pair::new();
+        let [qp, _] = pair.connect_star(server, &Link { timeout: 0, ..Link::default() });
+        let mut count = 0;
+        pair.fates = Some(Box::new(move |_, bytes| {
+            if !matches!(type_of(bytes), PacketType::Gd | PacketType::Rdp) {
+                return Fate::Arrives;
+            }
+            count += 1;
+            // By the four that arrive others are known to be lost, which halves the window.
+            if count > 65 || (9..=12).contains(&count) { Fate::Arrives } else { Fate::IsLost }
+        }));
+        let there = pair.ends[1].remote(0);
+        pair.ends[0].post(qp, 1, Operation::Write(there), 0, 80 * 1024);
+        let mut done = Vec::new();
+        pair.run_until(|pair| {
+            done = pair.ends[0].completions();
+            !done.is_empty() || pair.now > Instant::from_nanos(30_000_000)
+        });
+        let done: Vec<_> = done.iter().map(|wc| (wc.wr_id, wc.status)).collect();
+        assert_eq!(done, [(1, Status::Success)], "{server}");
+    }
+}
+
 /// A server at end 0, and a client whose program only receives: it never says the timers that requests have.
 fn connect_receiver(pair: &mut Pair) -> [QpHandle; 2] {
     let qps = pair.create(QpType::Rc);

@@ -79,6 +79,8 @@ pub(super) struct Flight {
     pub(super) timer: RetransmissionTimer,
     /// The next packet does not leave earlier.
     free_at: Instant,
+    /// A packet is to leave whatever the window says.
+    is_probing: bool,
 }
 
 impl Flight {
@@ -93,6 +95,7 @@ impl Flight {
             window: Dctcp::new(window, first),
             timer: RetransmissionTimer::default(),
             free_at: Instant::ZERO,
+            is_probing: false,
         }
     }
 
@@ -112,7 +115,7 @@ impl Flight {
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         let full = self.copies.len() + self.lost.len() >= LIMIT;
-        !full && (self.waiting == 0 || self.waiting < self.window.size())
+        !full && (self.is_probing || self.waiting == 0 || self.waiting < self.window.size())
     }
 
     /// When pacing lets the next packet out.
@@ -126,6 +129,7 @@ impl Flight {
     pub(super) fn packet_sent(&mut self, place: Place, settings: &Settings, now: Instant) {
         self.copies.push_back(Copy { place, at: now, is_waiting: true });
         self.waiting += 1;
+        self.is_probing = false;
         self.timer.start(Awaited::Answer, settings, now);
         self.pace(now);
     }
@@ -173,22 +177,23 @@ impl Flight {
         let behind = answered.since(self.first).max(0).unsigned_abs();
         let count = behind.saturating_sub(REORDERED - 1) as usize;
         for index in 0..count.min(self.copies.len()) {
-            self.lose(index);
+            if self.repeat_at(index) {
+                self.window.lost(self.first + index as u32, self.next());
+            }
         }
     }
 
-    /// The packet at `index` is lost, if it was not answered: its chunk is sent again.
-    fn lose(&mut self, index: usize) {
-        let next = self.next();
-        let Some(copy) = self.copies.get_mut(index).filter(|copy| copy.is_waiting) else { return };
+    /// The chunk of the packet at `index` is sent again, if that was not answered.
+    fn repeat_at(&mut self, index: usize) -> bool {
+        let Some(copy) = self.copies.get_mut(index).filter(|copy| copy.is_waiting) else { return false };
         copy.is_waiting = false;
         let (sequence, place, sent) = (self.first + index as u32, copy.place, copy.at);
         self.waiting -= 1;
-        self.window.lost(sequence, next);
         self.repeats.push_back(place);
         if self.losses == Lost::Remembered {
             self.lost.push_back(LostCopy { sequence, place, sent });
         }
+        true
     }
 
     fn trim(&mut self) {
@@ -198,16 +203,17 @@ impl Flight {
         }
     }
 
-    /// The timer asks for it: the oldest packet is sent again, or all are.
+    /// The timer asks for it: one packet is sent again, or all are. A probe leaves although the window is full, of packets
+    /// that may all be lost, and says nothing of congestion yet (RFC 9002 section 6.2.4, 7.5).
     pub(super) fn repeat(&mut self, expiry: Expiry) {
         match expiry {
             Expiry::Probe => {
-                if self.repeats.is_empty() {
-                    self.lose(0);
-                }
+                self.is_probing = !self.repeats.is_empty() || self.repeat_at(0);
             }
             Expiry::Timeout | Expiry::GivenUp => {
-                (0..self.copies.len()).for_each(|index| self.lose(index));
+                (0..self.copies.len()).for_each(|index| {
+                    self.repeat_at(index);
+                });
                 self.window.timed_out();
             }
         }
@@ -231,7 +237,7 @@ impl Flight {
         self.copies.clear();
         self.lost.clear();
         self.repeats.clear();
-        self.waiting = 0;
+        (self.waiting, self.is_probing) = (0, false);
         self.timer.stop();
     }
 }
@@ -275,6 +281,24 @@ mod tests {
         flight.repeat(Expiry::Probe);
         flight.repeat(Expiry::Timeout);
         assert_eq!((flight.awaited(), flight.repeats.len()), (Awaited::Nothing, 0));
+    }
+
+    #[test]
+    fn a_probe_leaves_although_the_window_is_full_and_does_not_change_it() {
+        let config = SendWindow { initial: 8, max: 8, read: 1 };
+        let mut flight = flight(&config, 8);
+        flight.repeat(Expiry::Probe);
+        assert!(flight.has_room() && flight.window.size() == 8);
+        flight.packet_sent(PLACE, &Settings::new(PathMtu::B1024), NOW);
+        flight.repeats.clear();
+        // The second is lost, the window halved, and nothing else arrives.
+        flight.answered(SeqNumber(3), Congestion::None, &config, NOW);
+        assert!(!flight.has_room() && !flight.repeats.is_empty());
+        let size = flight.window.size();
+        flight.repeat(Expiry::Probe);
+        assert!(flight.has_room() && flight.window.size() == size);
+        flight.packet_sent(PLACE, &Settings::new(PathMtu::B1024), NOW);
+        assert!(!flight.has_room());
     }
 
     #[test]
