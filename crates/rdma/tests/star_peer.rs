@@ -162,6 +162,22 @@ fn a_completion_of_a_receive_before_those_ahead_of_it_is_refused() {
     forger.works();
 }
 
+#[test]
+fn a_completion_of_more_bytes_than_the_receive_holds_is_refused() {
+    let mut forger = Forger::new();
+    let [server, client] = forger.qps;
+    forger.pair.ends[SERVER].receive(server, 5, 0x1000, 7);
+    forger.pair.run();
+    forger.complete(1, Completed::Receive, 0);
+    assert_eq!((forger.dropped(), forger.pair.ends[SERVER].completions().len()), (1, 0));
+    forger.pair.ends[CLIENT].post(client, 6, Operation::Send, 0, 7);
+    forger.pair.run();
+    for end in [SERVER, CLIENT] {
+        assert_eq!(forger.pair.ends[end].completions()[0].status, Status::Success);
+    }
+    forger.works();
+}
+
 /// More is posted than may be under way: the rest waits, and the client cannot know of it.
 #[test]
 fn a_completion_of_a_request_that_the_client_was_not_told_is_refused() {

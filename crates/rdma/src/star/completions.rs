@@ -32,13 +32,20 @@ impl Driver {
         true
     }
 
-    /// Whether a completion is of a request that the client was told, and, of receives, of the oldest.
+    /// Whether a completion is of a request that the client was told, and, of receives, of the oldest, whose buffers hold
+    /// what is said to have come.
     fn knows(&self, cqe: &Cqe) -> bool {
+        let room = |number| {
+            let slot = self.receive_slot(number);
+            slot.map_or(0, |(queue, slot)| queue.buffers(slot).iter().map(|sge| u64::from(sge.len)).sum())
+        };
+        let oldest = Some(cqe.wr_id).filter(|number| *number == self.receives.done);
         let (told, number) = match cqe.completed {
             Completed::Connection => return true,
-            Completed::Receive | Completed::ReceiveWithWrite => {
-                (&self.receives, Some(cqe.wr_id).filter(|number| *number == self.receives.done))
+            Completed::Receive => {
+                (&self.receives, oldest.filter(|number| u64::from(cqe.len) <= room(*number)))
             }
+            Completed::ReceiveWithWrite => (&self.receives, oldest),
             _ => (&self.sends, Some(cqe.wr_id)),
         };
         let before = number.and_then(|number| usize::try_from(number.checked_sub(told.done)?).ok());
