@@ -105,23 +105,21 @@ impl<D> ConnectionTable<D> {
     /// another connection.
     pub(crate) fn look_ahead<const N: usize>(&self, hashes: &[u32; N]) -> [u32; N] {
         let mut places = hashes.map(|hash| self.buckets[self.bucket(hash)]);
-        self.read(&places);
+        let mut read = places.iter().fold(0, |sum, place| sum ^ self.read(*place));
         for (place, hash) in places.iter_mut().zip(hashes) {
             if let Some(slot) = self.slots.get(*place as usize).filter(|slot| slot.hash != *hash) {
                 *place = slot.next;
+                read ^= self.read(*place);
             }
         }
-        self.read(&places);
+        std::hint::black_box(read);
         places
     }
 
-    /// Reads these slots, all at once as far as the processor can.
-    fn read(&self, places: &[u32]) {
-        let slots = places.iter().filter_map(|place| self.slots.get(*place as usize));
-        let read = slots.fold(0, |sum, slot| {
-            sum ^ slot.hash ^ u32::from(slot.flow.is_ipv4()) ^ u32::from(slot.descriptor.is_some())
-        });
-        std::hint::black_box(read);
+    /// Reads something of each cache line of a slot.
+    #[inline]
+    fn read(&self, place: u32) -> u32 {
+        self.slots.get(place as usize).map_or(0, |slot| slot.hash ^ u32::from(slot.descriptor.is_some()))
     }
 
     /// Adds a connection that is not in the table; gives the descriptor back where the table is full.

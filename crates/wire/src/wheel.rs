@@ -97,8 +97,12 @@ impl<const TICK: u64> TimingWheel<TICK> {
         self.link(index, tick.clamp(self.cursor, horizon));
     }
 
-    /// Reads which timers these connections have, so that the cache misses of a batch overlap.
+    /// Reads which timers these connections have, so that the cache misses of a batch overlap. Where none is set,
+    /// hardly any will be.
     pub fn look_ahead(&self, connections: &[u32]) {
+        if self.set == 0 {
+            return;
+        }
         let timers = connections.iter().filter_map(|connection| self.timer_of.get(*connection as usize));
         std::hint::black_box(timers.fold(0, |sum, timer| sum ^ timer));
     }

@@ -35,10 +35,11 @@ mod acker;
 mod config;
 mod descriptor;
 mod host;
+mod receive;
 mod reconstruct;
 mod reorder;
 
-use std::{iter, mem, slice};
+use std::{iter, slice};
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
 
@@ -47,17 +48,15 @@ pub use self::config::{NpuConfig, PshRule, Rules};
 
 use self::acker::Acker;
 use self::descriptor::{ConnectionDescriptor, Timeouts};
-use self::reconstruct::ended_by;
 use self::reorder::ReorderList;
-use crate::burst;
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::frame::Frame;
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
 use crate::recycle::Recycler;
-use crate::run::{Latest, Limits, RunPool};
-use crate::segment::{self, Medium, Segment};
+use crate::run::{Limits, RunPool};
+use crate::segment::{Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{ConnectionTable, Index};
 
@@ -155,107 +154,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             host.stop();
         }
-    }
-
-    /// The usual case, without parsing: which of these frames, from the first on, are the next segments of the same
-    /// connection, of full size, with nothing waiting.
-    #[inline]
-    fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Index, usize, Latest)> {
-        let index = self.predicted?;
-        if self.config.active_ack == ActiveAck::Paper {
-            // Every packet is acknowledged, also this.
-            return None;
-        }
-        let descriptor = self.table.get_mut(index)?;
-        let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return None };
-        if !run.may_be_next(frames.first()?.bytes()) {
-            return None;
-        }
-        let ends = if self.config.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE };
-        run.predicts_stream(frames, ends).map(|(count, latest)| (index, count, latest))
-    }
-
-    /// Adds frames that were predicted.
-    #[inline]
-    fn join_predicted(
-        &mut self,
-        (index, count, latest): (Index, usize, Latest),
-        frames: impl Iterator<Item = Frame<B>>,
-        now: Instant,
-    ) {
-        let Some(descriptor) = self.table.get_mut(index) else { return };
-        let Some(run) = &mut descriptor.run else { return };
-        self.out.stats.tcp_payload_bytes_in += count as u64 * u64::from(run.first_len);
-        run.follow_predicted_stream(frames, count, latest);
-        let ended = ended_by(run, latest.flags, self.config.psh);
-        let end = run.end;
-        descriptor.advance(end);
-        descriptor.arrived_together(count, now, self.timeouts.ceiling);
-        if let Some(reason) = ended {
-            self.reconstruct(index, reason);
-        } else if let Some(deadline) = self.timeouts.run_deadline(descriptor) {
-            self.wheel.set(index.0, deadline, now);
-        }
-    }
-
-    fn receive_unpredicted(&mut self, frame: Frame<B>, now: Instant) {
-        let parsed = parse::parse(frame.bytes(), self.medium);
-        let segment = match &parsed {
-            Parsed::Tcp(segment) => segment,
-            Parsed::Barrier { flow, end, reason } => {
-                if let Some(index) = self.table.find(self.table.hash(flow), flow) {
-                    self.reconstruct_all(index, FlushReason::Barrier);
-                    self.leave_to_host(index, *end);
-                }
-                return self.out.pass(frame, 0, *reason);
-            }
-            Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
-        };
-        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
-        let verified = segment::verify(&frame, segment.layout, segment.payload_len);
-        if let Err(reason) = verified
-            && self.bad_checksum == BadChecksum::Drop
-        {
-            return self.out.drop(frame, reason);
-        }
-        let hash = self.table.hash(&segment.flow);
-        let found = self.table.find(hash, &segment.flow);
-        if verified.is_err() {
-            if let Some(index) = found {
-                self.reconstruct_all(index, FlushReason::Barrier);
-            }
-            self.out.pass(frame, segment.payload_len, PassReason::BadChecksum);
-        } else if let Some(reason) = filter(segment) {
-            self.receive_control(found, hash, frame, segment, reason, now);
-        } else if let Some(index) = found.or_else(|| self.establish(hash, segment, segment.seq, now)) {
-            self.predicted = Some(index);
-            self.reorder_packet(index, frame, segment, now);
-        } else {
-            self.out.pass(frame, segment.payload_len, PassReason::TableFull);
-        }
-    }
-
-    /// Reads ahead what the lookups of a batch will need.
-    fn look_ahead(&self, frames: &[Frame<B>]) {
-        const BATCH: usize = 32;
-        for frames in frames.chunks(BATCH) {
-            let mut hashes = [0; BATCH];
-            for (hash, frame) in hashes.iter_mut().zip(frames) {
-                let flow = parse::likely_flow(frame.bytes(), self.medium);
-                *hash = flow.map_or(0, |flow| self.table.hash(&flow));
-            }
-            self.wheel.look_ahead(&self.table.look_ahead(&hashes));
-        }
-    }
-
-    /// Reads ahead what will be needed when the next timers fire: as many as segments came in.
-    fn look_ahead_of_timers(&self, count: usize) {
-        let descriptors =
-            || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(Index(index)));
-        let held = descriptors().fold(0, |sum, descriptor| sum ^ u32::from(descriptor.run.is_some()));
-        let runs = descriptors().filter_map(|descriptor| descriptor.run.as_ref());
-        let read = runs.fold(held, |sum, run| sum ^ run.end.0 ^ run.segments() as u32);
-        std::hint::black_box(read);
     }
 
     /// Takes a descriptor for a new connection, from one that was not used lately if none is free (IV.A).
@@ -400,23 +298,8 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     }
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        /// A table with more connections than this does not stay in the nearest caches.
-        const LARGE: usize = 1024;
-        if self.table.len() > LARGE {
-            self.look_ahead(frames);
-            self.look_ahead_of_timers(frames.len());
-        }
         self.out.received(frames);
-        // What joins is looked at where it lies, and moved once.
-        let mut burst = mem::take(frames).into_iter();
-        while !burst.as_slice().is_empty() {
-            if let Some(predicted) = self.predict(burst.as_slice()) {
-                self.join_predicted(predicted, burst.by_ref().take(predicted.1), now);
-            } else if let Some(frame) = burst.next() {
-                self.receive_unpredicted(frame, now);
-            }
-        }
-        *frames = burst::emptied(burst);
+        self.receive_burst(frames, now);
     }
 
     #[inline]

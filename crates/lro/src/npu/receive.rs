@@ -1,0 +1,194 @@
+//! Taking frames: which way each of them goes, the usual ones the shortest.
+
+use std::mem;
+use std::vec::IntoIter;
+
+use nichrome_wire::{Instant, TcpFlags};
+
+use super::config::{PshRule, Rules};
+use super::reconstruct::ended_by;
+use super::{ActiveAck, Npu, filter};
+use crate::burst;
+use crate::config::BadChecksum;
+use crate::frame::Frame;
+use crate::parse::{self, Parsed};
+use crate::reason::{FlushReason, PassReason};
+use crate::run::Latest;
+use crate::segment;
+use crate::table::Index;
+
+/// Frames whose connections are looked for at the same time.
+const AHEAD: usize = 32;
+
+impl<B: AsRef<[u8]>> Npu<B> {
+    /// Takes the frames of a burst. What joins is looked at where it lies, and moved once.
+    pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
+        /// A table with more connections than this does not stay in the nearest caches.
+        const LARGE: usize = 1024;
+        if self.table.len() > LARGE {
+            return self.receive_far(frames, now);
+        }
+        let mut burst = mem::take(frames).into_iter();
+        while !burst.as_slice().is_empty() {
+            if let Some(predicted) = self.predict(burst.as_slice()) {
+                self.join_predicted(predicted, burst.by_ref().take(predicted.1), now);
+            } else if let Some(frame) = burst.next() {
+                self.receive_unpredicted(frame, now);
+            }
+        }
+        *frames = burst::emptied(burst);
+    }
+
+    /// As [`Npu::receive_burst`] where connections are far away in memory: those of [`AHEAD`] frames are fetched
+    /// together.
+    fn receive_far(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
+        let mut burst = mem::take(frames).into_iter();
+        while !burst.as_slice().is_empty() {
+            let hashes = self.look_ahead(burst.as_slice());
+            self.look_ahead_of_timers(AHEAD.min(burst.len()));
+            let all = burst.len();
+            while let Some(hash) = hashes.get(all - burst.len()) {
+                if let Some(predicted) = self.predict(burst.as_slice()) {
+                    self.join_predicted(predicted, burst.by_ref().take(predicted.1), now);
+                } else if !self.receive_sparse(*hash, &mut burst, now) {
+                    let Some(frame) = burst.next() else { break };
+                    self.receive_unpredicted(frame, now);
+                }
+            }
+        }
+        *frames = burst::emptied(burst);
+    }
+
+    /// Takes the first of these frames if it is the next segment of a sparse connection, which is handed on at once.
+    /// `hash` is that of its connection, if it is a usual segment.
+    #[inline]
+    fn receive_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        if self.acker.is_some() || self.config.rules == Rules::Paper {
+            return false;
+        }
+        let Some(frame) = frames.as_slice().first() else { return false };
+        let Some(segment) = parse::parse_usual(frame.bytes(), self.medium) else { return false };
+        if filter(&segment).is_some() {
+            return false;
+        }
+        let Some(index) = self.table.find(hash, &segment.flow) else { return false };
+        let ceiling = self.timeouts.ceiling;
+        let Some(descriptor) = self.table.peek(index) else { return false };
+        if !descriptor.goes_on_sparsely(segment.seq, now, ceiling)
+            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
+        {
+            return false;
+        }
+        let Some(descriptor) = self.table.get_mut(index) else { return false };
+        descriptor.arrived(now, ceiling);
+        descriptor.advance(segment.end());
+        descriptor.delivered(segment.timestamps.map(|timestamps| timestamps.value));
+        self.predicted = Some(index);
+        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
+        if let Some(frame) = frames.next() {
+            self.out.flush_frame(frame, segment.payload_len, FlushReason::Sparse);
+        }
+        true
+    }
+
+    /// Reads ahead what the lookups of the first [`AHEAD`] frames will need. Gives the hashes of their connections, of
+    /// what is no usual segment any.
+    fn look_ahead(&self, frames: &[Frame<B>]) -> [u32; AHEAD] {
+        let mut hashes = [0; AHEAD];
+        for (hash, frame) in hashes.iter_mut().zip(frames) {
+            let flow = parse::likely_flow(frame.bytes(), self.medium);
+            *hash = flow.map_or(0, |flow| self.table.hash(&flow));
+        }
+        self.wheel.look_ahead(&self.table.look_ahead(&hashes));
+        hashes
+    }
+
+    /// Reads ahead what will be needed when the next timers fire: as many as segments came in.
+    fn look_ahead_of_timers(&self, count: usize) {
+        let descriptors =
+            || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(Index(index)));
+        let held = descriptors().fold(0, |sum, descriptor| sum ^ u32::from(descriptor.run.is_some()));
+        let runs = descriptors().filter_map(|descriptor| descriptor.run.as_ref());
+        let read = runs.fold(held, |sum, run| sum ^ run.end.0 ^ run.segments() as u32);
+        std::hint::black_box(read);
+    }
+
+    /// The usual case, without parsing: which of these frames, from the first on, are the next segments of the same
+    /// connection, of full size, with nothing waiting.
+    #[inline]
+    pub(super) fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Index, usize, Latest)> {
+        let index = self.predicted?;
+        if self.config.active_ack == ActiveAck::Paper {
+            // Every packet is acknowledged, also this.
+            return None;
+        }
+        let descriptor = self.table.get_mut(index)?;
+        let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return None };
+        if !run.may_be_next(frames.first()?.bytes()) {
+            return None;
+        }
+        let ends = if self.config.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE };
+        run.predicts_stream(frames, ends).map(|(count, latest)| (index, count, latest))
+    }
+
+    /// Adds frames that were predicted.
+    #[inline(always)]
+    pub(super) fn join_predicted(
+        &mut self,
+        (index, count, latest): (Index, usize, Latest),
+        frames: impl Iterator<Item = Frame<B>>,
+        now: Instant,
+    ) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        let Some(run) = &mut descriptor.run else { return };
+        self.out.stats.tcp_payload_bytes_in += count as u64 * u64::from(run.first_len);
+        run.follow_predicted_stream(frames, count, latest);
+        let ended = ended_by(run, latest.flags, self.config.psh);
+        let end = run.end;
+        descriptor.advance(end);
+        descriptor.arrived_together(count, now, self.timeouts.ceiling);
+        if let Some(reason) = ended {
+            self.reconstruct(index, reason);
+        } else if let Some(deadline) = self.timeouts.run_deadline(descriptor) {
+            self.wheel.set(index.0, deadline, now);
+        }
+    }
+
+    /// Takes a frame, whatever it is.
+    pub(super) fn receive_unpredicted(&mut self, frame: Frame<B>, now: Instant) {
+        let parsed = parse::parse(frame.bytes(), self.medium);
+        let segment = match &parsed {
+            Parsed::Tcp(segment) => segment,
+            Parsed::Barrier { flow, end, reason } => {
+                if let Some(index) = self.table.find(self.table.hash(flow), flow) {
+                    self.reconstruct_all(index, FlushReason::Barrier);
+                    self.leave_to_host(index, *end);
+                }
+                return self.out.pass(frame, 0, *reason);
+            }
+            Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
+        };
+        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
+        let verified = segment::verify(&frame, segment.layout, segment.payload_len);
+        if let Err(reason) = verified
+            && self.bad_checksum == BadChecksum::Drop
+        {
+            return self.out.drop(frame, reason);
+        }
+        let hash = self.table.hash(&segment.flow);
+        let found = self.table.find(hash, &segment.flow);
+        if verified.is_err() {
+            if let Some(index) = found {
+                self.reconstruct_all(index, FlushReason::Barrier);
+            }
+            self.out.pass(frame, segment.payload_len, PassReason::BadChecksum);
+        } else if let Some(reason) = filter(segment) {
+            self.receive_control(found, hash, frame, segment, reason, now);
+        } else if let Some(index) = found.or_else(|| self.establish(hash, segment, segment.seq, now)) {
+            self.predicted = Some(index);
+            self.reorder_packet(index, frame, segment, now);
+        } else {
+            self.out.pass(frame, segment.payload_len, PassReason::TableFull);
+        }
+    }
+}
