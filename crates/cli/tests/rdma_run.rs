@@ -82,6 +82,7 @@ fn wrong_values_are_refused_before_the_program_runs() {
         (&["--path-mtu", "1500", "--", "true"], 2),
         (&["--transport", "tcp", "--", "true"], 2),
         (&["--ip", "127.0.0.9", "--iface", "lo", "--", "true"], 2),
+        (&["--lose", "1%", "--", "true"], 2),
         (&["--"], 2),
         (&["--", "no-such-program"], 1),
     ] {

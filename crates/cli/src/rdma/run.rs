@@ -16,6 +16,7 @@ use nichrome_verbs::configuration as variables;
 use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
 use super::program::{Program, Way};
+use crate::failure;
 
 /// Runs an RDMA program as it is, on a device in software: its libibverbs is replaced by one that speaks RoCEv2 over UDP.
 #[derive(Args)]
@@ -102,6 +103,12 @@ fn valid<T: FromStr<Err: Display>>(text: &str) -> Result<String, String> {
 impl Run {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let (name, arguments) = self.program.split_first().context("there is no program to run")?;
+        if name.as_encoded_bytes().starts_with(b"-") {
+            let name = name.display();
+            return Err(failure::usage(format!(
+                "there is no option {name}: 'nichrome rdma run --help' lists them"
+            )));
+        }
         let library = self.library()?;
         let folder = library.parent().context("the library is in no folder")?;
         let way = Program::find(name)?.way_in()?;
