@@ -257,3 +257,26 @@ impl Begun {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_last_word_is_heard_however_late_it_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // As all streams of set-up.
+        set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut negotiation = Negotiation::new(stream, Instant::ZERO);
+        negotiation.output.extend(b"accepted");
+        negotiation.write().unwrap();
+        negotiation.leave();
+        let mut heard = Vec::new();
+        peer.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard, b"accepted");
+    }
+}
