@@ -104,7 +104,10 @@ pub fn deliver_batch_into<E: Engine>(
     now: Instant,
     outputs: &mut Vec<E::Output>,
 ) {
-    advance(engine, now, &mut |_, output| outputs.push(output));
+    while let Some(due) = engine.poll_timeout().filter(|due| *due <= now) {
+        engine.handle_timeout(due);
+        engine.poll_all(outputs);
+    }
     engine.receive_batch(inputs, now);
     engine.end_of_batch(now);
     engine.poll_all(outputs);
