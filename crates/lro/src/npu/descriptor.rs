@@ -98,17 +98,6 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
     }
 
-    /// Whether a segment that comes now is the next, and the connection [sparse](Self::is_sparse) with it.
-    #[inline]
-    pub(crate) fn goes_on_sparsely(&self, seq: SeqNumber, now: Instant, ceiling: u64) -> bool {
-        seq == self.nextseq
-            && self.frontier.is_none()
-            && self.run.is_none()
-            && self.waiting.is_none()
-            && now.nanos_since(self.last_arrival) > ceiling
-            && self.pauses >= Self::SPARSE - 1
-    }
-
     /// So many long intervals one after another make a connection sparse.
     const SPARSE: u8 = 2;
 

@@ -25,7 +25,7 @@
 //! | an older timestamp behind a newer one | merged | not merged, but with its equals: PAWS must see it |
 //! | ACK number of the whole | of the last segment | the latest of all, with its window: after reordering, the last is not the newest |
 //! | timeout | ten average intervals | within a floor and a ceiling, and the ceiling holds from the first segment on, too |
-//! | segments further apart than the ceiling | each held until the ceiling, in vain | after two such intervals in a row, handed on at once, until two come nearer to each other |
+//! | segments further apart than the ceiling | each held until the ceiling, in vain | after two such intervals in a row, handed on at once, until two come nearer to each other; meanwhile the connection has no descriptor (but with active ACK) |
 //! | no free descriptor | not said | one that was not used lately is evicted, its data handed on |
 //! | no free aggregate | not said | the segment is passed |
 //! | PSH | not said | ignored, since the timeouts deliver; or ends the aggregate |
@@ -35,6 +35,7 @@ mod acker;
 mod config;
 mod descriptor;
 mod host;
+mod lull;
 mod receive;
 mod reconstruct;
 mod reorder;
@@ -48,6 +49,7 @@ pub use self::config::{NpuConfig, PshRule, Rules};
 
 use self::acker::Acker;
 use self::descriptor::{ConnectionDescriptor, Timeouts};
+use self::lull::Lulls;
 use self::reorder::ReorderList;
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::frame::Frame;
@@ -78,6 +80,11 @@ pub struct Npu<B: AsRef<[u8]>> {
     acker: Option<Acker>,
     /// The connection of the last segment: the next is likely of the same.
     predicted: Option<Index>,
+    lulls: Lulls,
+    /// For so many of the next segments it is likely that their connections are in a lull.
+    lulls_likely: u32,
+    /// The connection that took the last segments, whose timer is not set to them yet.
+    untimed: Option<Index>,
     out: Outbox<B>,
 }
 
@@ -103,6 +110,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
             acker: Acker::new(npu.active_ack, config.max_connections),
             predicted: None,
+            lulls: Lulls::new(config.max_connections),
+            lulls_likely: 0,
+            untimed: None,
             out: Outbox::new(npu.reorder_segments + 64),
         })
     }
@@ -163,19 +173,21 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.reconstruct_all(victim, FlushReason::Evicted);
             self.release(victim);
         }
-        self.table.insert(hash, segment.flow, ConnectionDescriptor::new(nextseq, now)).ok()
+        let index = self.table.insert(hash, segment.flow, ConnectionDescriptor::new(nextseq, now)).ok()?;
+        self.lulls.joined(hash);
+        Some(index)
     }
 
     /// Gives a descriptor back.
     fn release(&mut self, index: Index) {
         self.wheel.cancel(index.0);
+        let Some((hash, flow)) = self.table.key(index) else { return };
         if let Some(acker) = &mut self.acker {
             acker.forget(index);
-            if let Some((hash, flow)) = self.table.key(index) {
-                acker.handshakes.forget(hash, &flow);
-            }
+            acker.handshakes.forget(hash, &flow);
         }
         self.table.remove(index);
+        self.lulls.left(hash);
         if self.predicted == Some(index) {
             self.predicted = None;
         }
@@ -254,6 +266,24 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
+    /// Sees to it that the timer of a connection is set once [`Npu::settle_timer`] is called: the next segments are likely
+    /// of the same.
+    #[inline]
+    fn leave_untimed(&mut self, index: Index, now: Instant) {
+        if self.untimed != Some(index) {
+            self.settle_timer(now);
+            self.untimed = Some(index);
+        }
+    }
+
+    /// Sets the timer that was left.
+    #[inline]
+    fn settle_timer(&mut self, now: Instant) {
+        if let Some(index) = self.untimed.take() {
+            self.set_timer(index, now);
+        }
+    }
+
     /// Sets the timer to what the connection holds.
     #[inline]
     fn set_timer(&mut self, index: Index, now: Instant) {
@@ -295,11 +325,13 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
             Some(predicted) => self.join_predicted(predicted, iter::once(frame), now),
             None => self.receive_unpredicted(frame, now),
         }
+        self.settle_timer(now);
     }
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         self.out.received(frames);
         self.receive_burst(frames, now);
+        self.settle_timer(now);
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, TcpFlags};
 
-use super::config::{PshRule, Rules};
+use super::config::PshRule;
 use super::reconstruct::ended_by;
 use super::{ActiveAck, Npu, filter};
 use crate::burst;
@@ -20,86 +20,93 @@ use crate::table::Index;
 /// Frames whose connections are looked for at the same time.
 const AHEAD: usize = 32;
 
+/// A table with more connections than this does not stay in the nearest caches.
+const LARGE: usize = 1024;
+
+/// So many segments after one of a connection in a lull, others are likely of such, too.
+const LATELY: u32 = 32;
+
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Takes the frames of a burst. What joins is looked at where it lies, and moved once.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        /// A table with more connections than this does not stay in the nearest caches.
-        const LARGE: usize = 1024;
-        if self.table.len() > LARGE {
-            return self.receive_far(frames, now);
-        }
         let mut burst = mem::take(frames).into_iter();
+        if self.lulls_likely > 0 || self.table.len() > LARGE {
+            self.receive_ahead(&mut burst, now);
+        }
         while !burst.as_slice().is_empty() {
-            if let Some(predicted) = self.predict(burst.as_slice()) {
-                self.join_predicted(predicted, burst.by_ref().take(predicted.1), now);
-            } else if let Some(frame) = burst.next() {
-                self.receive_unpredicted(frame, now);
-            }
+            self.receive_next(&mut burst, now);
         }
         *frames = burst::emptied(burst);
     }
 
-    /// As [`Npu::receive_burst`] where connections are far away in memory: those of [`AHEAD`] frames are fetched
-    /// together.
-    fn receive_far(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        let mut burst = mem::take(frames).into_iter();
+    /// Takes the first of these frames, and those that go on with it.
+    #[inline(always)]
+    fn receive_next(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
+        if let Some(predicted) = self.predict(burst.as_slice()) {
+            self.join_predicted(predicted, burst.by_ref().take(predicted.1), now);
+        } else if let Some(frame) = burst.next() {
+            self.receive_unpredicted(frame, now);
+        }
+    }
+
+    /// Takes all these frames where what is known of their connections is far away in memory: that of [`AHEAD`] frames is
+    /// fetched together.
+    fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         while !burst.as_slice().is_empty() {
-            let hashes = self.look_ahead(burst.as_slice());
-            self.look_ahead_of_timers(AHEAD.min(burst.len()));
+            let hashes = self.hashes(burst.as_slice());
+            if self.lulls_likely > 0 {
+                self.lulls.look_ahead(&hashes);
+            }
+            if self.table.len() > LARGE {
+                self.wheel.look_ahead(&self.table.look_ahead(&hashes));
+                self.look_ahead_of_timers(AHEAD.min(burst.len()));
+            }
             let all = burst.len();
-            while let Some(hash) = hashes.get(all - burst.len()) {
-                if let Some(predicted) = self.predict(burst.as_slice()) {
-                    self.join_predicted(predicted, burst.by_ref().take(predicted.1), now);
-                } else if !self.receive_sparse(*hash, &mut burst, now) {
-                    let Some(frame) = burst.next() else { break };
-                    self.receive_unpredicted(frame, now);
+            while let Some(hash) = hashes.get(all - burst.len())
+                && !burst.as_slice().is_empty()
+            {
+                if !(self.lulls_likely > 0 && self.receive_in_lull(*hash, burst, now)) {
+                    self.receive_next(burst, now);
                 }
             }
         }
-        *frames = burst::emptied(burst);
     }
 
-    /// Takes the first of these frames if it is the next segment of a sparse connection, which is handed on at once.
+    /// Takes the first of these frames if it is a usual segment of a connection in a lull, which is handed on at once.
     /// `hash` is that of its connection, if it is a usual segment.
     #[inline]
-    fn receive_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        if self.acker.is_some() || self.config.rules == Rules::Paper {
+    fn receive_in_lull(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        if !(self.lulls.is_unknown(hash) && self.lulls.is_lull(hash, now, self.timeouts.ceiling)) {
             return false;
         }
         let Some(frame) = frames.as_slice().first() else { return false };
         let Some(segment) = parse::parse_usual(frame.bytes(), self.medium) else { return false };
-        if filter(&segment).is_some() {
-            return false;
-        }
-        let Some(index) = self.table.find(hash, &segment.flow) else { return false };
-        let ceiling = self.timeouts.ceiling;
-        let Some(descriptor) = self.table.peek(index) else { return false };
-        if !descriptor.goes_on_sparsely(segment.seq, now, ceiling)
-            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
+        if filter(&segment).is_some() || segment::verify(frame, segment.layout, segment.payload_len).is_err()
         {
             return false;
         }
-        let Some(descriptor) = self.table.get_mut(index) else { return false };
-        descriptor.arrived(now, ceiling);
-        descriptor.advance(segment.end());
-        descriptor.delivered(segment.timestamps.map(|timestamps| timestamps.value));
-        self.predicted = Some(index);
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
         if let Some(frame) = frames.next() {
-            self.out.flush_frame(frame, segment.payload_len, FlushReason::Sparse);
+            self.pass_in_lull(hash, frame, segment.payload_len, now);
         }
         true
     }
 
-    /// Reads ahead what the lookups of the first [`AHEAD`] frames will need. Gives the hashes of their connections, of
-    /// what is no usual segment any.
-    fn look_ahead(&self, frames: &[Frame<B>]) -> [u32; AHEAD] {
+    /// Hands on a segment of a connection without a descriptor that goes on sparsely.
+    #[inline(always)]
+    pub(super) fn pass_in_lull(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
+        self.lulls.heard(hash, now);
+        self.lulls_likely = LATELY;
+        self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
+    }
+
+    /// The hashes of the connections of the first [`AHEAD`] frames; of what is no usual segment any.
+    fn hashes(&self, frames: &[Frame<B>]) -> [u32; AHEAD] {
         let mut hashes = [0; AHEAD];
         for (hash, frame) in hashes.iter_mut().zip(frames) {
             let flow = parse::likely_flow(frame.bytes(), self.medium);
             *hash = flow.map_or(0, |flow| self.table.hash(&flow));
         }
-        self.wheel.look_ahead(&self.table.look_ahead(&hashes));
         hashes
     }
 
@@ -149,9 +156,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         descriptor.arrived_together(count, now, self.timeouts.ceiling);
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
-        } else if let Some(deadline) = self.timeouts.run_deadline(descriptor) {
-            self.wheel.set(index.0, deadline, now);
         }
+        self.leave_untimed(index, now);
     }
 
     /// Takes a frame, whatever it is.
@@ -184,7 +190,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.out.pass(frame, segment.payload_len, PassReason::BadChecksum);
         } else if let Some(reason) = filter(segment) {
             self.receive_control(found, hash, frame, segment, reason, now);
+        } else if found.is_none() && self.lulls.is_lull(hash, now, self.timeouts.ceiling) {
+            self.pass_in_lull(hash, frame, segment.payload_len, now);
         } else if let Some(index) = found.or_else(|| self.establish(hash, segment, segment.seq, now)) {
+            self.lulls_likely = self.lulls_likely.saturating_sub(1);
             self.predicted = Some(index);
             self.reorder_packet(index, frame, segment, now);
         } else {

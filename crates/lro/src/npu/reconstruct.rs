@@ -26,7 +26,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let ahead = segment.seq.since(descriptor.nextseq);
         if ahead == 0 {
             if descriptor.is_sparse() && self.config.rules == Rules::Safe {
-                return self.hand_on_at_once(index, frame, segment);
+                return self.hand_on_at_once(index, frame, segment, now);
             }
             let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
             self.append(index, frame, segment, now);
@@ -39,17 +39,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else {
             self.insert(index, frame, segment, now);
         }
-        self.set_timer(index, now);
+        self.leave_untimed(index, now);
     }
 
-    /// Hands on the segment at nextseq of a sparse connection.
-    fn hand_on_at_once(&mut self, index: Index, frame: Frame<B>, segment: &Segment) {
+    /// Hands on the segment at nextseq of a sparse connection, which needs its descriptor no more, but for active ACK.
+    fn hand_on_at_once(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
+        if self.acker.is_none() {
+            self.release(index);
+            return self.pass_in_lull(self.table.hash(&segment.flow), frame, segment.payload_len, now);
+        }
         let Some(descriptor) = self.table.get_mut(index) else { return };
         descriptor.advance(segment.end());
         descriptor.delivered(segment.timestamps.map(|timestamps| timestamps.value));
-        let answer = self.acker.is_some().then(|| Header::of(&frame));
+        let answer = Header::of(&frame);
         self.out.flush_frame(frame, segment.payload_len, FlushReason::Sparse);
-        let Some(answer) = answer else { return };
         self.tell_host(index, segment.seq, segment.end());
         if segment.congestion_experienced {
             self.leave_to_host(index, segment.end());
