@@ -75,8 +75,9 @@ pub enum Hold {
     For(Duration),
 }
 
-/// What all engines are configured with. The memory that an engine reserves is about 640 bytes and
-/// 40 × `max_segments` bytes per aggregate, and 250 bytes per connection; it never takes more.
+/// What all engines are configured with. The memory that an engine reserves is at most 760 bytes and `max_segments` frames
+/// (a buffer and 8 bytes each) per aggregate, 250 bytes per connection, and 500 KB; `npu` also takes `reorder_segments`
+/// frames, and 96 bytes each, per eight aggregates. It never takes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// What frames begin with.

@@ -139,3 +139,28 @@ fn nothing_is_allocated_from_the_first_frame_on() {
         }
     }
 }
+
+#[test]
+fn an_engine_reserves_what_its_configuration_says() {
+    const FRAME: usize = size_of::<Frame<Vec<u8>>>();
+    let npu = NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() };
+    let mut profiles = each_profile(ms(1)).to_vec();
+    profiles.push(ProfileConfig::Npu(npu));
+    for (max_connections, max_aggregates, max_segments) in [(1, 1, 2), (1000, 100, 128), (100_000, 4096, 44)]
+    {
+        let config = Config { max_connections, max_aggregates, max_segments, ..Config::default() };
+        for profile in &profiles {
+            let mut engine = None;
+            let reserved = measure(|| engine = Some(Coalescer::<Vec<u8>>::new(&config, profile).unwrap()));
+            let runs = max_aggregates * (760 + FRAME * max_segments);
+            let lists = max_aggregates.div_ceil(8) * npu.reorder_segments * (FRAME + 96);
+            let lists = if matches!(profile, ProfileConfig::Npu(_)) { lists } else { 0 };
+            let said = (500_000 + runs + 250 * max_connections + lists) as i64;
+            assert!(
+                reserved.bytes_current <= said,
+                "{profile:?}: {} of {said} bytes",
+                reserved.bytes_current
+            );
+        }
+    }
+}
