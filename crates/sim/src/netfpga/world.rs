@@ -91,9 +91,9 @@ impl Machine {
     /// The numbers that are sampled.
     pub(super) fn probes() -> Probes<Self> {
         let mut probes = Probes::new();
-        probes.register_rate("throughput", "Mb/s", 8000.0, |world: &Self| world.host.counters().payload);
-        probes.register_rate("arrived", "frames/ms", 1e6, |world| world.card.counters().arrived);
-        probes.register_rate("dropped", "frames/ms", 1e6, |world| world.card.counters().dropped());
+        probes.register_rate("throughput", "Mb/s", 8000.0, |world: &Self, _| world.host.counters().payload);
+        probes.register_rate("arrived", "frames/ms", 1e6, |world, _| world.card.counters().arrived);
+        probes.register_rate("dropped", "frames/ms", 1e6, |world, _| world.card.counters().dropped());
         probes.register("receive-queue", "B", |world, _| world.card.receive_queue_bytes() as f64);
         probes.register("host-queue", "B", |world, _| world.card.host_queue_bytes() as f64);
         probes.register("ring", "packets", |world, _| world.host.ring_packets() as f64);

@@ -125,7 +125,7 @@ mod tests {
         observer.sample_every(300);
         let mut probes = Probes::new();
         probes.register("ticks", "", |world: &Ticks, _| world.0 as f64);
-        probes.register_rate("rate", "ticks/us", 1000.0, |world| world.0);
+        probes.register_rate("rate", "ticks/us", 1000.0, |world, _| world.0);
         for limit in [Instant::from_nanos(450), limit] {
             assert_eq!(observer.run(&mut sampled, limit, &mut probes), Stop::Limit);
         }

@@ -63,11 +63,11 @@ impl<W> Probes<W> {
         name: impl Into<String>,
         unit: &'static str,
         scale: f64,
-        count: impl Fn(&W) -> u64 + 'static,
+        count: impl Fn(&W, Instant) -> u64 + 'static,
     ) {
         let mut last: Option<(Instant, u64)> = None;
         self.register(name, unit, move |world, now| {
-            let counted = count(world);
+            let counted = count(world, now);
             let (before, at) = last.replace((now, counted)).map_or((counted, now), |(at, count)| (count, at));
             let nanos = now.nanos_since(at).max(1);
             counted.saturating_sub(before) as f64 / nanos as f64 * scale

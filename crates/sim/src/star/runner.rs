@@ -79,8 +79,8 @@ impl Runner for Star {
 /// The numbers that are sampled.
 fn probes() -> Probes<Network> {
     let mut probes = Probes::new();
-    probes.register_rate("operations", "Mop/s", 1000.0, |world: &Network| world.counters.operations);
-    probes.register_rate("pcie-reads", "M reads/s", 1000.0, |world| Counted::of(world).card.reads);
+    probes.register_rate("operations", "Mop/s", 1000.0, |world: &Network, _| world.counters.operations);
+    probes.register_rate("pcie-reads", "M reads/s", 1000.0, |world, _| Counted::of(world).card.reads);
     probes.register("card-queue", "tasks", |world, _| {
         world.nodes.first().map_or(0, |server| server.card.waiting()) as f64
     });

@@ -6,7 +6,7 @@ use nichrome_wire::Instant;
 use super::config::{CardConfig, DmaOrder};
 use super::cores::{Cores, SENDER, receiver};
 use super::distribution::Distribution;
-use super::dma::{Direction, Dma, DmaCounters, Extent};
+use super::dma::{Direction, Dma, Extent};
 use super::receive_thread::{JobKind, Outgoing, ReceiveThread};
 use super::ring::DescriptorRing;
 use super::timeout_checker::TimeoutChecker;
@@ -228,9 +228,9 @@ impl Card {
         self.receivers.iter().map(ReceiveThread::descriptors_in_use).sum()
     }
 
-    /// What the DMA engine has done.
-    pub(super) fn dma_counters(&self) -> DmaCounters {
-        self.dma.counters()
+    /// Nanoseconds that the DMA engine has worked until `now`.
+    pub(super) fn dma_busy_nanos(&self, now: Instant) -> u64 {
+        self.dma.busy_nanos(now)
     }
 
     /// Nanoseconds that all cores together have worked until `now`.

@@ -38,23 +38,16 @@ pub(super) struct Dma<T> {
     pcie: Pcie,
     stack: Vec<(Extent, T)>,
     current: Option<(Extent, T)>,
-    counters: DmaCounters,
-}
-
-/// What the engine has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DmaCounters {
-    /// Transfers that were begun.
-    pub(super) transfers: u64,
-    /// Nanoseconds that these take.
-    pub(super) busy: u64,
+    /// Nanoseconds that all transfers that were begun take, and when the last of them is done.
+    work: u64,
+    idle_from: Instant,
 }
 
 impl<T> Dma<T> {
     /// An idle engine.
     pub(super) fn new(config: DmaConfig) -> Self {
-        let (pcie, counters) = (Pcie::new(config.pcie), DmaCounters::default());
-        Self { config, pcie, stack: Vec::new(), current: None, counters }
+        let pcie = Pcie::new(config.pcie);
+        Self { config, pcie, stack: Vec::new(), current: None, work: 0, idle_from: Instant::ZERO }
     }
 
     /// Takes a request; if the engine is idle, says when it will be done with it.
@@ -72,9 +65,9 @@ impl<T> Dma<T> {
         (finished, self.start_next(now))
     }
 
-    /// What it has done.
-    pub(super) fn counters(&self) -> DmaCounters {
-        self.counters
+    /// Nanoseconds that it has worked until `now`.
+    pub(super) fn busy_nanos(&self, now: Instant) -> u64 {
+        self.work.saturating_sub(self.idle_from.nanos_since(now))
     }
 
     /// Requests on its stack.
@@ -89,8 +82,8 @@ impl<T> Dma<T> {
             Direction::ToHost => self.pcie.write(extent.bytes, moves),
             Direction::FromHost => self.pcie.read(extent.bytes, moves),
         };
-        self.counters.transfers += 1;
-        self.counters.busy += done.nanos_since(now);
+        self.work += done.nanos_since(now);
+        self.idle_from = done;
         self.current = Some((extent, transfer));
         Some(done)
     }
@@ -126,6 +119,16 @@ mod tests {
         assert_eq!(dma().request(large, 1, at(0)), Some(at(1000 + 64_000)));
         let sent = Extent { direction: Direction::FromHost, ..SMALL };
         assert_eq!(dma().request(sent, 1, at(0)), Some(at(1100)));
+    }
+
+    #[test]
+    fn what_is_still_to_be_done_is_no_work_yet() {
+        let mut dma = dma();
+        let done = dma.request(SMALL, 0, at(500));
+        assert_eq!([400, 500, 900, 2000].map(|now| dma.busy_nanos(at(now))), [0, 0, 400, 1100]);
+        dma.request(SMALL, 1, at(700));
+        dma.finish(done.unwrap());
+        assert_eq!([1600, 2100, 9000].map(|now| dma.busy_nanos(at(now))), [1100, 1600, 2200]);
     }
 
     #[test]

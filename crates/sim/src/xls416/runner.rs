@@ -148,7 +148,7 @@ impl Run {
         Snapshot {
             read: world.server().connections().iter().map(|connection| connection.done().received).collect(),
             card: world.card().counters(),
-            dma_busy: world.card().dma_counters().busy,
+            dma_busy: world.card().dma_busy_nanos(now),
             core_busy: world.card().busy_nanos(now),
             cpu_busy: world.cpu().busy_nanos(now),
             retransmitted: world.client().connections().iter().map(Connection::retransmitted).sum(),
