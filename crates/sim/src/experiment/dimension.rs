@@ -89,6 +89,9 @@ impl Dimension {
     pub fn parse(self, text: &str) -> Result<u64, QuantityError> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
+        if number.is_empty() {
+            return Err(QuantityError::Number(text.into()));
+        }
         let unit = match (self, unit.trim_start()) {
             (Self::Count(unit), "") => unit,
             (_, "") if number == "0" => self.base(),
@@ -237,7 +240,7 @@ mod tests {
                 "0.5ns",
                 "0.5 ns is too fine or too large: it must be a whole number of ns below 2^64",
             ),
-            (Dimension::Time, "-5us", "'' is no number: digits, with a point where it is not whole"),
+            (Dimension::Time, "-5us", "'-5us' is no number: digits, with a point where it is not whole"),
             (Dimension::Time, "1.2.3us", "'1.2.3' is no number: digits, with a point where it is not whole"),
             (
                 Dimension::Count("threads"),

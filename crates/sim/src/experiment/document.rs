@@ -94,6 +94,9 @@ pub enum Problem {
         /// What is there twice.
         name: String,
     },
+    /// A file for another command.
+    #[error("this is {0}")]
+    OtherKind(&'static str),
     /// A file that this one includes cannot be read.
     #[error("{key}: cannot read {path}: {error}")]
     Include {
@@ -240,7 +243,7 @@ impl<'d, 't> Item<'d, 't> {
     pub(super) fn whole_number(&self) -> Result<u64, FileError> {
         let number = self.value.as_integer().filter(|number| number.radix() == 10);
         let number = number.and_then(|number| number.as_str().parse().ok());
-        number.ok_or_else(|| self.wrong_type("a whole number"))
+        number.ok_or_else(|| self.wrong_type("a whole number from 0 to 18446744073709551615"))
     }
 
     pub(super) fn items(&self) -> Result<Vec<Self>, FileError> {

@@ -46,7 +46,7 @@
 //! source = "VII: stabilizes around 4.75 Gb/s"
 //!
 //! [parameters]                         # every parameter that neither x nor all series set; no defaults
-//! dma-setup = { value = 10.7, unit = "us", source = "fitted to 913.3 Mb/s of the normal card" }
+//! dma-start = { value = 7, unit = "us", source = "fitted to 913.3 Mb/s of the normal card" }
 //! ```
 //!
 //! Numbers are kept as whole numbers of a base unit ([`Dimension`]), so nothing is rounded. What is wrong in a file is told

@@ -33,6 +33,11 @@ impl Definition {
         let document = Document { file, text };
         let tree = document.parse()?;
         let root = document.root(&tree);
+        if let Some(item) = root.get("experiment") {
+            return Err(
+                item.error(Problem::OtherKind("a sweep of an experiment: nichrome sim sweep runs it"))
+            );
+        }
         root.only(EXPERIMENT)?;
         let runner = runner(&root, library)?;
         let series = series(&root, runner)?;
@@ -40,7 +45,7 @@ impl Definition {
         let y = root.tables("y")?.iter().map(|table| y_axis(table, &series)).collect::<Result<_, _>>()?;
         let derived = derived(&root, &series)?;
         let mut definition = Self {
-            name: root.need("name", "the experiment's name")?.text()?.into(),
+            name: name(&root)?,
             title: root.need("title", "what is measured over what")?.text()?.into(),
             paper: root.need("paper", "the paper and the figure or section")?.text()?.into(),
             runner,
@@ -73,6 +78,17 @@ impl Definition {
             None => Ok(()),
         }
     }
+}
+
+/// Files are named by it.
+fn name(root: &Table<'_, '_>) -> Result<String, FileError> {
+    let item = root.need("name", "the experiment's name")?;
+    let name = item.text()?;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(is_allowed) {
+        return Err(item.wrong_type("letters, digits, '-', '_' and '.', of which '.' is not the first"));
+    }
+    Ok(name.into())
 }
 
 fn runner(root: &Table<'_, '_>, library: &Library) -> Result<&'static dyn Runner, FileError> {
@@ -272,14 +288,15 @@ fn places(table: &Table<'_, '_>, axis: &XAxis) -> Result<Vec<u64>, FileError> {
 
 /// `"5%"` of the value, or a number of its unit.
 fn tolerance(item: &Item<'_, '_>) -> Result<Tolerance, FileError> {
+    let wrong = || item.wrong_type("a number from 0 on, or a part of the value such as \"5%\"");
     let text = item.scalar()?;
-    match text.strip_suffix('%') {
-        Some(_) => match Dimension::Fraction.parse(&text) {
-            Ok(billionths) => Ok(Tolerance::Relative(billionths as f64 / WHOLE as f64)),
-            Err(error) => Err(item.wrong_value(error)),
-        },
-        None => item.number().map(Tolerance::Absolute),
-    }
+    let tolerance = if text.ends_with('%') {
+        let billionths = Dimension::Fraction.parse(&text).map_err(|_| wrong())?;
+        Tolerance::Relative(billionths as f64 / WHOLE as f64)
+    } else {
+        Tolerance::Absolute(item.number().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)?)
+    };
+    Ok(tolerance)
 }
 
 fn source(table: &Table<'_, '_>) -> Result<String, FileError> {
@@ -421,6 +438,21 @@ mod tests {
                 "title =",
                 "titel =",
                 "3: there is no 'titel': there are name, title, paper, model, seed, include, x, y, series, derived, expected, parameters",
+            ),
+            (
+                "name = \"share\"",
+                "name = \"../share\"",
+                "2: name must be letters, digits, '-', '_' and '.', of which '.' is not the first",
+            ),
+            (
+                "title =",
+                "experiment = \"share\"\ntitle =",
+                "3: this is a sweep of an experiment: nichrome sim sweep runs it",
+            ),
+            (
+                "tolerance = 0.5",
+                "tolerance = -0.5",
+                "40: expected.tolerance must be a number from 0 on, or a part of the value such as \"5%\"",
             ),
             ("title =", "title", "3: key with no value, expected `=`"),
             (

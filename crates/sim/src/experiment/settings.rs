@@ -34,6 +34,14 @@ pub enum SetError {
         /// Why not.
         error: ValueError,
     },
+    /// A place of the axis is there twice.
+    #[error("{key}: there is a second '{value}'")]
+    Twice {
+        /// The parameter.
+        key: &'static str,
+        /// The place.
+        value: String,
+    },
 }
 
 /// Why there is no such point.
@@ -84,7 +92,14 @@ impl Definition {
         let parse = |text: &str| {
             self.value(spec, text.trim()).map_err(|error| SetError::Value { key: spec.key, error })
         };
-        let values = texts.into_iter().map(parse).collect::<Result<_, _>>()?;
+        let mut values = Vec::new();
+        for text in texts {
+            let value = parse(text)?;
+            if values.contains(&value) {
+                return Err(SetError::Twice { key: spec.key, value: text.trim().into() });
+            }
+            values.push(value);
+        }
         self.apply(&Setting { spec, values });
         Ok(())
     }
@@ -198,6 +213,7 @@ mod tests {
             ("offload=true", "offload differs from series to series: change it in the experiment's file"),
             ("setup=7", "setup: it needs a unit: a time is in ns, us, ms, s, min"),
             ("flows=1,,2", "flows: '' is no number: digits, with a point where it is not whole"),
+            ("flows=1,8,1flows", "flows: there is a second '1flows'"),
             ("flows=2000", "flows: 2000 is out of range: it is from 1 to 1000"),
             ("setup=7us,8us", "setup: there is no unit 'us,8us' for it: a time is in ns, us, ms, s, min"),
         ] {

@@ -5,7 +5,7 @@
 //! seeds = [1, 2, 3]                    # the experiment's if left out
 //!
 //! [sweep]                              # every combination of these, written as with --set
-//! dma-setup = ["5us", "10.7us"]
+//! dma-start = ["5us", "10.7us"]
 //! connections = [1, 8]                 # of the axis: its places
 //! ```
 
@@ -52,6 +52,10 @@ impl Sweep {
         let document = Document { file, text };
         let tree = document.parse()?;
         let root = document.root(&tree);
+        if let Some(item) = root.get("model") {
+            let told = "an experiment, not a sweep of one: nichrome sim run runs it";
+            return Err(item.error(Problem::OtherKind(told)).into());
+        }
         root.only(&["experiment", "seeds", "sweep"])?;
         let item = root.need("experiment", "the name of an experiment, or a path that ends in .toml")?;
         let beside = Path::new(file).parent().unwrap_or(Path::new(""));
@@ -202,6 +206,14 @@ mod tests {
             (
                 "experiment = \"share\"\nseeds = []",
                 "sweep.toml, line 2: seeds must be an array of at least one value",
+            ),
+            (
+                "name = \"share\"\nmodel = \"share\"",
+                "sweep.toml, line 2: this is an experiment, not a sweep of one: nichrome sim run runs it",
+            ),
+            (
+                "experiment = \"share\"\nseeds = [-1]",
+                "sweep.toml, line 2: seeds must be a whole number from 0 to 18446744073709551615",
             ),
             ("experiment = \"share\"\nseeds = 1", "sweep.toml, line 2: seeds must be an array"),
             (
