@@ -41,6 +41,17 @@ pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     make().with_context(|| format!("cannot write to {}", folder.display()))
 }
 
+/// Makes sure that files can be made where this one is to be.
+pub(super) fn check(file: &Path) -> anyhow::Result<()> {
+    let _writing = writing();
+    unfinished(folder_of(file)).map(drop).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// The folder of a file, as it was named.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A file that is removed unless it is renamed.
 fn unfinished(folder: &Path) -> std::io::Result<NamedTempFile> {
     let readable = Permissions::from_mode(0o666);

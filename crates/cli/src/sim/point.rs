@@ -19,7 +19,7 @@ pub(crate) struct Point {
     #[arg(long, value_name = "NAME")]
     series: String,
     /// The seed: the experiment's, if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = runs::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// The folder in which each run has a file
     #[arg(long, value_name = "DIR")]

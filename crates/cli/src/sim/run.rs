@@ -20,7 +20,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     experiment: Experiment,
     /// The seed: the experiment's, if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = runs::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl, NAME.parquet) to a folder
     #[arg(long, value_name = "DIR")]

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Args)]
 pub(super) struct Jobs {
     /// Runs at a time: as many as there are processors, if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
 }
 
@@ -35,6 +35,20 @@ impl Jobs {
     pub(super) const fn one() -> Self {
         Self { jobs: Some(NonZeroUsize::MIN) }
     }
+
+    /// Threads for so many tasks: none that would have nothing to do; 0 stands for one on each processor.
+    fn threads(&self, tasks: usize) -> usize {
+        self.jobs.map_or(0, |jobs| jobs.get().min(tasks.max(1)))
+    }
+}
+
+fn count(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| format!("it is a whole number from 1 to {}", usize::MAX))
+}
+
+/// Reads the seed of a run.
+pub(super) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("it is a whole number from 0 to {}", u64::MAX))
 }
 
 /// How far all runs together are.
@@ -112,7 +126,7 @@ pub(super) fn each<T: Sync, R: Send>(
         bar.finish_and_clear();
         format!("interrupted after {} of {runs}", Grouped(done))
     })?;
-    let threads = jobs.jobs.map_or(0, NonZeroUsize::get);
+    let threads = jobs.threads(tasks.len());
     let pool = ThreadPoolBuilder::new().num_threads(threads).build().context("cannot start threads")?;
     let one = |task: &T| {
         let result = work(task, &progress)?;
@@ -122,4 +136,15 @@ pub(super) fn each<T: Sync, R: Send>(
     let results = pool.install(|| tasks.par_iter().with_max_len(1).map(one).collect());
     progress.bar.finish_and_clear();
     results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_thread_is_without_a_run() {
+        let threads = |jobs, tasks| Jobs { jobs: NonZeroUsize::new(jobs) }.threads(tasks);
+        assert_eq!([threads(0, 9), threads(2, 9), threads(100_000, 9), threads(2, 0)], [0, 2, 9, 1]);
+    }
 }

@@ -54,6 +54,7 @@ impl Trace {
         }
         if let Some(file) = &self.series {
             format_of(file)?;
+            files::check(file)?;
         }
         let name = definition.name.clone();
         definition.select(point).with_context(|| format!("{name}, --point {point}"))
@@ -150,9 +151,8 @@ fn write_series(file: &Path, series: &[Series]) -> anyhow::Result<()> {
         Format::Csv => csv(series)?,
         Format::Json => serde_json::to_string(&series.iter().map(summary).collect::<Vec<_>>())? + "\n",
     };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    files::write(folder, &name, text.as_bytes())
+    files::write(files::folder_of(file), &name, text.as_bytes())
 }
 
 fn summary(series: &Series) -> SeriesSummary<'_> {

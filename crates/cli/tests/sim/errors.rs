@@ -40,7 +40,27 @@ fn what_is_wrong_with_a_command_is_told() {
             "lro-netfpga-cpu, --set lro=true: lro differs from series to series",
             1,
         ),
-        (&["run", "lro-netfpga-cpu", "--jobs", "0"], "invalid value '0' for '--jobs <N>'", 2),
+        (
+            &["run", "lro-netfpga-cpu", "--jobs", "0"],
+            "invalid value '0' for '--jobs <N>': it is a whole number from 1 to ",
+            2,
+        ),
+        (
+            &["run", "lro-netfpga-cpu", "--seed", "-1"],
+            "invalid value '-1' for '--seed <N>': it is a whole number from 0 to 18446744073709551615",
+            2,
+        ),
+        (
+            &["run", "lro-netfpga-cpu", "--set", "frame=64,512,64B"],
+            "lro-netfpga-cpu, --set frame=64,512,64B: frame: there is a second '64B'",
+            1,
+        ),
+        (
+            &["run", "lro-npu-throughput", "--point", "with LRO/1", "--set", "receive-threads=14"],
+            "lro-npu-throughput, with LRO, connections = 1 connections: receive-threads = 14, a sending and a \
+             timeout checking thread and a shell are 17 threads: 4 cores of 4 have 16",
+            1,
+        ),
         (
             &["run", "lro-netfpga-cpu", "--out", "/proc/none"],
             "cannot write to /proc/none: No such file or directory (os error 2)",
@@ -110,6 +130,11 @@ fn a_folder_that_cannot_be_written_to_is_told_before_anything_is_run() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
+    let series = folder.path().join("none/series.csv");
+    let long = ["run", "lro-netfpga-cpu", "--point", "NIC/64", "--set", "duration=10s", "--series"];
+    let told = format!("cannot write {}: No such file or directory (os error 2)", series.display());
+    let (line, status) = failure(&[&long[..], &[text(&series)]].concat());
+    assert!(line.starts_with(&told) && status == 1, "{line}");
     for option in ["--out", "--store"] {
         let arguments = match option {
             "--out" => vec!["run", "lro-netfpga-cpu", "--set", "duration=10s", option, text(&file)],

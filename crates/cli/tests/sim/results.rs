@@ -41,6 +41,18 @@ fn the_same_seed_gives_the_same_however_many_run_at_once() {
 }
 
 #[test]
+fn what_the_help_sets_can_be_set() {
+    let help = printed(&["run", "--help"]);
+    let examples = help.split_whitespace().filter(|word| word.contains('=') && !word.contains("KEY"));
+    let examples: Vec<_> = examples.map(|word| word.trim_end_matches(';')).collect();
+    assert!(examples.len() == 2, "{help}");
+    let settings = examples.iter().flat_map(|example| ["--set", example]);
+    let arguments: Vec<_> = ["run", "lro-npu-throughput"].into_iter().chain(settings).collect();
+    let short = ["--set", "repetitions=1", "--set", "warm-up=0", "--set", "duration=1ms"];
+    assert_eq!(json(&[&arguments[..], &short].concat())["experiment"], "lro-npu-throughput");
+}
+
+#[test]
 fn what_is_written_says_what_was_run() {
     let folder = tempdir().unwrap();
     let out = folder.path().join("new/folder");

@@ -14,6 +14,9 @@ pub(super) const SENDER: ThreadId = ThreadId(0);
 /// own and does not wait for its core.
 const BEFORE_RECEIVERS: usize = 2;
 
+/// Threads that do not receive: these two, and the one that the card's shell has (lro-npu VI).
+pub(super) const BESIDE_RECEIVERS: usize = BEFORE_RECEIVERS + 1;
+
 /// The receiving thread of this place among them.
 pub(super) fn receiver(place: usize) -> ThreadId {
     ThreadId(BEFORE_RECEIVERS + place)

@@ -7,6 +7,7 @@ use nichrome_wan::{Delay, Impairments, Probability, QueueLimit, Reorder};
 use nichrome_wire::Instant;
 
 use super::config::{AckOrder, CardConfig, DmaOrder, ReceiveConfig};
+use super::cores::BESIDE_RECEIVERS;
 use super::dma::DmaConfig;
 use super::testbed::TestbedConfig;
 use crate::experiment::{ParameterSpec, Parameters, RunError};
@@ -157,11 +158,23 @@ fn testbed(parameters: &Parameters) -> Result<TestbedConfig, RunError> {
 
 fn card(parameters: &Parameters) -> Result<CardConfig, RunError> {
     let receive = receive(parameters)?;
+    let [cores, threads_per_core, receivers] = [
+        small(parameters, "cores")?,
+        small(parameters, "threads-per-core")?,
+        small(parameters, "receive-threads")?,
+    ];
+    let (all, needed) = (cores * threads_per_core, receivers + BESIDE_RECEIVERS);
+    if needed > all {
+        return Err(RunError::Impossible(format!(
+            "receive-threads = {receivers}, a sending and a timeout checking thread and a shell are {needed} threads: \
+             {cores} cores of {threads_per_core} have {all}"
+        )));
+    }
     let packet_time = if receive.engine.is_some() { "packet-time" } else { "plain-packet-time" };
     Ok(CardConfig {
-        cores: small(parameters, "cores")?,
-        threads_per_core: small(parameters, "threads-per-core")?,
-        receivers: small(parameters, "receive-threads")?,
+        cores,
+        threads_per_core,
+        receivers,
         receive,
         packet_time: parameters.nanos(packet_time)?,
         memory_wait: parameters.nanos("memory-wait")?,
