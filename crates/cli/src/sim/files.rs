@@ -1,9 +1,9 @@
 //! Files that are there as a whole or not at all, whenever the command ends.
 
 use std::convert::Infallible;
-use std::fs::{self, Permissions};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -53,9 +53,10 @@ pub(super) fn folder_of(file: &Path) -> &Path {
 }
 
 /// A file that is removed unless it is renamed.
-fn unfinished(folder: &Path) -> std::io::Result<NamedTempFile> {
-    let readable = Permissions::from_mode(0o666);
-    Builder::new().prefix(".").suffix(".unfinished").permissions(readable).tempfile_in(folder)
+fn unfinished(folder: &Path) -> io::Result<NamedTempFile> {
+    // Opened here, because errors of tempfile's own end with a name that says nothing to anyone.
+    let open = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o666).open(path);
+    Builder::new().prefix(".").suffix(".unfinished").make_in(folder, open)
 }
 
 /// From now on a signal lets a file be finished, tells `last_words` and ends the process.

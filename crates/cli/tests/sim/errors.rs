@@ -133,8 +133,7 @@ fn a_folder_that_cannot_be_written_to_is_told_before_anything_is_run() {
     let series = folder.path().join("none/series.csv");
     let long = ["run", "lro-netfpga-cpu", "--point", "NIC/64", "--set", "duration=10s", "--series"];
     let told = format!("cannot write {}: No such file or directory (os error 2)", series.display());
-    let (line, status) = failure(&[&long[..], &[text(&series)]].concat());
-    assert!(line.starts_with(&told) && status == 1, "{line}");
+    assert_eq!(failure(&[&long[..], &[text(&series)]].concat()), (told, 1));
     for option in ["--out", "--store"] {
         let arguments = match option {
             "--out" => vec!["run", "lro-netfpga-cpu", "--set", "duration=10s", option, text(&file)],
