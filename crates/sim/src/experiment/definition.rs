@@ -81,6 +81,8 @@ pub struct Series {
     pub metric: &'static MetricSpec,
     /// What is set for it.
     pub set: Vec<(&'static ParameterSpec, Value)>,
+    /// Where what is set is from; numbers have one.
+    pub source: Option<String>,
 }
 
 /// A line that follows from two others.

@@ -26,6 +26,7 @@
 //! name = "with LRO"
 //! metric = "throughput"                # Runner::metrics
 //! set = { lro = true }                 # written as with --set: "10.7us", 13, true, "round-robin"
+//! source = "section 5"                 # where what is set is from; numbers must have one
 //!
 //! [[series]]
 //! name = "normal card"

@@ -181,7 +181,7 @@ fn series(root: &Table<'_, '_>, runner: &dyn Runner) -> Result<Vec<Series>, File
     root.need("series", "what is measured: one [[series]] or more")?.some_items()?;
     let mut all: Vec<Series> = Vec::new();
     for table in root.tables("series")? {
-        table.only(&["name", "metric", "set"])?;
+        table.only(&["name", "metric", "set", "source"])?;
         let item = table.need("name", "the name of the series")?;
         let name = item.text()?.to_owned();
         if all.iter().any(|series| series.name == name) {
@@ -192,7 +192,12 @@ fn series(root: &Table<'_, '_>, runner: &dyn Runner) -> Result<Vec<Series>, File
             Some(set) => settings(&set.table()?, runner)?,
             None => Vec::new(),
         };
-        all.push(Series { name, metric, set });
+        let sets_a_number = set.iter().any(|(spec, _)| matches!(spec.kind, Kind::Quantity(..)));
+        let source = match table.get("source") {
+            None if !sets_a_number => None,
+            _ => Some(source(&table)?),
+        };
+        all.push(Series { name, metric, set, source });
     }
     Ok(all)
 }
@@ -492,6 +497,11 @@ mod tests {
                 "set = { offload = true }",
                 "",
                 "1: there must be parameters.offload: whether the card coalesces",
+            ),
+            (
+                "set = { offload = true }",
+                "set = { offload = true, setup = \"5us\" }",
+                "13: there must be series.source: where it is from: a paper's sentence, a data sheet, or what it is fitted to",
             ),
             (
                 "metric = \"throughput\"",
