@@ -75,7 +75,8 @@ pub(crate) struct Wan {
     /// What runs on the right host; its exit status is this command's.
     #[arg(long, value_name = "COMMAND", help_heading = "Hosts", conflicts_with_all = ["command", "between"])]
     right: Option<String>,
-    /// Opens a shell on the left host; when it ends, everything does.
+    /// Opens a shell on the left host; when it ends, everything does. Where it is alone, its exit status is this
+    /// command's.
     #[arg(long, help_heading = "Hosts", conflicts_with_all = ["left", "between"])]
     shell: bool,
     /// The longest IP packet that the hosts' interfaces take, in bytes. With less than 1280 there is no IPv6.
@@ -100,7 +101,7 @@ pub(crate) struct Wan {
     plot: Option<PathBuf>,
     /// A command without the dashes before it, which is told.
     #[arg(hide = true)]
-    stray: Option<OsString>,
+    stray: Vec<OsString>,
     /// What runs on the right host, at this terminal: a program and its arguments; $PEER and the like are put in.
     #[arg(last = true, value_name = "COMMAND", help_heading = "Hosts")]
     command: Vec<OsString>,
@@ -134,11 +135,12 @@ impl Wan {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        if let Some(word) = &self.stray {
-            let word = word.to_string_lossy();
+        if let Some(first) = self.stray.first() {
+            let words: Vec<_> = self.stray.iter().map(|word| word.to_string_lossy()).collect();
+            let (first, command) = (first.to_string_lossy(), words.join(" "));
             let instead =
-                format!("a command goes behind two dashes, '-- {word}'; there are also set and show");
-            return Err(failure::usage(format!("'{word}' is not understood: {instead}")));
+                format!("a command goes behind two dashes, '-- {command}'; there are also set and show");
+            return Err(failure::usage(format!("'{first}' is not understood: {instead}")));
         }
         let something =
             self.between.is_some() || self.shell || self.right.is_some() || !self.command.is_empty();

@@ -80,7 +80,8 @@ impl Session {
         }
     }
 
-    /// Runs programs on the left host and the right one. The right one's exit status is the result.
+    /// Runs programs on the left host and the right one. The right one's exit status is the result; a shell's where
+    /// it is alone.
     pub(super) fn run(
         &mut self,
         hosts: &[Host; 2],
@@ -123,6 +124,7 @@ impl Session {
         loop {
             note_ends(running, &mut statuses, shell_decides)?;
             match (shell_decides, statuses) {
+                (true, [Some(shell), _]) if programs[1].is_none() => return Ok(exit_code(shell)),
                 (true, [Some(_), right]) => return Ok(right.map_or(ExitCode::SUCCESS, exit_code)),
                 (false, [_, Some(right)]) => return Ok(exit_code(right)),
                 _ => {}

@@ -106,6 +106,17 @@ fn a_shell_reaches_the_command_and_decides_when_it_ends() {
 }
 
 #[test]
+fn a_shell_alone_says_how_it_ended() {
+    let room = Room::new();
+    let script = room.file("shell");
+    std::fs::write(&script, "#!/bin/sh\nexit 4\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let status = |arguments: &[&str]| room.command(arguments).env("SHELL", &script).output().unwrap().status;
+    assert_eq!(status(&["--shell"]).code(), Some(4));
+    assert_eq!(status(&["--shell", "--right", "sleep 60"]).code(), Some(0));
+}
+
+#[test]
 fn delays_given_are_no_shorter_than_asked() {
     let room = Room::new();
     let (left, right) = (python("echo"), python("send $PEER 50"));

@@ -38,6 +38,10 @@ fn wrong_command_lines_are_told_in_one_line() {
             "'true' is not understood: a command goes behind two dashes, '-- true'; ",
         ),
         (
+            &["--delay", "1ms", "ping", "$PEER"],
+            "'ping' is not understood: a command goes behind two dashes, '-- ping $PEER'; ",
+        ),
+        (
             &["sow"],
             "'sow' is not understood: a command goes behind two dashes, '-- sow'; there are also set and show",
         ),
