@@ -20,6 +20,7 @@ mod recorder;
 mod runtime_dir;
 mod signals;
 mod sim;
+mod toml_file;
 mod wan;
 
 use std::alloc::System;

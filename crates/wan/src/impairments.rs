@@ -81,7 +81,7 @@ impl Impairments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// Both a rate and a trace.
-    #[error("rate and trace are both given: a path has one bottleneck, so leave out one of them")]
+    #[error("rate and trace are both given: a path has one bottleneck, so one of them must be none")]
     RateAndTrace,
     /// Nothing would be marked.
     #[error("ecn is mark, but the queue drops at its tail only: use codel, or a length such as mark:30p")]

@@ -8,14 +8,13 @@ use anyhow::{Context, anyhow, bail};
 use clap::Command;
 use toml::Value;
 
+use crate::toml_file;
+
 /// The options in a file, as `command` would be given them.
 pub(super) fn arguments(file: &Path, command: &Command) -> anyhow::Result<Vec<OsString>> {
     let name = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
-        anyhow!("{name}, line {line}: {}", error.message())
-    })?;
+    let table = toml_file::parse(&text).map_err(|error| anyhow!("{name}, {error}"))?;
     let argument = |(key, value): (&String, &Value)| argument(key, value, command);
     let given: anyhow::Result<Vec<_>> = table.iter().map(argument).collect();
     Ok(given.with_context(|| name.to_string())?.into_iter().flatten().collect())

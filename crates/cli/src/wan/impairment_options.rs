@@ -3,14 +3,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
-use nichrome_wan::{Impairments, Jitter, Samples};
+use nichrome_wan::{Impairments, Jitter, ParseError, Samples, Trace};
 use serde::{Deserialize, Serialize};
 
 use super::side::Side;
-use crate::failure;
+use crate::{failure, toml_file};
 
 /// What the path does to packets, in each direction by itself.
 #[derive(Args, Clone, Debug, Default)]
@@ -69,7 +70,8 @@ pub(crate) struct ImpairmentOptions {
     #[arg(long, value_name = "NAME=VALUE")]
     to_left: Vec<String>,
     /// A TOML file of impairments by the names of these options; tables [to-right] and [to-left] hold those of one
-    /// direction. Options come on top of it.
+    /// direction. Files that it names are looked for beside it. Options come on top of it; 'none' takes away what it
+    /// asks for.
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
 }
@@ -111,21 +113,30 @@ impl Direction {
             Self::ToRight => format!("--to-right {name}"),
         }
     }
+
+    /// How they stand in a file.
+    fn key(self, name: &str) -> String {
+        match self {
+            Self::Both => name.to_owned(),
+            Self::ToLeft => format!("to-left.{name}"),
+            Self::ToRight => format!("to-right.{name}"),
+        }
+    }
 }
 
 impl ImpairmentOptions {
     /// What is asked for, from the file and the options. Files that it names are named by their whole path.
     pub(crate) fn asked(&self) -> anyhow::Result<Asked> {
-        let mut settings = match &self.config {
-            Some(file) => from_file(file).with_context(|| file.display().to_string())?,
-            None => Vec::new(),
-        };
-        settings.extend(self.named().into_iter().filter_map(|(name, value)| {
-            let value = value.clone()?;
-            Some(Setting { direction: Direction::Both, name: name.into(), value })
-        }));
-        for (direction, given) in [(Direction::ToRight, &self.to_right), (Direction::ToLeft, &self.to_left)] {
-            for setting in given {
+        let mut given: Vec<_> = self
+            .named()
+            .into_iter()
+            .filter_map(|(name, value)| {
+                let value = value.clone()?;
+                Some(Setting { direction: Direction::Both, name: name.into(), value })
+            })
+            .collect();
+        for (direction, texts) in [(Direction::ToRight, &self.to_right), (Direction::ToLeft, &self.to_left)] {
+            for setting in texts {
                 let Some((name, value)) = setting.split_once('=') else {
                     let option = direction.option("NAME=VALUE");
                     let wrong = format!(
@@ -133,12 +144,17 @@ impl ImpairmentOptions {
                     );
                     return Err(failure::usage(wrong));
                 };
-                settings.push(Setting { direction, name: name.into(), value: value.into() });
+                given.push(Setting { direction, name: name.into(), value: value.into() });
             }
         }
-        for setting in &mut settings {
-            setting.make_path_absolute()?;
+        for setting in &mut given {
+            setting.make_path_absolute(Path::new(""))?;
         }
+        let mut settings = match &self.config {
+            Some(file) => from_file(file).with_context(|| file.display().to_string())?,
+            None => Vec::new(),
+        };
+        settings.extend(given);
         Ok(Asked(settings))
     }
 
@@ -207,30 +223,25 @@ impl Asked {
 
 impl Setting {
     fn apply(&self, to: &mut Impairments) -> anyhow::Result<()> {
-        let value = self.value.as_str();
-        let is_off = value == "none";
+        let nothing = Impairments::default();
+        // What is not given is as it is without the option.
+        let value = Some(self.value.as_str()).filter(|value| *value != "none");
         match self.name.as_str() {
-            "delay" => to.delay = value.parse()?,
-            "jitter" if is_off => to.jitter = None,
-            "jitter" => to.jitter = Some(jitter(value)?),
-            "jitter-order" => to.jitter_order = value.parse()?,
-            "loss" if is_off => to.loss = None,
-            "loss" => to.loss = Some(value.parse()?),
-            "duplicate" => to.duplicate = value.parse()?,
-            "corrupt" => to.corrupt = value.parse()?,
-            "reorder" if is_off => to.reorder = None,
-            "reorder" => to.reorder = Some(value.parse()?),
-            "rate" if is_off => to.rate = None,
-            "rate" => to.rate = Some(value.parse()?),
-            "trace" if is_off => to.trace = None,
-            "trace" => to.trace = Some(read(value)?.parse().with_context(|| value.to_owned())?),
-            "queue" => to.queue = value.parse()?,
-            "aqm" => to.aqm = value.parse()?,
-            "ecn" => to.ecn = value.parse()?,
-            "mtu" if is_off => to.mtu = None,
-            "mtu" => to.mtu = Some(value.parse()?),
-            "limit" => to.limit = value.parse()?,
-            "order" => to.order = value.parse()?,
+            "delay" => to.delay = parsed(value)?.unwrap_or(nothing.delay),
+            "jitter" => to.jitter = value.map(jitter).transpose()?,
+            "jitter-order" => to.jitter_order = parsed(value)?.unwrap_or(nothing.jitter_order),
+            "loss" => to.loss = parsed(value)?,
+            "duplicate" => to.duplicate = parsed(value)?.unwrap_or(nothing.duplicate),
+            "corrupt" => to.corrupt = parsed(value)?.unwrap_or(nothing.corrupt),
+            "reorder" => to.reorder = parsed(value)?,
+            "rate" => to.rate = parsed(value)?,
+            "trace" => to.trace = value.map(trace).transpose()?,
+            "queue" => to.queue = parsed(value)?.unwrap_or(nothing.queue),
+            "aqm" => to.aqm = parsed(value)?.unwrap_or(nothing.aqm),
+            "ecn" => to.ecn = parsed(value)?.unwrap_or(nothing.ecn),
+            "mtu" => to.mtu = parsed(value)?,
+            "limit" => to.limit = parsed(value)?.unwrap_or(nothing.limit),
+            "order" => to.order = parsed(value)?.unwrap_or(nothing.order),
             _ => {
                 let names = ImpairmentOptions::default().named().map(|(name, _)| name).join(", ");
                 bail!("there is no such impairment: there are {names}");
@@ -239,37 +250,47 @@ impl Setting {
         Ok(())
     }
 
-    /// A path is relative to where the command was given, which is not where a running path was started.
-    fn make_path_absolute(&mut self) -> anyhow::Result<()> {
+    /// A path is relative to `folder`, and that to where the command was given, which is not where a running path was
+    /// started. One that is empty stays so: it cannot be read.
+    fn make_path_absolute(&mut self, folder: &Path) -> anyhow::Result<()> {
         let (prefix, path) = match (self.name.as_str(), self.value.strip_prefix("file:")) {
             ("jitter", Some(path)) => ("file:", path),
             ("trace", _) if self.value != "none" => ("", self.value.as_str()),
             _ => return Ok(()),
         };
-        let absolute = std::path::absolute(path).with_context(|| self.direction.option(&self.name))?;
-        self.value = format!("{prefix}{}", absolute.display());
+        if !path.is_empty() {
+            let absolute =
+                std::path::absolute(folder.join(path)).with_context(|| self.direction.option(&self.name))?;
+            self.value = format!("{prefix}{}", absolute.display());
+        }
         Ok(())
     }
+}
+
+fn parsed<T: FromStr<Err = ParseError>>(value: Option<&str>) -> Result<Option<T>, ParseError> {
+    value.map(str::parse).transpose()
 }
 
 fn jitter(value: &str) -> anyhow::Result<Jitter> {
     match value.strip_prefix("file:") {
         Some(path) => Ok(Jitter::Samples(Samples::parse(&read(path)?).with_context(|| path.to_owned())?)),
-        None => Ok(value.parse()?),
+        None => value.parse().map_err(|error| anyhow!("{error}; or file: and the name of a file of times")),
     }
 }
 
+fn trace(path: &str) -> anyhow::Result<Trace> {
+    read(path)?.parse().with_context(|| path.to_owned())
+}
+
 fn read(path: &str) -> anyhow::Result<String> {
+    ensure!(!path.is_empty(), "the name of a file is missing");
     fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
 }
 
 /// The settings in a TOML file.
 fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
     let text = fs::read_to_string(file).context("cannot read it")?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
-        anyhow!("line {line}: {}", error.message())
-    })?;
+    let table = toml_file::parse(&text)?;
     let mut settings = Vec::new();
     for (key, value) in &table {
         let direction = match key.as_str() {
@@ -285,9 +306,12 @@ fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
             settings.push(setting(direction, key, value)?);
         }
     }
-    for setting in &settings {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    for setting in &mut settings {
+        setting.make_path_absolute(folder)?;
         // What is wrong here is told with the name of the file.
-        setting.apply(&mut Impairments::default()).with_context(|| setting.name.clone())?;
+        let key = setting.direction.key(&setting.name);
+        setting.apply(&mut Impairments::default()).context(key)?;
     }
     // What is for both directions comes first, wherever it stands.
     settings.sort_by_key(|setting| setting.direction != Direction::Both);
@@ -300,7 +324,7 @@ fn setting(direction: Direction, name: &str, value: &toml::Value) -> anyhow::Res
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::Float(number) => number.to_string(),
         toml::Value::Table(_) => bail!("there is no table [{name}]: there are [to-right] and [to-left]"),
-        _ => bail!("{name} is a text or a number, such as \"40ms\""),
+        _ => bail!("{} is a text or a number, such as \"40ms\"", direction.key(name)),
     };
     Ok(Setting { direction, name: name.into(), value })
 }

@@ -9,7 +9,8 @@ use super::control::{Answer, Request, ask};
 use super::impairment_options::ImpairmentOptions;
 use crate::failure;
 
-/// Change the impairments of a path in use; what is not named stays. Packets on their way are not affected.
+/// Change the impairments of a path in use; what is not named stays, and 'none' takes an impairment away: --loss none.
+/// Packets on their way are not affected.
 #[derive(Args)]
 pub(super) struct Set {
     #[command(flatten)]

@@ -175,6 +175,61 @@ fn impairments_come_from_a_file_and_options_on_top() {
 }
 
 #[test]
+fn files_that_a_file_names_are_beside_it() {
+    let room = Room::new();
+    std::fs::create_dir(room.file("paths")).unwrap();
+    for (name, content) in [
+        ("dsl.toml", "trace = \"dsl.trace\"\n[to-left]\njitter = \"file:measured\"\n"),
+        ("dsl.trace", "1\n2\n"),
+        ("measured", "1ms\n2ms\n3ms\n"),
+    ] {
+        std::fs::write(room.path().join("paths").join(name), content).unwrap();
+    }
+    let output = room
+        .command(&["--config", "paths/dsl.toml", "--json", "--right", "true"])
+        .current_dir(room.path())
+        .output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["to_right"]["impairments"]["trace"], "2 lines, 12.00mbit on average");
+    assert_eq!(summary["to_left"]["impairments"]["jitter"], "3 samples");
+}
+
+#[test]
+fn none_takes_away_what_a_file_asks_for() {
+    let room = Room::new();
+    let file = room.file("all.toml");
+    let trace = room.file("trace");
+    std::fs::write(&trace, "1\n").unwrap();
+    let asked = [
+        ("delay", "1ms"),
+        ("jitter", "1ms"),
+        ("jitter-order", "reorder"),
+        ("loss", "1%"),
+        ("duplicate", "1%"),
+        ("corrupt", "1%"),
+        ("reorder", "1%"),
+        ("trace", trace.as_str()),
+        ("queue", "5p"),
+        ("aqm", "codel"),
+        ("ecn", "mark"),
+        ("mtu", "1400"),
+        ("limit", "5"),
+        ("order", "mtu,loss,corrupt,duplicate,rate,reorder,delay"),
+    ];
+    let lines = asked.map(|(name, value)| format!("{name} = \"{value}\"\n"));
+    std::fs::write(&file, lines.concat()).unwrap();
+    let names = asked.map(|(name, _)| format!("--{name}"));
+    let nothing = names.iter().flat_map(|name| [name.as_str(), "none"]);
+    let arguments: Vec<&str> =
+        ["--config", &file].into_iter().chain(nothing).chain(["--right", "true"]).collect();
+    assert_eq!(room.summary(&arguments).0["to_right"]["impairments"], serde_json::json!({}));
+    let (summary, _) = room.summary(&["--config", &file, "--right", "true"]);
+    assert_eq!(summary["to_right"]["impairments"].as_object().unwrap().len(), asked.len());
+}
+
+#[test]
 fn a_picture_is_drawn() {
     let room = Room::new();
     let file = room.file("path.svg");

@@ -5,6 +5,8 @@ use crate::run::{Room, failure, text};
 #[test]
 fn wrong_command_lines_are_told_in_one_line() {
     let room = Room::new();
+    let trace = room.file("trace");
+    std::fs::write(&trace, "1\n").unwrap();
     for (arguments, told) in [
         (&[][..], "nothing to do: give --right 'COMMAND', '-- COMMAND', --shell or --between IFACE IFACE"),
         (&["--delay", "-1ms"], "--delay: '-1ms' is no time: it is a number with ns, us, ms or s"),
@@ -18,6 +20,17 @@ fn wrong_command_lines_are_told_in_one_line() {
         (&["--limit", "0"], "--limit: '0' is no number of packets: it is from 1 to 16777216"),
         (&["--rate", "1mbit", "--trace", "/dev/null"], "--trace: /dev/null: "),
         (&["--jitter", "file:/nonexistent"], "--jitter: cannot read /nonexistent: No such file or directory"),
+        (&["--jitter", "file:"], "--jitter: the name of a file is missing"),
+        (&["--trace", ""], "--trace: the name of a file is missing"),
+        (
+            &["--jitter", "measured.txt"],
+            "--jitter: 'measured.txt' is no jitter: it is a time such as 5ms, or a time after uniform:, normal:, \
+             pareto: or pareto-normal:; at most 3600s; or file: and the name of a file of times",
+        ),
+        (
+            &["--rate", "1mbit", "--trace", &trace],
+            "to the left: rate and trace are both given: a path has one bottleneck, so one of them must be none",
+        ),
         (&["--to-left", "loss"], "'loss' is no impairment of one direction: write --to-left NAME=VALUE"),
         (&["--to-left", "lose=1%"], "--to-left lose: there is no such impairment: there are delay, "),
         (
@@ -78,7 +91,10 @@ fn what_is_wrong_in_a_file_is_told_with_its_name() {
         ("delay = [\"40ms\"]\n", "delay is a text or a number, such as \"40ms\""),
         ("[to-rigt]\nloss = \"1%\"\n", "there is no table [to-rigt]: there are [to-right] and [to-left]"),
         ("to-left = \"1%\"\n", "to-left is a table, [to-left]"),
-        ("[to-left]\nlos = \"1%\"\n", "los: there is no such impairment: there are delay, "),
+        ("[to-left]\nlos = \"1%\"\n", "to-left.los: there is no such impairment: there are delay, "),
+        ("[to-right]\nloss = true\n", "to-right.loss is a text or a number, such as \"40ms\""),
+        ("loss = 0.1\nloss = 0.2\n", "line 2: duplicate key"),
+        ("jitter = \"file:\"\n", "jitter: the name of a file is missing"),
     ] {
         std::fs::write(&file, text).unwrap();
         let (line, status) = failure(&room.run(&["--config", &file, "--right", "true"]));
