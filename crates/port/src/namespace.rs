@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{
     CapabilitySet, LinkNameSpaceType, UnshareFlags, capabilities, configure_capability_in_ambient_set,
@@ -46,7 +47,7 @@ pub enum NamespaceError {
 }
 
 impl NamespaceError {
-    fn failed(what: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+    fn failed(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::Failed { what, error: error.into() }
     }
 }
@@ -143,20 +144,29 @@ pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
 
 /// What the kernel refused, with the setting that forbids it.
 fn refused(kind: &'static str, error: impl Into<io::Error>) -> NamespaceError {
-    let hint = hint(|setting| fs::read_to_string(setting).ok());
-    NamespaceError::Refused { kind, error: error.into(), hint }
+    let error = error.into();
+    let hint = hint(kind, &error, |setting| fs::read_to_string(setting).ok());
+    NamespaceError::Refused { kind, error, hint }
 }
 
-/// What would allow a namespace, by the settings as `read` gives them.
-fn hint(read: impl Fn(&str) -> Option<String>) -> String {
+/// What would allow a namespace of this kind that was refused with `error`, by the settings as `read` gives them.
+fn hint(kind: &str, error: &io::Error, read: impl Fn(&str) -> Option<String>) -> String {
     let is = |name: &str, value: &str| {
         read(&format!("/proc/sys/{}", name.replace('.', "/"))).is_some_and(|now| now.trim() == value)
     };
+    // There are as many as this user namespace, or one around it, may have: unshare(2). Root is counted, too, but needs
+    // no user namespace.
+    if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) {
+        let (name, otherwise) = match kind {
+            "user" => ("user.max_user_namespaces", ", or run this as root"),
+            _ => ("user.max_net_namespaces", ""),
+        };
+        let allowing = if is(name, "0") { 10_000 } else { 100_000 };
+        return format!("'sudo sysctl {name}={allowing}' allows it{otherwise}");
+    }
     let forbidding = [
         ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
         ("kernel.unprivileged_userns_clone", "0", "1"),
-        ("user.max_user_namespaces", "0", "10000"),
-        ("user.max_net_namespaces", "0", "10000"),
     ];
     match forbidding.into_iter().find(|(name, value, _)| is(name, value)) {
         Some((name, _, allowing)) => {
@@ -174,16 +184,26 @@ mod tests {
 
     #[test]
     fn the_setting_that_forbids_namespaces_is_named() {
-        let with = |name: &'static str, value: &'static str| {
-            hint(move |file| file.ends_with(name).then(|| format!("{value}\n")))
+        let with = |kind, error: Errno, name: &'static str, value: &'static str| {
+            hint(kind, &error.into(), move |file| file.ends_with(name).then(|| format!("{value}\n")))
         };
-        let apparmor = with("kernel/apparmor_restrict_unprivileged_userns", "1");
+        let apparmor = with("user", Errno::PERM, "kernel/apparmor_restrict_unprivileged_userns", "1");
         assert!(
             apparmor.contains("sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
             "{apparmor}"
         );
-        assert!(with("user/max_user_namespaces", "0").contains("user.max_user_namespaces=10000"));
-        assert!(with("user/max_user_namespaces", "9").contains("seccomp"));
-        assert!(hint(|_| None).contains("as root"));
+        assert!(with("user", Errno::PERM, "user/max_user_namespaces", "9").contains("seccomp"));
+        assert!(hint("user", &Errno::PERM.into(), |_| None).contains("as root"));
+        let used_up = |kind, name, value| with(kind, Errno::NOSPC, name, value);
+        assert_eq!(
+            used_up("user", "user/max_user_namespaces", "0"),
+            "'sudo sysctl user.max_user_namespaces=10000' allows it, or run this as root"
+        );
+        for (value, allowing) in [("0", "10000"), ("96365", "100000")] {
+            assert_eq!(
+                used_up("network", "user/max_net_namespaces", value),
+                format!("'sudo sysctl user.max_net_namespaces={allowing}' allows it")
+            );
+        }
     }
 }

@@ -73,6 +73,27 @@ fn a_namespace_that_is_refused_is_told_with_the_setting_that_allows_it() {
     assert!(status == 1 && room.is_tidy());
 }
 
+/// The first namespace of the network is for the user who is to be able, the limit is of the user around that one.
+#[test]
+fn a_network_namespace_that_is_refused_is_told_with_the_setting_that_allows_it() {
+    let (room, nichrome) = open_room();
+    for (without, allowing) in
+        [("setpriv --bounding-set -all --inh-caps -all --ambient-caps -all", 100_000), ("", 10_000)]
+    {
+        let script = format!(
+            "echo 0 > /proc/sys/user/max_net_namespaces && exec {without} {nichrome} wan --right true"
+        );
+        let output = as_nobody(&room, &["unshare", "--user", "--map-root-user", "sh", "-c", &script])
+            .output()
+            .unwrap();
+        let (line, status) = failure(&output);
+        assert!(line.starts_with("the kernel refuses a network namespace ("), "{line}");
+        let setting = format!("'sudo sysctl user.max_net_namespaces={allowing}' allows it");
+        assert!(line.ends_with(&setting), "{line}");
+        assert!(status == 1 && room.is_tidy());
+    }
+}
+
 #[test]
 fn interfaces_of_the_machine_are_refused_with_the_capability_that_is_missing() {
     let (room, nichrome) = open_room();
