@@ -4,14 +4,13 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::runtime_dir;
+use crate::{runtime_dir, threads};
 
 /// Bytes of a request or an answer.
 const LONGEST: u64 = 1 << 20;
@@ -35,13 +34,14 @@ impl ControlSocket {
         let _ = fs::remove_file(&file);
         let listener =
             UnixListener::bind(&file).with_context(|| format!("cannot listen at {}", file.display()))?;
-        thread::spawn(move || {
+        let socket = Self(file);
+        threads::start("control", move || {
             for stream in listener.incoming().flatten() {
                 // Whoever asks and does not wait for the answer misses it.
                 let _ = receive(&stream).and_then(|request| send(&stream, &answer(request)));
             }
-        });
-        Ok(Self(file))
+        })?;
+        Ok(socket)
     }
 }
 

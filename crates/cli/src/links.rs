@@ -1,18 +1,15 @@
 //! Interfaces that are in use, and what happens to them meanwhile.
 
-use std::thread;
-
 use anyhow::bail;
 use nichrome_port::{Interface, InterfaceName, LinkEvents, Netlink, NetlinkError};
 
-use crate::failure;
+use crate::{failure, threads};
 
 /// From now on, it is told on a thread of its own that something has happened to an interface, whichever, as long as
 /// anyone listens.
 pub(crate) fn watch<E>(mut tell: impl FnMut() -> Result<(), E> + Send + 'static) -> anyhow::Result<()> {
     let links = LinkEvents::open()?;
-    thread::spawn(move || while links.wait().is_ok() && tell().is_ok() {});
-    Ok(())
+    threads::start("links", move || while links.wait().is_ok() && tell().is_ok() {}).map(drop)
 }
 
 /// The interface of this name; `None` where there is none any more.

@@ -20,6 +20,7 @@ mod recorder;
 mod runtime_dir;
 mod signals;
 mod sim;
+mod threads;
 mod toml_file;
 mod wan;
 

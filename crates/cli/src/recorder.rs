@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, WriteError};
 use nichrome_port::clock;
 use nichrome_wire::Instant;
+
+use crate::threads;
 
 /// Packets that may wait to be written.
 const PACKETS_WAITING: usize = 1 << 16;
@@ -50,7 +52,7 @@ impl Recording {
         path: &Path,
         interfaces: &[&str],
         failed: impl FnOnce(&WriteError) + Send + 'static,
-    ) -> Result<Self, WriteError> {
+    ) -> anyhow::Result<Self> {
         let mut writer = capture::create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
         for name in interfaces {
             writer.add_interface(LinkType::Ethernet, name, MAX_SNAP_LEN)?;
@@ -61,7 +63,7 @@ impl Recording {
         let (packets, waiting): (_, Receiver<Recorded>) = sync_channel(PACKETS_WAITING);
         let bytes_waiting = Arc::new(AtomicUsize::new(0));
         let bytes_written = Arc::clone(&bytes_waiting);
-        let writer = thread::spawn(move || {
+        let writer = threads::start("capture", move || {
             let write = || {
                 for Recorded { interface, time, packet } in waiting {
                     bytes_written.fetch_sub(packet.len(), Ordering::Relaxed);
@@ -70,7 +72,7 @@ impl Recording {
                 writer.finish()
             };
             write().inspect_err(failed)
-        });
+        })?;
         Ok(Self { recorder: Recorder { packets, bytes_waiting }, writer })
     }
 

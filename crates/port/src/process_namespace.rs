@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::{mem, ptr, thread};
+use std::thread::{self, ScopedJoinHandle};
+use std::{mem, ptr};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -76,7 +77,8 @@ impl ProcessNamespace {
 
 /// Runs `work` on a thread that ends with it: the namespace of its children is no one else's.
 fn on_another_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    let done = thread::scope(|scope| scope.spawn(work).join());
+    let done =
+        thread::scope(|scope| thread::Builder::new().spawn_scoped(scope, work).map(ScopedJoinHandle::join))?;
     done.unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
 }
 
@@ -96,7 +98,7 @@ fn fork_init(life: &UnixStream) -> io::Result<Pid> {
     let pid = unsafe { libc::fork() };
     match pid {
         0 => be_init(life.as_raw_fd()),
-        pid => Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error),
+        pid => Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or_else(io::Error::last_os_error),
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use clap::Args;
 use nichrome_nic::Observer;
-use nichrome_port::capture::WriteError;
 use nichrome_port::clock;
 
 use crate::failure;
@@ -62,7 +61,7 @@ impl Captures {
     }
 
     /// Creates a file; returns its first interface.
-    fn add(&mut self, path: &Path, interfaces: &[&str]) -> Result<Tap, WriteError> {
+    fn add(&mut self, path: &Path, interfaces: &[&str]) -> anyhow::Result<Tap> {
         let recording = Recording::create(path, interfaces, |error| {
             failure::warn(format_args!("{error}: the card goes on without this capture"));
         })?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
 use nichrome_port::Waker;
@@ -12,6 +12,7 @@ use super::direction::{Direction, Order, SharedDevice};
 use super::recorder::Recording;
 use super::report::Report;
 use super::side::Side;
+use crate::threads;
 
 /// What a path in use is made of.
 pub(crate) struct Setup<'a> {
@@ -69,7 +70,7 @@ impl LivePath {
                 (inbox, Arc::clone(&waker)),
             )?;
             let ended = ended.clone();
-            let thread = thread::Builder::new().name(to.direction().into()).spawn(move || {
+            let thread = threads::start(to.direction(), move || {
                 let result = direction.run();
                 ended();
                 result

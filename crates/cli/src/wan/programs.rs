@@ -5,13 +5,14 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use anyhow::Context;
 
 use super::host::{Host, Variables};
 use super::processes::Processes;
 use super::side::Side;
+use crate::threads;
 
 /// Bytes of a line that are printed in one piece.
 const LINE: u64 = 64 * 1024;
@@ -79,10 +80,10 @@ impl Program {
         let mut printers = Vec::new();
         if let Some(lines) = child.stdout.take() {
             let print = if to_stderr { Print::Error } else { Print::Output };
-            printers.push(thread::spawn(move || label(lines, side, print)));
+            printers.push(threads::start("output", move || label(lines, side, print))?);
         }
         if let Some(lines) = child.stderr.take() {
-            printers.push(thread::spawn(move || label(lines, side, Print::Error)));
+            printers.push(threads::start("errors", move || label(lines, side, Print::Error))?);
         }
         Ok(Running { child, printers })
     }

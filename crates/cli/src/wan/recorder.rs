@@ -13,7 +13,7 @@ pub(crate) struct Recording(recorder::Recording);
 
 impl Recording {
     /// Creates the file. That it cannot be written is reported at the end.
-    pub(super) fn create(path: &Path) -> Result<Self, WriteError> {
+    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         recorder::Recording::create(path, &Side::BOTH.map(Side::name), |_| {}).map(Self)
     }
 

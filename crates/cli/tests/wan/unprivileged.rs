@@ -94,6 +94,27 @@ fn a_network_namespace_that_is_refused_is_told_with_the_setting_that_allows_it()
     }
 }
 
+/// However many threads and processes there may be, nothing panics and nothing is left.
+#[test]
+fn threads_that_cannot_be_had_are_told_in_one_line() {
+    let (room, nichrome) = open_room();
+    let capture = room.file("path.pcapng");
+    let few = |most: usize| {
+        let limit = format!("--nproc={most}");
+        let command = ["prlimit", &limit, &nichrome, "wan", "--capture", &capture, "--right", "true"];
+        as_nobody(&room, &command).output().unwrap()
+    };
+    for output in (0..16).map(few).filter(|output| !output.status.success()) {
+        let told = text(&output.stderr);
+        // Where it is the thread that others ask for, the path goes on without: that is a warning.
+        let errors: Vec<_> = told.lines().filter(|line| !line.starts_with("nichrome: warning: ")).collect();
+        assert!(errors.len() == 1 && errors[0].starts_with("nichrome: cannot "), "{told}");
+        assert!(errors[0].ends_with("Resource temporarily unavailable (os error 11)"), "{told}");
+        assert!(output.status.code() == Some(1) && room.is_tidy(), "{told}");
+    }
+    assert!(!few(0).status.success());
+}
+
 #[test]
 fn interfaces_of_the_machine_are_refused_with_the_capability_that_is_missing() {
     let (room, nichrome) = open_room();
