@@ -272,9 +272,7 @@ impl Wan {
     /// Ends the path, and prints and draws what it has done.
     fn finish(&self, run: Run, unread: [u64; 2]) -> anyhow::Result<()> {
         let reports = run.path.stop()?;
-        if let Some(recording) = run.recording {
-            recording.finish()?;
-        }
+        let recorded = run.recording.map_or(Ok(()), Recording::finish);
         let summary = Summary::new(run.seed, &reports, unread);
         if self.json {
             let json = serde_json::to_string_pretty(&summary)?;
@@ -282,7 +280,9 @@ impl Wan {
         } else {
             failure::say(format_args!("\n{summary}"));
         }
-        run.plot.map_or(Ok(()), |plot| plot.finish(&reports))
+        let drawn = run.plot.map_or(Ok(()), |plot| plot.finish(&reports));
+        recorded?;
+        drawn
     }
 }
 

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
+use serde_json::Value;
 
-use crate::run::{Room, Started, failure, python, text};
+use crate::run::{Room, Started, failure, number, python, text};
 
 /// A room that anyone can use, with the command in it.
 fn open_room() -> (Room, String) {
@@ -113,6 +114,23 @@ fn threads_that_cannot_be_had_are_told_in_one_line() {
         assert!(output.status.code() == Some(1) && room.is_tidy(), "{told}");
     }
     assert!(!few(0).status.success());
+}
+
+#[test]
+fn a_capture_for_which_there_is_no_room_does_not_cost_the_summary() {
+    let (room, nichrome) = open_room();
+    let (left, right) = ("python3 transfer.py serve 1000000", "python3 transfer.py fetch $PEER 1000000");
+    let script = format!(
+        "mkdir full && mount -t tmpfs -o size=64k none full && \
+         exec {nichrome} wan --json --capture full/path.pcapng --left '{left}' --right '{right}'"
+    );
+    let words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &script];
+    let output = as_nobody(&room, &words).output().unwrap();
+    let told = text(&output.stderr);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{told}"));
+    assert!(number(&summary["to_right"], "bytes_delivered") > 1_000_000, "{summary}");
+    let last = "nichrome: cannot write full/path.pcapng: No space left on device (os error 28)\n";
+    assert!(told.ends_with(last) && output.status.code() == Some(1), "{told}");
 }
 
 #[test]
