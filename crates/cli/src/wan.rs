@@ -125,8 +125,8 @@ impl Wan {
         let asked = self.impairments.asked()?;
         asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
         self.check()?;
-        if let Some((name, needed)) = asked.without_effect(&impairments) {
-            failure::warn(format_args!("--{name} does nothing without {needed}"));
+        if let Some(why) = asked.without_effect(&impairments) {
+            failure::warn(format_args!("{why}"));
         }
         match &self.between {
             Some(interfaces) => self.between(interfaces, impairments),

@@ -29,8 +29,8 @@ pub(super) enum Request {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    /// It is done.
-    Done,
+    /// It is done, except that it does nothing for this reason.
+    Done(Option<String>),
     /// This was done so far.
     Summary(Box<Summary>),
     /// That is not possible.
@@ -53,18 +53,19 @@ impl Controlled {
 
     fn answer(&mut self, request: &Request) -> Answer {
         let answer = match request {
-            Request::Set(asked) => self.set(asked).map(|()| Answer::Done),
+            Request::Set(asked) => self.set(asked).map(Answer::Done),
             Request::Show => self.summary().map(|summary| Answer::Summary(Box::new(summary))),
         };
         answer.unwrap_or_else(|error| Answer::Error(format!("{error:#}")))
     }
 
-    fn set(&mut self, asked: &Asked) -> anyhow::Result<()> {
+    /// Says what of it does nothing.
+    fn set(&mut self, asked: &Asked) -> anyhow::Result<Option<String>> {
         let mut impairments = self.impairments.clone();
         asked.apply(&mut impairments)?;
         self.remote.impair(&impairments)?;
         self.impairments = impairments;
-        Ok(())
+        Ok(asked.without_effect(&self.impairments))
     }
 
     fn summary(&self) -> anyhow::Result<Summary> {

@@ -190,9 +190,10 @@ impl Asked {
         self.0.is_empty()
     }
 
-    /// The first of the impairments asked for that does nothing without another one, and which that is.
-    pub(crate) fn without_effect(&self, impairments: &[Impairments; 2]) -> Option<(&str, &'static str)> {
+    /// Which impairment, the first of those asked for, does nothing without another one, and which that is.
+    pub(crate) fn without_effect(&self, impairments: &[Impairments; 2]) -> Option<String> {
         let lacks = |setting: &Setting, of: &Impairments| match setting.name.as_str() {
+            _ if setting.value == "none" => None,
             "queue" | "aqm" | "ecn" if of.rate.is_none() && of.trace.is_none() => Some("--rate or --trace"),
             "jitter-order" if of.jitter.is_none() => Some("--jitter"),
             _ => None,
@@ -201,7 +202,7 @@ impl Asked {
             let directions = Side::BOTH.into_iter().zip(impairments);
             let meant = directions.filter(|(to, _)| setting.direction.includes(*to));
             let lacking = meant.map(|(_, of)| lacks(setting, of)).collect::<Option<Vec<_>>>()?;
-            Some((setting.name.as_str(), *lacking.first()?))
+            Some(format!("--{} does nothing without {}", setting.name, lacking.first()?))
         })
     }
 

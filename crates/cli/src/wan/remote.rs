@@ -38,7 +38,12 @@ impl Set {
             return Err(failure::usage("nothing to set: name an impairment, such as --loss 1%"));
         }
         match ask(self.run, &Request::Set(asked))? {
-            Answer::Done => Ok(()),
+            Answer::Done(without_effect) => {
+                if let Some(why) = without_effect {
+                    failure::warn(format_args!("{why}"));
+                }
+                Ok(())
+            }
             Answer::Error(error) => bail!("{error}"),
             Answer::Summary(_) => bail!("the answer is not understood"),
         }
@@ -54,7 +59,7 @@ impl Show {
                 writeln!(io::stdout(), "{text}").context("cannot print the summary")
             }
             Answer::Error(error) => bail!("{error}"),
-            Answer::Done => bail!("the answer is not understood"),
+            Answer::Done(_) => bail!("the answer is not understood"),
         }
     }
 }

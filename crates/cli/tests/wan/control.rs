@@ -31,6 +31,9 @@ fn impairments_are_changed_while_the_path_is_in_use() {
     for line in ["to the right to the left", "--delay 100ms 200ms", "--loss 1% 1%", "--rate – 8mbit"] {
         assert!(shown.lines().any(|shown| words(shown) == words(line)), "{line}: {shown}");
     }
+    let warned = room.run(&["set", "--to-right", "queue=5p"]);
+    let told = "nichrome: warning: --queue does nothing without --rate or --trace\n";
+    assert_eq!((text(&warned.stderr).as_str(), warned.status.code()), (told, Some(0)));
     let (line, status) = failure(&room.run(&["set", "--loss", "200%"]));
     assert!(line.starts_with("--loss: '200%' is no loss"), "{line}");
     assert_eq!(status, 1);

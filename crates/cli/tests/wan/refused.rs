@@ -114,6 +114,7 @@ fn options_that_do_nothing_are_told() {
     assert_eq!(warned(&["--aqm", "codel"]), does_nothing);
     assert_eq!(warned(&["--aqm", "codel", "--to-left", "rate=1mbit"]), None);
     assert_eq!(warned(&["--to-right", "aqm=codel", "--to-left", "rate=1mbit"]), does_nothing);
+    assert_eq!(warned(&["--aqm", "none", "--jitter-order", "none"]), None);
 }
 
 #[test]
