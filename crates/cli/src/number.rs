@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Numbers for people, and from them.
 
 use std::fmt;
 
@@ -22,6 +22,11 @@ impl fmt::Display for Grouped {
 /// `one` thing or several of them, with their number.
 pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", Grouped(count), if count == 1 { one } else { several })
+}
+
+/// What all random choices come from, as it is given in an option.
+pub(crate) fn seed(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "it is a whole number from 0 to 18446744073709551615")
 }
 
 #[cfg(test)]

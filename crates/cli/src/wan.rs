@@ -43,8 +43,8 @@ use self::session::Session;
 pub(crate) use self::side::Side;
 use self::summary::Summary;
 use crate::control::ControlSocket;
-use crate::failure;
 use crate::links::Link;
+use crate::{failure, number};
 
 /// Bytes of a frame besides its IP packet: Ethernet and two tags.
 const LINK_LEN: usize = 14 + 8;
@@ -88,7 +88,9 @@ pub(crate) struct Wan {
     #[arg(long, num_args = 2, value_names = ["IFACE", "IFACE"], help_heading = "Interfaces", conflicts_with_all = ["left", "command"])]
     between: Option<Vec<InterfaceName>>,
     /// What all random choices come from; without it they are different every time.
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, help_heading = "Results")]
+    #[arg(
+        long, value_name = "NUMBER", value_parser = number::seed, allow_negative_numbers = true, help_heading = "Results",
+    )]
     seed: Option<u64>,
     /// Record every packet at both ends: interface left and interface right.
     #[arg(long, value_name = "FILE.pcapng", help_heading = "Results")]

@@ -57,7 +57,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
     /// What all random choices of the impairments come from; without it they are different every time.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = crate::number::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     #[command(flatten)]
     impairments: ImpairmentOptions,

@@ -9,6 +9,7 @@ use super::experiment::Experiment;
 use super::runs::{self, Jobs};
 use super::store::Store;
 use crate::failure::usage;
+use crate::number;
 
 /// Run one point of an experiment and add it to a store, unless it is there: what nichrome sim tasks prints
 #[derive(Args)]
@@ -19,7 +20,7 @@ pub(crate) struct Point {
     #[arg(long, value_name = "NAME")]
     series: String,
     /// The seed: the experiment's, if not given
-    #[arg(long, value_name = "N", value_parser = runs::seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// The folder in which each run has a file
     #[arg(long, value_name = "DIR")]

@@ -13,6 +13,7 @@ use super::runs::{self, Jobs};
 use super::table::Text;
 use super::trace::Trace;
 use super::{files, parquet, plot, print, print_json};
+use crate::number;
 
 /// Run an experiment, and print what comes out beside what the paper says
 #[derive(Args)]
@@ -20,7 +21,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     experiment: Experiment,
     /// The seed: the experiment's, if not given
-    #[arg(long, value_name = "N", value_parser = runs::seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl, NAME.parquet) to a folder
     #[arg(long, value_name = "DIR")]

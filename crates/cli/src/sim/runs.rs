@@ -46,11 +46,6 @@ fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| format!("it is a whole number from 1 to {}", usize::MAX))
 }
 
-/// Reads the seed of a run.
-pub(super) fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("it is a whole number from 0 to {}", u64::MAX))
-}
-
 /// How far all runs together are.
 #[derive(Clone)]
 pub(super) struct Progress {

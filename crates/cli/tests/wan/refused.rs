@@ -37,7 +37,10 @@ fn wrong_command_lines_are_told_in_one_line() {
             &["--dealy", "1ms"],
             "unexpected argument '--dealy' found; tip: a similar argument exists: '--delay'",
         ),
-        (&["--seed", "-4"], "invalid value '-4' for '--seed <NUMBER>'"),
+        (
+            &["--seed", "-4"],
+            "invalid value '-4' for '--seed <NUMBER>': it is a whole number from 0 to 18446744073709551615",
+        ),
         (
             &["--interface-mtu", "99999"],
             "invalid value '99999' for '--interface-mtu <BYTES>': 99999 is not in",
