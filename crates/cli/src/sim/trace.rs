@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use nichrome_port::capture::{self, LinkType, WriteError, Writer};
-use nichrome_sim::experiment::{Definition, Parameters, Runner, with_unit};
+use nichrome_sim::experiment::{Definition, Parameters, Runner, check_capture, with_unit};
 use nichrome_sim::observe::{Capture, PacketSink, PointId, Series};
 use nichrome_wire::Instant;
 use serde::Serialize;
@@ -69,6 +69,10 @@ impl Trace {
         seed: u64,
     ) -> anyhow::Result<Record> {
         let mut observer = progress.observer();
+        if self.capture.is_some() {
+            // Before there is a file.
+            check_capture(runner)?;
+        }
         let pcapng = self.capture.as_deref().map(Pcapng::create).transpose()?;
         if let Some(pcapng) = &pcapng {
             observer.capture = Capture::to(pcapng.clone());

@@ -138,3 +138,14 @@ fn what_cannot_be_traced_is_told() {
         assert!(line.starts_with(told) && code == status, "{arguments:?}: {line}");
     }
 }
+
+#[test]
+fn what_cannot_be_captured_leaves_a_file_as_it_is() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("precious.pcapng");
+    fs::write(&file, "precious").unwrap();
+    let (line, code) = failure(&["run", "star-rpc", "--point", "StaR/20", "--capture", text(&file)]);
+    let told = "packets of model 'star' are lengths: there is nothing to capture";
+    assert!(line.ends_with(told) && code == 1, "{line}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+}

@@ -76,7 +76,7 @@ pub use figure::{Compared, Plan};
 pub use library::{BUILT_IN, Embedded, Library};
 pub use parameter::{Kind, ParameterSpec, Value, ValueError};
 pub use parameters::Parameters;
-pub use runner::{Measurement, MetricSpec, Outcome, RunError, Runner, run};
+pub use runner::{Measurement, MetricSpec, Outcome, RunError, Runner, check_capture, run};
 pub use settings::{PointError, SetError, Setting};
 pub use source::{LoadError, Source};
 pub use sweep::{Sweep, Task};

@@ -18,6 +18,11 @@ pub trait Runner: Sync {
     /// What it measures.
     fn metrics(&self) -> &'static [MetricSpec];
 
+    /// Whether its packets have bytes, which a capture can hold, instead of lengths only.
+    fn has_packets(&self) -> bool {
+        true
+    }
+
     /// Runs once, on this thread, in steps of [`Observer::run`]: it shows progress, samples, and may end the run.
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError>;
 }
@@ -66,6 +71,9 @@ pub enum RunError {
     /// The model asks for a parameter that it has not declared, or not as that kind.
     #[error("the model asks for a parameter '{0}' of another kind than it declares")]
     Undeclared(&'static str),
+    /// The observer wants to capture packets that are only lengths.
+    #[error("packets of model '{0}' are lengths: there is nothing to capture")]
+    NothingToCapture(&'static str),
     /// Values that do not go together; the text says which, and what would.
     #[error("{0}")]
     Impossible(String),
@@ -77,6 +85,14 @@ pub enum RunError {
     Interrupted,
 }
 
+/// Checks that a model has packets for a capture.
+///
+/// # Errors
+/// [`RunError::NothingToCapture`].
+pub fn check_capture(runner: &dyn Runner) -> Result<(), RunError> {
+    if runner.has_packets() { Ok(()) } else { Err(RunError::NothingToCapture(runner.name())) }
+}
+
 /// Runs a model and checks what it says.
 pub fn run(
     runner: &dyn Runner,
@@ -84,6 +100,9 @@ pub fn run(
     seed: u64,
     observer: &mut Observer,
 ) -> Result<Outcome, RunError> {
+    if observer.capture.is_on() {
+        check_capture(runner)?;
+    }
     let outcome = runner.run(parameters, seed, observer)?;
     let is_declared = |metric: &str| runner.metrics().iter().any(|declared| declared.name == metric);
     let wrong = outcome.measurements.iter().find(|m| !is_declared(m.metric) || !m.value.is_finite());

@@ -48,12 +48,11 @@ impl Runner for Star {
         &METRICS
     }
 
+    fn has_packets(&self) -> bool {
+        false
+    }
+
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
-        if observer.capture.is_on() {
-            return Err(RunError::Impossible(
-                "packets of this model are lengths: there is nothing to capture".into(),
-            ));
-        }
         let plan = Plan::read(parameters, seed)?;
         let mut simulation = Simulation::new(Network::build(plan.network));
         let mut probes = probes();
