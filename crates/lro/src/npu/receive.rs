@@ -24,7 +24,7 @@ const AHEAD: usize = 32;
 const LARGE: usize = 1024;
 
 /// So many segments after one of a connection in a lull, others are likely of such, too.
-const LATELY: u32 = 32;
+const LATELY: u32 = 8;
 
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Takes the frames of a burst. What joins is looked at where it lies, and moved once.
