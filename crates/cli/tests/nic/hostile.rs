@@ -54,6 +54,15 @@ struct Flood {
     syns: AtomicU64,
 }
 
+/// Ends a flood when it goes, also with a test that fails: nobody else would.
+struct Ending<'f>(&'f Flood);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Where rubbish comes from.
 struct Rubbish {
     random: Pcg64Mcg,
@@ -217,6 +226,7 @@ fn once_still<T: PartialEq>(counts: impl Fn() -> T) -> T {
 /// Transfers of honest connections while rubbish comes: how many, and how much memory the card had when it was warm and
 /// at the end.
 fn transfers_meanwhile(lab: &Lab, up: &Up, flood: &Flood) -> (u32, u64, u64) {
+    let _ending = Ending(flood);
     let (time, syns, _) = asked();
     let (begun, mut done, mut warm) = (Instant::now(), 0, None);
     while begun.elapsed() < time || flood.syns.load(Ordering::Relaxed) < syns {
@@ -227,7 +237,6 @@ fn transfers_meanwhile(lab: &Lab, up: &Up, flood: &Flood) -> (u32, u64, u64) {
             warm = Some(up.memory());
         }
     }
-    flood.stop.store(true, Ordering::Relaxed);
     (done, warm.unwrap_or(u64::MAX), up.memory())
 }
 

@@ -194,7 +194,7 @@ impl Lab {
             Direction::FromHost => (&self.here, &self.there),
         };
         let address = address(family, if direction == Direction::ToHost { 1 } else { 2 });
-        let listener = to.run(|| TcpListener::bind(SocketAddr::new(address, PORT)).unwrap()).unwrap();
+        let listener = to.run(|| listen(SocketAddr::new(address, PORT))).unwrap();
         let mut sender = from
             .run(|| TcpStream::connect_timeout(&SocketAddr::new(address, PORT), PATIENCE).unwrap())
             .unwrap();
@@ -219,6 +219,19 @@ impl Lab {
             }
         });
     }
+}
+
+/// Listens where a listener may just have gone: a process that another test has forked has it open until it begins its program.
+fn listen(address: SocketAddr) -> TcpListener {
+    let mut listener = None;
+    until("a listener", || match TcpListener::bind(address) {
+        Ok(bound) => listener.replace(bound).is_none(),
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+            false
+        }
+    });
+    listener.unwrap()
 }
 
 /// Which way data goes.
@@ -251,7 +264,7 @@ pub(crate) fn add_addresses(called: &str, number: u8) {
 }
 
 /// Waits until something is so.
-pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < until, "gave up waiting for {what}");
