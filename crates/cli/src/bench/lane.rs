@@ -17,8 +17,8 @@ use super::traffic::{File, Flows};
 pub(super) const BURST: usize = 32;
 /// Packets of a run: passes over the traffic are repeated until there are as many.
 const PACKETS_PER_RUN: usize = 144_000;
-/// Receive buffers that are made at a time, and their bytes: few, so that those in use stay warm, as DPDK's do in its cache of
-/// buffers for each core.
+/// Receive buffers that are made at a time, and their bytes: few, so that those in use stay warm, as DPDK's do in its
+/// cache of buffers for each core.
 const BUFFERS: (usize, usize) = (64, 2048);
 /// Outputs of one burst that there is room for: nothing may be allocated while the clock runs.
 const OUTPUTS: usize = 65_536;

@@ -221,7 +221,8 @@ impl Lab {
     }
 }
 
-/// Listens where a listener may just have gone: a process that another test has forked has it open until it begins its program.
+/// Listens where a listener may just have gone: a process that another test has forked has it open until it begins its
+/// program.
 fn listen(address: SocketAddr) -> TcpListener {
     let mut listener = None;
     until("a listener", || match TcpListener::bind(address) {
