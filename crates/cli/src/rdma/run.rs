@@ -11,8 +11,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use nichrome_abi::configuration as variables;
 use nichrome_hca::{Stateless, Transport};
-use nichrome_verbs::configuration as variables;
 use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
 use super::program::{Program, Way};

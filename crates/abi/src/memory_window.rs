@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use nichrome_rdma::{Bind, LKey, Operation, Payload, RKey, SendRequest, WindowHandle, WindowKind};
 
-use crate::abi::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
 use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
+use crate::header::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
 use crate::memory_region::access;
 use crate::object::{Object, cell, object, take_back};
 use crate::queue_pair::QueuePair;

@@ -4,8 +4,8 @@ use std::ffi::c_int;
 
 use nichrome_rdma::{Device, Payload, PostError, ReceiveRequest, SendRequest};
 
-use crate::abi::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
 use crate::errno::{Errno, status};
+use crate::header::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
 use crate::object::object;
 use crate::process_memory::ProcessMemory;
 use crate::queue_pair::{QueuePair, type_code};

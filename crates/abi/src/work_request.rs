@@ -7,9 +7,9 @@ use nichrome_rdma::{
     ImmediateData, LKey, Operation, QKey, QpNumber, RKey, Recipient, Remote, SendFlags, Sge,
 };
 
-use crate::abi::{ibv_send_wr, ibv_sge};
 use crate::address_handle::AddressHandle;
 use crate::errno::Errno;
+use crate::header::{ibv_send_wr, ibv_sge};
 use crate::memory_window::bind;
 use crate::object::object;
 
@@ -106,7 +106,7 @@ pub(crate) fn sends_bytes(operation: &Operation) -> bool {
 /// # Safety
 /// The handle is one that the program has made, or missing.
 pub(crate) unsafe fn recipient(
-    ah: *mut crate::abi::ibv_ah,
+    ah: *mut crate::header::ibv_ah,
     number: u32,
     qkey: u32,
 ) -> Result<Recipient, Errno> {

@@ -8,9 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nichrome_rdma::{CompletedOperation, Completion, CqHandle, Moderation, Notice, Notify, Status};
 
-use crate::abi::{
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_wc,
-};
 use crate::adapter::Adapter;
 use crate::async_event::AsyncTarget;
 use crate::comp_channel::CompChannel;
@@ -18,6 +15,9 @@ use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::{EventQueue, Unacknowledged};
 use crate::extended_poll::{self, Polled};
+use crate::header::{
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_wc,
+};
 use crate::object::{Object, cell, object, take_back, zeroed};
 
 /// A completion queue.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use nichrome_rdma::{AddressHandle as Handle, AddressVector};
 use nichrome_wire::TrafficClass;
 
-use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, minus_one, pointer, status};
+use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::object::{Object, cell, object, take_back, zeroed};
 use crate::port::gid;
 

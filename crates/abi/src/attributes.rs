@@ -7,11 +7,11 @@ use libc::timespec;
 use nichrome_port::clock;
 use nichrome_rdma::Limits;
 
-use crate::abi::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_values_ex};
 use crate::adapter::Adapter;
 use crate::context::Context;
 use crate::device::{guid, put};
 use crate::errno::{Errno, status};
+use crate::header::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_values_ex};
 use crate::object::zeroed;
 
 /// `enum ibv_device_cap_flags`: current state in changes, system image GUID, RNR NAKs, resizable shared receive queues,

@@ -31,10 +31,10 @@ macro_rules! abi {
             pub struct $name { $(pub $field: $type),* }
         )*
 
-        pub(super) const LAYOUTS: &[$crate::abi::Layout] = &[$($crate::abi::Layout {
+        pub(super) const LAYOUTS: &[$crate::header::Layout] = &[$($crate::header::Layout {
             name: stringify!($name),
             size: size_of::<$name>(),
-            fields: &[$($crate::abi::Field {
+            fields: &[$($crate::header::Field {
                 name: stringify!($field),
                 offset: std::mem::offset_of!($name, $field),
             }),*],

@@ -7,12 +7,12 @@ use std::ptr;
 
 use nichrome_rdma::PathMtu;
 
-use crate::abi::{
+use crate::context::Context;
+use crate::errno::{Errno, minus_one, status};
+use crate::header::{
     IBV_GID_TYPE_ROCE_V2, IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_context, ibv_gid, ibv_gid_entry,
     ibv_port_attr,
 };
-use crate::context::Context;
-use crate::errno::{Errno, minus_one, status};
 use crate::object::zeroed;
 
 /// The only port.

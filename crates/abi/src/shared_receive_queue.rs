@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use nichrome_rdma::{SrqAttributes, SrqHandle};
 
-use crate::abi::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::adapter::Adapter;
 use crate::async_event::AsyncTarget;
 use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
+use crate::header::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::object::{Object, cell, object, take_back, zeroed};
 
 /// A shared receive queue.

@@ -3,11 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::abi::{ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_srq};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::errno::minus_one;
 use crate::event_queue::{EventQueue, Unacknowledged};
+use crate::header::{ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_srq};
 use crate::object::object;
 use crate::queue_pair::QueuePair;
 use crate::shared_receive_queue::SharedReceiveQueue;

@@ -5,9 +5,9 @@ use std::ptr;
 
 use nichrome_rdma::{DrainNotice, Psn, QKey, QpChange, QpNumber, QpReport, QpState, RnrTimer, Signaling};
 
-use crate::abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use crate::address_handle::{self, vector};
 use crate::errno::{Errno, status};
+use crate::header::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use crate::memory_region::access;
 use crate::object::{object, zeroed};
 use crate::port;

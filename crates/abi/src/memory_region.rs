@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use nichrome_rdma::{Access, DomainHandle, RegionConfig, RegionHandle};
 
-use crate::abi::{ibv_mr, ibv_pd};
 use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
+use crate::header::{ibv_mr, ibv_pd};
 use crate::object::{Object, cell, object, take_back};
 
 /// A memory region.

@@ -6,8 +6,8 @@ use std::slice;
 
 use nichrome_rdma::{Operation, Payload, QpType, RKey, Recipient, Remote, SendFlags, SendRequest, Sge};
 
-use crate::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::errno::{Errno, status};
+use crate::header::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::memory_window::bind;
 use crate::object::object;
 use crate::queue_pair::QueuePair;

@@ -5,11 +5,11 @@ use std::ffi::c_int;
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use crate::abi::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_device, verbs_context};
 use crate::adapter::Adapter;
 use crate::async_event::AsyncEvents;
 use crate::errno::{Errno, pointer};
 use crate::event_queue::EventQueue;
+use crate::header::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_device, verbs_context};
 use crate::object::cell;
 use crate::{
     attributes, completion_queue, memory_window, port, post, queue_pair, shared_receive_queue, unsupported,

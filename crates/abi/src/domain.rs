@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use nichrome_rdma::{Device, DomainHandle};
 
-use crate::abi::{ibv_context, ibv_pd};
 use crate::adapter::Adapter;
 use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
+use crate::header::{ibv_context, ibv_pd};
 use crate::object::{Object, cell, object, take_back};
 
 /// A protection domain.

@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_uint};
 use nichrome_port::clock;
 use nichrome_rdma::Completion;
 
-use crate::abi::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_tm_info};
 use crate::completion_queue::{CompletionQueue, flags, notice, opcode, status_code};
 use crate::errno::Errno;
+use crate::header::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_tm_info};
 use crate::object::object;
 
 /// The completion that a poll is at.

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
-use crate::abi::*;
 use crate::errno::{Errno, pointer, status};
+use crate::header::*;
 
 /// What gives a status, whatever its arguments are: a callee may have fewer than it is called with.
 pub(crate) extern "C" fn no_status() -> c_int {

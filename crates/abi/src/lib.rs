@@ -2,7 +2,7 @@
 //!
 //! The crate is a static library; `scripts/build-libibverbs` links it with the version script `libibverbs.map`. Functions
 //! have the names, arguments and results of `infiniband/verbs.h`, and an object that a program holds a pointer to begins
-//! with the structure that the header declares (`abi`). The device behind is one per process and lives as long as a
+//! with the structure that the header declares (`header`). The device behind is one per process and lives as long as a
 //! context is open; [`configuration`] says what the environment decides.
 //!
 //! | file | verbs |
@@ -18,8 +18,8 @@
 //! | `work_request.rs`, `post.rs`, `builder.rs` | work requests as lists, and piece by piece |
 //! | `names.rs`, `rates.rs`, `fork.rs`, `private.rs` | the rest of the header, and what drivers of rdma-core import |
 
-pub mod abi;
 pub mod configuration;
+pub mod header;
 
 mod adapter;
 mod address_handle;

@@ -36,7 +36,7 @@ pub(crate) unsafe fn take_back<T: Object>(abi: *mut T::Abi) -> Box<T> {
 
 /// A structure of C with all bytes zero, which the header's structures may be.
 pub(crate) fn zeroed<T: Copy>() -> T {
-    // SAFETY: used for the structures of `abi` only: integers, pointers, and functions that may be missing.
+    // SAFETY: used for the structures of `header` only: integers, pointers, and functions that may be missing.
     unsafe { std::mem::zeroed() }
 }
 

@@ -7,10 +7,6 @@ use std::sync::Arc;
 
 use nichrome_rdma::{QpCapacity, QpConfig, QpHandle, QpType, Signaling};
 
-use crate::abi::{
-    ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-    ibv_srq,
-};
 use crate::adapter::Adapter;
 use crate::async_event::AsyncTarget;
 use crate::builder::{self, Builder};
@@ -18,6 +14,10 @@ use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
+use crate::header::{
+    ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    ibv_srq,
+};
 use crate::object::{Object, cell, object, take_back, zeroed};
 use crate::shared_receive_queue::SharedReceiveQueue;
 

@@ -6,9 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::abi::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 use crate::configuration::{INTERFACE, IP};
 use crate::errno::{Errno, pointer};
+use crate::header::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 use crate::object::zeroed;
 
 /// The device's name.

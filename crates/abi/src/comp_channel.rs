@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::completion_queue::{CompletionQueue, CqEvents};
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::event_queue::EventQueue;
+use crate::header::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::object::{Object, cell, object, take_back};
 
 /// A completion channel.

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::process::Command;
 
-use nichrome_verbs::abi::{LAYOUTS, Layout};
+use nichrome_abi::header::{LAYOUTS, Layout};
 
 /// The name of a field in C: a keyword of Rust has a trailing underscore here.
 fn in_c(field: &str) -> &str {
