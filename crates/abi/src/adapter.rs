@@ -84,7 +84,7 @@ impl Adapter {
     /// Prints what the device has done.
     fn report(&self) {
         let wire = self.driver.wire_counters();
-        let (counters, card) = self.driver.call(|device| (*device.counters(), *device.card_counters()));
+        let (counters, card) = self.driver.call(|device| (*device.counters(), device.view::<CardCounters>()));
         let Operations { sends, writes, reads, atomics, local, receives } = counters.operations;
         eprintln!(
             "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {local} local operations, \

@@ -176,8 +176,8 @@ impl Port {
         }
         device.mtu = config.mtu.unwrap_or_else(|| largest_mtu(socket));
         device.seed = config.seed;
-        device.sees_identifications = config.reception == Reception::Packets;
-        device.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
+        device.roce.sees_identifications = config.reception == Reception::Packets;
+        device.roce.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
         device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
         if config.transport == Transport::Star {

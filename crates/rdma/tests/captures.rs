@@ -160,7 +160,7 @@ fn replay(requests: &[&Packet]) -> Answered {
         let now = Instant::from_nanos(nth as u64 * 1000);
         device.receive(&Datagram { flow, traffic_class: TrafficClass(0), bytes: &bytes }, now);
         let mut buffer = vec![0; 65_507];
-        while let Some(transmit) = device.poll_transmit(now, 16, &mut buffer) {
+        while let Some(Transmit::Datagrams(transmit)) = device.poll_transmit(now, 16, &mut buffer) {
             for bytes in transmit.datagrams(&buffer) {
                 let (repr, payload) = Repr::parse(bytes).unwrap();
                 answered.add(&repr, payload.len());

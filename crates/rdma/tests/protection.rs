@@ -59,7 +59,7 @@ impl Attack {
 
     fn answer(&mut self) -> Option<Syndrome> {
         let mut buffer = vec![0; 9000];
-        let sent = self.pair.ends[1].device.poll_transmit(self.pair.now, 1, &mut buffer)?;
+        let sent = self.pair.ends[1].device.poll_transmit(self.pair.now, 1, &mut buffer)?.datagrams()?;
         let (repr, _) = Repr::parse(&buffer[..sent.len]).unwrap();
         match repr.message {
             Message::Rc(RcMessage::Acknowledge(aeth)) => Some(aeth.syndrome),
@@ -501,12 +501,13 @@ fn garbage_does_nothing() {
 #[test]
 fn where_identifications_are_seen_an_icrc_is_right_or_wrong() {
     for sees_identifications in [false, true] {
-        let mut pair = Pair::with(|config| config.sees_identifications = sees_identifications);
+        let mut pair = Pair::with(|config| config.roce.sees_identifications = sees_identifications);
         let [a, _] = pair.connect(QpType::Rc, &Link::default());
         let there = pair.ends[1].remote(0);
         pair.ends[0].post(a, 1, Operation::Write(there), 0, 100);
         let mut buffer = vec![0; 8192];
-        let transmit = pair.ends[0].device.poll_transmit(pair.now, 1, &mut buffer).unwrap();
+        let transmit =
+            pair.ends[0].device.poll_transmit(pair.now, 1, &mut buffer).unwrap().datagrams().unwrap();
         IcrcChecker::default().change_ident(&mut buffer[..transmit.len], 7);
         pair.inject(1, &buffer[..transmit.len]);
         assert_eq!(pair.ends[1].device.counters().dropped_icrc, u64::from(sees_identifications));

@@ -569,7 +569,9 @@ fn error_flushes_the_receive_of_half_a_message_and_drops_answers() {
         pair.ends[0].post(a, 2, Operation::Send, 0, 5000);
         let mut buffer = vec![0; 65_507];
         let mut packets = Vec::new();
-        while let Some(transmit) = pair.ends[0].device.poll_transmit(pair.now, 1, &mut buffer) {
+        while let Some(Transmit::Datagrams(transmit)) =
+            pair.ends[0].device.poll_transmit(pair.now, 1, &mut buffer)
+        {
             packets.push(buffer[..transmit.len].to_vec());
         }
         packets[..3].iter().for_each(|bytes| pair.inject(1, bytes));

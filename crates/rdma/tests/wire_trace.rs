@@ -84,9 +84,9 @@ fn reliable_connections_send_what_they_sent() {
     let digests = [
         digest(Faults::default(), connect, |_| {}),
         digest(LOSSY, connect, |_| {}),
-        digest(LOSSY, connect, |config| config.selective_repeat = SelectiveRepeat::Never),
-        digest(LOSSY, connect, |config| config.congestion = Congestion::Dcqcn(Dcqcn::default())),
-        digest(LOSSY, connect, |config| config.acknowledgement_delay = 60_000),
+        digest(LOSSY, connect, |config| config.roce.selective_repeat = SelectiveRepeat::Never),
+        digest(LOSSY, connect, |config| config.roce.congestion = Congestion::Dcqcn(Dcqcn::default())),
+        digest(LOSSY, connect, |config| config.roce.acknowledgement_delay = 60_000),
     ];
     assert_eq!(
         digests,

@@ -30,6 +30,14 @@ pub(crate) struct Region {
     pub(crate) validity: Validity,
 }
 
+/// A change to the memory that a program's peers may name.
+pub(crate) struct RegionChange {
+    pub(crate) domain: Handle<kind::Domain>,
+    pub(crate) key: u32,
+    /// The region as it is now; `None` where it was deregistered.
+    pub(crate) region: Option<Region>,
+}
+
 /// Whether a region's keys are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validity {

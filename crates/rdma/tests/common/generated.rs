@@ -33,12 +33,12 @@ pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
     let setting = choose(64).unwrap_or_default();
     let mut pair = Pair::with(|config| {
         config.window = SendWindow { initial: 1 + setting % 8, max: 16, read: 1 };
-        config.held_packets = (setting % 5) as usize;
+        config.roce.held_packets = (setting % 5) as usize;
         if setting & 32 > 0 {
-            config.selective_repeat = SelectiveRepeat::Never;
+            config.roce.selective_repeat = SelectiveRepeat::Never;
         }
         if setting & 16 > 0 {
-            config.congestion = Congestion::Dcqcn(Dcqcn::default());
+            config.roce.congestion = Congestion::Dcqcn(Dcqcn::default());
         }
     });
     pair.record = true;
