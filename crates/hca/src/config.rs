@@ -175,7 +175,7 @@ impl Port {
             device.limits = Limits { qps, ..device.limits };
         }
         device.mtu = config.mtu.unwrap_or_else(|| largest_mtu(socket));
-        device.seed = config.seed;
+        device.seed = config.seed.into();
         device.sees_identifications = config.reception == Reception::Packets;
         device.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;

@@ -6,6 +6,7 @@ use nichrome_wire::rdma::PathMtu;
 use nichrome_wire::star::{Epoch, STAR_PORT};
 use thiserror::Error;
 
+use crate::core::protection::Protection;
 use crate::roce::dcqcn::Dcqcn;
 use crate::star::CardAuthentication;
 
@@ -14,7 +15,7 @@ use crate::star::CardAuthentication;
 pub struct Limits {
     /// Protection domains.
     pub domains: usize,
-    /// Memory regions and windows together, at most 2²⁴ − 1.
+    /// Memory regions and windows together, at most 2²³: more would be in the way of random keys.
     pub keys: usize,
     /// Completion queues.
     pub cqs: usize,
@@ -136,7 +137,8 @@ pub struct Config {
     pub source_port: u16,
     /// The largest path MTU.
     pub mtu: PathMtu,
-    /// The number of the first queue pair; those after it follow. Between 2 and 2²⁴ − 2.
+    /// The lowest number of a queue pair, between 2 and 2²⁴ − 2. Queue pairs take `limits.qps` numbers from it on, one after
+    /// the other from a number on that follows from the seed.
     pub first_qp: u32,
     /// Bounds on what programs may ask for.
     pub limits: Limits,
@@ -155,8 +157,9 @@ pub struct Config {
     /// How long an acknowledgement waits for a program that answers what arrives, to leave together with the answer;
     /// nanoseconds, 0 for never.
     pub acknowledgement_delay: u64,
-    /// Makes keys differ between devices.
-    pub seed: u64,
+    /// What memory keys and queue pair numbers follow from. A driver draws it from the kernel's random numbers: whoever
+    /// knows it knows all keys of the device.
+    pub seed: u128,
     /// StaR.
     pub star: StarConfig,
 }
@@ -187,7 +190,7 @@ impl Config {
             ("addresses", self.addresses.len(), 1, 256),
             ("first_qp", self.first_qp as usize, 2, 0xFF_FFFE),
             ("first_qp + limits.qps", self.first_qp as usize + limits.qps, 3, 0xFF_FFFF),
-            ("limits.keys", limits.keys, 1, 0xFF_FFFF),
+            ("limits.keys", limits.keys, 1, Protection::MAX_KEYS),
             ("limits.sges", limits.sges, 1, 255),
             ("limits.inline", limits.inline, 0, 1 << 16),
             ("limits.message", limits.message as usize, 1, 1 << 30),

@@ -143,6 +143,7 @@ pub use crate::core::cq::{Moderation, Notify};
 pub use crate::core::event::Event;
 pub use crate::core::memory::{ByteMemory, Memory, MemoryFault};
 pub use crate::core::protection::{Bind, LKey, WindowKind};
+pub use crate::core::random::RandomNumbers;
 pub use crate::core::slab::Handle;
 pub use crate::core::work::{
     Operation, Payload, ReceiveRequest, Recipient, Remote, SendFlags, SendRequest, Sge,

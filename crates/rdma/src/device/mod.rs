@@ -29,6 +29,7 @@ use nichrome_wire::{AddressPair, TimingWheel};
 use crate::config::{Config, ConfigError, Limits};
 use crate::core::event::Event;
 use crate::core::memory::Memory;
+use crate::core::numbers::QpNumbers;
 use crate::core::slab::{Handle, Slab};
 use crate::core::verbs::{TICK, Verbs};
 use crate::counters::Counters;
@@ -56,6 +57,7 @@ pub struct Device<M> {
     verbs: Verbs<M>,
     domains: Slab<Domain, kind::Domain>,
     qps: Slab<Transport, kind::Qp>,
+    numbers: QpNumbers,
     /// Queue pairs that may have something to send, in turn.
     line: VecDeque<u32>,
     /// One timer per queue pair.
@@ -79,6 +81,7 @@ impl<M: Memory> Device<M> {
             verbs: Verbs::new(memory, limits, config.seed),
             domains: Slab::new(limits.domains),
             qps: Slab::new(limits.qps),
+            numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed),
             line: VecDeque::new(),
             wheel: TimingWheel::new(0),
             icrc: IcrcChecker::default(),
@@ -139,7 +142,7 @@ impl<M: Memory> Device<M> {
     /// The place of a queue pair by its number.
     #[inline]
     fn place_of(&self, number: QpNumber) -> Option<u32> {
-        number.value().checked_sub(self.config.first_qp)
+        self.numbers.index_of(number)
     }
 }
 
