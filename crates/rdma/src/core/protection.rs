@@ -4,6 +4,8 @@
 //! named, and whoever knows some keys of a process can compute no other. Every access is checked here, packet by packet:
 //! a region that is gone is out of reach at once, also for what is already on its way.
 
+use std::num::NonZeroU32;
+
 use nichrome_wire::rdma::RKey;
 use thiserror::Error;
 
@@ -60,8 +62,8 @@ pub enum WindowKind {
 /// What a window is bound to.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
-    /// Its key does not change while a window is bound to it.
-    pub(crate) region: LKey,
+    /// The region's key, which does not change while a window is bound to it. No key is 0.
+    region: NonZeroU32,
     pub(crate) qp: Handle<kind::Qp>,
     pub(crate) access: Access,
     /// In the region's terms.
@@ -126,6 +128,9 @@ struct Object {
     handle: Handle<kind::Key>,
     named: Named,
 }
+
+// One cache line for an object, its key and its handle: it is looked up for each packet.
+const _: () = assert!(KeyTable::<Object>::SLOT_BYTES == 64);
 
 /// All regions and windows of a device.
 pub(crate) struct Protection {
@@ -250,7 +255,7 @@ impl Protection {
     }
 
     fn release(&mut self, binding: Option<&Binding>) {
-        if let Some(Ok(region)) = binding.map(|binding| self.region_of_mut(binding.region)) {
+        if let Some(Ok(region)) = binding.map(|binding| self.region_of_mut(binding.region())) {
             region.windows = region.windows.saturating_sub(1);
         }
     }
@@ -283,7 +288,7 @@ impl Protection {
             Named::Window(window) => {
                 let binding = window.open_to(asker, right)?;
                 let within = binding.region_address(address, len)?;
-                let region = self.region_of(binding.region)?;
+                let region = self.region_of(binding.region())?;
                 region.reach(asker.domain, within, len, Access::NONE)
             }
         }
@@ -312,7 +317,7 @@ impl Protection {
                     return Err(Refusal::Right);
                 }
                 let within = binding.region_address(address, len)?;
-                let region = self.region_of(binding.region)?;
+                let region = self.region_of(binding.region())?;
                 region.reach(region.domain, within, len, Access::NONE)
             }
             Named::Region(_) | Named::Window(_) => Err(Refusal::Owner),
@@ -335,7 +340,7 @@ impl Protection {
         window.may_be_bound(asker, bind)?;
         let binding = if bind.len == 0 { None } else { Some(self.binding(asker, bind)?) };
         if let Some(binding) = &binding {
-            self.region_of_mut(binding.region)?.windows += 1;
+            self.region_of_mut(binding.region())?.windows += 1;
         }
         let object = self.objects.get_mut(bind.window.0).ok_or(Refusal::Key)?;
         let handle = object.handle;
@@ -354,7 +359,8 @@ impl Protection {
             return Err(Refusal::Right);
         }
         let (access, io_address, len) = (bind.access, bind.address, bind.len);
-        Ok(Binding { region: bind.region, qp: asker.qp, access, io_address, len })
+        let key = NonZeroU32::new(bind.region.0).ok_or(Refusal::Key)?;
+        Ok(Binding { region: key, qp: asker.qp, access, io_address, len })
     }
 
     /// Ends the validity of a key. A peer may only end that of windows bound on the queue pair that it talks to, and of
@@ -441,6 +447,10 @@ impl Window {
 }
 
 impl Binding {
+    fn region(&self) -> LKey {
+        LKey(self.region.get())
+    }
+
     /// The region's address of the window's `address`, where all bytes lie within the window.
     #[inline]
     fn region_address(&self, address: u64, len: u64) -> Result<u64, Refusal> {
