@@ -146,6 +146,7 @@ pub use crate::core::limits::Limits;
 pub use crate::core::memory::{ByteMemory, Memory, MemoryFault};
 pub use crate::core::protection::{Bind, LKey, WindowKind};
 pub use crate::core::queue_pair::{QpCapacity, Signaling};
+pub use crate::core::random::RandomNumbers;
 pub use crate::core::slab::Handle;
 pub use crate::core::work::{
     Operation, Payload, ReceiveRequest, Recipient, Remote, SendFlags, SendRequest, Sge,

@@ -118,6 +118,8 @@ fn replay(requests: &[&Packet]) -> Answered {
 
     let mut config = Config::new(vec![ours]);
     config.first_qp = first.repr.bth.dest_qp.value();
+    // Only one number is left for it.
+    config.limits.qps = 1;
     let mut device = Device::new(config, ByteMemory::new(low, len.max(1 << 20))).unwrap();
     let domain = device.create_domain().unwrap();
     let cq = device.create_cq(4096).unwrap();

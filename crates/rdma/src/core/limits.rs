@@ -5,7 +5,7 @@
 pub struct Limits {
     /// Protection domains.
     pub domains: usize,
-    /// Memory regions and windows together, at most 2²⁴ − 1.
+    /// Memory regions and windows together, at most 2²³: more would be in the way of random keys.
     pub keys: usize,
     /// Completion queues.
     pub cqs: usize,

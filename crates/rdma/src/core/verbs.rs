@@ -44,7 +44,7 @@ pub(crate) struct Verbs<M> {
 }
 
 impl<M: Memory> Verbs<M> {
-    pub(crate) fn new(memory: M, limits: &Limits, seed: u64) -> Self {
+    pub(crate) fn new(memory: M, limits: &Limits, seed: u128) -> Self {
         Self {
             memory,
             protection: Protection::new(limits.keys, seed),

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::congestion::SendWindow;
 use crate::core::limits::Limits;
+use crate::core::protection::Protection;
 use crate::roce::RoceConfig;
 use crate::star::StarConfig;
 
@@ -17,14 +18,16 @@ pub struct Config {
     pub addresses: Vec<IpAddr>,
     /// The largest path MTU.
     pub mtu: PathMtu,
-    /// The number of the first queue pair; those after it follow. Between 2 and 2²⁴ − 2.
+    /// The lowest number of a queue pair, between 2 and 2²⁴ − 2. Queue pairs take `limits.qps` numbers from it on, one after
+    /// the other from a number on that follows from the seed.
     pub first_qp: u32,
     /// Bounds on what programs may ask for.
     pub limits: Limits,
     /// How many packets queue pairs have outstanding.
     pub window: SendWindow,
-    /// Makes keys differ between devices.
-    pub seed: u64,
+    /// What memory keys and queue pair numbers follow from. A driver draws it from the kernel's random numbers: whoever
+    /// knows it knows all keys of the device.
+    pub seed: u128,
     /// RoCE.
     pub roce: RoceConfig,
     /// StaR.
@@ -52,7 +55,7 @@ impl Config {
             ("addresses", self.addresses.len(), 1, 256),
             ("first_qp", self.first_qp as usize, 2, 0xFF_FFFE),
             ("first_qp + limits.qps", self.first_qp as usize + limits.qps, 3, 0xFF_FFFF),
-            ("limits.keys", limits.keys, 1, 0xFF_FFFF),
+            ("limits.keys", limits.keys, 1, Protection::MAX_KEYS),
             ("limits.sges", limits.sges, 1, 255),
             ("limits.inline", limits.inline, 0, 1 << 16),
             ("limits.message", limits.message as usize, 1, 1 << 30),

@@ -25,10 +25,10 @@ impl<M: Memory> Device<M> {
     /// Takes in a datagram for the port of a transport.
     #[inline]
     fn receive_for<E: Member>(&mut self, datagram: &Datagram<'_>) {
-        let Self { transports, verbs, qps, config, .. } = self;
+        let Self { transports, verbs, qps, numbers, .. } = self;
         let shared = E::shared_mut(transports);
         let Some((number, packet)) = shared.read(datagram, verbs) else { return };
-        let index = number.value().checked_sub(config.first_qp);
+        let index = numbers.index_of(number);
         let found = index.and_then(|index| Some((index, E::of(qps.at_mut(index)?)?)));
         let Some((index, endpoint)) = found.filter(|(_, endpoint)| {
             !endpoint.qp().on_hold && endpoint.is_from_peer(&datagram.flow.addresses)

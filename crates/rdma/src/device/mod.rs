@@ -31,6 +31,7 @@ use crate::core::error::{ObjectError, ObjectKind};
 use crate::core::event::Event;
 use crate::core::limits::Limits;
 use crate::core::memory::Memory;
+use crate::core::numbers::QpNumbers;
 use crate::core::slab::{Handle, Slab};
 use crate::core::verbs::{TICK, Verbs};
 use crate::kind;
@@ -56,6 +57,7 @@ pub struct Device<M> {
     verbs: Verbs<M>,
     domains: Slab<Domain, kind::Domain>,
     qps: Slab<Transport, kind::Qp>,
+    numbers: QpNumbers,
     /// Queue pairs that may have something to send, in turn.
     line: VecDeque<u32>,
     /// One timer per queue pair.
@@ -81,6 +83,7 @@ impl<M: Memory> Device<M> {
             verbs: Verbs::new(memory, limits, config.seed),
             domains: Slab::new(limits.domains),
             qps: Slab::new(limits.qps),
+            numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed),
             line: VecDeque::new(),
             wheel: TimingWheel::new(0),
             transports: Transports::new(&environment, &config),

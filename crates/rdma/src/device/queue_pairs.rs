@@ -92,8 +92,11 @@ impl<M: Memory> Device<M> {
             return Err(ObjectError::Unknown(ObjectKind::Srq));
         }
         self.check_capacity(&config)?;
-        let Self { qps, config: device, transports, .. } = self;
-        let made = qps.insert(|handle| Transport::new(queue_pair(handle, &config, device), transports));
+        let Self { qps, numbers, config: device, transports, .. } = self;
+        let made = qps.insert(|handle| {
+            let number = numbers.number_of(handle.index());
+            Transport::new(queue_pair(handle, number, &config, device), transports)
+        });
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Qp))?;
         self.wheel.grow(made.index() as usize + 1);
         self.join(config.domain);
@@ -264,13 +267,17 @@ impl Transport {
     }
 }
 
-fn queue_pair(handle: Handle<kind::Qp>, config: &QpConfig, device: &crate::Config) -> QueuePair {
+fn queue_pair(
+    handle: Handle<kind::Qp>,
+    number: QpNumber,
+    config: &QpConfig,
+    device: &crate::Config,
+) -> QueuePair {
     let QpConfig { kind, domain, send_cq, receive_cq, srq, capacity, signaling } = *config;
     let own = || Receives::Own(ReceiveQueue::new(capacity.receive_wrs, capacity.receive_sges));
     QueuePair {
         handle,
-        // In range: the configuration says so.
-        number: QpNumber::new(device.first_qp + handle.index()).unwrap_or_default(),
+        number,
         kind,
         state: QpState::Reset,
         domain,

@@ -195,7 +195,7 @@ impl Pair {
     pub fn with(change: impl Fn(&mut Config)) -> Self {
         let end = |end| {
             let mut config = Config::new(vec![address(end)]);
-            config.seed = end as u64;
+            config.seed = end as u128;
             change(&mut config);
             End::new(config)
         };
