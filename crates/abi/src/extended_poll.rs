@@ -5,14 +5,11 @@ use std::ffi::{c_int, c_uint};
 use nichrome_port::clock;
 use nichrome_rdma::Completion;
 
-use crate::completion_queue::{CompletionQueue, flags, notice, opcode, status_code};
+use crate::completion::{flags, notice, opcode, status_code};
+use crate::completion_queue::CompletionQueue;
 use crate::errno::Errno;
 use crate::header::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_tm_info};
 use crate::object::object;
-
-/// The completion that a poll is at.
-#[derive(Default)]
-pub(crate) struct Polled(Option<Completion>);
 
 /// What can be read of a completion (`enum ibv_create_cq_wc_flags`): all but VLAN, flow tag and tag matching.
 pub(crate) const OFFERED: u64 = 0xFF | 1 << 11;
@@ -50,7 +47,7 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     unsafe {
         (*cq).wr_id = completion.wr_id;
         (*cq).status = status_code(completion.status);
-        *this.polled.get() = Polled(Some(completion));
+        *this.polled.get() = Some(completion);
     }
     0
 }
@@ -85,7 +82,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl Fn(&Completion) -> T) -> T {
     // SAFETY: between `start_poll` and `end_poll`: nobody else changes it.
     let polled = unsafe { &*object::<CompletionQueue>(cq).polled.get() };
-    polled.0.as_ref().map(what).unwrap_or_default()
+    polled.as_ref().map(what).unwrap_or_default()
 }
 
 /// Defines functions that read something of the completion.

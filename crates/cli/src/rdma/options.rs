@@ -13,7 +13,7 @@ use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 
 use crate::failure;
-use crate::wan::ImpairmentOptions;
+use crate::impairment_options::ImpairmentOptions;
 
 /// Where the adapter is, and what happens to its datagrams.
 #[derive(Args, Clone, Debug)]

@@ -10,7 +10,7 @@ use clap::Args;
 use nichrome_wan::{Impairments, Jitter, ParseError, Samples, Trace};
 use serde::{Deserialize, Serialize};
 
-use super::side::Side;
+use crate::side::Side;
 use crate::{failure, toml_file};
 
 /// What the path does to packets, in each direction by itself.
@@ -159,7 +159,7 @@ impl ImpairmentOptions {
     }
 
     /// How manieth of the options the impairment of this name is.
-    pub(super) fn place(name: &str) -> Option<usize> {
+    pub(crate) fn place(name: &str) -> Option<usize> {
         Self::default().named().iter().position(|(option, _)| *option == name)
     }
 
