@@ -154,27 +154,7 @@ pub use crate::core::work::{
 pub use nichrome_wire::Instant;
 pub use nichrome_wire::rdma::{ImmediateData, Msn, PKey, PathMtu, Psn, QKey, QpNumber, RKey, RnrTimer};
 
-/// The kinds of object that a [`Handle`] refers to.
-pub mod kind {
-    /// A protection domain.
-    #[derive(Debug)]
-    pub enum Domain {}
-    /// A memory region or window.
-    #[derive(Debug)]
-    pub enum Key {}
-    /// A completion queue.
-    #[derive(Debug)]
-    pub enum Cq {}
-    /// A shared receive queue.
-    #[derive(Debug)]
-    pub enum Srq {}
-    /// A queue pair.
-    #[derive(Debug)]
-    pub enum Qp {}
-    /// An address handle.
-    #[derive(Debug)]
-    pub enum Address {}
-}
+pub use crate::core::kind;
 
 /// A protection domain.
 pub type DomainHandle = Handle<kind::Domain>;

@@ -1,7 +1,7 @@
 //! What the program is told without asking.
 
 use super::slab::Handle;
-use crate::kind;
+use crate::core::kind;
 
 /// An event, for a completion channel or for the device's asynchronous events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ pub(crate) mod drain;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod key_table;
+pub mod kind;
 pub(crate) mod limits;
 pub(crate) mod memory;
 pub(crate) mod numbers;

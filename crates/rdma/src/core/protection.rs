@@ -13,7 +13,7 @@ use super::access::Access;
 use super::key_table::KeyTable;
 use super::random::RandomNumbers;
 use super::slab::{Handle, Slab};
-use crate::kind;
+use crate::core::kind;
 
 /// The key by which a program names its own memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -8,6 +8,7 @@ use crate::core::completion::{CompletedOperation, Completion, Notice, Status};
 use crate::core::cq::Urgency;
 use crate::core::drain::Drain;
 use crate::core::event::Event;
+use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::protection::{Asker, Refusal};
 use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot};
@@ -15,7 +16,6 @@ use crate::core::send_queue::{Pieces, Scatter, SendQueue};
 use crate::core::slab::Handle;
 use crate::core::verbs::{Verbs, scatter};
 use crate::core::work::{SendFlags, Sge};
-use crate::kind;
 
 /// Which successful sends complete visibly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

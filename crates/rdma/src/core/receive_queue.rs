@@ -103,7 +103,7 @@ impl ReceiveQueue {
 
 /// A receive queue that several queue pairs take from.
 pub(crate) struct SharedReceiveQueue {
-    pub(crate) domain: super::slab::Handle<crate::kind::Domain>,
+    pub(crate) domain: super::slab::Handle<crate::core::kind::Domain>,
     pub(crate) queue: ReceiveQueue,
     /// Fewer receives than this make one event; 0 for none.
     pub(crate) limit: usize,

@@ -16,8 +16,8 @@ use super::slab::{Handle, Slab};
 use super::work::Sge;
 use crate::core::attributes::AddressVector;
 use crate::core::counters::Counters;
+use crate::core::kind;
 use crate::core::limits::Limits;
-use crate::kind;
 
 /// Nanoseconds between two places of the timing wheels, whose turn takes 34 ms.
 pub(crate) const TICK: u64 = 8192;

@@ -6,7 +6,7 @@ use nichrome_wire::rdma::{ImmediateData, QKey, QpNumber, RKey};
 
 use super::protection::{Bind, LKey};
 use super::slab::Handle;
-use crate::kind;
+use crate::core::kind;
 
 /// A piece of the program's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

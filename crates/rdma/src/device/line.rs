@@ -4,9 +4,9 @@ use nichrome_wire::Instant;
 
 use super::Device;
 use super::transports::{Transport, for_each_transport, for_endpoint};
+use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::slab::Handle;
-use crate::kind;
 use crate::net::{Room, Transmit};
 use crate::transport::{Endpoint, Shared};
 

@@ -4,11 +4,11 @@ use super::{Device, Domain, in_range};
 use crate::core::attributes::AddressVector;
 use crate::core::cq::{CompletionQueue, Moderation, Notify};
 use crate::core::error::{ObjectError, ObjectKind};
+use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::receive_queue::{ReceiveQueue, SharedReceiveQueue};
 use crate::core::slab::Handle;
 use crate::core::verbs::Address;
-use crate::kind;
 
 /// A shared receive queue's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

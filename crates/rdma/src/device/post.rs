@@ -5,13 +5,13 @@ use super::{Config, Device};
 use crate::core::attributes::{QpState, QpType};
 use crate::core::completion::Completion;
 use crate::core::error::{ObjectError, ObjectKind, PostError};
+use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::{QueuePair, Receives};
 use crate::core::send_queue::{Progress, SendQueue, SendWork, Source};
 use crate::core::slab::Handle;
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation, Payload, ReceiveRequest, SendRequest, Sge, total_len};
-use crate::kind;
 use crate::transport::Endpoint;
 
 impl<M: Memory> Device<M> {

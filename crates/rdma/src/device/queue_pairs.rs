@@ -9,13 +9,13 @@ use crate::core::attributes::{AddressVector, QpChange, QpState, QpType};
 use crate::core::completion::Status;
 use crate::core::drain::Drain;
 use crate::core::error::{ModifyError, ObjectError, ObjectKind};
+use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::{QpCapacity, QueuePair, Receives, Settings, Signaling};
 use crate::core::receive_queue::ReceiveQueue;
 use crate::core::send_queue::SendQueue;
 use crate::core::slab::Handle;
 use crate::core::verbs::Verbs;
-use crate::kind;
 use crate::transport::Endpoint;
 
 /// What a queue pair is to be.

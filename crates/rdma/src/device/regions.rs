@@ -6,10 +6,10 @@ use super::Device;
 use super::transports::{Transport, for_each_transport, for_endpoint};
 use crate::core::access::Access;
 use crate::core::error::{ObjectError, ObjectKind, RegisterError};
+use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::protection::{LKey, Refusal, Region, RegionChange, Validity, Window, WindowKind};
 use crate::core::slab::Handle;
-use crate::kind;
 use crate::transport::{Endpoint, Shared};
 
 /// A memory region.

@@ -4,10 +4,10 @@ use super::Device;
 use super::transports::{Member, Transport, Transports, for_each_transport, for_endpoint};
 use crate::core::attributes::{QpState, QpType};
 use crate::core::error::{ObjectError, ObjectKind};
+use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::QueuePair;
 use crate::core::slab::Handle;
-use crate::kind;
 use crate::transport::set_up::{Agreed, Answerable, ConnectError, Question, Scope, View};
 use crate::transport::{Endpoint, Shared};
 

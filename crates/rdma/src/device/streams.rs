@@ -5,9 +5,9 @@ use nichrome_wire::Instant;
 use super::Device;
 use super::transports::{Transport, for_endpoint};
 use crate::core::error::{ObjectError, ObjectKind};
+use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::slab::Handle;
-use crate::kind;
 use crate::transport::{Endpoint, StreamEnd};
 
 impl<M: Memory> Device<M> {

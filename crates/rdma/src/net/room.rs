@@ -1,8 +1,8 @@
 //! Room for what leaves: the driver's buffer, filled by one or several queue pairs.
 
 use super::Route;
+use crate::core::kind;
 use crate::core::slab::Handle;
-use crate::kind;
 
 /// What leaves next, at the front of the driver's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -133,9 +133,9 @@ impl RegisteredMemory for MemoryTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::kind;
     use crate::core::protection::{Asker, Bind, LKey, Region, Validity, Window, WindowKind};
     use crate::core::slab::Slab;
-    use crate::kind;
 
     const BOTH: Access = Access::LOCAL_WRITE;
 

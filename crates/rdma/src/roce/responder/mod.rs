@@ -376,7 +376,7 @@ impl Responder {
     }
 
     fn reject<M: Memory>(&mut self, reject: Reject, context: &mut Context<'_, M>) -> Result<(), Refused> {
-        type EventOf = fn(crate::core::slab::Handle<crate::kind::Qp>) -> Event;
+        type EventOf = fn(crate::core::slab::Handle<crate::core::kind::Qp>) -> Event;
         let Context { qp, shared, verbs } = context;
         verbs.counters.refused += 1;
         let (code, receive, event): (_, _, EventOf) = match reject {
