@@ -18,7 +18,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
 pub(crate) use negotiator::{Host, Negotiator, Order};
-pub(crate) use port::StarPort;
+pub(crate) use port::listen;
 
 /// How an adapter takes part in StaR.
 #[derive(Clone, Copy, Debug)]
