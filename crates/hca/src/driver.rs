@@ -10,15 +10,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nichrome_port::{Waker, clock};
-use nichrome_rdma::star::Wish;
-use nichrome_rdma::{Device, Memory, ModifyError, ObjectError, QpChange, QpHandle, QpState};
+use nichrome_rdma::{Device, Memory, ModifyError, ObjectError, QpChange, QpHandle};
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
 use crate::config::{AdapterConfig, OpenError, RoceSocket, Transport};
 use crate::handover::Handover;
 use crate::live_device::{EventSink, LiveDevice};
-use crate::star::{Host, Negotiator, Order, listen};
+use crate::star::{Host, StarSetup, listen};
 use crate::wire::{Wire, WireCounters};
 
 /// How long the thread leaves the ports to a program that polls: the first nap, and the longest.
@@ -38,8 +37,8 @@ pub struct Driver<M: Memory + Send + 'static> {
     shared: Arc<Shared<M>>,
     /// [`SPIN`], or zero on a single processor.
     spin: Duration,
-    /// StaR's set-up, and the side that this adapter wants to be stateless.
-    negotiator: Option<(Negotiator, Wish)>,
+    /// Where StaR is spoken.
+    star: Option<StarSetup>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -71,20 +70,18 @@ impl<M: Memory + Send + 'static> Driver<M> {
             handover: Handover::new().map_err(OpenError::Thread)?,
             events,
         });
-        let negotiator = match config.transport {
+        let star = match config.transport {
             Transport::Roce => None,
             Transport::Star => {
                 let host = Arc::clone(&shared) as Arc<dyn Host<M>>;
-                let wish = config.star.stateless.wish();
-                let listener = listen(local)?;
-                Some((Negotiator::start(listener, host, config.star.report).map_err(failed)?, wish))
+                Some(StarSetup::start(listen(local.ip())?, host, &config.star).map_err(failed)?)
             }
         };
         let driven = Arc::clone(&shared);
         let thread = thread::Builder::new().name("nichrome-hca".to_owned()).spawn(move || driven.drive());
         let is_alone = thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let spin = if is_alone { Duration::ZERO } else { SPIN };
-        Ok(Self { shared, spin, negotiator, thread: Some(thread.map_err(failed)?) })
+        Ok(Self { shared, spin, star, thread: Some(thread.map_err(failed)?) })
     }
 
     /// Calls verbs and sends what they have queued.
@@ -92,37 +89,25 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.call(verbs)
     }
 
-    /// Changes a queue pair. One whose transport is to be negotiated begins to send when that is done.
+    /// Changes a queue pair. One whose transport is to be negotiated is held until it is.
     ///
     /// # Errors
     /// As [`Device::modify_qp`].
     pub fn modify_qp(&self, qp: QpHandle, change: &QpChange) -> Result<(), ModifyError> {
-        let Some((negotiator, wish)) = &self.negotiator else {
-            return self.call(|device| device.modify_qp(qp, change));
-        };
-        let order = self.call(|device| {
+        let Some(star) = &self.star else { return self.call(|device| device.modify_qp(qp, change)) };
+        let request = self.call(|device| {
             device.modify_qp(qp, change)?;
-            // A program that only receives goes no further. Of the other services there is only RoCE.
-            if change.state != Some(QpState::Rtr) || device.hold_qp(qp).is_err() {
-                return Ok(None);
-            }
-            let report = device.query_qp(qp)?;
-            let address = self.shared.local.ip();
-            let peer = report.path.map(|path| path.destination).zip(report.destination);
-            let order = |peer| Order { qp, number: report.number, address, peer, wish: *wish };
-            Ok::<_, ModifyError>(peer.map(order))
+            star.hold(device, qp, change)
         })?;
-        match order {
-            Some(order) if order.is_loop() => drop(self.call(|device| device.release_qp(qp))),
-            Some(order) => negotiator.order(order),
-            None => {}
+        if let Some(request) = request {
+            star.request(request);
         }
         Ok(())
     }
 
     /// Queue pairs whose transport is being negotiated.
     pub fn held_qps(&self) -> usize {
-        self.negotiator.as_ref().map_or(0, |(negotiator, _)| negotiator.open())
+        self.star.as_ref().map_or(0, StarSetup::open)
     }
 
     /// Destroys a queue pair, after retransmitting its last ACK.
@@ -290,7 +275,7 @@ impl<M: Memory + Send> Host<M> for Shared<M> {
 
 impl<M: Memory + Send + 'static> Drop for Driver<M> {
     fn drop(&mut self) {
-        self.negotiator = None;
+        self.star = None;
         self.call(Device::acknowledge_all);
         self.shared.handover.end();
         if let Some(thread) = self.thread.take() {

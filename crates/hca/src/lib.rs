@@ -44,6 +44,7 @@
 mod adapter;
 mod arena;
 mod config;
+mod connect;
 mod driver;
 mod exchange;
 mod handover;

@@ -54,6 +54,14 @@ impl Epoll {
         epoll::modify(&self.0, member, EventData::new_u64(token), interest.0)
     }
 
+    /// Removes a descriptor.
+    ///
+    /// # Errors
+    /// It is not a member.
+    pub fn remove(&self, member: impl AsFd) -> io::Result<()> {
+        epoll::delete(&self.0, member)
+    }
+
     /// Waits until a member is ready or it is `until`, and replaces `ready` by the tokens of ready members. The
     /// resolution is 1 ms, rounded up. A signal ends the wait with no token.
     ///
@@ -98,6 +106,10 @@ mod tests {
         set.wait(&mut ready, None).unwrap();
         assert_eq!(ready, [2]);
         set.modify(&woken, 2, Interest::NONE).unwrap();
+        set.wait(&mut ready, Some(Instant::ZERO)).unwrap();
+        assert!(ready.is_empty());
+        set.modify(&woken, 2, Interest::READ).unwrap();
+        set.remove(&woken).unwrap();
         set.wait(&mut ready, Some(Instant::ZERO)).unwrap();
         assert!(ready.is_empty());
     }
