@@ -35,10 +35,26 @@ pub(crate) enum Cause {
     Io(io::Error),
 }
 
-/// One side of a handshake. It bounds the input that it keeps.
-pub(crate) trait Handshake {
+/// The addresses of an outbound stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The source, by which the peer knows this adapter.
+    pub(crate) from: IpAddr,
+    /// The destination.
+    pub(crate) to: SocketAddr,
+}
+
+/// One side of the set-up of a connection. It bounds the input that it keeps.
+pub(crate) trait Handshake: Sized {
     /// What the handshakes of an adapter share.
-    type Context;
+    type Context: Context;
+
+    /// Starts an inbound handshake with the TCP peer at `peer`.
+    fn inbound(peer: IpAddr, now: Instant) -> Self;
+
+    /// Starts the outbound handshake of a request; `None` if the request has failed.
+    fn outbound(request: RequestOf<Self>, context: &mut Self::Context, now: Instant)
+    -> Option<(Route, Self)>;
 
     /// Takes bytes from the peer.
     fn receive(&mut self, context: &mut Self::Context, bytes: &[u8], now: Instant);
@@ -59,37 +75,20 @@ pub(crate) trait Handshake {
     fn deadline(&self) -> Instant;
 }
 
-/// The addresses of an outbound stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    /// The source, by which the peer knows this adapter.
-    pub(crate) from: IpAddr,
-    /// The destination.
-    pub(crate) to: SocketAddr,
-}
-
-/// A transport's use of the reactor: starts handshakes.
-pub(crate) trait Service {
-    /// A connection that this side's program requests.
+/// What the handshakes of an adapter share: the connections that its program requests.
+pub(crate) trait Context {
+    /// A connection to be set up.
     type Request: Send + 'static;
-    /// One side of its set-up.
-    type Handshake: Handshake;
 
     /// Takes a request of the program. Returns it if this side connects; otherwise the peer is expected to.
     fn request(&mut self, request: Self::Request, now: Instant) -> Option<Self::Request>;
 
-    /// Starts an outbound handshake; `None` if it has failed already.
-    fn connect(&mut self, request: Self::Request, now: Instant) -> Option<(Route, Self::Handshake)>;
-
-    /// Starts the handshake of a connection from `peer`.
-    fn accept(&mut self, peer: IpAddr, now: Instant) -> Self::Handshake;
-
-    /// What the handshakes share.
-    fn context(&mut self) -> &mut <Self::Handshake as Handshake>::Context;
-
     /// Deadline of the next expected peer.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Gives up expected peers whose deadline has passed.
+    /// Fails the requests of expected peers whose deadline has passed.
     fn handle_timeout(&mut self, now: Instant);
 }
+
+/// The requests that handshakes of type `H` are for.
+pub(crate) type RequestOf<H> = <<H as Handshake>::Context as Context>::Request;

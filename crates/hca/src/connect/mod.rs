@@ -10,5 +10,5 @@ mod handshake;
 mod reactor;
 mod stream;
 
-pub(crate) use handshake::{Cause, Handshake, Phase, Route, Service};
-pub(crate) use reactor::Connector;
+pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
+pub(crate) use reactor::{Connector, Limits};

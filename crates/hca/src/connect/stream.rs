@@ -48,13 +48,13 @@ pub(super) struct Stream<H> {
 }
 
 impl<H: Handshake> Stream<H> {
-    /// Carries an inbound handshake on an accepted socket.
+    /// Starts an inbound handshake on an accepted socket.
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn accepted(socket: TcpStream, peer: IpAddr, handshake: H, now: Instant) -> io::Result<Self> {
+    pub(super) fn accepted(socket: TcpStream, peer: IpAddr, now: Instant) -> io::Result<Self> {
         prepare(&socket)?;
-        Ok(Self::new(socket, peer, Direction::Inbound, handshake, now))
+        Ok(Self::new(socket, peer, Direction::Inbound, H::inbound(peer, now), now))
     }
 
     /// Carries an outbound handshake on a socket that is connecting.

@@ -11,6 +11,8 @@ use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpNumber, QpState};
 use nichrome_wire::Instant;
 use thiserror::Error;
 
+use crate::connect::Context;
+
 /// How long one side waits for the program of the other.
 pub(super) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -81,16 +83,6 @@ impl<M: Memory> Pending<M> {
         Self { host, expected, deadlines, open, failures: 0, report }
     }
 
-    /// Expects the peer to connect within [`PROGRAM_TIMEOUT`].
-    pub(super) fn expect(&mut self, request: Request, now: Instant) {
-        let until = now + PROGRAM_TIMEOUT;
-        if self.expected.insert(request.number, (request, until)).is_some() {
-            // The program has reset the queue pair and connects it again.
-            self.complete();
-        }
-        self.deadlines.push_back((until, request.number));
-    }
-
     /// Takes the request of queue pair `ours` if it is for `peer`.
     pub(super) fn take(&mut self, ours: QpNumber, peer: (IpAddr, QpNumber)) -> Option<Request> {
         let (request, _) = self.expected.get(&ours).filter(|(request, _)| request.peer == peer)?;
@@ -100,24 +92,6 @@ impl<M: Memory> Pending<M> {
         let is_stale = |(_, number): &mut (Instant, QpNumber)| !expected.contains_key(number);
         while self.deadlines.pop_front_if(is_stale).is_some() {}
         Some(request)
-    }
-
-    /// Deadline of the next expected request.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.deadlines.front().map(|(until, _)| *until)
-    }
-
-    /// Fails requests whose peer did not connect in time.
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
-        while let Some((until, number)) = self.deadlines.pop_front_if(|(until, _)| *until <= now) {
-            // A queue pair may have been requested again since.
-            let is_late = |(_, latest): &&(Request, Instant)| *latest == until;
-            if let Some((request, _)) = self.expected.get(&number).filter(is_late) {
-                let request = *request;
-                self.expected.remove(&number);
-                self.fail(&request, &SetupFailure::NoPeer);
-            }
-        }
     }
 
     /// Counts a completed request.
@@ -143,5 +117,39 @@ impl<M: Memory> Pending<M> {
             number.value(),
             theirs.value()
         ));
+    }
+}
+
+impl<M: Memory> Context for Pending<M> {
+    type Request = Request;
+
+    /// Expects the peer to connect within [`PROGRAM_TIMEOUT`], unless this side does.
+    fn request(&mut self, request: Request, now: Instant) -> Option<Request> {
+        if request.connects() {
+            return Some(request);
+        }
+        let until = now + PROGRAM_TIMEOUT;
+        if self.expected.insert(request.number, (request, until)).is_some() {
+            // The program has reset the queue pair and connects it again.
+            self.complete();
+        }
+        self.deadlines.push_back((until, request.number));
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.front().map(|(until, _)| *until)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some((until, number)) = self.deadlines.pop_front_if(|(until, _)| *until <= now) {
+            // A queue pair may have been requested again since.
+            let is_late = |(_, latest): &&(Request, Instant)| *latest == until;
+            if let Some((request, _)) = self.expected.get(&number).filter(is_late) {
+                let request = *request;
+                self.expected.remove(&number);
+                self.fail(&request, &SetupFailure::NoPeer);
+            }
+        }
     }
 }

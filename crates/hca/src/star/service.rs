@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nichrome_port::udp::UdpError;
 use nichrome_rdma::star::Wish;
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle};
-use nichrome_wire::Instant;
 use nichrome_wire::star::STAR_PORT;
 use rustix::io::Errno;
 
 use super::StarOptions;
 use super::handshake::{StarHandshake, hold};
 use super::pending::{Host, Pending, Request};
-use crate::connect::{Connector, Route, Service};
+use crate::connect::{Connector, Limits};
 
 /// Sets up the reliable connections of an adapter.
 pub(crate) struct StarSetup {
@@ -38,8 +37,9 @@ impl StarSetup {
     ) -> io::Result<Self> {
         let address = listener.local_addr()?.ip();
         let open = Arc::new(AtomicUsize::new(0));
-        let service = StarService { pending: Pending::new(host, Arc::clone(&open), options.report) };
-        let connector = Connector::start("nichrome-star", listener, service)?;
+        let pending = Pending::new(host, Arc::clone(&open), options.report);
+        let connector =
+            Connector::start::<StarHandshake<M>>(Limits::default(), "nichrome-star", listener, pending)?;
         Ok(Self { connector, address, wish: options.stateless.wish(), open })
     }
 
@@ -65,50 +65,6 @@ impl StarSetup {
     /// Queue pairs whose transport is being negotiated.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
-    }
-}
-
-struct StarService<M> {
-    pending: Pending<M>,
-}
-
-impl<M: Memory> Service for StarService<M> {
-    type Request = Request;
-    type Handshake = StarHandshake<M>;
-
-    fn request(&mut self, request: Request, now: Instant) -> Option<Request> {
-        if request.connects() {
-            return Some(request);
-        }
-        self.pending.expect(request, now);
-        None
-    }
-
-    fn connect(&mut self, request: Request, now: Instant) -> Option<(Route, StarHandshake<M>)> {
-        let route = Route { from: request.address, to: SocketAddr::new(request.peer.0, STAR_PORT) };
-        match StarHandshake::outbound(request, &self.pending, now) {
-            Ok(handshake) => Some((route, handshake)),
-            Err(failure) => {
-                self.pending.fail(&request, &failure);
-                None
-            }
-        }
-    }
-
-    fn accept(&mut self, peer: IpAddr, now: Instant) -> StarHandshake<M> {
-        StarHandshake::inbound(peer, now)
-    }
-
-    fn context(&mut self) -> &mut Pending<M> {
-        &mut self.pending
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.pending.poll_timeout()
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.pending.handle_timeout(now);
     }
 }
 
