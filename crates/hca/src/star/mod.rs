@@ -5,7 +5,7 @@
 
 mod handshake;
 mod pending;
-mod service;
+mod set_up;
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
 pub(crate) use pending::Host;
-pub(crate) use service::{StarSetup, listen};
+pub(crate) use set_up::{StarSetup, listen};
 
 /// Options of StaR.
 #[derive(Clone, Copy, Debug)]
