@@ -35,8 +35,9 @@
 //! 1. *A timer earlier than the thread's deadline.* The thread stores `wakes_at = u64::MAX` in [`arm`](Handover::arm)
 //!    before it takes the lock, reads the device's deadline under the lock, and lowers `wakes_at` to it by `fetch_min`. A
 //!    program sets a timer under the lock and then calls [`call_for`](Handover::call_for). If the program had the lock
-//!    first, the thread reads the new deadline. Otherwise the program sees `wakes_at` armed, swaps it for 0 and signals
-//!    the waker; the exchange makes one of several programs signal. The waker keeps the signal, so it may come before the
+//!    first, the thread reads the new deadline. Otherwise the program sees `wakes_at` armed, exchanges it for 0 and signals
+//!    the waker; of several programs one signals. The exchange is repeated if the thread lowers `wakes_at` meanwhile: the
+//!    lowered value may still be later than the program's timer. The waker keeps the signal, so it may come before the
 //!    thread waits.
 //! 2. *A program begins to wait for an event* ([`attend`](Handover::attend)) *while the thread naps.* The thread stores
 //!    `is_napping`, then reads `attended`. The program increments `attended`, then swaps `is_napping`. Either the thread
@@ -135,10 +136,8 @@ impl Handover {
     /// Wakes the thread if it would sleep beyond `due`.
     pub(crate) fn call_for(&self, due: Option<Instant>) {
         let Some(due) = due else { return };
-        let wakes_at = self.wakes_at.load(Ordering::SeqCst);
-        if due.as_nanos() < wakes_at
-            && self.wakes_at.compare_exchange(wakes_at, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        {
+        let disarmed = |wakes_at: u64| (due.as_nanos() < wakes_at).then_some(0);
+        if self.wakes_at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, disarmed).is_ok() {
             self.waker.wake();
         }
     }
