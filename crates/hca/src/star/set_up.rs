@@ -68,13 +68,21 @@ impl StarSetup {
     }
 }
 
+/// Connections that wait to be accepted. Linux drops further SYNs, which their senders retransmit after 1 s; the standard
+/// library's backlog is 128.
+const BACKLOG: i32 = 1024;
+
 /// Opens StaR's TCP port at `address`.
 ///
 /// # Errors
 /// The port is taken.
 pub(crate) fn listen(address: IpAddr) -> Result<TcpListener, UdpError> {
     let address = SocketAddr::new(address, STAR_PORT);
-    TcpListener::bind(address).map_err(|error| match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        rustix::net::listen(&listener, BACKLOG)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
         Errno::ADDRINUSE => UdpError::Taken(address),
         error => UdpError::Io { address, error },
     })
