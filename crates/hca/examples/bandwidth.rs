@@ -1,4 +1,4 @@
-//! How much goes through a reliable connection between two processes, by WRITEs of 64 KB, 128 under way at once.
+//! Measures the throughput of a reliable connection between two processes: WRITEs of 64 KB, 128 outstanding.
 //!
 //!     cargo run --release -p nichrome-hca --example bandwidth server
 //!     cargo run --release -p nichrome-hca --example bandwidth client 127.0.0.1
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
         let bits = (done * SIZE * 8) as f64;
         println!("{:.2} Gb/s", bits / start.elapsed().as_secs_f64() / 1e9);
     }
-    // The server's adapter works by itself until both are done.
+    // The server's program calls no verb: its adapter's thread serves the WRITEs.
     exchange(&stream, &"done".to_owned())?;
     Ok(())
 }

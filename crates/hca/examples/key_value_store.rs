@@ -2,10 +2,9 @@
 //!
 //!     cargo run --release -p nichrome-hca --example key_value_store
 //!
-//! The table is an array of slots in registered memory. A key's slot follows from its hash; where that is taken, the next
+//! The table is an array of slots in registered memory. A key's slot follows from its hash; if it is taken, the next
 //! free one is used. A reader READs the slot and the ones after it until it finds the key or an empty slot. Each slot
-//! carries a checksum of its content, so that a reader knows when it has met a slot in the middle of a change, and
-//! reads it again.
+//! carries a checksum of its content, so that a reader detects a slot that is being changed and reads it again.
 
 use std::error::Error;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -50,7 +49,7 @@ fn encode(key: u64, value: &Value) -> [u8; SLOT] {
     slot
 }
 
-/// What a reader finds in a slot.
+/// The content of a slot that a reader READs.
 enum Found {
     Empty,
     Entry(u64, Value),
@@ -99,7 +98,7 @@ impl Store {
     }
 }
 
-/// A reader: it knows where the table is, and nothing else.
+/// A reader, which knows the table's address, key and size.
 struct Reader {
     cq: CompletionQueue,
     qp: QueuePair,

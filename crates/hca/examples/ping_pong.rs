@@ -1,4 +1,4 @@
-//! A message to and fro between two adapters: the smallest RDMA program there is.
+//! One message in each direction between two adapters.
 //!
 //!     cargo run -p nichrome-hca --example ping_pong
 
@@ -12,7 +12,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const SIZE: usize = 64;
 
-/// One end: memory, a queue pair, and where what it does completes.
+/// One end of the connection.
 struct End {
     region: Region,
     sends: CompletionQueue,
@@ -21,7 +21,7 @@ struct End {
 }
 
 impl End {
-    /// Opens an adapter, at an address of 127.0.0.0/8 of its own.
+    /// Opens an adapter at a free address of 127.0.0.0/8.
     fn open() -> Result<Self> {
         let adapter = Adapter::open(&AdapterConfig::default())?;
         let region = adapter.region(SIZE, Access::NONE)?;
@@ -53,7 +53,7 @@ impl End {
 
 fn main() -> Result<()> {
     let [left, right] = [End::open()?, End::open()?];
-    // Two programs would tell each other their endpoints over TCP: see `nichrome_hca::exchange`.
+    // Two programs exchange their endpoints over TCP: see `nichrome_hca::exchange`.
     let (here, there) = (left.qp.endpoint(), right.qp.endpoint());
     let connection = Connection::new(nichrome_rdma::PathMtu::B4096);
     left.qp.connect(&there, &connection)?;

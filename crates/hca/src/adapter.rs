@@ -1,4 +1,4 @@
-//! Verbs for Rust programs: objects that know their adapter and go when they are dropped.
+//! Verbs for Rust programs: objects that hold on to their adapter and are destroyed when dropped.
 
 use std::collections::HashMap;
 use std::iter;
@@ -19,8 +19,8 @@ use crate::config::{AdapterConfig, OpenError};
 use crate::driver::Driver;
 use crate::wire::WireCounters;
 
-/// An RDMA adapter at an IP address of this machine. Clones are the same adapter, which lives until all of them, and
-/// what was made with them, are dropped.
+/// An RDMA adapter at an IP address of this machine. Clones refer to the same adapter, which closes when all of them and all
+/// of its objects are dropped.
 #[derive(Clone)]
 pub struct Adapter {
     pub(crate) inner: Arc<Inner>,
@@ -34,7 +34,7 @@ pub(crate) struct Inner {
     channels: Arc<Channels>,
 }
 
-/// Who waits for which completion queue.
+/// The wakers of completion queues.
 #[derive(Default)]
 struct Channels(Mutex<HashMap<CqHandle, Arc<Waker>>>);
 
@@ -43,8 +43,8 @@ impl Channels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A queue that overflowed gets no completions any more: who waits for it finds that out.
-    fn tell(&self, event: Event) {
+    /// Wakes the program that waits for a completion queue. After a CQ overrun no completion will come.
+    fn notify(&self, event: Event) {
         if let Event::Completion(cq) | Event::CqError(cq) = event
             && let Some(waker) = self.get().get(&cq)
         {
@@ -57,11 +57,11 @@ impl Adapter {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// The address, the capture or the faults cannot be had.
+    /// The address, the capture, the faults or the thread.
     pub fn open(config: &AdapterConfig) -> Result<Self, OpenError> {
         let channels = Arc::new(Channels::default());
-        let told = Arc::clone(&channels);
-        let driver = Driver::open(config, Arena::default(), Box::new(move |event| told.tell(event)))?;
+        let notified = Arc::clone(&channels);
+        let driver = Driver::open(config, Arena::default(), Box::new(move |event| notified.notify(event)))?;
         let domain = driver.call(Device::create_domain).map_err(OpenError::Object)?;
         let seed = driver.call(|device| device.config().seed);
         let psns = Mutex::new(RandomNumbers::new(seed, "packet numbers"));
@@ -84,17 +84,17 @@ impl Adapter {
         self.inner.driver.call(|device| device.config().mtu)
     }
 
-    /// Allocates and registers `len` zero bytes, with which peers may do what `access` says.
+    /// Allocates `len` zero bytes and registers them with the rights `access`, and local write.
     ///
     /// # Errors
-    /// The rights do not go together, or there is no room for another region.
+    /// The rights contradict each other, or no key is free.
     pub fn region(&self, len: usize, access: Access) -> Result<Region, RegisterError> {
         let access = access | Access::LOCAL_WRITE;
         let (handle, address, lkey, rkey) = self.inner.driver.call(|device| {
             let address = device.memory_mut().allocate(len);
             let config = RegionConfig::new(address, len as u64, access);
-            let made = device.register(self.inner.domain, config);
-            match made.and_then(|handle| Ok((handle, device.query_region(handle)?))) {
+            let registered = device.register(self.inner.domain, config);
+            match registered.and_then(|handle| Ok((handle, device.query_region(handle)?))) {
                 Ok((handle, report)) => Ok((handle, address, report.lkey, report.rkey)),
                 Err(error) => {
                     device.memory_mut().free(address);
@@ -105,10 +105,10 @@ impl Adapter {
         Ok(Region { adapter: self.clone(), handle, address, len, lkey, rkey })
     }
 
-    /// Makes a completion queue for `capacity` completions.
+    /// Creates a completion queue for `capacity` completions.
     ///
     /// # Errors
-    /// The adapter does not offer the size, or has no room for another queue.
+    /// The capacity is out of range, or no queue or descriptor is free.
     pub fn completion_queue(&self, capacity: usize) -> Result<CompletionQueue, CompletionQueueError> {
         let waker = Arc::new(Waker::new().map_err(CompletionQueueError::Waker)?);
         let handle = self.inner.driver.call(|device| device.create_cq(capacity))?;
@@ -116,17 +116,17 @@ impl Adapter {
         Ok(CompletionQueue { shared: Arc::new(SharedQueue { adapter: self.clone(), handle, waker }) })
     }
 
-    /// What the adapter has done.
+    /// Counters of the device.
     pub fn counters(&self) -> Counters {
         self.inner.driver.call(|device| *device.counters())
     }
 
-    /// Connections whose transport is being negotiated: what is posted to them waits.
+    /// Connections whose transport is being negotiated. Work requests wait until it is.
     pub fn held_connections(&self) -> usize {
         self.inner.driver.held_qps()
     }
 
-    /// Bytes that a card would hold for the connections of this adapter.
+    /// Bytes of state that a hardware card would hold for the connections of this adapter.
     pub fn card_state_bytes(&self) -> usize {
         self.inner.driver.call(|device| device.card_state_bytes())
     }
@@ -136,20 +136,20 @@ impl Adapter {
         self.inner.driver.call(|device| device.stateless_connections())
     }
 
-    /// What its wire has done.
+    /// Counters of datagrams.
     pub fn wire_counters(&self) -> WireCounters {
         self.inner.driver.wire_counters()
     }
 }
 
-/// Why there is no completion queue.
+/// Why a completion queue cannot be created.
 #[derive(Debug, Error)]
 pub enum CompletionQueueError {
     /// The device refused.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// There is no descriptor left to wait with.
-    #[error("cannot make an event to wait for: {0}")]
+    /// No descriptor is free for the queue's waker.
+    #[error("cannot create an eventfd for the completion queue: {0}")]
     Waker(rustix::io::Errno),
 }
 
@@ -163,7 +163,7 @@ pub struct Region {
     rkey: RKey,
 }
 
-/// A region of a peer, as its program tells of it.
+/// The address and key of a peer's region, to be exchanged out of band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteRegion {
     address: u64,
@@ -173,7 +173,7 @@ pub struct RemoteRegion {
 }
 
 impl RemoteRegion {
-    /// The place `at` bytes from its start.
+    /// The remote address `at` bytes behind the region's start.
     pub const fn at(&self, at: usize) -> Remote {
         Remote { address: self.address.wrapping_add(at as u64), rkey: RKey(self.rkey) }
     }
@@ -185,45 +185,45 @@ impl Region {
         self.len
     }
 
-    /// Whether it has none.
+    /// Returns true if the region has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The `len` bytes from `at` on, for work requests. One that goes beyond the region completes with an error.
+    /// A scatter/gather element of `len` bytes from `at` on. If it exceeds the region, the work request completes with an
+    /// error.
     pub fn slice(&self, at: usize, len: usize) -> Sge {
         Sge { address: self.address.wrapping_add(at as u64), len: len as u32, lkey: self.lkey }
     }
 
-    /// What peers must know to reach it.
+    /// The address and key for peers.
     pub fn remote(&self) -> RemoteRegion {
         RemoteRegion { address: self.address, rkey: self.rkey.0, len: self.len }
     }
 
-    /// Does something with its bytes, while neither the adapter nor anyone else does.
+    /// Accesses the bytes under the adapter's lock.
     pub fn with<T>(&self, f: impl FnOnce(&mut [u8]) -> T) -> T {
         self.adapter.inner.driver.touch(|memory| f(memory.piece_mut(self.address)))
     }
 
-    /// Takes in what has arrived, then looks whether something is so of its bytes: for programs that wait for a peer to
-    /// write there.
-    pub fn poll(&self, is_so: impl FnOnce(&[u8]) -> bool) -> bool {
+    /// Drives the adapter, then evaluates `condition` on the bytes: for programs that wait for a peer's WRITE.
+    pub fn poll(&self, condition: impl FnOnce(&[u8]) -> bool) -> bool {
         let driver = &self.adapter.inner.driver;
-        driver.poll(|device| is_so(device.memory().piece(self.address)).then_some(())).is_some()
+        driver.poll(|device| condition(device.memory().piece(self.address)).then_some(())).is_some()
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         self.adapter.inner.driver.call(|device| {
-            // Where windows are bound to it the keys stay, but reach nothing any more.
+            // Fails if memory windows are bound: their keys remain, but the memory is gone.
             let _ = device.deregister(self.handle);
             device.memory_mut().free(self.address);
         });
     }
 }
 
-/// A completion queue; clones are the same queue.
+/// A completion queue. Clones refer to the same queue.
 #[derive(Clone)]
 pub struct CompletionQueue {
     pub(crate) shared: Arc<SharedQueue>,
@@ -236,13 +236,13 @@ pub(crate) struct SharedQueue {
 }
 
 impl CompletionQueue {
-    /// The oldest completion. Makes progress first: whoever polls needs no other thread.
+    /// Drives the adapter, then takes the oldest completion.
     pub fn poll(&self) -> Option<Completion> {
         let SharedQueue { adapter, handle, .. } = &*self.shared;
         adapter.inner.driver.poll(|device| device.poll_cq(*handle))
     }
 
-    /// Appends every completion that there is to `completions`; makes progress first.
+    /// Drives the adapter, then moves all completions to `completions`.
     pub fn drain(&self, completions: &mut Vec<Completion>) {
         let SharedQueue { adapter, handle, .. } = &*self.shared;
         let before = completions.len();
@@ -253,7 +253,7 @@ impl CompletionQueue {
         });
     }
 
-    /// The oldest completion, as soon as there is one; `None` after `timeout`.
+    /// Waits for a completion and takes it; `None` after `timeout`.
     pub fn wait(&self, timeout: Duration) -> Option<Completion> {
         let SharedQueue { adapter, handle, waker } = &*self.shared;
         let driver = &adapter.inner.driver;
@@ -262,7 +262,7 @@ impl CompletionQueue {
             waker.clear();
             let found = driver.poll(|device| {
                 device.poll_cq(*handle).or_else(|| {
-                    // The queue exists as long as this does.
+                    // Fails only for an unknown queue.
                     let _ = device.req_notify_cq(*handle, Notify::Any);
                     None
                 })
@@ -279,7 +279,7 @@ impl Drop for SharedQueue {
     fn drop(&mut self) {
         let inner = &self.adapter.inner;
         inner.channels.get().remove(&self.handle);
-        // Queue pairs hold on to it, so none is left.
+        // Fails only while queue pairs use the queue, and they hold on to it.
         let _ = inner.driver.call(|device| device.destroy_cq(self.handle));
     }
 }

@@ -1,18 +1,18 @@
-//! Memory that belongs to the adapter, for programs that want no `unsafe`.
+//! Memory owned by the adapter, for programs without `unsafe`.
 
 use std::collections::BTreeMap;
 
 use nichrome_rdma::{Memory, MemoryFault};
 
-/// Pieces of memory at addresses of their own. Program and adapter reach it under the adapter's lock, so that neither
-/// sees what the other has half written.
+/// Pieces of memory at virtual addresses. Program and adapter access them under the adapter's lock, so neither sees a
+/// partial write of the other.
 #[derive(Debug)]
 pub struct Arena {
     pieces: BTreeMap<u64, Vec<u8>>,
     next: u64,
 }
 
-/// Addresses are multiples of this, and between pieces is a gap of at least as much.
+/// Alignment of pieces, and the smallest gap between them, in bytes.
 const PAGE: u64 = 4096;
 
 impl Default for Arena {
@@ -22,7 +22,7 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// A new piece of `len` zero bytes: its address.
+    /// Allocates a piece of `len` zero bytes; returns its address.
     pub fn allocate(&mut self, len: usize) -> u64 {
         let address = self.next;
         self.next += (len as u64 + PAGE).next_multiple_of(PAGE);
@@ -35,12 +35,12 @@ impl Arena {
         self.pieces.remove(&address);
     }
 
-    /// The piece at `address`, empty where there is none.
+    /// The piece that starts at `address`, or an empty slice.
     pub fn piece(&self, address: u64) -> &[u8] {
         self.pieces.get(&address).map_or(&[], Vec::as_slice)
     }
 
-    /// The piece at `address`, to be changed.
+    /// The mutable piece that starts at `address`, or an empty slice.
     pub fn piece_mut(&mut self, address: u64) -> &mut [u8] {
         self.pieces.get_mut(&address).map_or(&mut [], Vec::as_mut_slice)
     }

@@ -1,10 +1,9 @@
-//! What an adapter is opened with.
+//! The configuration of an adapter, and the device and socket that follow from it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::star::StarOptions;
 use nichrome_port::capture::WriteError;
 use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, UdpSocket};
 use nichrome_rdma::{Config, ConfigError, Limits, ObjectError, PathMtu};
@@ -14,21 +13,23 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
-/// What an adapter speaks with its peers.
+use crate::star::StarOptions;
+
+/// The transport protocol of reliable connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// RoCEv2 over UDP.
     #[default]
     Roce,
-    /// StaR for reliable connections of which one side is to be stateless, RoCEv2 for everything else.
+    /// StaR for reliable connections with a stateless side, RoCEv2 for everything else.
     Star,
 }
 
 impl Transport {
-    /// All of them.
+    /// Every transport.
     pub const ALL: [Self; 2] = [Self::Roce, Self::Star];
 
-    /// What users call it.
+    /// The name in options and configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Roce => "roce",
@@ -37,7 +38,7 @@ impl Transport {
     }
 }
 
-/// A text names no transport.
+/// The text is not the name of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the transports are: {}", Transport::ALL.map(Transport::name).join(", "))]
 pub struct TransportError;
@@ -50,107 +51,111 @@ impl FromStr for Transport {
     }
 }
 
-/// What an adapter is opened with.
+/// The configuration of an adapter.
 #[derive(Clone, Debug, Default)]
 pub struct AdapterConfig {
-    /// What it speaks.
+    /// The transport of reliable connections.
     pub transport: Transport,
-    /// How it takes part in StaR, where it speaks that.
+    /// Options of StaR; ignored by other transports.
     pub star: StarOptions,
-    /// Where it is.
+    /// The address.
     pub place: Place,
-    /// The largest path MTU; by default the largest that fits the interface of the address.
+    /// The largest path MTU; `None` for the largest that fits the interface of the address.
     pub mtu: Option<PathMtu>,
-    /// Where datagrams are received.
+    /// Where datagrams are received from.
     pub reception: Reception,
-    /// What happens to datagrams on their way out and in.
+    /// Impairments of datagrams sent and received.
     pub faults: Option<Faults>,
-    /// Where to write a capture of what goes over the wire (pcapng).
+    /// File for a capture of all datagrams (pcapng).
     pub capture: Option<PathBuf>,
     /// What memory keys, queue pair numbers and packet numbers follow from, so that they repeat: whoever knows it can compute
     /// them. `None` for the kernel's random numbers.
     pub seed: Option<u64>,
 }
 
-/// Where an adapter is: an adapter is an IP address.
+/// The address of an adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// At an address of 127.0.0.0/8 that no one else uses.
+    /// A free address of 127.0.0.0/8.
     #[default]
     Loopback,
-    /// At this address of the machine, with up to 32 processes of the same user.
+    /// An address of this machine, shared by up to 32 processes of one user.
     Address(IpAddr),
 }
 
-/// Where datagrams are received.
+/// Where datagrams are received from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reception {
-    /// From a UDP socket, in batches. It does not tell the identification of IPv4, which the ICRC covers: one that is to
-    /// be expected from the peer is taken for right.
+    /// A UDP socket, in batches. It hides the IPv4 identification, which the ICRC covers: a datagram is accepted if its
+    /// ICRC is right for an identification that the peer may have used.
     #[default]
     Socket,
-    /// From the interfaces (AF_PACKET), one by one, with the identification. IPv4 only; needs CAP_NET_RAW.
+    /// The interfaces (AF_PACKET), one packet at a time, with the identification. IPv4 only; needs CAP_NET_RAW.
     Packets,
 }
 
-/// What happens to datagrams, in each direction on its own.
+/// Impairments of datagrams, applied to each direction independently.
 #[derive(Clone, Debug)]
 pub struct Faults {
     /// The impairments.
     pub impairments: Impairments,
-    /// Choices follow from it.
+    /// Seed of random choices.
     pub seed: u64,
 }
 
-/// Why there is no adapter.
+/// Why an adapter cannot be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The address cannot be had.
+    /// The address is taken, not local, or not usable.
     #[error(transparent)]
     Udp(#[from] UdpError),
-    /// StaR and [`Reception::Packets`] were asked for.
+    /// StaR with [`Reception::Packets`].
     #[error("StaR's packets are received from sockets only, not from the interfaces")]
     StarFromPackets,
-    /// The kernel has no random numbers, which memory keys, queue pair numbers, and StaR's epoch and secret come from.
-    #[error("no random numbers can be had: {0}")]
+    /// The kernel gives no random numbers, which memory keys, queue pair numbers, and StaR's epoch and secret come from.
+    #[error("no random numbers from the kernel: {0}")]
     Random(Errno),
-    /// Packets cannot be received.
+    /// Packets cannot be received from the interfaces.
     #[error(transparent)]
     Packets(#[from] PacketReceiverError),
     /// The impairments contradict each other.
     #[error(transparent)]
     Faults(#[from] nichrome_wan::ConfigError),
-    /// The capture cannot be written.
+    /// The capture file cannot be written.
     #[error(transparent)]
     Capture(#[from] WriteError),
-    /// The device cannot be made.
+    /// The device's configuration is out of range.
     #[error(transparent)]
     Device(#[from] ConfigError),
-    /// The device has no room for a protection domain.
+    /// The device cannot create a protection domain.
     #[error(transparent)]
     Object(ObjectError),
-    /// The thread that makes progress cannot be started.
-    #[error("cannot start the thread that makes progress: {0}")]
+    /// No descriptor or thread is left for the driver.
+    #[error("cannot start the driver's thread: {0}")]
     Thread(Errno),
 }
 
-/// A socket, to itself or shared.
+/// The UDP socket of RoCE: exclusive, or one of several that share an address.
 #[derive(Debug)]
-pub(crate) enum Port {
+pub(crate) enum RoceSocket {
     Own(UdpSocket),
     Shared(SharedPort),
 }
 
-/// The top bits of the destination queue pair, in byte 5 of the base transport header, name the process.
+/// The kernel selects the process by the top bits of the destination QP, from byte 5 of the BTH on.
 const STEERING: Steering = Steering { byte: 5, bits: 5 };
 
-/// Numbers of queue pairs that a slot has.
+/// QP numbers of a slot.
 const QPS_OF_A_SLOT: u32 = 1 << (24 - STEERING.bits);
 
-/// Numbers that are left out at the start of each slot: 0 and 1 are special.
+/// QP numbers at the start of each slot that are not used: QP 0 and QP 1 are special.
 const RESERVED_QPS: u32 = 0x11;
 
-impl Port {
+impl RoceSocket {
+    /// Opens the socket of an adapter at `place`.
+    ///
+    /// # Errors
+    /// The address is taken, or not one of this machine.
     pub(crate) fn open(place: Place) -> Result<Self, UdpError> {
         match place {
             Place::Loopback => UdpSocket::open_loopback(ROCE_PORT).map(Self::Own),
@@ -160,16 +165,21 @@ impl Port {
         }
     }
 
-    pub(crate) fn socket(&self) -> &UdpSocket {
+    /// The socket itself.
+    #[inline]
+    pub(crate) fn udp(&self) -> &UdpSocket {
         match self {
             Self::Own(socket) => socket,
             Self::Shared(port) => port.socket(),
         }
     }
 
-    /// The device at this port.
+    /// The configuration of the device at this socket.
+    ///
+    /// # Errors
+    /// StaR's secret cannot be drawn.
     pub(crate) fn device(&self, config: &AdapterConfig) -> Result<Config, OpenError> {
-        let socket = self.socket();
+        let socket = self.udp();
         let mut device = Config::new(vec![socket.local().ip()]);
         if let Self::Shared(port) = self {
             device.first_qp = port.slot() as u32 * QPS_OF_A_SLOT + RESERVED_QPS;
@@ -189,24 +199,24 @@ impl Port {
     }
 }
 
-/// A seed that no one can guess.
+/// A seed that cannot be guessed.
 fn random_seed() -> Result<u128, OpenError> {
     let mut bytes = [0; 16];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(OpenError::Random)?;
     Ok(u128::from_ne_bytes(bytes))
 }
 
-/// How long an acknowledgement waits for a program that answers, in nanoseconds: what such a program takes, and no more
-/// than a wake-up of the driver's thread.
+/// Nanoseconds that an ACK is delayed so that a response can carry it: the time of a program that responds at once, and at
+/// most a wake-up of the driver's thread.
 const ACKNOWLEDGEMENT_DELAY: u64 = 60_000;
 
-/// Bytes that the kernel counts for a full packet that waits to be received.
+/// Bytes of the socket's receive buffer that the kernel charges for a full packet.
 const ROOM_OF_A_PACKET: usize = 2 * 4096;
 
-/// Packets outstanding at most: what a peer takes in while its thread waits for a busy processor.
+/// Largest send window, in packets: what the peer's socket buffers while its thread waits for a busy processor.
 const MOST_PACKETS: u32 = 1024;
 
-/// Bytes around the payload of a packet at most: IPv6, UDP, base header, RETH, immediate data, ICRC.
+/// Bytes of headers and trailer of a packet at most: IPv6, UDP, BTH, RETH, immediate data, ICRC.
 const AROUND_PAYLOAD: usize = 40 + 8 + 12 + 16 + 4 + 4;
 
 /// The largest path MTU that fits the socket's interface.

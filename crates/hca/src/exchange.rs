@@ -1,4 +1,4 @@
-//! What two programs tell each other over TCP before they speak RDMA.
+//! Out-of-band exchange of connection parameters over TCP.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -6,13 +6,13 @@ use std::net::TcpStream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of an answer at most.
-const MOST: usize = 1 << 16;
+/// Largest line, in bytes.
+const MAX_LINE: usize = 1 << 16;
 
-/// Tells the peer `mine`, and returns what it tells: a line of JSON each.
+/// Sends `mine` to the peer and returns the peer's value, each as a line of JSON.
 ///
 /// # Errors
-/// The connection fails, or the peer says something else.
+/// The stream fails, or the peer's line is longer than 64 KiB or not a `T`.
 pub fn exchange<T: Serialize + DeserializeOwned>(stream: &TcpStream, mine: &T) -> io::Result<T> {
     let mut line = serde_json::to_vec(mine)?;
     line.push(b'\n');
@@ -20,11 +20,11 @@ pub fn exchange<T: Serialize + DeserializeOwned>(stream: &TcpStream, mine: &T) -
     Ok(serde_json::from_slice(&read_line(stream)?)?)
 }
 
-/// One line, and not a byte more: what follows is for the next exchange.
+/// Reads one line and no byte more: the next belongs to the next exchange.
 fn read_line(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut waiting = [0; 4096];
-    while line.len() < MOST {
+    while line.len() < MAX_LINE {
         let len = match stream.peek(&mut waiting) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             peeked => peeked?,
@@ -38,7 +38,7 @@ fn read_line(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
         }
         line.extend(&*taken);
     }
-    Err(io::Error::new(ErrorKind::InvalidData, "a line without end"))
+    Err(io::Error::new(ErrorKind::InvalidData, "the peer's line is longer than 64 KiB"))
 }
 
 #[cfg(test)]
@@ -48,20 +48,20 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn what_is_told_in_a_row_is_heard_in_a_row() {
+    fn exchanges_in_a_row_keep_their_order() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let talk = |stream: &TcpStream, start: u32| {
             (start..start + 100).map(|number| exchange(stream, &number).unwrap()).collect::<Vec<_>>()
         };
         thread::scope(|scope| {
-            let heard = scope.spawn(|| talk(&TcpStream::connect(address).unwrap(), 0));
+            let received = scope.spawn(|| talk(&TcpStream::connect(address).unwrap(), 0));
             assert_eq!(talk(&listener.accept().unwrap().0, 1000), Vec::from_iter(0..100));
-            assert_eq!(heard.join().unwrap(), Vec::from_iter(1000..1100));
+            assert_eq!(received.join().unwrap(), Vec::from_iter(1000..1100));
         });
     }
 
-    /// What is read where `sent` was sent, and nothing after it.
+    /// The line read from a peer that sends `sent` and closes.
     fn line_of(sent: &[u8]) -> io::Result<Vec<u8>> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -73,11 +73,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_an_end() {
+    fn a_line_ends_at_its_newline_and_is_bounded() {
         assert_eq!(line_of(b"12\n34").unwrap(), b"12");
         assert_eq!(line_of(b"12").unwrap_err().kind(), ErrorKind::UnexpectedEof);
         let long = [vec![b'1'; 50_000], vec![b'\n']].concat();
         assert_eq!(line_of(&long).unwrap(), long[..50_000]);
-        assert_eq!(line_of(&[b'1'; MOST]).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(line_of(&[b'1'; MAX_LINE]).unwrap_err().kind(), ErrorKind::InvalidData);
     }
 }

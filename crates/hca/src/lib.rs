@@ -3,14 +3,14 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Adapter`], [`Region`], [`CompletionQueue`], [`QueuePair`] | verbs for Rust programs, without `unsafe`; dropped objects are destroyed |
-//! | [`Driver`] | a device of any [`Memory`](nichrome_rdma::Memory) at an address, for those who bring their own verbs |
+//! | [`Adapter`], [`Region`], [`CompletionQueue`], [`QueuePair`] | verbs for Rust programs, without `unsafe`; objects are destroyed when dropped |
+//! | [`Driver`] | a device with any [`Memory`](nichrome_rdma::Memory) at an address, for other implementations of verbs |
 //! | [`AdapterConfig`] | address, path MTU, faults, capture |
-//! | [`exchange`], [`Endpoint`] | what programs tell each other over TCP before they speak RDMA |
+//! | [`exchange`], [`Endpoint`] | out-of-band exchange of connection parameters over TCP |
 //!
-//! Whoever polls drives the adapter; while nobody does, a thread of its own does, which sleeps until something
-//! arrives or is due. Memory belongs to the adapter, and is read and written under its lock: what a peer WRITEs is
-//! never seen half done within a packet, and a program that needs more than that uses completions.
+//! The program that polls drives the adapter. While none polls, the adapter's thread does, and sleeps until a datagram
+//! arrives or a timer is due. Memory belongs to the adapter and is accessed under its lock: a program never sees part of a
+//! packet's payload, and needs completions to see a whole message.
 //!
 //! ```
 //! use std::time::Duration;
@@ -44,9 +44,13 @@
 mod adapter;
 mod arena;
 mod config;
+mod connect;
 mod driver;
 mod exchange;
+mod handover;
+mod live_device;
 mod parcel;
+mod ports;
 mod queue_pair;
 mod recorder;
 mod star;
@@ -55,8 +59,9 @@ mod wire;
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError, Region, RemoteRegion};
 pub use arena::Arena;
 pub use config::{AdapterConfig, Faults, OpenError, Place, Reception, Transport, TransportError};
-pub use driver::{Driver, EventSink, Paused};
+pub use driver::{Driver, Paused};
 pub use exchange::exchange;
+pub use live_device::EventSink;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
 pub use star::{StarOptions, Stateless, StatelessError};
 pub use wire::WireCounters;

@@ -1,22 +1,27 @@
-//! A datagram as a path carries it.
+//! A datagram on an impaired path.
 
 use nichrome_rdma::Datagram;
 use nichrome_wan::Packet;
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::{AddressPair, Ecn, EthernetHeader, Ipv4Header, Ipv6Header, TrafficClass, UdpHeader};
 
-/// A datagram on its way, and what its IP header says.
+/// A datagram on an impaired path, with the fields of its IP header that matter there.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     pub(crate) flow: UdpFlow,
     pub(crate) traffic_class: TrafficClass,
     pub(crate) hop_limit: Option<u8>,
     pub(crate) bytes: Vec<u8>,
-    /// Whether a bit of its IP or UDP header was flipped: whoever receives it throws it away.
+    /// A bit of its Ethernet, IP or UDP header was flipped: the receiver drops it.
     pub(crate) is_damaged: bool,
 }
 
 impl Parcel {
+    pub(crate) fn new(datagram: &Datagram<'_>, hop_limit: Option<u8>) -> Self {
+        let Datagram { flow, traffic_class, bytes } = *datagram;
+        Self { flow, traffic_class, hop_limit, bytes: bytes.to_vec(), is_damaged: false }
+    }
+
     pub(crate) fn as_datagram(&self) -> Datagram<'_> {
         Datagram { flow: self.flow, traffic_class: self.traffic_class, bytes: &self.bytes }
     }

@@ -1,4 +1,4 @@
-//! Queue pairs, and what their programs tell each other to connect them.
+//! Queue pairs, and the endpoints that programs exchange to connect them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,63 +14,63 @@ use thiserror::Error;
 
 use crate::adapter::{Adapter, CompletionQueue};
 
-/// What a peer must know to connect to a queue pair.
+/// What a peer needs to connect to a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The adapter's address.
     pub address: IpAddr,
-    /// The queue pair.
+    /// The queue pair number.
     pub qp: QpNumber,
-    /// The number of the first packet that it sends.
+    /// The first PSN that the queue pair sends.
     pub psn: Psn,
 }
 
-/// How a connection is used.
+/// Attributes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Payload of a full packet: both ends must say the same.
+    /// Path MTU, the same at both ends.
     pub mtu: PathMtu,
-    /// What the peer may do.
+    /// Rights of the peer.
     pub access: Access,
-    /// Time without an answer before packets are repeated: 4.096 µs · 2ⁿ.
+    /// Time without an ACK before a retransmission: 4.096 µs · 2ⁿ.
     pub timeout: u8,
-    /// How often packets are repeated without progress, 0 to 7.
+    /// Retransmissions without progress, 0 to 7.
     pub retry_count: u8,
-    /// How often a message is offered to a peer that has no receive for it, 0 to 6; 7 is for ever.
+    /// Retries after an RNR NAK, 0 to 6; 7 for unlimited.
     pub rnr_retry: u8,
-    /// READs and atomics outstanding, each way.
+    /// Outstanding READs and atomics, in each direction.
     pub rd_atomic: u8,
-    /// Whether packets may be marked on a congested path instead of dropped (ECT(0)). The peer must tell of the marks
-    /// (annex A17.9.3): a device of ours does, Linux's rxe does not.
+    /// Sends ECT(0), so that a congested path can mark packets instead of dropping them. The peer must answer marks by CNPs
+    /// (annex A17.9.3): Nichrome does, Linux's rxe does not.
     pub ecn: bool,
 }
 
 impl Connection {
-    /// What ibv_rc_pingpong uses: 67 ms, seven times, for ever; and everything allowed.
+    /// The values of ibv_rc_pingpong (timeout 67 ms, seven retries, unlimited RNR retries), with all rights.
     pub fn new(mtu: PathMtu) -> Self {
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         Self { mtu, access, timeout: 14, retry_count: 7, rnr_retry: 7, rd_atomic: 16, ecn: false }
     }
 }
 
-/// The longest wait of 0.64 ms that a peer is asked for when there is no receive (IBA table 45).
+/// RNR NAK timer code for 0.64 ms (IBA table 45).
 const MIN_RNR_TIMER: u8 = 12;
 
-/// A reliable connection's end.
+/// A queue pair of a reliable connection (RC).
 pub struct QueuePair {
     adapter: Adapter,
     handle: QpHandle,
     number: QpNumber,
     psn: Psn,
-    /// Where it completes; lives as long as it does.
+    /// The send and receive completion queues, kept alive.
     _queues: [CompletionQueue; 2],
 }
 
 impl Adapter {
-    /// Makes an end of a reliable connection. Sends complete in `sends`, receives in `receives`.
+    /// Creates an RC queue pair, with `sends` and `receives` as its completion queues.
     ///
     /// # Errors
-    /// The adapter does not offer the sizes, or has no room for another queue pair.
+    /// The capacity is out of range, or no queue pair is free.
     pub fn queue_pair(
         &self,
         capacity: QpCapacity,
@@ -96,15 +96,15 @@ impl Adapter {
 }
 
 impl QueuePair {
-    /// What the peer must know.
+    /// The endpoint for the peer.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint { address: self.adapter.address(), qp: self.number, psn: self.psn }
     }
 
-    /// Connects to a peer, which connects to this [`endpoint`](Self::endpoint) too. Receives may be posted before.
+    /// Brings the queue pair to RTS, connected to `peer`, which must connect to this [`endpoint`](Self::endpoint).
     ///
     /// # Errors
-    /// It is connected already, or the peer's address is not of the adapter's family.
+    /// The queue pair is connected already, or the peer's address is of another family.
     pub fn connect(&self, peer: &Endpoint, connection: &Connection) -> Result<(), ModifyError> {
         let Connection { mtu, access, timeout, retry_count, rnr_retry, rd_atomic, ecn } = *connection;
         let traffic_class = TrafficClass::from(if ecn { Ecn::Ect0 } else { Ecn::NotEct });
@@ -140,13 +140,13 @@ impl QueuePair {
     /// Posts a request to the send queue.
     ///
     /// # Errors
-    /// The request's form is wrong, the queue is full, or there is no connection.
+    /// The request is malformed, the queue is full, or the queue pair is not connected.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.adapter.inner.driver.call(|device| device.post_send(self.handle, request))
     }
 
-    /// Posts several requests, up to the first that is refused.
+    /// Posts several requests in order, and stops at the first error.
     ///
     /// # Errors
     /// As [`post_send`](Self::post_send).
@@ -162,16 +162,16 @@ impl QueuePair {
     /// Posts a request to the receive queue.
     ///
     /// # Errors
-    /// The request's form is wrong, or the queue is full.
+    /// The request is malformed, or the queue is full.
     #[inline]
     pub fn post_receive(&self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.adapter.inner.driver.call(|device| device.post_receive(self.handle, request))
     }
 
-    /// Lets receives be posted before the peer is known.
+    /// Brings the queue pair to INIT, so that receives can be posted before the peer is known.
     ///
     /// # Errors
-    /// It is connected already.
+    /// The queue pair is connected already.
     pub fn prepare(&self) -> Result<(), ModifyError> {
         let init = QpChange {
             pkey_index: Some(0),
@@ -185,12 +185,12 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // It exists as long as this does.
+        // Fails only for an unknown queue pair.
         let _ = self.adapter.inner.driver.destroy_qp(self.handle);
     }
 }
 
-/// As the examples of libibverbs write it: LID, queue pair, packet number and GID in hexadecimal.
+/// Formats as the examples of libibverbs do: LID, QPN, PSN and GID in hexadecimal.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gid = match self.address {
@@ -201,9 +201,9 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A text is no endpoint.
+/// The text is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{0}' is no endpoint: LID:QPN:PSN:GID in hexadecimal is expected")]
+#[error("'{0}' is not an endpoint: LID:QPN:PSN:GID in hexadecimal is expected")]
 pub struct EndpointError(String);
 
 impl FromStr for Endpoint {

@@ -1,4 +1,4 @@
-//! A capture of what goes over the wire.
+//! A capture of the datagrams of an adapter.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,19 +11,19 @@ use nichrome_wire::{
     UdpChecksum, UdpRepr,
 };
 
-/// Writes datagrams to a capture, with IP and UDP headers made for them: a socket sees none. Over IPv4 the
-/// identification is the one that the ICRC is for.
+/// Writes datagrams to a capture file with reconstructed IP and UDP headers, which a socket does not see. The IPv4
+/// identification is the one that the ICRC is right for, else 0.
 pub(crate) struct Recorder {
     writer: Writer<Box<dyn Write + Send>>,
     interface: u32,
-    /// Nanoseconds from 1970 to the start of the machine's clock.
+    /// Wall clock minus monotonic clock, in nanoseconds.
     offset: u64,
     icrc: IcrcChecker,
     packet: Vec<u8>,
 }
 
 impl Recorder {
-    /// Creates the file.
+    /// Creates the file, with one interface named `interface`.
     pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
         let mut writer = create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
         let interface = writer.add_interface(LinkType::RawIp, interface, MAX_SNAP_LEN)?;
@@ -32,7 +32,7 @@ impl Recorder {
         Ok(Self { writer, interface, offset, icrc: IcrcChecker::default(), packet: Vec::new() })
     }
 
-    /// Adds a datagram. What is too long for a packet is left out.
+    /// Adds a datagram. A datagram too long for an IP packet is left out.
     pub(crate) fn record(
         &mut self,
         flow: &UdpFlow,
@@ -51,13 +51,13 @@ impl Recorder {
         self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
     }
 
-    /// Writes out what was recorded.
+    /// Writes buffered packets to the file.
     pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
         self.writer.flush()
     }
 }
 
-/// Appends the IP packet of a datagram.
+/// Appends the IP packet of a datagram; `None` if it is too long.
 fn ip_packet(
     flow: &UdpFlow,
     traffic_class: TrafficClass,

@@ -117,7 +117,7 @@ fn moves_messages([a, b]: &[End; 2], sizes: &[usize]) {
     }
 }
 
-/// Nobody polls at the target of the WRITE, the READ and the atomic.
+/// The target of the WRITE, the READ and the atomic does not poll.
 #[test]
 fn everything_is_done_over_ipv4_by_those_who_wait() {
     does_everything(&connected(&AdapterConfig::default()), &[1, 4096, 4097, 65_536, LEN]);
@@ -137,7 +137,7 @@ fn everything_is_done_over_ipv6_and_one_address_can_be_shared() {
     nichrome_port::NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
 }
 
-/// Segments that one call sends have identifications of their own, and an ICRC is right or wrong.
+/// Segments of one send have consecutive identifications, so the ICRC is checked exactly.
 #[test]
 fn everything_is_done_where_packets_are_received_from_the_interface() {
     nichrome_port::become_able().unwrap();
@@ -155,7 +155,7 @@ fn everything_is_done_where_packets_are_received_from_the_interface() {
     nichrome_port::NetworkNamespace::new().unwrap().run(from_the_interface).unwrap();
 }
 
-/// A path that loses, damages, repeats and delays.
+/// A path with loss, corruption, duplication and delay.
 fn rough() -> Faults {
     let impairments = Impairments {
         loss: Some("3%".parse().unwrap()),
@@ -248,7 +248,7 @@ fn a_peer_that_has_gone_ends_in_an_error() {
     assert_eq!((completion.wr_id, completion.status), (1, Status::RetryExceeded));
 }
 
-/// Voluntary context switches of the threads that make progress.
+/// Voluntary context switches of the adapters' threads.
 fn wake_ups() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
     let ours = tasks.filter(|task| {
@@ -281,9 +281,9 @@ fn an_adapter_that_nobody_uses_sleeps() {
     assert_eq!(wake_ups(), before);
 }
 
-/// A bottleneck that marks instead of dropping: the receiver tells, the sender slows down, nothing is lost.
+/// A bottleneck marks instead of dropping: the receiver sends CNPs, the sender slows down, nothing is lost.
 #[test]
-fn a_congested_path_marks_and_the_sender_hears_of_it() {
+fn a_congested_path_marks_and_the_receiver_sends_cnps() {
     let impairments = Impairments {
         rate: Some("400mbit".parse().unwrap()),
         queue: "1000p".parse().unwrap(),
@@ -325,7 +325,7 @@ fn tshark_finds_nothing_malformed_in_a_capture() {
     let wire = ends[0].adapter.wire_counters();
     drop(ends);
     let path = path.to_str().unwrap();
-    // What SENDs carry is ours, and no remote procedure call.
+    // The payload of SENDs is not a remote procedure call.
     let packets = |filter| tshark(&["-r", path, "--disable-protocol", "rpcordma", "-Y", filter]);
     let Some(all) = packets("infiniband.bth") else { return };
     assert_eq!(all.len() as u64, wire.sent + wire.received, "{wire:?}");
@@ -337,7 +337,7 @@ fn star(stateless: Stateless) -> AdapterConfig {
     AdapterConfig { transport: Transport::Star, star, ..AdapterConfig::default() }
 }
 
-/// The ends of a StaR connection, the stateless one first; both have said which, or one of them.
+/// The ends of a StaR connection, the stateless one first. `other` is the choice of the second.
 fn star_ends(faults: Option<&Faults>, authenticates: bool, other: Stateless) -> [End; 2] {
     let configs = [Stateless::Own, other].map(|stateless| {
         let mut config = AdapterConfig { faults: faults.cloned(), ..star(stateless) };
@@ -375,7 +375,7 @@ fn where_both_have_room_and_no_wish_the_connection_is_roce() {
     assert_eq!(ends.each_ref().map(|end| end.adapter.stateless_connections()), [0, 0]);
 }
 
-/// The first connection is RoCE, the second has no room left at the first end.
+/// The first connection uses up the budget of the first end.
 #[test]
 fn beyond_its_budget_an_adapter_is_stateless() {
     let mut scarce = star(Stateless::Automatic);
@@ -396,18 +396,18 @@ fn beyond_its_budget_an_adapter_is_stateless() {
     assert_eq!([&a, &b].map(|end| end.adapter.stateless_connections()), [1, 0]);
 }
 
-/// What the adapters were told of set-ups that failed: set-up runs on threads of its own.
+/// Reported failures; the report is a plain function, so they are static.
 static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[test]
-fn a_set_up_that_fails_is_told_in_one_line_and_ends_the_work_in_error() {
+fn a_failed_set_up_is_reported_in_one_line_and_flushes_the_work_requests() {
     let report = |why: &str| FAILURES.lock().unwrap().push(why.to_owned());
     let mut config = star(Stateless::Own);
     config.star.report = report;
     let ends = connected(&config);
     ends[0].send(1, Operation::Write(ends[1].region.remote().at(0)), 0, 8);
     assert_eq!(ends[0].cq.wait(PATIENCE).unwrap().status, Status::Flushed);
-    // The peer speaks RoCE only: nobody listens.
+    // The peer speaks RoCE only, and does not listen for set-up.
     config.star.stateless = Stateless::Automatic;
     let ends = [End::open(&AdapterConfig::default()), End::open(&config)];
     let caller = usize::from(ends[0].adapter.address() > ends[1].adapter.address());

@@ -47,7 +47,7 @@ pub fn wait<const N: usize>(sources: [BorrowedFd<'_>; N], until: Option<Instant>
     }
 }
 
-fn timespec(nanos: u64) -> Timespec {
+pub(crate) fn timespec(nanos: u64) -> Timespec {
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
 

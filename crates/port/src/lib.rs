@@ -13,6 +13,7 @@ pub mod capture;
 mod channels;
 pub mod clock;
 mod device;
+mod epoll;
 mod ethtool;
 mod interface_name;
 mod ipv6;
@@ -36,6 +37,7 @@ mod wire_queue;
 mod xdp;
 
 pub use device::{Device, MAX_RECEIVE, Received};
+pub use epoll::{Epoll, Interest};
 pub use ethtool::{Feature, FeatureError};
 pub use interface_name::{InterfaceName, InvalidName};
 pub use ipv6::NoIpv6;

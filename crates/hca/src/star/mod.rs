@@ -1,11 +1,11 @@
-//! StaR at a live adapter: its port, and the set-up over TCP that says which side of a connection is stateless.
+//! StaR at a live adapter: options, and the negotiation over TCP of which side of a connection is stateless.
 //!
-//! A reliable connection's queue pair, brought to [`Rtr`](nichrome_rdma::QpState::Rtr) by its program, sends and takes in
-//! nothing until both sides have negotiated; the program goes on meanwhile. The side whose address and number are lower calls the other.
+//! An RC queue pair that its program brings to [`Rtr`](nichrome_rdma::QpState::Rtr) is held, and neither sends nor receives,
+//! until both sides have negotiated. The verb returns at once. The side with the lower address and QP number connects.
 
-mod negotiation;
-mod negotiator;
-mod port;
+mod handshake;
+mod pending;
+mod set_up;
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,27 +17,30 @@ use rustix::io;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
-pub(crate) use negotiator::{Host, Negotiator, Order};
-pub(crate) use port::StarPort;
+pub(crate) use pending::Host;
+pub(crate) use set_up::{StarSetup, listen};
 
-/// How an adapter takes part in StaR.
+/// Options of StaR.
 #[derive(Clone, Copy, Debug)]
 pub struct StarOptions {
-    /// Which side of its connections is to be stateless.
+    /// Which side of the adapter's connections is to be stateless.
     pub stateless: Stateless,
-    /// Connections whose state it keeps; beyond it, new ones are stateless here. `None` for any number.
+    /// Connections whose state the adapter keeps; further ones are stateless at this side. `None` for any number.
     pub connection_budget: Option<usize>,
-    /// Whether packets to it must be authenticated where it is stateless.
+    /// Packets to stateless connections must be authenticated.
     pub authenticates: bool,
-    /// Is told why a connection could not be set up; its queue pair is in error then.
+    /// Called with one line per connection that could not be set up. Its queue pair is in ERROR then.
     pub report: fn(&str),
 }
 
-/// How far a stamp may be from the clock of the card that it is for, in milliseconds: so long a packet can be replayed.
+/// Largest difference between a packet's stamp and the card's clock, in milliseconds. A packet can be replayed that long.
 const LIFETIME_MS: u32 = 1_000;
 
 impl StarOptions {
-    /// The device that takes part like this, in a start of its own.
+    /// The device's configuration, with a random epoch and secret.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
     pub(crate) fn device(&self) -> io::Result<StarConfig> {
         let mut bytes = [0; 20];
         getrandom(&mut bytes, GetRandomFlags::empty())?;
@@ -64,20 +67,20 @@ impl Default for StarOptions {
 /// Which side of a connection is to be stateless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stateless {
-    /// The one that has no room for state; where both have, the connection is RoCE. `auto`.
+    /// `auto`: the side without room for state. If both have room, the connection is RoCE.
     #[default]
     Automatic,
-    /// This one. `self`.
+    /// `self`: this side.
     Own,
-    /// The other. `peer`.
+    /// `peer`: the other side.
     Peer,
 }
 
 impl Stateless {
-    /// All of them.
+    /// Every choice.
     pub const ALL: [Self; 3] = [Self::Automatic, Self::Own, Self::Peer];
 
-    /// What users call it.
+    /// The name in options and configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Automatic => "auto",
@@ -95,7 +98,7 @@ impl Stateless {
     }
 }
 
-/// A text names no side.
+/// The text is not the name of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the stateless side is one of: {}", Stateless::ALL.map(Stateless::name).join(", "))]
 pub struct StatelessError;

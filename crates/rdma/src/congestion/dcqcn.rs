@@ -3,8 +3,8 @@
 
 use nichrome_wire::{Instant, SeqNumber};
 
+use super::controller::{Acknowledged, Controller, Mark, SendWindow};
 use super::window::LossWindow;
-use super::{Acknowledged, Controller, Mark, SendWindow};
 
 /// ECN echoes count as at most one congestion notification in so many nanoseconds (section 5.1).
 const NOTIFICATION_INTERVAL: u64 = 50_000;

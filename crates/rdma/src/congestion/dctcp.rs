@@ -2,7 +2,7 @@
 
 use nichrome_wire::{Instant, SeqNumber};
 
-use super::{Acknowledged, Controller, Mark, SendWindow};
+use super::controller::{Acknowledged, Controller, Mark, SendWindow};
 
 /// How much the last window counts in the estimate of congestion (RFC 8257 section 4.2).
 const GAIN: f64 = 1.0 / 16.0;

@@ -2,7 +2,7 @@
 
 use nichrome_wire::{Instant, SeqNumber};
 
-use super::{Acknowledged, Controller, SendWindow};
+use super::controller::{Acknowledged, Controller, SendWindow};
 
 /// A window that nothing changes.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use nichrome_wire::{Instant, SeqNumber};
 
-use super::{Acknowledged, Controller, SendWindow};
+use super::controller::{Acknowledged, Controller, SendWindow};
 
 /// A congestion window in packets: doubles per round trip at first, then grows by one per round trip; loss halves it
 /// (RFC 5681 section 3.1, counted in packets). It needs nothing of the peer.

@@ -6,8 +6,9 @@ use nichrome_wire::rdma::{
 use nichrome_wire::{AddressPair, Ecn, Instant};
 
 use super::config::SelectiveRepeat;
+use super::context::Context;
 use super::identifications::Identifications;
-use super::packet::{Cause, Context, Outgoing, PayloadSource};
+use super::packet::{Cause, Outgoing, PayloadSource};
 use super::requester::Requester;
 use super::responder::Responder;
 use super::shared::{Packet, RoceShared};

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 
 use nichrome_wire::{Instant, SeqNumber};
 
-use super::shared::StarShared;
 use super::timer::{Awaited, Expiry, RetransmissionTimer};
 use crate::congestion::{Acknowledged, Control, Controller, Mark};
 use crate::core::queue_pair::Settings;
@@ -84,11 +83,8 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    pub(super) fn new(first: SeqNumber, losses: Lost, shared: &StarShared) -> Self {
-        Self::with(Control::new(&shared.config.congestion, &shared.environment.window, first), first, losses)
-    }
-
-    fn with(control: Control, first: SeqNumber, losses: Lost) -> Self {
+    /// Packets from the number `first` on.
+    pub(super) fn new(first: SeqNumber, losses: Lost, control: Control) -> Self {
         Self {
             copies: VecDeque::new(),
             first,
@@ -253,7 +249,7 @@ mod tests {
 
     fn flight(config: &SendWindow, packets: u32) -> Flight {
         let mut flight =
-            Flight::with(Control::new(&Congestion::Dctcp, config, FIRST), FIRST, Lost::Remembered);
+            Flight::new(FIRST, Lost::Remembered, Control::new(&Congestion::Dctcp, config, FIRST));
         let settings = Settings::new(PathMtu::B1024);
         (0..packets).for_each(|_| flight.packet_sent(PLACE, &settings, NOW));
         flight

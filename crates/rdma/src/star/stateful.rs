@@ -24,7 +24,7 @@ use super::shared::StarShared;
 use super::side::Side;
 use super::tag::ServerClock;
 use super::timer::Awaited;
-use crate::congestion::Mark;
+use crate::congestion::{Control, Mark};
 use crate::core::access::Access;
 use crate::core::attributes::QpState;
 use crate::core::completion::Status;
@@ -91,6 +91,8 @@ impl Stateful {
         shared: &StarShared,
         now: Instant,
     ) -> Self {
+        let StarShared { config, environment, .. } = shared;
+        let control = || Control::new(&config.congestion, &environment.window, ours.first_element);
         Self {
             qp,
             route,
@@ -107,8 +109,8 @@ impl Stateful {
             mirror: Mirror::new(theirs.depth),
             own: Pipeline::default(),
             theirs: Pipeline::default(),
-            rdp: Flight::new(ours.first_element, Lost::Remembered, shared),
-            gd: Flight::new(ours.first_element, Lost::Forgotten, shared),
+            rdp: Flight::new(ours.first_element, Lost::Remembered, control()),
+            gd: Flight::new(ours.first_element, Lost::Forgotten, control()),
             turn: Initiator::Client,
             unready: [None; 2],
             try_again: None,

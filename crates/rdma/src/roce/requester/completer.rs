@@ -13,7 +13,8 @@
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::{NakCode, Psn, RcMessage, ReadResponse, RnrTimer, Syndrome};
 
-use super::super::packet::{Context, Incoming, serial};
+use super::super::context::Context;
+use super::super::packet::{Incoming, serial};
 use super::{Cursor, Requester};
 use crate::congestion::{Acknowledged, Controller, Mark};
 use crate::core::attributes::{QpState, QpType};

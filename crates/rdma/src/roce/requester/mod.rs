@@ -25,7 +25,8 @@ use std::collections::VecDeque;
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::Psn;
 
-use super::packet::{Cause, Context, Outgoing, serial};
+use super::context::Context;
+use super::packet::{Cause, Outgoing, serial};
 use super::shared::RoceShared;
 use crate::congestion::{Control, Controller};
 use crate::core::attributes::{QpState, QpType};

@@ -28,7 +28,8 @@ use nichrome_wire::rdma::{
 };
 
 use super::config::SelectiveRepeat;
-use super::packet::{Cause, Context, Incoming, Outgoing};
+use super::context::Context;
+use super::packet::{Cause, Incoming, Outgoing};
 use crate::core::access::Access;
 use crate::core::attributes::{QpState, QpType};
 use crate::core::completion::{CompletedOperation, Notice, Status};

@@ -10,7 +10,8 @@
 use nichrome_wire::rdma::{Deth, ImmediateData, RcMessage, UcMessage};
 use nichrome_wire::{AddressPair, Ipv4Header};
 
-use super::super::packet::{Context, Incoming};
+use super::super::context::Context;
+use super::super::packet::Incoming;
 use super::{Inbound, Responder, takes_requests};
 use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;

@@ -6,17 +6,15 @@ use nichrome_wire::SeqNumber;
 use nichrome_wire::rdma::{PathMtu, QpNumber, RKey};
 use nichrome_wire::star::{Epoch, Registration, Stamp};
 
-use super::{
-    Admission, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError, Timers, Wish,
+use super::terms::{
+    Admission, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError, Timers,
+    VERSION, Wish,
 };
 use crate::core::access::Access;
 use crate::star::tag::ConnectionKey;
 
 /// What every message begins with.
 const MAGIC: [u8; 4] = *b"StaR";
-
-/// The version of set-up that is spoken.
-pub(super) const VERSION: u8 = 1;
 
 const HEADER_LEN: usize = 12;
 const OFFER_LEN: usize = 44;

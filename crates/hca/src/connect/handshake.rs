@@ -1,0 +1,94 @@
+//! One side of the set-up of a connection: bytes in, bytes out, a deadline. No sockets, no clock.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use nichrome_wire::Instant;
+
+/// How far a handshake is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Inbound, and the peer has not sent yet which connection it wants. May be displaced by a newer connection.
+    Opening,
+    /// Inbound, for a connection that this side's program has not requested yet. May be displaced after a while.
+    Parked,
+    /// Negotiating.
+    Running,
+    /// Complete. This side sent the last message, and waits until the peer closes the stream because it has read it.
+    Closing,
+    /// Complete or failed: the stream is closed once the output is written.
+    Done,
+}
+
+/// Why a stream ends.
+#[derive(Debug)]
+pub(crate) enum Cause {
+    /// The peer closed its direction.
+    Closed,
+    /// The handshake's deadline has passed.
+    Deadline,
+    /// A newer connection takes its place.
+    Displaced,
+    /// The adapter closes.
+    Shutdown,
+    /// The stream failed.
+    Io(io::Error),
+}
+
+/// The addresses of an outbound stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The source, by which the peer knows this adapter.
+    pub(crate) from: IpAddr,
+    /// The destination.
+    pub(crate) to: SocketAddr,
+}
+
+/// One side of the set-up of a connection. It bounds the input that it keeps.
+pub(crate) trait Handshake: Sized {
+    /// What the handshakes of an adapter share.
+    type Context: Context;
+
+    /// Starts an inbound handshake with the TCP peer at `peer`.
+    fn inbound(peer: IpAddr, now: Instant) -> Self;
+
+    /// Starts the outbound handshake of a request; `None` if the request has failed.
+    fn outbound(request: RequestOf<Self>, context: &mut Self::Context, now: Instant)
+    -> Option<(Route, Self)>;
+
+    /// Takes bytes from the peer.
+    fn receive(&mut self, context: &mut Self::Context, bytes: &[u8], now: Instant);
+
+    /// Looks for the program's request that a [`Phase::Parked`] handshake waits for.
+    fn resume(&mut self, context: &mut Self::Context, now: Instant);
+
+    /// Ends the handshake. Output may be left, such as a refusal.
+    fn close(&mut self, context: &mut Self::Context, cause: Cause);
+
+    /// Takes the bytes to be sent to the peer.
+    fn take_output(&mut self) -> Vec<u8>;
+
+    /// The phase.
+    fn phase(&self) -> Phase;
+
+    /// When the current phase ends by [`Cause::Deadline`].
+    fn deadline(&self) -> Instant;
+}
+
+/// What the handshakes of an adapter share: the connections that its program requests.
+pub(crate) trait Context {
+    /// A connection to be set up.
+    type Request: Send + 'static;
+
+    /// Takes a request of the program. Returns it if this side connects; otherwise the peer is expected to.
+    fn request(&mut self, request: Self::Request, now: Instant) -> Option<Self::Request>;
+
+    /// Deadline of the next expected peer.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Fails the requests of expected peers whose deadline has passed.
+    fn handle_timeout(&mut self, now: Instant);
+}
+
+/// The requests that handshakes of type `H` are for.
+pub(crate) type RequestOf<H> = <<H as Handshake>::Context as Context>::Request;

@@ -1,0 +1,14 @@
+//! Setting up connections over TCP, for any transport: one thread with one epoll carries the bytes of [`Handshake`]s.
+//!
+//! | file | |
+//! |---|---|
+//! | `handshake` | what a transport implements: a handshake without I/O, and what its handshakes share |
+//! | `stream` | one handshake on its TCP socket |
+//! | `reactor` | the thread: requests, listener, streams, bounds |
+
+mod handshake;
+mod reactor;
+mod stream;
+
+pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
+pub(crate) use reactor::{Connector, Limits};

@@ -1,0 +1,274 @@
+//! The reactor with a handshake of one byte.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
+
+use super::*;
+use crate::connect::Route;
+
+/// Enters the phase that a byte names, and sends a byte back: `p`arked, `r`unning, `c`losing, `d`one.
+struct Toy {
+    phase: Phase,
+    opened_at: Instant,
+    output: Vec<u8>,
+}
+
+/// Time of every phase.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The causes by which handshakes have ended, with their phases.
+type Ends = Arc<Mutex<Vec<(Phase, &'static str)>>>;
+
+impl Handshake for Toy {
+    type Context = ToyContext;
+
+    fn inbound(_: IpAddr, now: Instant) -> Self {
+        Self { phase: Phase::Opening, opened_at: now, output: vec![] }
+    }
+
+    fn outbound(request: Option<SocketAddr>, _: &mut ToyContext, now: Instant) -> Option<(Route, Self)> {
+        let route = Route { from: local(1).ip(), to: request? };
+        Some((route, Self { phase: Phase::Running, opened_at: now, output: b"hi".to_vec() }))
+    }
+
+    fn receive(&mut self, _: &mut ToyContext, bytes: &[u8], _: Instant) {
+        for byte in bytes {
+            self.phase = match byte {
+                b'p' => Phase::Parked,
+                b'r' => Phase::Running,
+                b'c' => Phase::Closing,
+                b'd' => Phase::Done,
+                _ => continue,
+            };
+            self.output.push(byte.to_ascii_uppercase());
+        }
+    }
+
+    fn resume(&mut self, _: &mut ToyContext, _: Instant) {
+        self.phase = Phase::Running;
+        self.output.push(b'!');
+    }
+
+    fn close(&mut self, context: &mut ToyContext, cause: Cause) {
+        let name = match cause {
+            Cause::Closed => "closed",
+            Cause::Deadline => "deadline",
+            Cause::Displaced => "displaced",
+            Cause::Shutdown => "shutdown",
+            Cause::Io(_) => "io",
+        };
+        context.ends.lock().unwrap().push((self.phase, name));
+        self.phase = Phase::Done;
+    }
+
+    fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    fn deadline(&self) -> Instant {
+        self.opened_at + PATIENCE
+    }
+}
+
+struct ToyContext {
+    ends: Ends,
+}
+
+impl Context for ToyContext {
+    type Request = Option<SocketAddr>;
+
+    fn request(&mut self, request: Self::Request, _: Instant) -> Option<Self::Request> {
+        request.map(Some)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _: Instant) {}
+}
+
+fn local(host: u8) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, host], 0))
+}
+
+struct Fixture {
+    connector: Connector<Option<SocketAddr>>,
+    address: SocketAddr,
+    ends: Ends,
+}
+
+impl Fixture {
+    fn new(inbound: usize, per_source: usize) -> Self {
+        let ends = Ends::default();
+        let listener = TcpListener::bind(local(1)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let context = ToyContext { ends: Arc::clone(&ends) };
+        let limits = Limits { outbound: 4, inbound, per_source, parked_grace: PATIENCE / 10 };
+        let connector = Connector::start::<Toy>(limits, "reactor-test", listener, context).unwrap();
+        Self { connector, address, ends }
+    }
+
+    /// A connection from 127.0.0.`host`, after `bytes` have been sent and answered.
+    fn connect(&self, host: u8, bytes: &[u8]) -> TcpStream {
+        let mut stream = dial(Route { from: local(host).ip(), to: self.address }).unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.read_exact(&mut vec![0; bytes.len()]).unwrap();
+        stream
+    }
+
+    /// Rounds of the thread during 300 ms.
+    fn rounds(&self) -> u64 {
+        let before = self.connector.control.rounds.load(Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(300));
+        self.connector.control.rounds.load(Ordering::Relaxed) - before
+    }
+
+    /// Has the thread connect to a listener that answers `d`.
+    fn connects_out(&self) -> bool {
+        let listener = TcpListener::bind(local(1)).unwrap();
+        self.connector.request(Some(listener.local_addr().unwrap()));
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut heard = [0; 2];
+        stream.read_exact(&mut heard).unwrap();
+        stream.write_all(b"d").unwrap();
+        heard == *b"hi"
+    }
+
+    fn ends(&self, phase: Phase, cause: &str) -> usize {
+        self.ends.lock().unwrap().iter().filter(|end| **end == (phase, cause)).count()
+    }
+
+    /// Returns after `count` handshakes have ended like this.
+    fn await_ends(&self, phase: Phase, cause: &str, count: usize) {
+        let start = std::time::Instant::now();
+        while self.ends(phase, cause) < count {
+            let so_far = self.ends.lock().unwrap().clone();
+            assert!(start.elapsed() < Duration::from_secs(10), "{phase:?} {cause}: {so_far:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn is_open(mut stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+#[test]
+fn idle_connections_cost_no_rounds_and_give_way_to_new_ones() {
+    let fixture = Fixture::new(256, 200);
+    let idle: Vec<_> = (0..300).map(|nth| fixture.connect(2 + nth as u8 % 3, b"")).collect();
+    fixture.await_ends(Phase::Opening, "displaced", 300 - 256);
+    assert!(fixture.rounds() <= 2);
+    fixture.connect(9, b"d");
+    assert!(fixture.connects_out());
+    let open: Vec<bool> = idle.iter().map(is_open).collect();
+    assert_eq!(open.iter().filter(|open| **open).count(), 255, "the new one displaced one more");
+    assert!(open[..45].iter().all(|open| !open), "the oldest");
+}
+
+#[test]
+fn a_full_table_takes_the_listener_out_of_the_epoll_and_leaves_outbound_alone() {
+    let fixture = Fixture::new(8, 8);
+    let mut busy: Vec<_> = (0..8).map(|_| fixture.connect(2, b"r")).collect();
+    let mut waiting = fixture.connect(3, b"");
+    waiting.write_all(b"d").unwrap();
+    assert!(fixture.rounds() <= 3);
+    assert!(fixture.connects_out() && is_open(&waiting));
+    waiting.set_nonblocking(false).unwrap();
+    busy.truncate(7);
+    waiting.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn a_source_has_its_share() {
+    let fixture = Fixture::new(64, 4);
+    let busy: Vec<_> = (0..3).map(|_| fixture.connect(2, b"r")).collect();
+    let idle = fixture.connect(2, b"");
+    let newer = fixture.connect(2, b"r");
+    assert_eq!((fixture.ends(Phase::Opening, "displaced"), is_open(&idle)), (1, false));
+    let mut refused = fixture.connect(2, b"");
+    assert!(!matches!(refused.read(&mut [0]), Ok(1..)), "closed at once");
+    fixture.connect(3, b"d");
+    assert!(busy.iter().chain([&newer]).all(is_open));
+}
+
+#[test]
+fn a_deadline_ends_idle_and_slow_peers() {
+    let fixture = Fixture::new(64, 64);
+    let (idle, mut slow) = (fixture.connect(2, b""), fixture.connect(2, b""));
+    let start = std::time::Instant::now();
+    while slow.write_all(b"x").is_ok() && start.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(start.elapsed() < 2 * PATIENCE && !is_open(&idle));
+    assert_eq!(fixture.ends(Phase::Opening, "deadline"), 2);
+}
+
+#[test]
+fn a_peer_may_close_in_each_phase() {
+    let fixture = Fixture::new(64, 64);
+    for (bytes, phase) in
+        [(&b""[..], Phase::Opening), (b"p", Phase::Parked), (b"r", Phase::Running), (b"c", Phase::Closing)]
+    {
+        let stream = fixture.connect(2, bytes);
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        fixture.await_ends(phase, "closed", 1);
+        drop(fixture.connect(2, bytes));
+        let start = std::time::Instant::now();
+        while fixture.ends.lock().unwrap().len() < 2 {
+            assert!(start.elapsed() < PATIENCE / 2, "{phase:?} reset");
+        }
+        fixture.ends.lock().unwrap().clear();
+    }
+    assert!(fixture.rounds() <= 1);
+}
+
+#[test]
+fn parked_handshakes_resume_after_a_request() {
+    let fixture = Fixture::new(64, 64);
+    let mut parked = fixture.connect(2, b"p");
+    fixture.connector.request(None);
+    let mut heard = [0];
+    parked.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, *b"!");
+}
+
+#[test]
+fn a_parked_connection_keeps_its_place_for_a_while() {
+    let fixture = Fixture::new(2, 2);
+    let parked = [fixture.connect(2, b"p"), fixture.connect(2, b"p")];
+    let start = std::time::Instant::now();
+    fixture.connect(3, b"r");
+    assert!(start.elapsed() >= PATIENCE / 10 - Duration::from_millis(20));
+    assert_eq!(parked.each_ref().map(is_open), [false, true]);
+    assert_eq!(fixture.ends(Phase::Parked, "displaced"), 1);
+}
+
+#[test]
+fn the_last_message_is_read_however_late() {
+    let fixture = Fixture::new(64, 64);
+    let mut stream = dial(Route { from: local(2).ip(), to: fixture.address }).unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.write_all(b"c").unwrap();
+    fixture.await_ends(Phase::Closing, "deadline", 1);
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).unwrap();
+    assert_eq!(heard, b"C");
+}
+
+#[test]
+fn handshakes_end_with_the_adapter() {
+    let fixture = Fixture::new(64, 64);
+    let _running = fixture.connect(2, b"r");
+    drop(fixture.connector);
+    assert_eq!(*fixture.ends.lock().unwrap(), [(Phase::Running, "shutdown")]);
+}

@@ -1,0 +1,199 @@
+//! A handshake on its TCP socket.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nichrome_port::Interest;
+use nichrome_wire::Instant;
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_linger, set_tcp_user_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+
+use super::handshake::{Cause, Handshake, Phase, Route};
+
+/// How long the peer's kernel may leave a SYN or data unacknowledged.
+const TCP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long the peer may take to read the last message.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Bytes of one read.
+const CHUNK: usize = 16 << 10;
+
+/// Reads in one turn, so that one stream does not hold up the others.
+const MAX_READS: usize = 8;
+
+/// Which side connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// The peer.
+    Inbound,
+    /// This side.
+    Outbound,
+}
+
+/// A handshake and the socket that carries it.
+pub(super) struct Stream<H> {
+    socket: TcpStream,
+    peer: IpAddr,
+    pub(super) direction: Direction,
+    pub(super) opened_at: Instant,
+    pub(super) handshake: H,
+    /// To be written.
+    output: Vec<u8>,
+    /// Set when the handshake enters [`Phase::Closing`].
+    lingers_until: Option<Instant>,
+}
+
+impl<H: Handshake> Stream<H> {
+    /// Starts an inbound handshake on an accepted socket.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn accepted(socket: TcpStream, peer: IpAddr, now: Instant) -> io::Result<Self> {
+        prepare(&socket)?;
+        Ok(Self::new(socket, peer, Direction::Inbound, H::inbound(peer, now), now))
+    }
+
+    /// Carries an outbound handshake on a socket that is connecting.
+    pub(super) fn connecting(socket: TcpStream, route: Route, handshake: H, now: Instant) -> Self {
+        Self::new(socket, route.to.ip(), Direction::Outbound, handshake, now)
+    }
+
+    fn new(socket: TcpStream, peer: IpAddr, direction: Direction, handshake: H, now: Instant) -> Self {
+        let (output, lingers_until) = (Vec::new(), None);
+        Self { socket, peer, direction, opened_at: now, handshake, output, lingers_until }
+    }
+
+    /// Returns true if `source` connected.
+    pub(super) fn is_from(&self, source: IpAddr) -> bool {
+        self.direction == Direction::Inbound && self.peer == source
+    }
+
+    /// What the socket is to be watched for.
+    pub(super) fn interest(&self) -> Interest {
+        if self.output.is_empty() { Interest::READ } else { Interest::READ_WRITE }
+    }
+
+    /// When the stream is to be closed by [`Cause::Deadline`].
+    pub(super) fn deadline(&self) -> Instant {
+        self.lingers_until.unwrap_or_else(|| self.handshake.deadline())
+    }
+
+    /// Reads, runs the handshake and writes. To be followed by [`Stream::end`] if the phase is then [`Phase::Done`].
+    pub(super) fn advance(&mut self, context: &mut H::Context, now: Instant) {
+        self.read(context, now);
+        self.write(context, now);
+    }
+
+    /// Continues a parked handshake after new requests.
+    pub(super) fn resume(&mut self, context: &mut H::Context, now: Instant) {
+        self.handshake.resume(context, now);
+        self.write(context, now);
+    }
+
+    /// Ends the handshake for `cause`, and the stream.
+    pub(super) fn close(mut self, context: &mut H::Context, cause: Cause) {
+        let is_complete = self.handshake.phase() == Phase::Closing;
+        self.handshake.close(context, cause);
+        self.finish(is_complete);
+    }
+
+    /// Ends the stream of a handshake in [`Phase::Done`].
+    pub(super) fn end(self) {
+        self.finish(false);
+    }
+
+    /// Writes what the handshake has left to send, then closes the stream: by FIN if the peer has something to read, which a
+    /// reset would discard.
+    fn finish(mut self, has_unread: bool) {
+        self.output.extend(self.handshake.take_output());
+        let has_last_message = !self.output.is_empty();
+        // The peer sees the end of the stream instead.
+        let _ = self.write_all();
+        if has_unread || has_last_message {
+            // The peer sees a reset instead.
+            let _ = set_socket_linger(&self.socket, None);
+        }
+    }
+
+    fn read(&mut self, context: &mut H::Context, now: Instant) {
+        let mut chunk = [0; CHUNK];
+        for _ in 0..MAX_READS {
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return self.handshake.close(context, Cause::Closed),
+                Ok(len) if self.handshake.phase() != Phase::Closing => {
+                    self.handshake.receive(context, &chunk[..len], now);
+                }
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted => {}
+                    _ => return self.handshake.close(context, Cause::Io(error)),
+                },
+            }
+            if self.handshake.phase() == Phase::Done {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, context: &mut H::Context, now: Instant) {
+        if self.handshake.phase() == Phase::Done {
+            return;
+        }
+        self.output.extend(self.handshake.take_output());
+        if let Err(error) = self.write_all() {
+            self.handshake.close(context, Cause::Io(error));
+        } else if self.handshake.phase() == Phase::Closing && self.lingers_until.is_none() {
+            self.lingers_until = Some(now + LINGER);
+        }
+    }
+
+    /// Writes as much as the socket takes.
+    fn write_all(&mut self) -> io::Result<()> {
+        let mut written = 0;
+        let mut result = Ok(());
+        while written < self.output.len() {
+            match self.socket.write(&self.output[written..]) {
+                Ok(len) => written += len,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    result = if error.kind() == ErrorKind::WouldBlock { Ok(()) } else { Err(error) };
+                    break;
+                }
+            }
+        }
+        self.output.drain(..written);
+        result
+    }
+}
+
+impl<H> AsFd for Stream<H> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Starts to connect, without waiting for the peer.
+pub(super) fn dial(route: Route) -> io::Result<TcpStream> {
+    let family = if route.from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let stream = TcpStream::from(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
+    prepare(&stream)?;
+    set_tcp_user_timeout(&stream, TCP_TIMEOUT.as_millis() as u32)?;
+    bind(&stream, &SocketAddr::new(route.from, 0))?;
+    match connect(&stream, &route.to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Closing resets the stream, so that no port stays in TIME_WAIT; [`Stream::finish`] has the exceptions.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    set_socket_linger(stream, Some(Duration::ZERO))?;
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! The hand-over of a device between the programs that poll it and the driver's thread.
+//!
+//! A device needs somebody to receive and to serve timers. A program that polls does so inline. Nobody else does for the
+//! target of a WRITE or READ, whose program calls no verb, so the driver's thread waits for the ports while no program
+//! polls. [`Handover`] decides which of them waits, without a lock and without a system call per poll. The device itself
+//! is behind a mutex: the hand-over only decides who *waits*, so a wrong decision costs time, never consistency.
+//!
+//! | field | written by | meaning |
+//! |---|---|---|
+//! | `polled_at` | programs, each poll | time of the last poll |
+//! | `busy_at` | programs, polls and verbs that moved a datagram | time of the last traffic |
+//! | `waiters` | programs in [`wait`](Handover::begin_wait) | programs that wait for the ports themselves |
+//! | `attended` | programs in [`attend`](Handover::attend) | programs that wait for an event on a descriptor of their own |
+//! | `is_napping` | thread; cleared by `attend` | the thread waits for the waker alone, for a bounded time |
+//! | `wakes_at` | thread; cleared by `call_for` | when the thread's wait ends by itself; 0 while it is awake or naps |
+//! | `ended` | the driver's owner | the thread is to return |
+//!
+//! ## The thread
+//!
+//! ```text
+//! loop: is_polled ── yes ─► nap(20 µs … 640 µs)           the waker alone
+//!          └─ no ─► arm ─► progress under the lock ─► sleep(deadline)
+//!                                                       waiters = 0: the waker and the ports
+//!                                                       waiters > 0: the waker alone
+//! ```
+//!
+//! A nap is bounded and doubles while the program keeps polling. So a program that polls now and then, and in between
+//! looks at memory that its peer writes, is served at least every 640 µs.
+//!
+//! ## No wake-up is lost
+//!
+//! Three changes must end the thread's wait. Each is a store and then a load on either side, all `SeqCst`, so that at least
+//! one side sees the other's store.
+//!
+//! 1. *A timer earlier than the thread's deadline.* The thread stores `wakes_at = u64::MAX` in [`arm`](Handover::arm)
+//!    before it takes the lock, reads the device's deadline under the lock, and lowers `wakes_at` to it by `fetch_min`. A
+//!    program sets a timer under the lock and then calls [`call_for`](Handover::call_for). If the program had the lock
+//!    first, the thread reads the new deadline. Otherwise the program sees `wakes_at` armed, exchanges it for 0 and signals
+//!    the waker; of several programs one signals. The exchange is repeated if the thread lowers `wakes_at` meanwhile: the
+//!    lowered value may still be later than the program's timer. The waker keeps the signal, so it may come before the
+//!    thread waits.
+//! 2. *A program begins to wait for an event* ([`attend`](Handover::attend)) *while the thread naps.* The thread stores
+//!    `is_napping`, then reads `attended`. The program increments `attended`, then swaps `is_napping`. Either the thread
+//!    does not nap or the program signals the waker.
+//! 3. *The last program stops waiting for the ports.* The thread may wait for the waker alone, so
+//!    [`end_wait`](Handover::end_wait) decrements `waiters` and then calls the thread as for a timer that is due.
+//!
+//! `polled_at` and `busy_at` are hints, `Relaxed`: a stale value shortens or prolongs one nap.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nichrome_port::{Waker, clock};
+use nichrome_wire::Instant;
+use rustix::io;
+
+/// Time without a poll after which the program counts as not polling.
+const POLL_INTERVAL: Duration = Duration::from_micros(10);
+
+/// The protocol of the module's documentation.
+pub(crate) struct Handover {
+    /// Ends the thread's waits.
+    waker: Waker,
+    /// Nanoseconds.
+    polled_at: AtomicU64,
+    /// Nanoseconds.
+    busy_at: AtomicU64,
+    waiters: AtomicUsize,
+    attended: AtomicUsize,
+    is_napping: AtomicBool,
+    /// Nanoseconds.
+    wakes_at: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Handover {
+    /// Starts with the thread awake and no program.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            waker: Waker::new()?,
+            polled_at: AtomicU64::new(0),
+            busy_at: AtomicU64::new(0),
+            waiters: AtomicUsize::new(0),
+            attended: AtomicUsize::new(0),
+            is_napping: AtomicBool::new(false),
+            wakes_at: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        })
+    }
+}
+
+/// What programs call.
+impl Handover {
+    /// Records a poll.
+    pub(crate) fn polled(&self, now: Instant) {
+        self.polled_at.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Records that a datagram came or went.
+    pub(crate) fn moved(&self, now: Instant) {
+        self.busy_at.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Time of the last traffic.
+    pub(crate) fn busy_at(&self) -> Instant {
+        Instant::from_nanos(self.busy_at.load(Ordering::Relaxed))
+    }
+
+    /// The calling program waits for the ports from now on. To be followed by [`Handover::end_wait`].
+    pub(crate) fn begin_wait(&self) {
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The calling program no longer waits for the ports.
+    pub(crate) fn end_wait(&self) {
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        // The thread may wait for the waker alone.
+        self.call_for(Some(Instant::ZERO));
+    }
+
+    /// The calling program is about to wait for an event on a descriptor of its own: the thread stays at the ports until
+    /// [`Handover::leave`], however often programs poll.
+    pub(crate) fn attend(&self) {
+        self.attended.fetch_add(1, Ordering::SeqCst);
+        if self.is_napping.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// Ends one [`Handover::attend`].
+    pub(crate) fn leave(&self) {
+        self.attended.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes the thread if it would sleep beyond `due`.
+    pub(crate) fn call_for(&self, due: Option<Instant>) {
+        let Some(due) = due else { return };
+        let disarmed = |wakes_at: u64| (due.as_nanos() < wakes_at).then_some(0);
+        if self.wakes_at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, disarmed).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    /// Makes the thread return.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+}
+
+/// What the thread calls.
+impl Handover {
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Returns true if a program waits for an event on a descriptor of its own.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.attended.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns true if a program has polled within [`POLL_INTERVAL`].
+    pub(crate) fn was_polled(&self) -> bool {
+        clock::now() - Instant::from_nanos(self.polled_at.load(Ordering::Relaxed)) <= POLL_INTERVAL
+    }
+
+    /// Leaves the ports to the program that polls: sleeps for `time` or until the waker is signalled.
+    pub(crate) fn nap(&self, time: Duration) {
+        // Rule 2: stored before `attended` is read.
+        self.is_napping.store(true, Ordering::SeqCst);
+        if !self.is_attended()
+            && matches!(clock::wait([self.waker.as_fd()], Some(clock::now() + time)), Ok([true]))
+        {
+            self.waker.clear();
+        }
+        self.is_napping.store(false, Ordering::SeqCst);
+    }
+
+    /// Announces a wait. To be called before the device's deadline is read (rule 1).
+    pub(crate) fn arm(&self) {
+        self.wakes_at.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// Waits until `due`, for the waker, and for `ports` unless a program waits for them.
+    pub(crate) fn sleep(&self, due: Option<Instant>, ports: BorrowedFd<'_>) -> io::Result<()> {
+        if let Some(due) = due {
+            self.wakes_at.fetch_min(due.as_nanos(), Ordering::SeqCst);
+        }
+        let was_called = if self.waiters.load(Ordering::SeqCst) > 0 {
+            clock::wait([self.waker.as_fd()], due).map(|[called]| called)
+        } else {
+            clock::wait([self.waker.as_fd(), ports], due).map(|[called, _]| called)
+        };
+        self.wakes_at.store(0, Ordering::SeqCst);
+        if was_called? {
+            self.waker.clear();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// Returns after `change` has ended a wait that has no other end within [`SOON`].
+    fn ends(wait: impl FnOnce() + Send, change: impl FnOnce()) {
+        let start = clock::now();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(wait);
+            thread::sleep(Duration::from_millis(20));
+            assert!(!waiting.is_finished());
+            change();
+        });
+        assert!(clock::now() - start < SOON / 2);
+    }
+
+    fn sleep(handover: &Handover, ports: &Waker) {
+        handover.arm();
+        handover.sleep(Some(clock::now() + SOON), ports.as_fd()).unwrap();
+    }
+
+    #[test]
+    fn what_must_end_the_threads_wait_ends_it() {
+        let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
+        ends(|| sleep(&handover, &ports), || handover.call_for(Some(clock::now())));
+        ends(|| sleep(&handover, &ports), || handover.end());
+        ends(|| handover.nap(SOON), || handover.attend());
+        handover.leave();
+        ends(|| sleep(&handover, &ports), || ports.wake());
+    }
+
+    #[test]
+    fn while_a_program_waits_for_the_ports_the_thread_does_not() {
+        let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
+        handover.begin_wait();
+        ports.wake();
+        ends(|| sleep(&handover, &ports), || handover.end_wait());
+    }
+
+    #[test]
+    fn a_later_timer_and_an_attended_nap_cost_no_wake_up() {
+        let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
+        handover.arm();
+        let due = clock::now() + Duration::from_millis(5);
+        thread::scope(|scope| {
+            scope.spawn(|| handover.sleep(Some(due), ports.as_fd()).unwrap());
+            thread::sleep(Duration::from_millis(1));
+            handover.call_for(Some(due + SOON));
+        });
+        assert!(clock::now() >= due);
+        handover.attend();
+        handover.nap(SOON);
+        assert_eq!(clock::wait([handover.waker.as_fd()], Some(Instant::ZERO)), Ok([false]));
+    }
+}

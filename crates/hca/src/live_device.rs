@@ -1,0 +1,87 @@
+//! A device on its wire: what a thread that holds the driver's lock does.
+
+use std::time::Duration;
+
+use nichrome_port::clock;
+use nichrome_rdma::{Device, Event, Memory};
+use nichrome_wire::Instant;
+
+use crate::wire::Wire;
+
+/// Batches received and sent before the lock is released.
+const ROUNDS: usize = 8;
+
+/// Wait before another attempt to send to a full socket.
+const FULL_SOCKET_DELAY: Duration = Duration::from_micros(50);
+
+/// How long datagrams on the impaired path out keep an adapter from closing.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Receives the device's events. It is called under the device's lock and must call no verb.
+pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
+
+/// A device and its wire.
+pub(crate) struct LiveDevice<M> {
+    pub(crate) device: Device<M>,
+    pub(crate) wire: Wire,
+    /// The lock was released before all work was done.
+    is_unfinished: bool,
+}
+
+impl<M: Memory> LiveDevice<M> {
+    pub(crate) fn new(device: Device<M>, wire: Wire) -> Self {
+        Self { device, wire, is_unfinished: false }
+    }
+
+    /// Serves timers, receives and sends, up to [`ROUNDS`] batches; returns the time of the last.
+    pub(crate) fn progress(&mut self, events: &EventSink) -> Instant {
+        self.is_unfinished = true;
+        let mut now = Instant::ZERO;
+        for _ in 0..ROUNDS {
+            now = clock::now();
+            if self.device.poll_timeout().is_some_and(|due| due <= now) {
+                self.device.handle_timeout(now);
+            }
+            let more_to_receive = self.wire.receive(&mut self.device, now);
+            let more_to_send = self.wire.transmit(&mut self.device, now);
+            if !more_to_receive && !more_to_send {
+                self.is_unfinished = false;
+                break;
+            }
+        }
+        self.report(events);
+        now
+    }
+
+    /// Sends what verbs have queued.
+    pub(crate) fn transmit(&mut self, now: Instant) {
+        let mut rounds = 0..ROUNDS;
+        self.is_unfinished |= rounds.all(|_| self.wire.transmit(&mut self.device, now));
+    }
+
+    /// Passes the device's events on.
+    pub(crate) fn report(&mut self, events: &EventSink) {
+        while let Some(event) = self.device.poll_event() {
+            events(event);
+        }
+    }
+
+    /// Sends the datagrams on the impaired path out, for [`LINGER`] at most.
+    pub(crate) fn linger(&mut self) {
+        let until = clock::now() + LINGER;
+        while let Some(due) = self.wire.outgoing_timeout().filter(|due| *due < until) {
+            // A failed wait is a short one.
+            let _ = clock::wait([], Some(due));
+            self.wire.release_sent(clock::now());
+        }
+    }
+
+    /// Deadline of the next work that needs no datagram.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.is_unfinished {
+            return Some(Instant::ZERO);
+        }
+        let socket = self.wire.is_full().then(|| clock::now() + FULL_SOCKET_DELAY);
+        [self.device.poll_timeout(), self.wire.poll_timeout(), socket].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,118 @@
+//! A UDP port that datagrams arrive at.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nichrome_port::udp::{PacketReceiver, PacketReceiverError, ReceiveBatch, UdpError, UdpSocket};
+use nichrome_rdma::Datagram;
+use nichrome_wire::AddressPair;
+use nichrome_wire::rdma::{IcrcChecker, UdpFlow};
+
+use crate::config::RoceSocket;
+
+/// Packets received by one [`DatagramPort::receive`] at most.
+const MAX_PACKETS: usize = 64;
+
+/// Where received datagrams go, in two steps because a received identification is not the one that the device expects.
+pub(crate) trait Sink {
+    /// Takes a datagram as it was on the wire.
+    fn capture(&mut self, datagram: &Datagram<'_>);
+
+    /// Takes a datagram whose ICRC is for identification 0, or for an identification that is not known.
+    fn accept(&mut self, datagram: &Datagram<'_>);
+}
+
+/// A UDP port of this machine.
+pub(crate) struct DatagramPort {
+    socket: RoceSocket,
+    source: Source,
+}
+
+enum Source {
+    Socket(ReceiveBatch),
+    /// The interfaces (AF_PACKET): the identification of each datagram is known.
+    Packets(PacketReceiver, IcrcChecker),
+}
+
+impl DatagramPort {
+    /// Opens a port at `address` that no other process can use.
+    ///
+    /// # Errors
+    /// The address is taken, or not one of this machine.
+    pub(crate) fn open(address: SocketAddr) -> Result<Self, UdpError> {
+        UdpSocket::open(address).map(|socket| Self::receiving_from(RoceSocket::Own(socket)))
+    }
+
+    /// The port of `socket`, received from in batches.
+    pub(crate) fn receiving_from(socket: RoceSocket) -> Self {
+        Self { socket, source: Source::Socket(ReceiveBatch::default()) }
+    }
+
+    /// The port of `socket`, received from the interfaces one packet at a time.
+    ///
+    /// # Errors
+    /// The address is of IPv6, or CAP_NET_RAW is missing.
+    pub(crate) fn receiving_packets(socket: RoceSocket) -> Result<Self, PacketReceiverError> {
+        let receiver = PacketReceiver::open(socket.udp())?;
+        Ok(Self { socket, source: Source::Packets(receiver, IcrcChecker::default()) })
+    }
+
+    /// The socket, to send from.
+    #[inline]
+    pub(crate) fn socket(&self) -> &UdpSocket {
+        self.socket.udp()
+    }
+
+    /// Receives a batch; returns true if more may wait. Errors count as nothing received: the port stays readable and the
+    /// next call reports the same.
+    #[inline]
+    pub(crate) fn receive(&mut self, sink: &mut impl Sink) -> bool {
+        let local = self.socket.udp().local();
+        match &mut self.source {
+            Source::Socket(batch) => {
+                let more = batch.receive(self.socket.udp()).unwrap_or(false);
+                for arrival in batch.arrivals() {
+                    let Some(flow) = flow_between(arrival.peer, local) else { continue };
+                    for bytes in arrival.datagrams() {
+                        let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
+                        sink.capture(&datagram);
+                        sink.accept(&datagram);
+                    }
+                }
+                more
+            }
+            Source::Packets(receiver, icrc) => (0..MAX_PACKETS).all(|_| {
+                let Ok(Some(mut arrival)) = receiver.receive() else { return false };
+                let Some(flow) = flow_between(arrival.peer, local) else { return true };
+                let traffic_class = arrival.traffic_class;
+                for (ident, bytes) in arrival.datagrams() {
+                    sink.capture(&Datagram { flow, traffic_class, bytes });
+                    icrc.change_ident(bytes, ident);
+                    sink.accept(&Datagram { flow, traffic_class, bytes });
+                }
+                true
+            }),
+        }
+    }
+}
+
+impl AsFd for DatagramPort {
+    /// Readable while a datagram waits.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.source {
+            Source::Socket(_) => self.socket.udp().as_fd(),
+            Source::Packets(receiver, _) => receiver.as_fd(),
+        }
+    }
+}
+
+/// The flow from `src` to `dst`; `None` if they are of different families.
+#[inline]
+pub(crate) fn flow_between(src: SocketAddr, dst: SocketAddr) -> Option<UdpFlow> {
+    let addresses = match (src.ip(), dst.ip()) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => AddressPair::V4 { src, dst },
+        (IpAddr::V6(src), IpAddr::V6(dst)) => AddressPair::V6 { src, dst },
+        _ => return None,
+    };
+    Some(UdpFlow { addresses, src_port: src.port(), dst_port: dst.port() })
+}

@@ -1,0 +1,269 @@
+//! StaR's handshake without sockets: two devices, and the bytes between them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use nichrome_rdma::{
+    Access, AddressVector, Config, PathMtu, Psn, QpCapacity, QpConfig, QpType, RnrTimer, Signaling,
+};
+
+use super::*;
+use crate::arena::Arena;
+use crate::connect::Context;
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+struct TestHost(Mutex<Device<Arena>>);
+
+impl Host<Arena> for TestHost {
+    fn with(&self, verbs: &mut dyn FnMut(&mut Device<Arena>)) {
+        verbs(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// An adapter without a wire, with a held queue pair.
+struct Side {
+    host: Arc<TestHost>,
+    pending: Pending<Arena>,
+    open: Arc<AtomicUsize>,
+    request: Request,
+}
+
+impl Side {
+    fn new(address: IpAddr, peer: IpAddr, wish: Wish) -> Self {
+        let mut device = Device::new(Config::new(vec![address]), Arena::default()).unwrap();
+        let domain = device.create_domain().unwrap();
+        let cq = device.create_cq(16).unwrap();
+        let capacity = QpCapacity { send_wrs: 4, receive_wrs: 4, send_sges: 1, receive_sges: 1, inline: 0 };
+        let kind = QpType::Rc;
+        let signaling = Signaling::Requested;
+        let (send_cq, receive_cq, srq) = (cq, cq, None);
+        let config = QpConfig { kind, domain, send_cq, receive_cq, srq, capacity, signaling };
+        let qp = device.create_qp(config).unwrap();
+        // Two devices number their queue pairs alike.
+        let destination = Some(device.qp_number(qp).unwrap());
+        let init = QpChange {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(Access::REMOTE_WRITE),
+            ..QpChange::to(QpState::Init)
+        };
+        let ready_to_receive = QpChange {
+            path: Some(AddressVector::to(peer)),
+            path_mtu: Some(PathMtu::B1024),
+            destination,
+            rq_psn: Some(Psn::new(0)),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: RnrTimer::new(12),
+            ..QpChange::to(QpState::Rtr)
+        };
+        device.modify_qp(qp, &init).unwrap();
+        device.modify_qp(qp, &ready_to_receive).unwrap();
+        let request = hold(&mut device, qp, &ready_to_receive, (address, wish)).unwrap().unwrap();
+        let host = Arc::new(TestHost(Mutex::new(device)));
+        let open = Arc::new(AtomicUsize::new(1));
+        let pending = Pending::new(Arc::clone(&host) as Arc<dyn Host<Arena>>, Arc::clone(&open), |_| {});
+        Self { host, pending, open, request }
+    }
+
+    /// What a set-up has done: requests left open, stateless connections, state of the queue pair.
+    fn outcome(&self) -> (usize, usize, QpState) {
+        let device = self.host.0.lock().unwrap();
+        let state = device.query_qp(self.request.qp).unwrap().state;
+        (self.open.load(Ordering::SeqCst), device.stateless_connections(), state)
+    }
+}
+
+/// The side that connects, and the other.
+fn sides(wishes: [Wish; 2]) -> [Side; 2] {
+    let [low, high] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().unwrap());
+    [Side::new(low, high, wishes[0]), Side::new(high, low, wishes[1])]
+}
+
+/// Both handshakes of one connection, and the bytes that each has received.
+struct SetUp {
+    sides: [Side; 2],
+    ends: [StarHandshake<Arena>; 2],
+    received: [usize; 2],
+}
+
+impl SetUp {
+    fn new(wishes: [Wish; 2]) -> Self {
+        let mut sides = sides(wishes);
+        let request = sides[1].request;
+        sides[1].pending.request(request, NOW);
+        let request = sides[0].request;
+        let (_, out) = StarHandshake::outbound(request, &mut sides[0].pending, NOW).unwrap();
+        let back = StarHandshake::inbound(sides[0].request.address, NOW);
+        Self { sides, ends: [out, back], received: [0; 2] }
+    }
+
+    fn deliver(&mut self, to: usize, bytes: &[u8]) {
+        self.received[to] += bytes.len();
+        self.ends[to].receive(&mut self.sides[to].pending, bytes, NOW);
+    }
+
+    /// Carries all bytes both ways, those to `to` split behind the `at`th.
+    fn run(&mut self, to: usize, at: usize) {
+        loop {
+            let outputs = self.ends.each_mut().map(Handshake::take_output);
+            if outputs.iter().all(Vec::is_empty) {
+                return;
+            }
+            for (from, bytes) in outputs.iter().enumerate().filter(|(_, bytes)| !bytes.is_empty()) {
+                let end = 1 - from;
+                let split = at.checked_sub(self.received[end]).filter(|_| end == to).unwrap_or(0);
+                let (first, rest) = bytes.split_at(split.min(bytes.len()));
+                for part in [first, rest].into_iter().filter(|part| !part.is_empty()) {
+                    self.deliver(end, part);
+                }
+            }
+        }
+    }
+
+    fn result(&self) -> [(Phase, (usize, usize, QpState)); 2] {
+        [0, 1].map(|end| (self.ends[end].phase(), self.sides[end].outcome()))
+    }
+}
+
+const WISHES: [[Wish; 2]; 4] = [
+    [Wish::Own, Wish::Automatic],
+    [Wish::Automatic, Wish::Own],
+    [Wish::Automatic, Wish::Automatic],
+    [Wish::Own, Wish::Own],
+];
+
+#[test]
+fn set_up_leads_to_what_both_sides_wish() {
+    let results = WISHES.map(|wishes| {
+        let mut connection = SetUp::new(wishes);
+        connection.run(0, 0);
+        connection.result()
+    });
+    let state = QpState::Rtr;
+    assert_eq!(results[0], [(Phase::Done, (0, 1, state)), (Phase::Closing, (0, 0, state))]);
+    assert_eq!(results[1], [(Phase::Closing, (0, 0, state)), (Phase::Done, (0, 1, state))]);
+    assert_eq!(results[2], [(Phase::Done, (0, 0, state)), (Phase::Closing, (0, 0, state))]);
+    assert_eq!(results[3], [(Phase::Done, (0, 0, QpState::Err)); 2]);
+}
+
+#[test]
+fn input_split_anywhere_gives_the_same_result() {
+    for wishes in WISHES {
+        let mut whole = SetUp::new(wishes);
+        whole.run(0, 0);
+        for to in [0, 1] {
+            for at in 1..whole.received[to] {
+                let mut split = SetUp::new(wishes);
+                split.run(to, at);
+                assert_eq!(split.result(), whole.result(), "{wishes:?}, to {to}, split at {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_closes_early_fails_the_request_once_whatever_it_has_sent() {
+    for wishes in &WISHES[..3] {
+        let mut whole = SetUp::new(*wishes);
+        whole.run(0, 0);
+        for len in 0..whole.received[0] {
+            let mut cut = SetUp::new(*wishes);
+            let opening = cut.ends[0].take_output();
+            cut.deliver(1, &opening);
+            let answer = cut.ends[1].take_output();
+            cut.deliver(0, &answer[..len.min(answer.len())]);
+            cut.ends[0].close(&mut cut.sides[0].pending, Cause::Closed);
+            let (phase, outcome) = cut.result()[0];
+            let failed = (phase, outcome.0, outcome.2) == (Phase::Done, 0, QpState::Err);
+            assert!(failed || len >= answer.len(), "{wishes:?} after {len}: {outcome:?}");
+        }
+    }
+}
+
+/// The bytes of an OFFER of `side`.
+fn offer_of(side: &mut Side) -> Vec<u8> {
+    StarHandshake::outbound(side.request, &mut side.pending, NOW).unwrap().1.take_output()
+}
+
+#[test]
+fn input_before_the_peer_is_known_is_bounded() {
+    let [mut caller, mut target] = sides([Wish::Automatic, Wish::Own]);
+    let mut end = StarHandshake::inbound(caller.request.address, NOW);
+    end.receive(&mut target.pending, &offer_of(&mut caller), NOW);
+    assert_eq!(end.phase(), Phase::Parked, "the program has not connected the queue pair");
+    let fill = MAX_OPENING - end.opening.len();
+    end.receive(&mut target.pending, b"StaR", NOW);
+    end.receive(&mut target.pending, &vec![0; fill], NOW);
+    assert_eq!((end.phase(), end.opening.len() <= MAX_OPENING), (Phase::Done, true));
+    // An ADMISSION of the largest size instead of an OFFER.
+    let mut slow = StarHandshake::inbound(caller.request.address, NOW);
+    slow.receive(&mut target.pending, b"StaR\x01\x02\0\0\0\x18\0\x28", NOW);
+    let taken = (0..).find(|_| {
+        slow.receive(&mut target.pending, &[0], NOW);
+        slow.phase() == Phase::Done
+    });
+    assert!(taken.unwrap() <= MAX_OPENING);
+}
+
+#[test]
+fn the_stateless_side_takes_no_second_large_message() {
+    let mut connection = SetUp::new([Wish::Automatic, Wish::Own]);
+    let opening = connection.ends[0].take_output();
+    connection.deliver(1, &opening);
+    connection.deliver(1, b"StaR\x01\x02\0\0\0\x18\0\x28");
+    for _ in 0..=MAX_OPENING {
+        connection.deliver(1, &[0]);
+    }
+    assert_eq!(connection.result()[1].0, Phase::Done);
+}
+
+#[test]
+fn an_offer_must_name_its_tcp_peer_and_the_requested_queue_pair() {
+    let [mut caller, mut target] = sides([Wish::Automatic, Wish::Own]);
+    let mut end = StarHandshake::inbound("10.0.0.3".parse().unwrap(), NOW);
+    let request = target.request;
+    target.pending.request(request, NOW);
+    end.receive(&mut target.pending, &offer_of(&mut caller), NOW);
+    assert_eq!((end.phase(), target.outcome().0), (Phase::Done, 1), "the real peer may still come");
+    let mut connection = SetUp::new([Wish::Automatic, Wish::Own]);
+    let mut third = Side::new("10.0.0.3".parse().unwrap(), "10.0.0.1".parse().unwrap(), Wish::Own);
+    connection.deliver(0, &offer_of(&mut third));
+    assert_eq!(connection.result()[0], (Phase::Done, (0, 0, QpState::Err)));
+}
+
+#[test]
+fn each_phase_has_a_deadline_that_input_does_not_move() {
+    let [mut caller, mut target] = sides([Wish::Automatic, Wish::Own]);
+    let offer = offer_of(&mut caller);
+    let mut end = StarHandshake::inbound(caller.request.address, NOW);
+    for (at, byte) in offer.iter().enumerate() {
+        assert_eq!(end.deadline(), NOW + OPENING_TIMEOUT);
+        end.receive(&mut target.pending, &[*byte], NOW + Duration::from_millis(10 * at as u64));
+    }
+    let parked = NOW + Duration::from_millis(10 * (offer.len() as u64 - 1));
+    assert_eq!((end.phase(), end.deadline()), (Phase::Parked, parked + PROGRAM_TIMEOUT));
+    let (later, request) = (parked + Duration::from_secs(1), target.request);
+    target.pending.request(request, later);
+    end.resume(&mut target.pending, later);
+    assert_eq!((end.phase(), end.deadline()), (Phase::Running, later + NEGOTIATION_TIMEOUT));
+    end.receive(&mut target.pending, b"S", later + Duration::from_secs(9));
+    assert_eq!(end.deadline(), later + NEGOTIATION_TIMEOUT);
+    end.close(&mut target.pending, Cause::Deadline);
+    assert_eq!(target.outcome(), (0, 1, QpState::Err));
+    // A program that never connects its queue pair leaves nothing behind.
+    let mut parked = StarHandshake::inbound(caller.request.address, NOW);
+    parked.receive(&mut target.pending, &offer, NOW);
+    parked.close(&mut target.pending, Cause::Deadline);
+    assert_eq!((parked.phase(), parked.take_output()), (Phase::Done, vec![]));
+}
+
+#[test]
+fn a_peer_that_never_connects_fails_the_request() {
+    let [_, mut target] = sides([Wish::Automatic, Wish::Own]);
+    let request = target.request;
+    target.pending.request(request, NOW);
+    assert_eq!(target.pending.poll_timeout(), Some(NOW + PROGRAM_TIMEOUT));
+    target.pending.handle_timeout(NOW + PROGRAM_TIMEOUT);
+    assert_eq!((target.outcome(), target.pending.poll_timeout()), ((0, 0, QpState::Err), None));
+}

@@ -1,0 +1,155 @@
+//! Queue pairs whose set-up is not complete.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nichrome_rdma::star::{SetupError, Wish};
+use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpNumber, QpState};
+use nichrome_wire::Instant;
+use thiserror::Error;
+
+use crate::connect::Context;
+
+/// How long one side waits for the program of the other.
+pub(super) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Failures that are reported one by one.
+const MAX_REPORTS: usize = 8;
+
+/// A queue pair that is held until its transport is negotiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(super) qp: QpHandle,
+    pub(super) number: QpNumber,
+    pub(super) address: IpAddr,
+    pub(super) peer: (IpAddr, QpNumber),
+    pub(super) wish: Wish,
+}
+
+impl Request {
+    /// Returns true if this side connects: the one with the lower address and number does.
+    pub(super) fn connects(&self) -> bool {
+        (self.address, self.number) < self.peer
+    }
+
+    /// Returns true if the queue pair is connected to itself.
+    pub(super) fn is_loop(&self) -> bool {
+        (self.address, self.number) == self.peer
+    }
+}
+
+/// Why a connection could not be set up.
+#[derive(Debug, Error)]
+pub(super) enum SetupFailure {
+    #[error(transparent)]
+    Protocol(#[from] SetupError),
+    #[error(transparent)]
+    Connect(#[from] nichrome_rdma::ConnectError),
+    #[error("the peer does not answer StaR's set-up ({0})")]
+    Io(#[from] std::io::Error),
+    #[error("the peer's program did not connect its queue pair within {} s", PROGRAM_TIMEOUT.as_secs())]
+    NoPeer,
+    #[error("the peer did not complete StaR's set-up in time")]
+    Timeout,
+    #[error("the peer is another queue pair than the one to be connected to")]
+    WrongPeer,
+}
+
+/// Access to the device.
+pub(crate) trait Host<M>: Send + Sync {
+    /// Calls verbs and sends what they have queued.
+    fn with(&self, verbs: &mut dyn FnMut(&mut Device<M>));
+}
+
+/// The queue pairs of an adapter whose set-up is not complete.
+pub(super) struct Pending<M> {
+    pub(super) host: Arc<dyn Host<M>>,
+    /// Requests whose peer connects.
+    expected: HashMap<QpNumber, (Request, Instant)>,
+    /// Deadlines of expected requests in order, also of those that are no longer expected.
+    deadlines: VecDeque<(Instant, QpNumber)>,
+    /// Requests that are not complete.
+    open: Arc<AtomicUsize>,
+    failures: usize,
+    report: fn(&str),
+}
+
+impl<M: Memory> Pending<M> {
+    pub(super) fn new(host: Arc<dyn Host<M>>, open: Arc<AtomicUsize>, report: fn(&str)) -> Self {
+        let (expected, deadlines) = (HashMap::new(), VecDeque::new());
+        Self { host, expected, deadlines, open, failures: 0, report }
+    }
+
+    /// Takes the request of queue pair `ours` if it is for `peer`.
+    pub(super) fn take(&mut self, ours: QpNumber, peer: (IpAddr, QpNumber)) -> Option<Request> {
+        let (request, _) = self.expected.get(&ours).filter(|(request, _)| request.peer == peer)?;
+        let request = *request;
+        self.expected.remove(&ours);
+        let expected = &self.expected;
+        let is_stale = |(_, number): &mut (Instant, QpNumber)| !expected.contains_key(number);
+        while self.deadlines.pop_front_if(is_stale).is_some() {}
+        Some(request)
+    }
+
+    /// Counts a completed request.
+    pub(super) fn complete(&self) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Moves the queue pair to ERROR and reports why.
+    pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        // The program may have destroyed it.
+        self.host.with(&mut |device| _ = device.modify_qp(request.qp, &QpChange::to(QpState::Err)));
+        self.failures += 1;
+        if self.failures > MAX_REPORTS {
+            if self.failures == MAX_REPORTS + 1 {
+                (self.report)("more queue pairs could not be connected: not reported one by one");
+            }
+            return;
+        }
+        let Request { number, peer: (address, theirs), .. } = request;
+        (self.report)(&format!(
+            "queue pair {:#x} has no connection with {:#x} at {address}: {failure}",
+            number.value(),
+            theirs.value()
+        ));
+    }
+}
+
+impl<M: Memory> Context for Pending<M> {
+    type Request = Request;
+
+    /// Expects the peer to connect within [`PROGRAM_TIMEOUT`], unless this side does.
+    fn request(&mut self, request: Request, now: Instant) -> Option<Request> {
+        if request.connects() {
+            return Some(request);
+        }
+        let until = now + PROGRAM_TIMEOUT;
+        if self.expected.insert(request.number, (request, until)).is_some() {
+            // The program has reset the queue pair and connects it again.
+            self.complete();
+        }
+        self.deadlines.push_back((until, request.number));
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.front().map(|(until, _)| *until)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some((until, number)) = self.deadlines.pop_front_if(|(until, _)| *until <= now) {
+            // A queue pair may have been requested again since.
+            let is_late = |(_, latest): &&(Request, Instant)| *latest == until;
+            if let Some((request, _)) = self.expected.get(&number).filter(is_late) {
+                let request = *request;
+                self.expected.remove(&number);
+                self.fail(&request, &SetupFailure::NoPeer);
+            }
+        }
+    }
+}

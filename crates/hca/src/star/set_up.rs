@@ -1,0 +1,89 @@
+//! StaR's set-up for an adapter: its TCP port and thread.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nichrome_port::udp::UdpError;
+use nichrome_rdma::star::Wish;
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle};
+use nichrome_wire::star::STAR_PORT;
+use rustix::io::Errno;
+
+use super::StarOptions;
+use super::handshake::{StarHandshake, hold};
+use super::pending::{Host, Pending, Request};
+use crate::connect::{Connector, Limits};
+
+/// Sets up the reliable connections of an adapter.
+pub(crate) struct StarSetup {
+    connector: Connector<Request>,
+    address: IpAddr,
+    wish: Wish,
+    /// Requests that are not complete.
+    open: Arc<AtomicUsize>,
+}
+
+impl StarSetup {
+    /// Starts the thread for the device behind `host`, which accepts from `listener`.
+    ///
+    /// # Errors
+    /// No descriptor or thread is left.
+    pub(crate) fn start<M: Memory + Send + 'static>(
+        listener: TcpListener,
+        host: Arc<dyn Host<M>>,
+        options: &StarOptions,
+    ) -> io::Result<Self> {
+        let address = listener.local_addr()?.ip();
+        let open = Arc::new(AtomicUsize::new(0));
+        let pending = Pending::new(host, Arc::clone(&open), options.report);
+        let connector =
+            Connector::start::<StarHandshake<M>>(Limits::default(), "nichrome-star", listener, pending)?;
+        Ok(Self { connector, address, wish: options.stateless.wish(), open })
+    }
+
+    /// Holds a queue pair that `change` has brought to RTR, if its transport is to be negotiated.
+    ///
+    /// # Errors
+    /// The queue pair does not exist.
+    pub(crate) fn hold<M: Memory>(
+        &self,
+        device: &mut Device<M>,
+        qp: QpHandle,
+        change: &QpChange,
+    ) -> Result<Option<Request>, ModifyError> {
+        hold(device, qp, change, (self.address, self.wish))
+    }
+
+    /// Negotiates the transport of a held queue pair.
+    pub(crate) fn request(&self, request: Request) {
+        self.open.fetch_add(1, Ordering::SeqCst);
+        self.connector.request(request);
+    }
+
+    /// Queue pairs whose transport is being negotiated.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+}
+
+/// Connections that wait to be accepted. Linux drops further SYNs, which their senders retransmit after 1 s; the standard
+/// library's backlog is 128.
+const BACKLOG: i32 = 1024;
+
+/// Opens StaR's TCP port at `address`.
+///
+/// # Errors
+/// The port is taken.
+pub(crate) fn listen(address: IpAddr) -> Result<TcpListener, UdpError> {
+    let address = SocketAddr::new(address, STAR_PORT);
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        rustix::net::listen(&listener, BACKLOG)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+        Errno::ADDRINUSE => UdpError::Taken(address),
+        error => UdpError::Io { address, error },
+    })
+}
