@@ -32,6 +32,8 @@ pub struct Config {
     pub roce: RoceConfig,
     /// StaR.
     pub star: StarConfig,
+    #[cfg(test)]
+    pub(super) framed: (),
 }
 
 impl Config {
@@ -46,6 +48,8 @@ impl Config {
             seed: 0,
             roce: RoceConfig::default(),
             star: StarConfig::default(),
+            #[cfg(test)]
+            framed: (),
         }
     }
 

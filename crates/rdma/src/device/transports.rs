@@ -104,6 +104,8 @@ pub(super) trait Member: Endpoint {
 transports! {
     Roce, roce: crate::roce::RoceQp;
     Star, star: crate::star::StarQp;
+    #[cfg(test)]
+    Framed, framed: super::framed::FramedQp;
 }
 
 impl Transport {
