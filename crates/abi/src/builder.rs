@@ -8,7 +8,7 @@ use nichrome_rdma::{Operation, Payload, QpType, RKey, Recipient, Remote, SendFla
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
-use crate::memory_window::bind;
+use crate::memory_window::{bind, set_key};
 use crate::object::object;
 use crate::queue_pair::QueuePair;
 use crate::work_request::{buffer, flags, immediate, recipient};
@@ -203,7 +203,10 @@ unsafe extern "C" fn bind_window(
     // SAFETY: the program passes a window that it has made, and what to bind; between `wr_start` and its end.
     unsafe {
         match bind(mw, rkey, &*info) {
-            Ok(operation) => begin(qp, operation),
+            Ok(operation) => {
+                begin(qp, operation);
+                set_key(mw, rkey);
+            }
             Err(errno) => refuse(qp, errno),
         }
     }

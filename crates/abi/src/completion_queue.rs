@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
+use std::net::IpAddr;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,11 +28,36 @@ pub(crate) struct CompletionQueue {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: CqHandle,
     pub(crate) events: Arc<CqEvents>,
+    /// The service level of datagrams; see [`service_level`].
+    datagram_sl: u8,
     /// The completion that a piecewise poll is at.
     pub(crate) polled: UnsafeCell<Polled>,
 }
 
 impl CompletionQueue {
+    /// The service level of a completion.
+    pub(crate) fn sl(&self, completion: &Completion) -> u8 {
+        if completion.source.is_some() { self.datagram_sl } else { 0 }
+    }
+
+    fn as_structure(&self, completion: &Completion) -> ibv_wc {
+        ibv_wc {
+            wr_id: completion.wr_id,
+            status: status_code(completion.status),
+            opcode: opcode(completion.operation),
+            vendor_err: 0,
+            byte_len: completion.len,
+            imm_data: notice(completion),
+            qp_num: completion.qp.value(),
+            src_qp: completion.source.map_or(0, nichrome_rdma::QpNumber::value),
+            wc_flags: flags(completion),
+            pkey_index: 0,
+            slid: 0,
+            sl: self.sl(completion),
+            dlid_path_bits: 0,
+        }
+    }
+
     /// Takes completions, driving the device.
     pub(crate) fn poll(&self, count: c_int, mut take: impl FnMut(&Completion)) -> c_int {
         let polled = self.adapter.driver.poll(|device| {
@@ -145,7 +171,9 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
     });
     adapter.listeners.cqs.insert(handle, Arc::clone(&events));
     let polled = UnsafeCell::new(Polled::default());
-    Ok(Box::write(place, CompletionQueue { abi: cell(abi), adapter, handle, events, polled }).into_abi())
+    let datagram_sl = service_level(adapter.address());
+    let abi = cell(abi);
+    Ok(Box::write(place, CompletionQueue { abi, adapter, handle, events, datagram_sl, polled }).into_abi())
 }
 
 #[unsafe(no_mangle)]
@@ -246,7 +274,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, room: *mu
     this.poll(count, |completion| {
         // SAFETY: the program passes room for `count` completions.
         unsafe {
-            ptr::write(next, as_structure(completion));
+            ptr::write(next, this.as_structure(completion));
             next = next.add(1);
         }
     })
@@ -278,22 +306,10 @@ pub(crate) fn notice(completion: &Completion) -> u32 {
     }
 }
 
-fn as_structure(completion: &Completion) -> ibv_wc {
-    ibv_wc {
-        wr_id: completion.wr_id,
-        status: status_code(completion.status),
-        opcode: opcode(completion.operation),
-        vendor_err: 0,
-        byte_len: completion.len,
-        imm_data: notice(completion),
-        qp_num: completion.qp.value(),
-        src_qp: completion.source.map_or(0, nichrome_rdma::QpNumber::value),
-        wc_flags: flags(completion),
-        pkey_index: 0,
-        slid: 0,
-        sl: 0,
-        dlid_path_bits: 0,
-    }
+/// The service level of a datagram's completion, which RoCE v2 has no use for: mlx5 puts the type of the network header
+/// there (1 is IPv6, 2 is IPv4), and UCX reads it on all devices to find the sender's GID before the payload.
+fn service_level(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 2 } else { 1 }
 }
 
 /// `enum ibv_wc_opcode`.

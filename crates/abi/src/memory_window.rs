@@ -77,6 +77,16 @@ pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) ->
     Ok(Operation::BindWindow(Bind { window, key_byte, region, address, len, access }))
 }
 
+/// Gives the structure of a window the key of a bind that was posted. The window is found by this key when the next bind is
+/// done.
+///
+/// # Safety
+/// The window is there.
+pub(crate) unsafe fn set_key(mw: *mut ibv_mw, key: u32) {
+    // SAFETY: the caller says so; who posts a bind lets nobody else use the window meanwhile.
+    unsafe { (*mw).rkey = (*mw).rkey & !0xFF | key & 0xFF };
+}
+
 /// The key that a window has after the next bind (`ibv_inc_rkey`).
 fn next_key(key: u32) -> u32 {
     key & !0xFF | u32::from((key as u8).wrapping_add(1))
@@ -95,7 +105,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted
     });
     if posted.is_ok() {
         // SAFETY: as above.
-        unsafe { (*mw).rkey = key };
+        unsafe { set_key(mw, key) };
     }
     status(posted)
 }

@@ -6,6 +6,7 @@ use nichrome_rdma::{Device, Payload, PostError, ReceiveRequest, SendRequest};
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
+use crate::memory_window::set_key;
 use crate::object::object;
 use crate::process_memory::ProcessMemory;
 use crate::queue_pair::{QueuePair, type_code};
@@ -73,7 +74,12 @@ unsafe fn post_one_send(
         Payload::Buffers(buffers.as_slice())
     };
     let request = SendRequest { wr_id: wr.wr_id, operation, payload, flags: flags(wr.send_flags), recipient };
-    Ok(device.post_send(qp.handle, &request)?)
+    device.post_send(qp.handle, &request)?;
+    if let nichrome_rdma::Operation::BindWindow(_) = operation {
+        // SAFETY: requests that bind have a window, which the program has made.
+        unsafe { set_key(wr.bind_mw.mw, wr.bind_mw.rkey) };
+    }
+    Ok(())
 }
 
 fn operation_is_local(operation: &nichrome_rdma::Operation) -> bool {
