@@ -1,7 +1,8 @@
 /* Attributes whose value depends on the process.
 
    Each process has an address of its own, so what has the address in it cannot be a file. libibverbs.so.1 says the value,
-   and the descriptor is of a file in memory. */
+   and the descriptor is of a file in memory. Opened relative to a descriptor of its folder, the attribute is the file in
+   `devices`, where GIDs are zero. */
 
 #include "shim.h"
 
