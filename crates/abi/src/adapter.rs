@@ -1,7 +1,5 @@
 //! The device behind all contexts of the process.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::mem::ManuallyDrop;
 use std::net::IpAddr;
 use std::process;
@@ -9,14 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use nichrome_hca::Driver;
 use nichrome_rdma::star::CardCounters;
-use nichrome_rdma::{CqHandle, Device, Event, Operations, PathMtu, QpHandle, SrqHandle};
+use nichrome_rdma::{Device, Operations, PathMtu};
 
-use crate::async_event::{AsyncTarget, EventType};
-use crate::completion_queue::CqEvents;
 use crate::configuration::Configuration;
 use crate::errno::Errno;
-use crate::fork::prepare_for_forks;
 use crate::guarded_copy;
+use crate::listeners::Listeners;
 use crate::process_memory::ProcessMemory;
 
 /// An open device.
@@ -73,7 +69,6 @@ impl Adapter {
     fn new() -> Result<Self, Box<dyn std::error::Error>> {
         let Configuration { adapter: config, reports } = Configuration::from_env()?;
         guarded_copy::guard();
-        prepare_for_forks();
         let listeners = Arc::new(Listeners::default());
         let told = Arc::clone(&listeners);
         let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| told.tell(event)))?;
@@ -90,7 +85,7 @@ impl Adapter {
     /// Prints what the device has done.
     fn report(&self) {
         let wire = self.driver.wire_counters();
-        let (counters, card) = self.driver.call(|device| (*device.counters(), *device.card_counters()));
+        let (counters, card) = self.driver.call(|device| (*device.counters(), device.view::<CardCounters>()));
         let Operations { sends, writes, reads, atomics, local, receives } = counters.operations;
         eprintln!(
             "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {local} local operations, \
@@ -172,68 +167,3 @@ extern "C" fn end_capture() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_UNLOADING: extern "C" fn() = end_capture;
-
-/// Whom to tell of events.
-#[derive(Default)]
-pub(crate) struct Listeners {
-    pub(crate) cqs: Table<CqHandle, CqEvents>,
-    pub(crate) qps: Table<QpHandle, AsyncTarget>,
-    pub(crate) srqs: Table<SrqHandle, AsyncTarget>,
-}
-
-impl Listeners {
-    /// Called under the device's lock.
-    fn tell(&self, event: Event) {
-        let qp = |handle, event_type| {
-            if let Some(target) = self.qps.get(&handle) {
-                target.tell(event_type);
-            }
-        };
-        match event {
-            Event::Completion(handle) => {
-                if let Some(cq) = self.cqs.get(&handle) {
-                    CqEvents::tell(&cq);
-                }
-            }
-            Event::CqError(handle) => {
-                if let Some(cq) = self.cqs.get(&handle) {
-                    cq.asynchronous.tell(EventType::CqError);
-                }
-            }
-            Event::SrqLimit(handle) => {
-                if let Some(srq) = self.srqs.get(&handle) {
-                    srq.tell(EventType::SrqLimitReached);
-                }
-            }
-            Event::QpFatal(handle) => qp(handle, EventType::QpFatal),
-            Event::QpRequestError(handle) => qp(handle, EventType::QpRequestError),
-            Event::QpAccessError(handle) => qp(handle, EventType::QpAccessError),
-            Event::Established(handle) => qp(handle, EventType::Established),
-            Event::SendQueueDrained(handle) => qp(handle, EventType::SendQueueDrained),
-            Event::LastReceiveReached(handle) => qp(handle, EventType::LastReceiveReached),
-        }
-    }
-}
-
-/// Listeners by the object that they belong to.
-pub(crate) struct Table<K, V>(Mutex<HashMap<K, Arc<V>>>);
-
-impl<K, V> Default for Table<K, V> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: Eq + Hash, V> Table<K, V> {
-    pub(crate) fn insert(&self, key: K, listener: Arc<V>) {
-        lock(&self.0).insert(key, listener);
-    }
-
-    pub(crate) fn remove(&self, key: &K) {
-        lock(&self.0).remove(key);
-    }
-
-    fn get(&self, key: &K) -> Option<Arc<V>> {
-        lock(&self.0).get(key).cloned()
-    }
-}

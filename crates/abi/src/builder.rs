@@ -1,94 +1,50 @@
-//! Work requests built piece by piece: `ibv_wr_start` and what follows it.
+//! Requests that a program builds piece by piece.
 
-use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::slice;
 
-use nichrome_rdma::{Operation, Payload, QpType, RKey, Recipient, Remote, SendFlags, SendRequest, Sge};
+use nichrome_rdma::{Operation, Payload, Recipient, SendFlags, SendRequest, Sge};
 
-use crate::errno::{Errno, status};
-use crate::header::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
-use crate::memory_window::{bind, set_key};
-use crate::object::object;
-use crate::queue_pair::QueuePair;
-use crate::work_request::{buffer, flags, immediate, recipient};
+use crate::errno::Errno;
 
 /// Requests that are being built.
 #[derive(Default)]
 pub(crate) struct Builder {
-    requests: Vec<Request>,
-    buffers: Vec<Sge>,
-    bytes: Vec<u8>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) buffers: Vec<Sge>,
+    pub(crate) bytes: Vec<u8>,
     /// The first thing that was wrong.
-    error: Option<Errno>,
+    pub(crate) error: Option<Errno>,
 }
 
-struct Request {
-    wr_id: u64,
-    operation: Operation,
-    flags: SendFlags,
-    recipient: Option<Recipient>,
-    content: Content,
+/// A request.
+pub(crate) struct Request {
+    pub(crate) wr_id: u64,
+    pub(crate) operation: Operation,
+    pub(crate) flags: SendFlags,
+    pub(crate) recipient: Option<Recipient>,
+    pub(crate) content: Content,
 }
 
-enum Content {
+/// What a request sends, in the builder's buffers or bytes.
+pub(crate) enum Content {
     Buffers(Range<usize>),
     Bytes(Range<usize>),
 }
 
-/// Operations that can be built (`enum ibv_qp_create_send_ops_flags`).
-pub(crate) fn offered(kind: QpType) -> u64 {
-    const WRITES: u64 = 0b11;
-    const SENDS: u64 = 0b11 << 2;
-    const READS_AND_ATOMICS: u64 = 0b111 << 4;
-    const LOCAL: u64 = 0b11 << 7;
-    const SEND_WITH_INVALIDATE: u64 = 1 << 9;
-    match kind {
-        QpType::Rc => WRITES | SENDS | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE,
-        QpType::Uc => WRITES | SENDS | LOCAL,
-        QpType::Ud => SENDS,
-    }
-}
-
-/// Sets the functions by which programs build.
-pub(crate) fn fill(qp: &mut ibv_qp_ex) {
-    qp.wr_atomic_cmp_swp = Some(compare_swap);
-    qp.wr_atomic_fetch_add = Some(fetch_add);
-    qp.wr_bind_mw = Some(bind_window);
-    qp.wr_local_inv = Some(local_invalidate);
-    qp.wr_rdma_read = Some(read);
-    qp.wr_rdma_write = Some(write);
-    qp.wr_rdma_write_imm = Some(write_with_immediate);
-    qp.wr_send = Some(send);
-    qp.wr_send_imm = Some(send_with_immediate);
-    qp.wr_send_inv = Some(send_with_invalidate);
-    qp.wr_send_tso = Some(send_segmented);
-    qp.wr_set_ud_addr = Some(set_recipient);
-    qp.wr_set_xrc_srqn = Some(set_shared_queue);
-    qp.wr_set_inline_data = Some(set_bytes);
-    qp.wr_set_inline_data_list = Some(set_byte_list);
-    qp.wr_set_sge = Some(set_buffer);
-    qp.wr_set_sge_list = Some(set_buffer_list);
-    qp.wr_start = Some(start);
-    qp.wr_complete = Some(complete);
-    qp.wr_abort = Some(abort);
-    qp.wr_atomic_write = Some(write_atomically);
-}
-
 impl Builder {
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.requests.clear();
         self.buffers.clear();
         self.bytes.clear();
         self.error = None;
     }
 
-    fn fail(&mut self, errno: Errno) {
+    pub(crate) fn fail(&mut self, errno: Errno) {
         self.error.get_or_insert(errno);
     }
 
     /// Gives the request that is being built its content or recipient.
-    fn change(&mut self, change: impl FnOnce(&mut Request)) {
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Request)) {
         match self.requests.last_mut() {
             Some(request) => change(request),
             None => self.fail(Errno::INVALID),
@@ -102,187 +58,8 @@ impl Builder {
         }
     }
 
-    fn as_request(&self, request: &Request) -> SendRequest<'_> {
+    pub(crate) fn as_request(&self, request: &Request) -> SendRequest<'_> {
         let Request { wr_id, operation, flags, recipient, ref content } = *request;
         SendRequest { wr_id, operation, payload: self.payload(content), flags, recipient }
-    }
-}
-
-/// The builder of a queue pair between `wr_start` and its end.
-unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Option<&'a mut Builder> {
-    // SAFETY: the program passes a queue pair that it has made; `wr_start` has locked it for this thread, which has no
-    // other reference: each function of this file takes one and returns.
-    unsafe { object::<QueuePair>(qp).builder.as_ref().map(|builder| &mut *builder.get()) }
-}
-
-/// From here to the end the queue pair is the calling thread's.
-unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
-    // SAFETY: the program passes a queue pair that it has made, and ends what it starts.
-    unsafe { libc::pthread_mutex_lock(&raw mut (*qp).qp_base.mutex) };
-    // SAFETY: it is locked.
-    if let Some(builder) = unsafe { builder(qp) } {
-        builder.clear();
-    }
-}
-
-unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: after a `wr_start`.
-    unsafe { libc::pthread_mutex_unlock(&raw mut (*qp).qp_base.mutex) };
-}
-
-/// Posts all that was built, unless something was wrong with any of it.
-unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
-    // SAFETY: after a `wr_start`.
-    let posted = unsafe { builder(qp) }.ok_or(Errno::INVALID).and_then(|builder| {
-        if let Some(errno) = builder.error {
-            return Err(errno);
-        }
-        // SAFETY: the program passes a queue pair that it has made.
-        let this = unsafe { object::<QueuePair>(qp) };
-        this.adapter.driver.call(|device| {
-            let requests = builder.requests.iter().map(|request| builder.as_request(request));
-            Ok(device.post_sends(this.handle, requests)?)
-        })
-    });
-    // SAFETY: after a `wr_start`.
-    unsafe { abort(qp) };
-    status(posted)
-}
-
-/// Begins a request.
-unsafe fn begin(qp: *mut ibv_qp_ex, operation: Operation) {
-    // SAFETY: between `wr_start` and its end; the program has set these fields.
-    let (builder, wr_id, bits) = unsafe { (builder(qp), (*qp).wr_id, (*qp).wr_flags) };
-    if let Some(builder) = builder {
-        let content = Content::Buffers(0..0);
-        builder.requests.push(Request { wr_id, operation, flags: flags(bits), recipient: None, content });
-    }
-}
-
-unsafe fn refuse(qp: *mut ibv_qp_ex, errno: Errno) {
-    // SAFETY: between `wr_start` and its end.
-    if let Some(builder) = unsafe { builder(qp) } {
-        builder.fail(errno);
-    }
-}
-
-/// Defines functions that begin a request.
-macro_rules! operations {
-    ($($name:ident($($argument:ident: $type:ty),*) = $operation:expr;)*) => {$(
-        unsafe extern "C" fn $name(qp: *mut ibv_qp_ex, $($argument: $type),*) {
-            // SAFETY: between `wr_start` and its end.
-            unsafe { begin(qp, $operation) };
-        }
-    )*};
-}
-
-fn remote(rkey: u32, address: u64) -> Remote {
-    Remote { address, rkey: RKey(rkey) }
-}
-
-operations! {
-    compare_swap(rkey: u32, address: u64, compare: u64, swap: u64) =
-        Operation::CompareSwap { remote: remote(rkey, address), compare, swap };
-    fetch_add(rkey: u32, address: u64, add: u64) = Operation::FetchAdd { remote: remote(rkey, address), add };
-    local_invalidate(rkey: u32) = Operation::LocalInvalidate(RKey(rkey));
-    read(rkey: u32, address: u64) = Operation::Read(remote(rkey, address));
-    write(rkey: u32, address: u64) = Operation::Write(remote(rkey, address));
-    write_with_immediate(rkey: u32, address: u64, data: u32) =
-        Operation::WriteWithImmediate(remote(rkey, address), immediate(data));
-    send() = Operation::Send;
-    send_with_immediate(data: u32) = Operation::SendWithImmediate(immediate(data));
-    send_with_invalidate(rkey: u32) = Operation::SendWithInvalidate(RKey(rkey));
-}
-
-unsafe extern "C" fn bind_window(
-    qp: *mut ibv_qp_ex,
-    mw: *mut ibv_mw,
-    rkey: u32,
-    info: *const ibv_mw_bind_info,
-) {
-    // SAFETY: the program passes a window that it has made, and what to bind; between `wr_start` and its end.
-    unsafe {
-        match bind(mw, rkey, &*info) {
-            Ok(operation) => {
-                begin(qp, operation);
-                set_key(mw, rkey);
-            }
-            Err(errno) => refuse(qp, errno),
-        }
-    }
-}
-
-unsafe extern "C" fn send_segmented(qp: *mut ibv_qp_ex, _: *mut c_void, _: u16, _: u16) {
-    // SAFETY: between `wr_start` and its end.
-    unsafe { refuse(qp, Errno::UNSUPPORTED) };
-}
-
-unsafe extern "C" fn write_atomically(qp: *mut ibv_qp_ex, _: u32, _: u64, _: *const c_void) {
-    // SAFETY: between `wr_start` and its end.
-    unsafe { refuse(qp, Errno::UNSUPPORTED) };
-}
-
-unsafe extern "C" fn set_shared_queue(qp: *mut ibv_qp_ex, _: u32) {
-    // SAFETY: between `wr_start` and its end.
-    unsafe { refuse(qp, Errno::UNSUPPORTED) };
-}
-
-unsafe extern "C" fn set_recipient(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {
-    // SAFETY: the program passes a handle that it has made; between `wr_start` and its end.
-    let (builder, found) = unsafe { (builder(qp), recipient(ah, number, qkey)) };
-    match (builder, found) {
-        (Some(builder), Ok(found)) => builder.change(|request| request.recipient = Some(found)),
-        (Some(builder), Err(errno)) => builder.fail(errno),
-        (None, _) => {}
-    }
-}
-
-/// Gives the last request these buffers.
-unsafe fn set_buffers(qp: *mut ibv_qp_ex, buffers: impl Iterator<Item = Sge>) {
-    // SAFETY: between `wr_start` and its end.
-    let Some(builder) = (unsafe { builder(qp) }) else { return };
-    let first = builder.buffers.len();
-    builder.buffers.extend(buffers);
-    let range = first..builder.buffers.len();
-    builder.change(|request| request.content = Content::Buffers(range));
-}
-
-unsafe extern "C" fn set_buffer(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    // SAFETY: between `wr_start` and its end.
-    unsafe { set_buffers(qp, [buffer(&ibv_sge { addr, length, lkey })].into_iter()) };
-}
-
-/// A list as a slice, which must not begin at nothing.
-unsafe fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
-    // SAFETY: the program passes a list of so many.
-    if count == 0 { &[] } else { unsafe { slice::from_raw_parts(first, count) } }
-}
-
-unsafe extern "C" fn set_buffer_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_sge) {
-    // SAFETY: the program passes a list of so many; between `wr_start` and its end.
-    unsafe { set_buffers(qp, list(first, count).iter().map(buffer)) };
-}
-
-/// Gives the last request these bytes.
-unsafe fn set_inline<'a>(qp: *mut ibv_qp_ex, pieces: impl Iterator<Item = &'a [u8]>) {
-    // SAFETY: between `wr_start` and its end.
-    let Some(builder) = (unsafe { builder(qp) }) else { return };
-    let first = builder.bytes.len();
-    pieces.for_each(|piece| builder.bytes.extend_from_slice(piece));
-    let range = first..builder.bytes.len();
-    builder.change(|request| request.content = Content::Bytes(range));
-}
-
-unsafe extern "C" fn set_bytes(qp: *mut ibv_qp_ex, bytes: *mut c_void, len: usize) {
-    // SAFETY: the program passes so many bytes; between `wr_start` and its end.
-    unsafe { set_inline(qp, [list(bytes.cast::<u8>().cast_const(), len)].into_iter()) };
-}
-
-unsafe extern "C" fn set_byte_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
-    // SAFETY: the program passes so many pieces of bytes; between `wr_start` and its end.
-    unsafe {
-        let pieces = list(first, count);
-        let bytes = pieces.iter().map(|piece| list(piece.addr.cast::<u8>().cast_const(), piece.length));
-        set_inline(qp, bytes);
     }
 }

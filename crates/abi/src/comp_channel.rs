@@ -1,14 +1,14 @@
 //! Completion channels: descriptors for the events of completion queues.
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::completion_queue::{CompletionQueue, CqEvents};
-use crate::errno::{Errno, minus_one, pointer, status};
+use crate::cq_events::CqEvents;
+use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
-use crate::header::{ibv_comp_channel, ibv_context, ibv_cq};
+use crate::header::{ibv_comp_channel, ibv_context};
 use crate::object::{Object, cell, object, take_back};
 
 /// A completion channel.
@@ -53,37 +53,4 @@ unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) ->
     // SAFETY: and does not use it any more.
     drop(unsafe { take_back::<CompChannel>(channel) });
     0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_get_cq_event(
-    channel: *mut ibv_comp_channel,
-    cq: *mut *mut ibv_cq,
-    cq_context: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: the program passes a channel that it has made.
-    let channel = unsafe { object::<CompChannel>(channel) };
-    let taken = channel.events.take(|events| {
-        events.unacknowledged.add();
-        events
-    });
-    minus_one(taken.map(|events| {
-        events.leave();
-        let found = events.cq();
-        // SAFETY: the program passes room for two pointers; the queue does not go before the event is acknowledged.
-        unsafe {
-            *cq = found;
-            *cq_context = (*found).cq_context;
-        }
-    }))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: u32) {
-    // SAFETY: the program passes a queue that it has made, whose counter changes here only.
-    let (this, completed) = unsafe {
-        (object::<CompletionQueue>(cq.cast()), AtomicU32::from_ptr(&raw mut (*cq).comp_events_completed))
-    };
-    completed.fetch_add(events, Ordering::Relaxed);
-    this.events.unacknowledged.acknowledge(events);
 }

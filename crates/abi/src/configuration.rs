@@ -11,7 +11,7 @@
 //! | `NICHROME_MTU` | bytes of payload in a packet: 256, 512, 1024, 2048, 4096 | the most that fits the interface |
 //! | `NICHROME_PACKETS` | `1`: receive packets from the interfaces, which needs CAP_NET_RAW | a socket |
 //! | `NICHROME_LOSS`, `_DELAY`, `_JITTER`, `_REORDER`, `_DUPLICATE`, `_CORRUPT`, `_RATE` | as the options of `nichrome wan` | no faults |
-//! | `NICHROME_SEED` | what the choices of the faults come from | different every time |
+//! | `NICHROME_SEED` | what the choices of the faults, memory keys and queue pair numbers come from | the kernel's random numbers |
 //! | `NICHROME_CAPTURE` | the file to record packets in (pcapng) | no capture |
 //! | `NICHROME_STATS` | `1`: what was done is printed at the end | nothing is |
 //! | `NICHROME_DOCTOR` | a file that exists: what the program asks for is appended | nothing is recorded |
@@ -102,7 +102,7 @@ impl Configuration {
     /// # Errors
     /// A variable has a value that it does not take.
     pub fn from_env() -> Result<Self, ConfigurationError> {
-        let random = RandomState::new().build_hasher().finish();
+        let seed = variable(SEED)?;
         let adapter = AdapterConfig {
             transport: variable(TRANSPORT)?.unwrap_or_default(),
             star: StarOptions {
@@ -114,9 +114,9 @@ impl Configuration {
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if is_set(PACKETS) { Reception::Packets } else { Reception::Socket },
-            faults: faults()?,
+            faults: faults(seed)?,
             capture: variable::<PathBuf>(CAPTURE)?,
-            seed: random,
+            seed,
         };
         Ok(Self { adapter, reports: is_set(STATS) })
     }
@@ -158,7 +158,7 @@ fn address_of(interface: &str) -> std::io::Result<Option<IpAddr>> {
     Ok(found.copied())
 }
 
-fn faults() -> Result<Option<Faults>, ConfigurationError> {
+fn faults(seed: Option<u64>) -> Result<Option<Faults>, ConfigurationError> {
     let named = [LOSS, DELAY, JITTER, REORDER, DUPLICATE, CORRUPT, RATE];
     if named.iter().all(|name| env::var_os(name).is_none()) {
         return Ok(None);
@@ -173,7 +173,7 @@ fn faults() -> Result<Option<Faults>, ConfigurationError> {
     set(&mut impairments.delay, DELAY)?;
     set(&mut impairments.duplicate, DUPLICATE)?;
     set(&mut impairments.corrupt, CORRUPT)?;
-    let seed = variable(SEED)?.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     Ok(Some(Faults { impairments, seed }))
 }
 

@@ -94,7 +94,7 @@ impl From<PostError> for Errno {
             PostError::Object(error) => error.into(),
             PostError::Full(_) => Self::NO_MEMORY,
             PostError::Memory => Self(libc::EFAULT),
-            PostError::Stateless => Self::UNSUPPORTED,
+            PostError::Transport => Self::UNSUPPORTED,
             _ => Self::INVALID,
         }
     }

@@ -6,14 +6,11 @@ use std::sync::OnceLock;
 use nichrome_port::clock;
 use nichrome_rdma::Completion;
 
-use crate::completion_queue::{CompletionQueue, flags, notice, opcode, status_code};
+use crate::completion::{flags, notice, opcode, status_code};
+use crate::completion_queue::CompletionQueue;
 use crate::errno::Errno;
 use crate::header::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_tm_info};
 use crate::object::object;
-
-/// The completion that a poll is at.
-#[derive(Default)]
-pub(crate) struct Polled(Option<Completion>);
 
 /// What can be read of a completion (`enum ibv_create_cq_wc_flags`): all but VLAN, flow tag and tag matching.
 pub(crate) const OFFERED: u64 = 0xFF | 1 << 11;
@@ -51,7 +48,7 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     unsafe {
         (*cq).wr_id = completion.wr_id;
         (*cq).status = status_code(completion.status);
-        *this.polled.get() = Polled(Some(completion));
+        *this.polled.get() = Some(completion);
     }
     0
 }
@@ -86,7 +83,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl Fn(&Completion) -> T) -> T {
     // SAFETY: between `start_poll` and `end_poll`: nobody else changes it.
     let polled = unsafe { &*object::<CompletionQueue>(cq).polled.get() };
-    polled.0.as_ref().map(what).unwrap_or_default()
+    polled.as_ref().map(what).unwrap_or_default()
 }
 
 /// Defines functions that read something of the completion.
@@ -117,7 +114,7 @@ unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
     // SAFETY: between `start_poll` and `end_poll`.
     let this = unsafe { object::<CompletionQueue>(cq) };
     // SAFETY: as above.
-    unsafe { read(cq, |completion| this.sl(completion)) }
+    unsafe { read(cq, |completion| this.service_level.of(completion)) }
 }
 
 /// Nanoseconds from the zero of the monotonic clock to 1970. Read once: an offset that is read for each completion varies by

@@ -4,15 +4,15 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use nichrome_rdma::{Bind, LKey, Operation, Payload, RKey, SendRequest, WindowHandle, WindowKind};
+use nichrome_rdma::{Payload, SendRequest, WindowHandle, WindowKind};
 
 use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
-use crate::header::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
-use crate::memory_region::access;
+use crate::header::{ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp};
 use crate::object::{Object, cell, object, take_back};
 use crate::queue_pair::QueuePair;
+use crate::work_request::{bind, flags, set_key};
 
 /// A memory window.
 #[repr(C)]
@@ -65,28 +65,6 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status(gone)
 }
 
-/// The operation that binds a window and gives it `key`.
-///
-/// # Safety
-/// The window and the region are there; the region may be missing where the length is 0.
-pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) -> Result<Operation, Errno> {
-    let ibv_mw_bind_info { mr, addr: address, length: len, mw_access_flags } = *info;
-    // SAFETY: the caller says so.
-    let (window, region) = unsafe { (RKey((*mw).rkey), if mr.is_null() { 0 } else { (*mr).lkey }) };
-    let (region, access, key_byte) = (LKey(region), access(mw_access_flags)?, key as u8);
-    Ok(Operation::BindWindow(Bind { window, key_byte, region, address, len, access }))
-}
-
-/// Gives the structure of a window the key of a bind that was posted. The window is found by this key when the next bind is
-/// done.
-///
-/// # Safety
-/// The window is there.
-pub(crate) unsafe fn set_key(mw: *mut ibv_mw, key: u32) {
-    // SAFETY: the caller says so; who posts a bind lets nobody else use the window meanwhile.
-    unsafe { (*mw).rkey = (*mw).rkey & !0xFF | key & 0xFF };
-}
-
 /// The key that a window has after the next bind (`ibv_inc_rkey`).
 fn next_key(key: u32) -> u32 {
     key & !0xFF | u32::from((key as u8).wrapping_add(1))
@@ -96,7 +74,7 @@ fn next_key(key: u32) -> u32 {
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted: *mut ibv_mw_bind) -> c_int {
     // SAFETY: the program passes a queue pair and a window that it has made, and what to bind.
     let (this, wanted, key) = unsafe { (object::<QueuePair>(qp.cast()), &*wanted, next_key((*mw).rkey)) };
-    let flags = crate::work_request::flags(wanted.send_flags);
+    let flags = flags(wanted.send_flags);
     // SAFETY: the region in it is one that the program has made, or none.
     let posted = unsafe { bind(mw, key, &wanted.bind_info) }.and_then(|operation| {
         let payload = Payload::Buffers(&[]);

@@ -6,12 +6,11 @@ use nichrome_rdma::{Device, Payload, PostError, ReceiveRequest, SendRequest};
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
-use crate::memory_window::set_key;
 use crate::object::object;
 use crate::process_memory::ProcessMemory;
 use crate::queue_pair::{QueuePair, type_code};
 use crate::shared_receive_queue::SharedReceiveQueue;
-use crate::work_request::{Buffers, INLINE, flags, operation, recipient, sends_bytes};
+use crate::work_request::{Buffers, INLINE, flags, operation, recipient, sends_bytes, set_key};
 
 /// Posts one request after the other; where one is refused, those before it stay posted and `bad` gets it.
 unsafe fn post_all<T>(

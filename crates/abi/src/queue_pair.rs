@@ -1,31 +1,22 @@
-//! Queue pairs: making and destroying them.
+//! Queue pairs.
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ffi::c_int;
 use std::sync::Arc;
 
-use nichrome_rdma::{QpCapacity, QpConfig, QpHandle, QpType, Signaling};
+use nichrome_rdma::{QpCapacity, QpHandle, QpType};
 
 use crate::adapter::Adapter;
-use crate::async_event::AsyncTarget;
-use crate::builder::{self, Builder};
-use crate::completion_queue::CompletionQueue;
-use crate::context::Context;
-use crate::doctor::record;
-use crate::domain::Domain;
-use crate::errno::{Errno, pointer, status};
-use crate::header::{
-    ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-    ibv_srq,
-};
-use crate::object::{Object, cell, object, take_back, zeroed};
-use crate::shared_receive_queue::SharedReceiveQueue;
+use crate::async_target::AsyncTarget;
+use crate::builder::Builder;
+use crate::errno::Errno;
+use crate::header::{ibv_qp_cap, ibv_qp_ex};
+use crate::object::Object;
 
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct QueuePair {
-    abi: UnsafeCell<ibv_qp_ex>,
+    pub(crate) abi: UnsafeCell<ibv_qp_ex>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: QpHandle,
     pub(crate) events: Arc<AsyncTarget>,
@@ -47,7 +38,8 @@ pub(crate) fn type_code(kind: QpType) -> c_int {
     }
 }
 
-fn kind(code: c_int) -> Result<QpType, Errno> {
+/// The type of `enum ibv_qp_type`.
+pub(crate) fn kind(code: c_int) -> Result<QpType, Errno> {
     let found = [QpType::Rc, QpType::Uc, QpType::Ud].into_iter().find(|kind| type_code(*kind) == code);
     found.ok_or(Errno::UNSUPPORTED)
 }
@@ -60,133 +52,4 @@ pub(crate) fn capacity(cap: &ibv_qp_cap) -> QpCapacity {
         receive_sges: cap.max_recv_sge as usize,
         inline: cap.max_inline_data as usize,
     }
-}
-
-/// The attributes of every version.
-#[derive(Clone, Copy)]
-struct Wanted {
-    pd: *mut ibv_pd,
-    qp_context: *mut c_void,
-    send_cq: *mut ibv_cq,
-    recv_cq: *mut ibv_cq,
-    srq: *mut ibv_srq,
-    cap: ibv_qp_cap,
-    qp_type: c_int,
-    sq_sig_all: c_int,
-}
-
-unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
-    if wanted.send_cq.is_null() || wanted.recv_cq.is_null() || wanted.pd.is_null() {
-        return Err(Errno::INVALID);
-    }
-    let mut capacity = capacity(&wanted.cap);
-    if !wanted.srq.is_null() {
-        (capacity.receive_wrs, capacity.receive_sges) = (0, 0);
-    }
-    // SAFETY: the program passes objects that it has made.
-    unsafe {
-        Ok(QpConfig {
-            kind: kind(wanted.qp_type)?,
-            domain: object::<Domain>(wanted.pd).handle,
-            send_cq: object::<CompletionQueue>(wanted.send_cq.cast()).handle,
-            receive_cq: object::<CompletionQueue>(wanted.recv_cq.cast()).handle,
-            srq: (!wanted.srq.is_null()).then(|| object::<SharedReceiveQueue>(wanted.srq).handle),
-            capacity,
-            signaling: if wanted.sq_sig_all == 0 { Signaling::Requested } else { Signaling::All },
-        })
-    }
-}
-
-unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_qp, Errno> {
-    record("ibv_create_qp");
-    // SAFETY: as the caller says.
-    let config = unsafe { config(wanted) }?;
-    let Wanted { pd, qp_context, send_cq, recv_cq, srq, qp_type, .. } = *wanted;
-    // SAFETY: the program passes a domain that it has made.
-    let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
-    // SAFETY: the domain's context is open.
-    let opened = unsafe { Context::of(context) };
-    let adapter = Arc::clone(&domain.adapter);
-    let (handle, number) = adapter.driver.call(|device| {
-        let handle = device.create_qp(config)?;
-        Ok::<_, Errno>((handle, device.qp_number(handle)?.value()))
-    })?;
-    let mut abi: ibv_qp_ex = zeroed();
-    let base = ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, qp_type, ..abi.qp_base };
-    abi.qp_base = ibv_qp { handle: number, qp_num: number, ..base };
-    if builder.is_some() {
-        builder::fill(&mut abi);
-    }
-    let mut place = Box::<QueuePair>::new_uninit();
-    let events = AsyncTarget::new(opened.async_events(), place.as_mut_ptr());
-    adapter.listeners.qps.insert(handle, Arc::clone(&events));
-    let builder = builder.map(UnsafeCell::new);
-    Ok(Box::write(place, QueuePair { abi: cell(abi), adapter, handle, events, builder }).into_abi().cast())
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    // SAFETY: the program passes attributes.
-    let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } =
-        unsafe { *attributes };
-    let wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
-    // SAFETY: the objects in them are ones that the program has made.
-    pointer(unsafe { create(&wanted, None) })
-}
-
-/// `enum ibv_qp_init_attr_mask`: domain, flags, operations for building requests.
-const MASK_DOMAIN: u32 = 1;
-const MASK_FLAGS: u32 = 1 << 2;
-const MASK_SEND_OPERATIONS: u32 = 1 << 6;
-
-pub(crate) unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
-    attributes: *mut ibv_qp_init_attr_ex,
-) -> *mut ibv_qp {
-    // SAFETY: the program passes attributes.
-    let all = unsafe { &*attributes };
-    let has = |mask| all.comp_mask & mask != 0;
-    let has_others = has(!(MASK_DOMAIN | MASK_FLAGS | MASK_SEND_OPERATIONS));
-    if has_others || has(MASK_FLAGS) && all.create_flags != 0 {
-        return pointer(Err(Errno::UNSUPPORTED));
-    }
-    if !has(MASK_DOMAIN) {
-        return pointer(Err(Errno::INVALID));
-    }
-    let builds = has(MASK_SEND_OPERATIONS);
-    let offered = kind(all.qp_type).map(builder::offered);
-    if builds && offered.is_ok_and(|offered| all.send_ops_flags & !offered != 0) {
-        return pointer(Err(Errno::UNSUPPORTED));
-    }
-    let ibv_qp_init_attr_ex { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, .. } = *all;
-    let wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
-    // SAFETY: the objects in them are ones that the program has made.
-    pointer(unsafe { create(&wanted, builds.then(Builder::default)) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    // SAFETY: the program passes a queue pair that it has made.
-    let this = unsafe { object::<QueuePair>(qp.cast()) };
-    let destroyed = this.adapter.driver.destroy_qp(this.handle);
-    if destroyed.is_ok() {
-        this.adapter.listeners.qps.remove(&this.handle);
-        this.events.retire();
-        // SAFETY: and does not use it any more.
-        drop(unsafe { take_back::<QueuePair>(qp.cast()) });
-    }
-    status(destroyed)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: the program passes a queue pair that it has made.
-    let builds = unsafe { object::<QueuePair>(qp.cast()) }.builder.is_some();
-    if builds { qp.cast() } else { ptr::null_mut() }
-}
-
-/// Whether data arrives in order within a message: nobody is promised that.
-#[unsafe(no_mangle)]
-extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _opcode: c_int, _flags: u32) -> c_int {
-    0
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nichrome_rdma::{SrqAttributes, SrqHandle};
 
 use crate::adapter::Adapter;
-use crate::async_event::AsyncTarget;
+use crate::async_target::AsyncTarget;
 use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};

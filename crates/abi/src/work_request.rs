@@ -4,13 +4,13 @@ use std::ffi::{c_int, c_uint};
 use std::slice;
 
 use nichrome_rdma::{
-    ImmediateData, LKey, Operation, QKey, QpNumber, RKey, Recipient, Remote, SendFlags, Sge,
+    Bind, ImmediateData, LKey, Operation, QKey, QpNumber, RKey, Recipient, Remote, SendFlags, Sge,
 };
 
 use crate::address_handle::AddressHandle;
 use crate::errno::Errno;
-use crate::header::{ibv_send_wr, ibv_sge};
-use crate::memory_window::bind;
+use crate::header::{ibv_mw, ibv_mw_bind_info, ibv_send_wr, ibv_sge};
+use crate::memory_region::access;
 use crate::object::object;
 
 /// Buffers in one request at most: the limit of the device.
@@ -86,6 +86,28 @@ pub(crate) unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
         9 => Operation::SendWithInvalidate(RKey(wr.imm_data)),
         _ => return Err(Errno::UNSUPPORTED),
     })
+}
+
+/// The operation that binds a window and gives it `key`.
+///
+/// # Safety
+/// The window and the region are there; the region may be missing where the length is 0.
+pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) -> Result<Operation, Errno> {
+    let ibv_mw_bind_info { mr, addr: address, length: len, mw_access_flags } = *info;
+    // SAFETY: the caller says so.
+    let (window, region) = unsafe { (RKey((*mw).rkey), if mr.is_null() { 0 } else { (*mr).lkey }) };
+    let (region, access, key_byte) = (LKey(region), access(mw_access_flags)?, key as u8);
+    Ok(Operation::BindWindow(Bind { window, key_byte, region, address, len, access }))
+}
+
+/// Gives the structure of a window the key of a bind that was posted. The window is found by this key when the next bind is
+/// done.
+///
+/// # Safety
+/// The window is there.
+pub(crate) unsafe fn set_key(mw: *mut ibv_mw, key: u32) {
+    // SAFETY: the caller says so; who posts a bind lets nobody else use the window meanwhile.
+    unsafe { (*mw).rkey = (*mw).rkey & !0xFF | key & 0xFF };
 }
 
 /// Whether an operation has bytes of its own to send, which can be inline.

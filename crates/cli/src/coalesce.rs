@@ -1,5 +1,6 @@
 //! `nichrome coalesce`: a capture through a receive offload engine.
 
+mod captured;
 mod card;
 mod counters;
 mod distinct;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, anyhow};
 use nichrome_port::{Device, MAX_RECEIVE, Waker, clock};
 
-use crate::wan::SharedDevice;
+use crate::shared_device::SharedDevice;
 
 /// Two such loops, one for each direction.
 pub(crate) struct CopyLoop {

@@ -21,7 +21,7 @@ use nichrome_wan::Impairments;
 use self::run::{Card, Plan};
 use self::summary::{Summary, Traffic};
 use crate::failure;
-use crate::wan::ImpairmentOptions;
+use crate::impairment_options::ImpairmentOptions;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! `nichrome`: a network card in software, on the command line.
 #![forbid(unsafe_code)]
 
+mod allocator;
 mod bench;
 mod bins;
 mod chart;
@@ -12,23 +13,24 @@ mod duration;
 mod engine_options;
 mod failure;
 mod headers;
+mod impairment_options;
 mod links;
 mod nic;
 mod number;
 mod rdma;
 mod recorder;
 mod runtime_dir;
+mod shared_device;
+mod side;
 mod signals;
 mod sim;
 mod threads;
 mod toml_file;
 mod wan;
 
-use std::alloc::System;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::bench::Bench;
 use crate::coalesce::Coalesce;
@@ -37,10 +39,6 @@ use crate::nic::{Nic, Top};
 use crate::rdma::Rdma;
 use crate::sim::Sim;
 use crate::wan::Wan;
-
-/// Counts allocations, for `nichrome bench lro`.
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// A network card in software.
 #[derive(Parser)]

@@ -5,6 +5,7 @@ mod experiment;
 mod files;
 mod list;
 mod number;
+mod output;
 mod parquet;
 mod plot;
 mod point;
@@ -17,12 +18,7 @@ mod table;
 mod tasks;
 mod trace;
 
-use std::fmt::Display;
-use std::io::{self, Write};
-
-use anyhow::Context;
 use clap::Subcommand;
-use serde::Serialize;
 
 /// Run experiments in the simulator, and compare them with what papers say.
 #[derive(Subcommand)]
@@ -47,13 +43,4 @@ impl Sim {
             Self::Collect(collect) => collect.run(),
         }
     }
-}
-
-/// Prints a table or a text.
-fn print(text: impl Display) -> anyhow::Result<()> {
-    writeln!(io::stdout(), "{text}").context("cannot print the results")
-}
-
-fn print_json(results: &impl Serialize) -> anyhow::Result<()> {
-    print(serde_json::to_string_pretty(results)?)
 }

@@ -3,7 +3,6 @@
 mod control;
 mod direction;
 mod host;
-mod impairment_options;
 mod in_force;
 mod live_path;
 mod plot;
@@ -13,7 +12,6 @@ mod recorder;
 mod remote;
 mod report;
 mod session;
-mod side;
 mod summary;
 mod too_big;
 
@@ -31,19 +29,19 @@ use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
 
 use self::control::Controlled;
-pub(crate) use self::direction::SharedDevice;
 pub(crate) use self::host::{Host, ipv4};
-pub(crate) use self::impairment_options::ImpairmentOptions;
 pub(crate) use self::live_path::{LivePath, Setup};
 use self::plot::Plot;
 use self::programs::{Output, Program, StandardOutput};
 use self::recorder::Recording;
 use self::remote::{Set, Show};
 use self::session::Session;
-pub(crate) use self::side::Side;
 use self::summary::Summary;
 use crate::control::ControlSocket;
+use crate::impairment_options::ImpairmentOptions;
 use crate::links::Link;
+use crate::shared_device::SharedDevice;
+use crate::side::Side;
 use crate::{failure, number};
 
 /// Bytes of a frame besides its IP packet: Ethernet and two tags.

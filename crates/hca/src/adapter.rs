@@ -9,7 +9,7 @@ use std::time::Duration;
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::{
     Access, Completion, Counters, CqHandle, Device, DomainHandle, Event, LKey, Notify, ObjectError, PathMtu,
-    RKey, RegionConfig, RegionHandle, RegisterError, Remote, Sge,
+    Psn, RKey, RandomNumbers, RegionConfig, RegionHandle, RegisterError, Remote, Sge,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -29,7 +29,8 @@ pub struct Adapter {
 pub(crate) struct Inner {
     pub(crate) driver: Driver<Arena>,
     pub(crate) domain: DomainHandle,
-    pub(crate) seed: u64,
+    /// First packet numbers of queue pairs.
+    psns: Mutex<RandomNumbers>,
     channels: Arc<Channels>,
 }
 
@@ -62,8 +63,15 @@ impl Adapter {
         let told = Arc::clone(&channels);
         let driver = Driver::open(config, Arena::default(), Box::new(move |event| told.tell(event)))?;
         let domain = driver.call(Device::create_domain).map_err(OpenError::Object)?;
-        let seed = config.seed;
-        Ok(Self { inner: Arc::new(Inner { driver, domain, seed, channels }) })
+        let seed = driver.call(|device| device.config().seed);
+        let psns = Mutex::new(RandomNumbers::new(seed, "packet numbers"));
+        Ok(Self { inner: Arc::new(Inner { driver, domain, psns, channels }) })
+    }
+
+    /// The number of the first packet that another queue pair sends.
+    pub(crate) fn first_psn(&self) -> Psn {
+        let mut psns = self.inner.psns.lock().unwrap_or_else(PoisonError::into_inner);
+        Psn::new(psns.next_u32())
     }
 
     /// The adapter's address.

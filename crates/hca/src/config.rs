@@ -11,6 +11,7 @@ use nichrome_rdma::{Config, ConfigError, Limits, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
 use nichrome_wire::rdma::ROCE_PORT;
 use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
 /// What an adapter speaks with its peers.
@@ -66,8 +67,9 @@ pub struct AdapterConfig {
     pub faults: Option<Faults>,
     /// Where to write a capture of what goes over the wire (pcapng).
     pub capture: Option<PathBuf>,
-    /// Makes keys and packet numbers differ from those of other adapters.
-    pub seed: u64,
+    /// What memory keys, queue pair numbers and packet numbers follow from, so that they repeat: whoever knows it can compute
+    /// them. `None` for the kernel's random numbers.
+    pub seed: Option<u64>,
 }
 
 /// Where an adapter is: an adapter is an IP address.
@@ -109,7 +111,7 @@ pub enum OpenError {
     /// StaR and [`Reception::Packets`] were asked for.
     #[error("StaR's packets are received from sockets only, not from the interfaces")]
     StarFromPackets,
-    /// No random numbers can be had, which StaR's start and secret must be.
+    /// The kernel has no random numbers, which memory keys, queue pair numbers, and StaR's epoch and secret come from.
     #[error("no random numbers can be had: {0}")]
     Random(Errno),
     /// Packets cannot be received.
@@ -175,9 +177,9 @@ impl Port {
             device.limits = Limits { qps, ..device.limits };
         }
         device.mtu = config.mtu.unwrap_or_else(|| largest_mtu(socket));
-        device.seed = config.seed;
-        device.sees_identifications = config.reception == Reception::Packets;
-        device.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
+        device.seed = config.seed.map_or_else(random_seed, |seed| Ok(seed.into()))?;
+        device.roce.sees_identifications = config.reception == Reception::Packets;
+        device.roce.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
         device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
         if config.transport == Transport::Star {
@@ -185,6 +187,13 @@ impl Port {
         }
         Ok(device)
     }
+}
+
+/// A seed that no one can guess.
+fn random_seed() -> Result<u128, OpenError> {
+    let mut bytes = [0; 16];
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(OpenError::Random)?;
+    Ok(u128::from_ne_bytes(bytes))
 }
 
 /// How long an acknowledgement waits for a program that answers, in nanoseconds: what such a program takes, and no more

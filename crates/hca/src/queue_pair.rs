@@ -1,7 +1,6 @@
 //! Queue pairs, and what their programs tell each other to connect them.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -91,8 +90,7 @@ impl Adapter {
             let handle = device.create_qp(config)?;
             Ok::<_, ObjectError>((handle, device.qp_number(handle)?))
         })?;
-        let psn = Psn::new(self.inner.seed as u32 ^ RandomState::new().build_hasher().finish() as u32);
-        let queues = [sends.clone(), receives.clone()];
+        let (psn, queues) = (self.first_psn(), [sends.clone(), receives.clone()]);
         Ok(QueuePair { adapter: self.clone(), handle, number, psn, _queues: queues })
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nichrome_port::udp::{Envelope, PacketReceiver, ReceiveBatch, SendBatch, SendReport, Staged, UdpSocket};
-use nichrome_rdma::{Datagram, Device, Memory, Transmit};
+use nichrome_rdma::{Datagram, DatagramBatch, Device, Memory, Transmit};
 use nichrome_wan::{Impairments, Output, Path};
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
 use nichrome_wire::star::STAR_PORT;
@@ -217,7 +217,8 @@ impl Wire {
         let mut is_done = false;
         while let Some(room) = self.outgoing.room() {
             let room = &mut room[..MAX_TRANSMIT];
-            let Some(Transmit { route, len, segment_len }) = device.poll_transmit(now, max_segments, room)
+            let Some(Transmit::Datagrams(DatagramBatch { route, len, segment_len })) =
+                device.poll_transmit(now, max_segments, room)
             else {
                 is_done = true;
                 break;

@@ -167,6 +167,34 @@ fn rough() -> Faults {
     Faults { impairments, seed: 4 }
 }
 
+/// What an attacker would have to guess: a key, a queue pair number and a first packet number of each of some objects.
+fn secrets(seed: Option<u64>) -> Vec<[u32; 3]> {
+    let adapter = Adapter::open(&AdapterConfig { seed, ..AdapterConfig::default() }).unwrap();
+    let cq = adapter.completion_queue(16).unwrap();
+    let capacity = QpCapacity { send_wrs: 1, send_sges: 1, ..QpCapacity::default() };
+    let objects: Vec<_> = (0..8)
+        .map(|_| (adapter.region(64, ALL).unwrap(), adapter.queue_pair(capacity, &cq, &cq).unwrap()))
+        .collect();
+    let secrets = objects.iter().map(|(region, qp)| {
+        let endpoint = qp.endpoint();
+        [region.remote().at(0).rkey.0, endpoint.qp.value(), endpoint.psn.value()]
+    });
+    secrets.collect()
+}
+
+#[test]
+fn keys_and_numbers_repeat_with_a_seed_and_come_from_the_kernel_without() {
+    assert_eq!(secrets(Some(7)), secrets(Some(7)));
+    assert_ne!(secrets(Some(7)), secrets(Some(8)));
+    let [one, other] = [secrets(None), secrets(None)];
+    for kind in 0..3 {
+        // A queue pair or packet number in common has a chance of some 10⁻⁵, a key one of 10⁻⁸.
+        let shared = one.iter().filter(|secret| other.iter().any(|other| other[kind] == secret[kind]));
+        assert_eq!(shared.count(), 0, "{one:x?} {other:x?}");
+    }
+    assert!(one.windows(2).all(|pair| pair[0][2].abs_diff(pair[1][2]) != 1), "{one:x?}");
+}
+
 #[test]
 fn nothing_is_lost_through_faults() {
     let faults = Some(rough());

@@ -6,21 +6,11 @@ use std::io::IoSlice;
 use nichrome_wire::{TcpFlags, VirtioNetHeader, checksum};
 
 use crate::frame::Frame;
+use crate::identification::Identification;
 use crate::reason::FlushReason;
 use crate::recycle::Recycled;
 use crate::run::Run;
 use crate::segment::Layout;
-
-/// How the IPv4 identification goes on from segment to segment of an aggregate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identification {
-    /// One more each.
-    Incrementing,
-    /// The same in all.
-    Fixed,
-    /// As it came: the profile does not keep it.
-    Any,
-}
 
 /// A packet for the host.
 pub enum Packet<B> {

@@ -48,6 +48,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ack_frame;
 mod aggregate;
 mod burst;
 mod coalescer;
@@ -55,6 +56,7 @@ mod config;
 mod flow;
 mod frame;
 pub mod gro;
+mod identification;
 pub mod netfpga;
 pub mod npu;
 mod outbox;
@@ -62,20 +64,23 @@ mod parse;
 mod reason;
 mod recycle;
 mod run;
+mod run_pool;
 mod segment;
 mod stats;
 mod table;
 mod template;
 pub mod verify;
 
-pub use aggregate::{Aggregate, Identification, Packet};
+pub use ack_frame::AckFrame;
+pub use aggregate::{Aggregate, Packet};
 pub use coalescer::{Coalescer, ProfileConfig};
 pub use config::{BadChecksum, Config, ConfigError, Hold, Profile, UnknownProfile};
 pub use flow::FlowKey;
 pub use frame::{ChecksumStatus, Frame};
 pub use gro::Gro;
+pub use identification::Identification;
 pub use netfpga::Netfpga;
-pub use npu::{AckFrame, ActiveAck, Npu, NpuConfig, PshRule, Rules};
+pub use npu::{ActiveAck, Npu, NpuConfig, PshRule, Rules};
 pub use outbox::Output;
 pub use reason::{DropReason, FlushReason, PassReason, Reason};
 pub use segment::Medium;

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::mem;
 
+use crate::ack_frame::AckFrame;
 use crate::aggregate::{Aggregate, Packet};
 use crate::frame::Frame;
-use crate::npu::AckFrame;
 use crate::reason::{DropReason, FlushReason, PassReason};
 use crate::stats::Statistics;
 

@@ -2,11 +2,10 @@
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
-use crate::aggregate::{Aggregate, Identification};
 use crate::frame::Frame;
-use crate::outbox::Outbox;
+use crate::identification::Identification;
 use crate::reason::FlushReason;
-use crate::recycle::{Recycle, Recycler};
+use crate::recycle::Recycle;
 use crate::segment::{self, Follower, Layout, Segment};
 use crate::template::{Rule, Template};
 
@@ -95,7 +94,8 @@ pub(crate) struct Run<B> {
 }
 
 impl<B: AsRef<[u8]>> Run<B> {
-    fn with_room(segments: usize) -> Self {
+    /// A run that is not in use, with room for so many segments.
+    pub(crate) fn with_room(segments: usize) -> Self {
         Self {
             first: None,
             layout: Layout::default(),
@@ -121,6 +121,43 @@ impl<B: AsRef<[u8]>> Run<B> {
             since: Instant::ZERO,
             reason: FlushReason::Drain,
         }
+    }
+
+    /// Starts anew with the first segment.
+    #[inline(always)]
+    pub(crate) fn begin(
+        &mut self,
+        frame: Frame<B>,
+        segment: &Segment,
+        rule: Rule,
+        limits: Limits,
+        now: Instant,
+    ) {
+        self.layout = segment.layout;
+        self.rule = rule;
+        self.has_template = false;
+        self.frame_len = frame.bytes().len() as u32;
+        self.start = segment.seq;
+        self.count = 1;
+        self.bytes = segment.payload_len;
+        self.mss = segment.payload_len;
+        self.first_len = segment.payload_len;
+        let headers = u32::from(segment.layout.payload - segment.layout.network);
+        self.full_above = limits.bytes.saturating_sub(headers + segment.payload_len);
+        self.max_segments = limits.segments;
+        self.since = now;
+        self.end = segment.end();
+        self.identification = match rule {
+            // A guess until there are two: the usual sender counts.
+            Rule::Lossless => Identification::Incrementing,
+            Rule::Stream => Identification::Any,
+        };
+        self.flags = segment.flags;
+        self.ack = segment.ack;
+        self.window = segment.window;
+        self.only_timestamp = None;
+        self.newest_timestamp = segment.timestamps.map(|timestamps| timestamps.value);
+        self.first = Some(frame);
     }
 
     /// Segments collected.
@@ -400,9 +437,15 @@ impl<B: AsRef<[u8]>> Run<B> {
         Some((before as u32, self.payloads().nth(nth)?))
     }
 
+    /// Takes the first frame, of a run that goes.
+    #[inline(always)]
+    pub(crate) fn take_first(&mut self) -> Option<Frame<B>> {
+        self.first.take()
+    }
+
     /// Writes the header of the whole over that of the first segment: lengths, flags, ACK number, window, the IPv4
     /// header checksum, and the pseudo-header's sum in the TCP checksum field.
-    fn seal(&mut self, reason: FlushReason) {
+    pub(crate) fn seal(&mut self, reason: FlushReason) {
         self.reason = reason;
         self.template.seal(self.bytes, self.flags, self.ack, self.window);
     }
@@ -412,68 +455,5 @@ impl<B> Recycle for Run<B> {
     fn clear(&mut self) {
         self.first = None;
         self.frames.clear();
-    }
-}
-
-/// Memory for a fixed number of runs.
-pub(crate) struct RunPool<B>(Recycler<Run<B>>);
-
-impl<B: AsRef<[u8]>> RunPool<B> {
-    /// Room for `runs` runs of up to `segments` segments.
-    pub(crate) fn new(runs: usize, segments: usize) -> Self {
-        Self(Recycler::new((0..runs).map(|_| Run::with_room(segments))))
-    }
-
-    /// Starts a run with its first segment; gives the frame back where all runs are in use.
-    #[inline(always)]
-    pub(crate) fn start(
-        &mut self,
-        frame: Frame<B>,
-        segment: &Segment,
-        rule: Rule,
-        limits: Limits,
-        now: Instant,
-    ) -> Result<Box<Run<B>>, Frame<B>> {
-        let Some(mut run) = self.0.take() else { return Err(frame) };
-        run.layout = segment.layout;
-        run.rule = rule;
-        run.has_template = false;
-        run.frame_len = frame.bytes().len() as u32;
-        run.start = segment.seq;
-        run.count = 1;
-        run.bytes = segment.payload_len;
-        run.mss = segment.payload_len;
-        run.first_len = segment.payload_len;
-        let headers = u32::from(segment.layout.payload - segment.layout.network);
-        run.full_above = limits.bytes.saturating_sub(headers + segment.payload_len);
-        run.max_segments = limits.segments;
-        run.since = now;
-        run.end = segment.end();
-        run.identification = match rule {
-            // A guess until there are two: the usual sender counts.
-            Rule::Lossless => Identification::Incrementing,
-            Rule::Stream => Identification::Any,
-        };
-        run.flags = segment.flags;
-        run.ack = segment.ack;
-        run.window = segment.window;
-        run.only_timestamp = None;
-        run.newest_timestamp = segment.timestamps.map(|timestamps| timestamps.value);
-        run.first = Some(frame);
-        Ok(run)
-    }
-
-    /// Hands on a run: a single segment leaves as the frame that it was, more as an aggregate.
-    #[inline]
-    pub(crate) fn finish(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
-        if run.count == 1
-            && let Some(frame) = run.first.take()
-        {
-            out.flush_frame(frame, run.bytes, reason);
-            self.0.give_back(run);
-        } else {
-            run.seal(reason);
-            out.flush_aggregate(Aggregate::new(self.0.lend(run)), reason);
-        }
     }
 }

@@ -4,7 +4,7 @@
 use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{SeqNumber, TcpFlags};
 
-use crate::aggregate::Identification;
+use crate::identification::Identification;
 use crate::segment::Layout;
 
 /// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions, TCP with 60.

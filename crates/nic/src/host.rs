@@ -1,6 +1,7 @@
 //! Handing packets to a kernel.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use nichrome_lro::{Aggregate, ChecksumStatus, Frame, Packet};
 use nichrome_port::Device;
@@ -13,6 +14,9 @@ const SLICES: usize = 1024;
 
 /// Slices that are put together on the stack at first: the usual aggregate has no more.
 const FEW: usize = 66;
+
+/// A queue of the host.
+pub(crate) type Host = Arc<dyn Device + Send + Sync>;
 
 /// Why a kernel did not take a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -19,18 +19,30 @@
 
 mod card;
 mod carried;
+mod config;
+mod control;
 mod cut;
 pub mod delivery;
+mod delivery_thread;
 mod distribution;
+mod error;
 mod host;
 mod memory_wire;
+mod mesh;
+mod outputs;
+mod queue;
+mod received;
 mod stats;
 mod worker;
 
-pub use card::{Card, CardConfig, CardError, Observer, Queue, Remote};
+pub use card::Card;
 pub use carried::Carried;
+pub use config::CardConfig;
+pub use control::Remote;
 pub use cut::{CutError, cut};
 pub use distribution::Distribution;
+pub use error::CardError;
 pub use host::{HostError, send};
 pub use memory_wire::{MemoryWire, WireError, memory_wire};
+pub use queue::{Observer, Queue};
 pub use stats::QueueStats;

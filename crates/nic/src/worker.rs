@@ -3,23 +3,23 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
 
-use nichrome_lro::{AckFrame, ChecksumStatus, Coalescer, Frame, Output, Packet};
-use nichrome_port::{
-    Buffer, BufferPool, Device, MAX_RECEIVE, TransmitError, Waker, WireFrame, WireQueue, clock,
-};
+use nichrome_lro::{ChecksumStatus, Coalescer, Frame, Output, Packet};
+use nichrome_port::{BufferPool, MAX_RECEIVE, TransmitError, WireFrame, WireQueue, clock};
 use nichrome_wire::engine::{Engine, advance, deliver_batch_into};
 use nichrome_wire::{Instant, VirtioNetHeader};
-use rtrb::{Consumer, Producer};
 use rustix::io::Errno;
 
-use crate::card::{CardError, Observer};
+use crate::config::CardConfig;
+use crate::control::{Inbox, Order};
 use crate::cut::cut;
-use crate::delivery::Deliverer;
-use crate::distribution::Distribution;
-use crate::host::{HostError, parts, send_or_take_apart};
+use crate::delivery_thread::Delivery;
+use crate::error::CardError;
+use crate::host::{Host, HostError};
+use crate::mesh::Mesh;
+use crate::outputs::Outputs;
+use crate::queue::Queue;
+use crate::received::Received;
 use crate::stats::QueueStats;
 
 /// Frames of a receive batch.
@@ -38,75 +38,34 @@ const RETRY: u64 = 50_000;
 /// The same where the wire is down.
 const RETRY_DOWN: u64 = 10_000_000;
 
-/// A received frame in whatever memory it lies.
-pub(crate) enum Received<B> {
-    /// As the wire had it.
-    Wire(B),
-    /// Cut from a frame that a sender on this machine had left to be cut.
-    Cut(Buffer),
-}
-
-impl<B: AsRef<[u8]>> AsRef<[u8]> for Received<B> {
-    #[inline]
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            Self::Wire(buffer) => buffer.as_ref(),
-            Self::Cut(buffer) => buffer,
-        }
-    }
-}
-
-/// What a worker is told while it runs.
-pub(crate) enum Order {
-    Report(Sender<QueueStats>),
-    Stop,
-}
-
-/// Where packets for the host go.
-pub(crate) enum Delivery<B> {
-    /// To a queue of its own.
-    Own(Arc<dyn Device + Send + Sync>),
-    /// To a delivery queue, and the thread that empties it is woken.
-    Queue(Deliverer<Packet<Received<B>>>, Arc<Waker>),
-}
-
-/// A worker's connections to the others.
-pub(crate) struct Mesh<B> {
-    /// To each worker; nothing to itself.
-    pub(crate) to: Vec<Option<Neighbour<B>>>,
-    /// From each other worker.
-    pub(crate) from: Vec<Consumer<WireFrame<B>>>,
-}
-
-/// The way to another worker.
-pub(crate) struct Neighbour<B> {
-    pub(crate) ring: Producer<WireFrame<B>>,
-    pub(crate) waker: Arc<Waker>,
-}
-
-/// Everything that a worker is made of.
+/// What a worker is made of.
 pub(crate) struct Parts<W: WireQueue> {
-    pub(crate) number: usize,
-    pub(crate) wire: W,
-    /// Where what the host sends comes from; `None`: another worker sends it.
-    pub(crate) host: Option<Arc<dyn Device + Send + Sync>>,
-    pub(crate) delivery: Delivery<W::Buffer>,
+    pub(crate) queue: Queue<W>,
+    pub(crate) host: HostSide<W::Buffer>,
     /// `None`: nothing is coalesced.
-    pub(crate) engine: Option<Coalescer<Received<W::Buffer>>>,
-    /// Whether the engine is shown what the host sends.
-    pub(crate) observes: bool,
-    pub(crate) distribution: Distribution,
+    pub(crate) offload: Option<Offload<Received<W::Buffer>>>,
     pub(crate) mesh: Mesh<W::Buffer>,
-    pub(crate) orders: Receiver<Order>,
-    pub(crate) waker: Arc<Waker>,
-    pub(crate) busy_poll: bool,
-    pub(crate) frame_len: usize,
-    pub(crate) observer: Option<Box<dyn Observer>>,
+    pub(crate) inbox: Inbox,
+}
+
+/// A worker's side towards the host.
+pub(crate) struct HostSide<B> {
+    /// Where what the host sends comes from; `None`: another worker sends it.
+    pub(crate) source: Option<Host>,
+    pub(crate) delivery: Delivery<B>,
+}
+
+/// A worker's receive offload.
+pub(crate) struct Offload<B: AsRef<[u8]>> {
+    pub(crate) engine: Coalescer<B>,
+    /// Whether the engine is shown what the host sends, and what it refuses.
+    pub(crate) observes_host: bool,
 }
 
 /// A worker.
 pub(crate) struct Worker<W: WireQueue> {
     parts: Parts<W>,
+    busy_poll: bool,
     batch: Vec<WireFrame<W::Buffer>>,
     frames: Vec<Frame<Received<W::Buffer>>>,
     /// What the engine has made of them.
@@ -121,10 +80,11 @@ pub(crate) struct Worker<W: WireQueue> {
 }
 
 impl<W: WireQueue> Worker<W> {
-    pub(crate) fn new(parts: Parts<W>) -> Self {
+    pub(crate) fn new(parts: Parts<W>, config: &CardConfig) -> Self {
         Self {
-            pool: BufferPool::growing(usize::MAX, parts.frame_len),
             parts,
+            busy_poll: config.busy_poll,
+            pool: BufferPool::growing(usize::MAX, config.frame_len),
             batch: Vec::with_capacity(BATCH),
             frames: Vec::with_capacity(BATCH),
             outputs: Vec::new(),
@@ -143,7 +103,7 @@ impl<W: WireQueue> Worker<W> {
         for round in 0u64.. {
             let received = self.receive()?;
             let transmitted = self.transmit(&mut buffer)?;
-            let is_busy = received || transmitted || self.parts.busy_poll;
+            let is_busy = received || transmitted || self.busy_poll;
             let woken = if is_busy { round.is_multiple_of(LOOK_UP) } else { self.sleep()? };
             if woken && self.obey() {
                 break;
@@ -154,18 +114,13 @@ impl<W: WireQueue> Worker<W> {
 
     /// Takes a receive batch through the engine; says whether there was one.
     fn receive(&mut self) -> Result<bool, CardError> {
-        is_up(self.parts.wire.receive(&mut self.batch, BATCH))?;
+        let Parts { queue, mesh, .. } = &mut self.parts;
+        is_up(queue.wire.receive(&mut self.batch, BATCH))?;
         self.stats.received += self.batch.len() as u64;
         self.stats.received_bytes +=
             self.batch.iter().map(|frame| frame.buffer.as_ref().len() as u64).sum::<u64>();
-        self.distribute();
-        for from in &mut self.parts.mesh.from {
-            while self.batch.len() < 2 * BATCH
-                && let Ok(frame) = from.pop()
-            {
-                self.batch.push(frame);
-            }
-        }
+        mesh.distribute(&mut self.batch, &mut self.stats);
+        mesh.collect(&mut self.batch, 2 * BATCH);
         let now = clock::now();
         let busy = !self.batch.is_empty();
         self.prepare();
@@ -173,38 +128,10 @@ impl<W: WireQueue> Worker<W> {
         Ok(busy)
     }
 
-    /// Hands frames to the workers that they belong to.
-    fn distribute(&mut self) {
-        let Parts { number, distribution, mesh, .. } = &mut self.parts;
-        if mesh.from.is_empty() {
-            return;
-        }
-        let mut woken = vec![false; mesh.to.len()];
-        let own = *number;
-        let mut mine = Vec::with_capacity(self.batch.capacity());
-        for frame in self.batch.drain(..) {
-            let worker = distribution.worker(frame.buffer.as_ref());
-            match mesh.to.get_mut(worker) {
-                Some(Some(neighbour)) if worker != own => match neighbour.ring.push(frame) {
-                    Ok(()) => {
-                        self.stats.distributed += 1;
-                        woken[worker] = true;
-                    }
-                    Err(_) => self.stats.distribution_dropped += 1,
-                },
-                _ => mine.push(frame),
-            }
-        }
-        self.batch = mine;
-        for neighbour in mesh.to.iter().zip(woken).filter_map(|(to, woken)| to.as_ref().filter(|_| woken)) {
-            neighbour.waker.wake();
-        }
-    }
-
     /// Makes frames for the engine of those from the wire.
     fn prepare(&mut self) {
         for WireFrame { buffer, virtio } in self.batch.drain(..) {
-            if let Some(observer) = &mut self.parts.observer {
+            if let Some(observer) = &mut self.parts.queue.observer {
                 observer.received(buffer.as_ref());
             }
             if virtio.gso_type == VirtioNetHeader::GSO_NONE && virtio.flags & VirtioNetHeader::NEEDS_CSUM == 0
@@ -231,40 +158,34 @@ impl<W: WireQueue> Worker<W> {
 
     /// Takes the frames through the engine, and what comes out to where it belongs.
     fn coalesce(&mut self, now: Instant) -> Result<(), CardError> {
-        let Parts { wire, delivery, engine, observes, observer, .. } = &mut self.parts;
-        let mut out = Outputs {
-            observes: *observes,
-            wire,
-            delivery,
-            observer,
-            stats: &mut self.stats,
-            scratch: &mut self.scratch,
-            failed: None,
-            refused: Vec::new(),
-            delivered: false,
-        };
-        match engine {
+        let Parts { queue, host, offload, .. } = &mut self.parts;
+        let observes_host = offload.as_ref().is_some_and(|offload| offload.observes_host);
+        let mut out =
+            Outputs::new(queue, &mut host.delivery, observes_host, &mut self.stats, &mut self.scratch);
+        match offload {
             None => {
                 for frame in self.frames.drain(..) {
                     out.deliver(Packet::Frame(frame));
                 }
             }
-            Some(engine) if self.frames.is_empty() => advance(engine, now, &mut |_, output| out.take(output)),
-            Some(engine) => {
+            Some(Offload { engine, .. }) if self.frames.is_empty() => {
+                advance(engine, now, &mut |_, output| out.take(output));
+            }
+            Some(Offload { engine, .. }) => {
                 deliver_batch_into(engine, &mut self.frames, now, &mut self.outputs);
                 self.outputs.drain(..).for_each(|output| out.take(output));
             }
         }
-        let (failed, refused) = (out.end(), out.refused);
-        if let Some(engine) = engine {
+        let (refused, ended) = out.end();
+        if let Some(Offload { engine, .. }) = offload {
             refused.iter().for_each(|packet| engine.observe_refusal(packet));
         }
-        failed.map_or(Ok(()), Err)
+        ended
     }
 
     /// Sends what the host sends; says whether there was something.
     fn transmit(&mut self, buffer: &mut [u8]) -> Result<bool, CardError> {
-        let Parts { wire, host, engine, observes, observer, .. } = &mut self.parts;
+        let Parts { queue: Queue { wire, observer }, host, offload, .. } = &mut self.parts;
         let mut busy = false;
         while let Some(packet) = self.unsent.front() {
             match wire.transmit(&[IoSlice::new(packet)]) {
@@ -275,7 +196,7 @@ impl<W: WireQueue> Worker<W> {
             busy = true;
         }
         let mut packets = 0;
-        while let Some(host) = host
+        while let Some(host) = &host.source
             && self.unsent.is_empty()
             && packets < HOST_PACKETS
         {
@@ -299,7 +220,7 @@ impl<W: WireQueue> Worker<W> {
                     break;
                 }
                 let packet = &self.scratch;
-                if *observes && let Some(engine) = engine {
+                if let Some(Offload { engine, observes_host: true }) = offload {
                     engine.observe_transmit(packet);
                 }
                 if let Some(observer) = observer {
@@ -322,27 +243,27 @@ impl<W: WireQueue> Worker<W> {
 
     /// Sleeps until there is something to do; says whether an order woke it.
     fn sleep(&mut self) -> Result<bool, CardError> {
-        let Parts { wire, host, engine, waker, .. } = &self.parts;
+        let Parts { queue: Queue { wire, .. }, host, offload, inbox, .. } = &self.parts;
         let is_stuck = !self.unsent.is_empty() || wire.unsent() > 0 || wire.is_starved();
         let pause = if self.wire_is_down { RETRY_DOWN } else { RETRY };
         let retry = is_stuck.then(|| clock::now().plus_nanos(pause));
-        let timer = engine.as_ref().and_then(Engine::poll_timeout);
+        let timer = offload.as_ref().and_then(|offload| offload.engine.poll_timeout());
         let until = [retry, timer, wire.poll_timeout()].into_iter().flatten().min();
         // A host with a full wire before it must not wake us.
-        let host = match host {
+        let host = match &host.source {
             Some(host) if self.unsent.is_empty() => host.as_fd(),
-            _ => waker.as_fd(),
+            _ => inbox.as_fd(),
         };
         // Nor must frames for which there is no memory.
-        let wire = if wire.is_starved() { waker.as_fd() } else { wire.as_fd() };
-        let [_, _, woken] = clock::wait([wire, host, waker.as_fd()], until).map_err(CardError::Wire)?;
+        let wire = if wire.is_starved() { inbox.as_fd() } else { wire.as_fd() };
+        let [_, _, woken] = clock::wait([wire, host, inbox.as_fd()], until).map_err(CardError::Wire)?;
         Ok(woken)
     }
 
     /// Does as it is told; says whether it is told to stop.
     fn obey(&mut self) -> bool {
-        self.parts.waker.clear();
-        while let Ok(order) = self.parts.orders.try_recv() {
+        self.parts.inbox.clear();
+        while let Some(order) = self.parts.inbox.next() {
             match order {
                 // Whoever asked may have gone.
                 Order::Report(to) => drop(to.send(self.report())),
@@ -353,10 +274,10 @@ impl<W: WireQueue> Worker<W> {
     }
 
     fn report(&mut self) -> QueueStats {
-        if let Ok(wire) = self.parts.wire.stats() {
+        if let Ok(wire) = self.parts.queue.wire.stats() {
             self.stats.wire = wire;
         }
-        if let Some(engine) = &self.parts.engine {
+        if let Some(Offload { engine, .. }) = &self.parts.offload {
             self.stats.engine = *engine.statistics();
             self.stats.connections = engine.connections() as u64;
         }
@@ -381,91 +302,5 @@ fn count(stats: &mut QueueStats, len: usize, sent: Result<(), TransmitError>) {
             stats.transmitted_bytes += len as u64;
         }
         Err(TransmitError::Length { .. } | TransmitError::Full) => stats.transmit_refused += 1,
-    }
-}
-
-/// Where what comes out of the engine goes.
-struct Outputs<'a, W: WireQueue> {
-    /// Whether the engine must know what the host has refused.
-    observes: bool,
-    wire: &'a mut W,
-    delivery: &'a mut Delivery<W::Buffer>,
-    observer: &'a mut Option<Box<dyn Observer>>,
-    stats: &'a mut QueueStats,
-    scratch: &'a mut Vec<u8>,
-    /// Why the card cannot go on.
-    failed: Option<CardError>,
-    /// What the host has refused of this batch.
-    refused: Vec<Vec<u8>>,
-    /// Whether the delivery thread has something new.
-    delivered: bool,
-}
-
-impl<W: WireQueue> Outputs<'_, W> {
-    #[inline]
-    fn take(&mut self, output: Output<Received<W::Buffer>>) {
-        match output {
-            Output::ToHost(packet) => self.deliver(packet),
-            Output::ToWire(ack) => self.acknowledge(&ack),
-            // The engine counts it.
-            Output::Dropped(..) => {}
-        }
-    }
-
-    #[inline]
-    fn deliver(&mut self, packet: Packet<Received<W::Buffer>>) {
-        let len = packet.len() as u64;
-        if let Some(observer) = self.observer {
-            observer.delivered(&mut parts(&packet));
-        }
-        match self.delivery {
-            Delivery::Own(device) => match send_or_take_apart(&**device, &packet, self.scratch) {
-                Ok(taken_apart) => {
-                    self.stats.to_host += 1;
-                    self.stats.to_host_bytes += len;
-                    self.stats.taken_apart += u64::from(taken_apart);
-                }
-                Err(HostError::Refused(_) | HostError::Down) => self.refused(&packet),
-                Err(error @ HostError::Gone(_)) => self.failed = Some(CardError::Host(error)),
-            },
-            Delivery::Queue(queue, _) => match queue.push(packet) {
-                Ok(()) => {
-                    self.stats.to_host += 1;
-                    self.stats.to_host_bytes += len;
-                    self.delivered = true;
-                }
-                Err(_) => {
-                    self.stats.delivery_dropped += 1;
-                }
-            },
-        }
-    }
-
-    fn refused(&mut self, packet: &Packet<Received<W::Buffer>>) {
-        self.stats.host_refused += 1;
-        if self.observes {
-            self.refused.push(parts(packet).flatten().copied().collect());
-        }
-    }
-
-    /// Sends an acknowledgement, unless the host has just refused something: it may be what is acknowledged.
-    fn acknowledge(&mut self, ack: &AckFrame) {
-        if !self.refused.is_empty() || self.failed.is_some() {
-            self.stats.acks_dropped += 1;
-            return;
-        }
-        // It goes with what the host itself has to say to what it was just handed.
-        if self.wire.transmit(&[IoSlice::new(ack.bytes())]).is_err() {
-            self.stats.acks_dropped += 1;
-        }
-    }
-
-    fn end(&mut self) -> Option<CardError> {
-        if self.delivered
-            && let Delivery::Queue(_, waker) = self.delivery
-        {
-            waker.wake();
-        }
-        self.failed.take()
     }
 }

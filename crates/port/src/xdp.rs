@@ -14,14 +14,18 @@
 //! the program is detached. In an unprivileged user namespace the kernel refuses bpf(2), and so all of this.
 
 mod bpf;
+mod config;
 mod error;
 mod interface;
+mod mode;
 mod queue;
 mod return_list;
 mod ring;
 mod socket;
 mod umem;
 
+pub use config::{ChunkSize, XdpConfig, XdpCopy};
 pub use error::XdpError;
-pub use interface::{XdpChoice, XdpInterface, XdpMode};
-pub use queue::{ChunkSize, XdpBuffer, XdpConfig, XdpCopy, XdpQueue};
+pub use interface::XdpInterface;
+pub use mode::{XdpChoice, XdpMode};
+pub use queue::{XdpBuffer, XdpQueue};

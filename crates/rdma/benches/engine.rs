@@ -35,7 +35,7 @@ impl Bench {
                     let sent = self.pair.ends[from].device.poll_transmit(self.pair.now, 64, &mut self.buffer);
                     let built = start.elapsed();
                     *cost.of(from) += built;
-                    let Some(transmit) = sent else { break };
+                    let Some(Transmit::Datagrams(transmit)) = sent else { break };
                     idle = false;
                     let start = Clock::now();
                     for bytes in transmit.datagrams(&self.buffer) {

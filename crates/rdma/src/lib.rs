@@ -96,7 +96,7 @@
 //! device.post_send(*qp, &SendRequest::new(7, Operation::Write(remote), &buffers))?;
 //! let (cq, now, mut buffer) = (*cq, Instant::ZERO, vec![0; 65_507]);
 //! for from in [0, 1] {
-//!     while let Some(transmit) = ends[from].0.poll_transmit(now, 16, &mut buffer) {
+//!     while let Some(Transmit::Datagrams(transmit)) = ends[from].0.poll_transmit(now, 16, &mut buffer) {
 //!         for bytes in transmit.datagrams(&buffer) {
 //!             let datagram = Datagram { flow: transmit.route.flow, traffic_class: TrafficClass(0), bytes };
 //!             ends[1 - from].0.receive(&datagram, now);
@@ -116,33 +116,37 @@
 //! the transport, and [`star`] another beside it, on the same two. `device` is what programs and drivers call.
 #![forbid(unsafe_code)]
 
-mod config;
+mod congestion;
 mod core;
-mod counters;
 mod device;
-mod error;
-mod qp;
+mod net;
 mod roce;
 pub mod star;
+mod transport;
 
-pub use config::{Config, ConfigError, Congestion, Limits, SelectiveRepeat, SendWindow, StarConfig};
-pub use counters::{Counters, Operations};
+pub use congestion::{Congestion, Dcqcn, SendWindow};
 pub use device::{
-    Device, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport, SrqAttributes, Transmit,
+    Config, ConfigError, Device, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport, SrqAttributes,
     WindowHandle,
 };
-pub use error::{ConnectError, ModifyError, ObjectError, ObjectKind, PostError, RegisterError};
-pub use qp::attributes::{AddressVector, AttributeMask, DrainNotice, QpChange, QpState, QpType};
-pub use qp::{QpCapacity, Signaling};
-pub use roce::dcqcn::Dcqcn;
-pub use roce::packet::{Datagram, Route};
+pub use net::{Datagram, DatagramBatch, Route, StreamBytes, Transmit};
+pub use roce::{RoceConfig, SelectiveRepeat};
+pub use star::StarConfig;
+pub use transport::StreamEnd;
+pub use transport::set_up::{ConnectError, Question};
 
 pub use crate::core::access::Access;
+pub use crate::core::attributes::{AddressVector, AttributeMask, DrainNotice, QpChange, QpState, QpType};
 pub use crate::core::completion::{CompletedOperation, Completion, Notice, Status};
+pub use crate::core::counters::{Counters, Operations};
 pub use crate::core::cq::{Moderation, Notify};
+pub use crate::core::error::{ModifyError, ObjectError, ObjectKind, PostError, RegisterError};
 pub use crate::core::event::Event;
+pub use crate::core::limits::Limits;
 pub use crate::core::memory::{ByteMemory, Memory, MemoryFault};
 pub use crate::core::protection::{Bind, LKey, WindowKind};
+pub use crate::core::queue_pair::{QpCapacity, Signaling};
+pub use crate::core::random::RandomNumbers;
 pub use crate::core::slab::Handle;
 pub use crate::core::work::{
     Operation, Payload, ReceiveRequest, Recipient, Remote, SendFlags, SendRequest, Sge,

@@ -31,7 +31,9 @@ fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64, trans
         for from in 0..2 {
             pair.ends[from].device.handle_timeout(now);
             let mut sent = 0;
-            while let Some(transmit) = pair.ends[from].device.poll_transmit(now, 16, buffer) {
+            while let Some(Transmit::Datagrams(transmit)) =
+                pair.ends[from].device.poll_transmit(now, 16, buffer)
+            {
                 for bytes in transmit.datagrams(buffer) {
                     sent += 1;
                     // Some are lost now and then: what is sent again must not allocate either.

@@ -118,6 +118,8 @@ fn replay(requests: &[&Packet]) -> Answered {
 
     let mut config = Config::new(vec![ours]);
     config.first_qp = first.repr.bth.dest_qp.value();
+    // Only one number is left for it.
+    config.limits.qps = 1;
     let mut device = Device::new(config, ByteMemory::new(low, len.max(1 << 20))).unwrap();
     let domain = device.create_domain().unwrap();
     let cq = device.create_cq(4096).unwrap();
@@ -160,7 +162,7 @@ fn replay(requests: &[&Packet]) -> Answered {
         let now = Instant::from_nanos(nth as u64 * 1000);
         device.receive(&Datagram { flow, traffic_class: TrafficClass(0), bytes: &bytes }, now);
         let mut buffer = vec![0; 65_507];
-        while let Some(transmit) = device.poll_transmit(now, 16, &mut buffer) {
+        while let Some(Transmit::Datagrams(transmit)) = device.poll_transmit(now, 16, &mut buffer) {
             for bytes in transmit.datagrams(&buffer) {
                 let (repr, payload) = Repr::parse(bytes).unwrap();
                 answered.add(&repr, payload.len());

@@ -19,7 +19,7 @@ struct Talk {
 
 impl Talk {
     fn new() -> Self {
-        let mut pair = Pair::with(|config| config.acknowledgement_delay = DELAY);
+        let mut pair = Pair::with(|config| config.roce.acknowledgement_delay = DELAY);
         // No timer but that of the acknowledgement.
         let qps = pair.connect(QpType::Rc, &Link { timeout: 0, ..Link::default() });
         pair.record = true;
@@ -82,7 +82,7 @@ fn in_a_conversation_it_leaves_right_behind_the_answer() {
     talk.pair.ends[1].post(talk.qps[1], 0, Operation::Write(there), 0, 8);
     let mut buffer = vec![0; 10_000];
     let now = talk.pair.now;
-    let sent = talk.pair.ends[1].device.poll_transmit(now, 16, &mut buffer).unwrap();
+    let sent = talk.pair.ends[1].device.poll_transmit(now, 16, &mut buffer).unwrap().datagrams().unwrap();
     let lengths: Vec<usize> = sent.datagrams(&buffer).map(<[u8]>::len).collect();
     assert_eq!(lengths, [40, 20], "the answer, then the acknowledgement");
     assert!(talk.pair.ends[1].device.poll_transmit(now, 16, &mut buffer).is_none());

@@ -31,13 +31,13 @@ proptest! {
             config.window = SendWindow { initial: window, max: 4 * window, read: window.min(4) };
             // Both, either one, or none takes part in selective repeat.
             if selective >> config.seed & 1 == 0 {
-                config.selective_repeat = SelectiveRepeat::Never;
+                config.roce.selective_repeat = SelectiveRepeat::Never;
             }
             if paced {
-                config.congestion = Congestion::Dcqcn(Dcqcn::default());
+                config.roce.congestion = Congestion::Dcqcn(Dcqcn::default());
             }
-            config.held_packets = held;
-            config.acknowledgement_delay = delay;
+            config.roce.held_packets = held;
+            config.roce.acknowledgement_delay = delay;
         }).seeded(seed, faults);
         let link = Link { mtu: PathMtu::ALL[mtu], rd_atomic, psn: seed as u32, ..Link::default() };
         let qps = pair.connect(QpType::Rc, &link);
@@ -53,7 +53,7 @@ proptest! {
         seed in any::<u64>(),
         dies in prop_oneof![Just(None), (0..200usize).prop_map(Some)],
     ) {
-        let mut pair = Pair::with(|config| config.acknowledgement_delay = seed % 2 * 60_000).seeded(seed, faults);
+        let mut pair = Pair::with(|config| config.roce.acknowledgement_delay = seed % 2 * 60_000).seeded(seed, faults);
         let qps = pair.connect(QpType::Rc, &Link { rnr_retry: 2, retry_count: 3, psn: seed as u32, ..Link::default() });
         completes(&mut pair, qps, requests, dies)?;
     }

@@ -7,7 +7,7 @@ use common::{ALL, BASE, Link, MEMORY, Pair, datagram, pattern};
 use nichrome_rdma::*;
 use nichrome_wire::rdma::{
     Aeth, AtomicEth, Bth, BthFlags, Credit, IcrcChecker, Message, NakCode, Part, RcMessage, ReadResponse,
-    Repr, Reth, SendEnd, Syndrome,
+    Repr, Reth, SendEnd, Syndrome, UcMessage,
 };
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -59,7 +59,7 @@ impl Attack {
 
     fn answer(&mut self) -> Option<Syndrome> {
         let mut buffer = vec![0; 9000];
-        let sent = self.pair.ends[1].device.poll_transmit(self.pair.now, 1, &mut buffer)?;
+        let sent = self.pair.ends[1].device.poll_transmit(self.pair.now, 1, &mut buffer)?.datagrams()?;
         let (repr, _) = Repr::parse(&buffer[..sent.len]).unwrap();
         match repr.message {
             Message::Rc(RcMessage::Acknowledge(aeth)) => Some(aeth.syndrome),
@@ -315,9 +315,45 @@ fn more_reads_than_allowed_are_refused() {
     assert_eq!(attack.answer(), Some(Syndrome::Nak(NakCode::InvalidRequest)));
 }
 
+/// Guesses of an attacker who knows a key of the process, above and below it.
+const GUESSES: u32 = 1_000_000;
+
+#[test]
+fn a_million_guesses_near_a_known_key_reach_nothing() {
+    let mut pair = Pair::new();
+    // A connection that outlives refused packets.
+    let [_, victim] = pair.connect(QpType::Uc, &Link { psn: PSN, ..Link::default() });
+    let end = &mut pair.ends[1];
+    // Each as good for the attacker as the known one.
+    for _ in 0..64 {
+        end.device.register(end.domain, RegionConfig::new(BASE, MEMORY as u64, ALL)).unwrap();
+    }
+    let key = end.rkey.0;
+    let dest_qp = end.device.qp_number(victim).unwrap();
+    let write = |psn: u32, rkey: u32| {
+        let reth = Reth { va: BASE, rkey: RKey(rkey), len: 16 };
+        let message = Message::Uc(UcMessage::Write(Part::Only(reth, None)));
+        let bth = Bth { flags: BthFlags::NONE, pkey: PKey::default(), dest_qp, psn: Psn::new(psn) };
+        datagram(0, &Repr { bth, message }, &[0xAA; 16])
+    };
+    for nth in 0..GUESSES {
+        let by = nth / 2 + 1;
+        let guess = if nth % 2 == 0 { key.wrapping_add(by) } else { key.wrapping_sub(by) };
+        pair.inject(1, &write(PSN + nth, guess));
+    }
+    // Each was a request of the connection, and refused.
+    assert!(pair.ends[1].device.counters().dropped_unreliable >= u64::from(GUESSES));
+    assert!(pair.ends[1].device.memory().bytes().iter().all(|byte| *byte == 0));
+    pair.inject(1, &write(PSN + GUESSES, key));
+    assert_eq!(pair.ends[1].bytes(0, 17), [&[0xAA; 16][..], &[0]].concat());
+}
+
 #[test]
 fn a_wrong_queue_pair_is_ignored() {
-    for number in [0, 1, 0x10, 0x13, 0xFF_FFFF] {
+    let attack = Attack::write();
+    let victim = attack.repr.bth.dest_qp.value();
+    let first = attack.pair.ends[1].device.config().first_qp;
+    for number in [0, 1, first - 1, victim - 1, victim + 1, victim + 2, 0xFF_FFFF] {
         let mut attack = Attack::write();
         attack.repr.bth.dest_qp = QpNumber::new(number).unwrap_or(QpNumber::MULTICAST);
         attack.ignored();
@@ -335,7 +371,7 @@ fn another_partition_is_ignored() {
 fn another_service_is_ignored() {
     let mut attack = Attack::write();
     let Message::Rc(RcMessage::Write(Part::Only(reth, _))) = attack.repr.message else { panic!() };
-    attack.repr.message = Message::Uc(nichrome_wire::rdma::UcMessage::Write(Part::Only(reth, None)));
+    attack.repr.message = Message::Uc(UcMessage::Write(Part::Only(reth, None)));
     attack.ignored();
 }
 
@@ -470,12 +506,14 @@ fn garbage_does_nothing() {
     let mut pair = Pair::new();
     let qps = [QpType::Rc, QpType::Uc, QpType::Ud].map(|kind| pair.connect(kind, &Link::default())[1]);
     pair.ends[1].fill(0, &pattern(MEMORY, 4));
+    let numbers = qps.map(|qp| pair.ends[1].device.qp_number(qp).unwrap().value());
+    let numbers = [numbers[0], numbers[1], numbers[2], numbers[2] + 1];
     let template = Attack::write().bytes();
     for nth in 0..GARBAGE {
         let mut bytes = if nth % 2 == 0 { template.clone() } else { vec![0; random.random_range(0..120)] };
         if nth % 2 == 0 {
             bytes[0] = random.random();
-            bytes[7] = random.random_range(0x11..0x15);
+            bytes[5..8].copy_from_slice(&numbers[random.random_range(0..4)].to_be_bytes()[1..]);
             (0..4).for_each(|_| {
                 let at = random.random_range(0..bytes.len());
                 bytes[at] = random.random();
@@ -501,12 +539,13 @@ fn garbage_does_nothing() {
 #[test]
 fn where_identifications_are_seen_an_icrc_is_right_or_wrong() {
     for sees_identifications in [false, true] {
-        let mut pair = Pair::with(|config| config.sees_identifications = sees_identifications);
+        let mut pair = Pair::with(|config| config.roce.sees_identifications = sees_identifications);
         let [a, _] = pair.connect(QpType::Rc, &Link::default());
         let there = pair.ends[1].remote(0);
         pair.ends[0].post(a, 1, Operation::Write(there), 0, 100);
         let mut buffer = vec![0; 8192];
-        let transmit = pair.ends[0].device.poll_transmit(pair.now, 1, &mut buffer).unwrap();
+        let transmit =
+            pair.ends[0].device.poll_transmit(pair.now, 1, &mut buffer).unwrap().datagrams().unwrap();
         IcrcChecker::default().change_ident(&mut buffer[..transmit.len], 7);
         pair.inject(1, &buffer[..transmit.len]);
         assert_eq!(pair.ends[1].device.counters().dropped_icrc, u64::from(sees_identifications));

@@ -25,7 +25,7 @@ fn transfer(pair: &mut Pair) -> (Counters, Counters, u64) {
 
 fn lossy(selective: [SelectiveRepeat; 2]) -> (Counters, Counters, u64) {
     let faults = Faults { loss: 0.01, ..Faults::default() };
-    let change = |config: &mut Config| config.selective_repeat = selective[config.seed as usize];
+    let change = |config: &mut Config| config.roce.selective_repeat = selective[config.seed as usize];
     transfer(&mut Pair::with(change).seeded(3, faults))
 }
 
@@ -64,7 +64,7 @@ fn disorder_alone_is_no_loss_between_two_of_ours() {
 #[test]
 fn the_offer_stands_in_requests_and_is_answered() {
     for offered in [SelectiveRepeat::Offered, SelectiveRepeat::Never] {
-        let mut pair = Pair::with(|config| config.selective_repeat = offered);
+        let mut pair = Pair::with(|config| config.roce.selective_repeat = offered);
         pair.record = true;
         let [a, _] = pair.connect(QpType::Rc, &Link::default());
         let there = pair.ends[1].remote(0);
@@ -95,7 +95,7 @@ fn marks_are_answered_but_not_each() {
 fn dcqcn_slows_down_where_there_are_marks_and_only_there() {
     let dcqcn = Dcqcn { line_rate: 10_000_000_000, ..Dcqcn::default() };
     let run = |mark| {
-        let change = |config: &mut Config| config.congestion = Congestion::Dcqcn(dcqcn);
+        let change = |config: &mut Config| config.roce.congestion = Congestion::Dcqcn(dcqcn);
         transfer(&mut Pair::with(change).seeded(5, Faults { mark, ..Faults::default() }))
     };
     let ((_, _, free), (_, _, some), (_, _, many)) = (run(0.0), run(0.001), run(0.2));
@@ -137,7 +137,7 @@ fn what_is_kept_is_bounded_and_given_back() {
     for held in [0, 1, 10] {
         let faults = Faults { loss: 0.02, reorder: 0.1, ..Faults::default() };
         let (requester, _, _) =
-            transfer(&mut Pair::with(|config| config.held_packets = held).seeded(7, faults));
+            transfer(&mut Pair::with(|config| config.roce.held_packets = held).seeded(7, faults));
         assert!(requester.retransmitted > 50);
     }
 }

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::HashSet;
+
 use common::{ALL, BASE, End, Faults, Link, Pair, address, pattern};
 use nichrome_rdma::*;
 
@@ -352,6 +354,54 @@ fn memory_is_checked_when_it_is_registered() {
     assert_eq!(end.device.destroy_domain(domain), Ok(()));
 }
 
+/// A device of this seed: keys of its regions and windows, and the numbers of its queue pairs.
+fn keys_and_numbers(seed: u128) -> (Vec<u32>, Vec<u32>) {
+    let mut end = End::new(Config { seed, ..Config::new(vec![address(0)]) });
+    let mut keys = vec![end.rkey.0];
+    for nth in 0..200 {
+        let region = end.device.register(end.domain, RegionConfig::new(BASE, 10, ALL)).unwrap();
+        let report = end.device.query_region(region).unwrap();
+        let kind = if nth % 2 == 0 { WindowKind::One } else { WindowKind::Two };
+        let window = end.device.create_window(end.domain, kind).unwrap();
+        keys.extend([report.rkey.0, end.device.window_key(window).unwrap().0]);
+    }
+    let numbers = (0..3).map(|_| {
+        let qp = end.device.create_qp(end.qp_config(QpType::Rc)).unwrap();
+        end.device.qp_number(qp).unwrap().value()
+    });
+    let numbers = numbers.collect();
+    (keys, numbers)
+}
+
+#[test]
+fn keys_and_numbers_follow_from_the_seed() {
+    assert_eq!(keys_and_numbers(7), keys_and_numbers(7));
+}
+
+#[test]
+fn keys_and_numbers_of_two_devices_share_no_pattern() {
+    let [(one, first), (other, second)] = [1, 2].map(keys_and_numbers);
+    assert!(one.iter().all(|key| !other.contains(key)));
+    let steps = |keys: &[u32]| -> HashSet<u32> {
+        keys.windows(2).flat_map(|pair| [pair[1].wrapping_sub(pair[0]), pair[1] ^ pair[0]]).collect()
+    };
+    let (one, other) = (steps(&one), steps(&other));
+    // No step comes twice, neither in one of them nor in the other.
+    assert_eq!((one.len(), other.len(), one.is_disjoint(&other)), (800, 800, true));
+    assert!(first.iter().all(|number| !second.contains(number)));
+}
+
+#[test]
+fn a_device_has_no_more_keys_than_leave_them_random() {
+    let device = |keys| {
+        let limits = Limits { keys, ..Limits::default() };
+        Device::new(Config { limits, ..Config::new(vec![address(0)]) }, ByteMemory::new(BASE, 100))
+    };
+    assert!(device(1 << 23).is_ok());
+    let refused = device((1 << 23) + 1).err().unwrap().to_string();
+    assert_eq!(refused, "limits.keys is 8388609, but must be between 1 and 8388608");
+}
+
 #[test]
 fn keys_change_when_their_places_are_used_again() {
     let mut device = Device::new(
@@ -360,7 +410,7 @@ fn keys_change_when_their_places_are_used_again() {
     )
     .unwrap();
     let domain = device.create_domain().unwrap();
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     for _ in 0..200 {
         let region = device.register(domain, RegionConfig::new(BASE, 10, ALL)).unwrap();
         assert!(seen.insert(device.query_region(region).unwrap().rkey));

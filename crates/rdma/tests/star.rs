@@ -4,7 +4,9 @@
 mod common;
 
 use common::{ALL, BASE, Faults, Link, MEMORY, Pair, pattern};
-use nichrome_rdma::star::{CardAuthentication, Room, ServerSecret, StarRole, Wish};
+use nichrome_rdma::star::{
+    Admit, CardAuthentication, Connect, MakeOffer, Room, ServerSecret, StarRole, Wish,
+};
 use nichrome_rdma::*;
 use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{PacketType, Repr};
@@ -338,13 +340,13 @@ fn clients_learn_of_memory_that_is_registered_and_deregistered_later() {
     assert_eq!(ok(&pair.ends[0].completions()), [1]);
     pair.ends[1].device.deregister(region).unwrap();
     pair.run();
-    let stored = pair.ends[1].device.card_counters().stored;
+    let stored = pair.ends[1].device.view::<star::CardCounters>().stored;
     pair.ends[0].post(a, 2, Operation::Write(there), 0, 10);
     pair.run();
     assert_eq!(statuses(&pair.ends[0].completions()), [(2, Status::RemoteAccess)]);
     // The client's own card has not let it out.
-    assert_eq!(pair.ends[1].device.card_counters().stored, stored);
-    assert!(pair.ends[0].device.egress_counters().blocked_memory > 0);
+    assert_eq!(pair.ends[1].device.view::<star::CardCounters>().stored, stored);
+    assert!(pair.ends[0].device.view::<star::EgressCounters>().blocked_memory > 0);
 }
 
 #[test]
@@ -372,19 +374,26 @@ fn beyond_the_budget_new_connections_are_stateless() {
         }
     });
     let mut transports = Vec::new();
+    let mut existing = None;
     for _ in 0..4 {
         let qps = pair.create(QpType::Rc);
         pair.bring_up(QpType::Rc, qps, &Link::default());
-        let offer =
-            |end: usize| pair.ends[end].device.star_offer(qps[end], Wish::Automatic, SeqNumber(1)).unwrap();
+        let offer = |end: usize| {
+            pair.ends[end]
+                .device
+                .ask(qps[end], MakeOffer { wish: Wish::Automatic, first_element: SeqNumber(1) })
+                .unwrap()
+        };
         let agreed = star::agree(&offer(0), &offer(1)).unwrap();
         transports.push(agreed != star::Agreement::Roce);
         if agreed != star::Agreement::Roce {
             pair.put_on_star(0, qps, 5);
         }
+        existing = Some(qps[0]);
     }
     assert_eq!(transports, [false, false, true, true]);
-    assert_eq!(pair.ends[0].device.room(), Room::Free);
+    let again = MakeOffer { wish: Wish::Automatic, first_element: SeqNumber(1) };
+    assert_eq!(pair.ends[0].device.ask(existing.unwrap(), again).unwrap().room, Room::Free);
     assert_eq!(pair.ends[0].device.stateless_connections(), 2);
 }
 
@@ -392,13 +401,14 @@ fn beyond_the_budget_new_connections_are_stateless() {
 fn what_cannot_be_on_star_is_told() {
     let mut pair = Pair::new();
     let qps = pair.connect(QpType::Rc, &Link::default());
-    let ours = pair.ends[0].device.star_offer(qps[0], Wish::Own, SeqNumber(1)).unwrap();
+    let ours =
+        pair.ends[0].device.ask(qps[0], MakeOffer { wish: Wish::Own, first_element: SeqNumber(1) }).unwrap();
     let ud = pair.connect(QpType::Ud, &Link::default());
     let device = &mut pair.ends[0].device;
-    let refused = device.star_offer(ud[0], Wish::Own, SeqNumber(1));
+    let refused = device.ask(ud[0], MakeOffer { wish: Wish::Own, first_element: SeqNumber(1) });
     assert_eq!(refused, Err(ConnectError::Service(QpType::Ud)));
-    device.connect_star(qps[0], &ours, &ours, &StarRole::Stateless).unwrap();
-    let twice = device.connect_star(qps[0], &ours, &ours, &StarRole::Stateless);
+    device.connect(qps[0], &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless }).unwrap();
+    let twice = device.connect(qps[0], &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless });
     assert_eq!(twice, Err(ConnectError::State(QpState::Rts)));
     // A shared receive queue is many connections': it cannot be handed to one client.
     let domain = pair.ends[0].domain;
@@ -410,7 +420,7 @@ fn what_cannot_be_on_star_is_told() {
     let init =
         QpChange { pkey_index: Some(0), port: Some(1), access: Some(ALL), ..QpChange::to(QpState::Init) };
     device.modify_qp(shared, &init).unwrap();
-    let refused = device.connect_star(shared, &ours, &ours, &StarRole::Stateless);
+    let refused = device.connect(shared, &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless });
     assert_eq!(refused, Err(ConnectError::SharedReceives));
 }
 
@@ -421,10 +431,10 @@ fn operations_that_need_state_at_the_stateless_side_are_refused_when_posted() {
     let there = pair.ends[1].remote(0);
     let buffers = [pair.ends[0].sge(0, 8)];
     let request = SendRequest::new(1, Operation::FetchAdd { remote: there, add: 1 }, &buffers);
-    assert_eq!(pair.ends[0].device.post_send(qps[0], &request), Err(PostError::Stateless));
+    assert_eq!(pair.ends[0].device.post_send(qps[0], &request), Err(PostError::Transport));
     for (end, qp) in pair.ends.iter_mut().zip(qps) {
         let request = SendRequest::new(1, Operation::LocalInvalidate(RKey(1)), &[]);
-        assert_eq!(end.device.post_send(qp, &request), Err(PostError::Stateless));
+        assert_eq!(end.device.post_send(qp, &request), Err(PostError::Transport));
     }
 }
 
@@ -514,18 +524,28 @@ fn a_client_with_a_wrong_clock_is_told_the_time() {
         config.star.authentication = Some(CardAuthentication { secret, lifetime_ms: 1 });
     });
     let qps = pair.connect(QpType::Rc, &Link::default());
-    let [ours, theirs] =
-        [0, 1].map(|end| pair.ends[end].device.star_offer(qps[end], Wish::Automatic, SeqNumber(1)).unwrap());
-    let mut admission = pair.ends[1].device.star_admission(qps[1], &ours).unwrap();
+    let [ours, theirs] = [0, 1].map(|end| {
+        pair.ends[end]
+            .device
+            .ask(qps[end], MakeOffer { wish: Wish::Automatic, first_element: SeqNumber(1) })
+            .unwrap()
+    });
+    let mut admission = pair.ends[1].device.ask(qps[1], Admit(&ours)).unwrap();
     admission.credentials.as_mut().unwrap().clock.0 = 55_555;
-    pair.ends[1].device.connect_star(qps[1], &theirs, &ours, &StarRole::Stateless).unwrap();
-    pair.ends[0].device.connect_star(qps[0], &ours, &theirs, &StarRole::Stateful(admission)).unwrap();
+    pair.ends[1]
+        .device
+        .connect(qps[1], &Connect { ours: &theirs, theirs: &ours, role: &StarRole::Stateless })
+        .unwrap();
+    pair.ends[0]
+        .device
+        .connect(qps[0], &Connect { ours: &ours, theirs: &theirs, role: &StarRole::Stateful(admission) })
+        .unwrap();
     let there = pair.ends[1].remote(0);
     pair.ends[0].post(qps[0], 1, Operation::Write(there), 0, 5000);
     pair.ends[0].post(qps[0], 2, Operation::Read(there), 0, 5000);
     pair.run();
     assert_eq!(ok(&pair.ends[0].completions()), [1, 2]);
-    assert!(pair.ends[1].device.card_counters().refused_stamp > 0);
+    assert!(pair.ends[1].device.view::<star::CardCounters>().refused_stamp > 0);
 }
 
 #[test]
@@ -537,11 +557,15 @@ fn a_server_that_is_destroyed_says_farewell() {
     pair.run();
     pair.ends[1].device.destroy_qp(b).unwrap();
     pair.run();
-    let stored = pair.ends[1].device.card_counters().stored;
+    let stored = pair.ends[1].device.view::<star::CardCounters>().stored;
     pair.ends[0].post(a, 1, Operation::Send, 0, 10);
     pair.run();
     assert_eq!(statuses(&pair.ends[0].completions()), [(1, Status::RetryExceeded)]);
-    assert_eq!(pair.ends[1].device.card_counters().stored, stored, "nothing reached a receive that is gone");
+    assert_eq!(
+        pair.ends[1].device.view::<star::CardCounters>().stored,
+        stored,
+        "nothing reached a receive that is gone"
+    );
     let rdps = pair
         .sent
         .iter()

@@ -73,7 +73,7 @@ fn writes_to_one_place_do_not_wait_for_each_other() {
     });
     let round_trip = 2 * pair.delay;
     assert!(pair.now <= Instant::from_nanos(3 * round_trip), "{}", pair.now);
-    assert_eq!(pair.ends[SERVER].device.card_counters().stored, 100);
+    assert_eq!(pair.ends[SERVER].device.view::<star::CardCounters>().stored, 100);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_lost_write_is_not_repeated_when_a_later_one_is_on_its_way_to_its_place() {
         newest = version;
     }
     assert_eq!((versions.completed, newest), (10, 10));
-    assert_eq!(pair.ends[SERVER].device.card_counters().stored, 9);
+    assert_eq!(pair.ends[SERVER].device.view::<star::CardCounters>().stored, 9);
     assert_eq!(pair.ends[CLIENT].device.counters().retransmitted, 0);
 }
 
@@ -132,7 +132,7 @@ fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
     let [qp, _] = pair.connect_star(SERVER, &Link::default());
     let mut versions = Versions::new(qp, 8);
     (0..3).for_each(|_| versions.post(&mut pair));
-    pair.run_until(|pair| pair.ends[SERVER].device.card_counters().stored == 2);
+    pair.run_until(|pair| pair.ends[SERVER].device.view::<star::CardCounters>().stored == 2);
     let region = pair.ends[SERVER].region;
     pair.ends[SERVER].device.deregister(region).unwrap();
     pair.run();

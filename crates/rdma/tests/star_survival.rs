@@ -143,7 +143,7 @@ fn a_late_copy_comes_before_its_operation_completes() {
     pair.ends[1].fill(0, &[2; 8]);
     pair.run();
     assert_eq!(pair.ends[1].bytes(0, 8), [2; 8]);
-    assert_eq!(pair.ends[1].device.card_counters().stored, 2);
+    assert_eq!(pair.ends[1].device.view::<star::CardCounters>().stored, 2);
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn packets_for_a_server_of_before_a_new_start_are_refused() {
     }
     pair.run();
     assert!(pair.ends[0].bytes(0, 0x40000) == before);
-    let counters = pair.ends[0].device.card_counters();
+    let counters = pair.ends[0].device.view::<star::CardCounters>();
     assert_eq!((counters.stored, counters.fetched), (0, 0));
     assert!(counters.dropped_check > 10);
 }

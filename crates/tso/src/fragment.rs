@@ -7,7 +7,7 @@ use nichrome_wire::{AddressPair, IpProtocol, Ipv4HeaderMut, UdpHeader, UdpHeader
 
 use crate::error::SegmentError;
 use crate::ip::{IpPacket, sum_without};
-use crate::segments::Place;
+use crate::place::Place;
 use crate::udp;
 
 /// Where flags and fragment offset stand in an IPv4 header, in bytes.

@@ -55,6 +55,7 @@ mod checksum;
 mod error;
 mod fragment;
 mod ip;
+mod place;
 mod segments;
 mod tcp;
 mod udp;

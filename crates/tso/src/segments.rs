@@ -7,6 +7,7 @@ use crate::checksum;
 use crate::error::SegmentError;
 use crate::fragment::FragmentFields;
 use crate::ip::IpPacket;
+use crate::place::Place;
 use crate::tcp::{self, TcpFields};
 use crate::udp::{self, UdpFields};
 
@@ -44,13 +45,6 @@ impl Fields {
             Self::Checksum(_) | Self::Tcp(_) | Self::Udp(_) => true,
         }
     }
-}
-
-/// Which of the packets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) is_first: bool,
-    pub(crate) is_last: bool,
 }
 
 impl<'a> Segments<'a> {

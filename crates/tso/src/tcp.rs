@@ -4,7 +4,7 @@ use nichrome_wire::checksum::Sum;
 use nichrome_wire::{IpProtocol, SeqNumber, TcpError, TcpFlags, TcpHeader, TcpHeaderMut};
 
 use crate::ip::{IpFields, IpPacket};
-use crate::segments::Place;
+use crate::place::Place;
 
 /// Where the checksum stands in a TCP header, in bytes.
 pub(crate) const CHECKSUM_AT: u16 = 16;

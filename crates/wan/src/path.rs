@@ -4,32 +4,7 @@ use nichrome_wire::{Engine, Instant};
 
 use crate::exits::{Exits, Transit};
 use crate::stage::{Passage, Stages};
-use crate::{ConfigError, DropReason, Impairments, Order, Packet, Stage, Stats};
-
-/// What comes out of a [`Path`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output<P> {
-    /// The packet has come through.
-    Released(Departure<P>),
-    /// The packet has not.
-    Dropped {
-        /// The packet.
-        packet: P,
-        /// Why.
-        reason: DropReason,
-    },
-}
-
-/// A packet that has come through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departure<P> {
-    /// The packet, marked or corrupted maybe.
-    pub packet: P,
-    /// When it came in: for a copy, when its original did.
-    pub arrived: Instant,
-    /// When it was to leave. What the driver is late is the time that passes until it does.
-    pub due: Instant,
-}
+use crate::{ConfigError, Impairments, Order, Output, Packet, Stage, Stats};
 
 /// One direction of a path.
 ///

@@ -5,6 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::bytes::{array, be16};
+use crate::ethertype::EtherType;
 use crate::vlan::{Tags, VlanTag};
 
 /// An Ethernet address.
@@ -26,35 +27,6 @@ impl fmt::Display for MacAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;
         write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
-
-/// The field that names what follows: a protocol, a tag, or below 0x600 an 802.3 length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct EtherType(pub u16);
-
-impl EtherType {
-    /// IPv4.
-    pub const IPV4: Self = Self(0x0800);
-    /// ARP.
-    pub const ARP: Self = Self(0x0806);
-    /// A VLAN tag (802.1Q).
-    pub const VLAN: Self = Self(0x8100);
-    /// IPv6.
-    pub const IPV6: Self = Self(0x86DD);
-    /// A provider's outer VLAN tag (802.1ad).
-    pub const QINQ: Self = Self(0x88A8);
-
-    /// Whether the field is an 802.3 length and not a type at all.
-    #[inline]
-    pub const fn is_length(self) -> bool {
-        self.0 < 0x600
-    }
-}
-
-impl fmt::Display for EtherType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#06x}", self.0)
     }
 }
 

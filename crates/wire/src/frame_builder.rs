@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::ethernet::{self, EtherType, MacAddr};
+use crate::ethernet::{self, MacAddr};
+use crate::ethertype::EtherType;
 use crate::header_options::HeaderOptions;
 use crate::ip::{AddressPair, Fragment, IpProtocol, TrafficClass};
 use crate::ipv4::Ipv4Repr;

@@ -11,6 +11,7 @@ pub mod checksum;
 mod common_options;
 pub mod engine;
 mod ethernet;
+mod ethertype;
 mod frame_builder;
 mod header_options;
 pub mod instant;
@@ -33,7 +34,8 @@ mod wheel;
 
 pub use common_options::CommonOptions;
 pub use engine::Engine;
-pub use ethernet::{EtherType, EthernetError, EthernetHeader, EthernetRepr, LinkHeader, MacAddr};
+pub use ethernet::{EthernetError, EthernetHeader, EthernetRepr, LinkHeader, MacAddr};
+pub use ethertype::EtherType;
 pub use frame_builder::{Network, TcpFrame};
 pub use header_options::HeaderOptions;
 pub use instant::Instant;

@@ -1,6 +1,6 @@
 //! VLAN tags (IEEE 802.1Q, 802.1ad).
 
-use crate::ethernet::EtherType;
+use crate::ethertype::EtherType;
 
 /// A VLAN tag (802.1Q).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

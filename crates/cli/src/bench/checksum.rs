@@ -8,7 +8,7 @@ use clap::Args;
 use nichrome_wire::checksum::checksum;
 use serde::Serialize;
 
-use super::{median, rounded};
+use super::figures::{median, rounded};
 
 const SIZES: [usize; 4] = [64, 576, 1500, 9000];
 const RUNS: usize = 15;

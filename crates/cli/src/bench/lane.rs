@@ -10,8 +10,9 @@ use nichrome_port::{Buffer, BufferPool};
 use nichrome_wire::{Engine, Instant, engine};
 use stats_alloc::Region;
 
-use super::median;
+use super::figures::median;
 use super::traffic::{File, Flows};
+use crate::allocator::ALLOCATOR;
 
 /// Frames that a card delivers at once.
 pub(super) const BURST: usize = 32;
@@ -144,7 +145,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
     /// What a driver does for one burst.
     fn timed_burst(&mut self) -> u64 {
         let Self { engine, burst, outputs, now, .. } = self;
-        let allocations = Region::new(crate::ALLOCATOR);
+        let allocations = Region::new(ALLOCATOR);
         let start = Clock::now();
         engine::deliver_batch_into(engine, burst, *now, outputs);
         let elapsed = start.elapsed();

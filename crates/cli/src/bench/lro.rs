@@ -11,8 +11,8 @@ use nichrome_port::Buffer;
 use nichrome_wire::Engine;
 use serde::Serialize;
 
+use super::figures::rounded;
 use super::lane::{BURST, Lane, Measured, Traffic};
-use super::rounded;
 use super::traffic::{File, Flows};
 use crate::engine_options::{default_profile_config, profile};
 use crate::number::Grouped;

@@ -6,14 +6,14 @@ mod ping_pong;
 use std::fmt;
 use std::io::{self, Write};
 
-use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
 
 use self::pair::Pair;
-use super::{iperf3, median, rounded};
+use super::figures::{figure, median, rounded};
+use super::iperf3;
 use crate::number::Grouped;
 
 pub(crate) use self::ping_pong::TcpPingPong;
@@ -175,10 +175,6 @@ fn bandwidth(pair: &Pair, plan: &Plan, size: u32, qps: u32) -> anyhow::Result<Va
 fn tcp_latency(pair: &Pair, iters: u32, wait: &str) -> anyhow::Result<f64> {
     let end = |end| format!("bench tcp-ping-pong {end} --iters {iters} --wait {wait}");
     figure(&pair.run(&end("server"), &end("client"))?, "half_round_trip_us")
-}
-
-pub(super) fn figure(report: &Value, name: &str) -> anyhow::Result<f64> {
-    report[name].as_f64().with_context(|| format!("there is no {name} in what was measured"))
 }
 
 fn progress(plan: &Plan) -> ProgressBar {

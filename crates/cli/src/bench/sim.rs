@@ -11,7 +11,7 @@ use clap::Args;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::Serialize;
 
-use super::{median, rounded};
+use super::figures::{median, rounded};
 use crate::number::Grouped;
 
 /// Runs that are measured, after one to warm up.

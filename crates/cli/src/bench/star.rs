@@ -1,6 +1,7 @@
 //! `nichrome bench star`: what many connections cost a server that keeps no state, beside one that does.
 
 mod plot;
+mod point;
 
 use std::fmt;
 use std::fs;
@@ -12,9 +13,9 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::rdma::figure;
+use self::point::{Point, TRANSPORTS};
+use super::figures::{figure, median, rounded};
 use super::rdma::pair::Pair;
-use super::{median, rounded};
 use crate::number::Grouped;
 
 /// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with the server stateless
@@ -47,28 +48,6 @@ struct Plan {
 
 const FULL: Plan = Plan { connections: &[1, 10, 100, 1000, 10_000, 100_000], duration: "500ms", rounds: 3 };
 const QUICK: Plan = Plan { connections: &[1, 100, 1000], duration: "50ms", rounds: 1 };
-
-/// The transports, and what the server is told to have it.
-const TRANSPORTS: [(&str, &str, &str); 2] =
-    [("star", "--transport star --stateless self", "--transport star"), ("roce", "", "")];
-
-/// A server with so many connections.
-#[derive(Clone, Debug, Serialize)]
-struct Point {
-    transport: &'static str,
-    connections: u32,
-    /// What its card holds for all of them.
-    card_state_bytes: u64,
-    /// What its process grows by for each; `None` for fewer than 1000, which are too few to tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host_bytes_per_connection: Option<u64>,
-    /// WRITEs of 64 KB to it, 128 at once on all connections in turn.
-    gbps: f64,
-    /// WRITEs of 8 bytes to it, 128 at once on all connections in turn.
-    messages_per_s: f64,
-    /// A WRITE of 8 bytes to it and its completion, one at a time on all connections in turn.
-    latency_us: f64,
-}
 
 /// Medians of the rounds.
 #[derive(Serialize)]

@@ -5,6 +5,7 @@ use nichrome_lro::{Coalescer, ConfigError, Frame, Output, ProfileConfig};
 use nichrome_port::capture::{Record, WriteError};
 use nichrome_wire::{Engine, Instant, engine};
 
+use super::captured::Captured;
 use super::counters::Counters;
 use super::host::{Host, Interface};
 use super::tally::Tally;
@@ -13,20 +14,6 @@ use crate::engine_options::EngineOptions;
 /// The most engines at once: each reserves tens of megabytes. One that is needed beyond takes the place of the one
 /// whose interface was silent for the longest.
 const ENGINES: usize = 32;
-
-/// A frame as it was captured.
-pub(super) struct Captured {
-    bytes: Vec<u8>,
-    /// The length on the wire.
-    pub(super) original_len: u32,
-}
-
-impl AsRef<[u8]> for Captured {
-    #[inline]
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
 
 /// An interface with its engine.
 struct Port {

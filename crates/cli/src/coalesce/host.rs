@@ -7,7 +7,7 @@ use nichrome_lro::{Aggregate, Medium, Output, Packet};
 use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer};
 use nichrome_wire::Instant;
 
-use super::card::Captured;
+use super::captured::Captured;
 use super::tally::Tally;
 
 /// An interface of the input.

@@ -13,7 +13,9 @@ use super::summary::{Run, Traffic, Unsegmented};
 use super::traffic::{RECEIVER, transfer};
 use super::usage;
 use crate::copy_loop::CopyLoop;
-use crate::wan::{Host, SharedDevice, Side, ipv4};
+use crate::shared_device::SharedDevice;
+use crate::side::Side;
+use crate::wan::{Host, ipv4};
 
 /// The longest IP packet on the wire, in bytes.
 const MTU: u32 = 1500;

@@ -2,6 +2,7 @@
 
 mod rates;
 mod screen;
+mod shown;
 
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroU64;
@@ -13,6 +14,7 @@ use nichrome_port::InterfaceName;
 
 use self::rates::Interval;
 use self::screen::Screen;
+use self::shown::{Shown, Wanted};
 use super::control;
 use crate::duration;
 
@@ -51,21 +53,6 @@ impl Top {
         }
         Ok(())
     }
-}
-
-/// Whether whoever looks wants to see more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    More,
-    NoMore,
-}
-
-/// Where it is shown.
-trait Shown {
-    /// Waits for the next look.
-    fn wait(&mut self, interval: Duration) -> io::Result<Wanted>;
-
-    fn show(&mut self, interval: &Interval<'_>) -> io::Result<()>;
 }
 
 /// Lines of text, and how many there are.

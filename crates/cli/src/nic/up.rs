@@ -28,7 +28,7 @@ use super::{config_file, control, forwarding};
 use crate::control::ControlSocket;
 use crate::engine_options::{EngineOptions, default_profile_config};
 use crate::failure;
-use crate::wan::SharedDevice;
+use crate::shared_device::SharedDevice;
 
 /// What of the command line comes before the options: `nichrome nic up`.
 const WORDS: usize = 3;

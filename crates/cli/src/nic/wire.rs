@@ -13,7 +13,7 @@ use nichrome_wire::MacAddr;
 
 use super::host_interface::make_tap;
 use crate::failure;
-use crate::wan::SharedDevice;
+use crate::shared_device::SharedDevice;
 
 /// Bytes of a frame besides its IP packet: Ethernet and two tags.
 const LINK_LEN: u32 = 14 + 8;

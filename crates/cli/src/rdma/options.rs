@@ -13,7 +13,7 @@ use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 
 use crate::failure;
-use crate::wan::ImpairmentOptions;
+use crate::impairment_options::ImpairmentOptions;
 
 /// Where the adapter is, and what happens to its datagrams.
 #[derive(Args, Clone, Debug)]
@@ -56,7 +56,8 @@ pub(super) struct Options {
     /// Record every packet.
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
-    /// What all random choices of the impairments come from; without it they are different every time.
+    /// What all random choices come from: those of the impairments, memory keys, queue pair and packet numbers. Whoever
+    /// knows it can guess the keys. Without it they are different every time.
     #[arg(long, value_name = "NUMBER", value_parser = crate::number::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     #[command(flatten)]
@@ -82,14 +83,13 @@ impl Options {
 
     /// The adapter to open, where the TCP connection has the address `here`.
     pub(super) fn adapter(&self, here: IpAddr) -> anyhow::Result<AdapterConfig> {
-        let random = || RandomState::new().build_hasher().finish();
         let place = match self.address()? {
             Some(ip) => Place::Address(ip),
             None if here.is_loopback() => Place::Loopback,
             None => Place::Address(here),
         };
         let faults = self.impairments()?.map(|impairments| {
-            let seed = self.seed.unwrap_or_else(random);
+            let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
             Faults { impairments, seed }
         });
         let reception = if self.packets { Reception::Packets } else { Reception::Socket };
@@ -108,7 +108,7 @@ impl Options {
             reception,
             faults,
             capture,
-            seed: random(),
+            seed: self.seed,
         })
     }
 

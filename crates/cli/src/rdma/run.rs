@@ -69,7 +69,8 @@ pub(crate) struct Run {
     /// The bottleneck's rate: 10mbit, 1.5gbit.
     #[arg(long, value_name = "RATE", value_parser = valid::<Bandwidth>)]
     rate: Option<String>,
-    /// What all random choices come from; without it they are different every time.
+    /// What all random choices come from: those of the faults, memory keys and queue pair numbers. Whoever knows it can
+    /// guess the keys. Without it they are different every time.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Record every packet.

@@ -8,8 +8,9 @@ use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use serde_json::Value as Json;
 
 use super::number::significant;
+use super::output::print;
 use super::record::{self, Record};
-use super::{files, parquet, print, store};
+use super::{files, parquet, store};
 
 /// Gather the records of a store: print what differs between them and what was measured
 #[derive(Args)]

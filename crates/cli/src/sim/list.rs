@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use nichrome_sim::experiment::{BUILT_IN, Source};
 use serde::Serialize;
 
-use super::{print, print_json};
+use super::output::{print, print_json};
 
 /// List the experiments
 #[derive(Args)]

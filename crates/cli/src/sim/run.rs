@@ -8,11 +8,12 @@ use nichrome_sim::experiment::{Compared, Definition, Plan};
 use serde::Serialize;
 
 use super::experiment::Experiment;
+use super::output::{print, print_json};
 use super::record::{self, Record};
 use super::runs::{self, Jobs};
 use super::table::Text;
 use super::trace::Trace;
-use super::{files, parquet, plot, print, print_json};
+use super::{files, parquet, plot};
 use crate::number;
 
 /// Run an experiment, and print what comes out beside what the paper says

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use nichrome_sim::experiment::{BUILT_IN, Sweep as Lists, Task};
 
-use super::print;
+use super::output::print;
 use super::runs::{self, Jobs};
 use super::store::Store;
 use crate::number::{Grouped, plural};

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use nichrome_sim::experiment::{Source, Task, Value};
 
-use super::print;
+use super::output::print;
 use super::store::Store;
 use super::sweep;
 

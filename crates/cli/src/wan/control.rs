@@ -9,10 +9,10 @@ use anyhow::{Context, anyhow, bail};
 use nichrome_wan::Impairments;
 use serde::{Deserialize, Serialize};
 
-use super::impairment_options::Asked;
 use super::live_path::Remote;
 use super::summary::Summary;
 use crate::control::{self, ControlSocket};
+use crate::impairment_options::Asked;
 use crate::runtime_dir;
 
 /// What a path in use is asked.

@@ -24,8 +24,9 @@ use rustix::io::Errno;
 
 use super::recorder::Recorder;
 use super::report::{Given, Report};
-use super::side::Side;
 use super::too_big::TooBig;
+use crate::shared_device::SharedDevice;
+use crate::side::Side;
 
 /// Frames read before packets that are due are sent.
 const FRAMES: usize = 16;
@@ -52,9 +53,6 @@ pub(super) enum Order {
     /// End.
     Stop,
 }
-
-/// Any device, used from any thread.
-pub(crate) type SharedDevice = Arc<dyn Device + Send + Sync>;
 
 /// One direction.
 pub(super) struct Direction {

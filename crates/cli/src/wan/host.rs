@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use crate::side::Side;
 use anyhow::Context;
 use nichrome_port::{Counters, InterfaceName, Netlink, NetworkNamespace, NoIpv6, Offloads, Settings, Tap};
 use nichrome_wire::MacAddr;
-
-use super::side::Side;
 
 /// Frames that wait for us: the kernel drops what comes while there are as many.
 const QUEUE_LEN: u32 = 20_000;

@@ -8,10 +8,11 @@ use anyhow::{Context, anyhow};
 use nichrome_port::Waker;
 use nichrome_wan::Impairments;
 
-use super::direction::{Direction, Order, SharedDevice};
+use super::direction::{Direction, Order};
 use super::recorder::Recording;
 use super::report::Report;
-use super::side::Side;
+use crate::shared_device::SharedDevice;
+use crate::side::Side;
 use crate::threads;
 
 /// What a path in use is made of.

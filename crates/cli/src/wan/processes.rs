@@ -9,10 +9,9 @@ use std::process::{self, Child, Command};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use crate::side::Side;
 use nichrome_port::{ProcessNamespace, die_with_parent};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
-
-use super::side::Side;
 
 /// How long programs have to end by themselves once they have been asked to.
 const GRACE: Duration = Duration::from_secs(2);

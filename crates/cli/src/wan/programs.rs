@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use super::host::{Host, Variables};
 use super::processes::Processes;
-use super::side::Side;
+use crate::side::Side;
 use crate::threads;
 
 /// Bytes of a line that are printed in one piece.

@@ -5,8 +5,8 @@ use std::path::Path;
 use nichrome_port::capture::WriteError;
 use nichrome_wire::Instant;
 
-use super::side::Side;
 use crate::recorder::{self, Missed};
+use crate::side::Side;
 
 /// A capture that is being written.
 pub(crate) struct Recording(recorder::Recording);

@@ -6,8 +6,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::control::{Answer, Request, ask};
-use super::impairment_options::ImpairmentOptions;
 use crate::failure;
+use crate::impairment_options::ImpairmentOptions;
 
 /// Change the impairments of a path in use; what is not named stays, and 'none' takes an impairment away: --loss none.
 /// Packets on their way are not affected.

@@ -12,8 +12,8 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use super::host::Host;
 use super::processes::{Activity, LOOK, Processes};
 use super::programs::{self, Output, Program, Running, StandardOutput};
-use super::side::Side;
 use crate::links::{self, Link};
+use crate::side::Side;
 use crate::{failure, signals};
 
 /// What the shell's exit status is when it cannot run a command (POSIX, Shell Command Language 2.8.2).

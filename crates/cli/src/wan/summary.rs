@@ -8,11 +8,11 @@ use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::impairment_options::ImpairmentOptions;
 use super::in_force::in_force;
 use super::report::Report;
-use super::side::Side;
+use crate::impairment_options::ImpairmentOptions;
 use crate::number::Grouped;
+use crate::side::Side;
 
 /// Both directions.
 #[derive(Serialize, Deserialize)]

@@ -5,7 +5,9 @@ use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nichrome_rdma::star::{Offer, Refusal, Setup, SetupError, SetupEvent, StarRole, Timers, peek_offer};
+use nichrome_rdma::star::{
+    Admit, Connect, MakeOffer, Offer, Refusal, Setup, SetupError, SetupEvent, StarRole, Timers, peek_offer,
+};
 use nichrome_rdma::{Device, Memory, QpState};
 use nichrome_wire::{Instant, SeqNumber};
 use rustix::net::sockopt::set_socket_linger;
@@ -127,7 +129,7 @@ impl Negotiation {
         first_element: SeqNumber,
         device: &Device<M>,
     ) -> Result<(), Failure> {
-        let mut ours = device.star_offer(order.qp, order.wish, first_element)?;
+        let mut ours = device.ask(order.qp, MakeOffer { wish: order.wish, first_element })?;
         if device.query_qp(order.qp).is_ok_and(|report| report.state == QpState::Rtr) {
             let Timers { min_rnr_timer, .. } = ours.timers;
             ours.timers = Timers { min_rnr_timer, ..USUAL_TIMERS };
@@ -237,8 +239,8 @@ impl Begun {
                 let role = StarRole::Stateless;
                 let mut admission = None;
                 with_device(&mut |device| {
-                    admission = Some(device.star_admission(order.qp, &theirs));
-                    result = device.connect_star(order.qp, ours, &theirs, &role);
+                    admission = Some(device.ask(order.qp, Admit(&theirs)));
+                    result = device.connect(order.qp, &Connect { ours, theirs: &theirs, role: &role });
                 });
                 result?;
                 if let Some(admission) = admission {
@@ -248,7 +250,9 @@ impl Begun {
             }
             SetupEvent::Accept(theirs, admission) => {
                 let role = StarRole::Stateful(admission);
-                with_device(&mut |device| result = device.connect_star(order.qp, ours, &theirs, &role));
+                with_device(&mut |device| {
+                    result = device.connect(order.qp, &Connect { ours, theirs: &theirs, role: &role })
+                });
                 result?;
                 setup.accept()?;
                 Ok(Some(LastWord::Ours))

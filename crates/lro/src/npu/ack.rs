@@ -1,15 +1,10 @@
 //! Active ACK (lro-npu V.C): the acknowledgements that the card sends by itself.
 
-use std::fmt;
-
 use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{SeqNumber, TcpFlags};
 
-use crate::recycle::{Recycle, Recycled};
+use crate::ack_frame::AckBytes;
 use crate::segment::{Layout, Segment};
-
-/// The longest: Ethernet with two VLAN tags, IPv6, TCP with timestamps.
-const MAX_LEN: usize = 14 + 8 + 40 + 20 + 12;
 
 /// When the card acknowledges by itself (lro-npu V.C).
 ///
@@ -33,44 +28,6 @@ pub enum ActiveAck {
     Paper,
     /// Only what the host was handed, within the window that the host has advertised.
     Safe,
-}
-
-/// The bytes of an acknowledgement.
-pub(crate) struct AckBytes {
-    bytes: [u8; MAX_LEN],
-    len: usize,
-}
-
-impl AckBytes {
-    pub(crate) fn new() -> Self {
-        Self { bytes: [0; MAX_LEN], len: 0 }
-    }
-}
-
-impl Recycle for AckBytes {
-    fn clear(&mut self) {
-        self.len = 0;
-    }
-}
-
-/// An acknowledgement, ready for the wire, checksums complete.
-pub struct AckFrame(Recycled<AckBytes>);
-
-impl AckFrame {
-    pub(crate) fn new(bytes: Recycled<AckBytes>) -> Self {
-        Self(bytes)
-    }
-
-    /// The frame's bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0.bytes[..self.0.len]
-    }
-}
-
-impl fmt::Debug for AckFrame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AckFrame").field(&self.bytes()).finish()
-    }
 }
 
 /// What an acknowledgement says.
@@ -101,8 +58,7 @@ impl Acknowledgement {
         let transport = usize::from(layout.transport);
         let ip_len = if layout.is_ipv4() { 20 } else { 40 };
         let tcp_len = if self.timestamps.is_some() { 32 } else { 20 };
-        out.len = network + ip_len + tcp_len;
-        let (link, rest) = out.bytes.get_mut(..out.len)?.split_at_mut(network);
+        let (link, rest) = out.resize(network + ip_len + tcp_len)?.split_at_mut(network);
         let (ip, tcp) = rest.split_at_mut(ip_len);
         link.copy_from_slice(received.get(..network)?);
         if let Some(addresses) = link.first_chunk_mut::<12>() {

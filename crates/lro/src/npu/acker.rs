@@ -1,7 +1,8 @@
 //! The part of the engine that acknowledges by itself.
 
-use super::ack::{AckBytes, AckFrame, Acknowledgement, ActiveAck};
+use super::ack::{Acknowledgement, ActiveAck};
 use super::host::{Handshakes, HostSide};
+use crate::ack_frame::{AckBytes, AckFrame};
 use crate::recycle::Recycler;
 use crate::segment::Layout;
 use crate::table::Index;

@@ -44,7 +44,7 @@ use std::{iter, slice};
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
 
-pub use self::ack::{AckFrame, ActiveAck};
+pub use self::ack::ActiveAck;
 pub use self::config::{NpuConfig, PshRule, Rules};
 
 use self::acker::Acker;
@@ -57,7 +57,8 @@ use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
 use crate::recycle::Recycler;
-use crate::run::{Limits, RunPool};
+use crate::run::Limits;
+use crate::run_pool::RunPool;
 use crate::segment::{Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{ConnectionTable, Index};

@@ -1,8 +1,9 @@
 //! The frames of one flow that are due: each must come back bit for bit, in order.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hasher};
 
-use super::{Difference, fingerprint};
+use super::Difference;
 
 /// A frame that was received and has not come out.
 #[derive(Clone, Copy)]
@@ -72,4 +73,11 @@ impl Frames {
             None => Ok(self.bytes),
         }
     }
+}
+
+/// What stands for a frame that is due.
+pub(super) fn fingerprint(frame: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(frame);
+    hasher.finish()
 }

@@ -23,9 +23,8 @@ mod streams;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::Hasher;
 
-use self::frames::Frames;
+use self::frames::{Frames, fingerprint};
 pub use self::mismatch::{Difference, Mismatch};
 use self::read::{Content, Read, read};
 use self::streams::Streams;
@@ -231,11 +230,4 @@ fn well_formed<B: AsRef<[u8]>>(
         Content::Opaque { .. } | Content::Other => "it is not a TCP segment",
     };
     Err(Difference::Malformed { len: packet.len(), what })
-}
-
-/// What stands for a frame that is due.
-fn fingerprint(frame: &[u8]) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(frame);
-    hasher.finish()
 }

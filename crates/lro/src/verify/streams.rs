@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use nichrome_wire::{SeqNumber, TcpFlags};
 
-use super::frames::Frames;
+use super::Difference;
+use super::frames::{Frames, fingerprint};
 use super::pending::{Brought, Fields, News, Stream};
 use super::read::{Content, Read, Tcp};
-use super::{Difference, fingerprint};
 use crate::DropReason;
 
 /// What is due of one flow.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io;
 
-use super::XdpMode;
+use super::mode::XdpMode;
 use crate::mapping::{Plain, plain};
 use crate::packet_options::last_error;
 

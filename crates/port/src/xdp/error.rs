@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::XdpMode;
+use super::mode::XdpMode;
 use crate::interface_name::InterfaceName;
 
 /// Why frames of an interface cannot be had by AF_XDP.

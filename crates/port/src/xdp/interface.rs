@@ -1,43 +1,15 @@
 //! An interface whose frames go to AF_XDP sockets.
 
-use std::fmt;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
 use super::bpf::{Link, Program, SocketMap};
 use super::error::{XdpError, refused};
+use super::mode::{XdpChoice, XdpMode};
 use crate::channels::receive_queues;
 use crate::netlink::Interface;
 use crate::packet_options::{make_promiscuous, packet_socket};
-
-/// Where the kernel runs the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XdpMode {
-    /// In the driver, before the kernel has made a packet of the frame.
-    Native,
-    /// After the driver: works with all of them.
-    Generic,
-}
-
-impl fmt::Display for XdpMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-        })
-    }
-}
-
-/// Which mode is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum XdpChoice {
-    /// Native where the driver can, otherwise generic.
-    #[default]
-    Automatic,
-    /// This one.
-    Only(XdpMode),
-}
 
 /// An interface that receives for AF_XDP: a program is attached that sends the frames of each queue to its
 /// [`super::XdpQueue`], and those of a queue without one to the kernel. It is in promiscuous mode. Both end when this is

@@ -15,9 +15,9 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
+use super::config::XdpCopy;
 use super::error::{XdpError, refused};
 use super::interface::XdpInterface;
-use super::queue::XdpCopy;
 use super::ring::{Consumer, Producer};
 use super::umem::Umem;
 use crate::clock;

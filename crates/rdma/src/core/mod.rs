@@ -1,11 +1,20 @@
-//! The verbs: objects, their rules, and the memory of the program. Nothing here knows how packets look.
+//! Objects and their rules: protection, queues, completions, queue pairs. Nothing here knows a transport or a packet.
 
 pub(crate) mod access;
+pub(crate) mod attributes;
 pub(crate) mod completion;
+pub(crate) mod counters;
 pub(crate) mod cq;
+pub(crate) mod drain;
+pub(crate) mod error;
 pub(crate) mod event;
+pub(crate) mod key_table;
+pub(crate) mod limits;
 pub(crate) mod memory;
+pub(crate) mod numbers;
 pub(crate) mod protection;
+pub(crate) mod queue_pair;
+pub(crate) mod random;
 pub(crate) mod receive_queue;
 pub(crate) mod send_queue;
 pub(crate) mod slab;

@@ -1,13 +1,17 @@
 //! Who may reach which memory: regions, windows, and the keys that name them.
 //!
-//! A key is the 24-bit place of a region or window and 8 bits that change each time the place is used anew, so that a
-//! key that was given out stops being valid with what it named. Every access is checked here, packet by packet: a
-//! region that is gone is out of reach at once, also for what is already on its way.
+//! A key is 32 random bits (`key_table.rs`), drawn anew for each region and window: it stops being valid with what it
+//! named, and whoever knows some keys of a process can compute no other. Every access is checked here, packet by packet:
+//! a region that is gone is out of reach at once, also for what is already on its way.
+
+use std::num::NonZeroU32;
 
 use nichrome_wire::rdma::RKey;
 use thiserror::Error;
 
 use super::access::Access;
+use super::key_table::KeyTable;
+use super::random::RandomNumbers;
 use super::slab::{Handle, Slab};
 use crate::kind;
 
@@ -28,6 +32,14 @@ pub(crate) struct Region {
     /// Windows bound to it.
     pub(crate) windows: u32,
     pub(crate) validity: Validity,
+}
+
+/// A change to the memory that a program's peers may name.
+pub(crate) struct RegionChange {
+    pub(crate) domain: Handle<kind::Domain>,
+    pub(crate) key: u32,
+    /// The region as it is now; `None` where it was deregistered.
+    pub(crate) region: Option<Region>,
 }
 
 /// Whether a region's keys are good.
@@ -58,7 +70,8 @@ pub enum WindowKind {
 /// What a window is bound to.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
-    pub(crate) region: u32,
+    /// The region's key, which does not change while a window is bound to it. No key is 0.
+    region: NonZeroU32,
     pub(crate) qp: Handle<kind::Qp>,
     pub(crate) access: Access,
     /// In the region's terms.
@@ -119,28 +132,35 @@ enum Named {
     Window(Window),
 }
 
-struct Slot {
-    key_byte: u8,
+struct Object {
+    handle: Handle<kind::Key>,
     named: Named,
 }
 
+// One cache line for an object, its key and its handle: it is looked up for each packet.
+const _: () = assert!(KeyTable::<Object>::SLOT_BYTES == 64);
+
 /// All regions and windows of a device.
 pub(crate) struct Protection {
-    slots: Slab<Slot, kind::Key>,
+    objects: KeyTable<Object>,
+    /// The key of each object, by the handle that stays when the key changes.
+    keys: Slab<u32, kind::Key>,
     regions: usize,
-    next_key_byte: u8,
 }
 
 impl Protection {
-    pub(crate) fn new(limit: usize, seed: u64) -> Self {
-        Self { slots: Slab::new(limit), regions: 0, next_key_byte: seed as u8 }
+    /// Regions and windows together at most.
+    pub(crate) const MAX_KEYS: usize = KeyTable::<Object>::MAX_KEYS;
+
+    /// Protection for up to `limit` regions and windows, whose keys follow from `seed`.
+    pub(crate) fn new(limit: usize, seed: u128) -> Self {
+        let objects = KeyTable::new(RandomNumbers::new(seed, "memory keys"));
+        Self { objects, keys: Slab::new(limit.min(Self::MAX_KEYS)), regions: 0 }
     }
 
     fn insert(&mut self, named: Named) -> Option<Handle<kind::Key>> {
-        // A place is used again after others; steps of a number prime to 256 give it another byte each time.
-        self.next_key_byte = self.next_key_byte.wrapping_add(0x4F);
-        let key_byte = self.next_key_byte;
-        self.slots.insert(|_| Slot { key_byte, named })
+        let Self { objects, keys, .. } = self;
+        keys.insert(|handle| objects.insert(Object { handle, named }))
     }
 
     pub(crate) fn add_region(&mut self, region: Region) -> Option<Handle<kind::Key>> {
@@ -155,45 +175,44 @@ impl Protection {
 
     /// Regions, windows.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.regions, self.slots.len() - self.regions)
+        (self.regions, self.objects.len() - self.regions)
     }
 
     /// The key that names the object now.
     pub(crate) fn key_of(&self, handle: Handle<kind::Key>) -> Option<u32> {
-        let slot = self.slots.get(handle)?;
-        Some(handle.index() << 8 | u32::from(slot.key_byte))
+        self.keys.get(handle).copied()
     }
 
-    fn slot(&self, key: u32) -> Result<&Slot, Refusal> {
-        let slot = self.slots.at(key >> 8).ok_or(Refusal::Key)?;
-        if slot.key_byte == key as u8 { Ok(slot) } else { Err(Refusal::Key) }
+    #[inline]
+    fn named(&self, key: u32) -> Result<&Named, Refusal> {
+        self.objects.get(key).map(|object| &object.named).ok_or(Refusal::Key)
     }
 
-    fn slot_mut(&mut self, key: u32) -> Result<&mut Slot, Refusal> {
-        let slot = self.slots.at_mut(key >> 8).ok_or(Refusal::Key)?;
-        if slot.key_byte == key as u8 { Ok(slot) } else { Err(Refusal::Key) }
+    fn named_mut(&mut self, key: u32) -> Result<&mut Named, Refusal> {
+        self.objects.get_mut(key).map(|object| &mut object.named).ok_or(Refusal::Key)
     }
 
-    fn region_at(&self, index: u32) -> Option<&Region> {
-        match &self.slots.at(index)?.named {
-            Named::Region(region) => Some(region),
-            Named::Window(_) => None,
+    #[inline]
+    fn region_of(&self, key: LKey) -> Result<&Region, Refusal> {
+        match self.named(key.0)? {
+            Named::Region(region) => Ok(region),
+            Named::Window(_) => Err(Refusal::Key),
         }
     }
 
-    fn region_at_mut(&mut self, index: u32) -> Option<&mut Region> {
-        match &mut self.slots.at_mut(index)?.named {
-            Named::Region(region) => Some(region),
-            Named::Window(_) => None,
+    fn region_of_mut(&mut self, key: LKey) -> Result<&mut Region, Refusal> {
+        match self.named_mut(key.0)? {
+            Named::Region(region) => Ok(region),
+            Named::Window(_) => Err(Refusal::Key),
         }
     }
 
     pub(crate) fn region(&self, handle: Handle<kind::Key>) -> Option<&Region> {
-        self.slots.get(handle).and_then(|_| self.region_at(handle.index()))
+        self.region_of(LKey(self.key_of(handle)?)).ok()
     }
 
     pub(crate) fn window(&self, handle: Handle<kind::Key>) -> Option<&Window> {
-        match &self.slots.get(handle)?.named {
+        match self.named(self.key_of(handle)?).ok()? {
             Named::Window(window) => Some(window),
             Named::Region(_) => None,
         }
@@ -202,12 +221,25 @@ impl Protection {
     /// Gives a region new contents. Its key stays, because programs of `ibv_rereg_mr` do not tell it anew, unless it was
     /// invalidated.
     pub(crate) fn replace_region(&mut self, handle: Handle<kind::Key>, region: Region) {
-        if let Some(slot) = self.slots.get_mut(handle) {
-            if matches!(&slot.named, Named::Region(old) if old.validity == Validity::Invalidated) {
-                slot.key_byte = slot.key_byte.wrapping_add(1);
-            }
-            slot.named = Named::Region(region);
+        let Some(key) = self.key_of(handle) else { return };
+        let Ok(named) = self.named_mut(key) else { return };
+        let old = std::mem::replace(named, Named::Region(region));
+        if matches!(old, Named::Region(old) if old.validity == Validity::Invalidated)
+            && let Some(renewed) = self.objects.renew(key)
+        {
+            self.rename(handle, renewed);
         }
+    }
+
+    fn rename(&mut self, handle: Handle<kind::Key>, key: u32) {
+        if let Some(name) = self.keys.get_mut(handle) {
+            *name = key;
+        }
+    }
+
+    fn remove(&mut self, handle: Handle<kind::Key>) -> Option<Named> {
+        let key = self.keys.remove(handle)?;
+        self.objects.remove(key).map(|object| object.named)
     }
 
     /// Removes a region that no window is bound to.
@@ -216,7 +248,7 @@ impl Protection {
         if region.windows > 0 {
             return Err(Refusal::State);
         }
-        self.slots.remove(handle);
+        self.remove(handle);
         self.regions -= 1;
         Ok(())
     }
@@ -224,14 +256,14 @@ impl Protection {
     /// Removes a window, bound or not.
     pub(crate) fn remove_window(&mut self, handle: Handle<kind::Key>) -> Result<(), Refusal> {
         self.window(handle).ok_or(Refusal::Key)?;
-        if let Some(Slot { named: Named::Window(window), .. }) = self.slots.remove(handle) {
+        if let Some(Named::Window(window)) = self.remove(handle) {
             self.release(window.binding.as_ref());
         }
         Ok(())
     }
 
     fn release(&mut self, binding: Option<&Binding>) {
-        if let Some(region) = binding.and_then(|binding| self.region_at_mut(binding.region)) {
+        if let Some(Ok(region)) = binding.map(|binding| self.region_of_mut(binding.region())) {
             region.windows = region.windows.saturating_sub(1);
         }
     }
@@ -246,8 +278,7 @@ impl Protection {
         len: u64,
         right: Access,
     ) -> Result<u64, Refusal> {
-        let Named::Region(region) = &self.slot(key.0)?.named else { return Err(Refusal::Key) };
-        region.reach(domain, address, len, right)
+        self.region_of(key)?.reach(domain, address, len, right)
     }
 
     /// Where in the program's memory the bytes are that a peer wants to reach.
@@ -260,12 +291,12 @@ impl Protection {
         len: u64,
         right: Access,
     ) -> Result<u64, Refusal> {
-        match &self.slot(key.0)?.named {
+        match self.named(key.0)? {
             Named::Region(region) => region.reach(asker.domain, address, len, right),
             Named::Window(window) => {
                 let binding = window.open_to(asker, right)?;
                 let within = binding.region_address(address, len)?;
-                let region = self.region_at(binding.region).ok_or(Refusal::State)?;
+                let region = self.region_of(binding.region())?;
                 region.reach(asker.domain, within, len, Access::NONE)
             }
         }
@@ -284,7 +315,7 @@ impl Protection {
         right: Access,
     ) -> Result<u64, Refusal> {
         let is_owner = |owner: Handle<kind::Domain>| domain.is_none_or(|name| name == owner.name());
-        match &self.slot(key)?.named {
+        match self.named(key)? {
             Named::Region(region) if is_owner(region.domain) => {
                 region.reach(region.domain, address, len, right)
             }
@@ -294,7 +325,7 @@ impl Protection {
                     return Err(Refusal::Right);
                 }
                 let within = binding.region_address(address, len)?;
-                let region = self.region_at(binding.region).ok_or(Refusal::State)?;
+                let region = self.region_of(binding.region())?;
                 region.reach(region.domain, within, len, Access::NONE)
             }
             Named::Region(_) | Named::Window(_) => Err(Refusal::Owner),
@@ -303,9 +334,9 @@ impl Protection {
 
     /// The valid regions of a domain, each with its key.
     pub(crate) fn regions_of(&self, domain: Handle<kind::Domain>) -> impl Iterator<Item = (u32, &Region)> {
-        self.slots.iter().filter_map(move |(index, slot)| match &slot.named {
+        self.objects.iter().filter_map(move |(key, object)| match &object.named {
             Named::Region(region) if region.domain == domain && region.validity == Validity::Valid => {
-                Some((index << 8 | u32::from(slot.key_byte), region))
+                Some((key, region))
             }
             _ => None,
         })
@@ -313,34 +344,37 @@ impl Protection {
 
     /// Binds a window to a part of a region (IBA 10.6.7.2.2).
     pub(crate) fn bind(&mut self, asker: Asker, bind: Bind) -> Result<RKey, Refusal> {
-        let Named::Window(window) = &self.slot(bind.window.0)?.named else { return Err(Refusal::Key) };
+        let Named::Window(window) = self.named(bind.window.0)? else { return Err(Refusal::Key) };
         window.may_be_bound(asker, bind)?;
         let binding = if bind.len == 0 { None } else { Some(self.binding(asker, bind)?) };
-        if let Some(region) = binding.as_ref().and_then(|binding| self.region_at_mut(binding.region)) {
-            region.windows += 1;
+        if let Some(binding) = &binding {
+            self.region_of_mut(binding.region())?.windows += 1;
         }
-        let slot = self.slot_mut(bind.window.0)?;
-        slot.key_byte = bind.key_byte;
-        let Named::Window(window) = &mut slot.named else { return Err(Refusal::Key) };
+        let object = self.objects.get_mut(bind.window.0).ok_or(Refusal::Key)?;
+        let handle = object.handle;
+        let Named::Window(window) = &mut object.named else { return Err(Refusal::Key) };
         let before = std::mem::replace(&mut window.binding, binding);
         self.release(before.as_ref());
-        Ok(RKey(bind.window.0 & !0xFF | u32::from(bind.key_byte)))
+        let key = self.objects.change_byte(bind.window.0, bind.key_byte).ok_or(Refusal::Key)?;
+        self.rename(handle, key);
+        Ok(RKey(key))
     }
 
     fn binding(&self, asker: Asker, bind: Bind) -> Result<Binding, Refusal> {
-        let Named::Region(region) = &self.slot(bind.region.0)?.named else { return Err(Refusal::Key) };
+        let region = self.region_of(bind.region)?;
         region.reach(asker.domain, bind.address, bind.len, Access::WINDOW_BIND)?;
         if bind.access.lets_peers_change() && !region.access.contains(Access::LOCAL_WRITE) {
             return Err(Refusal::Right);
         }
         let (access, io_address, len) = (bind.access, bind.address, bind.len);
-        Ok(Binding { region: bind.region.0 >> 8, qp: asker.qp, access, io_address, len })
+        let key = NonZeroU32::new(bind.region.0).ok_or(Refusal::Key)?;
+        Ok(Binding { region: key, qp: asker.qp, access, io_address, len })
     }
 
     /// Ends the validity of a key. A peer may only end that of windows bound on the queue pair that it talks to, and of
     /// regions that allow it.
     pub(crate) fn invalidate(&mut self, asker: Asker, key: RKey, by: Invalidator) -> Result<(), Refusal> {
-        let window = match &mut self.slot_mut(key.0)?.named {
+        let window = match self.named_mut(key.0)? {
             Named::Region(region) => return region.invalidate(asker),
             Named::Window(window) => window,
         };
@@ -421,6 +455,10 @@ impl Window {
 }
 
 impl Binding {
+    fn region(&self) -> LKey {
+        LKey(self.region.get())
+    }
+
     /// The region's address of the window's `address`, where all bytes lie within the window.
     #[inline]
     fn region_address(&self, address: u64, len: u64) -> Result<u64, Refusal> {

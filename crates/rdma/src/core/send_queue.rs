@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use nichrome_wire::rdma::Psn;
-
 use super::completion::{CompletedOperation, Status};
 use super::work::{Operation, Recipient, SendFlags, Sge};
 
@@ -37,19 +35,9 @@ pub(crate) struct SendWork {
     pub(crate) len: u32,
     pub(crate) flags: SendFlags,
     pub(crate) progress: Progress,
-    /// The number of its first packet, once begun.
-    pub(crate) first_psn: Psn,
-    /// Packet numbers that it takes.
-    pub(crate) packets: u32,
 }
 
 impl SendWork {
-    /// The number of its last packet, once begun.
-    #[inline]
-    pub(crate) fn last_psn(&self) -> Psn {
-        self.first_psn + (self.packets - 1)
-    }
-
     /// Whether it needs a response that carries data.
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
@@ -225,8 +213,7 @@ mod tests {
 
     fn work(source: Source, len: u32) -> SendWork {
         let (flags, progress) = (SendFlags::NONE, Progress::Posted);
-        let (operation, first_psn) = (Operation::Send, Psn::new(0));
-        SendWork { wr_id: 0, operation, recipient: None, source, len, flags, progress, first_psn, packets: 1 }
+        SendWork { wr_id: 0, operation: Operation::Send, recipient: None, source, len, flags, progress }
     }
 
     #[test]

@@ -143,11 +143,6 @@ impl<T, K> Slab<T, K> {
         }
     }
 
-    /// All objects, each with its place.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0..).zip(&self.entries).filter_map(|(index, entry)| Some((index, entry.value.as_ref()?)))
-    }
-
     /// The handle of the object at a place.
     pub(crate) fn handle_at(&self, index: u32) -> Option<Handle<K>> {
         let entry = self.entries.get(index as usize).filter(|entry| entry.value.is_some())?;

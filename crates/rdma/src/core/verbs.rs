@@ -14,12 +14,10 @@ use super::receive_queue::SharedReceiveQueue;
 use super::send_queue::Pieces;
 use super::slab::{Handle, Slab};
 use super::work::Sge;
-use crate::config::Limits;
-use crate::counters::Counters;
+use crate::core::attributes::AddressVector;
+use crate::core::counters::Counters;
+use crate::core::limits::Limits;
 use crate::kind;
-use crate::qp::attributes::AddressVector;
-use crate::roce::reorder::Spare;
-use crate::star::EgressModule;
 
 /// Nanoseconds between two places of the timing wheels, whose turn takes 34 ms.
 pub(crate) const TICK: u64 = 8192;
@@ -43,14 +41,10 @@ pub(crate) struct Verbs<M> {
     pub(crate) cq_timers: TimingWheel<TICK>,
     /// The time of the last call that told it.
     pub(crate) now: Instant,
-    /// Room for packets that arrive ahead of lost ones.
-    pub(crate) spare: Spare,
-    /// What of StaR may leave.
-    pub(crate) egress: EgressModule,
 }
 
 impl<M: Memory> Verbs<M> {
-    pub(crate) fn new(memory: M, limits: &Limits, seed: u64) -> Self {
+    pub(crate) fn new(memory: M, limits: &Limits, seed: u128) -> Self {
         Self {
             memory,
             protection: Protection::new(limits.keys, seed),
@@ -61,8 +55,6 @@ impl<M: Memory> Verbs<M> {
             counters: Counters::default(),
             cq_timers: TimingWheel::new(0),
             now: Instant::ZERO,
-            spare: Spare::default(),
-            egress: EgressModule::default(),
         }
     }
 

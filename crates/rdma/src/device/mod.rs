@@ -1,50 +1,50 @@
-//! The device: objects, verbs, and the packets of all queue pairs.
+//! The device: objects, verbs, and what all queue pairs send and receive.
 //!
-//! | file | verbs |
+//! | file | concept |
 //! |---|---|
 //! | `objects.rs` | protection domains, completion queues, shared receive queues, address handles |
 //! | `regions.rs` | memory regions and windows |
-//! | `queue_pairs.rs` | making, changing and asking queue pairs |
+//! | `queue_pairs.rs` | making, changing and querying queue pairs |
+//! | `set_up.rs` | putting a connection on a transport that was negotiated |
 //! | `post.rs` | posting, polling |
-//! | `traffic.rs` | packets and time |
-//! | `star.rs`, `answers.rs` | StaR: set-up, packets; the stateless card |
-//!
-//! `transport.rs` is a queue pair on its transport, whichever that is.
+//! | `datagrams.rs`, `streams.rs` | what arrives, for each kind of port |
+//! | `line.rs` | what leaves, and timers |
+//! | `transports.rs` | the transports, one line each |
 
-mod answers;
+pub(crate) mod config;
+mod datagrams;
+mod line;
 mod objects;
 mod post;
 mod queue_pairs;
 mod regions;
-mod star;
-mod traffic;
-mod transport;
+mod set_up;
+mod streams;
+mod transports;
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
-use nichrome_wire::rdma::{IcrcChecker, QpNumber, UdpFlow};
-use nichrome_wire::{AddressPair, TimingWheel};
+use nichrome_wire::TimingWheel;
 
-use crate::config::{Config, ConfigError, Limits};
+use crate::core::counters::Counters;
+use crate::core::error::{ObjectError, ObjectKind};
 use crate::core::event::Event;
+use crate::core::limits::Limits;
 use crate::core::memory::Memory;
+use crate::core::numbers::QpNumbers;
 use crate::core::slab::{Handle, Slab};
 use crate::core::verbs::{TICK, Verbs};
-use crate::counters::Counters;
-use crate::error::{ObjectError, ObjectKind};
 use crate::kind;
-use crate::qp::attributes::AddressVector;
-use crate::roce::packet::Route;
-use answers::Answers;
-use transport::Transport;
+use crate::net::LocalAddresses;
+use crate::transport::Environment;
+use transports::{Transport, Transports};
 
+pub use config::{Config, ConfigError};
 pub use objects::SrqAttributes;
 pub use queue_pairs::{QpConfig, QpReport};
 pub use regions::{RegionConfig, RegionHandle, RegionReport, WindowHandle};
-pub use traffic::Transmit;
 
-/// A protection domain: what is in one cannot be used with what is in another.
+/// A protection domain: objects of one cannot be used with objects of another.
 struct Domain {
     /// Objects in it.
     users: u32,
@@ -53,37 +53,41 @@ struct Domain {
 /// An RDMA device whose memory is `M`: an engine, see the [crate](crate).
 pub struct Device<M> {
     config: Config,
+    environment: Environment,
     verbs: Verbs<M>,
     domains: Slab<Domain, kind::Domain>,
     qps: Slab<Transport, kind::Qp>,
+    numbers: QpNumbers,
     /// Queue pairs that may have something to send, in turn.
     line: VecDeque<u32>,
     /// One timer per queue pair.
     wheel: TimingWheel<TICK>,
-    icrc: IcrcChecker,
-    /// The stateless card of StaR.
-    answers: Answers,
-    /// Connections whose state the peer keeps.
-    stateless: usize,
+    transports: Transports,
 }
 
 impl<M: Memory> Device<M> {
-    /// A device without objects.
+    /// Makes a device without objects.
     ///
     /// # Errors
     /// A value of `config` is out of its range.
     pub fn new(config: Config, memory: M) -> Result<Self, ConfigError> {
         config.validate()?;
         let limits = &config.limits;
+        let environment = Environment {
+            addresses: LocalAddresses::new(&config.addresses),
+            mtu: config.mtu,
+            message_limit: limits.message,
+            window: config.window,
+        };
         Ok(Self {
             verbs: Verbs::new(memory, limits, config.seed),
             domains: Slab::new(limits.domains),
             qps: Slab::new(limits.qps),
+            numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed),
             line: VecDeque::new(),
             wheel: TimingWheel::new(0),
-            icrc: IcrcChecker::default(),
-            answers: Answers::new(&config),
-            stateless: 0,
+            transports: Transports::new(&environment, &config),
+            environment,
             config,
         })
     }
@@ -134,25 +138,6 @@ impl<M: Memory> Device<M> {
         if let Some(domain) = self.domains.get_mut(domain) {
             domain.users -= 1;
         }
-    }
-
-    /// The place of a queue pair by its number.
-    #[inline]
-    fn place_of(&self, number: QpNumber) -> Option<u32> {
-        number.value().checked_sub(self.config.first_qp)
-    }
-}
-
-impl Config {
-    /// The way that an address vector describes; `None` where the device has no such address.
-    #[inline]
-    pub(crate) fn route(&self, vector: &AddressVector) -> Option<Route> {
-        let addresses = match (*self.addresses.get(usize::from(vector.source_index))?, vector.destination) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => AddressPair::V4 { src, dst },
-            (IpAddr::V6(src), IpAddr::V6(dst)) => AddressPair::V6 { src, dst },
-            _ => return None,
-        };
-        Some(Route::new(UdpFlow::to_roce(addresses, self.source_port), vector))
     }
 }
 

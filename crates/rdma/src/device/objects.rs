@@ -1,14 +1,14 @@
 //! Protection domains, completion queues, shared receive queues, address handles.
 
 use super::{Device, Domain, in_range};
+use crate::core::attributes::AddressVector;
 use crate::core::cq::{CompletionQueue, Moderation, Notify};
+use crate::core::error::{ObjectError, ObjectKind};
 use crate::core::memory::Memory;
 use crate::core::receive_queue::{ReceiveQueue, SharedReceiveQueue};
 use crate::core::slab::Handle;
 use crate::core::verbs::Address;
-use crate::error::{ObjectError, ObjectKind};
 use crate::kind;
-use crate::qp::attributes::AddressVector;
 
 /// A shared receive queue's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +184,7 @@ impl<M: Memory> Device<M> {
         vector: AddressVector,
     ) -> Result<Handle<kind::Address>, ObjectError> {
         self.domain_mut(domain)?;
-        self.config.route(&vector).ok_or(ObjectError::Address(vector.source_index))?;
+        self.environment.addresses.route(&vector, 0, 0).ok_or(ObjectError::Address(vector.source_index))?;
         let made = self.verbs.addresses.insert(|_| Address { domain, vector });
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Address))?;
         self.join(domain);

@@ -1,21 +1,18 @@
 //! Posting and polling.
 
-use nichrome_wire::rdma::Psn;
-use nichrome_wire::star::{PacketType, Segment};
-
-use super::Device;
-use super::transport::Transport;
-use crate::config::Config;
+use super::transports::{Transport, for_endpoint};
+use super::{Config, Device};
+use crate::core::attributes::{QpState, QpType};
 use crate::core::completion::Completion;
+use crate::core::error::{ObjectError, ObjectKind, PostError};
 use crate::core::memory::Memory;
+use crate::core::queue_pair::{QueuePair, Receives};
 use crate::core::send_queue::{Progress, SendQueue, SendWork, Source};
 use crate::core::slab::Handle;
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation, Payload, ReceiveRequest, SendRequest, Sge, total_len};
-use crate::error::{ObjectError, ObjectKind, PostError};
 use crate::kind;
-use crate::qp::attributes::{QpState, QpType};
-use crate::qp::{QueuePair, Receives};
+use crate::transport::Endpoint;
 
 impl<M: Memory> Device<M> {
     /// Posts a request to a send queue. What is then to be sent comes from [`Device::poll_transmit`].
@@ -28,7 +25,7 @@ impl<M: Memory> Device<M> {
         handle: Handle<kind::Qp>,
         request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
-        let Self { qps, config, verbs, .. } = self;
+        let Self { qps, config, verbs, transports, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         check_room(transport.qp(), 1)?;
         let len = check_send(transport, request, config, verbs)?;
@@ -36,10 +33,8 @@ impl<M: Memory> Device<M> {
         let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
         verbs.counters.operations.posted(&request.operation);
         let SendRequest { wr_id, operation, flags, recipient, .. } = *request;
-        let (progress, first_psn) = (Progress::Posted, Psn::new(0));
-        let packets = 1;
-        let work = SendWork { wr_id, operation, recipient, source, len, flags, progress, first_psn, packets };
-        transport.push_send(work, verbs);
+        let work = SendWork { wr_id, operation, recipient, source, len, flags, progress: Progress::Posted };
+        for_endpoint!(transport, transports, |endpoint, shared| endpoint.post_send(work, shared, verbs));
         self.settle(handle.index());
         Ok(())
     }
@@ -78,7 +73,7 @@ impl<M: Memory> Device<M> {
     ) -> Result<(), PostError> {
         let Self { qps, config, verbs, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        check_element(transport, request.buffers.len(), 0)?;
+        for_endpoint!(transport, |endpoint| endpoint.accepts_receive(request.buffers.len()))?;
         let qp = transport.qp_mut();
         let Receives::Own(queue) = &mut qp.receives else { return Err(PostError::Shared) };
         if qp.state == QpState::Reset {
@@ -90,8 +85,7 @@ impl<M: Memory> Device<M> {
         }
         queue.post(request.wr_id, request.buffers, len);
         verbs.counters.operations.receives += 1;
-        transport.receive_posted(verbs);
-        if transport.waits_for_receives() {
+        if for_endpoint!(transport, |endpoint| endpoint.receive_posted(verbs)) {
             self.settle(handle.index());
         }
         Ok(())
@@ -132,18 +126,6 @@ fn check_receive(max_sge: usize, request: &ReceiveRequest<'_>, limit: u32) -> Re
     total_len(request.buffers, u32::MAX).ok_or(PostError::TooLong(limit))
 }
 
-/// Whether a request that the peer keeps fits the packet that hands it over: its buffers, or its inline bytes.
-#[inline]
-fn check_element(transport: &Transport, buffers: usize, inline: usize) -> Result<(), PostError> {
-    let Transport::Stateless(driver) = transport else { return Ok(()) };
-    let room = PacketType::Rdp.datagram_len(driver.qp.mtu()) - PacketType::Wqep.datagram_len(0);
-    let max = room / Segment::LEN;
-    if buffers > max {
-        return Err(PostError::Buffers { count: buffers, max });
-    }
-    if inline > room { Err(PostError::Inline { len: inline, max: room }) } else { Ok(()) }
-}
-
 /// Whether the queue takes so many requests more now.
 #[inline]
 fn check_room(qp: &QueuePair, count: usize) -> Result<(), PostError> {
@@ -165,14 +147,8 @@ fn check_send<M>(
     let qp = transport.qp();
     let limit = if qp.kind == QpType::Ud { config.mtu.bytes() as u32 } else { config.limits.message };
     check_operation(qp, request, verbs)?;
-    if !takes(transport, &request.operation) {
-        return Err(PostError::Stateless);
-    }
     let len = payload_len(qp, request, limit)?;
-    match request.payload {
-        Payload::Buffers(buffers) => check_element(transport, buffers.len(), 0)?,
-        Payload::Inline(_) | Payload::InlineFrom(_) => check_element(transport, 0, len as usize)?,
-    }
+    for_endpoint!(transport, |endpoint| endpoint.accepts(&request.operation, &request.payload, len))?;
     Ok(len)
 }
 
@@ -203,21 +179,6 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
         (QpType::Rc | QpType::Uc, recipient) => recipient.is_none(),
     };
     if well_addressed { Ok(()) } else { Err(PostError::Recipient) }
-}
-
-/// Whether the transport does this. What StaR does not do: atomics on memory of the stateless side, which would need a
-/// record there of those that were done; windows and invalidations of the device's own.
-#[inline]
-fn takes(transport: &Transport, operation: &Operation) -> bool {
-    use Operation as O;
-    match transport {
-        Transport::Roce(_) => true,
-        Transport::Stateless(_) => !matches!(operation, O::LocalInvalidate(_) | O::BindWindow(_)),
-        Transport::Stateful(_) => !matches!(
-            operation,
-            O::LocalInvalidate(_) | O::BindWindow(_) | O::CompareSwap { .. } | O::FetchAdd { .. }
-        ),
-    }
 }
 
 /// The bytes of a request, if its payload goes with its operation.

@@ -2,17 +2,21 @@
 
 use nichrome_wire::rdma::{PathMtu, Psn, QKey, QpNumber, RnrTimer};
 
-use super::transport::Transport;
+use super::transports::{Transport, Transports, for_endpoint};
 use super::{Device, in_range};
 use crate::core::access::Access;
+use crate::core::attributes::{AddressVector, QpChange, QpState, QpType};
+use crate::core::completion::Status;
+use crate::core::drain::Drain;
+use crate::core::error::{ModifyError, ObjectError, ObjectKind};
 use crate::core::memory::Memory;
+use crate::core::queue_pair::{QpCapacity, QueuePair, Receives, Settings, Signaling};
 use crate::core::receive_queue::ReceiveQueue;
 use crate::core::send_queue::SendQueue;
 use crate::core::slab::Handle;
-use crate::error::{ModifyError, ObjectError, ObjectKind};
+use crate::core::verbs::Verbs;
 use crate::kind;
-use crate::qp::attributes::{AddressVector, QpChange, QpState, QpType, rule};
-use crate::qp::{QpCapacity, QueuePair, Receives, Settings, Signaling};
+use crate::transport::Endpoint;
 
 /// What a queue pair is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +92,11 @@ impl<M: Memory> Device<M> {
             return Err(ObjectError::Unknown(ObjectKind::Srq));
         }
         self.check_capacity(&config)?;
-        let Self { qps, config: device, .. } = self;
-        let made = qps.insert(|handle| Transport::new(queue_pair(handle, &config, device), device));
+        let Self { qps, numbers, config: device, transports, .. } = self;
+        let made = qps.insert(|handle| {
+            let number = numbers.number_of(handle.index());
+            Transport::new(queue_pair(handle, number, &config, device), transports)
+        });
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Qp))?;
         self.wheel.grow(made.index() as usize + 1);
         self.join(config.domain);
@@ -115,39 +122,32 @@ impl<M: Memory> Device<M> {
     /// # Errors
     /// The standard does not allow the change, or a value is out of its range; then nothing has changed.
     pub fn modify_qp(&mut self, handle: Handle<kind::Qp>, change: &QpChange) -> Result<(), ModifyError> {
-        let Self { qps, config, verbs, .. } = self;
+        let Self { qps, config, environment, transports, verbs, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         let to = check_transition(transport, change)?;
         check_values(change, config.limits.rd_atomic, config.mtu)?;
-        let route = match &change.path {
-            Some(path) => Some(config.route(path).ok_or(ObjectError::Address(path.source_index))?),
-            None => transport.qp().route,
-        };
+        if let Some(path) = change.path.filter(|path| environment.addresses.route(path, 0, 0).is_none()) {
+            return Err(ObjectError::Address(path.source_index).into());
+        }
         let qp = transport.qp_mut();
-        qp.route = route;
         apply(&mut qp.settings, change);
-        let from = std::mem::replace(&mut qp.state, to);
-        transport.set_numbers(change);
-        match to {
-            QpState::Reset => {
-                self.begin_anew(handle);
-                let Self { qps, verbs, .. } = self;
-                let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-                let qp = transport.qp_mut();
-                qp.on_hold = false;
-                for cq in [qp.send_cq, qp.receive_cq] {
-                    if let Some(cq) = verbs.cqs.get_mut(cq) {
-                        cq.forget(qp.number);
-                    }
-                }
+        let from = qp.state;
+        if to != QpState::Err {
+            qp.state = to;
+        }
+        if from == QpState::Sqd && to == QpState::Rts {
+            qp.drain = Drain::Running;
+        }
+        for_endpoint!(transport, transports, |endpoint, shared| {
+            endpoint.modified(change, shared);
+            match to {
+                QpState::Err => endpoint.enter_error(Status::Flushed, shared, verbs),
+                QpState::Sqd if from == QpState::Rts => endpoint.drain(shared, verbs),
+                _ => {}
             }
-            QpState::Err => {
-                transport.qp_mut().state = from;
-                transport.enter_error(verbs);
-            }
-            QpState::Sqd if from == QpState::Rts => transport.drain(verbs),
-            QpState::Rts if from == QpState::Sqd => transport.resume(),
-            _ => {}
+        });
+        if to == QpState::Reset {
+            self.reset(handle);
         }
         self.settle(handle.index());
         Ok(())
@@ -160,7 +160,7 @@ impl<M: Memory> Device<M> {
     pub fn query_qp(&self, handle: Handle<kind::Qp>) -> Result<QpReport, ObjectError> {
         let transport = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         let (qp, settings) = (transport.qp(), &transport.qp().settings);
-        let (rq_psn, sq_psn) = transport.numbers();
+        let (rq_psn, sq_psn) = for_endpoint!(transport, |endpoint| endpoint.packet_numbers());
         let srq = match qp.receives {
             Receives::Own(_) => None,
             Receives::Shared(srq) => Some(srq),
@@ -177,7 +177,7 @@ impl<M: Memory> Device<M> {
             },
             number: qp.number,
             state: qp.state,
-            draining: transport.is_draining(),
+            draining: qp.drain == Drain::Draining,
             access: settings.access,
             qkey: settings.qkey,
             path: settings.path,
@@ -208,14 +208,14 @@ impl<M: Memory> Device<M> {
         self.qps.len()
     }
 
-    /// Tells the peer of a reliable connection once more what has arrived, if anything has: the peer cannot ask again after
-    /// [`Device::destroy_qp`], and takes silence for a failure.
+    /// Retransmits the last acknowledgement of a reliable connection, if there was one: after [`Device::destroy_qp`] the
+    /// peer's repetitions are not answered, and it takes silence for a failure.
     ///
     /// # Errors
     /// It does not exist.
     pub fn acknowledge_again(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
         let transport = self.qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        transport.acknowledge_again();
+        for_endpoint!(transport, |endpoint| endpoint.repeat_acknowledgement());
         self.settle(handle.index());
         Ok(())
     }
@@ -225,11 +225,9 @@ impl<M: Memory> Device<M> {
     /// # Errors
     /// It does not exist.
     pub fn destroy_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
-        let gone = self.qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp));
-        let transport = gone?;
-        self.answers.say_farewell(&transport, &self.config, self.verbs.now);
-        self.stateless -= usize::from(matches!(transport, Transport::Stateless(_)));
-        let qp = transport.dissolve(&mut self.verbs);
+        let Self { qps, transports, verbs, .. } = self;
+        let transport = qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        let qp = transport.dissolve(transports, verbs);
         self.wheel.cancel(handle.index());
         self.leave(qp.domain);
         for cq in [qp.send_cq, qp.receive_cq] {
@@ -243,28 +241,43 @@ impl<M: Memory> Device<M> {
 }
 
 impl<M: Memory> Device<M> {
-    /// Makes a queue pair as new, on RoCE.
-    fn begin_anew(&mut self, handle: Handle<kind::Qp>) {
-        if let Some(transport) = self.qps.get(handle) {
-            self.answers.say_farewell(transport, &self.config, self.verbs.now);
-        }
-        let Self { qps, verbs, config, stateless, .. } = self;
+    /// Makes a queue pair as new. Completions of what it did before are gone.
+    fn reset(&mut self, handle: Handle<kind::Qp>) {
+        let Self { qps, verbs, transports, .. } = self;
         qps.replace(handle, |transport| {
-            *stateless -= usize::from(matches!(transport, Transport::Stateless(_)));
-            let mut qp = transport.dissolve(verbs);
-            (qp.state, qp.fatal, qp.route) = (QpState::Reset, false, None);
-            Transport::new(qp, config)
+            let mut qp = transport.dissolve(transports, verbs);
+            for cq in [qp.send_cq, qp.receive_cq] {
+                if let Some(cq) = verbs.cqs.get_mut(cq) {
+                    cq.forget(qp.number);
+                }
+            }
+            (qp.state, qp.drain) = (QpState::Reset, Drain::Running);
+            (qp.cq_overrun, qp.on_hold, qp.is_blocked, qp.is_set_up) = (false, false, false, false);
+            Transport::new(qp, transports)
         });
     }
 }
 
-fn queue_pair(handle: Handle<kind::Qp>, config: &QpConfig, device: &crate::Config) -> QueuePair {
+impl Transport {
+    /// Gives up a transport's state, and everything that waits.
+    pub(super) fn dissolve<M: Memory>(self, transports: &mut Transports, verbs: &mut Verbs<M>) -> QueuePair {
+        let mut qp = for_endpoint!(self, transports, |endpoint, shared| endpoint.dissolve(shared, verbs));
+        qp.clear(verbs);
+        qp
+    }
+}
+
+fn queue_pair(
+    handle: Handle<kind::Qp>,
+    number: QpNumber,
+    config: &QpConfig,
+    device: &crate::Config,
+) -> QueuePair {
     let QpConfig { kind, domain, send_cq, receive_cq, srq, capacity, signaling } = *config;
     let own = || Receives::Own(ReceiveQueue::new(capacity.receive_wrs, capacity.receive_sges));
     QueuePair {
         handle,
-        // In range: the configuration says so.
-        number: QpNumber::new(device.first_qp + handle.index()).unwrap_or_default(),
+        number,
         kind,
         state: QpState::Reset,
         domain,
@@ -276,10 +289,12 @@ fn queue_pair(handle: Handle<kind::Qp>, config: &QpConfig, device: &crate::Confi
         sends: SendQueue::default(),
         receives: srq.map_or_else(own, Receives::Shared),
         receiving: None,
-        route: None,
-        fatal: false,
+        cq_overrun: false,
+        drain: Drain::Running,
         in_line: false,
         on_hold: false,
+        is_blocked: false,
+        is_set_up: false,
     }
 }
 
@@ -290,7 +305,8 @@ fn check_transition(transport: &Transport, change: &QpChange) -> Result<QpState,
         return Err(ModifyError::State { expected, actual: from });
     }
     let to = change.state.unwrap_or(from);
-    let rule = rule(kind, from, to).ok_or(ModifyError::Transition { kind, from, to })?;
+    let rule = for_endpoint!(transport, |endpoint| endpoint.rule(kind, from, to));
+    let rule = rule.ok_or(ModifyError::Transition { kind, from, to })?;
     let mask = change.mask();
     let missing = rule.required.without(mask);
     if !missing.is_empty() {
@@ -301,7 +317,7 @@ fn check_transition(transport: &Transport, change: &QpChange) -> Result<QpState,
         return Err(ModifyError::NotAllowed { from, to, extra });
     }
     let leaves = matches!(to, QpState::Err | QpState::Reset);
-    if from == QpState::Sqd && transport.is_draining() && !leaves {
+    if from == QpState::Sqd && transport.qp().drain == Drain::Draining && !leaves {
         return Err(ModifyError::Draining);
     }
     Ok(to)

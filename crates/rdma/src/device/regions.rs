@@ -3,12 +3,14 @@
 use nichrome_wire::rdma::RKey;
 
 use super::Device;
+use super::transports::{Transport, for_each_transport, for_endpoint};
 use crate::core::access::Access;
+use crate::core::error::{ObjectError, ObjectKind, RegisterError};
 use crate::core::memory::Memory;
-use crate::core::protection::{LKey, Refusal, Region, Validity, Window, WindowKind};
+use crate::core::protection::{LKey, Refusal, Region, RegionChange, Validity, Window, WindowKind};
 use crate::core::slab::Handle;
-use crate::error::{ObjectError, ObjectKind, RegisterError};
 use crate::kind;
+use crate::transport::{Endpoint, Shared};
 
 /// A memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +69,7 @@ impl<M: Memory> Device<M> {
         let made = self.verbs.protection.add_region(region);
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Region))?;
         self.join(domain);
-        self.tell_registered(made);
+        self.region_registered(made);
         Ok(RegionHandle(made))
     }
 
@@ -113,8 +115,8 @@ impl<M: Memory> Device<M> {
         self.verbs.protection.replace_region(handle.0, region);
         self.join(domain);
         self.leave(old_domain);
-        old_key.into_iter().for_each(|key| self.tell_deregistered(old_domain, key));
-        self.tell_registered(handle.0);
+        old_key.into_iter().for_each(|key| self.region_deregistered(old_domain, key));
+        self.region_registered(handle.0);
         Ok(())
     }
 
@@ -142,7 +144,7 @@ impl<M: Memory> Device<M> {
         })?;
         if let Some((domain, key)) = domain.zip(key) {
             self.leave(domain);
-            self.tell_deregistered(domain, key);
+            self.region_deregistered(domain, key);
         }
         Ok(())
     }
@@ -189,5 +191,30 @@ impl<M: Memory> Device<M> {
     /// Regions and windows that exist.
     pub fn keys(&self) -> (usize, usize) {
         self.verbs.protection.counts()
+    }
+
+    fn region_registered(&mut self, handle: Handle<kind::Key>) {
+        let protection = &self.verbs.protection;
+        if let Some((region, key)) = protection.region(handle).zip(protection.key_of(handle)) {
+            let (domain, region) = (region.domain, Some(region.clone()));
+            self.region_changed(&RegionChange { domain, key, region });
+        }
+    }
+
+    fn region_deregistered(&mut self, domain: Handle<kind::Domain>, key: u32) {
+        self.region_changed(&RegionChange { domain, key, region: None });
+    }
+
+    /// Has the queue pairs of a domain follow a change to its memory, where their transport wants to.
+    fn region_changed(&mut self, change: &RegionChange) {
+        let mut follows = false;
+        for_each_transport!(&self.transports, |shared, _Endpoint| follows |= shared.follows_regions());
+        for index in 0..if follows { self.qps.places() } else { 0 } {
+            let Some(transport) = self.qps.at_mut(index) else { continue };
+            let is_concerned = transport.qp().domain == change.domain;
+            if is_concerned && for_endpoint!(transport, |endpoint| endpoint.region_changed(change)) {
+                self.settle(index);
+            }
+        }
     }
 }

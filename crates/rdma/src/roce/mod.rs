@@ -2,29 +2,20 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `connection.rs` | a queue pair with its transport state; error, reset, timers |
-//! | `requester.rs` | which packet leaves next, and what its leaving changes |
-//! | `completer.rs` | what answers do to the requests |
-//! | `responder.rs` | what requests do here, and the answers they get |
-//! | `answers.rs` | answers that wait to leave: acknowledgements, data of READs, results of atomics |
-//! | `conversation.rs` | acknowledgements that leave together with the program's answer |
-//! | `reorder.rs` | what arrived ahead of a lost packet, between two ends of ours |
-//! | `probe.rs` | a packet to find out what no later packet shows, between the same |
-//! | `dcqcn.rs` | a rate for each queue pair, set by congestion notifications |
-//! | `unreliable.rs` | requests of unreliable connections, and datagrams |
-//! | `ident.rs` | which IPv4 identifications the ICRCs of a peer may be right for |
-//! | `window.rs` | how many packets are outstanding |
+//! | `endpoint.rs` | a queue pair on RoCE: packets in and out, error, timers |
+//! | `requester/` | which request packet leaves next, and what the peer's answers do; its `mod.rs` lists the files |
+//! | `responder/` | what the peer's requests do, and the answers they get; its `mod.rs` lists the files |
+//! | `packet.rs` | packets on their way in and out |
+//! | `identifications.rs` | which IPv4 identifications the peer's ICRCs may be right for |
+//! | `config.rs`, `shared.rs` | what all queue pairs of a device share |
 
-pub(crate) mod answers;
-pub(crate) mod completer;
-pub(crate) mod connection;
-pub(crate) mod conversation;
-pub(crate) mod dcqcn;
-pub(crate) mod ident;
-pub(crate) mod packet;
-pub(crate) mod probe;
-pub(crate) mod reorder;
-pub(crate) mod requester;
-pub(crate) mod responder;
-pub(crate) mod unreliable;
-pub(crate) mod window;
+mod config;
+mod endpoint;
+mod identifications;
+mod packet;
+mod requester;
+mod responder;
+mod shared;
+
+pub use config::{RoceConfig, SelectiveRepeat};
+pub(crate) use endpoint::{Connection, RoceQp};

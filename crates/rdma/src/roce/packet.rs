@@ -1,97 +1,82 @@
 //! Packets on their way in and out.
 
-use nichrome_wire::rdma::{Message, Psn, RKey, UdpFlow};
-use nichrome_wire::{AddressPair, TrafficClass};
+use nichrome_wire::rdma::{Message, Psn, RKey};
+use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
 
+use super::shared::RoceShared;
+use crate::core::queue_pair::QueuePair;
 use crate::core::send_queue::Source;
-use crate::qp::attributes::AddressVector;
+use crate::core::verbs::Verbs;
 
-/// Where packets go and what their IP header says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Route {
-    /// Addresses and ports.
-    pub flow: UdpFlow,
-    /// Traffic class (type of service).
-    pub traffic_class: TrafficClass,
-    /// IPv6 flow label, 20 bits.
-    pub flow_label: u32,
-    /// Hop limit (time to live).
-    pub hop_limit: u8,
+/// What the two halves of a queue pair work on: the queue pair, what RoCE shares, and the objects of the device.
+pub(super) struct Context<'a, M> {
+    pub(super) qp: &'a mut QueuePair,
+    pub(super) shared: &'a mut RoceShared,
+    pub(super) verbs: &'a mut Verbs<M>,
 }
 
-impl Route {
-    pub(crate) fn new(flow: UdpFlow, vector: &AddressVector) -> Self {
-        let AddressVector { traffic_class, flow_label, hop_limit, .. } = *vector;
-        Self { flow, traffic_class, flow_label, hop_limit }
-    }
-}
-
-/// A datagram that came in.
-#[derive(Clone, Copy, Debug)]
-pub struct Datagram<'a> {
-    /// From whom, to whom.
-    pub flow: UdpFlow,
-    /// Traffic class with the congestion bits.
-    pub traffic_class: TrafficClass,
-    /// The UDP payload.
-    pub bytes: &'a [u8],
-}
-
-/// What a request or answer that was taken in says.
+/// What a received request or answer says.
 #[derive(Clone, Copy)]
-pub(crate) struct Incoming<'a> {
-    pub(crate) psn: Psn,
-    pub(crate) ack_request: bool,
-    pub(crate) solicited: bool,
-    /// The sender takes negative acknowledgements of single packets.
-    pub(crate) selective: bool,
-    pub(crate) payload: &'a [u8],
-    /// Addresses that it came with.
-    pub(crate) addresses: AddressPair,
-    pub(crate) traffic_class: TrafficClass,
+pub(super) struct Incoming<'a> {
+    pub(super) psn: Psn,
+    pub(super) ack_request: bool,
+    pub(super) solicited: bool,
+    /// The sender takes NAKs of single packets.
+    pub(super) selective: bool,
+    /// The sender received packets with a congestion mark.
+    pub(super) ecn_echo: bool,
+    pub(super) payload: &'a [u8],
+    pub(super) addresses: AddressPair,
+    pub(super) traffic_class: TrafficClass,
 }
 
-/// The packet that a queue pair would send next.
+/// The packet that a queue pair sends next.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) message: Message,
-    pub(crate) psn: Psn,
-    pub(crate) ack_request: bool,
-    pub(crate) solicited: bool,
-    pub(crate) payload: PayloadSource,
-    pub(crate) payload_len: usize,
-    pub(crate) cause: Cause,
+pub(super) struct Outgoing {
+    pub(super) message: Message,
+    pub(super) psn: Psn,
+    pub(super) ack_request: bool,
+    pub(super) solicited: bool,
+    pub(super) payload: PayloadSource,
+    pub(super) payload_len: usize,
+    pub(super) cause: Cause,
 }
 
 /// Where the payload of a packet comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PayloadSource {
+pub(super) enum PayloadSource {
     Nothing,
     /// The buffers of a send.
     Send {
         source: Source,
         offset: u32,
     },
-    /// Memory that the peer asks for.
+    /// Memory that the peer READs.
     Remote {
         address: u64,
         rkey: RKey,
     },
 }
 
-/// What a packet is sent for, and so what its leaving changes.
+/// What a packet is sent for, and so what its departure changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A send: so many packet numbers, and whether it is begun or done with.
+pub(super) enum Cause {
+    /// A send: how many packet numbers it takes, and whether it ends the send.
     Request { packets: u32, ends: bool },
-    /// A part of a send once more, because it alone was lost.
+    /// A single lost packet of a send.
     Repeat { work: usize },
-    /// Data or a result that the peer asked for; the place among the answers.
+    /// A READ response or the result of an atomic; the place among the answers.
     Data { index: usize },
-    /// An acknowledgement.
+    /// An ACK or NAK.
     Acknowledgement,
-    /// A packet that is missing, to a peer that repeats it alone.
+    /// A selective NAK.
     Missing,
     /// A congestion notification.
     Notification,
+}
+
+/// A packet number as congestion controllers count: order survives, as the 24 bits are at the top.
+#[inline]
+pub(super) fn serial(psn: Psn) -> SeqNumber {
+    SeqNumber(psn.value() << 8)
 }

@@ -12,17 +12,17 @@ use nichrome_wire::rdma::RKey;
 use super::flight::Initiator;
 use super::mirror::{self, extent};
 use super::pipeline::{Conflict, Extent, Operation, Side, Transfer};
+use super::shared::StarShared;
 use super::stateful::Stateful;
-use crate::config::Config;
 use crate::core::access::Access;
+use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
+use crate::core::queue_pair::Receives;
 use crate::core::receive_queue::ReceiveSlot;
 use crate::core::send_queue::{Pieces, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, Remote, SendFlags, Sge};
-use crate::qp::Receives;
-use crate::qp::attributes::QpState;
 
 /// A shared receive queue is looked at again after so many nanoseconds at least.
 const LOOK_AGAIN: u64 = 50_000;
@@ -68,7 +68,7 @@ impl Stateful {
     pub(super) fn begin<M: Memory>(
         &mut self,
         initiator: Initiator,
-        config: &Config,
+        shared: &StarShared,
         verbs: &mut Verbs<M>,
     ) -> bool {
         let index = self.pipeline(initiator).operations.len();
@@ -79,7 +79,7 @@ impl Stateful {
         let work = work.clone();
         let plan = match initiator {
             Initiator::Client => self.plan_own(&work),
-            Initiator::Server => self.plan_theirs(&work, config, verbs),
+            Initiator::Server => self.plan_theirs(&work, shared, verbs),
         };
         let (plan, failed) = match plan {
             Ok(plan) => (plan, None),
@@ -246,12 +246,12 @@ impl Stateful {
     fn plan_theirs<M: Memory>(
         &mut self,
         work: &SendWork,
-        config: &Config,
+        shared: &StarShared,
         verbs: &mut Verbs<M>,
     ) -> Result<Plan, Hindrance> {
         let mtu = self.qp.mtu() as u32;
         let len = work.len;
-        if len > config.limits.message {
+        if len > shared.environment.message_limit {
             return Err(INVALID);
         }
         let pieces = || mirror::pieces(&self.mirror.sends, work.source, len);

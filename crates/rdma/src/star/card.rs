@@ -23,7 +23,7 @@ use super::memory_table::{KeyKind, Reach, RegisteredMemory};
 use super::tag::{ConnectionKey, ServerSecret, stamp_of};
 use crate::core::access::Access;
 use crate::core::memory::Memory;
-use crate::roce::packet::{Datagram, Route};
+use crate::net::{Datagram, Route};
 
 /// What a stateless card is made with.
 #[derive(Clone, Debug)]

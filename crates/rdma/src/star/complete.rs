@@ -15,17 +15,17 @@ use super::flight::Initiator;
 use super::pipeline::Operation;
 use super::stateful::{Stateful, Told};
 use super::status::code;
+use crate::core::attributes::QpState;
 use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;
+use crate::core::drain::Drain;
 use crate::core::event::Event;
 use crate::core::memory::Memory;
 use crate::core::protection::Invalidator;
+use crate::core::queue_pair::{Received, Receives};
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, SendFlags};
-use crate::qp::attributes::{DrainNotice, QpState};
-use crate::qp::{Received, Receives};
-use crate::roce::requester::Drain;
 
 /// So many of the server's requests that ask for no completion are told by one.
 const UNTOLD: u32 = 16;
@@ -42,7 +42,7 @@ impl Stateful {
     pub(super) fn complete<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.complete_own(verbs);
         self.complete_theirs(verbs);
-        self.tell_drained(verbs);
+        self.check_drained(verbs);
     }
 
     fn complete_own<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
@@ -112,7 +112,7 @@ impl Stateful {
         }
         self.own.retire();
         self.qp.complete_send(status, verbs);
-        self.end(status, verbs);
+        self.enter_error(status, verbs);
     }
 
     fn tell(&mut self, cqe: Cqe) {
@@ -156,7 +156,7 @@ impl Stateful {
                     let failed = Received::failed(Status::RemoteInvalidRequest);
                     self.qp.complete_receive(failed, Urgency::Plain, verbs);
                     verbs.events.push_back(Event::QpAccessError(self.qp.handle));
-                    self.end(Status::RemoteAccess, verbs);
+                    self.enter_error(Status::RemoteAccess, verbs);
                     return false;
                 }
                 Some(Notice::Invalidated(key))
@@ -213,7 +213,7 @@ impl Stateful {
         };
         self.qp.complete_receive(Received::failed(receive), Urgency::Plain, verbs);
         verbs.events.push_back(event(self.qp.handle));
-        self.end(status, verbs);
+        self.enter_error(status, verbs);
     }
 
     /// The server has closed the connection, or is not there any more: nothing of it is asked or served, and what the
@@ -247,12 +247,12 @@ impl Stateful {
         if self.is_closed && self.qp.sends.len() > 0 && matches!(self.qp.state, QpState::Rts | QpState::Sqd) {
             self.own.clear();
             self.qp.complete_send(Status::RetryExceeded, verbs);
-            self.end(Status::RetryExceeded, verbs);
+            self.enter_error(Status::RetryExceeded, verbs);
         }
     }
 
     /// The server is to be told once more what it has not acknowledged, and what of it has come.
-    pub(crate) fn tell_again(&mut self) {
+    pub(super) fn repeat_acknowledgement(&mut self) {
         if !self.is_closed {
             self.inbox.due = true;
             self.outbox.repeat();
@@ -260,7 +260,7 @@ impl Stateful {
     }
 
     /// Adds a request whose form has been checked.
-    pub(crate) fn push_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
+    pub(super) fn post_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
         self.qp.sends.push(work);
         if self.qp.state == QpState::Err {
             self.qp.flush_sends(verbs);
@@ -269,11 +269,7 @@ impl Stateful {
     }
 
     /// All that waits is flushed, and the server's driver is told that the connection has ended.
-    pub(crate) fn enter_error<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        self.end(Status::Flushed, verbs);
-    }
-
-    fn end<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
+    pub(super) fn enter_error<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
         let entered = self.qp.state != QpState::Err;
         self.qp.state = QpState::Err;
         self.rdp.clear();
@@ -287,7 +283,7 @@ impl Stateful {
         self.theirs.clear();
         self.mirror.clear();
         (self.unready, self.look_again, self.try_again) = ([None; 2], None, None);
-        self.drain = Drain::Running;
+        self.qp.drain = Drain::Running;
         if entered && !self.is_closed {
             let completed = Completed::Connection;
             self.tell(Cqe { wr_id: 0, status: code(status), completed, len: 0, notice: None });
@@ -299,40 +295,8 @@ impl Stateful {
         }
     }
 
-    /// Completions are lost: the program cannot know any more how its requests ended.
-    pub(crate) fn lost_completions<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.qp.state != QpState::Err {
-            self.end(Status::Fatal, verbs);
-            verbs.events.push_back(Event::QpFatal(self.qp.handle));
-        }
-        self.qp.fatal = false;
-    }
-
-    /// Begins to drain the send queue.
-    pub(crate) fn drain<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.drain == Drain::Running {
-            self.drain = Drain::Draining;
-            self.tell_drained(verbs);
-        }
-    }
-
-    /// Whether requests are outstanding although the send queue drains.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.drain == Drain::Draining
-    }
-
-    /// The send queue goes on after it was drained.
-    pub(crate) fn resume(&mut self) {
-        self.drain = Drain::Running;
-    }
-
-    fn tell_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.drain != Drain::Draining || !self.own.operations.is_empty() {
-            return;
-        }
-        self.drain = Drain::Drained;
-        if self.qp.settings.drain_notice == DrainNotice::Event {
-            verbs.events.push_back(Event::SendQueueDrained(self.qp.handle));
-        }
+    /// Reports that the send queue has drained, if it has.
+    pub(super) fn check_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        self.qp.check_drained(!self.own.operations.is_empty(), verbs);
     }
 }

@@ -4,14 +4,14 @@ use nichrome_wire::star::{Completed, Cqe, CqeNotice};
 
 use super::driver::{Closing, Driver};
 use super::status::status;
+use crate::core::attributes::QpState;
 use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;
 use crate::core::event::Event;
 use crate::core::memory::Memory;
 use crate::core::protection::Invalidator;
+use crate::core::queue_pair::{Received, Receives};
 use crate::core::verbs::Verbs;
-use crate::qp::attributes::QpState;
-use crate::qp::{Received, Receives};
 
 impl Driver {
     /// The client tells how a request ended; false where there is none that it could mean, and nothing was done.

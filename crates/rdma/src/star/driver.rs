@@ -20,23 +20,24 @@ use nichrome_wire::star::{Element, Flags, Message, Repr, Request, Segment, Stamp
 use nichrome_wire::{Ecn, Instant};
 
 use super::elements::{Inbox, Outbox};
-use super::endpoint::{Endpoint, Seal};
 use super::packet::{Cause, Impossible, Incoming, Outgoing};
+use super::seal::Seal;
 use super::security::Blocked;
 use super::setup::Offer;
+use super::shared::StarShared;
+use super::side::Side;
 use super::tag::stamp_of;
 use super::time::count;
 use super::timer::{Awaited, Expiry};
-use crate::config::Config;
+use crate::core::attributes::QpState;
 use crate::core::cq::Urgency;
-use crate::core::event::Event;
+use crate::core::drain::Drain;
 use crate::core::memory::Memory;
+use crate::core::queue_pair::{QueuePair, Receives};
 use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::Sge;
-use crate::qp::attributes::{DrainNotice, QpState};
-use crate::qp::{QueuePair, Receives};
-use crate::roce::requester::Drain;
+use crate::net::Route;
 
 /// Something that the client is told.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,8 @@ pub(super) enum Closing {
 
 /// A queue pair whose own card keeps no state.
 pub(crate) struct Driver {
-    pub(crate) qp: QueuePair,
+    pub(super) qp: QueuePair,
+    pub(super) route: Option<Route>,
     /// The client's number of the connection.
     peer: QpNumber,
     seal: Seal,
@@ -82,14 +84,14 @@ pub(crate) struct Driver {
     /// The client is to show that it lives.
     ping: bool,
     pub(super) closing: Closing,
-    pub(super) drain: Drain,
 }
 
 impl Driver {
     /// The connection that set-up has brought about.
-    pub(crate) fn new(qp: QueuePair, ours: &Offer, theirs: &Offer, seal: Seal) -> Self {
+    pub(super) fn new(qp: QueuePair, route: Option<Route>, ours: &Offer, theirs: &Offer, seal: Seal) -> Self {
         Self {
             qp,
+            route,
             peer: theirs.connection,
             seal,
             inbox: Inbox::new(theirs.first_element),
@@ -98,12 +100,7 @@ impl Driver {
             receives: Told::default(),
             ping: false,
             closing: Closing::Open,
-            drain: Drain::Running,
         }
-    }
-
-    pub(crate) fn seal_of(&self) -> &Seal {
-        &self.seal
     }
 
     fn is_up(&self) -> bool {
@@ -120,7 +117,7 @@ impl Driver {
     }
 
     /// Memory was registered, or is no longer.
-    pub(crate) fn tell(&mut self, element: Element) {
+    pub(super) fn push_element(&mut self, element: Element) {
         if self.closing == Closing::Open {
             self.outbox.push(Entry::Control(element));
         }
@@ -133,11 +130,11 @@ impl Driver {
             self.pop_send(status, verbs);
             self.enter_error(verbs);
         }
-        self.tell_drained(verbs);
+        self.check_drained(verbs);
     }
 
     /// Whether there may be something to send.
-    pub(crate) fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         let untold_receive = || match &self.qp.receives {
             Receives::Own(queue) => queue.len() > self.receives.elements.len(),
             Receives::Shared(_) => false,
@@ -148,12 +145,12 @@ impl Driver {
     }
 
     /// When time alone changes something.
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.outbox.timer.due()
     }
 
     /// Does what is due.
-    pub(crate) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    pub(super) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let (settings, now) = (self.qp.settings, verbs.now);
         let Some(expiry) = self.outbox.timer.expire(&settings, now) else { return };
         count(expiry, verbs);
@@ -180,7 +177,7 @@ impl Driver {
     }
 
     /// Adds a request whose form has been checked.
-    pub(crate) fn push_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
+    pub(super) fn post_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
         self.qp.sends.push(work);
         if self.qp.state == QpState::Err && self.closing == Closing::Closed {
             self.qp.flush_sends(verbs);
@@ -189,30 +186,20 @@ impl Driver {
     }
 
     /// The client is to be told once more what completions have come.
-    pub(crate) fn tell_again(&mut self) {
+    pub(super) fn repeat_acknowledgement(&mut self) {
         self.inbox.due |= self.closing == Closing::Open;
     }
 
     /// Whether all is over with this connection.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.closing == Closing::Closed
     }
 
-    /// Whether requests are outstanding although the send queue drains.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.drain == Drain::Draining
-    }
-
-    /// The send queue goes on after it was drained.
-    pub(crate) fn resume(&mut self) {
-        self.drain = Drain::Running;
-    }
-
     /// Nothing more is begun; the client is told, and when it knows, all that waits is flushed.
-    pub(crate) fn enter_error<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    pub(super) fn enter_error<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let was_connected = matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
         self.qp.state = QpState::Err;
-        self.drain = Drain::Running;
+        self.qp.drain = Drain::Running;
         if !was_connected || self.closing != Closing::Open {
             return self.close_now(verbs);
         }
@@ -240,51 +227,39 @@ impl Driver {
         self.closing = Closing::Closed;
         self.qp.state = QpState::Err;
         self.outbox.clear();
-        (self.ping, self.drain) = (false, Drain::Running);
+        (self.ping, self.qp.drain) = (false, Drain::Running);
         self.sends.elements.clear();
         self.receives.elements.clear();
         self.qp.flush(verbs);
     }
 
-    /// Completions are lost: the program cannot know any more how its requests ended.
-    pub(crate) fn lost_completions<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.qp.state != QpState::Err {
-            self.enter_error(verbs);
-            verbs.events.push_back(Event::QpFatal(self.qp.handle));
-        }
-        self.qp.fatal = false;
-    }
-
     /// The last word, before the queue pair is destroyed.
-    pub(crate) fn farewell(&self) -> Option<Repr> {
+    fn farewell(&self) -> Option<Repr> {
         let message = Message::Wqep(Element::Close(StatusCode::FLUSHED));
         let sequence = self.outbox.next_number();
         let repr = Repr { flags: Flags::NONE, connection: self.peer, sequence, message };
         self.is_up().then_some(repr)
     }
 
-    /// Begins to drain the send queue.
-    pub(crate) fn drain<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.drain == Drain::Running {
-            self.drain = Drain::Draining;
-            self.tell_drained(verbs);
-        }
+    /// Reports that the send queue has drained, if it has.
+    pub(super) fn check_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        self.qp.check_drained(!self.sends.elements.is_empty(), verbs);
     }
 
-    fn tell_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.drain != Drain::Draining || !self.sends.elements.is_empty() {
-            return;
+    /// Ends the connection without waiting for the client, which is told once.
+    pub(super) fn dissolve(self, shared: &mut StarShared, now: Instant) -> QueuePair {
+        if let Some((repr, route)) = self.farewell().zip(self.route.as_ref()) {
+            let route = shared.route_of(route, false);
+            shared.card.push(repr, &self.seal, route, now);
         }
-        self.drain = Drain::Drained;
-        if self.qp.settings.drain_notice == DrainNotice::Event {
-            verbs.events.push_back(Event::SendQueueDrained(self.qp.handle));
-        }
+        shared.stateless -= 1;
+        self.qp
     }
 }
 
-impl<M: Memory> Endpoint<M> for Driver {
-    fn qp(&self) -> &QueuePair {
-        &self.qp
+impl<M: Memory> Side<M> for Driver {
+    fn route(&self) -> Option<&Route> {
+        self.route.as_ref()
     }
 
     fn seal(&self) -> &Seal {
@@ -295,7 +270,7 @@ impl<M: Memory> Endpoint<M> for Driver {
         stamp_of(now)
     }
 
-    fn receive(&mut self, packet: &Incoming<'_>, _config: &Config, verbs: &mut Verbs<M>) {
+    fn receive(&mut self, packet: &Incoming<'_>, _: &mut StarShared, verbs: &mut Verbs<M>) {
         if matches!(self.qp.state, QpState::Reset | QpState::Init) {
             verbs.counters.dropped_state += 1;
             return;
@@ -332,7 +307,7 @@ impl<M: Memory> Endpoint<M> for Driver {
         self.check_closed(verbs);
     }
 
-    fn run(&mut self, _config: &Config, verbs: &mut Verbs<M>) {
+    fn run(&mut self, _: &mut StarShared, verbs: &mut Verbs<M>) {
         if !self.is_up() {
             return;
         }
@@ -391,7 +366,7 @@ impl<M: Memory> Endpoint<M> for Driver {
         Ok(())
     }
 
-    fn sent(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>) {
+    fn sent(&mut self, packet: &Outgoing, _: usize, verbs: &mut Verbs<M>) {
         verbs.counters.sent += 1;
         match packet.cause {
             Cause::Acknowledgement => self.inbox.due = false,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::timer::{Awaited, RetransmissionTimer};
-use crate::qp::Settings;
+use crate::core::queue_pair::Settings;
 
 /// Elements that are sent and not acknowledged, at most.
 const WINDOW: usize = 128;

@@ -1,101 +1,200 @@
-//! What both sides of a connection have in common on their way to the wire.
+//! A queue pair on StaR, on either side of its connection.
 
-use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::star::{Authentication, Flags, PacketCheck, STAR_PORT, Stamp};
-use nichrome_wire::{Ecn, Instant};
+use nichrome_wire::rdma::RKey;
+use nichrome_wire::star::{Element, PacketType, Registration, Segment};
+use nichrome_wire::{AddressPair, Instant};
 
-use super::packet::{Cause, Impossible, Incoming, Outgoing};
-use super::security::Blocked;
-use super::tag::ConnectionKey;
-use crate::config::Config;
+use super::driver::Driver;
+use super::packet::Incoming;
+use super::shared::StarShared;
+use super::side::Side;
+use super::stateful::Stateful;
+use crate::core::attributes::{QpChange, QpState};
+use crate::core::completion::Status;
+use crate::core::error::PostError;
 use crate::core::memory::Memory;
+use crate::core::protection::{Region, RegionChange};
+use crate::core::queue_pair::QueuePair;
+use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
-use crate::qp::QueuePair;
-use crate::roce::packet::Route;
+use crate::core::work::{Operation, Payload};
+use crate::net::{Datagram, Room};
+use crate::transport::Endpoint;
 
-/// One side of a connection.
-pub(crate) trait Endpoint<M: Memory> {
-    fn qp(&self) -> &QueuePair;
-    fn seal(&self) -> &Seal;
-
-    /// What the server's clock shows.
-    fn stamp(&self, now: Instant) -> Stamp;
-
-    /// Takes in a packet whose addresses and seal are right.
-    fn receive(&mut self, packet: &Incoming<'_>, config: &Config, verbs: &mut Verbs<M>);
-
-    /// Does what needs no packet.
-    fn run(&mut self, config: &Config, verbs: &mut Verbs<M>);
-
-    /// The packet that is to leave next.
-    fn next_packet(&self, now: Instant) -> Option<Outgoing>;
-
-    /// Fills in the payload of a packet.
-    fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible>;
-
-    /// A packet has left.
-    fn sent(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>);
-
-    /// A packet could not be made.
-    fn failed(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>);
-
-    /// The security module has not let a packet out.
-    fn blocked(&mut self, packet: &Outgoing, why: Blocked, verbs: &mut Verbs<M>);
+/// A queue pair on StaR.
+pub(crate) enum StarQp {
+    /// The state is kept here.
+    Stateful(Box<Stateful>),
+    /// The state is kept by the peer.
+    Stateless(Box<Driver>),
 }
 
-/// What packets of a connection are believed by, on both sides.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seal {
-    pub(crate) check: PacketCheck,
-    /// The key of the connection, and the server's name for its protection domain.
-    pub(crate) proof: Option<(ConnectionKey, u32)>,
+/// Evaluates an expression for either side.
+macro_rules! either {
+    ($qp:expr, $side:ident => $call:expr) => {
+        match $qp {
+            StarQp::Stateful($side) => $call,
+            StarQp::Stateless($side) => $call,
+        }
+    };
 }
 
-impl Seal {
-    /// The flags that packets have for it.
-    pub(crate) fn flags(&self) -> Flags {
-        if self.proof.is_some() { Flags::AUTHENTICATED } else { Flags::NONE }
+impl Endpoint for StarQp {
+    type Shared = StarShared;
+
+    fn qp(&self) -> &QueuePair {
+        either!(self, side => &side.qp)
     }
 
-    /// Whether a packet is of this connection and as it was sent.
-    pub(crate) fn is_right(
-        &self,
-        flow: &UdpFlow,
-        datagram: &[u8],
-        authentication: Option<&Authentication>,
-    ) -> bool {
-        let proved = match (&self.proof, authentication) {
-            (None, None) => true,
-            (Some((key, _)), Some(authentication)) => key.is_right(flow, datagram, authentication),
-            _ => false,
+    fn qp_mut(&mut self) -> &mut QueuePair {
+        either!(self, side => &mut side.qp)
+    }
+
+    fn modified(&mut self, change: &QpChange, shared: &StarShared) {
+        if let Some(path) = &change.path {
+            let route = shared.environment.addresses.route(path, 0, 0);
+            either!(self, side => side.route = route);
+        }
+    }
+
+    /// What StaR does not do: atomics on memory of the stateless side, which would need a record there of those that were
+    /// done; windows and invalidations of the device's own. A request that the peer keeps must fit the packet that hands it
+    /// over.
+    fn accepts(&self, operation: &Operation, payload: &Payload<'_>, len: u32) -> Result<(), PostError> {
+        use Operation as O;
+        let local = matches!(operation, O::LocalInvalidate(_) | O::BindWindow(_));
+        let atomic = matches!(operation, O::CompareSwap { .. } | O::FetchAdd { .. });
+        match self {
+            Self::Stateful(_) if local || atomic => Err(PostError::Transport),
+            Self::Stateless(_) if local => Err(PostError::Transport),
+            Self::Stateful(_) => Ok(()),
+            Self::Stateless(driver) => match payload {
+                Payload::Buffers(buffers) => check_buffers(&driver.qp, buffers.len()),
+                Payload::Inline(_) | Payload::InlineFrom(_) => {
+                    let (len, max) = (len as usize, element_room(&driver.qp));
+                    if len > max { Err(PostError::Inline { len, max }) } else { Ok(()) }
+                }
+            },
+        }
+    }
+
+    fn accepts_receive(&self, buffers: usize) -> Result<(), PostError> {
+        match self {
+            Self::Stateful(_) => Ok(()),
+            Self::Stateless(driver) => check_buffers(&driver.qp, buffers),
+        }
+    }
+
+    fn post_send<M: Memory>(&mut self, work: SendWork, _: &mut StarShared, verbs: &mut Verbs<M>) {
+        either!(self, side => side.post_send(work, verbs));
+    }
+
+    fn receive_posted<M: Memory>(&mut self, verbs: &mut Verbs<M>) -> bool {
+        let is_closed = match self {
+            Self::Stateful(_) => true,
+            Self::Stateless(driver) => driver.is_closed(),
         };
-        proved && self.check.is_right(flow, datagram)
+        let qp = self.qp_mut();
+        if qp.state == QpState::Err && is_closed {
+            qp.flush(verbs);
+        }
+        true
     }
-}
 
-/// Puts the trailer to a packet, and gives its length.
-pub(crate) fn finish(
-    writer: nichrome_wire::star::PacketWriter<'_>,
-    flow: &UdpFlow,
-    seal: &Seal,
-    stamp: Stamp,
-) -> usize {
-    match seal.proof {
-        None => writer.finish(flow, seal.check),
-        Some((key, domain)) => {
-            let tag = |addresses: &[u8], covered: &[u8]| key.tag(addresses, covered);
-            writer.finish_authenticated(flow, seal.check, domain, stamp, tag)
+    fn is_from_peer(&self, addresses: &AddressPair) -> bool {
+        either!(self, side => side.route.as_ref()).is_some_and(|route| route.is_reverse_of(addresses))
+    }
+
+    fn receive<M: Memory>(
+        &mut self,
+        packet: Incoming<'_>,
+        datagram: &Datagram<'_>,
+        shared: &mut StarShared,
+        verbs: &mut Verbs<M>,
+    ) -> bool {
+        either!(self, side => side.take_in(&packet, datagram, shared, verbs));
+        true
+    }
+
+    fn write<M: Memory>(
+        &mut self,
+        room: &mut Room<'_>,
+        shared: &mut StarShared,
+        verbs: &mut Verbs<M>,
+    ) -> bool {
+        either!(self, side => side.write(room, shared, verbs))
+    }
+
+    fn has_work(&self, _: Instant) -> bool {
+        either!(self, side => side.has_work())
+    }
+
+    fn next_timeout(&self, shared: &StarShared, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Stateful(client) => client.next_timeout(shared, now),
+            Self::Stateless(driver) => driver.next_timeout(),
+        }
+    }
+
+    fn handle_timeout<M: Memory>(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) {
+        match self {
+            Self::Stateful(client) => client.handle_timeout(shared, verbs),
+            Self::Stateless(driver) => driver.handle_timeout(verbs),
+        }
+    }
+
+    fn repeat_acknowledgement(&mut self) {
+        either!(self, side => side.repeat_acknowledgement());
+    }
+
+    fn drain<M: Memory>(&mut self, _: &mut StarShared, verbs: &mut Verbs<M>) {
+        self.qp_mut().drain.begin();
+        either!(self, side => side.check_drained(verbs));
+    }
+
+    fn enter_error<M: Memory>(&mut self, why: Status, _: &mut StarShared, verbs: &mut Verbs<M>) {
+        match self {
+            Self::Stateful(client) => client.enter_error(why, verbs),
+            Self::Stateless(driver) => driver.enter_error(verbs),
+        }
+    }
+
+    fn region_changed(&mut self, change: &RegionChange) -> bool {
+        let Self::Stateless(driver) = self else { return false };
+        driver.push_element(match &change.region {
+            Some(region) => Element::Register(registration(change.key, region)),
+            None => Element::Deregister(RKey(change.key)),
+        });
+        true
+    }
+
+    fn dissolve<M: Memory>(self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
+        match self {
+            Self::Stateful(client) => client.dissolve(shared, verbs),
+            Self::Stateless(driver) => driver.dissolve(shared, verbs.now),
+        }
+    }
+
+    fn state_bytes(&self) -> usize {
+        match self {
+            Self::Stateful(_) => size_of::<Stateful>(),
+            Self::Stateless(_) => 0,
         }
     }
 }
 
-/// The way of a packet: that of the queue pair, to the other port. What carries data can be marked on its way.
-pub(crate) fn route(qp: &QueuePair, config: &Config, packet: &Outgoing) -> Option<Route> {
-    let Route { flow, traffic_class, .. } = qp.route?;
-    let flow = UdpFlow { src_port: config.star.source_port, dst_port: STAR_PORT, ..flow };
-    let ecn = match packet.cause {
-        Cause::Chunk(_) if packet.payload_len > 0 => Ecn::Ect0,
-        _ => Ecn::NotEct,
-    };
-    Some(Route { flow, traffic_class: traffic_class.with_ecn(ecn), ..qp.route? })
+/// Bytes of an element that hands over a request, beside its header.
+fn element_room(qp: &QueuePair) -> usize {
+    PacketType::Rdp.datagram_len(qp.mtu()) - PacketType::Wqep.datagram_len(0)
+}
+
+fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
+    let max = element_room(qp) / Segment::LEN;
+    if count > max { Err(PostError::Buffers { count, max }) } else { Ok(()) }
+}
+
+/// What clients are told of a region.
+pub(super) fn registration(key: u32, region: &Region) -> Registration {
+    let Region { access, io_address, len, .. } = *region;
+    Registration { key: RKey(key), address: io_address, len, rights: access.bits() }
 }

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 
 use nichrome_wire::{Instant, SeqNumber};
 
+use super::shared::StarShared;
 use super::timer::{Awaited, Expiry, RetransmissionTimer};
-use super::window::{Congestion, Dctcp};
-use crate::config::SendWindow;
-use crate::qp::Settings;
+use crate::congestion::{Acknowledged, Control, Controller, Mark};
+use crate::core::queue_pair::Settings;
 
 /// Answers to later packets before one is taken for lost (RFC 9002 section 6.1.1).
 const REORDERED: u32 = 3;
@@ -75,7 +75,7 @@ pub(super) struct Flight {
     losses: Lost,
     /// Chunks that are to be sent again.
     pub(super) repeats: VecDeque<Place>,
-    pub(super) window: Dctcp,
+    control: Control,
     pub(super) timer: RetransmissionTimer,
     /// The next packet does not leave earlier.
     free_at: Instant,
@@ -84,7 +84,11 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    pub(super) fn new(first: SeqNumber, losses: Lost, window: &SendWindow) -> Self {
+    pub(super) fn new(first: SeqNumber, losses: Lost, shared: &StarShared) -> Self {
+        Self::with(Control::new(&shared.config.congestion, &shared.environment.window, first), first, losses)
+    }
+
+    fn with(control: Control, first: SeqNumber, losses: Lost) -> Self {
         Self {
             copies: VecDeque::new(),
             first,
@@ -92,7 +96,7 @@ impl Flight {
             lost: VecDeque::new(),
             losses,
             repeats: VecDeque::new(),
-            window: Dctcp::new(window, first),
+            control,
             timer: RetransmissionTimer::default(),
             free_at: Instant::ZERO,
             is_probing: false,
@@ -115,7 +119,7 @@ impl Flight {
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         let full = self.copies.len() + self.lost.len() >= LIMIT;
-        !full && (self.is_probing || self.waiting == 0 || self.waiting < self.window.size())
+        !full && (self.is_probing || self.waiting == 0 || self.waiting < self.control.window())
     }
 
     /// When pacing lets the next packet out.
@@ -137,20 +141,14 @@ impl Flight {
     /// Packets are spread over three quarters of the round trip, but for a burst and what timers cannot tell apart.
     fn pace(&mut self, now: Instant) {
         let Some(round_trip) = self.timer.round_trip() else { return };
-        let interval = round_trip * 3 / 4 / u64::from(self.window.size().max(1));
+        let interval = round_trip * 3 / 4 / u64::from(self.control.window().max(1));
         let ahead = (BURST * interval).max(GRAIN);
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(ahead));
         self.free_at = self.free_at.max(earliest).plus_nanos(interval);
     }
 
     /// The packet `sequence` was answered: which chunk it was. `None` where nothing was waited for.
-    pub(super) fn answered(
-        &mut self,
-        sequence: SeqNumber,
-        congestion: Congestion,
-        window: &SendWindow,
-        now: Instant,
-    ) -> Option<Place> {
+    pub(super) fn answered(&mut self, sequence: SeqNumber, mark: Mark, now: Instant) -> Option<Place> {
         let index = usize::try_from(sequence.since(self.first)).ok();
         let copy = index.and_then(|index| self.copies.get_mut(index)).filter(|copy| copy.is_waiting);
         let Some(copy) = copy else { return self.lost_answered(sequence, now) };
@@ -159,7 +157,7 @@ impl Flight {
         self.waiting -= 1;
         self.timer.sample(now.nanos_since(at));
         let next = self.next();
-        self.window.answered(sequence, next, congestion, window);
+        self.control.acknowledged(&Acknowledged { sequence, packets: 1, next, mark, now });
         self.find_losses(sequence);
         self.trim();
         Some(place)
@@ -178,7 +176,7 @@ impl Flight {
         let count = behind.saturating_sub(REORDERED - 1) as usize;
         for index in 0..count.min(self.copies.len()) {
             if self.repeat_at(index) {
-                self.window.lost(self.first + index as u32, self.next());
+                self.control.lost(self.first + index as u32, self.next());
             }
         }
     }
@@ -214,7 +212,7 @@ impl Flight {
                 (0..self.copies.len()).for_each(|index| {
                     self.repeat_at(index);
                 });
-                self.window.timed_out();
+                self.control.timed_out();
             }
         }
         self.trim();
@@ -244,14 +242,18 @@ impl Flight {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use nichrome_wire::rdma::PathMtu;
 
+    use super::*;
+    use crate::congestion::{Congestion, SendWindow};
+
     const NOW: Instant = Instant::ZERO;
+    const FIRST: SeqNumber = SeqNumber(u32::MAX);
     const PLACE: Place = Place { initiator: Initiator::Client, nth: 0 };
 
     fn flight(config: &SendWindow, packets: u32) -> Flight {
-        let mut flight = Flight::new(SeqNumber(u32::MAX), Lost::Remembered, config);
+        let mut flight =
+            Flight::with(Control::new(&Congestion::Dctcp, config, FIRST), FIRST, Lost::Remembered);
         let settings = Settings::new(PathMtu::B1024);
         (0..packets).for_each(|_| flight.packet_sent(PLACE, &settings, NOW));
         flight
@@ -262,7 +264,7 @@ mod tests {
         let config = SendWindow::default();
         let mut flight = flight(&config, 5);
         let answered = |flight: &mut Flight, number: u32| {
-            flight.answered(SeqNumber(number), Congestion::None, &config, NOW).is_some()
+            flight.answered(SeqNumber(number), Mark::Unmarked, NOW).is_some()
         };
         assert!(answered(&mut flight, 0) && answered(&mut flight, 1) && flight.repeats.is_empty());
         assert!(answered(&mut flight, 2) && flight.repeats.len() == 1);
@@ -276,7 +278,7 @@ mod tests {
         let config = SendWindow::default();
         let mut flight = flight(&config, 1);
         flight.repeat(Expiry::Timeout);
-        assert!(flight.answered(SeqNumber(u32::MAX), Congestion::None, &config, NOW).is_some());
+        assert!(flight.answered(SeqNumber(u32::MAX), Mark::Unmarked, NOW).is_some());
         flight.repeats.clear();
         flight.repeat(Expiry::Probe);
         flight.repeat(Expiry::Timeout);
@@ -288,15 +290,15 @@ mod tests {
         let config = SendWindow { initial: 8, max: 8, read: 1 };
         let mut flight = flight(&config, 8);
         flight.repeat(Expiry::Probe);
-        assert!(flight.has_room() && flight.window.size() == 8);
+        assert!(flight.has_room() && flight.control.window() == 8);
         flight.packet_sent(PLACE, &Settings::new(PathMtu::B1024), NOW);
         flight.repeats.clear();
         // The second is lost, the window halved, and nothing else arrives.
-        flight.answered(SeqNumber(3), Congestion::None, &config, NOW);
+        flight.answered(SeqNumber(3), Mark::Unmarked, NOW);
         assert!(!flight.has_room() && !flight.repeats.is_empty());
-        let size = flight.window.size();
+        let size = flight.control.window();
         flight.repeat(Expiry::Probe);
-        assert!(flight.has_room() && flight.window.size() == size);
+        assert!(flight.has_room() && flight.control.window() == size);
         flight.packet_sent(PLACE, &Settings::new(PathMtu::B1024), NOW);
         assert!(!flight.has_room());
     }

@@ -7,7 +7,6 @@ use super::setup::QueueDepth;
 use crate::core::protection::LKey;
 use crate::core::send_queue::{Pieces, Progress, SendQueue, SendWork, Source};
 use crate::core::work::{Operation, Remote, SendFlags, Sge};
-use nichrome_wire::rdma::Psn;
 
 /// The server's queues.
 pub(super) struct Mirror {
@@ -66,8 +65,6 @@ impl Mirror {
             len: wqe.len,
             flags: send_flags(wqe.flags),
             progress: Progress::Posted,
-            first_psn: Psn::new(0),
-            packets: 1,
         });
         Ok(())
     }

@@ -7,11 +7,11 @@ use super::mirror;
 use crate::core::access::Access;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
+use crate::core::queue_pair::{Receives, Signaling};
 use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot};
 use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::Sge;
-use crate::qp::{Receives, Signaling};
 
 impl Driver {
     /// Tells the next send, if there is one that can be told.

@@ -13,29 +13,31 @@ use nichrome_wire::star::{Cqe, Element, Flags, Message, PacketCheck, Reason, Rep
 use nichrome_wire::{Ecn, Instant};
 
 use super::elements::{Inbox, Outbox};
-use super::endpoint::{Endpoint, Seal};
 use super::flight::{Flight, Initiator, Lost, Place};
 use super::mirror::Mirror;
 use super::packet::{Cause, Impossible, Incoming, Outgoing};
 use super::pipeline::{Pipeline, Transfer};
+use super::seal::Seal;
 use super::security::Blocked;
 use super::setup::{Admission, Offer, Timers};
+use super::shared::StarShared;
+use super::side::Side;
 use super::tag::ServerClock;
 use super::timer::Awaited;
-use super::window::Congestion;
-use crate::config::Config;
+use crate::congestion::Mark;
 use crate::core::access::Access;
+use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
+use crate::core::queue_pair::QueuePair;
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
-use crate::qp::QueuePair;
-use crate::qp::attributes::QpState;
-use crate::roce::requester::Drain;
+use crate::net::Route;
 
 /// A queue pair whose peer's card keeps no state.
 pub(crate) struct Stateful {
-    pub(crate) qp: QueuePair,
+    pub(super) qp: QueuePair,
+    pub(super) route: Option<Route>,
     /// The server's number of the connection.
     pub(super) peer: QpNumber,
     /// What the client may do through the server's queue pair.
@@ -66,7 +68,6 @@ pub(crate) struct Stateful {
     pub(super) look_again: Option<Instant>,
     /// Completions of the server's sends that no CQEP has told.
     pub(super) untold: u32,
-    pub(super) drain: Drain,
     /// The server has gone, or closed the connection.
     pub(super) is_closed: bool,
 }
@@ -81,16 +82,18 @@ pub(super) struct Told {
 impl Stateful {
     /// The connection that set-up has brought about: what each side has told of itself, and what the server has said when
     /// it admitted this one.
-    pub(crate) fn new(
+    pub(super) fn new(
         qp: QueuePair,
+        route: Option<Route>,
         ours: &Offer,
         theirs: &Offer,
         admission: &Admission,
-        config: &Config,
+        shared: &StarShared,
         now: Instant,
     ) -> Self {
         Self {
             qp,
+            route,
             peer: theirs.connection,
             peer_access: theirs.access,
             peer_timers: theirs.timers,
@@ -104,14 +107,13 @@ impl Stateful {
             mirror: Mirror::new(theirs.depth),
             own: Pipeline::default(),
             theirs: Pipeline::default(),
-            rdp: Flight::new(ours.first_element, Lost::Remembered, &config.window),
-            gd: Flight::new(ours.first_element, Lost::Forgotten, &config.window),
+            rdp: Flight::new(ours.first_element, Lost::Remembered, shared),
+            gd: Flight::new(ours.first_element, Lost::Forgotten, shared),
             turn: Initiator::Client,
             unready: [None; 2],
             try_again: None,
             look_again: None,
             untold: 0,
-            drain: Drain::Running,
             is_closed: false,
         }
     }
@@ -157,7 +159,13 @@ impl Stateful {
         flight.timer.progress(awaited, &settings, now);
     }
 
-    fn receive_element<M: Memory>(&mut self, element: &Element, packet: &Incoming<'_>, verbs: &mut Verbs<M>) {
+    fn receive_element<M: Memory>(
+        &mut self,
+        element: &Element,
+        packet: &Incoming<'_>,
+        shared: &mut StarShared,
+        verbs: &mut Verbs<M>,
+    ) {
         let expected = packet.repr.sequence == self.inbox.expected();
         if !expected && packet.repr.sequence.after(self.inbox.expected()) {
             verbs.counters.out_of_sequence += 1;
@@ -178,8 +186,8 @@ impl Stateful {
                 Element::Register(_) | Element::Deregister(_) => self.release(),
                 Element::Close(_) => self.peer_gone(verbs),
             }
-            if let Some(route) = self.qp.route {
-                verbs.egress.apply(self.qp.number, route.flow.addresses.dst(), element);
+            if let Some(route) = &self.route {
+                shared.egress.apply(self.qp.number, route.flow.addresses.dst(), element);
             }
         }
         self.inbox.take(packet.repr.sequence);
@@ -268,17 +276,17 @@ impl Stateful {
     }
 
     /// Forgets everything that waits, and gives back the queue pair.
-    pub(crate) fn dissolve<M: Memory>(mut self, verbs: &mut Verbs<M>) -> QueuePair {
+    pub(super) fn dissolve<M: Memory>(mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
         while let Some(operation) = self.theirs.operations.pop_back() {
             self.qp.receiving = operation.receive;
             self.qp.put_back_receive(verbs);
         }
-        verbs.egress.remove(self.qp.number);
+        shared.egress.remove(self.qp.number);
         self.qp
     }
 
     /// Whether there may be something to send.
-    pub(crate) fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         let begun = |initiator| {
             let pipeline = self.pipeline(initiator);
             !pipeline.is_all_sent() || self.work(initiator, pipeline.operations.len()).is_some()
@@ -293,9 +301,9 @@ impl Stateful {
     }
 }
 
-impl<M: Memory> Endpoint<M> for Stateful {
-    fn qp(&self) -> &QueuePair {
-        &self.qp
+impl<M: Memory> Side<M> for Stateful {
+    fn route(&self) -> Option<&Route> {
+        self.route.as_ref()
     }
 
     fn seal(&self) -> &Seal {
@@ -306,7 +314,7 @@ impl<M: Memory> Endpoint<M> for Stateful {
         self.clock.stamp(now)
     }
 
-    fn receive(&mut self, packet: &Incoming<'_>, config: &Config, verbs: &mut Verbs<M>) {
+    fn receive(&mut self, packet: &Incoming<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         if matches!(self.qp.state, QpState::Reset | QpState::Init) {
             verbs.counters.dropped_state += 1;
             return;
@@ -319,7 +327,7 @@ impl<M: Memory> Endpoint<M> for Stateful {
         }
         let sequence = packet.repr.sequence;
         match packet.repr.message {
-            Message::Wqep(element) => self.receive_element(&element, packet, verbs),
+            Message::Wqep(element) => self.receive_element(&element, packet, shared, verbs),
             Message::Ea if !packet.repr.flags.contains(Flags::TO_SERVER) => {
                 if self.outbox.acknowledged(sequence, verbs.now) {
                     let awaited = self.outbox.outstanding();
@@ -328,13 +336,13 @@ impl<M: Memory> Endpoint<M> for Stateful {
             }
             Message::Ra(outcome) => {
                 let is_marked = packet.repr.flags.contains(Flags::ECN_ECHO);
-                let place = self.rdp.answered(sequence, congestion(is_marked), &config.window, verbs.now);
+                let place = self.rdp.answered(sequence, Mark::from(is_marked), verbs.now);
                 self.progress(Transfer::ToServer, verbs.now);
                 self.chunk_answered(place, outcome.map(|_| packet.payload), verbs);
             }
             Message::Sdp(outcome) => {
                 let is_marked = packet.ecn == Ecn::Ce;
-                let place = self.gd.answered(sequence, congestion(is_marked), &config.window, verbs.now);
+                let place = self.gd.answered(sequence, Mark::from(is_marked), verbs.now);
                 self.progress(Transfer::FromServer, verbs.now);
                 self.chunk_answered(place, outcome.map(|()| packet.payload), verbs);
             }
@@ -343,12 +351,12 @@ impl<M: Memory> Endpoint<M> for Stateful {
         self.complete(verbs);
     }
 
-    fn run(&mut self, config: &Config, verbs: &mut Verbs<M>) {
+    fn run(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         if !self.is_up() || self.is_closed {
             return;
         }
         for initiator in [Initiator::Client, Initiator::Server] {
-            while self.is_to_begin(initiator) && self.begin(initiator, config, verbs) {
+            while self.is_to_begin(initiator) && self.begin(initiator, shared, verbs) {
                 self.complete(verbs);
             }
         }
@@ -404,7 +412,7 @@ impl<M: Memory> Endpoint<M> for Stateful {
         }
     }
 
-    fn sent(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>) {
+    fn sent(&mut self, packet: &Outgoing, _: usize, verbs: &mut Verbs<M>) {
         verbs.counters.sent += 1;
         verbs.counters.bytes_sent += packet.payload_len as u64;
         match packet.cause {
@@ -441,8 +449,4 @@ impl<M: Memory> Endpoint<M> for Stateful {
         }
         self.complete(verbs);
     }
-}
-
-fn congestion(is_marked: bool) -> Congestion {
-    if is_marked { Congestion::Marked } else { Congestion::None }
 }

@@ -5,9 +5,9 @@ use nichrome_wire::rdma::RnrTimer;
 
 use super::flight::Initiator;
 use super::pipeline::Transfer;
+use super::shared::StarShared;
 use super::stateful::Stateful;
 use super::timer::{Awaited, Expiry};
-use crate::config::Config;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
 
@@ -16,14 +16,14 @@ const FOR_EVER: u8 = 7;
 
 impl Stateful {
     /// When time alone changes something.
-    pub(crate) fn next_timeout(&self, config: &Config, now: Instant) -> Option<Instant> {
+    pub(super) fn next_timeout(&self, shared: &StarShared, now: Instant) -> Option<Instant> {
         let paced =
             Some(self.gd.free_at()).filter(|free_at| *free_at > now && self.is_up() && self.has_work());
         let timers = [
             self.outbox.timer.due(),
             self.rdp.timer.due(),
             self.gd.timer.due(),
-            self.rdp.lost_until(config.star.packet_lifetime),
+            self.rdp.lost_until(shared.config.packet_lifetime),
             paced,
             self.look_again,
             self.try_again,
@@ -32,11 +32,11 @@ impl Stateful {
     }
 
     /// Does what is due.
-    pub(crate) fn handle_timeout<M: Memory>(&mut self, config: &Config, verbs: &mut Verbs<M>) {
+    pub(super) fn handle_timeout<M: Memory>(&mut self, shared: &StarShared, verbs: &mut Verbs<M>) {
         let (settings, now) = (self.qp.settings, verbs.now);
         self.look_again.take_if(|at| *at <= now);
         self.try_again.take_if(|at| *at <= now);
-        while let Some(place) = self.rdp.expired(config.star.packet_lifetime, now) {
+        while let Some(place) = self.rdp.expired(shared.config.packet_lifetime, now) {
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
         }
         if let Some(expiry) = self.outbox.timer.expire(&settings, now) {

@@ -5,7 +5,7 @@
 
 use nichrome_wire::Instant;
 
-use crate::qp::Settings;
+use crate::core::queue_pair::Settings;
 
 /// Round trips without an answer before a probe.
 const ROUND_TRIPS: u64 = 4;

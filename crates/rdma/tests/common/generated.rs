@@ -25,6 +25,9 @@ struct Promises {
     next: u64,
 }
 
+/// The queue pair for datagrams.
+const DATAGRAMS: usize = 3;
+
 /// Queue pairs from this one on are on StaR: the first with end 0 as the stateless side, the second with end 1.
 const STAR: usize = 4;
 
@@ -33,12 +36,12 @@ pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
     let setting = choose(64).unwrap_or_default();
     let mut pair = Pair::with(|config| {
         config.window = SendWindow { initial: 1 + setting % 8, max: 16, read: 1 };
-        config.held_packets = (setting % 5) as usize;
+        config.roce.held_packets = (setting % 5) as usize;
         if setting & 32 > 0 {
-            config.selective_repeat = SelectiveRepeat::Never;
+            config.roce.selective_repeat = SelectiveRepeat::Never;
         }
         if setting & 16 > 0 {
-            config.congestion = Congestion::Dcqcn(Dcqcn::default());
+            config.roce.congestion = Congestion::Dcqcn(Dcqcn::default());
         }
     });
     pair.record = true;
@@ -175,11 +178,11 @@ impl Promises {
             _ => Payload::Buffers(&buffers),
         };
         let flags = [SendFlags::NONE, SendFlags::FENCE, SendFlags::SOLICITED][choose(3)? as usize];
+        let datagrams = pair.ends[peer].device.qp_number(self.qps[DATAGRAMS][peer]).unwrap();
         let recipient = (self.kinds[nth] == QpType::Ud).then(|| {
             let end = &mut pair.ends[end];
             let address = end.device.create_address(end.domain, AddressVector::to(super::address(peer)));
-            let qp = QpNumber::new(0x14).unwrap_or_default();
-            Recipient { address: address.unwrap(), qp, qkey: QKey(0x1234) }
+            Recipient { address: address.unwrap(), qp: datagrams, qkey: QKey(0x1234) }
         });
         self.next += 1;
         let (wr_id, flags) = (self.next, flags | SendFlags::SIGNALED);

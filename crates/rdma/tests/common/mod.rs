@@ -195,7 +195,7 @@ impl Pair {
     pub fn with(change: impl Fn(&mut Config)) -> Self {
         let end = |end| {
             let mut config = Config::new(vec![address(end)]);
-            config.seed = end as u64;
+            config.seed = end as u128;
             change(&mut config);
             End::new(config)
         };
@@ -255,7 +255,7 @@ impl Pair {
         let offer = |end: usize, wish| {
             let first = SeqNumber(first.wrapping_add(end as u32));
             let device = &self.ends[end].device;
-            let mut offer = device.star_offer(qps[end], wish, first).unwrap();
+            let mut offer = device.ask(qps[end], star::MakeOffer { wish, first_element: first }).unwrap();
             if device.query_qp(qps[end]).unwrap().state == QpState::Rtr {
                 // As the live adapter does: its program may never say them.
                 let Link { timeout, retry_count, rnr_retry, .. } = Link::default();
@@ -267,10 +267,18 @@ impl Pair {
         let agreed = star::agree(&ours, &theirs).unwrap();
         assert_eq!(agreed, star::Agreement::Star { stateless: star::Side::Ours });
         let stateless = &mut self.ends[server].device;
-        let admission = stateless.star_admission(qps[server], &theirs).unwrap();
-        stateless.connect_star(qps[server], &ours, &theirs, &star::StarRole::Stateless).unwrap();
+        let admission = stateless.ask(qps[server], star::Admit(&theirs)).unwrap();
+        stateless
+            .connect(
+                qps[server],
+                &star::Connect { ours: &ours, theirs: &theirs, role: &star::StarRole::Stateless },
+            )
+            .unwrap();
         let role = star::StarRole::Stateful(admission);
-        self.ends[1 - server].device.connect_star(qps[1 - server], &theirs, &ours, &role).unwrap();
+        self.ends[1 - server]
+            .device
+            .connect(qps[1 - server], &star::Connect { ours: &theirs, theirs: &ours, role: &role })
+            .unwrap();
     }
 
     pub fn flow(from: usize) -> UdpFlow {
@@ -287,7 +295,9 @@ impl Pair {
     /// Takes what both ends have to send, and puts it on its way.
     pub fn transmit(&mut self) {
         for end in 0..2 {
-            while let Some(transmit) = self.ends[end].device.poll_transmit(self.now, 16, &mut self.buffer) {
+            while let Some(Transmit::Datagrams(transmit)) =
+                self.ends[end].device.poll_transmit(self.now, 16, &mut self.buffer)
+            {
                 assert!(transmit.len > 0 && transmit.len <= transmit.segment_len * 16);
                 let buffer = std::mem::take(&mut self.buffer);
                 for bytes in transmit.datagrams(&buffer) {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::dimension::{Dimension, WHOLE};
 use super::parameter::{Kind, ParameterSpec, Value};
-use super::runner::RunError;
+use super::run_error::RunError;
 use crate::{Rate, TraceHash};
 
 /// A value for every parameter of a model; two of them with equal values are the same run.

@@ -19,7 +19,7 @@
 //! | `dma.rs` | the DMA engine and its stack of requests | V.B, Figure 9 |
 //! | `card.rs` | all of them together | |
 //! | `testbed.rs` | client, wire, card, server | VII, Figure 12 |
-//! | `points.rs` | what can be recorded and sampled while it runs | |
+//! | `points.rs`, `probes.rs` | where packets can be recorded, and which numbers are sampled | |
 //! | `parameters.rs`, `runner.rs` | what experiments can tell it, and what they measure | |
 
 mod balancer;
@@ -30,6 +30,7 @@ mod distribution;
 mod dma;
 mod parameters;
 mod points;
+mod probes;
 mod receive_thread;
 mod ring;
 mod runner;

@@ -1,10 +1,9 @@
-//! What can be seen of the test bed while it runs: packets at the card's two sides, and numbers that change.
+//! Where packets of the test bed can be recorded: at the card's two sides.
 
 use nichrome_lro::Packet;
 use nichrome_wire::Instant;
 
-use super::testbed::Testbed;
-use crate::observe::{Capture, PointId, Probes};
+use crate::observe::{Capture, PointId};
 
 /// Where packets are recorded.
 pub(super) struct Points {
@@ -42,20 +41,4 @@ impl Points {
     pub(super) fn host_out(&mut self, frame: &[u8], now: Instant) {
         self.capture.record_frame(self.host_out, now, frame);
     }
-}
-
-/// The numbers that are sampled.
-pub(super) fn probes() -> Probes<Testbed> {
-    let mut probes = Probes::new();
-    probes.register_rate("throughput", "Gb/s", 8.0, |world: &Testbed, _| {
-        world.server().connections().iter().map(|connection| connection.done().received).sum()
-    });
-    probes.register_rate("packets", "packets/ms", 1e6, |world, _| world.card().counters().packets);
-    probes.register_rate("segments", "segments/ms", 1e6, |world, _| world.card().counters().segments);
-    probes.register_rate("dma-load", "%", 100.0, |world, now| world.card().dma_busy_nanos(now));
-    probes.register("dma-queue", "requests", |world, _| world.card().waiting_requests() as f64);
-    probes.register("packet-rings", "frames", |world, _| world.card().waiting_frames() as f64);
-    probes.register("descriptors", "in use", |world, _| world.card().descriptors_in_use() as f64);
-    probes.register("cpu-queue", "packets", |world, now| world.cpu().waiting(now) as f64);
-    probes
 }

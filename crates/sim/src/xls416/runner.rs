@@ -4,7 +4,7 @@ use nichrome_wire::Instant;
 
 use super::card::CardCounters;
 use super::parameters::{PARAMETERS, Plan};
-use super::points;
+use super::probes::probes;
 use super::testbed::{Event, Testbed, TestbedConfig};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
 use crate::host::Connection;
@@ -62,7 +62,7 @@ impl Runner for Xls416 {
         for repetition in 0..plan.repetitions {
             // The first repetition is the one that is looked at.
             let (probes, capture) = match repetition {
-                0 => (points::probes(), std::mem::take(&mut observer.capture)),
+                0 => (probes(), std::mem::take(&mut observer.capture)),
                 _ => (Probes::new(), Capture::default()),
             };
             let mut run = Run::new(&plan, seed.wrapping_add(repetition), probes, capture)?;

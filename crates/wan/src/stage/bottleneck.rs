@@ -4,8 +4,8 @@ use nichrome_wire::Instant;
 
 use super::backlog::Backlog;
 use super::codel::{Controller, WouldDrop, mark};
+use super::impair::{Impair, Passage};
 use super::link::{Link, Pacer, Player};
-use super::{Impair, Passage};
 use crate::exits::{Exits, Transit};
 use crate::{Aqm, CoDel, DropReason, EcnMode, Impairments, Packet, QueueLimit};
 

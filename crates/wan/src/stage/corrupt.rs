@@ -6,7 +6,7 @@
 
 use nichrome_wire::Instant;
 
-use super::{Impair, Passage};
+use super::impair::{Impair, Passage};
 use crate::exits::{Exits, Transit};
 use crate::random::{Chance, Random};
 use crate::{Impairments, Packet, Probability};

@@ -5,7 +5,7 @@
 
 use nichrome_wire::Instant;
 
-use super::{Impair, Passage};
+use super::impair::{Impair, Passage};
 use crate::exits::{Exits, Transit};
 use crate::random::Random;
 use crate::sampler::Sampler;

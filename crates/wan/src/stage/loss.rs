@@ -2,7 +2,7 @@
 
 use nichrome_wire::Instant;
 
-use super::{Impair, Passage};
+use super::impair::{Impair, Passage};
 use crate::exits::{Exits, Transit};
 use crate::random::{Chance, Random};
 use crate::{DropReason, GilbertElliott, Impairments, Loss, Packet, PacketList};

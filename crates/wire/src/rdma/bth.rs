@@ -5,7 +5,7 @@ use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
 use crate::bytes::{be16, be32, put};
 
 use super::number::{PKey, Psn, QpNumber};
-use super::opcode::Opcode;
+use super::opcode::{BTH_LEN, Opcode};
 
 /// An unchecked view of a base transport header.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct BthHeader<'a> {
 
 impl<'a> BthHeader<'a> {
     /// Bytes of a header.
-    pub const LEN: usize = 12;
+    pub const LEN: usize = BTH_LEN;
 
     /// A view of a datagram's first bytes; `None` where it is shorter than a header.
     #[inline]

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::bth::BthHeader;
-
 use Extension::{Aeth, AtomicAckEth, AtomicEth, CnpReserved, Deth, Ieth, ImmDt, Reth};
 use Operation::{
     Acknowledge, AtomicAcknowledge, CompareSwap, CongestionNotification, FetchAdd, ReadRequest, ReadResponse,
@@ -11,6 +9,9 @@ use Operation::{
 };
 use Position::{First, Last, Middle, Only};
 use Transport::{Cnp, Rc, Uc, Ud};
+
+/// Bytes of the base transport header, which every packet begins with.
+pub(super) const BTH_LEN: usize = 12;
 
 /// A transport service: the top three bits of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,7 +147,7 @@ impl Row {
     }
 
     const fn header_len(&self) -> usize {
-        let mut len = BthHeader::LEN;
+        let mut len = BTH_LEN;
         let mut nth = 0;
         while nth < self.extensions.len() {
             len += self.extensions[nth].bytes();
@@ -239,7 +240,7 @@ pub struct Opcode {
 
 impl Opcode {
     /// Bytes of the longest headers.
-    pub const MAX_HEADER_LEN: usize = BthHeader::LEN + AtomicEth.bytes();
+    pub const MAX_HEADER_LEN: usize = BTH_LEN + AtomicEth.bytes();
 
     /// The opcode of this byte; `None` where there is none.
     #[inline]

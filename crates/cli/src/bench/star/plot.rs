@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::{Point, TRANSPORTS};
+use super::point::{Point, TRANSPORTS};
 use crate::chart::{self, Area, Axis, COLORS, Grid, HEADROOM, Painted, legend, short};
 
 /// Draws the figure as SVG.

@@ -13,9 +13,11 @@ use nichrome_port::Offloads;
 use nichrome_wan::{DelayHistogram, Impairments};
 use serde::Serialize;
 
-use super::super::rounded;
+use super::super::figures::rounded;
 use super::probe::{self, RATE, TIME};
-use crate::wan::{Host, LivePath, Setup, SharedDevice, Side, ipv4};
+use crate::shared_device::SharedDevice;
+use crate::side::Side;
+use crate::wan::{Host, LivePath, Setup, ipv4};
 
 /// Milliseconds.
 const ASKED: [u64; 5] = [0, 1, 20, 100, 300];

@@ -10,7 +10,8 @@ use nichrome_wire::Ecn;
 use nichrome_wire::engine::deliver;
 use serde::Serialize;
 
-use super::super::{median, pin, rounded};
+use super::super::figures::{median, rounded};
+use super::super::pin::pin;
 use crate::number::Grouped;
 
 const IN_FLIGHT: u64 = 100_000;

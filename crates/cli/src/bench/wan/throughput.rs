@@ -9,10 +9,12 @@ use nichrome_port::Offloads;
 use nichrome_wan::Impairments;
 use serde::Serialize;
 
+use super::super::figures::{median, rounded};
 use super::super::iperf3::{self, End};
-use super::super::{median, rounded};
 use crate::copy_loop::CopyLoop;
-use crate::wan::{Host, LivePath, Setup, SharedDevice, Side, ipv4};
+use crate::shared_device::SharedDevice;
+use crate::side::Side;
+use crate::wan::{Host, LivePath, Setup, ipv4};
 
 const RUNS: usize = 5;
 

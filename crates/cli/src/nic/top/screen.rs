@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 
 use super::rates::{COLUMNS, Interval, Rates, grouped};
-use super::{Shown, Wanted};
+use super::shown::{Shown, Wanted};
 
 /// The screen; it is as before when this is dropped.
 pub(super) struct Screen(DefaultTerminal);

@@ -1,0 +1,44 @@
+//! Events of completion queues, as programs take them from a channel.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::comp_channel::CompChannel;
+use crate::completion_queue::CompletionQueue;
+use crate::errno::minus_one;
+use crate::header::{ibv_comp_channel, ibv_cq};
+use crate::object::object;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the program passes a channel that it has made.
+    let channel = unsafe { object::<CompChannel>(channel) };
+    let taken = channel.events.take(|events| {
+        events.unacknowledged.add();
+        events
+    });
+    minus_one(taken.map(|events| {
+        let found = events.cq();
+        // SAFETY: the queue does not go before the event is acknowledged.
+        unsafe { object::<CompletionQueue>(found.cast()) }.leave();
+        // SAFETY: the program passes room for two pointers; the queue is there, as above.
+        unsafe {
+            *cq = found;
+            *cq_context = (*found).cq_context;
+        }
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: u32) {
+    // SAFETY: the program passes a queue that it has made, whose counter changes here only.
+    let (this, completed) = unsafe {
+        (object::<CompletionQueue>(cq.cast()), AtomicU32::from_ptr(&raw mut (*cq).comp_events_completed))
+    };
+    completed.fetch_add(events, Ordering::Relaxed);
+    this.events.unacknowledged.acknowledge(events);
+}

@@ -1,0 +1,140 @@
+//! Making, changing and destroying completion queues.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use nichrome_rdma::Moderation;
+
+use crate::async_target::AsyncTarget;
+use crate::comp_channel::CompChannel;
+use crate::completion::ServiceLevel;
+use crate::completion_queue::CompletionQueue;
+use crate::context::Context;
+use crate::cq_events::CqEvents;
+use crate::errno::{Errno, pointer, status};
+use crate::extended_poll;
+use crate::header::{
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
+};
+use crate::object::{Object, cell, object, take_back, zeroed};
+
+/// What a completion queue is to be.
+struct Wanted {
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+}
+
+unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
+    let Wanted { context, cqe, cq_context, channel, comp_vector } = *wanted;
+    // SAFETY: the program passes an open context.
+    let opened = unsafe { Context::of(context) };
+    let capacity = usize::try_from(cqe).map_err(|_| Errno::INVALID)?;
+    if comp_vector != 0 {
+        return Err(Errno::INVALID);
+    }
+    let adapter = Arc::clone(opened.adapter());
+    let handle = adapter.driver.call(|device| device.create_cq(capacity))?;
+    // SAFETY: the program passes a channel that it has made, or none.
+    let told = (!channel.is_null()).then(|| unsafe { object::<CompChannel>(channel) });
+    if let Some(channel) = told {
+        channel.join();
+    }
+    let mut abi: ibv_cq_ex = zeroed();
+    (abi.context, abi.channel, abi.cq_context, abi.cqe) = (context, channel, cq_context, cqe);
+    extended_poll::fill(&mut abi);
+    let mut place = Box::<CompletionQueue>::new_uninit();
+    let cq = place.as_mut_ptr().cast::<ibv_cq_ex>();
+    let asynchronous = AsyncTarget::new(opened.async_events(), cq);
+    let events = CqEvents::new(told.map(|channel| Arc::clone(&channel.events)), asynchronous, cq.cast());
+    adapter.listeners.cqs.insert(handle, Arc::clone(&events));
+    let service_level = ServiceLevel::at(adapter.address());
+    let (abi, polled) = (cell(abi), UnsafeCell::new(None));
+    Ok(Box::write(place, CompletionQueue { abi, adapter, handle, events, service_level, polled }).into_abi())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    let wanted = Wanted { context, cqe, cq_context, channel, comp_vector };
+    // SAFETY: the program passes a context and a channel that it has.
+    pointer(unsafe { create(&wanted) }).cast()
+}
+
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attributes: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    // SAFETY: the program passes attributes.
+    let attributes = unsafe { &*attributes };
+    if attributes.wc_flags & !extended_poll::OFFERED != 0 {
+        return pointer(Err(Errno::UNSUPPORTED));
+    }
+    let wanted = Wanted {
+        context,
+        cqe: attributes.cqe as c_int,
+        cq_context: attributes.cq_context,
+        channel: attributes.channel,
+        comp_vector: attributes.comp_vector as c_int,
+    };
+    // SAFETY: the program passes a context and a channel that it has.
+    pointer(unsafe { create(&wanted) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    // SAFETY: the program passes a queue that it has made.
+    let this = unsafe { object::<CompletionQueue>(cq.cast()) };
+    let destroyed = this.adapter.driver.call(|device| device.destroy_cq(this.handle));
+    if destroyed.is_ok() {
+        this.adapter.listeners.cqs.remove(&this.handle);
+        this.leave();
+        CqEvents::retire(&this.events);
+        // SAFETY: the program does not use it any more, and its channel is still there.
+        let cq = unsafe { take_back::<CompletionQueue>(cq.cast()) };
+        let channel = cq.abi.into_inner().channel;
+        if !channel.is_null() {
+            // SAFETY: a channel goes after the queues that use it.
+            unsafe { object::<CompChannel>(channel) }.leave();
+        }
+    }
+    status(destroyed)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    // SAFETY: the program passes a queue that it has made.
+    let this = unsafe { object::<CompletionQueue>(cq.cast()) };
+    let Ok(capacity) = usize::try_from(cqe) else { return status(Err(Errno::INVALID)) };
+    let resized = this.adapter.driver.call(|device| device.resize_cq(this.handle, capacity));
+    if resized.is_ok() {
+        // SAFETY: the program does not read the size while it changes it.
+        unsafe { (*cq).cqe = cqe };
+    }
+    status(resized)
+}
+
+/// What is changed is the moderation.
+const IBV_CQ_ATTR_MODERATE: u32 = 1;
+
+pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: *mut ibv_modify_cq_attr) -> c_int {
+    // SAFETY: the program passes a queue that it has made, and attributes.
+    let (this, attributes) = unsafe { (object::<CompletionQueue>(cq.cast()), &*attributes) };
+    if attributes.attr_mask & !IBV_CQ_ATTR_MODERATE != 0 {
+        return status(Err(Errno::INVALID));
+    }
+    if attributes.attr_mask == 0 {
+        return 0;
+    }
+    let moderate = attributes.moderate;
+    let moderation = Moderation { count: moderate.cq_count, period_us: moderate.cq_period };
+    status(this.adapter.driver.call(|device| device.moderate_cq(this.handle, moderation)))
+}

@@ -1,0 +1,59 @@
+//! Opening and closing the device.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use crate::adapter::Adapter;
+use crate::context::Context;
+use crate::doctor::record;
+use crate::errno::{Errno, pointer};
+use crate::event_queue::EventQueue;
+use crate::fork::prepare_for_forks;
+use crate::header::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_device, verbs_context};
+use crate::{
+    attributes, create_cq, create_qp, memory_window, poll_cq, port, post, shared_receive_queue, unsupported,
+};
+
+/// What inline functions of the header find; what is not here answers that it is not supported.
+fn operations(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
+    let mut table = unsupported::TABLE;
+    table.query_port = Some(port::query_port);
+    table.modify_cq = Some(create_cq::modify_cq);
+    table.query_rt_values = Some(attributes::query_rt_values);
+    table.create_cq_ex = Some(create_cq::create_cq_ex);
+    table.query_device_ex = Some(attributes::query_device_ex);
+    table.create_qp_ex = Some(create_qp::create_qp_ex);
+    table.create_srq_ex = Some(shared_receive_queue::create_srq_ex);
+    let context = &mut table.context;
+    context.ops.alloc_mw = Some(memory_window::alloc_mw);
+    context.ops.bind_mw = Some(memory_window::bind_mw);
+    context.ops.dealloc_mw = Some(memory_window::dealloc_mw);
+    context.ops.poll_cq = Some(poll_cq::poll_cq);
+    context.ops.req_notify_cq = Some(poll_cq::req_notify_cq);
+    context.ops.post_srq_recv = Some(post::post_srq_recv);
+    context.ops.post_send = Some(post::post_send);
+    context.ops.post_recv = Some(post::post_recv);
+    (context.device, context.cmd_fd, context.async_fd) = (device, -1, async_fd);
+    (context.num_comp_vectors, context.abi_compat) = (1, VERBS_ABI_IS_EXTENDED);
+    table
+}
+
+fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Errno> {
+    prepare_for_forks();
+    let adapter = Adapter::open()?;
+    let async_events = Arc::new(EventQueue::new()?);
+    let operations = operations(device, async_events.fd());
+    Ok(Context::into_abi(operations, adapter, async_events))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    pointer(open(device).inspect(|_| record("ibv_open_device")))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    // SAFETY: the program passes an open context, and does not use it any more.
+    drop(unsafe { Context::take_back(context) });
+    0
+}

@@ -1,0 +1,32 @@
+//! What is made of measurements: medians, and numbers as reports have them.
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// The median, of the middle two the upper; 0 of nothing.
+pub(super) fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// A number with two decimals, as JSON has it.
+pub(super) fn rounded(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}
+
+/// A number of a report.
+pub(super) fn figure(report: &Value, name: &str) -> anyhow::Result<f64> {
+    report[name].as_f64().with_context(|| format!("there is no {name} in what was measured"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![1.0]), 1.0);
+        assert_eq!(median(vec![]), 0.0);
+    }
+}

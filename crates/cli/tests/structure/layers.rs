@@ -1,0 +1,250 @@
+//! Which way the imports within each crate may go.
+
+/// The layers of a crate, the lowest first: each the files and folders (with a slash at the end) in it. The longest entry
+/// that holds a file counts.
+pub(crate) type Layers = &'static [&'static [&'static str]];
+
+/// Groups of files and folders of which none imports another of its group.
+pub(crate) type Siblings = &'static [&'static [&'static str]];
+
+/// Crates that are not checked, and why.
+pub(crate) const NOT_CHECKED: &[(&[&str], &str)] = &[
+    // One line for each reason.
+    (&["hca", "rdma"], "being rebuilt"),
+];
+
+/// Folders whose files may import each other in circles: crate, folder, and why.
+pub(crate) const KNOTS: &[(&str, &str, &str)] =
+    &[("abi", "header/", "one header of C, infiniband/verbs.h, whose structures point at each other")];
+
+/// By crate: a layer imports itself and those before it. The root of a crate is above all.
+pub(crate) const LAYERS: &[(&str, Layers)] = &[
+    ("abi", ABI),
+    ("cli", CLI),
+    ("hca", HCA),
+    ("lro", LRO),
+    ("nic", NIC),
+    ("port", PORT),
+    ("rdma", RDMA),
+    ("sim", SIM),
+    ("tso", TSO),
+    ("wan", WAN),
+    ("wire", WIRE),
+];
+
+/// By crate: the files and folders that know nothing of each other.
+pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
+    ("cli", &[&["coalesce/", "nic/", "rdma/", "sim/", "wan/"]]),
+    ("lro", &[&["gro.rs", "netfpga.rs", "npu/", "verify/"]]),
+    ("port", &[&["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"]]),
+    ("rdma", &[&["roce/", "star/"]]),
+    ("sim", &[&["netfpga/", "star/", "xls416/"]]),
+];
+
+const ABI: Layers = &[
+    &["configuration.rs", "errno.rs", "header/", "names.rs", "object.rs", "rates.rs"],
+    &[
+        "builder.rs",
+        "completion.rs",
+        "doctor.rs",
+        "event_queue.rs",
+        "guarded_copy.rs",
+        "process_memory.rs",
+        "unguarded_copy.rs",
+    ],
+    &["async_target.rs", "cq_events.rs", "listeners.rs"],
+    &["adapter.rs", "context.rs", "device.rs", "port.rs"],
+    // Objects that programs hold.
+    &[
+        "address_handle.rs",
+        "comp_channel.rs",
+        "completion_queue.rs",
+        "domain.rs",
+        "memory_region.rs",
+        "queue_pair.rs",
+        "shared_receive_queue.rs",
+    ],
+    &["work_request.rs"],
+    // Verbs.
+    &[
+        "async_event.rs",
+        "attribute.rs",
+        "attributes.rs",
+        "build.rs",
+        "cq_event.rs",
+        "create_cq.rs",
+        "create_qp.rs",
+        "extended_poll.rs",
+        "fork.rs",
+        "memory_window.rs",
+        "modify.rs",
+        "poll_cq.rs",
+        "post.rs",
+        "private.rs",
+        "unsupported.rs",
+    ],
+    &["open_device.rs"],
+];
+
+const CLI: Layers = &[
+    // What several commands share.
+    &[
+        "allocator.rs",
+        "bins.rs",
+        "chart.rs",
+        "control.rs",
+        "copy_loop.rs",
+        "duration.rs",
+        "engine_options.rs",
+        "failure.rs",
+        "headers.rs",
+        "impairment_options.rs",
+        "links.rs",
+        "number.rs",
+        "recorder.rs",
+        "runtime_dir.rs",
+        "shared_device.rs",
+        "side.rs",
+        "signals.rs",
+        "threads.rs",
+        "toml_file.rs",
+    ],
+    &["coalesce/", "nic/", "rdma/", "sim/", "wan/"],
+    // Commands made of others.
+    &["bench/", "demo/"],
+];
+
+const HCA: Layers = &[
+    &["arena.rs", "exchange.rs", "parcel.rs", "recorder.rs"],
+    &["star/"],
+    &["config.rs"],
+    &["wire.rs"],
+    &["driver.rs"],
+    &["adapter.rs", "queue_pair.rs"],
+];
+
+const LRO: Layers = &[
+    &[
+        "flow.rs",
+        "frame.rs",
+        "identification.rs",
+        "reason.rs",
+        "recycle.rs",
+        "segment.rs",
+        "stats.rs",
+        "table.rs",
+    ],
+    &["ack_frame.rs", "parse.rs", "run.rs", "template.rs"],
+    &["aggregate.rs", "config.rs", "outbox.rs"],
+    &["burst.rs", "run_pool.rs"],
+    &["gro.rs", "netfpga.rs", "npu/", "verify/"],
+    &["coalescer.rs"],
+];
+
+const NIC: Layers = &[
+    &[
+        "config.rs",
+        "cut.rs",
+        "delivery.rs",
+        "distribution.rs",
+        "host.rs",
+        "queue.rs",
+        "received.rs",
+        "stats.rs",
+    ],
+    &["carried.rs", "control.rs", "error.rs", "memory_wire.rs", "mesh.rs"],
+    &["delivery_thread.rs", "outputs.rs"],
+    &["worker.rs"],
+    &["card.rs"],
+];
+
+const PORT: Layers = &[
+    &[
+        "clock.rs",
+        "device.rs",
+        "interface_name.rs",
+        "mapping.rs",
+        "pool.rs",
+        "scheduling.rs",
+        "stripped_tag.rs",
+        "waker.rs",
+        "wire_queue.rs",
+    ],
+    &["namespace.rs", "process.rs", "process_namespace.rs"],
+    &["channels.rs", "ethtool.rs", "ipv6.rs", "link_events.rs", "netlink.rs", "packet_options.rs"],
+    &["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"],
+    &["tap_wire.rs"],
+];
+
+const RDMA: Layers = &[
+    &["error.rs", "limits.rs", "counters.rs", "core/"],
+    &["net/"],
+    &["transport/"],
+    &["roce/", "star/"],
+    &["device/"],
+];
+
+const SIM: Layers = &[
+    &["cpu.rs", "event_queue.rs", "rate.rs", "simulation.rs", "timer.rs", "trace_hash.rs"],
+    // Parts of a machine and of a network.
+    &["generator.rs", "link.rs", "packet.rs", "pcie.rs", "switch.rs"],
+    &["host/", "observe/"],
+    // What a model offers to experiments.
+    &[
+        "experiment/dimension.rs",
+        "experiment/parameter.rs",
+        "experiment/parameters.rs",
+        "experiment/run_error.rs",
+        "experiment/runner.rs",
+    ],
+    &["netfpga/", "star/", "xls416/"],
+    &["experiment/"],
+];
+
+const TSO: Layers = &[
+    &["error.rs", "place.rs"],
+    &["ip.rs"],
+    &["checksum.rs", "fragment.rs", "tcp.rs", "udp.rs"],
+    &["segments.rs"],
+];
+
+const WAN: Layers = &[
+    &["calendar.rs", "decimal.rs", "error.rs", "ethernet.rs", "reason.rs", "trace.rs"],
+    &[
+        "bandwidth.rs",
+        "duration.rs",
+        "histogram.rs",
+        "output.rs",
+        "packet.rs",
+        "probability.rs",
+        "schedule.rs",
+    ],
+    // What each stage is configured with.
+    &["jitter.rs", "loss.rs", "queue.rs", "reorder.rs"],
+    &["impairments.rs", "stats.rs"],
+    &["exits.rs", "random.rs", "sampler.rs"],
+    &["stage/"],
+    &["path.rs"],
+];
+
+const WIRE: Layers = &[
+    &["bytes.rs", "checksum.rs", "ethertype.rs", "header_options.rs", "instant.rs", "seq.rs", "tcp_flags.rs"],
+    &["engine.rs", "wheel.rs"],
+    // Headers.
+    &[
+        "common_options.rs",
+        "ethernet.rs",
+        "ip.rs",
+        "ipv4.rs",
+        "ipv6.rs",
+        "ipv6_extensions.rs",
+        "tcp.rs",
+        "tcp_options.rs",
+        "udp.rs",
+        "virtio_net.rs",
+        "vlan.rs",
+    ],
+    // Whole packets.
+    &["frame_builder.rs", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
+    &["star/"],
+];

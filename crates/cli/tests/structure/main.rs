@@ -1,0 +1,108 @@
+//! The imports between the files of each crate: they make no circle, and go the way that the tables in `layers.rs` say.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod arrows;
+mod circles;
+mod direction;
+mod layers;
+mod modules;
+mod samples;
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use self::arrows::Arrows;
+use self::circles::circles;
+use self::direction::direction;
+use self::layers::{KNOTS, LAYERS, NOT_CHECKED, SIBLINGS};
+use self::modules::{ModuleTree, Sources};
+
+/// Where the crates are.
+const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// A crate that is checked.
+struct Checked {
+    name: String,
+    sources: Sources,
+    tree: ModuleTree,
+    arrows: Arrows,
+}
+
+static CHECKED: LazyLock<Vec<Checked>> = LazyLock::new(|| {
+    let is_checked = |name: &String| !NOT_CHECKED.iter().any(|(crates, _)| crates.contains(&name.as_str()));
+    let mut names: Vec<String> = entries(Path::new(CRATES)).filter(is_checked).collect();
+    names.sort();
+    names.into_iter().map(read_crate).collect()
+});
+
+fn read_crate(name: String) -> Checked {
+    let mut sources = Sources::new();
+    read_folder(&Path::new(CRATES).join(&name).join("src"), "", &mut sources);
+    let tree = ModuleTree::read(&sources);
+    let arrows = Arrows::of(&tree);
+    Checked { name, sources, tree, arrows }
+}
+
+/// The names in a folder.
+fn entries(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap())
+}
+
+/// Reads the source files of a crate.
+fn read_folder(folder: &Path, prefix: &str, sources: &mut Sources) {
+    for name in entries(folder) {
+        let path = folder.join(&name);
+        if path.is_dir() {
+            read_folder(&path, &format!("{prefix}{name}/"), sources);
+        } else if name.ends_with(".rs") {
+            sources.insert(format!("{prefix}{name}"), fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// What a table says of a crate.
+fn entry_of<T: Copy>(table: &[(&str, T)], crate_name: &str) -> Option<T> {
+    table.iter().find(|(name, _)| *name == crate_name).map(|(_, entry)| *entry)
+}
+
+/// The imports of a crate without those within its knots.
+fn untied(checked: &Checked) -> Arrows {
+    let knots = KNOTS.iter().filter(|(of, ..)| *of == checked.name);
+    let folders: Vec<&str> = knots.map(|(_, folder, _)| *folder).collect();
+    let is_tied = |from: &str, to: &str| {
+        folders.iter().any(|folder| from.starts_with(folder) && to.starts_with(folder))
+    };
+    let arrows = checked.arrows.0.iter().filter(|((from, to), _)| !is_tied(from, to));
+    Arrows(arrows.map(|(arrow, names)| (arrow.clone(), names.clone())).collect())
+}
+
+#[test]
+fn each_source_file_is_read() {
+    for Checked { name, sources, tree, .. } in CHECKED.iter() {
+        assert_eq!(tree.undeclared(sources), [""; 0], "crates/{name}");
+    }
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let found: Vec<String> =
+        CHECKED.iter().flat_map(|checked| circles(&checked.name, &untied(checked))).collect();
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn imports_go_down_the_layers() {
+    let mut found = Vec::new();
+    for Checked { name, sources, arrows, .. } in CHECKED.iter() {
+        match entry_of(LAYERS, name) {
+            Some(layers) => {
+                let siblings = entry_of(SIBLINGS, name).unwrap_or_default();
+                found.extend(direction(name, layers, siblings, sources, arrows));
+            }
+            None => found.push(format!("crates/{name}: the table has no layers for it")),
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}

@@ -1,0 +1,53 @@
+//! Acknowledgements that an engine makes, as the wire takes them.
+
+use std::fmt;
+
+use crate::recycle::{Recycle, Recycled};
+
+/// The longest: Ethernet with two VLAN tags, IPv6, TCP with timestamps.
+const MAX_LEN: usize = 14 + 8 + 40 + 20 + 12;
+
+/// The bytes of an acknowledgement.
+pub(crate) struct AckBytes {
+    bytes: [u8; MAX_LEN],
+    len: usize,
+}
+
+impl AckBytes {
+    pub(crate) fn new() -> Self {
+        Self { bytes: [0; MAX_LEN], len: 0 }
+    }
+
+    /// So many bytes to write; `None` where no acknowledgement is that long.
+    pub(crate) fn resize(&mut self, len: usize) -> Option<&mut [u8]> {
+        let bytes = self.bytes.get_mut(..len)?;
+        self.len = len;
+        Some(bytes)
+    }
+}
+
+impl Recycle for AckBytes {
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
+/// An acknowledgement, ready for the wire, checksums complete.
+pub struct AckFrame(Recycled<AckBytes>);
+
+impl AckFrame {
+    pub(crate) fn new(bytes: Recycled<AckBytes>) -> Self {
+        Self(bytes)
+    }
+
+    /// The frame's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0.bytes[..self.0.len]
+    }
+}
+
+impl fmt::Debug for AckFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AckFrame").field(&self.bytes()).finish()
+    }
+}

@@ -1,0 +1,51 @@
+//! Memory for the runs of an engine, which come back when the host is done with them.
+
+use nichrome_wire::Instant;
+
+use crate::aggregate::Aggregate;
+use crate::frame::Frame;
+use crate::outbox::Outbox;
+use crate::reason::FlushReason;
+use crate::recycle::Recycler;
+use crate::run::{Limits, Run};
+use crate::segment::Segment;
+use crate::template::Rule;
+
+/// Memory for a fixed number of runs.
+pub(crate) struct RunPool<B>(Recycler<Run<B>>);
+
+impl<B: AsRef<[u8]>> RunPool<B> {
+    /// Room for `runs` runs of up to `segments` segments.
+    pub(crate) fn new(runs: usize, segments: usize) -> Self {
+        Self(Recycler::new((0..runs).map(|_| Run::with_room(segments))))
+    }
+
+    /// Starts a run with its first segment; gives the frame back where all runs are in use.
+    #[inline(always)]
+    pub(crate) fn start(
+        &mut self,
+        frame: Frame<B>,
+        segment: &Segment,
+        rule: Rule,
+        limits: Limits,
+        now: Instant,
+    ) -> Result<Box<Run<B>>, Frame<B>> {
+        let Some(mut run) = self.0.take() else { return Err(frame) };
+        run.begin(frame, segment, rule, limits, now);
+        Ok(run)
+    }
+
+    /// Hands on a run: a single segment leaves as the frame that it was, more as an aggregate.
+    #[inline]
+    pub(crate) fn finish(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
+        if run.segments() == 1
+            && let Some(frame) = run.take_first()
+        {
+            out.flush_frame(frame, run.bytes, reason);
+            self.0.give_back(run);
+        } else {
+            run.seal(reason);
+            out.flush_aggregate(Aggregate::new(self.0.lend(run)), reason);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The rings between workers: a frame that another worker's connection belongs to goes there.
+
+use std::mem;
+use std::sync::Arc;
+
+use nichrome_port::{Waker, WireFrame};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::distribution::Distribution;
+use crate::stats::QueueStats;
+
+/// Frames on their way from one worker to another.
+const ROOM: usize = 2048;
+
+/// A worker's connections to the others.
+pub(crate) struct Mesh<B> {
+    distribution: Distribution,
+    /// To each worker; nothing to itself.
+    to: Vec<Option<Neighbour<B>>>,
+    /// From each other worker.
+    from: Vec<Consumer<WireFrame<B>>>,
+    /// The worker's own frames of a batch, while it is distributed; empty otherwise.
+    own: Vec<WireFrame<B>>,
+}
+
+/// The way to another worker.
+struct Neighbour<B> {
+    ring: Producer<WireFrame<B>>,
+    waker: Arc<Waker>,
+    /// Whether frames of the batch that is being distributed went there.
+    has_frames: bool,
+}
+
+impl<B: AsRef<[u8]>> Mesh<B> {
+    /// The connections of each worker, which these wake.
+    pub(crate) fn between(wakers: &[Arc<Waker>]) -> Vec<Self> {
+        let alone = |_| Self {
+            distribution: Distribution::new(wakers.len()),
+            to: Vec::new(),
+            from: Vec::new(),
+            own: Vec::new(),
+        };
+        let mut meshes: Vec<Self> = wakers.iter().map(alone).collect();
+        for from in 0..wakers.len() {
+            for (to, waker) in wakers.iter().enumerate() {
+                if from == to {
+                    meshes[from].to.push(None);
+                    continue;
+                }
+                let (ring, consumer) = RingBuffer::new(ROOM);
+                let neighbour = Neighbour { ring, waker: Arc::clone(waker), has_frames: false };
+                meshes[from].to.push(Some(neighbour));
+                meshes[to].from.push(consumer);
+            }
+        }
+        meshes
+    }
+
+    /// Hands frames to the workers that they belong to, and leaves the worker's own.
+    pub(crate) fn distribute(&mut self, batch: &mut Vec<WireFrame<B>>, stats: &mut QueueStats) {
+        if self.from.is_empty() {
+            return;
+        }
+        for frame in batch.drain(..) {
+            let worker = self.distribution.worker(frame.buffer.as_ref());
+            let Some(Some(neighbour)) = self.to.get_mut(worker) else {
+                self.own.push(frame);
+                continue;
+            };
+            match neighbour.ring.push(frame) {
+                Ok(()) => {
+                    stats.distributed += 1;
+                    neighbour.has_frames = true;
+                }
+                Err(_) => stats.distribution_dropped += 1,
+            }
+        }
+        mem::swap(batch, &mut self.own);
+        for neighbour in self.to.iter_mut().flatten() {
+            if mem::take(&mut neighbour.has_frames) {
+                neighbour.waker.wake();
+            }
+        }
+    }
+
+    /// Takes frames from the other workers until `batch` has so many.
+    pub(crate) fn collect(&mut self, batch: &mut Vec<WireFrame<B>>, most: usize) {
+        for from in &mut self.from {
+            while batch.len() < most
+                && let Ok(frame) = from.pop()
+            {
+                batch.push(frame);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allocation_counter::measure;
+    use nichrome_wire::{TcpFrame, VirtioNetHeader};
+
+    /// A frame of each of so many connections.
+    fn frames(connections: u16) -> Vec<WireFrame<Vec<u8>>> {
+        let frame = |nth| TcpFrame { src_port: 1024 + nth, ..TcpFrame::default() }.build();
+        (0..connections)
+            .map(|nth| WireFrame { buffer: frame(nth), virtio: VirtioNetHeader::default() })
+            .collect()
+    }
+
+    fn meshes(workers: usize) -> Vec<Mesh<Vec<u8>>> {
+        let wakers: Vec<_> = (0..workers).map(|_| Arc::new(Waker::new().unwrap())).collect();
+        Mesh::between(&wakers)
+    }
+
+    #[test]
+    fn each_frame_gets_to_the_worker_of_its_connection() {
+        let mut meshes = meshes(3);
+        let (mut batch, mut stats) = (frames(100), QueueStats::default());
+        meshes[1].distribute(&mut batch, &mut stats);
+        let mut all = 0;
+        for (number, mesh) in meshes.iter_mut().enumerate() {
+            let mut received = if number == 1 { mem::take(&mut batch) } else { Vec::new() };
+            mesh.collect(&mut received, usize::MAX);
+            assert!(!received.is_empty());
+            assert!(received.iter().all(|frame| mesh.distribution.worker(&frame.buffer) == number));
+            all += received.len();
+        }
+        assert_eq!((all, stats.distribution_dropped), (100, 0));
+    }
+
+    #[test]
+    fn distributing_a_batch_allocates_nothing() {
+        let mut meshes = meshes(2);
+        let mut stats = QueueStats::default();
+        let mut batch = Vec::with_capacity(128);
+        // Two vectors change places: each gets its room once.
+        for round in 0..6 {
+            batch.clear();
+            batch.extend(frames(100));
+            let allocated = measure(|| meshes[0].distribute(&mut batch, &mut stats));
+            assert!(round < 2 || allocated.count_total == 0, "{allocated:?} in round {round}");
+            meshes[1].collect(&mut Vec::new(), usize::MAX);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Where what comes out of a worker's engine goes.
+
+use std::io::IoSlice;
+
+use nichrome_lro::{AckFrame, Output, Packet};
+use nichrome_port::WireQueue;
+
+use crate::delivery_thread::Delivery;
+use crate::error::CardError;
+use crate::host::{HostError, parts, send_or_take_apart};
+use crate::queue::Queue;
+use crate::received::Received;
+use crate::stats::QueueStats;
+
+/// Where what comes out of the engine goes.
+pub(crate) struct Outputs<'a, W: WireQueue> {
+    queue: &'a mut Queue<W>,
+    delivery: &'a mut Delivery<W::Buffer>,
+    /// Whether the engine must know what the host has refused.
+    observes_host: bool,
+    stats: &'a mut QueueStats,
+    scratch: &'a mut Vec<u8>,
+    /// Why the card cannot go on.
+    failed: Option<CardError>,
+    /// What the host has refused of this batch.
+    refused: Vec<Vec<u8>>,
+    /// Whether the delivery thread has something new.
+    delivered: bool,
+}
+
+impl<'a, W: WireQueue> Outputs<'a, W> {
+    /// Before the first output of a batch.
+    pub(crate) fn new(
+        queue: &'a mut Queue<W>,
+        delivery: &'a mut Delivery<W::Buffer>,
+        observes_host: bool,
+        stats: &'a mut QueueStats,
+        scratch: &'a mut Vec<u8>,
+    ) -> Self {
+        Self {
+            queue,
+            delivery,
+            observes_host,
+            stats,
+            scratch,
+            failed: None,
+            refused: Vec::new(),
+            delivered: false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, output: Output<Received<W::Buffer>>) {
+        match output {
+            Output::ToHost(packet) => self.deliver(packet),
+            Output::ToWire(ack) => self.acknowledge(&ack),
+            // The engine counts it.
+            Output::Dropped(..) => {}
+        }
+    }
+
+    #[inline]
+    pub(crate) fn deliver(&mut self, packet: Packet<Received<W::Buffer>>) {
+        let len = packet.len() as u64;
+        if let Some(observer) = &mut self.queue.observer {
+            observer.delivered(&mut parts(&packet));
+        }
+        match self.delivery {
+            Delivery::Own(device) => match send_or_take_apart(&**device, &packet, self.scratch) {
+                Ok(taken_apart) => {
+                    self.stats.to_host += 1;
+                    self.stats.to_host_bytes += len;
+                    self.stats.taken_apart += u64::from(taken_apart);
+                }
+                Err(HostError::Refused(_) | HostError::Down) => self.refused(&packet),
+                Err(error @ HostError::Gone(_)) => self.failed = Some(CardError::Host(error)),
+            },
+            Delivery::Queue(queue, _) => match queue.push(packet) {
+                Ok(()) => {
+                    self.stats.to_host += 1;
+                    self.stats.to_host_bytes += len;
+                    self.delivered = true;
+                }
+                Err(_) => {
+                    self.stats.delivery_dropped += 1;
+                }
+            },
+        }
+    }
+
+    fn refused(&mut self, packet: &Packet<Received<W::Buffer>>) {
+        self.stats.host_refused += 1;
+        if self.observes_host {
+            self.refused.push(parts(packet).flatten().copied().collect());
+        }
+    }
+
+    /// Sends an acknowledgement, unless the host has just refused something: it may be what is acknowledged.
+    fn acknowledge(&mut self, ack: &AckFrame) {
+        if !self.refused.is_empty() || self.failed.is_some() {
+            self.stats.acks_dropped += 1;
+            return;
+        }
+        // It goes with what the host itself has to say to what it was just handed.
+        if self.queue.wire.transmit(&[IoSlice::new(ack.bytes())]).is_err() {
+            self.stats.acks_dropped += 1;
+        }
+    }
+
+    /// After the last: what the host has refused, where the engine must know.
+    pub(crate) fn end(self) -> (Vec<Vec<u8>>, Result<(), CardError>) {
+        if self.delivered
+            && let Delivery::Queue(_, waker) = self.delivery
+        {
+            waker.wake();
+        }
+        (self.refused, self.failed.map_or(Ok(()), Err))
+    }
+}

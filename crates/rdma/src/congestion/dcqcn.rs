@@ -1,0 +1,227 @@
+//! DCQCN: a rate for each queue pair, lowered by congestion notifications and raised again by time and bytes (Zhu and
+//! others: "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 3.1 and figure 7).
+
+use nichrome_wire::{Instant, SeqNumber};
+
+use super::window::LossWindow;
+use super::{Acknowledged, Controller, Mark, SendWindow};
+
+/// ECN echoes count as at most one congestion notification in so many nanoseconds (section 5.1).
+const NOTIFICATION_INTERVAL: u64 = 50_000;
+
+/// Parameters of DCQCN; rates in bits per second, times in nanoseconds. The defaults are the paper's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dcqcn {
+    /// The rate without congestion, at which a queue pair is not paced.
+    pub line_rate: u64,
+    /// The lowest rate.
+    pub min_rate: u64,
+    /// How much one notification counts in the estimate of congestion, 0 to 1.
+    pub gain: f64,
+    /// Without a notification, the estimate falls once in this time.
+    pub alpha_time: u64,
+    /// The rate is raised once in this time.
+    pub increase_time: u64,
+    /// The rate is also raised once in so many bytes.
+    pub increase_bytes: u64,
+    /// Steps of fast recovery.
+    pub recovery_steps: u32,
+    /// What a step of additive increase adds.
+    pub additive: u64,
+    /// What a step of hyper increase adds.
+    pub hyper: u64,
+}
+
+impl Default for Dcqcn {
+    fn default() -> Self {
+        Self {
+            line_rate: 40_000_000_000,
+            min_rate: 40_000_000,
+            gain: 1.0 / 256.0,
+            alpha_time: 55_000,
+            increase_time: 55_000,
+            increase_bytes: 10 << 20,
+            recovery_steps: 5,
+            additive: 40_000_000,
+            hyper: 200_000_000,
+        }
+    }
+}
+
+/// A rate that congestion notifications lower, over a window that losses halve.
+#[derive(Clone, Debug)]
+pub(crate) struct DcqcnRate {
+    config: Dcqcn,
+    window: LossWindow,
+    /// `None` at the line rate.
+    point: Option<ReactionPoint>,
+    last_echo: Option<Instant>,
+}
+
+impl DcqcnRate {
+    pub(crate) fn new(config: Dcqcn, window: &SendWindow) -> Self {
+        Self { config, window: LossWindow::new(window), point: None, last_echo: None }
+    }
+}
+
+impl Controller for DcqcnRate {
+    fn window(&self) -> u32 {
+        self.window.window()
+    }
+
+    fn acknowledged(&mut self, ack: &Acknowledged) {
+        self.window.acknowledged(ack);
+        let is_new = self.last_echo.is_none_or(|last| ack.now.nanos_since(last) >= NOTIFICATION_INTERVAL);
+        if ack.mark == Mark::Marked && is_new {
+            self.last_echo = Some(ack.now);
+            self.notified(ack.sequence, ack.next, ack.now);
+        }
+    }
+
+    fn lost(&mut self, sequence: SeqNumber, next: SeqNumber) {
+        self.window.lost(sequence, next);
+    }
+
+    fn timed_out(&mut self) {
+        self.window.timed_out();
+    }
+
+    fn notified(&mut self, _: SeqNumber, _: SeqNumber, now: Instant) {
+        let Self { config, point, .. } = self;
+        let point = point.get_or_insert_with(|| ReactionPoint::new(config, now));
+        point.advance(config, now);
+        point.notified(config, now);
+    }
+
+    fn departure(&self) -> Option<Instant> {
+        self.point.as_ref().map(|point| point.free_at)
+    }
+
+    fn sent(&mut self, bytes: usize, now: Instant) {
+        if let Some(point) = &mut self.point {
+            point.sent(bytes, &self.config, now);
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if let Some(point) = &mut self.point
+            && !point.advance(&self.config, now)
+        {
+            self.point = None;
+        }
+    }
+}
+
+/// The reaction point: the rate of one queue pair since its first congestion notification.
+#[derive(Clone, Debug)]
+struct ReactionPoint {
+    current: f64,
+    target: f64,
+    /// The estimate of congestion.
+    alpha: f64,
+    next_alpha: Instant,
+    next_increase: Instant,
+    /// Steps by time and by bytes since the last notification.
+    time_steps: u32,
+    byte_steps: u32,
+    bytes: u64,
+    /// The next packet leaves no earlier.
+    free_at: Instant,
+}
+
+impl ReactionPoint {
+    /// The state at the first notification.
+    fn new(config: &Dcqcn, now: Instant) -> Self {
+        let line_rate = config.line_rate as f64;
+        Self {
+            current: line_rate,
+            target: line_rate,
+            alpha: 1.0,
+            next_alpha: now,
+            next_increase: now,
+            time_steps: 0,
+            byte_steps: 0,
+            bytes: 0,
+            free_at: now,
+        }
+    }
+
+    /// Lowers the rate by a notification.
+    fn notified(&mut self, config: &Dcqcn, now: Instant) {
+        self.target = self.current;
+        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(config.min_rate as f64);
+        self.alpha = (1.0 - config.gain) * self.alpha + config.gain;
+        self.next_alpha = now.plus_nanos(config.alpha_time);
+        self.next_increase = now.plus_nanos(config.increase_time);
+        (self.time_steps, self.byte_steps, self.bytes) = (0, 0, 0);
+    }
+
+    /// Raises the rate by the time that has passed; false at the line rate.
+    fn advance(&mut self, config: &Dcqcn, now: Instant) -> bool {
+        while self.next_alpha <= now {
+            self.alpha *= 1.0 - config.gain;
+            self.next_alpha = self.next_alpha.plus_nanos(config.alpha_time.max(1));
+        }
+        while self.next_increase <= now && self.is_paced(config) {
+            self.time_steps += 1;
+            self.increase(config);
+            self.next_increase = self.next_increase.plus_nanos(config.increase_time.max(1));
+        }
+        self.is_paced(config)
+    }
+
+    fn is_paced(&self, config: &Dcqcn) -> bool {
+        self.current < config.line_rate as f64 * 0.999
+    }
+
+    /// Fast recovery, then additive increase, then hyper increase (figure 7).
+    fn increase(&mut self, config: &Dcqcn) {
+        let (time, bytes) = (self.time_steps, self.byte_steps);
+        if time.min(bytes) > config.recovery_steps {
+            self.target += config.hyper as f64;
+        } else if time.max(bytes) > config.recovery_steps {
+            self.target += config.additive as f64;
+        }
+        self.target = self.target.min(config.line_rate as f64);
+        self.current = (self.target + self.current) / 2.0;
+    }
+
+    /// Accounts for a packet of `bytes` bytes.
+    fn sent(&mut self, bytes: usize, config: &Dcqcn, now: Instant) {
+        let nanos = bytes as f64 * 8e9 / self.current;
+        self.free_at = self.free_at.max(now).plus_nanos(nanos as u64);
+        self.bytes += bytes as u64;
+        while self.bytes >= config.increase_bytes.max(1) {
+            self.bytes -= config.increase_bytes.max(1);
+            self.byte_steps += 1;
+            self.increase(config);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_halves_the_rate_and_quiet_brings_it_back() {
+        let config = Dcqcn::default();
+        let mut point = ReactionPoint::new(&config, Instant::ZERO);
+        point.notified(&config, Instant::ZERO);
+        assert_eq!(point.current, 20e9);
+        point.sent(2500, &config, Instant::ZERO);
+        assert_eq!(point.free_at, Instant::from_nanos(1000));
+        // Fast recovery: half of what is missing, five times.
+        assert!(point.advance(&config, Instant::from_nanos(5 * 55_000)));
+        assert_eq!(point.current, 40e9 - 20e9 / 32.0);
+        assert!(!point.advance(&config, Instant::from_nanos(1_000_000_000)));
+    }
+
+    #[test]
+    fn more_notifications_lower_the_rate_to_its_floor() {
+        let config = Dcqcn::default();
+        let mut point = ReactionPoint::new(&config, Instant::ZERO);
+        (0..50).for_each(|_| point.notified(&config, Instant::ZERO));
+        assert_eq!(point.current, config.min_rate as f64);
+    }
+}

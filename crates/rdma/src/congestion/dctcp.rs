@@ -1,0 +1,152 @@
+//! DCTCP (RFC 8257), counted in packets.
+
+use nichrome_wire::{Instant, SeqNumber};
+
+use super::{Acknowledged, Controller, Mark, SendWindow};
+
+/// How much the last window counts in the estimate of congestion (RFC 8257 section 4.2).
+const GAIN: f64 = 1.0 / 16.0;
+
+/// Neither marks nor losses take the window below this.
+const FLOOR: f64 = 2.0;
+
+/// A congestion window in packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Dctcp {
+    size: f64,
+    threshold: f64,
+    max: f64,
+    /// The estimate of the share of marked packets.
+    alpha: f64,
+    /// The share is measured over the packets before this one.
+    window_end: SeqNumber,
+    acknowledged: u32,
+    marked: u32,
+    /// The window was reduced for a packet before this one: further marks and losses before it do not count.
+    reduced_until: Option<SeqNumber>,
+}
+
+impl Dctcp {
+    /// The window of a connection whose first packet has the number `first`.
+    pub(crate) fn new(config: &SendWindow, first: SeqNumber) -> Self {
+        Self {
+            size: f64::from(config.initial),
+            threshold: f64::from(config.max),
+            max: f64::from(config.max),
+            alpha: 1.0,
+            window_end: first,
+            acknowledged: 0,
+            marked: 0,
+            reduced_until: None,
+        }
+    }
+
+    fn grow(&mut self, packets: u32) {
+        let packets = f64::from(packets);
+        let step = if self.size < self.threshold { packets } else { packets / self.size };
+        self.size = (self.size + step).min(self.max);
+    }
+
+    /// Reduces the window, once for all packets of a window (RFC 8257 section 3.3).
+    fn reduce(&mut self, sequence: SeqNumber, next: SeqNumber, factor: f64) {
+        if self.reduced_until.is_some_and(|until| sequence.before(until)) {
+            return;
+        }
+        self.reduced_until = Some(next);
+        self.size = (self.size * factor).max(FLOOR.min(self.size));
+        self.threshold = self.size;
+    }
+}
+
+impl Controller for Dctcp {
+    #[inline]
+    fn window(&self) -> u32 {
+        self.size as u32
+    }
+
+    fn acknowledged(&mut self, ack: &Acknowledged) {
+        let Acknowledged { sequence, packets, next, mark, .. } = *ack;
+        self.acknowledged += packets;
+        if mark == Mark::Marked {
+            self.marked += packets;
+            let share = self.alpha / 2.0;
+            self.reduce(sequence, next, 1.0 - share);
+        } else {
+            self.grow(packets);
+        }
+        if !sequence.before(self.window_end) {
+            let share = f64::from(self.marked) / f64::from(self.acknowledged);
+            self.alpha = self.alpha * (1.0 - GAIN) + share * GAIN;
+            (self.acknowledged, self.marked, self.window_end) = (0, 0, next);
+        }
+    }
+
+    fn lost(&mut self, sequence: SeqNumber, next: SeqNumber) {
+        self.reduce(sequence, next, 0.5);
+    }
+
+    fn timed_out(&mut self) {
+        self.threshold = (self.size / 2.0).max(FLOOR.min(self.size));
+        (self.size, self.reduced_until) = (FLOOR.min(self.size), None);
+    }
+
+    fn notified(&mut self, unacknowledged: SeqNumber, next: SeqNumber, _: Instant) {
+        let share = self.alpha / 2.0;
+        self.reduce(unacknowledged, next, 1.0 - share);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A round trip of a full window, of which the first `marked` packets met congestion.
+    fn round(window: &mut Dctcp, next: &mut SeqNumber, marked: u32) {
+        let first = *next;
+        let packets = window.window();
+        *next += packets;
+        for nth in 0..packets {
+            let (sequence, mark, now) = (first + nth, Mark::from(nth < marked), Instant::ZERO);
+            window.acknowledged(&Acknowledged { sequence, packets: 1, next: *next, mark, now });
+        }
+    }
+
+    #[test]
+    fn the_window_shrinks_by_half_of_alpha_once_in_a_round_trip() {
+        let mut next = SeqNumber(u32::MAX - 100);
+        let mut window = Dctcp::new(&SendWindow { initial: 64, max: 64, read: 8 }, next);
+        // Nothing is known: the first mark counts in full.
+        window.threshold = 0.0;
+        round(&mut window, &mut next, 1);
+        assert_eq!(window.window(), 32 + 1);
+        round(&mut window, &mut next, 33);
+        let expected = 33.9 * (1.0 - window.alpha / 2.0);
+        assert!((window.size - expected).abs() < 1.5, "{} and {expected}", window.size);
+    }
+
+    #[test]
+    fn alpha_becomes_the_share_of_marked_packets() {
+        let mut next = SeqNumber(7);
+        let mut window = Dctcp::new(&SendWindow { initial: 40, max: 40, read: 8 }, next);
+        for _ in 0..300 {
+            let quarter = window.window() / 4;
+            window.size = 40.0;
+            round(&mut window, &mut next, quarter.max(10));
+        }
+        assert!((window.alpha - 0.25).abs() < 0.02, "{}", window.alpha);
+        for _ in 0..300 {
+            round(&mut window, &mut next, 0);
+        }
+        assert!(window.alpha < 0.01 && window.window() == 40, "{window:?}");
+    }
+
+    #[test]
+    fn losses_halve_it_and_silence_takes_it_to_the_floor() {
+        let mut window = Dctcp::new(&SendWindow { initial: 40, max: 64, read: 8 }, SeqNumber(0));
+        window.lost(SeqNumber(3), SeqNumber(40));
+        window.lost(SeqNumber(39), SeqNumber(60));
+        assert_eq!(window.window(), 20);
+        window.timed_out();
+        assert_eq!(window.window(), 2);
+    }
+}

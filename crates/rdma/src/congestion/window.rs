@@ -1,0 +1,96 @@
+//! A congestion window that reacts to loss.
+
+use nichrome_wire::{Instant, SeqNumber};
+
+use super::{Acknowledged, Controller, SendWindow};
+
+/// A congestion window in packets: doubles per round trip at first, then grows by one per round trip; loss halves it
+/// (RFC 5681 section 3.1, counted in packets). It needs nothing of the peer.
+#[derive(Clone, Debug)]
+pub(crate) struct LossWindow {
+    size: u32,
+    threshold: u32,
+    max: u32,
+    /// Acknowledged since the size last grew, above the threshold.
+    credit: u32,
+    /// The window was halved for a packet before this one: further losses before it do not count.
+    reacted: Option<SeqNumber>,
+}
+
+/// Loss does not take the window below this.
+const FLOOR: u32 = 2;
+
+impl LossWindow {
+    pub(crate) fn new(config: &SendWindow) -> Self {
+        Self { size: config.initial, threshold: config.max, max: config.max, credit: 0, reacted: None }
+    }
+}
+
+impl Controller for LossWindow {
+    #[inline]
+    fn window(&self) -> u32 {
+        self.size
+    }
+
+    #[inline]
+    fn acknowledged(&mut self, ack: &Acknowledged) {
+        if self.size >= self.max {
+            return;
+        }
+        if self.size < self.threshold {
+            self.size = (self.size + ack.packets).min(self.threshold).min(self.max);
+            return;
+        }
+        self.credit += ack.packets;
+        if self.credit >= self.size {
+            self.credit -= self.size;
+            self.size += 1;
+        }
+    }
+
+    fn lost(&mut self, sequence: SeqNumber, next: SeqNumber) {
+        if self.reacted.is_some_and(|reacted| sequence.before(reacted)) {
+            return;
+        }
+        self.reacted = Some(next);
+        self.threshold = (self.size / 2).max(FLOOR);
+        (self.size, self.credit) = (self.threshold, 0);
+    }
+
+    fn timed_out(&mut self) {
+        self.threshold = (self.size / 2).max(FLOOR);
+        (self.size, self.credit, self.reacted) = (FLOOR, 0, None);
+    }
+
+    fn notified(&mut self, unacknowledged: SeqNumber, next: SeqNumber, _: Instant) {
+        self.lost(unacknowledged, next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::Mark;
+
+    #[test]
+    fn grows_fast_then_slowly_and_halves_on_loss() {
+        let mut window = LossWindow::new(&SendWindow { initial: 8, max: 64, read: 8 });
+        let acknowledge = |window: &mut LossWindow, packets| {
+            let (sequence, next, mark, now) = (SeqNumber(0), SeqNumber(0), Mark::Unmarked, Instant::ZERO);
+            window.acknowledged(&Acknowledged { sequence, packets, next, mark, now });
+        };
+        acknowledge(&mut window, 8);
+        assert_eq!(window.window(), 16);
+        window.lost(SeqNumber(5), SeqNumber(20));
+        window.lost(SeqNumber(19), SeqNumber(30));
+        assert_eq!(window.window(), 8, "one loss or several within a window are one");
+        acknowledge(&mut window, 7);
+        assert_eq!(window.window(), 8);
+        acknowledge(&mut window, 1);
+        assert_eq!(window.window(), 9);
+        window.timed_out();
+        assert_eq!(window.window(), FLOOR);
+        (0..10_000).for_each(|_| acknowledge(&mut window, 1));
+        assert_eq!(window.window(), 64);
+    }
+}

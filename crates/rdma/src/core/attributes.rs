@@ -1,0 +1,242 @@
+//! What can be set on a queue pair, and which of it goes with which change of state.
+
+use std::net::IpAddr;
+use std::ops::BitOr;
+
+use nichrome_wire::TrafficClass;
+use nichrome_wire::rdma::{PathMtu, Psn, QKey, QpNumber, RnrTimer};
+
+use crate::core::access::Access;
+
+/// The transport service of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpType {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagrams.
+    Ud,
+}
+
+/// The state of a queue pair (IBA 10.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpState {
+    /// New: nothing can be posted.
+    Reset,
+    /// Receives can be posted.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send.
+    Rts,
+    /// The send queue finishes what it has begun and begins nothing.
+    Sqd,
+    /// The send queue failed, the receive queue goes on (UC and UD).
+    Sqe,
+    /// All requests are flushed.
+    Err,
+}
+
+/// The way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AddressVector {
+    /// Which of the device's addresses packets come from.
+    pub source_index: u8,
+    /// The peer's address.
+    pub destination: IpAddr,
+    /// Traffic class (type of service) of what is sent.
+    pub traffic_class: TrafficClass,
+    /// IPv6 flow label, 20 bits.
+    pub flow_label: u32,
+    /// Hop limit (time to live) of what is sent.
+    pub hop_limit: u8,
+}
+
+impl AddressVector {
+    /// From the device's first address, with no particular class, to `destination`.
+    pub const fn to(destination: IpAddr) -> Self {
+        let traffic_class = TrafficClass(0);
+        Self { source_index: 0, destination, traffic_class, flow_label: 0, hop_limit: 64 }
+    }
+}
+
+/// Whether the program is told when the send queue has drained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DrainNotice {
+    /// It is not.
+    #[default]
+    Silent,
+    /// By [`crate::Event::SendQueueDrained`].
+    Event,
+}
+
+/// Changes to a queue pair: what is `None` stays as it is. Which are needed and which are allowed depends on the
+/// service and on the states before and after (IBA table 91).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpChange {
+    /// The state after.
+    pub state: Option<QpState>,
+    /// The state that the program takes the queue pair to be in: another than its own refuses the change.
+    pub current_state: Option<QpState>,
+    /// Place in the table of partition keys: 0, there is one.
+    pub pkey_index: Option<u16>,
+    /// The port: 1, there is one.
+    pub port: Option<u8>,
+    /// What the peer may do through this queue pair.
+    pub access: Option<Access>,
+    /// The key that datagrams must show.
+    pub qkey: Option<QKey>,
+    /// The way to the peer.
+    pub path: Option<AddressVector>,
+    /// Payload of a full packet.
+    pub path_mtu: Option<PathMtu>,
+    /// The peer's queue pair.
+    pub destination: Option<QpNumber>,
+    /// The number of the first packet received.
+    pub rq_psn: Option<Psn>,
+    /// The number of the first packet sent.
+    pub sq_psn: Option<Psn>,
+    /// Time without an answer before packets are repeated: 4.096 µs · 2ⁿ for 1 to 31, none for 0; twice and then four
+    /// times as long when repetitions are not answered either.
+    pub timeout: Option<u8>,
+    /// How often packets are repeated without progress, 0 to 7.
+    pub retry_count: Option<u8>,
+    /// How often a message is offered to a peer that has no receive for it, 0 to 6; 7 is for ever.
+    pub rnr_retry: Option<u8>,
+    /// How long the peer is asked to wait when there is no receive.
+    pub min_rnr_timer: Option<RnrTimer>,
+    /// READs and atomics outstanding as requester.
+    pub max_rd_atomic: Option<u8>,
+    /// READs and atomics outstanding as responder.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// Whether to tell when the send queue has drained.
+    pub drain_notice: Option<DrainNotice>,
+}
+
+/// Names of the attributes of a [`QpChange`], as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttributeMask(u32);
+
+impl AttributeMask {
+    /// No attribute.
+    pub const NONE: Self = Self(0);
+    pub(crate) const CURRENT_STATE: Self = Self(1);
+    pub(crate) const PKEY_INDEX: Self = Self(1 << 1);
+    pub(crate) const PORT: Self = Self(1 << 2);
+    pub(crate) const ACCESS: Self = Self(1 << 3);
+    pub(crate) const QKEY: Self = Self(1 << 4);
+    pub(crate) const PATH: Self = Self(1 << 5);
+    pub(crate) const PATH_MTU: Self = Self(1 << 6);
+    pub(crate) const DESTINATION: Self = Self(1 << 7);
+    pub(crate) const RQ_PSN: Self = Self(1 << 8);
+    pub(crate) const SQ_PSN: Self = Self(1 << 9);
+    pub(crate) const TIMEOUT: Self = Self(1 << 10);
+    pub(crate) const RETRY_COUNT: Self = Self(1 << 11);
+    pub(crate) const RNR_RETRY: Self = Self(1 << 12);
+    pub(crate) const MIN_RNR_TIMER: Self = Self(1 << 13);
+    pub(crate) const MAX_RD_ATOMIC: Self = Self(1 << 14);
+    pub(crate) const MAX_DEST_RD_ATOMIC: Self = Self(1 << 15);
+    pub(crate) const DRAIN_NOTICE: Self = Self(1 << 16);
+
+    const NAMES: [&'static str; 17] = [
+        "current state",
+        "partition key index",
+        "port",
+        "access",
+        "queue key",
+        "path",
+        "path MTU",
+        "destination",
+        "receive PSN",
+        "send PSN",
+        "timeout",
+        "retry count",
+        "RNR retry",
+        "minimum RNR timer",
+        "max_rd_atomic",
+        "max_dest_rd_atomic",
+        "drain notice",
+    ];
+
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOr for AttributeMask {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
+    }
+}
+
+impl std::fmt::Display for AttributeMask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = Self::NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
+        for (nth, (_, name)) in named.enumerate() {
+            write!(f, "{}{name}", if nth > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl QpChange {
+    /// A change to `state` and of nothing else.
+    pub fn to(state: QpState) -> Self {
+        Self { state: Some(state), ..Self::default() }
+    }
+
+    /// Which attributes are given, the state apart.
+    pub(crate) fn mask(&self) -> AttributeMask {
+        let given = [
+            self.current_state.is_some(),
+            self.pkey_index.is_some(),
+            self.port.is_some(),
+            self.access.is_some(),
+            self.qkey.is_some(),
+            self.path.is_some(),
+            self.path_mtu.is_some(),
+            self.destination.is_some(),
+            self.rq_psn.is_some(),
+            self.sq_psn.is_some(),
+            self.timeout.is_some(),
+            self.retry_count.is_some(),
+            self.rnr_retry.is_some(),
+            self.min_rnr_timer.is_some(),
+            self.max_rd_atomic.is_some(),
+            self.max_dest_rd_atomic.is_some(),
+            self.drain_notice.is_some(),
+        ];
+        AttributeMask(given.iter().enumerate().fold(0, |mask, (bit, given)| mask | u32::from(*given) << bit))
+    }
+}
+
+/// What a change of state needs and allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) required: AttributeMask,
+    pub(crate) optional: AttributeMask,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_name_their_attributes() {
+        let change = QpChange { sq_psn: Some(Psn::new(1)), port: Some(1), ..QpChange::default() };
+        assert_eq!(change.mask().to_string(), "port, send PSN");
+        assert_eq!(change.mask(), AttributeMask::PORT | AttributeMask::SQ_PSN);
+        assert_eq!(change.mask().without(AttributeMask::PORT), AttributeMask::SQ_PSN);
+    }
+}

@@ -1,0 +1,265 @@
+//! Objects by random keys of 32 bits: a direct-mapped table.
+//!
+//! A key's place is its bits from 8 on, under the mask of a power of two. A new key is drawn at random until its place is
+//! free, which takes two draws on average when the table is half full, and it is never more. So a lookup is one masked
+//! index and one comparison, and a key says nothing of others but that none of them has its place.
+//!
+//! The low 8 bits are no part of the place: they may be changed without moving the object, as binding a window does.
+
+use super::random::RandomNumbers;
+
+/// Slots at most: one for each value of a key's bits from 8 on.
+const MAX_SLOTS: usize = 1 << 24;
+
+/// Slots of a table that holds anything.
+const MIN_SLOTS: usize = 16;
+
+/// Values of a key's bits from 8 on that no key has. Programs write 0 for "no key", and small or all-ones keys into
+/// requests that must fail: a READ of 0 bytes under the key 0xFF is a fence of UCX.
+const RESERVED: [u32; 2] = [0, 0xFF_FFFF];
+
+/// Begins at a cache line.
+#[repr(align(64))]
+struct Slot<T> {
+    key: u32,
+    value: T,
+}
+
+/// Up to [`MAX_KEYS`](Self::MAX_KEYS) objects, each under a random key that no one can compute from the others. Memory
+/// grows with the number of objects, by doubling, and is kept: 2 to 4 slots for each object.
+pub(crate) struct KeyTable<T> {
+    /// A power of two, or none.
+    slots: Vec<Option<Slot<T>>>,
+    /// Of the bits of a key that are its place.
+    mask: u32,
+    len: usize,
+    random: RandomNumbers,
+}
+
+impl<T> KeyTable<T> {
+    /// Objects at most: half of the slots.
+    pub(crate) const MAX_KEYS: usize = MAX_SLOTS / 2;
+
+    /// Bytes of a slot.
+    pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot<T>>>();
+
+    /// A table whose keys follow from `random`.
+    pub(crate) fn new(random: RandomNumbers) -> Self {
+        Self { slots: Vec::new(), mask: 0, len: 0, random }
+    }
+
+    /// How many objects there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn place(&self, key: u32) -> usize {
+        (key >> 8 & self.mask) as usize
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: u32) -> Option<&T> {
+        match self.slots.get(self.place(key))? {
+            Some(slot) if slot.key == key => Some(&slot.value),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
+        self.slot_mut(key).map(|slot| &mut slot.value)
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, key: u32) -> Option<&mut Slot<T>> {
+        let place = self.place(key);
+        self.slots.get_mut(place)?.as_mut().filter(|slot| slot.key == key)
+    }
+
+    /// Adds an object; its key. The caller adds no more than [`MAX_KEYS`](Self::MAX_KEYS).
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        if (self.len + 1) * 2 > self.slots.len() {
+            self.grow();
+        }
+        let key = self.vacant_key();
+        self.put(Slot { key, value });
+        self.len += 1;
+        key
+    }
+
+    pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
+        let removed = self.take(key)?;
+        self.len -= 1;
+        Some(removed.value)
+    }
+
+    /// Gives an object another random key; the key.
+    pub(crate) fn renew(&mut self, key: u32) -> Option<u32> {
+        // The object still has its place, so the new key differs in more than the low 8 bits.
+        let renewed = self.vacant_key();
+        let Slot { value, .. } = self.take(key)?;
+        self.put(Slot { key: renewed, value });
+        Some(renewed)
+    }
+
+    /// Changes the low 8 bits of an object's key; the new key.
+    pub(crate) fn change_byte(&mut self, key: u32, byte: u8) -> Option<u32> {
+        let slot = self.slot_mut(key)?;
+        slot.key = key & !0xFF | u32::from(byte);
+        Some(slot.key)
+    }
+
+    /// All objects with their keys, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.slots.iter().flatten().map(|slot| (slot.key, &slot.value))
+    }
+
+    /// A random key whose place is free.
+    fn vacant_key(&mut self) -> u32 {
+        loop {
+            let key = self.random.next_u32();
+            let vacant = matches!(self.slots.get(self.place(key)), Some(None));
+            if vacant && !RESERVED.contains(&(key >> 8)) {
+                return key;
+            }
+        }
+    }
+
+    fn put(&mut self, slot: Slot<T>) {
+        let place = self.place(slot.key);
+        if let Some(empty) = self.slots.get_mut(place) {
+            *empty = Some(slot);
+        }
+    }
+
+    fn take(&mut self, key: u32) -> Option<Slot<T>> {
+        let place = self.place(key);
+        self.slots.get_mut(place)?.take_if(|slot| slot.key == key)
+    }
+
+    /// Doubles the slots. The mask gains a bit: an object stays, or moves as far up as there were slots.
+    fn grow(&mut self) {
+        let before = self.slots.len();
+        let slots = (before * 2).clamp(MIN_SLOTS, MAX_SLOTS);
+        self.slots.resize_with(slots, || None);
+        self.mask = slots as u32 - 1;
+        let (low, high) = self.slots.split_at_mut(before);
+        for (from, to) in low.iter_mut().zip(high) {
+            if from.as_ref().is_some_and(|slot| slot.key >> 8 & before as u32 != 0) {
+                *to = from.take();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn table(seed: u128) -> KeyTable<usize> {
+        KeyTable::new(RandomNumbers::new(seed, "keys"))
+    }
+
+    fn keys(seed: u128, count: usize) -> Vec<u32> {
+        let mut table = table(seed);
+        (0..count).map(|nth| table.insert(nth)).collect()
+    }
+
+    #[test]
+    fn objects_are_found_by_their_keys_however_often_the_table_grows() {
+        let mut table = table(1);
+        assert_eq!((table.remove(0), table.get(0), table.get(u32::MAX)), (None, None, None));
+        let keys: Vec<u32> = (0..10_000).map(|nth| table.insert(nth)).collect();
+        assert!(keys.iter().enumerate().all(|(nth, key)| table.get(*key) == Some(&nth)));
+        assert!(table.len() * 2 <= table.slots.len() && table.slots.len() < table.len() * 4);
+        let listed: HashSet<(u32, usize)> = table.iter().map(|(key, nth)| (key, *nth)).collect();
+        assert_eq!(listed, keys.iter().copied().zip(0..).collect());
+        for (nth, key) in keys.iter().enumerate() {
+            assert_eq!((table.remove(*key), table.remove(*key), table.get(*key)), (Some(nth), None, None));
+        }
+        assert_eq!((table.len(), table.iter().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_key_differs_from_all_others_above_its_low_byte() {
+        let keys = keys(2, 100_000);
+        let places: HashSet<u32> = keys.iter().map(|key| key >> 8).collect();
+        assert_eq!(places.len(), keys.len());
+        assert!(places.is_disjoint(&RESERVED.into()));
+    }
+
+    #[test]
+    fn no_key_is_one_that_programs_write_for_none() {
+        // The sequence right before a number that is such a key.
+        let mut random = RandomNumbers::new(3, "keys");
+        let before = loop {
+            let before = random.clone();
+            if RESERVED.contains(&(random.next_u32() >> 8)) {
+                break before;
+            }
+        };
+        let key = KeyTable::new(before).insert(());
+        assert!((0x100..0xFFFF_FF00).contains(&key), "{key:#x}");
+    }
+
+    #[test]
+    fn a_key_says_nothing_of_the_others() {
+        const NEAR: u32 = 1 << 19;
+        let mut table = table(4);
+        let keys: Vec<u32> = (0..256).map(|nth| table.insert(nth)).collect();
+        for known in &keys[..8] {
+            let guesses = (1..=NEAR).flat_map(|by| [known.wrapping_add(by), known.wrapping_sub(by)]);
+            let hits = guesses.filter(|guess| table.get(*guess).is_some()).count();
+            assert_eq!(hits, 0, "of {} guesses near {known:#x}", NEAR * 2);
+        }
+    }
+
+    #[test]
+    fn tables_of_two_seeds_share_no_pattern() {
+        let [one, other] = [5, 6].map(|seed| keys(seed, 1000));
+        assert!(one.iter().all(|key| !other.contains(key)));
+        let steps = |keys: &[u32]| -> HashSet<u32> {
+            keys.windows(2).flat_map(|pair| [pair[1].wrapping_sub(pair[0]), pair[1] ^ pair[0]]).collect()
+        };
+        let (one, other) = (steps(&one), steps(&other));
+        assert_eq!((one.len(), one.is_disjoint(&other)), (2 * 999, true));
+    }
+
+    /// Each bit is set in half of the keys, and in half of the keys whose predecessor has it.
+    #[test]
+    fn every_bit_of_a_key_is_random() {
+        let mut table = table(7);
+        let keys: Vec<u32> = (0..1 << 14)
+            .map(|nth| {
+                let key = table.insert(nth);
+                table.remove(key);
+                key
+            })
+            .collect();
+        let half = keys.len() / 2;
+        for bit in 0..32 {
+            let set = keys.iter().filter(|key| *key >> bit & 1 == 1).count();
+            let kept = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 0).count();
+            for count in [set, kept] {
+                assert!(count.abs_diff(half) < 400, "bit {bit}: {count} of {}", keys.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_byte_is_changed_and_a_key_renewed_without_losing_the_object() {
+        let mut table = table(8);
+        let others: Vec<u32> = (0..100).map(|nth| table.insert(nth)).collect();
+        let key = table.insert(100);
+        let changed = table.change_byte(key, !(key as u8)).unwrap();
+        assert_eq!((changed ^ key, table.get(key), table.get(changed)), (0xFF, None, Some(&100)));
+        assert_eq!((table.change_byte(key, 1), table.renew(key)), (None, None));
+        let renewed = table.renew(changed).unwrap();
+        assert_ne!(renewed >> 8, changed >> 8);
+        assert_eq!((table.get(changed), table.get(renewed), table.len()), (None, Some(&100), 101));
+        assert!(others.iter().enumerate().all(|(nth, key)| table.get(*key) == Some(&nth)));
+    }
+}

@@ -1,0 +1,43 @@
+//! Datagrams that arrive.
+
+use nichrome_wire::Instant;
+
+use super::Device;
+use super::transports::{Member, for_each_transport};
+use crate::core::memory::Memory;
+use crate::net::Datagram;
+use crate::transport::Shared;
+
+impl<M: Memory> Device<M> {
+    /// Takes in a datagram that arrived at `now` at a UDP port of one of the transports.
+    #[inline]
+    pub fn receive(&mut self, datagram: &Datagram<'_>, now: Instant) {
+        self.verbs.now = now;
+        self.verbs.counters.received += 1;
+        for_each_transport!(&self.transports, |_shared, Endpoint| {
+            if <Endpoint as crate::transport::Endpoint>::Shared::PORT == Some(datagram.flow.dst_port) {
+                return self.receive_for::<Endpoint>(datagram);
+            }
+        });
+        self.verbs.counters.dropped_unknown += 1;
+    }
+
+    /// Takes in a datagram for the port of a transport.
+    #[inline]
+    fn receive_for<E: Member>(&mut self, datagram: &Datagram<'_>) {
+        let Self { transports, verbs, qps, numbers, .. } = self;
+        let shared = E::shared_mut(transports);
+        let Some((number, packet)) = shared.read(datagram, verbs) else { return };
+        let index = numbers.index_of(number);
+        let found = index.and_then(|index| Some((index, E::of(qps.at_mut(index)?)?)));
+        let Some((index, endpoint)) = found.filter(|(_, endpoint)| {
+            !endpoint.qp().on_hold && endpoint.is_from_peer(&datagram.flow.addresses)
+        }) else {
+            verbs.counters.dropped_unknown += 1;
+            return;
+        };
+        if endpoint.receive(packet, datagram, shared, verbs) {
+            self.settle(index);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What leaves, and timers: queue pairs with something to send stand in one line.
+
+use nichrome_wire::Instant;
+
+use super::Device;
+use super::transports::{Transport, for_each_transport, for_endpoint};
+use crate::core::memory::Memory;
+use crate::core::slab::Handle;
+use crate::kind;
+use crate::net::{Room, Transmit};
+use crate::transport::{Endpoint, Shared};
+
+impl<M: Memory> Device<M> {
+    /// Builds what is to leave at the front of `buffer`: up to `max_segments` datagrams, or bytes of a stream; `None` where
+    /// there is nothing now. A buffer of 4 KiB more than the largest datagram holds at least one.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_segments: usize,
+        buffer: &mut [u8],
+    ) -> Option<Transmit> {
+        self.verbs.now = now;
+        let mut room = Room::new(max_segments, buffer);
+        for_each_transport!(&mut self.transports, |shared, _Endpoint| {
+            if shared.write(&mut room, &mut self.verbs) {
+                return room.into_transmit();
+            }
+        });
+        while let Some(index) = self.line.pop_front() {
+            let more = self.fill(index, &mut room);
+            self.set_timer(index);
+            if more {
+                self.queue_up(index);
+                break;
+            }
+        }
+        room.into_transmit()
+    }
+
+    /// Fills room with what one queue pair has to send. Returns true if it has more than fits.
+    #[inline]
+    fn fill(&mut self, index: u32, room: &mut Room<'_>) -> bool {
+        let Self { qps, transports, verbs, .. } = self;
+        let Some(transport) = qps.at_mut(index) else { return false };
+        transport.qp_mut().in_line = false;
+        for_endpoint!(transport, transports, |endpoint, shared| endpoint.write(room, shared, verbs))
+    }
+
+    /// When [`Device::handle_timeout`] is wanted; `None` where no timer runs. May be early.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match (self.wheel.next_timeout(), self.verbs.cq_timers.next_timeout()) {
+            (Some(qp), Some(cq)) => Some(qp.min(cq)),
+            (qp, cq) => qp.or(cq),
+        }
+    }
+
+    /// Does what was due at or before `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.verbs.now = now;
+        self.verbs.release_events(now);
+        while let Some(index) = self.wheel.expire(now) {
+            let Self { qps, transports, verbs, .. } = self;
+            if let Some(transport) = qps.at_mut(index) {
+                for_endpoint!(transport, transports, |endpoint, shared| {
+                    endpoint.handle_timeout(shared, verbs);
+                });
+            }
+            self.settle(index);
+        }
+    }
+
+    /// Sends a queue pair's delayed acknowledgement now: the queue pair is about to go.
+    pub fn acknowledge(&mut self, qp: Handle<kind::Qp>) {
+        if self.qps.get(qp).is_some() {
+            self.acknowledge_at(qp.index());
+        }
+    }
+
+    /// Sends all delayed acknowledgements now: the device is about to go.
+    pub fn acknowledge_all(&mut self) {
+        (0..self.qps.places()).for_each(|index| self.acknowledge_at(index));
+    }
+
+    fn acknowledge_at(&mut self, index: u32) {
+        let Some(transport) = self.qps.at_mut(index) else { return };
+        for_endpoint!(transport, |endpoint| endpoint.flush_acknowledgement());
+        self.queue_up(index);
+    }
+
+    /// Sets a queue pair's timer and puts it in line, after anything was done to it.
+    #[inline]
+    pub(super) fn settle(&mut self, index: u32) {
+        self.set_timer(index);
+        self.queue_up(index);
+    }
+
+    #[inline]
+    fn set_timer(&mut self, index: u32) {
+        let Self { qps, transports, verbs, wheel, .. } = self;
+        let Some(transport) = qps.at_mut(index) else { return };
+        let deadline = for_endpoint!(transport, transports, |endpoint, shared| {
+            if endpoint.qp().cq_overrun {
+                endpoint.cq_overrun(shared, verbs);
+            }
+            endpoint.next_timeout(shared, verbs.now)
+        });
+        if let Some(deadline) = deadline {
+            wheel.set(index, deadline, verbs.now);
+        }
+    }
+
+    /// Puts a queue pair in line if it may have something to send. One whose stream is blocked waits for that.
+    #[inline]
+    fn queue_up(&mut self, index: u32) {
+        let Some(transport) = self.qps.at_mut(index) else { return };
+        let qp = transport.qp();
+        let may_send = !qp.in_line && !qp.on_hold && !qp.is_blocked;
+        if may_send && for_endpoint!(transport, |endpoint| endpoint.has_work(self.verbs.now)) {
+            transport.qp_mut().in_line = true;
+            self.line.push_back(index);
+        }
+    }
+}

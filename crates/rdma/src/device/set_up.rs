@@ -1,0 +1,121 @@
+//! Setting up connections: a queue pair is held while drivers negotiate, and then put on a transport.
+
+use super::Device;
+use super::transports::{Member, Transport, Transports, for_each_transport, for_endpoint};
+use crate::core::attributes::{QpState, QpType};
+use crate::core::error::{ObjectError, ObjectKind};
+use crate::core::memory::Memory;
+use crate::core::queue_pair::QueuePair;
+use crate::core::slab::Handle;
+use crate::kind;
+use crate::transport::set_up::{Agreed, Answerable, ConnectError, Question, Scope, View};
+use crate::transport::{Endpoint, Shared};
+
+impl<M: Memory> Device<M> {
+    /// Holds a reliable connection's queue pair until its transport is known: requests can be posted, and nothing is sent
+    /// or received before [`Device::connect`], [`Device::release_qp`] or a reset.
+    ///
+    /// # Errors
+    /// The queue pair does not exist, is no reliable connection, or may have sent already.
+    pub fn hold_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ConnectError> {
+        let qp = self.reliable(handle)?;
+        if qp.is_set_up || !matches!(qp.state, QpState::Init | QpState::Rtr) {
+            return Err(ConnectError::State(qp.state));
+        }
+        if let Some(transport) = self.qps.get_mut(handle) {
+            transport.qp_mut().on_hold = true;
+        }
+        Ok(())
+    }
+
+    /// Lets a queue pair that was held go on, on the transport that it has.
+    ///
+    /// # Errors
+    /// The queue pair does not exist.
+    pub fn release_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ConnectError> {
+        let transport = self.qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
+        transport.qp_mut().on_hold = false;
+        self.settle(handle.index());
+        Ok(())
+    }
+
+    /// Asks what set-up has to say of a reliable connection's queue pair, as it is.
+    ///
+    /// # Errors
+    /// The queue pair does not exist, or is no reliable connection.
+    #[allow(private_bounds, reason = "transports are of this crate")]
+    pub fn ask<Q: Answerable<M>>(
+        &self,
+        handle: Handle<kind::Qp>,
+        question: Q,
+    ) -> Result<<Q as Question>::Answer, ConnectError>
+    where
+        Transports: AsRef<<Q::Endpoint as Endpoint>::Shared>,
+    {
+        let shared = self.transports.as_ref();
+        let scope = Scope { shared, verbs: &self.verbs, qps: self.qps.len() };
+        question.answer(self.reliable(handle)?, scope)
+    }
+
+    /// Puts a reliable connection on the transport that was negotiated for it. What was posted is done that way, until the
+    /// queue pair is reset.
+    ///
+    /// # Errors
+    /// The queue pair does not exist, is no reliable connection, is set up already, is in a state to be connected no more,
+    /// or sends were posted although it was not held; or the transport does not take it.
+    #[allow(private_bounds, reason = "transports are of this crate")]
+    pub fn connect<A: Agreed<M>>(&mut self, handle: Handle<kind::Qp>, agreed: &A) -> Result<(), ConnectError>
+    where
+        A::Endpoint: Member,
+    {
+        let qp = self.reliable(handle)?;
+        let connectable = matches!(qp.state, QpState::Init | QpState::Rtr | QpState::Rts);
+        if qp.is_set_up || !connectable || qp.sends.len() > 0 && !qp.on_hold {
+            return Err(ConnectError::State(qp.state));
+        }
+        agreed.check(qp)?;
+        let Self { qps, transports, verbs, .. } = self;
+        qps.replace(handle, |transport| {
+            let mut qp =
+                for_endpoint!(transport, transports, |endpoint, shared| endpoint.dissolve(shared, verbs));
+            (qp.on_hold, qp.is_set_up) = (false, true);
+            let shared = <A::Endpoint as Member>::shared_mut(transports);
+            agreed.connect(qp, shared, verbs).into_transport()
+        });
+        self.settle(handle.index());
+        Ok(())
+    }
+
+    fn reliable(&self, handle: Handle<kind::Qp>) -> Result<&QueuePair, ConnectError> {
+        let qp = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?.qp();
+        if qp.kind == QpType::Rc { Ok(qp) } else { Err(ConnectError::Service(qp.kind)) }
+    }
+
+    /// What a transport's counters show.
+    #[allow(private_bounds, reason = "transports are of this crate")]
+    pub fn view<V: View>(&self) -> V
+    where
+        Transports: AsRef<V::Shared>,
+    {
+        V::of(self.transports.as_ref())
+    }
+
+    /// Connections whose state the peer keeps.
+    pub fn stateless_connections(&self) -> usize {
+        let mut count = 0;
+        for_each_transport!(&self.transports, |shared, _Endpoint| count += shared.stateless());
+        count
+    }
+
+    /// Bytes that a card would hold for the connections of this device. What lies in the host's memory with any card is not
+    /// counted: the programs' queues, and the driver of a stateless side.
+    pub fn card_state_bytes(&self) -> usize {
+        let mut bytes = 0;
+        for_each_transport!(&self.transports, |shared, _Endpoint| bytes += shared.state_bytes());
+        for index in 0..self.qps.places() {
+            let Some(transport) = self.qps.at(index) else { continue };
+            bytes += for_endpoint!(transport, |endpoint| endpoint.state_bytes());
+        }
+        bytes
+    }
+}

@@ -1,0 +1,67 @@
+//! Where packets go.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::{AddressPair, TrafficClass};
+
+use crate::core::attributes::AddressVector;
+
+/// Where packets go and what their IP header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// Addresses and ports.
+    pub flow: UdpFlow,
+    /// Traffic class (type of service).
+    pub traffic_class: TrafficClass,
+    /// IPv6 flow label, 20 bits.
+    pub flow_label: u32,
+    /// Hop limit (time to live).
+    pub hop_limit: u8,
+}
+
+impl Route {
+    /// Whether packets with these addresses come from where this route leads.
+    #[inline]
+    pub(crate) fn is_reverse_of(&self, addresses: &AddressPair) -> bool {
+        match (self.flow.addresses, *addresses) {
+            (AddressPair::V4 { src, dst }, AddressPair::V4 { src: from, dst: to }) => {
+                src == to && dst == from
+            }
+            (AddressPair::V6 { src, dst }, AddressPair::V6 { src: from, dst: to }) => {
+                src == to && dst == from
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The device's addresses, in the order of its GID table.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalAddresses(Arc<[IpAddr]>);
+
+impl LocalAddresses {
+    pub(crate) fn new(addresses: &[IpAddr]) -> Self {
+        Self(addresses.into())
+    }
+
+    /// The route of an address vector between these UDP ports; `None` where the device has no such address of the
+    /// destination's family.
+    #[inline]
+    pub(crate) fn route(&self, vector: &AddressVector, src_port: u16, dst_port: u16) -> Option<Route> {
+        let AddressVector { source_index, destination, traffic_class, flow_label, hop_limit } = *vector;
+        let addresses = match (*self.0.get(usize::from(source_index))?, destination) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => AddressPair::V4 { src, dst },
+            (IpAddr::V6(src), IpAddr::V6(dst)) => AddressPair::V6 { src, dst },
+            _ => return None,
+        };
+        Some(Route { flow: UdpFlow { addresses, src_port, dst_port }, traffic_class, flow_label, hop_limit })
+    }
+
+    /// The address that an address vector sends from.
+    pub(crate) fn source(&self, vector: Option<AddressVector>) -> Option<IpAddr> {
+        let index = vector.map_or(0, |vector| usize::from(vector.source_index));
+        self.0.get(index).or(self.0.first()).copied()
+    }
+}

@@ -1,0 +1,471 @@
+//! A queue pair on RoCE: packets in and out, error, timers.
+
+use nichrome_wire::rdma::{
+    Bth, BthFlags, DatagramWriter, IcrcCheck, Message, PKey, Psn, QpNumber, RcMessage, Repr,
+};
+use nichrome_wire::{AddressPair, Ecn, Instant};
+
+use super::config::SelectiveRepeat;
+use super::identifications::Identifications;
+use super::packet::{Cause, Context, Outgoing, PayloadSource};
+use super::requester::Requester;
+use super::responder::Responder;
+use super::shared::{Packet, RoceShared};
+use crate::core::access::Access;
+use crate::core::attributes::{QpChange, QpState, QpType};
+use crate::core::completion::Status;
+use crate::core::event::Event;
+use crate::core::memory::Memory;
+use crate::core::protection::Refusal;
+use crate::core::queue_pair::{QueuePair, Receives};
+use crate::core::send_queue::SendWork;
+use crate::core::verbs::Verbs;
+use crate::net::{Datagram, Room, Route};
+use crate::transport::Endpoint;
+
+/// At most one congestion notification in so many nanoseconds (DCQCN, section 5.1).
+const NOTIFICATION_INTERVAL: u64 = 50_000;
+
+/// A queue pair on RoCE.
+pub(crate) type RoceQp = Box<Connection>;
+
+/// A queue pair with the state of its transport.
+pub(crate) struct Connection {
+    qp: QueuePair,
+    /// Where packets go, once the peer is known. Datagrams carry their own.
+    route: Option<Route>,
+    requester: Requester,
+    responder: Responder,
+    identifications: Identifications,
+    /// When the last congestion notification was sent.
+    notified: Option<Instant>,
+}
+
+/// How building a packet ended.
+enum Built {
+    /// The packet has so many bytes.
+    Placed(usize),
+    /// The room is full, or of another destination.
+    Full,
+    /// Its memory can no longer be accessed.
+    Failed,
+    /// The program has destroyed its route.
+    Undeliverable,
+}
+
+impl Connection {
+    pub(crate) fn new(qp: QueuePair, shared: &RoceShared) -> RoceQp {
+        Box::new(Self {
+            qp,
+            route: None,
+            requester: Requester::new(shared),
+            responder: Responder::new(),
+            identifications: Identifications::default(),
+            notified: None,
+        })
+    }
+
+    /// Whether a packet with this verdict on its ICRC is accepted. Datagrams come from anywhere, and show their key.
+    #[inline]
+    fn believes(&mut self, check: IcrcCheck, message: &Message, psn: Psn, now: Instant) -> bool {
+        if self.qp.kind == QpType::Ud {
+            return check != IcrcCheck::Wrong;
+        }
+        let Self { requester, responder, .. } = self;
+        let in_sequence = || match message {
+            Message::Rc(message) if is_answer(message) => requester.is_outstanding(psn),
+            _ => psn == responder.expected(),
+        };
+        self.identifications.accept(check, in_sequence, now)
+    }
+
+    /// A packet arrived with a congestion mark: notifies its sender, though not each time.
+    fn marked<M: Memory>(&mut self, shared: &RoceShared, verbs: &mut Verbs<M>) {
+        verbs.counters.congestion_marks += 1;
+        if shared.echoes_marks() && self.qp.kind == QpType::Rc {
+            return self.responder.echo_congestion();
+        }
+        let due = self.notified.is_none_or(|last| verbs.now.nanos_since(last) >= NOTIFICATION_INTERVAL);
+        if due && self.qp.kind != QpType::Ud {
+            self.notified = Some(verbs.now);
+            self.responder.notify_congestion();
+        }
+    }
+
+    /// The packet that leaves next: answers first. A delayed acknowledgement leaves right behind a request.
+    #[inline]
+    fn next_packet(&self, shared: &RoceShared, behind_request: bool, now: Instant) -> Option<Outgoing> {
+        let read = shared.environment.window.read;
+        let next = self.responder.next_packet(&self.qp, now);
+        let next = next.or_else(|| self.requester.next_packet(&self.qp, read, now));
+        next.or_else(|| if behind_request { self.responder.acknowledgement(&self.qp) } else { None })
+    }
+
+    /// Builds a packet behind those that are there.
+    #[inline]
+    fn build<M: Memory>(
+        &self,
+        packet: &Outgoing,
+        room: &mut Room<'_>,
+        shared: &RoceShared,
+        verbs: &Verbs<M>,
+    ) -> Built {
+        let Some(route) = self.route_of(shared, verbs) else { return Built::Undeliverable };
+        let Some(repr) = self.header(packet, shared) else { return Built::Failed };
+        let len = repr.datagram_len(packet.payload_len);
+        if !room.fits(&route, len) {
+            return Built::Full;
+        }
+        let ident = room.count() as u16;
+        let writer = DatagramWriter::new(&repr, packet.payload_len, &route.flow, ident, room.free());
+        let Some(mut writer) = writer else { return Built::Failed };
+        if self.fill(packet, writer.payload(), verbs).is_err() {
+            return Built::Failed;
+        }
+        writer.finish();
+        room.add(route, len);
+        Built::Placed(len)
+    }
+
+    /// The route of the packet that leaves next.
+    #[inline]
+    fn route_of<M: Memory>(&self, shared: &RoceShared, verbs: &Verbs<M>) -> Option<Route> {
+        if self.qp.kind != QpType::Ud {
+            return self.route;
+        }
+        let recipient = self.requester.recipient(&self.qp)?;
+        shared.route(&verbs.addresses.get(recipient.address)?.vector)
+    }
+
+    #[inline]
+    fn header(&self, packet: &Outgoing, shared: &RoceShared) -> Option<Repr> {
+        let mut flags = BthFlags::MIGRATED;
+        for (is_set, flag) in [
+            (packet.ack_request, BthFlags::ACK_REQUEST),
+            (packet.solicited, BthFlags::SOLICITED),
+            (self.offers_selective(packet, shared), BthFlags::SELECTIVE),
+            (self.responder.echoes(packet), BthFlags::BECN),
+        ] {
+            if is_set {
+                flags |= flag;
+            }
+        }
+        let dest_qp = self.destination(packet)?;
+        let bth = Bth { flags, pkey: PKey::default(), dest_qp, psn: packet.psn };
+        Some(Repr { bth, message: packet.message })
+    }
+
+    /// Whether a packet offers selective repeat, or is a selective NAK.
+    #[inline]
+    fn offers_selective(&self, packet: &Outgoing, shared: &RoceShared) -> bool {
+        let is_offered = shared.config.selective_repeat == SelectiveRepeat::Offered;
+        match packet.cause {
+            Cause::Request { .. } | Cause::Repeat { .. } => is_offered && self.qp.kind == QpType::Rc,
+            Cause::Missing => true,
+            _ => is_offered && self.responder.offers_selective(packet),
+        }
+    }
+
+    fn destination(&self, packet: &Outgoing) -> Option<QpNumber> {
+        match packet.cause {
+            Cause::Request { .. } if self.qp.kind == QpType::Ud => {
+                Some(self.requester.recipient(&self.qp)?.qp)
+            }
+            _ => self.qp.settings.destination,
+        }
+    }
+
+    /// Copies the payload of a packet.
+    #[inline]
+    fn fill<M: Memory>(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Refusal> {
+        match packet.payload {
+            PayloadSource::Nothing => Ok(()),
+            PayloadSource::Send { source, offset } => {
+                let pieces = self.qp.sends.pieces(source, offset, into.len() as u32);
+                verbs.gather(self.qp.domain, pieces, into)
+            }
+            PayloadSource::Remote { address, rkey } => {
+                if into.is_empty() {
+                    return Ok(());
+                }
+                let (asker, len) = (self.qp.asker(), into.len() as u64);
+                let at = verbs.protection.remote(asker, rkey, address, len, Access::REMOTE_READ)?;
+                verbs.memory.read(at, into).map_err(|_| Refusal::Bounds)
+            }
+        }
+    }
+
+    /// A packet of `len` bytes has left.
+    #[inline]
+    fn sent<M: Memory>(
+        &mut self,
+        packet: &Outgoing,
+        len: usize,
+        shared: &mut RoceShared,
+        verbs: &mut Verbs<M>,
+    ) {
+        verbs.counters.sent += 1;
+        verbs.counters.bytes_sent += packet.payload_len as u64;
+        self.requester.packet_sent(len, verbs.now);
+        let Self { qp, requester, responder, .. } = self;
+        match packet.cause {
+            Cause::Request { packets, ends } => {
+                responder.request_sent(shared.config.acknowledgement_delay, verbs.now);
+                requester.request_sent(packet, packets, ends, &mut Context { qp, shared, verbs });
+            }
+            Cause::Repeat { .. } => {
+                verbs.counters.retransmitted += 1;
+                requester.repeat_sent();
+            }
+            _ => responder.answer_sent(packet, &mut Context { qp, shared, verbs }),
+        }
+    }
+
+    /// A packet cannot be built, because its memory can no longer be accessed.
+    fn failed<M: Memory>(&mut self, packet: &Outgoing, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        let Self { qp, requester, responder, .. } = self;
+        match packet.cause {
+            Cause::Request { .. } => {
+                requester.request_failed(Status::LocalProtection, &mut Context { qp, shared, verbs });
+            }
+            Cause::Repeat { work } => requester.repeat_failed(work, &mut Context { qp, shared, verbs }),
+            Cause::Data { .. } => {
+                responder.data_failed(packet.psn);
+                verbs.events.push_back(Event::QpAccessError(qp.handle));
+                self.fail(shared, verbs);
+            }
+            Cause::Acknowledgement | Cause::Missing | Cause::Notification => {
+                responder.drop_answers(&mut shared.spare);
+            }
+        }
+        self.check_failure(shared, verbs);
+    }
+
+    /// A packet has no route: the program has destroyed it.
+    fn undeliverable<M: Memory>(&mut self, packet: &Outgoing, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        let Self { qp, requester, responder, .. } = self;
+        match packet.cause {
+            Cause::Request { .. } => {
+                requester.request_failed(Status::LocalQpOperation, &mut Context { qp, shared, verbs });
+            }
+            _ => responder.drop_answers(&mut shared.spare),
+        }
+        self.check_failure(shared, verbs);
+    }
+
+    /// Moves the queue pair to ERROR if its send queue has failed.
+    #[inline]
+    fn check_failure<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        if self.requester.take_failure() {
+            self.stop_receiving(shared, verbs);
+        }
+    }
+
+    /// Moves the queue pair to ERROR. A NAK that waits is still sent.
+    fn fail<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        let Self { qp, requester, responder, .. } = self;
+        let entered = qp.state != QpState::Err;
+        qp.state = QpState::Err;
+        requester.stop(qp);
+        if entered {
+            return self.stop_receiving(shared, verbs);
+        }
+        responder.stop(&mut shared.spare);
+        qp.flush(verbs);
+    }
+
+    fn stop_receiving<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        self.responder.stop(&mut shared.spare);
+        self.qp.flush(verbs);
+        if matches!(self.qp.receives, Receives::Shared(_)) {
+            verbs.events.push_back(Event::LastReceiveReached(self.qp.handle));
+        }
+    }
+}
+
+impl Endpoint for RoceQp {
+    type Shared = RoceShared;
+
+    #[inline]
+    fn qp(&self) -> &QueuePair {
+        &self.qp
+    }
+
+    #[inline]
+    fn qp_mut(&mut self) -> &mut QueuePair {
+        &mut self.qp
+    }
+
+    fn modified(&mut self, change: &QpChange, shared: &RoceShared) {
+        if let Some(path) = &change.path {
+            self.route = shared.route(path);
+        }
+        if let Some(psn) = change.rq_psn {
+            self.responder.start_at(psn);
+        }
+        if let Some(psn) = change.sq_psn {
+            self.requester.start_at(psn, &self.qp.settings, shared);
+        }
+    }
+
+    fn packet_numbers(&self) -> (Psn, Psn) {
+        (self.responder.expected(), self.requester.next())
+    }
+
+    #[inline]
+    fn post_send<M: Memory>(&mut self, work: SendWork, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        let Connection { qp, requester, .. } = &mut **self;
+        requester.post(work, &mut Context { qp, shared, verbs });
+    }
+
+    #[inline]
+    fn is_from_peer(&self, addresses: &AddressPair) -> bool {
+        match &self.route {
+            Some(route) => route.is_reverse_of(addresses),
+            None => self.qp.kind == QpType::Ud,
+        }
+    }
+
+    #[inline]
+    fn receive<M: Memory>(
+        &mut self,
+        packet: Packet<'_>,
+        datagram: &Datagram<'_>,
+        shared: &mut RoceShared,
+        verbs: &mut Verbs<M>,
+    ) -> bool {
+        let Packet { message, pkey, incoming } = &packet;
+        if !is_of_partition(*pkey) {
+            verbs.counters.dropped_key += 1;
+            return false;
+        }
+        let check = shared.icrc.check(&datagram.flow, datagram.bytes);
+        let is_right = if shared.config.sees_identifications {
+            check == IcrcCheck::Right
+        } else {
+            self.believes(check, message, incoming.psn, verbs.now)
+        };
+        if !is_right {
+            verbs.counters.dropped_icrc += 1;
+            return false;
+        }
+        if incoming.traffic_class.ecn() == Ecn::Ce {
+            self.marked(shared, verbs);
+        }
+        let Connection { qp, requester, responder, .. } = &mut **self;
+        let kind = qp.kind;
+        let context = &mut Context { qp, shared, verbs };
+        match (kind, *message) {
+            (QpType::Rc, Message::Rc(message)) if is_answer(&message) => {
+                requester.receive(message, incoming, context);
+            }
+            (QpType::Rc, Message::Rc(message)) => {
+                if responder.receive(message, incoming, context).is_err() {
+                    self.fail(shared, verbs);
+                    return true;
+                }
+            }
+            (QpType::Uc, Message::Uc(message)) => responder.receive_unreliable(message, incoming, context),
+            (QpType::Ud, Message::Ud(deth, immediate)) => {
+                Responder::receive_datagram(deth, immediate, incoming, context);
+            }
+            (QpType::Rc | QpType::Uc, Message::CongestionNotification) => {
+                verbs.counters.congestion_notifications_received += 1;
+                requester.congested(verbs.now);
+            }
+            _ => verbs.counters.dropped_unknown += 1,
+        }
+        self.check_failure(shared, verbs);
+        true
+    }
+
+    fn write<M: Memory>(
+        &mut self,
+        room: &mut Room<'_>,
+        shared: &mut RoceShared,
+        verbs: &mut Verbs<M>,
+    ) -> bool {
+        let mut behind_request = false;
+        loop {
+            let Connection { qp, requester, responder, .. } = &mut **self;
+            requester.run(&mut Context { qp, shared, verbs });
+            responder.run();
+            self.check_failure(shared, verbs);
+            let Some(packet) = self.next_packet(shared, behind_request, verbs.now) else { return false };
+            match self.build(&packet, room, shared, verbs) {
+                Built::Placed(len) => {
+                    behind_request |= matches!(packet.cause, Cause::Request { .. });
+                    self.sent(&packet, len, shared, verbs);
+                }
+                Built::Full => {
+                    self.responder.flush_acknowledgement();
+                    return true;
+                }
+                Built::Failed => self.failed(&packet, shared, verbs),
+                Built::Undeliverable => self.undeliverable(&packet, shared, verbs),
+            }
+        }
+    }
+
+    #[inline]
+    fn has_work(&self, now: Instant) -> bool {
+        self.responder.has_work(now) || self.requester.has_work(&self.qp)
+    }
+
+    #[inline]
+    fn next_timeout(&self, _: &RoceShared, now: Instant) -> Option<Instant> {
+        let paced = self.requester.paced_until(now).filter(|_| self.has_work(now));
+        let timers = [self.requester.next_timeout(), paced, self.responder.next_timeout(now)];
+        timers.into_iter().fold(None, |earliest, timer| match (earliest, timer) {
+            (Some(one), Some(other)) => Some(Instant::min(one, other)),
+            (one, other) => one.or(other),
+        })
+    }
+
+    fn handle_timeout<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        let Connection { qp, requester, .. } = &mut **self;
+        requester.handle_timeout(&mut Context { qp, shared, verbs });
+        self.check_failure(shared, verbs);
+    }
+
+    fn flush_acknowledgement(&mut self) {
+        self.responder.flush_acknowledgement();
+    }
+
+    fn repeat_acknowledgement(&mut self) {
+        let Connection { qp, responder, .. } = &mut **self;
+        responder.repeat_acknowledgement(qp);
+    }
+
+    fn drain<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        let Connection { qp, requester, .. } = &mut **self;
+        qp.drain.begin();
+        requester.check_drained(&mut Context { qp, shared, verbs });
+    }
+
+    fn enter_error<M: Memory>(&mut self, _: Status, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        self.fail(shared, verbs);
+    }
+
+    fn dissolve<M: Memory>(mut self, shared: &mut RoceShared, _: &mut Verbs<M>) -> QueuePair {
+        self.responder.drop_answers(&mut shared.spare);
+        self.qp
+    }
+
+    fn state_bytes(&self) -> usize {
+        size_of::<Connection>()
+    }
+}
+
+fn is_answer(message: &RcMessage) -> bool {
+    matches!(
+        message,
+        RcMessage::Acknowledge(_) | RcMessage::ReadResponse(_) | RcMessage::AtomicAcknowledge(..)
+    )
+}
+
+/// Whether a packet is of the default partition, as full or limited member (IBA 10.9.3).
+#[inline]
+fn is_of_partition(pkey: PKey) -> bool {
+    pkey.0 & 0x7FFF == PKey::default().0 & 0x7FFF
+}

@@ -1,0 +1,83 @@
+//! Which IPv4 identifications a peer's packets have.
+//!
+//! The ICRC covers the identification, which a UDP socket does not tell: a CRC that is right for some identification has
+//! said 16 bits less than one that is right. So the identification must be one that is to be expected: that of a socket
+//! like ours (0, or the place among datagrams sent in one call), or one near the last (Linux counts per destination). Where
+//! nothing is known, or not any more, only the packet that is next in sequence may make it known.
+
+use nichrome_wire::Instant;
+use nichrome_wire::rdma::IcrcCheck;
+
+/// Datagrams that a socket sends in one call, at most.
+const SEGMENTS: u16 = 128;
+
+/// How far the next identification may be ahead of the last, and behind it.
+const AHEAD: i16 = 256;
+const BEHIND: i16 = -64;
+
+/// Linux counts on while a destination is idle, up to once per tick: after so many nanoseconds nothing is known.
+const MEMORY: u64 = 1_000_000_000;
+
+/// What is known of a peer's identifications.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Identifications {
+    last: Option<(u16, Instant)>,
+    /// Seen once, and not near the last: if one near it follows, it is the truth.
+    candidate: Option<u16>,
+}
+
+impl Identifications {
+    /// Whether a packet with this verdict on its ICRC is to be taken; `in_sequence` where it is the one that comes next.
+    #[inline]
+    pub(super) fn accept(&mut self, check: IcrcCheck, in_sequence: impl Fn() -> bool, now: Instant) -> bool {
+        match check {
+            IcrcCheck::Right => true,
+            IcrcCheck::Wrong => false,
+            IcrcCheck::RightFor(ident) => ident < SEGMENTS || self.is_plausible(ident, in_sequence, now),
+        }
+    }
+
+    fn is_plausible(&mut self, ident: u16, in_sequence: impl Fn() -> bool, now: Instant) -> bool {
+        let near = |seen: u16| (BEHIND..=AHEAD).contains(&ident.wrapping_sub(seen).cast_signed());
+        let known = self.last.filter(|(_, at)| now.nanos_since(*at) < MEMORY);
+        let plausible =
+            known.map_or_else(in_sequence, |(seen, _)| near(seen)) || self.candidate.is_some_and(near);
+        if plausible {
+            (self.last, self.candidate) = (Some((ident, now)), None);
+        } else {
+            self.candidate = Some(ident);
+        }
+        plausible
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn accept(known: &mut Identifications, ident: u16) -> bool {
+        known.accept(IcrcCheck::RightFor(ident), || false, NOW)
+    }
+
+    #[test]
+    fn sockets_like_ours_are_taken_at_once() {
+        let mut known = Identifications::default();
+        assert!(known.accept(IcrcCheck::Right, || false, NOW));
+        assert!(accept(&mut known, 127) && !accept(&mut known, 128));
+        assert!(!known.accept(IcrcCheck::Wrong, || true, NOW));
+    }
+
+    #[test]
+    fn the_packet_in_sequence_makes_a_counter_known() {
+        let mut known = Identifications::default();
+        assert!(known.accept(IcrcCheck::RightFor(0xFFF0), || true, NOW));
+        assert!(accept(&mut known, 0xFFF1) && accept(&mut known, 0x0090));
+        // A jump is believed when a second one follows; meanwhile being in sequence is not enough.
+        assert!(!known.accept(IcrcCheck::RightFor(0x5000), || true, NOW));
+        assert!(accept(&mut known, 0x5001));
+        let later = Instant::from_nanos(MEMORY);
+        assert!(known.accept(IcrcCheck::RightFor(0x9000), || true, later));
+    }
+}

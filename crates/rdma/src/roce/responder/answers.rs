@@ -1,0 +1,284 @@
+//! Answers that wait to leave.
+//!
+//! Data of READs and results of atomics leave first, in the order of the requests: each acknowledges all that was before
+//! it. Then one acknowledgement stands for all that arrived until now: a driver that takes in a batch before it sends has
+//! them coalesced.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::rdma::{
+    Aeth, Credit, Message, Msn, NakCode, Psn, RKey, RcMessage, ReadResponse, Reth, Syndrome,
+};
+
+use super::super::packet::{Cause, Outgoing, PayloadSource};
+
+/// An acknowledgement that waits to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Acknowledgement {
+    /// ACK of all that was received.
+    Positive,
+    /// NAK of this packet: all before it was received.
+    Negative(Psn, Syndrome),
+}
+
+/// A READ response or the result of an atomic, kept after it was sent: the peer may repeat its request.
+#[derive(Clone, Copy, Debug)]
+struct DataAnswer {
+    /// The number of the request, and of the first packet of the answer.
+    first: Psn,
+    kind: DataKind,
+    /// Packets of the answer.
+    packets: u32,
+    /// The packet at which this sending of the answer started.
+    start: u32,
+    /// The packet that leaves next.
+    next: u32,
+    /// The packet before which this sending of the answer ends.
+    end: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum DataKind {
+    Read { address: u64, rkey: RKey, len: u32 },
+    Atomic { before: u64 },
+}
+
+/// The answers of a queue pair.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    data: VecDeque<DataAnswer>,
+    /// How many of `data` are not all sent.
+    pending: usize,
+    acknowledgement: Option<Acknowledgement>,
+    /// A congestion notification is to leave.
+    pub(super) notification: bool,
+}
+
+/// The peer has more READs and atomics outstanding than it was allowed.
+#[derive(Debug)]
+pub(super) struct TooMany;
+
+impl Answers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending == 0 && self.acknowledgement.is_none() && !self.notification
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Forgets data that is not sent yet.
+    pub(super) fn drop_data(&mut self) {
+        self.data.clear();
+        self.pending = 0;
+    }
+
+    fn push(&mut self, answer: DataAnswer, limit: usize) -> Result<(), TooMany> {
+        if self.data.len() >= limit {
+            let sent = self.data.front().is_some_and(|oldest| oldest.next == oldest.end);
+            if !sent {
+                return Err(TooMany);
+            }
+            self.data.pop_front();
+        }
+        self.data.push_back(answer);
+        self.pending += 1;
+        Ok(())
+    }
+
+    pub(super) fn push_read(
+        &mut self,
+        psn: Psn,
+        reth: &Reth,
+        packets: u32,
+        limit: usize,
+    ) -> Result<(), TooMany> {
+        let kind = DataKind::Read { address: reth.va, rkey: reth.rkey, len: reth.len };
+        self.push(DataAnswer { first: psn, kind, packets, start: 0, next: 0, end: packets }, limit)
+    }
+
+    pub(super) fn push_atomic(&mut self, psn: Psn, before: u64, limit: usize) -> Result<(), TooMany> {
+        let kind = DataKind::Atomic { before };
+        self.push(DataAnswer { first: psn, kind, packets: 1, start: 0, next: 0, end: 1 }, limit)
+    }
+
+    /// Whether an atomic could be answered: it must not be done otherwise.
+    pub(super) fn has_room(&self, limit: usize) -> bool {
+        self.data.len() < limit || self.data.front().is_some_and(|oldest| oldest.next == oldest.end)
+    }
+
+    fn position(&self, psn: Psn) -> Option<usize> {
+        self.data.iter().position(|answer| {
+            let ahead = psn.since(answer.first);
+            ahead >= 0 && ahead.unsigned_abs() < answer.packets
+        })
+    }
+
+    fn send_again(&mut self, index: usize, start: u32, end: u32) {
+        let answer = &mut self.data[index];
+        self.pending += usize::from(answer.next == answer.end);
+        (answer.start, answer.next, answer.end) = (start, start, end);
+    }
+
+    /// Answers a READ once more, or a part of it (IBA 9.7.1.2.1); false where it is none that was asked before.
+    pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, mtu: u32) -> bool {
+        let Some(index) = self.position(psn) else { return false };
+        let answer = &self.data[index];
+        let DataKind::Read { address, rkey, len } = answer.kind else { return false };
+        let start = psn.since(answer.first).max(0).unsigned_abs();
+        let offset = start.saturating_mul(mtu);
+        let same = reth.rkey == rkey
+            && reth.va == address.wrapping_add(u64::from(offset))
+            && u64::from(offset) + u64::from(reth.len) <= u64::from(len);
+        let end = start + reth.len.div_ceil(mtu).max(1);
+        // A part that ends before the whole does must end between packets.
+        let whole_packets = offset + reth.len == len || reth.len.is_multiple_of(mtu);
+        if same && whole_packets && end <= answer.packets {
+            self.send_again(index, start, end);
+        }
+        same
+    }
+
+    /// Answers an atomic once more, without doing it again.
+    pub(super) fn repeat_atomic(&mut self, psn: Psn) -> bool {
+        let Some(index) = self.position(psn) else { return false };
+        let known = matches!(self.data[index].kind, DataKind::Atomic { .. });
+        if known {
+            self.send_again(index, 0, 1);
+        }
+        known
+    }
+
+    /// A packet with data has left.
+    pub(super) fn data_sent(&mut self, index: usize) {
+        if let Some(answer) = self.data.get_mut(index) {
+            answer.next += 1;
+            self.pending -= usize::from(answer.next == answer.end);
+        }
+    }
+}
+
+/// Where the responder stands when an answer is built.
+#[derive(Clone, Copy)]
+pub(super) struct Position {
+    /// The packet number that is expected.
+    pub(super) expected: Psn,
+    /// Messages that were done.
+    pub(super) msn: Msn,
+    /// Bytes of a full packet.
+    pub(super) mtu: u32,
+}
+
+impl Position {
+    fn positive(&self) -> Aeth {
+        Aeth { syndrome: Syndrome::Ack(Credit::UNLIMITED), msn: self.msn }
+    }
+
+    fn negative(&self, syndrome: Syndrome) -> Aeth {
+        Aeth { syndrome, msn: self.msn }
+    }
+}
+
+/// A packet without payload.
+fn plain(message: Message, psn: Psn, cause: Cause) -> Outgoing {
+    let (ack_request, solicited, payload, payload_len) = (false, false, PayloadSource::Nothing, 0);
+    Outgoing { message, psn, ack_request, solicited, payload, payload_len, cause }
+}
+
+impl Answers {
+    /// The answer that leaves before any acknowledgement: a congestion notification, data, the selective NAK of `missing`.
+    #[inline]
+    pub(super) fn next(&self, position: Position, missing: Option<Psn>) -> Option<Outgoing> {
+        if self.notification {
+            return Some(plain(Message::CongestionNotification, Psn::new(0), Cause::Notification));
+        }
+        if self.pending > 0 {
+            let index = self.data.iter().position(|answer| answer.next < answer.end)?;
+            return Some(self.data_packet(index, position));
+        }
+        let psn = missing?;
+        let aeth = position.negative(Syndrome::Nak(NakCode::PsnSequence));
+        Some(plain(Message::Rc(RcMessage::Acknowledge(aeth)), psn, Cause::Missing))
+    }
+
+    /// The acknowledgement that waits.
+    #[inline]
+    pub(super) fn acknowledgement(&self, position: Position) -> Option<Outgoing> {
+        let (psn, aeth) = match self.acknowledgement? {
+            Acknowledgement::Positive => (position.expected.previous(), position.positive()),
+            Acknowledgement::Negative(psn, syndrome) => (psn, position.negative(syndrome)),
+        };
+        Some(plain(Message::Rc(RcMessage::Acknowledge(aeth)), psn, Cause::Acknowledgement))
+    }
+
+    fn data_packet(&self, index: usize, position: Position) -> Outgoing {
+        let answer = &self.data[index];
+        let (aeth, mtu) = (position.positive(), position.mtu);
+        let psn = answer.first + answer.next;
+        let cause = Cause::Data { index };
+        match answer.kind {
+            DataKind::Atomic { before } => {
+                plain(Message::Rc(RcMessage::AtomicAcknowledge(aeth, before)), psn, cause)
+            }
+            DataKind::Read { address, rkey, len } => {
+                let offset = answer.next * mtu;
+                let payload_len = (len - offset).min(mtu) as usize;
+                let part = match (answer.next == answer.start, answer.next + 1 == answer.end) {
+                    (true, false) => ReadResponse::First(aeth),
+                    (true, true) => ReadResponse::Only(aeth),
+                    (false, false) => ReadResponse::Middle,
+                    (false, true) => ReadResponse::Last(aeth),
+                };
+                let payload =
+                    PayloadSource::Remote { address: address.wrapping_add(u64::from(offset)), rkey };
+                let message = Message::Rc(RcMessage::ReadResponse(part));
+                Outgoing { payload, payload_len, ..plain(message, psn, cause) }
+            }
+        }
+    }
+
+    /// An acknowledgement is to leave, unless one waits already.
+    pub(super) fn acknowledge(&mut self) {
+        self.acknowledgement.get_or_insert(Acknowledgement::Positive);
+    }
+
+    /// A NAK is to leave in place of what waits.
+    pub(super) fn refuse(&mut self, psn: Psn, syndrome: Syndrome) {
+        self.acknowledgement = Some(Acknowledgement::Negative(psn, syndrome));
+    }
+
+    /// A request was done, which asks for an acknowledgement or not. Returns true if that is the first that waits.
+    #[inline]
+    pub(super) fn request_done(&mut self, asks: bool) -> bool {
+        match self.acknowledgement {
+            // Packets were reordered, not lost: the NAK is void.
+            Some(Acknowledgement::Negative(..)) => self.acknowledgement = Some(Acknowledgement::Positive),
+            None if asks => {
+                self.acknowledgement = Some(Acknowledgement::Positive);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// The acknowledgement has left, or a response stands for it.
+    pub(super) fn acknowledged(&mut self) {
+        self.acknowledgement = None;
+    }
+
+    #[inline]
+    pub(super) fn is_positive(&self) -> bool {
+        self.acknowledgement == Some(Acknowledgement::Positive)
+    }
+
+    pub(super) fn is_rnr_nak(&self) -> bool {
+        matches!(self.acknowledgement, Some(Acknowledgement::Negative(_, Syndrome::RnrNak(_))))
+    }
+
+    /// Whether a positive acknowledgement is all that waits.
+    #[inline]
+    pub(super) fn is_only_acknowledgement(&self) -> bool {
+        self.is_positive() && !self.notification && self.pending == 0
+    }
+}

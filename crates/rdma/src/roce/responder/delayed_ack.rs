@@ -1,0 +1,57 @@
+//! Delayed acknowledgements, which leave together with the program's answer.
+//!
+//! Where programs answer each message by one of their own, a delayed acknowledgement leaves in the same transmit, behind
+//! the answer: one system call and one wake-up less at either end. As in TCP, only a program that has just answered in time
+//! is waited for (RFC 1122 section 4.2.3.2; Linux's "pingpong" mode); all others are acknowledged at once.
+
+use nichrome_wire::Instant;
+
+/// Whether the program of a queue pair answers what arrives, and until when its acknowledgement is delayed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DelayedAck {
+    /// When the last request arrived that the program has not answered.
+    unanswered: Option<Instant>,
+    /// The program answers in time.
+    is_answering: bool,
+    /// The end of the delay.
+    held_until: Option<Instant>,
+}
+
+impl DelayedAck {
+    /// A request arrived that is to be acknowledged.
+    #[inline]
+    pub(super) fn arrived(&mut self, delay: u64, now: Instant) {
+        if delay > 0 {
+            self.unanswered = Some(now);
+            self.held_until = self.is_answering.then(|| now.plus_nanos(delay));
+        }
+    }
+
+    /// A request of the program has left.
+    #[inline]
+    pub(super) fn answered(&mut self, delay: u64, now: Instant) {
+        if let Some(arrived) = self.unanswered.take() {
+            self.is_answering = now.nanos_since(arrived) <= delay;
+        }
+    }
+
+    /// The acknowledgement has left.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, now: Instant) {
+        if self.held_until.take().is_some_and(|until| until <= now) {
+            self.is_answering = false;
+        }
+    }
+
+    /// Ends the delay.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        self.held_until = None;
+    }
+
+    /// The end of the delay, if it is later than `now`.
+    #[inline]
+    pub(super) fn until(&self, now: Instant) -> Option<Instant> {
+        self.held_until.filter(|until| *until > now)
+    }
+}

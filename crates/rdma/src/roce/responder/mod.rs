@@ -1,0 +1,616 @@
+//! The responder: what the peer's requests do on a reliable connection.
+//!
+//! | case | answer |
+//! |---|---|
+//! | ahead of what is expected | one sequence NAK, then silence until the gap is filled (IBA 9.7.5.2.8) |
+//! | behind it | acknowledged again; READs and atomics are answered again, and not done again (IBA 9.7.1.2) |
+//! | does not carry on the message before it, has not the length it must have, is not allowed on this queue pair | NAK, invalid request; error |
+//! | its key, bounds or rights do not fit | NAK, remote access; error |
+//! | needs a receive, and there is none | RNR NAK; it is expected again |
+//! | a receive or the program's memory cannot take it | NAK, remote operation; error |
+//! | else | done; acknowledged if it asks for that |
+//!
+//! | file | concept |
+//! |---|---|
+//! | `answers.rs` | answers that wait to leave |
+//! | `delayed_ack.rs` | acknowledgements that leave together with the program's answer |
+//! | `reorder.rs` | requests that arrived ahead of a lost one, between two ends of this crate |
+//! | `unreliable.rs` | requests of unreliable connections, and datagrams |
+
+mod answers;
+mod delayed_ack;
+mod reorder;
+mod unreliable;
+
+use nichrome_wire::Instant;
+use nichrome_wire::rdma::{
+    AtomicEth, ImmediateData, Msn, NakCode, Part, Position, Psn, RKey, RcMessage, Reth, SendEnd, Syndrome,
+};
+
+use super::config::SelectiveRepeat;
+use super::packet::{Cause, Context, Incoming, Outgoing};
+use crate::core::access::Access;
+use crate::core::attributes::{QpState, QpType};
+use crate::core::completion::{CompletedOperation, Notice, Status};
+use crate::core::cq::Urgency;
+use crate::core::event::Event;
+use crate::core::memory::Memory;
+use crate::core::protection::Invalidator;
+use crate::core::queue_pair::{QueuePair, Received};
+use answers::{Answers, Position as AnswerPosition};
+use delayed_ack::DelayedAck;
+use reorder::Reorder;
+
+pub(crate) use reorder::Spare;
+
+/// The responder's half of a queue pair.
+pub(super) struct Responder {
+    /// The number of the packet that is expected.
+    expected: Psn,
+    /// Messages that were done.
+    msn: Msn,
+    inbound: Inbound,
+    /// A sequence or RNR NAK was sent: silence until what is expected comes.
+    nak_sent: bool,
+    /// The communication established event was reported.
+    established: bool,
+    answers: Answers,
+    delayed_ack: DelayedAck,
+    /// What arrived ahead of a lost packet.
+    reorder: Reorder,
+    /// The peer offers selective repeat.
+    offered: bool,
+    /// Packets with a congestion mark arrived since the last acknowledgement, which echoes them.
+    ecn_echo: bool,
+}
+
+/// The message that is being received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inbound {
+    /// None: the next packet starts one.
+    Nothing,
+    /// A SEND, of which so many bytes have arrived.
+    Send { received: u32 },
+    /// A WRITE: where its next byte goes, by which key, how many are left.
+    Write { address: u64, rkey: RKey, len: u32, left: u32 },
+    /// The rest of an unreliable message that is lost.
+    Lost,
+}
+
+/// Why a request is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reject {
+    /// No receive is posted.
+    NotReady,
+    /// Its form is wrong, or it is not allowed here.
+    Invalid,
+    /// It names memory that it may not access.
+    Access,
+    /// The receive is too short for it.
+    TooLong,
+    /// The receive's buffers are not in registered memory.
+    Receive,
+    /// The program's memory failed.
+    Memory,
+    /// The key that it invalidates cannot be.
+    Invalidate,
+}
+
+/// The peer was refused: the queue pair goes to ERROR.
+pub(super) struct Refused;
+
+impl Responder {
+    pub(super) fn new() -> Self {
+        Self {
+            expected: Psn::new(0),
+            msn: Msn::new(0),
+            inbound: Inbound::Nothing,
+            nak_sent: false,
+            established: false,
+            answers: Answers::default(),
+            delayed_ack: DelayedAck::default(),
+            reorder: Reorder::default(),
+            offered: false,
+            ecn_echo: false,
+        }
+    }
+
+    /// Expects this packet number next.
+    pub(super) fn start_at(&mut self, psn: Psn) {
+        self.expected = psn;
+    }
+
+    /// The number of the packet that is expected.
+    pub(super) fn expected(&self) -> Psn {
+        self.expected
+    }
+
+    /// Takes in a request of a reliable connection.
+    #[inline]
+    pub(super) fn receive<M: Memory>(
+        &mut self,
+        message: RcMessage,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) -> Result<(), Refused> {
+        if !takes_requests(context.qp) {
+            context.verbs.counters.dropped_state += 1;
+            return Ok(());
+        }
+        self.offered = request.selective;
+        match request.psn.since(self.expected) {
+            0 => {
+                self.expected_request(message, request, context)?;
+                self.do_held(context)?;
+            }
+            1.. => self.ahead(message, request, context),
+            _ => self.duplicate(message, request.psn, context),
+        }
+        Ok(())
+    }
+
+    fn ahead<M: Memory>(&mut self, message: RcMessage, request: &Incoming<'_>, context: &mut Context<'_, M>) {
+        let Context { shared, verbs, .. } = context;
+        verbs.counters.out_of_sequence += 1;
+        let is_offered = shared.config.selective_repeat == SelectiveRepeat::Offered;
+        // After an RNR NAK the peer repeats everything anyhow.
+        if request.selective && is_offered && !self.nak_sent && !self.answers.is_rnr_nak() {
+            let limit = shared.config.held_packets;
+            if self.reorder.keep(self.expected, message, request, limit, &mut shared.spare) {
+                return;
+            }
+        }
+        if !self.nak_sent {
+            self.nak_sent = true;
+            verbs.counters.sequence_naks_sent += 1;
+            self.answer_negatively(Syndrome::Nak(NakCode::PsnSequence));
+        }
+    }
+
+    /// Does what was held and is expected now.
+    #[inline]
+    fn do_held<M: Memory>(&mut self, context: &mut Context<'_, M>) -> Result<(), Refused> {
+        while let Some(held) = self.reorder.take_expected() {
+            let mut done = Ok(());
+            if takes_requests(context.qp) && held.psn == self.expected {
+                done = self.expected_request(held.message, &held.incoming(), context);
+            }
+            context.shared.spare.give_back(held);
+            done?;
+        }
+        Ok(())
+    }
+
+    fn duplicate<M: Memory>(&mut self, message: RcMessage, psn: Psn, context: &mut Context<'_, M>) {
+        let Context { qp, verbs, .. } = context;
+        verbs.counters.duplicates += 1;
+        let known = match message {
+            RcMessage::ReadRequest(reth) => self.answers.repeat_read(psn, &reth, qp.mtu() as u32),
+            RcMessage::CompareSwap(_) | RcMessage::FetchAdd(_) => self.answers.repeat_atomic(psn),
+            _ => {
+                self.answers.acknowledge();
+                self.delayed_ack.release();
+                true
+            }
+        };
+        verbs.counters.dropped_stale += u64::from(!known);
+    }
+
+    #[inline]
+    fn expected_request<M: Memory>(
+        &mut self,
+        message: RcMessage,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) -> Result<(), Refused> {
+        self.report_established(context);
+        let done = match message {
+            RcMessage::Send(part) => self.send(part, request, context),
+            RcMessage::Write(part) => self.write(part, request, context),
+            RcMessage::ReadRequest(reth) => self.read(&reth, request, context),
+            RcMessage::CompareSwap(eth) => self.atomic(&eth, request, context, |value| {
+                if value == eth.compare { eth.swap_or_add } else { value }
+            }),
+            RcMessage::FetchAdd(eth) => {
+                self.atomic(&eth, request, context, |value| value.wrapping_add(eth.swap_or_add))
+            }
+            _ => Err(Reject::Invalid),
+        };
+        match done {
+            Ok(done) => {
+                self.done(&done, request, context);
+                Ok(())
+            }
+            Err(reject) => self.reject(reject, context),
+        }
+    }
+
+    /// Reports that the first packet came in while the queue pair was not ready to send yet.
+    fn report_established<M: Memory>(&mut self, context: &mut Context<'_, M>) {
+        if !self.established && context.qp.state == QpState::Rtr {
+            self.established = true;
+            context.verbs.events.push_back(Event::Established(context.qp.handle));
+        }
+    }
+
+    #[inline]
+    fn done<M: Memory>(&mut self, done: &Done, request: &Incoming<'_>, context: &mut Context<'_, M>) {
+        let Context { shared, verbs, .. } = context;
+        self.expected += done.packets;
+        self.nak_sent = false;
+        self.reorder.advance(done.packets, &mut shared.spare);
+        if done.ends {
+            self.msn = self.msn.next();
+        }
+        verbs.counters.bytes_received += request.payload.len() as u64;
+        if self.answers.request_done(request.ack_request && !done.answered) {
+            self.delayed_ack.arrived(shared.config.acknowledgement_delay, verbs.now);
+        }
+    }
+
+    #[inline]
+    fn send<M: Memory>(
+        &mut self,
+        part: Part<(), SendEnd>,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) -> Result<Done, Reject> {
+        let Context { qp, verbs, .. } = context;
+        let received = match (self.inbound, part.start().is_some()) {
+            (Inbound::Nothing, true) => 0,
+            (Inbound::Send { received }, false) => received,
+            _ => return Err(Reject::Invalid),
+        };
+        let len = request.payload.len();
+        if !fits_position(qp, part.position(), len) {
+            return Err(Reject::Invalid);
+        }
+        if part.start().is_some() && !qp.take_receive(verbs) {
+            return Err(Reject::NotReady);
+        }
+        let total = received.saturating_add(len as u32);
+        if total > qp.receive_room(verbs) {
+            return Err(Reject::TooLong);
+        }
+        qp.put(received, request.payload, verbs).map_err(|_| Reject::Receive)?;
+        self.inbound = Inbound::Send { received: total };
+        if let Some(end) = part.end() {
+            let notice = end_of_send(*end, context)?;
+            self.inbound = Inbound::Nothing;
+            complete_receive(CompletedOperation::Receive, total, notice, request, context);
+        }
+        Ok(Done::packet(part.end().is_some()))
+    }
+
+    #[inline]
+    fn write<M: Memory>(
+        &mut self,
+        part: Part<Reth, Option<ImmediateData>>,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) -> Result<Done, Reject> {
+        if !context.qp.settings.access.contains(Access::REMOTE_WRITE) {
+            return Err(Reject::Invalid);
+        }
+        let (address, rkey, len, left) = match (self.inbound, part.start()) {
+            (Inbound::Nothing, Some(reth)) => {
+                reachable(reth.rkey, reth.va, reth.len, Access::REMOTE_WRITE, context)?;
+                (reth.va, reth.rkey, reth.len, reth.len)
+            }
+            (Inbound::Write { address, rkey, len, left }, None) => (address, rkey, len, left),
+            _ => return Err(Reject::Invalid),
+        };
+        let payload = request.payload;
+        let rest = left.checked_sub(payload.len() as u32).ok_or(Reject::Invalid)?;
+        let is_last = part.end().is_some();
+        if !fits_position(context.qp, part.position(), payload.len()) || is_last != (rest == 0) {
+            return Err(Reject::Invalid);
+        }
+        let at = reachable(rkey, address, payload.len() as u32, Access::REMOTE_WRITE, context)?;
+        let Context { qp, verbs, .. } = context;
+        let immediate = part.end().copied().flatten();
+        if immediate.is_some() && !qp.take_receive(verbs) {
+            return Err(Reject::NotReady);
+        }
+        if let Some(at) = at {
+            verbs.memory.write(at, payload).map_err(|_| Reject::Memory)?;
+        }
+        self.inbound = match rest {
+            0 => Inbound::Nothing,
+            left => {
+                let address = address.wrapping_add(payload.len() as u64);
+                Inbound::Write { address, rkey, len, left }
+            }
+        };
+        if let Some(immediate) = immediate {
+            let notice = Some(Notice::Immediate(immediate));
+            complete_receive(CompletedOperation::ReceiveWithWrite, len, notice, request, context);
+        }
+        Ok(Done::packet(is_last))
+    }
+
+    fn read<M: Memory>(
+        &mut self,
+        reth: &Reth,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) -> Result<Done, Reject> {
+        let settings = &context.qp.settings;
+        let limit = usize::from(settings.max_dest_rd_atomic);
+        let allowed = settings.access.contains(Access::REMOTE_READ) && limit > 0;
+        let alone = self.inbound == Inbound::Nothing && request.payload.is_empty();
+        if !allowed || !alone || reth.len > context.shared.environment.message_limit {
+            return Err(Reject::Invalid);
+        }
+        reachable(reth.rkey, reth.va, reth.len, Access::REMOTE_READ, context)?;
+        let packets = reth.len.div_ceil(context.qp.mtu() as u32).max(1);
+        let pushed = self.answers.push_read(request.psn, reth, packets, limit);
+        pushed.map_err(|_| Reject::Invalid)?;
+        Ok(Done { packets, ends: true, answered: true })
+    }
+
+    fn atomic<M: Memory>(
+        &mut self,
+        eth: &AtomicEth,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+        change: impl Fn(u64) -> u64,
+    ) -> Result<Done, Reject> {
+        let settings = &context.qp.settings;
+        let limit = usize::from(settings.max_dest_rd_atomic);
+        let allowed = settings.access.contains(Access::REMOTE_ATOMIC) && limit > 0;
+        let alone = self.inbound == Inbound::Nothing && request.payload.is_empty();
+        if !allowed || !alone || !eth.va.is_multiple_of(8) || !self.answers.has_room(limit) {
+            return Err(Reject::Invalid);
+        }
+        let at = reachable(eth.rkey, eth.va, 8, Access::REMOTE_ATOMIC, context)?;
+        let at = at.filter(|at| at.is_multiple_of(8)).ok_or(Reject::Invalid)?;
+        let before = context.verbs.memory.update(at, change).map_err(|_| Reject::Memory)?;
+        let pushed = self.answers.push_atomic(request.psn, before, limit);
+        pushed.map_err(|_| Reject::Invalid)?;
+        Ok(Done { packets: 1, ends: true, answered: true })
+    }
+
+    fn answer_negatively(&mut self, syndrome: Syndrome) {
+        self.answers.refuse(self.expected, syndrome);
+    }
+
+    fn reject<M: Memory>(&mut self, reject: Reject, context: &mut Context<'_, M>) -> Result<(), Refused> {
+        type EventOf = fn(crate::core::slab::Handle<crate::kind::Qp>) -> Event;
+        let Context { qp, shared, verbs } = context;
+        verbs.counters.refused += 1;
+        let (code, receive, event): (_, _, EventOf) = match reject {
+            Reject::NotReady => {
+                verbs.counters.rnr_naks_sent += 1;
+                self.nak_sent = true;
+                self.reorder.clear(&mut shared.spare);
+                self.answer_negatively(Syndrome::RnrNak(qp.settings.min_rnr_timer));
+                return Ok(());
+            }
+            Reject::Invalid => (NakCode::InvalidRequest, Status::RemoteInvalidRequest, Event::QpRequestError),
+            Reject::TooLong => (NakCode::InvalidRequest, Status::LocalLength, Event::QpRequestError),
+            Reject::Access => (NakCode::RemoteAccess, Status::RemoteAccess, Event::QpAccessError),
+            Reject::Receive => (NakCode::RemoteOperation, Status::LocalProtection, Event::QpFatal),
+            Reject::Memory => (NakCode::RemoteOperation, Status::LocalQpOperation, Event::QpFatal),
+            Reject::Invalidate => (NakCode::RemoteAccess, Status::RemoteInvalidRequest, Event::QpAccessError),
+        };
+        self.answer_negatively(Syndrome::Nak(code));
+        qp.complete_receive(Received::failed(receive), Urgency::Plain, verbs);
+        verbs.events.push_back(event(qp.handle));
+        Err(Refused)
+    }
+
+    /// Returns true if there may be something to answer that is not delayed.
+    #[inline]
+    pub(super) fn has_work(&self, now: Instant) -> bool {
+        !self.answers.is_empty() && !self.is_delaying(now) || self.reorder.has_missing()
+    }
+
+    /// The answer that leaves next.
+    #[inline]
+    pub(super) fn next_packet(&self, qp: &QueuePair, now: Instant) -> Option<Outgoing> {
+        if self.answers.is_empty() && !self.reorder.has_missing() {
+            return None;
+        }
+        let urgent = self.answers.next(self.position(qp), self.reorder.next_missing());
+        urgent.or_else(|| if self.is_delaying(now) { None } else { self.acknowledgement(qp) })
+    }
+
+    /// The acknowledgement that leaves, delayed or not.
+    #[inline]
+    pub(super) fn acknowledgement(&self, qp: &QueuePair) -> Option<Outgoing> {
+        self.answers.acknowledgement(self.position(qp))
+    }
+
+    #[inline]
+    fn position(&self, qp: &QueuePair) -> AnswerPosition {
+        AnswerPosition { expected: self.expected, msn: self.msn, mtu: qp.mtu() as u32 }
+    }
+
+    /// Whether a delayed acknowledgement is all that there is to answer.
+    #[inline]
+    fn is_delaying(&self, now: Instant) -> bool {
+        self.delayed_ack.until(now).is_some()
+            && self.answers.is_only_acknowledgement()
+            && !self.reorder.has_missing()
+    }
+
+    /// Deadline of the delayed acknowledgement.
+    #[inline]
+    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        self.delayed_ack.until(now)
+    }
+
+    /// Forgets NAKs of packets that have arrived in the meantime.
+    #[inline]
+    pub(super) fn run(&mut self) {
+        self.reorder.prune(self.expected);
+    }
+
+    /// A request of the program has left.
+    #[inline]
+    pub(super) fn request_sent(&mut self, delay: u64, now: Instant) {
+        self.delayed_ack.answered(delay, now);
+    }
+
+    /// Sends the delayed acknowledgement now.
+    #[inline]
+    pub(super) fn flush_acknowledgement(&mut self) {
+        self.delayed_ack.release();
+    }
+
+    /// Retransmits the last acknowledgement, unless one is sent anyway.
+    pub(super) fn repeat_acknowledgement(&mut self, qp: &QueuePair) {
+        if qp.kind == QpType::Rc && qp.state != QpState::Err && self.msn != Msn::new(0) {
+            self.answers.acknowledge();
+            self.delayed_ack.release();
+        }
+    }
+
+    /// Sends a congestion notification.
+    pub(super) fn notify_congestion(&mut self) {
+        self.answers.notification = true;
+    }
+
+    /// Echoes a congestion mark in the next acknowledgement.
+    pub(super) fn echo_congestion(&mut self) {
+        self.ecn_echo = true;
+    }
+
+    /// Whether an acknowledgement echoes a congestion mark.
+    #[inline]
+    pub(super) fn echoes(&self, packet: &Outgoing) -> bool {
+        self.ecn_echo && matches!(packet.cause, Cause::Acknowledgement | Cause::Data { .. })
+    }
+
+    /// Whether an answer offers selective repeat: positive ones do where the requests did. On a NAK the flag means that it
+    /// is of a single packet.
+    #[inline]
+    pub(super) fn offers_selective(&self, packet: &Outgoing) -> bool {
+        self.offered && packet.cause == Cause::Acknowledgement && self.answers.is_positive()
+    }
+
+    /// An answer has left.
+    #[inline]
+    pub(super) fn answer_sent<M: Memory>(&mut self, packet: &Outgoing, context: &mut Context<'_, M>) {
+        let verbs = &mut *context.verbs;
+        self.ecn_echo &= !self.echoes(packet);
+        match packet.cause {
+            Cause::Data { index } => {
+                self.answers.data_sent(index);
+                // It acknowledges all that was received before it.
+                if packet.psn.next() == self.expected && self.answers.is_positive() {
+                    self.answers.acknowledged();
+                    self.delayed_ack.release();
+                }
+            }
+            Cause::Missing => {
+                verbs.counters.sequence_naks_sent += 1;
+                self.reorder.missing_sent();
+            }
+            Cause::Acknowledgement => {
+                self.answers.acknowledged();
+                self.delayed_ack.acknowledged(verbs.now);
+            }
+            Cause::Notification => {
+                verbs.counters.congestion_notifications_sent += 1;
+                self.answers.notification = false;
+            }
+            Cause::Request { .. } | Cause::Repeat { .. } => {}
+        }
+    }
+
+    /// The memory of a READ can no longer be read: NAK, remote access.
+    pub(super) fn data_failed(&mut self, psn: Psn) {
+        self.answers.drop_data();
+        self.answers.refuse(psn, Syndrome::Nak(NakCode::RemoteAccess));
+    }
+
+    /// Takes in nothing more. A NAK that waits is still sent.
+    pub(super) fn stop(&mut self, spare: &mut Spare) {
+        self.inbound = Inbound::Nothing;
+        self.answers.drop_data();
+        self.reorder.clear(spare);
+    }
+
+    /// Drops all answers: there is no route to the peer any more.
+    pub(super) fn drop_answers(&mut self, spare: &mut Spare) {
+        self.answers.clear();
+        self.delayed_ack = DelayedAck::default();
+        self.reorder.clear(spare);
+    }
+}
+
+/// What a request that was done amounts to.
+struct Done {
+    /// Packet numbers that it takes.
+    packets: u32,
+    /// Whether its message is complete.
+    ends: bool,
+    /// Whether a response acknowledges it.
+    answered: bool,
+}
+
+impl Done {
+    fn packet(ends: bool) -> Self {
+        Self { packets: 1, ends, answered: false }
+    }
+}
+
+/// Whether the state takes requests in.
+fn takes_requests(qp: &QueuePair) -> bool {
+    matches!(qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+}
+
+/// Whether a packet at this place of a message may have this length (IBA 9.7.4.1.6).
+#[inline]
+fn fits_position(qp: &QueuePair, position: Position, len: usize) -> bool {
+    let mtu = qp.mtu();
+    match position {
+        Position::First | Position::Middle => len == mtu,
+        Position::Last => (1..=mtu).contains(&len),
+        Position::Only => len <= mtu,
+    }
+}
+
+fn end_of_send<M: Memory>(end: SendEnd, context: &mut Context<'_, M>) -> Result<Option<Notice>, Reject> {
+    match end {
+        SendEnd::Plain => Ok(None),
+        SendEnd::Immediate(immediate) => Ok(Some(Notice::Immediate(immediate))),
+        SendEnd::Invalidate(key) => {
+            let asker = context.qp.asker();
+            let done = context.verbs.protection.invalidate(asker, key, Invalidator::Peer);
+            done.map_err(|_| Reject::Invalidate)?;
+            Ok(Some(Notice::Invalidated(key)))
+        }
+    }
+}
+
+fn complete_receive<M: Memory>(
+    operation: CompletedOperation,
+    len: u32,
+    notice: Option<Notice>,
+    request: &Incoming<'_>,
+    context: &mut Context<'_, M>,
+) {
+    let urgency = if request.solicited { Urgency::Solicited } else { Urgency::Plain };
+    let done = Received { status: Status::Success, operation, len, notice, source: None };
+    context.qp.complete_receive(done, urgency, context.verbs);
+}
+
+/// Where these bytes are in the program's memory; `None` where there are none: those need no key (IBA C9-88).
+#[inline]
+fn reachable<M: Memory>(
+    rkey: RKey,
+    address: u64,
+    len: u32,
+    right: Access,
+    context: &Context<'_, M>,
+) -> Result<Option<u64>, Reject> {
+    if len == 0 {
+        return Ok(None);
+    }
+    let asker = context.qp.asker();
+    let found = context.verbs.protection.remote(asker, rkey, address, u64::from(len), right);
+    found.map(Some).map_err(|_| Reject::Access)
+}

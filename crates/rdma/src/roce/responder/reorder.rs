@@ -1,0 +1,245 @@
+//! Selective repeat between two ends of this crate.
+//!
+//! A request that arrives ahead of a lost one is kept, and each packet that is missing before it gets a NAK of its own,
+//! flagged as selective: that acknowledges nothing. The requester repeats that packet alone. When it arrives, what was kept
+//! behind it is done in order, so that the effects are those of a path without loss. When a repetition is lost too, which a
+//! later one shows, the NAK is sent again; else the requester's timer repeats everything, as it does with other peers.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::rdma::{Psn, RcMessage};
+use nichrome_wire::{AddressPair, TrafficClass};
+
+use super::super::packet::Incoming;
+
+/// Packets ahead of the expected one that are kept for one queue pair at most.
+const REACH: usize = 1024;
+
+/// A request that was kept.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) message: RcMessage,
+    pub(super) psn: Psn,
+    ack_request: bool,
+    solicited: bool,
+    addresses: AddressPair,
+    traffic_class: TrafficClass,
+    payload: Vec<u8>,
+}
+
+impl Held {
+    pub(super) fn incoming(&self) -> Incoming<'_> {
+        Incoming {
+            psn: self.psn,
+            ack_request: self.ack_request,
+            solicited: self.solicited,
+            selective: true,
+            ecn_echo: false,
+            payload: &self.payload,
+            addresses: self.addresses,
+            traffic_class: self.traffic_class,
+        }
+    }
+}
+
+/// Buffers for what is kept, of all queue pairs; used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    buffers: Vec<Vec<u8>>,
+    /// Buffers that hold packets.
+    taken: usize,
+}
+
+impl Spare {
+    fn take(&mut self, bytes: &[u8], limit: usize) -> Option<Vec<u8>> {
+        if self.taken >= limit {
+            return None;
+        }
+        self.taken += 1;
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        Some(buffer)
+    }
+
+    pub(super) fn give_back(&mut self, held: Held) {
+        self.taken -= 1;
+        self.buffers.push(held.payload);
+    }
+}
+
+/// What one queue pair has kept. The packet at place n has the number that is expected plus n.
+#[derive(Debug, Default)]
+pub(super) struct Reorder {
+    places: VecDeque<Option<Held>>,
+    /// Packets that selective NAKs are to name.
+    missing: VecDeque<Psn>,
+}
+
+impl Reorder {
+    /// Keeps a request that is ahead of `expected`; false where there is no room for it.
+    pub(super) fn keep(
+        &mut self,
+        expected: Psn,
+        message: RcMessage,
+        request: &Incoming<'_>,
+        limit: usize,
+        spare: &mut Spare,
+    ) -> bool {
+        let place = request.psn.since(expected).max(0).unsigned_abs() as usize;
+        if place >= REACH {
+            return false;
+        }
+        if self.places.get(place).is_some_and(Option::is_some) {
+            return true;
+        }
+        let Some(payload) = spare.take(request.payload, limit) else { return false };
+        let known = self.places.len();
+        let overtaken = place < known && !self.missing.contains(&expected);
+        if overtaken {
+            // A repetition came, and that of a packet before it did not.
+            self.missing.push_back(expected);
+        }
+        self.missing.extend((known..place).map(|gap| expected + gap as u32));
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        let Incoming { psn, ack_request, solicited, addresses, traffic_class, .. } = *request;
+        let held = Held { message, psn, ack_request, solicited, addresses, traffic_class, payload };
+        self.places[place] = Some(held);
+        true
+    }
+
+    /// What was expected came, and with it so many numbers passed: what was kept of them is of no use any more.
+    pub(super) fn advance(&mut self, packets: u32, spare: &mut Spare) {
+        if self.places.is_empty() {
+            return;
+        }
+        let passed = self.places.len().min(packets as usize);
+        self.places.drain(..passed).flatten().for_each(|held| spare.give_back(held));
+    }
+
+    /// Forgets to tell of packets that have come in the meantime.
+    #[inline]
+    pub(super) fn prune(&mut self, expected: Psn) {
+        while let Some(psn) = self.missing.front() {
+            let place = psn.since(expected);
+            let waited_for = self.places.get(place.max(0).unsigned_abs() as usize);
+            if place >= 0 && waited_for.is_some_and(Option::is_none) {
+                return;
+            }
+            self.missing.pop_front();
+        }
+    }
+
+    /// Whether selective NAKs wait to leave.
+    #[inline]
+    pub(super) fn has_missing(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    /// The packet that the next selective NAK names.
+    #[inline]
+    pub(super) fn next_missing(&self) -> Option<Psn> {
+        self.missing.front().copied()
+    }
+
+    /// The next selective NAK has left.
+    pub(super) fn missing_sent(&mut self) {
+        self.missing.pop_front();
+    }
+
+    /// What was kept and is expected now.
+    pub(super) fn take_expected(&mut self) -> Option<Held> {
+        self.places.front_mut()?.take()
+    }
+
+    /// Gives up all that was kept.
+    pub(super) fn clear(&mut self, spare: &mut Spare) {
+        self.places.drain(..).flatten().for_each(|held| spare.give_back(held));
+        self.missing.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::rdma::{Part, SendEnd};
+
+    use super::*;
+
+    const EXPECTED: Psn = Psn::new(100);
+
+    struct Kept {
+        reorder: Reorder,
+        spare: Spare,
+    }
+
+    impl Kept {
+        fn new() -> Self {
+            Self { reorder: Reorder::default(), spare: Spare::default() }
+        }
+
+        fn keep(&mut self, ahead: u32, limit: usize) -> bool {
+            let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+            let request = Incoming {
+                psn: EXPECTED + ahead,
+                ack_request: false,
+                solicited: false,
+                selective: true,
+                ecn_echo: false,
+                payload: &[1, 2, 3],
+                addresses: AddressPair::V4 { src, dst },
+                traffic_class: TrafficClass(0),
+            };
+            let message = RcMessage::Send(Part::Only((), SendEnd::Plain));
+            self.reorder.keep(EXPECTED, message, &request, limit, &mut self.spare)
+        }
+
+        /// What is told, one packet after another.
+        fn missing(&mut self) -> Vec<u32> {
+            let next = || {
+                self.reorder.prune(EXPECTED);
+                Some(self.reorder.missing.pop_front()?.since(EXPECTED).unsigned_abs())
+            };
+            std::iter::from_fn(next).collect()
+        }
+    }
+
+    #[test]
+    fn each_missing_packet_is_told_once_in_order() {
+        let mut kept = Kept::new();
+        assert!(kept.keep(2, 9) && kept.keep(5, 9));
+        assert_eq!(kept.missing(), [0, 1, 3, 4]);
+        assert!(kept.keep(6, 9));
+        assert_eq!(kept.missing(), []);
+    }
+
+    #[test]
+    fn what_comes_before_it_is_told_is_not_missing() {
+        let mut kept = Kept::new();
+        assert!(kept.keep(2, 9) && kept.keep(1, 9));
+        assert_eq!(kept.missing(), [0]);
+    }
+
+    #[test]
+    fn a_repetition_that_overtakes_another_tells_of_it_again() {
+        let mut kept = Kept::new();
+        assert!(kept.keep(3, 9));
+        assert_eq!(kept.missing(), [0, 1, 2]);
+        assert!(kept.keep(1, 9));
+        assert_eq!(kept.missing(), [0]);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_its_buffers_are_used_again() {
+        let mut kept = Kept::new();
+        assert!(kept.keep(1, 2) && kept.keep(2, 2) && !kept.keep(3, 2));
+        assert!(!kept.keep(REACH as u32, 9));
+        kept.reorder.advance(1, &mut kept.spare);
+        let held = kept.reorder.take_expected().unwrap();
+        assert_eq!((held.psn, held.incoming().payload), (EXPECTED + 1, &[1, 2, 3][..]));
+        kept.spare.give_back(held);
+        kept.reorder.clear(&mut kept.spare);
+        assert_eq!((kept.spare.taken, kept.spare.buffers.len()), (0, 2));
+    }
+}

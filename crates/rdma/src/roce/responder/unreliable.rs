@@ -1,0 +1,126 @@
+//! Requests of unreliable connections, and datagrams: what cannot be done is dropped without an answer.
+//!
+//! | case | here |
+//! |---|---|
+//! | a packet number that is not the expected one, at the start of a message | the message before is given up, this one goes on from here (IBA 9.8.2.2) |
+//! | the same in the middle | the rest of the message is dropped |
+//! | a request that a reliable connection would refuse | its message is dropped, a receive it had is the next message's |
+//! | a datagram with another queue key, without a receive, or longer than it | dropped |
+
+use nichrome_wire::rdma::{Deth, ImmediateData, RcMessage, UcMessage};
+use nichrome_wire::{AddressPair, Ipv4Header};
+
+use super::super::packet::{Context, Incoming};
+use super::{Inbound, Responder, takes_requests};
+use crate::core::completion::{CompletedOperation, Notice, Status};
+use crate::core::cq::Urgency;
+use crate::core::memory::Memory;
+use crate::core::queue_pair::Received;
+
+/// Bytes at the front of a datagram's receive that hold the header it came with.
+const GRH_LEN: usize = 40;
+
+impl Responder {
+    /// Takes in a request of an unreliable connection.
+    pub(in super::super) fn receive_unreliable<M: Memory>(
+        &mut self,
+        message: UcMessage,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) {
+        if !takes_requests(context.qp) {
+            context.verbs.counters.dropped_state += 1;
+            return;
+        }
+        self.report_established(context);
+        let starts = match &message {
+            UcMessage::Send(part) => part.start().is_some(),
+            UcMessage::Write(part) => part.start().is_some(),
+        };
+        let carries_on = request.psn == self.expected && self.inbound != Inbound::Lost;
+        self.expected = request.psn.next();
+        if starts && self.inbound != Inbound::Nothing {
+            self.give_up(Inbound::Nothing, context);
+        }
+        if !starts && !carries_on {
+            return self.give_up(Inbound::Lost, context);
+        }
+        let done = match RcMessage::from(message) {
+            RcMessage::Send(part) => self.send(part, request, context).is_ok(),
+            RcMessage::Write(part) => self.write(part, request, context).is_ok(),
+            _ => false,
+        };
+        if !done {
+            self.give_up(Inbound::Lost, context);
+        }
+    }
+
+    /// Drops the message that was being received.
+    fn give_up<M: Memory>(&mut self, inbound: Inbound, context: &mut Context<'_, M>) {
+        context.verbs.counters.dropped_unreliable += 1;
+        self.inbound = inbound;
+        context.qp.put_back_receive(context.verbs);
+    }
+
+    /// Takes in a datagram.
+    pub(in super::super) fn receive_datagram<M: Memory>(
+        deth: Deth,
+        immediate: Option<ImmediateData>,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) {
+        let Context { qp, verbs, .. } = context;
+        if !takes_requests(qp) {
+            verbs.counters.dropped_state += 1;
+            return;
+        }
+        if deth.qkey != qp.settings.qkey {
+            verbs.counters.dropped_key += 1;
+            return;
+        }
+        let total = GRH_LEN + request.payload.len();
+        let fits = qp.take_receive(verbs) && total <= qp.receive_room(verbs) as usize;
+        let filled = fits
+            && qp.put(0, &global_route(request), verbs).is_ok()
+            && qp.put(GRH_LEN as u32, request.payload, verbs).is_ok();
+        if !filled {
+            verbs.counters.dropped_unreliable += 1;
+            return qp.put_back_receive(verbs);
+        }
+        let done = Received {
+            status: Status::Success,
+            operation: CompletedOperation::Receive,
+            len: total as u32,
+            notice: immediate.map(Notice::Immediate),
+            source: Some(deth.src_qp),
+        };
+        let urgency = if request.solicited { Urgency::Solicited } else { Urgency::Plain };
+        qp.complete_receive(done, urgency, verbs);
+    }
+}
+
+/// The IP header of a datagram as its receiver gets it: IPv6's, or 20 zero bytes and IPv4's (annex A17.4.5). Fields that a
+/// socket does not show are 0.
+fn global_route(request: &Incoming<'_>) -> [u8; GRH_LEN] {
+    const UDP: u8 = 17;
+    let mut bytes = [0; GRH_LEN];
+    let class = request.traffic_class.0;
+    match request.addresses {
+        AddressPair::V4 { src, dst } => {
+            let (_, header) = bytes.split_at_mut(GRH_LEN - Ipv4Header::LEN);
+            header[0] = 0x45;
+            header[1] = class;
+            header[9] = UDP;
+            header[12..16].copy_from_slice(&src.octets());
+            header[16..20].copy_from_slice(&dst.octets());
+        }
+        AddressPair::V6 { src, dst } => {
+            bytes[0] = 0x60 | class >> 4;
+            bytes[1] = class << 4;
+            bytes[6] = UDP;
+            bytes[8..24].copy_from_slice(&src.octets());
+            bytes[24..40].copy_from_slice(&dst.octets());
+        }
+    }
+    bytes
+}

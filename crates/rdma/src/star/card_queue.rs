@@ -1,0 +1,139 @@
+//! The stateless card's queue: packets that wait for their answer, of all connections.
+//!
+//! What an RDP brings is stored when it comes, and its RA waits; a GD waits itself, so that its data goes from the
+//! program's memory into the driver's buffer. The queue is bounded by the configuration, whatever the number of
+//! connections.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::star::{AUTHENTICATION_LEN, CHECK_LEN, PacketType, PacketWriter, Repr};
+use nichrome_wire::{Instant, TrafficClass};
+
+use super::card::{Answer, StatelessCard};
+use super::seal::Seal;
+use crate::core::memory::Memory;
+use crate::core::verbs::Verbs;
+use crate::net::{Datagram, Room, Route};
+
+/// Bytes of what waits, at most: a GD with authentication, and a Close without segments.
+const LONGEST: usize = 64;
+
+/// Something short that waits to leave or to be answered.
+struct Waiting {
+    bytes: [u8; LONGEST],
+    len: usize,
+    kind: Kind,
+}
+
+enum Kind {
+    /// It leaves as it is.
+    Ready(Route),
+    /// It asks for data.
+    Asking { flow: UdpFlow, traffic_class: TrafficClass },
+}
+
+/// The card, and what waits for it.
+pub(super) struct CardQueue {
+    card: StatelessCard,
+    waiting: VecDeque<Waiting>,
+    limit: usize,
+}
+
+impl CardQueue {
+    /// The queue of a card, for at most `limit` packets.
+    pub(super) fn new(card: StatelessCard, limit: usize) -> Self {
+        Self { card, waiting: VecDeque::new(), limit }
+    }
+
+    pub(super) fn card(&self) -> &StatelessCard {
+        &self.card
+    }
+
+    /// Takes in an RDP or GD.
+    pub(super) fn receive<M: Memory>(
+        &mut self,
+        datagram: &Datagram<'_>,
+        kind: PacketType,
+        verbs: &mut Verbs<M>,
+    ) {
+        if self.waiting.len() >= self.limit {
+            verbs.counters.dropped_full += 1;
+            return;
+        }
+        let mut bytes = [0; LONGEST];
+        if kind == PacketType::Gd {
+            let Some(place) = bytes.get_mut(..datagram.bytes.len()) else {
+                verbs.counters.dropped_malformed += 1;
+                return;
+            };
+            place.copy_from_slice(datagram.bytes);
+            let Datagram { flow, traffic_class, .. } = *datagram;
+            let kind = Kind::Asking { flow, traffic_class };
+            self.waiting.push_back(Waiting { bytes, len: datagram.bytes.len(), kind });
+            return;
+        }
+        let Verbs { protection, memory, now, .. } = verbs;
+        if let Some(Answer { route, len }) = self.card.respond(datagram, *now, protection, memory, &mut bytes)
+        {
+            self.waiting.push_back(Waiting { bytes, len, kind: Kind::Ready(route) });
+        }
+    }
+
+    /// Fills room with answers. Returns true if there are more than fit.
+    pub(super) fn fill<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
+        let mut last: Option<(UdpFlow, TrafficClass)> = None;
+        while let Some(waiting) = self.waiting.front() {
+            let bytes = &waiting.bytes[..waiting.len];
+            match &waiting.kind {
+                Kind::Ready(route) => {
+                    if !room.fits(route, bytes.len()) {
+                        return true;
+                    }
+                    room.free()[..bytes.len()].copy_from_slice(bytes);
+                    room.add(*route, bytes.len());
+                    verbs.counters.sent += 1;
+                }
+                Kind::Asking { flow, traffic_class } => {
+                    let of_one = room.is_empty() || last == Some((*flow, *traffic_class));
+                    if !of_one || !room.fits_behind(expected_len(bytes)) {
+                        return true;
+                    }
+                    last = Some((*flow, *traffic_class));
+                    let datagram = Datagram { flow: *flow, traffic_class: *traffic_class, bytes };
+                    let Verbs { protection, memory, now, .. } = verbs;
+                    let answer = self.card.respond(&datagram, *now, protection, memory, room.free());
+                    if let Some(Answer { route, len }) = answer {
+                        room.add(route, len);
+                        verbs.counters.sent += 1;
+                        verbs.counters.bytes_sent += len as u64;
+                    }
+                }
+            }
+            self.waiting.pop_front();
+        }
+        false
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Queues a packet without payload of a connection that ends without waiting for its peer.
+    pub(super) fn push(&mut self, mut repr: Repr, seal: &Seal, route: Route, now: Instant) {
+        repr.flags = repr.flags | seal.flags();
+        let mut bytes = [0; LONGEST];
+        let Some(writer) = PacketWriter::new(&repr, 0, &mut bytes) else { return };
+        let len = seal.finish(writer, &route.flow, self.card.clock(now));
+        if self.waiting.len() < self.limit {
+            self.waiting.push_back(Waiting { bytes, len, kind: Kind::Ready(route) });
+        }
+    }
+}
+
+/// Bytes of the SDP that answers a GD.
+fn expected_len(gd: &[u8]) -> usize {
+    let wanted = gd.get(2..4).map_or(0, |len| usize::from(u16::from_be_bytes([len[0], len[1]])));
+    let authentication = gd.len() > PacketType::Gd.datagram_len(0);
+    PacketType::Sdp.header_len() + wanted + CHECK_LEN + if authentication { AUTHENTICATION_LEN } else { 0 }
+}

@@ -1,0 +1,143 @@
+//! What a driver asks of a device while it negotiates StaR for a queue pair, and what it tells the device in the end.
+
+use nichrome_wire::SeqNumber;
+use nichrome_wire::star::PacketCheck;
+
+use super::StarRole;
+use super::driver::Driver;
+use super::endpoint::{StarQp, registration};
+use super::seal::Seal;
+use super::setup::{Admission, Credentials, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
+use super::shared::StarShared;
+use super::stateful::Stateful;
+use crate::core::attributes::QpState;
+use crate::core::error::ObjectError;
+use crate::core::memory::Memory;
+use crate::core::queue_pair::{QueuePair, Receives, Settings};
+use crate::core::verbs::Verbs;
+use crate::transport::set_up::{Agreed, Answerable, ConnectError, Question, Scope};
+
+/// Asks for the offer of a queue pair, by its attributes as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct MakeOffer {
+    /// Which side is to be stateless.
+    pub wish: Wish,
+    /// The number of this side's first element, best chosen at random.
+    pub first_element: SeqNumber,
+}
+
+impl Question for MakeOffer {
+    type Answer = Offer;
+}
+
+impl<M: Memory> Answerable<M> for MakeOffer {
+    type Endpoint = StarQp;
+
+    fn answer(self, qp: &QueuePair, scope: Scope<'_, M, StarShared>) -> Result<Offer, ConnectError> {
+        let settings = &qp.settings;
+        let address = scope.shared.environment.addresses.source(settings.path);
+        let receives = match &qp.receives {
+            Receives::Own(_) => PeerReceives::Own,
+            Receives::Shared(_) => PeerReceives::Shared,
+        };
+        let depth =
+            QueueDepth { sends: qp.capacity.send_wrs as u32, receives: qp.capacity.receive_wrs as u32 };
+        let timers = Timers {
+            timeout: settings.timeout,
+            retry_count: settings.retry_count,
+            rnr_retry: settings.rnr_retry,
+            min_rnr_timer: settings.min_rnr_timer.code(),
+        };
+        Ok(Offer {
+            wish: self.wish,
+            room: scope.shared.state_room(scope.qps),
+            receives,
+            connection: qp.number,
+            peer_connection: settings.destination,
+            address: address.ok_or(ObjectError::Address(0))?,
+            path_mtu: settings.path_mtu,
+            access: settings.access,
+            first_element: self.first_element,
+            depth,
+            timers,
+        })
+    }
+}
+
+/// Asks what the stateless side admits for a peer that has made this offer.
+#[derive(Clone, Copy, Debug)]
+pub struct Admit<'a>(pub &'a Offer);
+
+impl Question for Admit<'_> {
+    type Answer = Admission;
+}
+
+impl<M: Memory> Answerable<M> for Admit<'_> {
+    type Endpoint = StarQp;
+
+    fn answer(self, qp: &QueuePair, scope: Scope<'_, M, StarShared>) -> Result<Admission, ConnectError> {
+        let Scope { shared, verbs, .. } = scope;
+        let (Self(peer), domain) = (self, qp.domain);
+        let credentials = shared.config.authentication.as_ref().map(|authentication| Credentials {
+            key: authentication.secret.connection_key(peer.address, peer.connection, domain.name()),
+            clock: shared.card.card().clock(verbs.now),
+            lifetime_ms: authentication.lifetime_ms,
+        });
+        let regions = verbs.protection.regions_of(domain);
+        let regions = regions.map(|(key, region)| registration(key, region)).collect();
+        Ok(Admission { epoch: shared.config.epoch, domain: domain.name(), credentials, regions })
+    }
+}
+
+/// What set-up has agreed on: the offers of both sides, and the role that follows for this one.
+#[derive(Clone, Copy, Debug)]
+pub struct Connect<'a> {
+    /// This side's offer.
+    pub ours: &'a Offer,
+    /// The peer's.
+    pub theirs: &'a Offer,
+    /// The part that this side takes.
+    pub role: &'a StarRole,
+}
+
+impl<M: Memory> Agreed<M> for Connect<'_> {
+    type Endpoint = StarQp;
+
+    fn check(&self, qp: &QueuePair) -> Result<(), ConnectError> {
+        let is_shared = matches!(qp.receives, Receives::Shared(_));
+        if *self.role == StarRole::Stateless && is_shared {
+            Err(ConnectError::SharedReceives)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn connect(&self, mut qp: QueuePair, shared: &mut StarShared, verbs: &mut Verbs<M>) -> StarQp {
+        let Self { ours, theirs, role } = *self;
+        if qp.state != QpState::Rts {
+            // A program that only receives never sets them, and the client sends for both sides.
+            let Timers { timeout, retry_count, rnr_retry, .. } = ours.timers;
+            qp.settings = Settings { timeout, retry_count, rnr_retry, ..qp.settings };
+        }
+        let path = qp.settings.path;
+        let route = path.and_then(|path| shared.environment.addresses.route(&path, 0, 0));
+        match role {
+            StarRole::Stateful(admission) => {
+                shared.egress.admit(qp.number, theirs.address, theirs.access, admission);
+                let client = Stateful::new(qp, route, ours, theirs, admission, shared, verbs.now);
+                StarQp::Stateful(Box::new(client))
+            }
+            StarRole::Stateless => {
+                let proof = shared.config.authentication.as_ref().map(|authentication| {
+                    let (address, connection) = (theirs.address, theirs.connection);
+                    let domain = qp.domain.name();
+                    (authentication.secret.connection_key(address, connection, domain), domain)
+                });
+                let seal = Seal { check: PacketCheck::new(shared.config.epoch), proof };
+                shared.egress.serve();
+                shared.stateless += 1;
+                StarQp::Stateless(Box::new(Driver::new(qp, route, ours, theirs, seal)))
+            }
+        }
+    }
+}

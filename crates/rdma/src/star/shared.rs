@@ -1,0 +1,112 @@
+//! What the queue pairs of a device share on StaR: the stateless card, and the egress module.
+
+use nichrome_wire::rdma::QpNumber;
+use nichrome_wire::star::{Repr, STAR_PORT};
+
+use super::card::{CardConfig, CardCounters, StatelessCard};
+use super::card_queue::CardQueue;
+use super::config::StarConfig;
+use super::packet::Incoming;
+use super::security::{EgressCounters, EgressModule};
+use super::setup::Room as StateRoom;
+use crate::core::memory::Memory;
+use crate::core::verbs::Verbs;
+use crate::net::{Datagram, Room};
+use crate::transport::{Environment, Shared, set_up::View};
+
+/// Hop limit of the card's packets.
+const HOP_LIMIT: u8 = 64;
+
+/// What the queue pairs of a device share on StaR.
+pub(crate) struct StarShared {
+    pub(super) environment: Environment,
+    pub(super) config: StarConfig,
+    pub(super) card: CardQueue,
+    pub(super) egress: EgressModule,
+    /// Connections whose state the peer keeps.
+    pub(super) stateless: usize,
+}
+
+impl StarShared {
+    /// Whether there is room for the state of the connections of `qps` queue pairs. Where there is not, a new connection
+    /// can only be stateless here (section 3.3 of the paper, auto adaption).
+    pub(super) fn state_room(&self, qps: usize) -> StateRoom {
+        match self.config.connection_budget {
+            Some(budget) if qps - self.stateless > budget => StateRoom::Full,
+            _ => StateRoom::Free,
+        }
+    }
+}
+
+impl Shared for StarShared {
+    type Config = StarConfig;
+    type Packet<'a> = Incoming<'a>;
+
+    const PORT: Option<u16> = Some(STAR_PORT);
+
+    fn new(environment: &Environment, config: StarConfig) -> Self {
+        let card = StatelessCard::new(CardConfig {
+            epoch: config.epoch,
+            max_payload: environment.mtu.bytes() as u16,
+            hop_limit: HOP_LIMIT,
+            authentication: config.authentication.clone(),
+        });
+        let card = CardQueue::new(card, config.waiting_packets);
+        let (environment, egress) = (environment.clone(), EgressModule::default());
+        Self { environment, config, card, egress, stateless: 0 }
+    }
+
+    fn read<'a, M: Memory>(
+        &mut self,
+        datagram: &Datagram<'a>,
+        verbs: &mut Verbs<M>,
+    ) -> Option<(QpNumber, Incoming<'a>)> {
+        let Ok((repr, payload, authentication)) = Repr::parse(datagram.bytes) else {
+            verbs.counters.dropped_malformed += 1;
+            return None;
+        };
+        let kind = repr.message.packet_type();
+        if !kind.is_for_card() {
+            let ecn = datagram.traffic_class.ecn();
+            return Some((repr.connection, Incoming { repr, payload, authentication, ecn }));
+        }
+        // A card that serves nobody knows no packets of StaR.
+        match self.stateless {
+            0 => verbs.counters.dropped_unknown += 1,
+            _ => self.card.receive(datagram, kind, verbs),
+        }
+        None
+    }
+
+    fn write<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
+        !self.card.is_empty() && self.card.fill(room, verbs)
+    }
+
+    fn follows_regions(&self) -> bool {
+        self.stateless > 0
+    }
+
+    fn stateless(&self) -> usize {
+        self.stateless
+    }
+
+    fn state_bytes(&self) -> usize {
+        size_of::<StatelessCard>()
+    }
+}
+
+impl View for CardCounters {
+    type Shared = StarShared;
+
+    fn of(shared: &StarShared) -> Self {
+        *shared.card.card().counters()
+    }
+}
+
+impl View for EgressCounters {
+    type Shared = StarShared;
+
+    fn of(shared: &StarShared) -> Self {
+        *shared.egress.counters()
+    }
+}

@@ -1,0 +1,20 @@
+//! The numbers of the test bed that are sampled while it runs.
+
+use super::testbed::Testbed;
+use crate::observe::Probes;
+
+/// The numbers that are sampled.
+pub(super) fn probes() -> Probes<Testbed> {
+    let mut probes = Probes::new();
+    probes.register_rate("throughput", "Gb/s", 8.0, |world: &Testbed, _| {
+        world.server().connections().iter().map(|connection| connection.done().received).sum()
+    });
+    probes.register_rate("packets", "packets/ms", 1e6, |world, _| world.card().counters().packets);
+    probes.register_rate("segments", "segments/ms", 1e6, |world, _| world.card().counters().segments);
+    probes.register_rate("dma-load", "%", 100.0, |world, now| world.card().dma_busy_nanos(now));
+    probes.register("dma-queue", "requests", |world, _| world.card().waiting_requests() as f64);
+    probes.register("packet-rings", "frames", |world, _| world.card().waiting_frames() as f64);
+    probes.register("descriptors", "in use", |world, _| world.card().descriptors_in_use() as f64);
+    probes.register("cpu-queue", "packets", |world, now| world.cpu().waiting(now) as f64);
+    probes
+}
