@@ -32,8 +32,6 @@ pub struct Config {
     pub roce: RoceConfig,
     /// StaR.
     pub star: StarConfig,
-    #[cfg(test)]
-    pub(super) framed: (),
 }
 
 impl Config {
@@ -48,8 +46,6 @@ impl Config {
             seed: 0,
             roce: RoceConfig::default(),
             star: StarConfig::default(),
-            #[cfg(test)]
-            framed: (),
         }
     }
 
@@ -74,6 +70,18 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+impl AsRef<RoceConfig> for Config {
+    fn as_ref(&self) -> &RoceConfig {
+        &self.roce
+    }
+}
+
+impl AsRef<StarConfig> for Config {
+    fn as_ref(&self) -> &StarConfig {
+        &self.star
     }
 }
 

@@ -3,6 +3,7 @@
 use nichrome_wire::rdma::QpNumber;
 use nichrome_wire::{AddressPair, Instant};
 
+use super::Config;
 use crate::core::attributes::{QpChange, QpState};
 use crate::core::completion::{CompletedOperation, Status};
 use crate::core::cq::Urgency;
@@ -17,7 +18,9 @@ use crate::transport::{Endpoint, Environment, Shared, StreamEnd};
 const HEADER: usize = 4;
 
 /// A queue pair on a stream.
-pub(super) struct FramedQp {
+pub(super) type FramedQp = Box<Framed>;
+
+pub(super) struct Framed {
     qp: QueuePair,
     /// Bytes of the oldest send's frame that have left.
     sent: usize,
@@ -95,7 +98,7 @@ impl Endpoint for FramedQp {
     }
 
     fn write<M: Memory>(&mut self, room: &mut Room<'_>, _: &mut FramedShared, verbs: &mut Verbs<M>) -> bool {
-        let Self { qp, sent, .. } = self;
+        let Framed { qp, sent, .. } = &mut **self;
         let handle = qp.handle;
         let has_room = room.fill_stream(handle, |buffer| {
             let mut filled = 0;
@@ -167,6 +170,12 @@ impl Shared for FramedShared {
     }
 }
 
+impl AsRef<()> for Config {
+    fn as_ref(&self) -> &() {
+        &()
+    }
+}
+
 /// Puts a queue pair on its stream.
 struct Attach;
 
@@ -178,7 +187,7 @@ impl<M: Memory> Agreed<M> for Attach {
     }
 
     fn connect(&self, qp: QueuePair, _: &mut FramedShared, _: &mut Verbs<M>) -> FramedQp {
-        FramedQp { qp, sent: 0, is_starved: false }
+        Box::new(Framed { qp, sent: 0, is_starved: false })
     }
 }
 
