@@ -4,14 +4,14 @@ use nichrome_wire::rdma::ROCE_PORT;
 
 use crate::congestion::Congestion;
 
-/// Whether lost packets are repeated one by one where the peer is one of ours too. The offer is a bit of each packet
-/// that the standard reserves and that others ignore; towards them, all after a loss is repeated.
+/// Whether lost packets are repeated one by one. The offer is a bit of each packet that the standard reserves and that other
+/// implementations ignore; towards them, everything after a loss is repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SelectiveRepeat {
-    /// It is offered, and used with peers that offer it.
+    /// Offered, and used with peers that offer it.
     #[default]
     Offered,
-    /// It is neither offered nor used.
+    /// Neither offered nor used.
     Never,
 }
 

@@ -24,7 +24,7 @@ use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Room, Route};
 use crate::transport::Endpoint;
 
-/// At most one congestion notification in so many nanoseconds (DCQCN, section 5.1).
+/// Nanoseconds between congestion notifications at least (DCQCN, section 5.1).
 const NOTIFICATION_INTERVAL: u64 = 50_000;
 
 /// A queue pair on RoCE.
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
 
 /// How building a packet ended.
 enum Built {
-    /// The packet has so many bytes.
+    /// The packet is in place, and has this many bytes.
     Placed(usize),
     /// The room is full, or of another destination.
     Full,

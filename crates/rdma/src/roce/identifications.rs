@@ -1,9 +1,9 @@
-//! Which IPv4 identifications a peer's packets have.
+//! Which IPv4 identifications a peer's ICRCs may be right for.
 //!
-//! The ICRC covers the identification, which a UDP socket does not tell: a CRC that is right for some identification has
-//! said 16 bits less than one that is right. So the identification must be one that is to be expected: that of a socket
-//! like ours (0, or the place among datagrams sent in one call), or one near the last (Linux counts per destination). Where
-//! nothing is known, or not any more, only the packet that is next in sequence may make it known.
+//! The ICRC covers the identification, which a UDP socket does not show: an ICRC that is right for some identification
+//! proves 16 bits less than one that is right. So the identification must be a likely one: that of a socket like this
+//! driver's (0, or the place among datagrams sent in one call), or one near the last (Linux counts per destination). While
+//! no identification of the peer is known, only the packet that is next in sequence is accepted, and makes it known.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::IcrcCheck;
@@ -15,19 +15,20 @@ const SEGMENTS: u16 = 128;
 const AHEAD: i16 = 256;
 const BEHIND: i16 = -64;
 
-/// Linux counts on while a destination is idle, up to once per tick: after so many nanoseconds nothing is known.
+/// Nanoseconds after which the last identification is no longer used: Linux's counter advances while a destination is
+/// idle, up to once per tick.
 const MEMORY: u64 = 1_000_000_000;
 
 /// What is known of a peer's identifications.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Identifications {
     last: Option<(u16, Instant)>,
-    /// Seen once, and not near the last: if one near it follows, it is the truth.
+    /// An identification that was not near the last. A second one near it replaces the last.
     candidate: Option<u16>,
 }
 
 impl Identifications {
-    /// Whether a packet with this verdict on its ICRC is to be taken; `in_sequence` where it is the one that comes next.
+    /// Whether to accept a packet with this verdict on its ICRC. `in_sequence` says whether it is the next in sequence.
     #[inline]
     pub(super) fn accept(&mut self, check: IcrcCheck, in_sequence: impl Fn() -> bool, now: Instant) -> bool {
         match check {

@@ -41,7 +41,7 @@ use cut::Cut;
 use probe::Probe;
 use spans::Spans;
 
-/// After so many packets that asked for no acknowledgement, one does.
+/// At least one packet of this many asks for an acknowledgement.
 const ACK_EVERY: u32 = 16;
 
 /// The requester's half of a queue pair.
@@ -225,7 +225,7 @@ impl Requester {
         !fenced && (!work.wants_data() || self.rd_atomic < qp.settings.max_rd_atomic)
     }
 
-    /// Whether the window has room for so many packets from this one on. There is always room for one request.
+    /// Whether the window has room for `packets` packets from `psn` on. There is always room for one request.
     #[inline]
     fn within_window(&self, qp: &QueuePair, psn: Psn, packets: u32) -> bool {
         let ahead = psn.since(self.unacked).unsigned_abs();

@@ -1,22 +1,22 @@
-//! Losses that no later packet shows, between two ends of ours.
+//! Probes: repeat the oldest packet after a few round trips without an answer, between two ends of this crate.
 //!
-//! The last packet of a burst, or the news of a gap, may be lost. The timer of the verbs is set by programs and is long;
-//! where the peer repeats single packets, a few round trips without progress are enough to send the oldest packet again
-//! (as RFC 8985 section 7 does for TCP). It costs one packet, and each next one comes after twice the time.
+//! The last packet of a burst, or a NAK, may be lost, and no later packet shows it. The retransmission timer is set by
+//! programs and is long; where the peer takes single packets again, a few round trips without progress are enough to
+//! repeat the oldest (as RFC 8985 section 7 does for TCP). A probe costs one packet, and each next one waits twice as long.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::Psn;
 
-/// Round trips without progress before the oldest packet is sent again.
+/// Round trips without progress before a probe.
 const ROUND_TRIPS: u64 = 4;
 
-/// It is not sent again earlier than so many nanoseconds: programs do not always have the processor.
+/// Nanoseconds before a probe at least: programs do not always have the processor.
 const FLOOR: u64 = 500_000;
 
-/// How long answers take, and when the oldest packet is to be sent again.
+/// The round-trip time, and when the next probe is due.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Probe {
-    /// The peer repeats single packets: probes are of use.
+    /// The peer offers selective repeat.
     pub(super) useful: bool,
     /// A packet whose answer is being timed.
     timed: Option<(Psn, Instant)>,
@@ -34,12 +34,12 @@ impl Probe {
         self.timed.get_or_insert((psn, now));
     }
 
-    /// Something was repeated: what is acknowledged next may be either (Karn's rule).
+    /// A packet was repeated: the next acknowledgement may be of either copy (Karn's rule).
     pub(super) fn repeated(&mut self) {
         self.timed = None;
     }
 
-    /// All before `unacked` is acknowledged; whether anything is outstanding.
+    /// All before `unacked` is acknowledged, and `outstanding` packets are not.
     #[inline]
     pub(super) fn progress(&mut self, unacked: Psn, outstanding: u32, now: Instant) {
         if let Some((psn, sent)) = self.timed
@@ -53,14 +53,14 @@ impl Probe {
         self.restart(outstanding, now);
     }
 
-    /// Time without progress counts from now.
+    /// Starts the time without progress anew.
     #[inline]
     pub(super) fn restart(&mut self, outstanding: u32, now: Instant) {
         let wait = self.round_trip.map(|time| (ROUND_TRIPS * time).max(FLOOR) << self.sent.min(16));
         self.due = wait.filter(|_| self.useful && outstanding > 0).map(|wait| now.plus_nanos(wait));
     }
 
-    /// A probe is to be sent.
+    /// A probe is due.
     pub(super) fn fired(&mut self, outstanding: u32, now: Instant) {
         self.repeated();
         self.sent += 1;

@@ -32,7 +32,7 @@ impl Span {
 pub(super) struct Spans(VecDeque<Span>);
 
 impl Spans {
-    /// Adds a send of so many packets, which has not begun.
+    /// Adds a send that has not begun and takes `packets` numbers.
     #[inline]
     pub(super) fn push(&mut self, packets: u32) {
         self.0.push_back(Span { first: Psn::new(0), packets });

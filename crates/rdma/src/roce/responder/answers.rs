@@ -1,8 +1,7 @@
 //! Answers that wait to leave.
 //!
-//! Data of READs and results of atomics leave first, in the order of the requests: each acknowledges all that was before
-//! it. Then one acknowledgement stands for all that arrived until now: a driver that takes in a batch before it sends has
-//! them coalesced.
+//! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all before it. Then
+//! one ACK acknowledges everything that has arrived: a driver that receives a batch before it sends has ACKs coalesced.
 
 use std::collections::VecDeque;
 
@@ -47,7 +46,7 @@ enum DataKind {
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     data: VecDeque<DataAnswer>,
-    /// How many of `data` are not all sent.
+    /// Entries of `data` that are not completely sent.
     pending: usize,
     acknowledgement: Option<Acknowledgement>,
     /// A congestion notification is to leave.
@@ -67,7 +66,7 @@ impl Answers {
         *self = Self::default();
     }
 
-    /// Forgets data that is not sent yet.
+    /// Drops READ responses and results of atomics.
     pub(super) fn drop_data(&mut self) {
         self.data.clear();
         self.pending = 0;
@@ -102,7 +101,7 @@ impl Answers {
         self.push(DataAnswer { first: psn, kind, packets: 1, start: 0, next: 0, end: 1 }, limit)
     }
 
-    /// Whether an atomic could be answered: it must not be done otherwise.
+    /// Whether the result of another atomic could be kept: it must not be done otherwise.
     pub(super) fn has_room(&self, limit: usize) -> bool {
         self.data.len() < limit || self.data.front().is_some_and(|oldest| oldest.next == oldest.end)
     }
@@ -120,7 +119,7 @@ impl Answers {
         (answer.start, answer.next, answer.end) = (start, start, end);
     }
 
-    /// Answers a READ once more, or a part of it (IBA 9.7.1.2.1); false where it is none that was asked before.
+    /// Answers a repeated READ, or a part of it (IBA 9.7.1.2.1). Returns false if it is no repetition.
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, mtu: u32) -> bool {
         let Some(index) = self.position(psn) else { return false };
         let answer = &self.data[index];

@@ -70,7 +70,7 @@ pub(super) struct Responder {
 enum Inbound {
     /// None: the next packet starts one.
     Nothing,
-    /// A SEND, of which so many bytes have arrived.
+    /// A SEND, and the bytes of it that have arrived.
     Send { received: u32 },
     /// A WRITE: where its next byte goes, by which key, how many are left.
     Write { address: u64, rkey: RKey, len: u32, left: u32 },

@@ -77,7 +77,7 @@ pub(super) struct Reorder {
 }
 
 impl Reorder {
-    /// Keeps a request that is ahead of `expected`; false where there is no room for it.
+    /// Keeps a request that is ahead of `expected`. Returns false if there is no room for it.
     pub(super) fn keep(
         &mut self,
         expected: Psn,
@@ -97,7 +97,7 @@ impl Reorder {
         let known = self.places.len();
         let overtaken = place < known && !self.missing.contains(&expected);
         if overtaken {
-            // A repetition came, and that of a packet before it did not.
+            // A repetition arrived before that of an earlier packet: the earlier one was lost again.
             self.missing.push_back(expected);
         }
         self.missing.extend((known..place).map(|gap| expected + gap as u32));
@@ -110,7 +110,7 @@ impl Reorder {
         true
     }
 
-    /// What was expected came, and with it so many numbers passed: what was kept of them is of no use any more.
+    /// The expected request was done and took `packets` numbers: drops what was kept of these.
     pub(super) fn advance(&mut self, packets: u32, spare: &mut Spare) {
         if self.places.is_empty() {
             return;
@@ -119,7 +119,7 @@ impl Reorder {
         self.places.drain(..passed).flatten().for_each(|held| spare.give_back(held));
     }
 
-    /// Forgets to tell of packets that have come in the meantime.
+    /// Drops selective NAKs of packets that have arrived in the meantime.
     #[inline]
     pub(super) fn prune(&mut self, expected: Psn) {
         while let Some(psn) = self.missing.front() {
@@ -149,12 +149,12 @@ impl Reorder {
         self.missing.pop_front();
     }
 
-    /// What was kept and is expected now.
+    /// Takes the kept request that is expected now.
     pub(super) fn take_expected(&mut self) -> Option<Held> {
         self.places.front_mut()?.take()
     }
 
-    /// Gives up all that was kept.
+    /// Drops all kept requests.
     pub(super) fn clear(&mut self, spare: &mut Spare) {
         self.places.drain(..).flatten().for_each(|held| spare.give_back(held));
         self.missing.clear();
@@ -195,7 +195,7 @@ mod tests {
             self.reorder.keep(EXPECTED, message, &request, limit, &mut self.spare)
         }
 
-        /// What is told, one packet after another.
+        /// The packets that selective NAKs name, in order.
         fn missing(&mut self) -> Vec<u32> {
             let next = || {
                 self.reorder.prune(EXPECTED);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn each_missing_packet_is_told_once_in_order() {
+    fn each_missing_packet_gets_one_selective_nak_in_order() {
         let mut kept = Kept::new();
         assert!(kept.keep(2, 9) && kept.keep(5, 9));
         assert_eq!(kept.missing(), [0, 1, 3, 4]);
@@ -215,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_it_is_told_is_not_missing() {
+    fn a_packet_that_arrives_before_its_nak_leaves_is_not_missing() {
         let mut kept = Kept::new();
         assert!(kept.keep(2, 9) && kept.keep(1, 9));
         assert_eq!(kept.missing(), [0]);
     }
 
     #[test]
-    fn a_repetition_that_overtakes_another_tells_of_it_again() {
+    fn a_repetition_that_overtakes_another_has_that_one_named_again() {
         let mut kept = Kept::new();
         assert!(kept.keep(3, 9));
         assert_eq!(kept.missing(), [0, 1, 2]);
