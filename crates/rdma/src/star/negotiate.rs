@@ -4,12 +4,12 @@ use nichrome_wire::SeqNumber;
 use nichrome_wire::star::PacketCheck;
 
 use super::StarRole;
-use super::driver::Driver;
 use super::endpoint::{StarQp, registration};
 use super::seal::Seal;
 use super::setup::{Admission, Credentials, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
 use super::shared::StarShared;
 use super::stateful::Stateful;
+use super::stateless::Stateless;
 use crate::core::attributes::QpState;
 use crate::core::error::ObjectError;
 use crate::core::memory::Memory;
@@ -136,7 +136,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
                 let seal = Seal { check: PacketCheck::new(shared.config.epoch), proof };
                 shared.egress.serve();
                 shared.stateless += 1;
-                StarQp::Stateless(Box::new(Driver::new(qp, route, ours, theirs, seal)))
+                StarQp::Stateless(Box::new(Stateless::new(qp, route, ours, theirs, seal)))
             }
         }
     }

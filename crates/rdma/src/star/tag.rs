@@ -99,7 +99,7 @@ pub struct ServerClock {
 
 impl ServerClock {
     /// The server said `stamp`, in set-up or in an authenticated packet that came at `now`.
-    pub fn told(stamp: Stamp, now: Instant) -> Self {
+    pub fn synchronized(stamp: Stamp, now: Instant) -> Self {
         Self { ahead_ms: stamp.0.wrapping_sub(stamp_of(now).0) }
     }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_client_stamps_by_the_clock_of_its_server() {
         let ms = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-        let clock = ServerClock::told(Stamp(u32::MAX), ms(5000));
+        let clock = ServerClock::synchronized(Stamp(u32::MAX), ms(5000));
         assert_eq!(clock.stamp(ms(5002)), Stamp(1));
     }
 }

@@ -127,7 +127,7 @@ fn a_client_whose_clock_is_wrong_learns_the_time_from_the_refusal() {
     let said = server.hear(&early.built()).unwrap();
     assert_eq!(said.repr.message, Message::Ra(Err(Reason::Stamp)));
     let Some(Authentication { stamp, .. }) = Repr::parse(&said.datagram).unwrap().2 else { panic!() };
-    let clock = ServerClock::told(stamp, Instant::ZERO);
+    let clock = ServerClock::synchronized(stamp, Instant::ZERO);
     let again = Packet { stamp: clock.stamp(Instant::from_nanos(2_000_000)), ..honest() };
     assert_eq!(server.hear(&again.built()).unwrap().repr.message, Message::Ra(Ok(6)));
 }
