@@ -1,4 +1,4 @@
-//! StaR between two devices: what each verb does in both directions, and how errors end.
+//! StaR between two devices: each verb in both directions, and errors.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -13,7 +13,7 @@ use nichrome_wire::star::{PacketType, Repr};
 
 const SIZES: [usize; 9] = [0, 1, 7, 8, 1023, 1024, 1025, 5000, 1 << 20];
 
-/// Both ways of giving the roles: the end that is stateless. End 0 always begins.
+/// The end that is stateless. End 0 is the initiator.
 const SERVERS: [usize; 2] = [0, 1];
 
 const IMMEDIATE: ImmediateData = ImmediateData([1, 2, 3, 4]);
@@ -149,8 +149,8 @@ fn a_solicited_message_wakes_its_receiver() {
             let request = SendRequest { flags, ..SendRequest::new(1, Operation::Send, &buffers) };
             pair.ends[0].device.post_send(a, &request).unwrap();
             pair.run();
-            let told = pair.ends[1].events().contains(&Event::Completion(cq));
-            assert_eq!(told, flags == SendFlags::SOLICITED);
+            let is_notified = pair.ends[1].events().contains(&Event::Completion(cq));
+            assert_eq!(is_notified, flags == SendFlags::SOLICITED);
         }
     }
 }
@@ -281,13 +281,13 @@ fn a_message_waits_for_a_receive_as_long_as_its_retries_allow() {
 }
 
 #[test]
-fn error_flushes_and_tells_the_peer() {
+fn error_flushes_and_closes_the_connection() {
     for server in SERVERS {
         for end in 0..2 {
             let mut pair = Pair::new();
             let qps = pair.connect_star(server, &Link::default());
             pair.ends[end].receive(qps[end], 7, 0, 100);
-            // It waits for a receive that never comes.
+            // Waits for a receive that is never posted.
             pair.ends[end].post(qps[end], 1, Operation::Send, 0, 10);
             pair.ends[1 - end].receive(qps[1 - end], 8, 0, 5);
             pair.run_for(1_000);
@@ -298,7 +298,7 @@ fn error_flushes_and_tells_the_peer() {
             assert!(done.iter().all(|(_, status)| *status != Status::Success));
             pair.ends[end].receive(qps[end], 9, 0, 100);
             assert_eq!(statuses(&pair.ends[end].completions()), [(9, Status::Flushed)]);
-            // The peer learns of it when it asks for something.
+            // The peer's next request fails.
             pair.ends[1 - end].post(qps[1 - end], 2, Operation::Send, 0, 10);
             pair.run();
             let done = statuses(&pair.ends[1 - end].completions());
@@ -334,7 +334,7 @@ fn clients_learn_of_memory_that_is_registered_and_deregistered_later() {
     let end = &mut pair.ends[1];
     let region = end.device.register(end.domain, RegionConfig::new(BASE, 100, ALL)).unwrap();
     let there = Remote { address: BASE, rkey: end.device.query_region(region).unwrap().rkey };
-    // The program tells its peer of the key before the element comes.
+    // The client's program uses the key before the WQEP arrives.
     pair.ends[0].post(a, 1, Operation::Write(there), 0, 10);
     pair.run();
     assert_eq!(ok(&pair.ends[0].completions()), [1]);
@@ -518,7 +518,7 @@ fn authenticated_packets_do_all_that_others_do_and_others_nothing() {
 }
 
 #[test]
-fn a_client_with_a_wrong_clock_is_told_the_time() {
+fn a_client_with_a_wrong_clock_learns_the_time() {
     let mut pair = Pair::with(|config| {
         let secret = ServerSecret::new([1; 16]);
         config.star.authentication = Some(CardAuthentication { secret, lifetime_ms: 1 });
@@ -549,7 +549,7 @@ fn a_client_with_a_wrong_clock_is_told_the_time() {
 }
 
 #[test]
-fn a_server_that_is_destroyed_says_farewell() {
+fn a_server_that_is_destroyed_sends_a_close() {
     let mut pair = Pair::new();
     pair.record = true;
     let [a, b] = pair.connect_star(1, &Link::default());

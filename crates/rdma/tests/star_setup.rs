@@ -140,7 +140,7 @@ fn another_version_is_told_as_soon_as_it_is_seen() {
     assert_eq!(setup.receive(b"StaR"), Ok(None));
     assert_eq!(setup.receive(&[2]), Err(SetupError::Version(2)));
     let words = SetupError::Version(2).to_string();
-    assert_eq!(words, "the peer speaks version 2 of StaR's set-up where 1 is spoken here");
+    assert_eq!(words, "the peer speaks version 2 of StaR's set-up, this side version 1");
     assert_eq!(setup.receive(b""), Err(SetupError::Version(2)));
 }
 

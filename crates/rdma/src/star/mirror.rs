@@ -2,7 +2,6 @@
 
 use nichrome_wire::star::{Data, Operands, Request, Segment, Target, Wqe, WqeFlags, segments};
 
-use super::pipeline::{Extent, Host};
 use super::setup::QueueDepth;
 use crate::core::protection::LKey;
 use crate::core::send_queue::{Pieces, Progress, SendQueue, SendWork, Source};
@@ -123,11 +122,6 @@ pub(super) fn pieces(queue: &SendQueue, source: Source, len: u32) -> impl Iterat
         Pieces::Inline(..) => None,
     };
     buffers.into_iter().flatten()
-}
-
-/// The smallest extent around buffers.
-pub(super) fn extent(host: Host, buffers: impl Iterator<Item = Sge>) -> Extent {
-    Extent::around(host, buffers.map(|sge| (sge.address, sge.len)))
 }
 
 /// The range of chunk `nth` when each of `buffers` is cut into chunks of `mtu` bytes, and the bytes before it.

@@ -15,6 +15,7 @@ use nichrome_wire::{Instant, SeqNumber};
 
 use crate::core::completion::Status;
 use crate::core::receive_queue::ReceiveSlot;
+use crate::core::work::Sge;
 
 /// Most chunks from the first that is not quiet to the last that was sent; further ones wait.
 const SPAN: usize = 1 << 14;
@@ -50,10 +51,10 @@ impl Extent {
         Self { host, start, end: start.saturating_add(u64::from(len)) }
     }
 
-    /// The smallest range that holds all of these pieces.
-    pub(super) fn around(host: Host, pieces: impl Iterator<Item = (u64, u32)>) -> Self {
-        let pieces = pieces.filter(|(_, len)| *len > 0);
-        let around = pieces.map(|(start, len)| Self::new(host, start, len)).reduce(|one, other| Self {
+    /// The smallest range that holds all of these buffers.
+    pub(super) fn around(host: Host, buffers: impl Iterator<Item = Sge>) -> Self {
+        let buffers = buffers.filter(|sge| sge.len > 0).map(|sge| Self::new(host, sge.address, sge.len));
+        let around = buffers.reduce(|one, other| Self {
             start: one.start.min(other.start),
             end: one.end.max(other.end),
             ..one

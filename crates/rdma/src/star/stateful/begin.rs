@@ -20,7 +20,7 @@ use crate::core::send_queue::{Pieces, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, Remote, SendFlags, Sge};
 use crate::star::flight::Initiator;
-use crate::star::mirror::{self, extent};
+use crate::star::mirror;
 use crate::star::pipeline::{Conflict, Extent, Host, Operation, Transfer};
 use crate::star::shared::StarShared;
 
@@ -195,9 +195,11 @@ impl Stateful {
     /// The initiator's memory that a request copies from.
     fn source(&self, initiator: Initiator, work: &SendWork) -> Extent {
         match initiator {
-            Initiator::Client => extent(Host::Client, mirror::pieces(&self.qp.sends, work.source, work.len)),
+            Initiator::Client => {
+                Extent::around(Host::Client, mirror::pieces(&self.qp.sends, work.source, work.len))
+            }
             Initiator::Server => {
-                extent(Host::Server, mirror::pieces(&self.mirror.sends, work.source, work.len))
+                Extent::around(Host::Server, mirror::pieces(&self.mirror.sends, work.source, work.len))
             }
         }
     }
@@ -215,7 +217,7 @@ impl Stateful {
                     return Err(TOO_LONG);
                 }
                 let buffers = || self.mirror.receive_buffers(receive, len);
-                let writes = extent(Host::Server, buffers());
+                let writes = Extent::around(Host::Server, buffers());
                 let plan = Plan::new(Transfer::ToServer, mirror::count(buffers(), mtu), writes, Extent::NONE);
                 Ok(plan.contiguous(buffers().nth(1).is_none()))
             }
@@ -231,7 +233,7 @@ impl Stateful {
                     return Err(INVALID);
                 }
                 let buffers = || mirror::pieces(&self.qp.sends, work.source, len);
-                let writes = extent(Host::Client, buffers());
+                let writes = Extent::around(Host::Client, buffers());
                 let reads = Extent::new(Host::Server, remote.address, len);
                 let plan = Plan::new(Transfer::FromServer, len.div_ceil(mtu), writes, reads);
                 Ok(plan.contiguous(buffers().nth(1).is_none()))
@@ -264,7 +266,7 @@ impl Stateful {
                 if len > self.qp.receive_room(verbs) {
                     return Err(TOO_LONG);
                 }
-                let writes = extent(Host::Client, self.qp.receive_buffers(len, verbs));
+                let writes = Extent::around(Host::Client, self.qp.receive_buffers(len, verbs));
                 let is_contiguous = is_contiguous && self.qp.receive_buffers(len, verbs).nth(1).is_none();
                 let plan =
                     Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE).contiguous(is_contiguous);
@@ -282,7 +284,7 @@ impl Stateful {
             }
             Verb::Read(remote) => {
                 self.reachable(remote, len, Access::REMOTE_READ, verbs)?;
-                let writes = extent(Host::Server, pieces());
+                let writes = Extent::around(Host::Server, pieces());
                 let reads = Extent::new(Host::Client, remote.address, len);
                 Ok(Plan::new(Transfer::ToServer, chunks, writes, reads).contiguous(is_contiguous))
             }
@@ -382,7 +384,7 @@ impl Stateful {
         let before = before.map_err(|_| Hindrance::Failure(Status::RemoteOperation, Status::Flushed))?;
         let mtu = self.qp.mtu() as u32;
         let buffers = || mirror::pieces(&self.mirror.sends, work.source, work.len);
-        let writes = extent(Host::Server, buffers());
+        let writes = Extent::around(Host::Server, buffers());
         Ok(Plan { before, ..Plan::new(Transfer::ToServer, mirror::count(buffers(), mtu), writes, reads) })
     }
 }

@@ -219,16 +219,26 @@ impl Stateful {
     /// Ends the connection with a server that has closed it or no longer answers. Requests of the client's program fail.
     pub(super) fn peer_gone<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.is_closed = true;
-        self.rdp.clear();
-        self.gd.clear();
+        self.put_back_receives(verbs);
+        self.stop_operations();
+        self.fail_closed(verbs);
+    }
+
+    /// Returns the receives of the server's operations to their queue.
+    pub(super) fn put_back_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while let Some(operation) = self.theirs.operations.pop_back() {
             self.qp.receiving = operation.receive;
             self.qp.put_back_receive(verbs);
         }
+    }
+
+    /// Drops the server's operations and requests, all packets in flight, and the timers of operations.
+    fn stop_operations(&mut self) {
+        self.rdp.clear();
+        self.gd.clear();
         self.theirs.clear();
         self.mirror.clear();
         (self.rnr_since, self.rnr_poll, self.egress_retry) = ([None; 2], None, None);
-        self.fail_closed(verbs);
     }
 
     /// The server's driver acknowledges no CQEP: fails the operations that wait for it. Without such operations, the server
@@ -272,17 +282,13 @@ impl Stateful {
     pub(in crate::star) fn enter_error<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
         let entered = self.qp.state != QpState::Err;
         self.qp.state = QpState::Err;
-        self.rdp.clear();
-        self.gd.clear();
         self.own.clear();
         let flushed = Received::failed(Status::Flushed);
         while let Some(operation) = self.theirs.operations.pop_front() {
             self.qp.receiving = operation.receive;
             self.qp.complete_receive(flushed, Urgency::Plain, verbs);
         }
-        self.theirs.clear();
-        self.mirror.clear();
-        (self.rnr_since, self.rnr_poll, self.egress_retry) = ([None; 2], None, None);
+        self.stop_operations();
         self.qp.drain = Drain::Running;
         if entered && !self.is_closed {
             let completed = Completed::Connection;

@@ -280,10 +280,7 @@ impl Stateful {
 
     /// Ends the connection without notice to the server and returns the queue pair.
     pub(super) fn dissolve<M: Memory>(mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
-        while let Some(operation) = self.theirs.operations.pop_back() {
-            self.qp.receiving = operation.receive;
-            self.qp.put_back_receive(verbs);
-        }
+        self.put_back_receives(verbs);
         shared.egress.remove(self.qp.number);
         self.qp
     }
