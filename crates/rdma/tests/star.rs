@@ -344,13 +344,13 @@ fn clients_learn_of_memory_that_is_registered_and_deregistered_later() {
     pair.ends[0].post(a, 2, Operation::Write(there), 0, 10);
     pair.run();
     assert_eq!(statuses(&pair.ends[0].completions()), [(2, Status::RemoteAccess)]);
-    // The client's own card has not let it out.
+    // The client's egress module has blocked the packet.
     assert_eq!(pair.ends[1].device.view::<star::CardCounters>().stored, stored);
     assert!(pair.ends[0].device.view::<star::EgressCounters>().blocked_memory > 0);
 }
 
 #[test]
-fn a_device_speaks_both_and_each_connection_keeps_to_its_own() {
+fn a_device_has_connections_on_roce_and_on_star() {
     for server in SERVERS {
         let mut pair = Pair::new();
         pair.record = true;
@@ -398,7 +398,7 @@ fn beyond_the_budget_new_connections_are_stateless() {
 }
 
 #[test]
-fn what_cannot_be_on_star_is_told() {
+fn queue_pairs_that_star_cannot_take_are_refused() {
     let mut pair = Pair::new();
     let qps = pair.connect(QpType::Rc, &Link::default());
     let ours =
@@ -410,7 +410,7 @@ fn what_cannot_be_on_star_is_told() {
     device.connect(qps[0], &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless }).unwrap();
     let twice = device.connect(qps[0], &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless });
     assert_eq!(twice, Err(ConnectError::State(QpState::Rts)));
-    // A shared receive queue is many connections': it cannot be handed to one client.
+    // A shared receive queue cannot be announced to one client.
     let domain = pair.ends[0].domain;
     let device = &mut pair.ends[0].device;
     let srq = device.create_srq(domain, SrqAttributes { wrs: 8, sges: 1, limit: 0 }).unwrap();
@@ -439,7 +439,7 @@ fn operations_that_need_state_at_the_stateless_side_are_refused_when_posted() {
 }
 
 #[test]
-fn a_request_that_the_peer_keeps_fits_one_packet() {
+fn a_request_of_the_stateless_side_fits_one_packet() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect_star(0, &Link { mtu: PathMtu::B256, ..Link::default() });
     let post = |pair: &mut Pair, end: usize, qp, payload| {
@@ -486,7 +486,7 @@ fn receives_of_a_client_may_be_shared() {
 }
 
 #[test]
-fn authenticated_packets_do_all_that_others_do_and_others_nothing() {
+fn with_authentication_all_verbs_work() {
     for server in SERVERS {
         let mut pair = Pair::with(|config| {
             let secret = ServerSecret::new([config.seed as u8; 16]);
@@ -509,7 +509,7 @@ fn authenticated_packets_do_all_that_others_do_and_others_nothing() {
         );
         assert!(pair.ends[0].bytes(0x20000, 20_000) == data);
         assert!(pair.sent.iter().all(|(_, bytes)| Repr::parse(bytes).unwrap().2.is_some()));
-        // Much later, when the clocks have drifted or a stamp is old: the card says what time it is.
+        // 10 s later the old stamp is refused, and the client synchronizes its clock.
         pair.run_for(10_000_000_000);
         pair.ends[0].post(a, 4, Operation::Write(there), 0, 10);
         pair.run();
