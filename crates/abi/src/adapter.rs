@@ -41,6 +41,12 @@ impl Adapter {
         lock(&CURRENT)
     }
 
+    /// The address of the process's device, if it is open. Does not wait for a device that is being opened.
+    pub(crate) fn open_address() -> Option<IpAddr> {
+        let adapter = CURRENT.try_lock().ok()?.upgrade()?;
+        (adapter.process == process::id()).then(|| adapter.address())
+    }
+
     /// The process's device, opened if it is not. A failure is also told on the standard error output: errno cannot say
     /// what is wrong.
     pub(crate) fn open() -> Result<Arc<Self>, Errno> {
@@ -144,3 +150,20 @@ fn end_at_exit() {
         unsafe { libc::atexit(end) };
     });
 }
+
+/// Writes the rest of the capture when the process exits, after all functions that programs passed to atexit(3): these may
+/// still send. From then on the device is cut off.
+extern "C" fn end_capture() {
+    let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
+    if let Some(adapter) = adapter {
+        if adapter.process == process::id() {
+            adapter.driver.pause().cut_off();
+        }
+        std::mem::forget(adapter);
+    }
+}
+
+/// The destructors of the library.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_UNLOADING: extern "C" fn() = end_capture;

@@ -13,7 +13,7 @@ use crate::domain::Domain;
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::object::{Object, cell, object, take_back, zeroed};
-use crate::port::gid;
+use crate::port::{GIDS, gid};
 
 /// An address handle.
 #[repr(C)]
@@ -37,14 +37,14 @@ fn address(gid: ibv_gid) -> IpAddr {
 /// Time to live of packets for which the program chose none.
 const HOP_LIMIT: u8 = 64;
 
-/// The way that attributes describe: RoCE has global routes only.
+/// The way that attributes describe: RoCE has global routes only. All GID indices that are answered are the engine's first.
 pub(crate) fn vector(attributes: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     if attributes.is_global == 0 {
         return Err(Errno::INVALID);
     }
     let ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attributes.grh;
     Ok(AddressVector {
-        source_index: sgid_index,
+        source_index: if sgid_index < GIDS { 0 } else { sgid_index },
         destination: address(dgid),
         traffic_class: TrafficClass(traffic_class),
         flow_label: flow_label & 0xF_FFFF,

@@ -10,7 +10,7 @@ use crate::errno::{Errno, status};
 use crate::header::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::object::object;
 use crate::queue_pair::QueuePair;
-use crate::work_request::{bind, buffer, flags, immediate, recipient};
+use crate::work_request::{bind, buffer, flags, immediate, recipient, set_key};
 
 /// Operations that can be built (`enum ibv_qp_create_send_ops_flags`).
 pub(crate) fn offered(kind: QpType) -> u64 {
@@ -146,7 +146,10 @@ unsafe extern "C" fn bind_window(
     // SAFETY: the program passes a window that it has made, and what to bind; between `wr_start` and its end.
     unsafe {
         match bind(mw, rkey, &*info) {
-            Ok(operation) => begin(qp, operation),
+            Ok(operation) => {
+                begin(qp, operation);
+                set_key(mw, rkey);
+            }
             Err(errno) => refuse(qp, errno),
         }
     }

@@ -1,6 +1,7 @@
 //! Completions in the numbers of the header.
 
 use std::ffi::{c_int, c_uint};
+use std::net::IpAddr;
 
 use nichrome_rdma::{CompletedOperation, Completion, Notice, Status};
 
@@ -32,8 +33,24 @@ pub(crate) fn notice(completion: &Completion) -> u32 {
     }
 }
 
+/// The service level of completions at a device of this address: of datagrams, for which RoCE v2 has no use for it. mlx5 puts
+/// the type of the network header there (1 is IPv6, 2 is IPv4), and UCX reads it on all devices to find the sender's GID
+/// before the payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServiceLevel(u8);
+
+impl ServiceLevel {
+    pub(crate) fn at(address: IpAddr) -> Self {
+        Self(if address.is_ipv4() { 2 } else { 1 })
+    }
+
+    pub(crate) fn of(self, completion: &Completion) -> u8 {
+        if completion.source.is_some() { self.0 } else { 0 }
+    }
+}
+
 /// The structure that programs poll.
-pub(crate) fn as_structure(completion: &Completion) -> ibv_wc {
+pub(crate) fn as_structure(completion: &Completion, level: ServiceLevel) -> ibv_wc {
     ibv_wc {
         wr_id: completion.wr_id,
         status: status_code(completion.status),
@@ -46,7 +63,7 @@ pub(crate) fn as_structure(completion: &Completion) -> ibv_wc {
         wc_flags: flags(completion),
         pkey_index: 0,
         slid: 0,
-        sl: 0,
+        sl: level.of(completion),
         dlid_path_bits: 0,
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use nichrome_rdma::{Completion, CqHandle};
 
 use crate::adapter::Adapter;
+use crate::completion::ServiceLevel;
 use crate::cq_events::CqEvents;
 use crate::header::ibv_cq_ex;
 use crate::object::Object;
@@ -18,6 +19,8 @@ pub(crate) struct CompletionQueue {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: CqHandle,
     pub(crate) events: Arc<CqEvents>,
+    /// The service level of its completions.
+    pub(crate) service_level: ServiceLevel,
     /// The completion that a piecewise poll is at.
     pub(crate) polled: UnsafeCell<Option<Completion>>,
 }

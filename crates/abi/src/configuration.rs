@@ -14,6 +14,7 @@
 //! | `NICHROME_SEED` | what the choices of the faults, memory keys and queue pair numbers come from | the kernel's random numbers |
 //! | `NICHROME_CAPTURE` | the file to record packets in (pcapng) | no capture |
 //! | `NICHROME_STATS` | `1`: what was done is printed at the end | nothing is |
+//! | `NICHROME_DOCTOR` | a file that exists: what the program asks for is appended | nothing is recorded |
 
 use std::env::{self, VarError};
 use std::fmt::Display;
@@ -64,6 +65,9 @@ pub const SEED: &str = "NICHROME_SEED";
 pub const CAPTURE: &str = "NICHROME_CAPTURE";
 /// Whether to print what was done.
 pub const STATS: &str = "NICHROME_STATS";
+
+/// The file in which calls are recorded, for `nichrome rdma doctor`.
+pub const DOCTOR: &str = "NICHROME_DOCTOR";
 
 /// Why the environment is of no use.
 #[derive(Debug, Error)]
@@ -132,6 +136,14 @@ fn place() -> Result<Place, ConfigurationError> {
     let found =
         found.ok_or_else(|| ConfigurationError::Value { name: INTERFACE, value: name, reason: reason() })?;
     Ok(Place::Address(found))
+}
+
+/// The address that the environment names; `None` for one of 127.0.0.0/8, or if the environment names none that is there.
+pub(crate) fn configured_address() -> Option<IpAddr> {
+    match place() {
+        Ok(Place::Address(address)) => Some(address),
+        _ => None,
+    }
 }
 
 /// The interface's first IPv4 address, or its first that is not link-local.

@@ -1,6 +1,7 @@
 //! Events of completion queues, as programs take them from a channel.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::comp_channel::CompChannel;
 use crate::completion_queue::CompletionQueue;
@@ -34,6 +35,10 @@ unsafe extern "C" fn ibv_get_cq_event(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: u32) {
-    // SAFETY: the program passes a queue that it has made.
-    unsafe { object::<CompletionQueue>(cq.cast()) }.events.unacknowledged.acknowledge(events);
+    // SAFETY: the program passes a queue that it has made, whose counter changes here only.
+    let (this, completed) = unsafe {
+        (object::<CompletionQueue>(cq.cast()), AtomicU32::from_ptr(&raw mut (*cq).comp_events_completed))
+    };
+    completed.fetch_add(events, Ordering::Relaxed);
+    this.events.unacknowledged.acknowledge(events);
 }

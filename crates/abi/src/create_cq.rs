@@ -8,6 +8,7 @@ use nichrome_rdma::Moderation;
 
 use crate::async_target::AsyncTarget;
 use crate::comp_channel::CompChannel;
+use crate::completion::ServiceLevel;
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::cq_events::CqEvents;
@@ -50,8 +51,9 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
     let asynchronous = AsyncTarget::new(opened.async_events(), cq);
     let events = CqEvents::new(told.map(|channel| Arc::clone(&channel.events)), asynchronous, cq.cast());
     adapter.listeners.cqs.insert(handle, Arc::clone(&events));
-    let polled = UnsafeCell::new(None);
-    Ok(Box::write(place, CompletionQueue { abi: cell(abi), adapter, handle, events, polled }).into_abi())
+    let service_level = ServiceLevel::at(adapter.address());
+    let (abi, polled) = (cell(abi), UnsafeCell::new(None));
+    Ok(Box::write(place, CompletionQueue { abi, adapter, handle, events, service_level, polled }).into_abi())
 }
 
 #[unsafe(no_mangle)]

@@ -12,6 +12,7 @@ use crate::build;
 use crate::builder::Builder;
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
+use crate::doctor::record;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{
@@ -58,6 +59,7 @@ unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
 }
 
 unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_qp, Errno> {
+    record("ibv_create_qp");
     // SAFETY: as the caller says.
     let config = unsafe { config(wanted) }?;
     let Wanted { pd, qp_context, send_cq, recv_cq, srq, qp_type, .. } = *wanted;

@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use crate::configuration::{INTERFACE, IP};
+use crate::doctor::record;
 use crate::errno::{Errno, pointer};
 use crate::header::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 use crate::object::zeroed;
@@ -62,6 +63,7 @@ pub(crate) fn guid() -> u64 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
+    record("ibv_get_device_list");
     // SAFETY: room for two pointers; it is C's, because programs have been seen to free it themselves.
     let list = unsafe { libc::malloc(2 * size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
     if list.is_null() {

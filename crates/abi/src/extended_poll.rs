@@ -1,6 +1,7 @@
 //! Completions taken piece by piece: `ibv_start_poll` and what follows it.
 
 use std::ffi::{c_int, c_uint};
+use std::sync::OnceLock;
 
 use nichrome_port::clock;
 use nichrome_rdma::Completion;
@@ -27,7 +28,7 @@ pub(crate) fn fill(cq: &mut ibv_cq_ex) {
     cq.read_src_qp = Some(read_src_qp);
     cq.read_wc_flags = Some(read_wc_flags);
     cq.read_slid = Some(read_nothing);
-    cq.read_sl = Some(read_no_byte);
+    cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_no_byte);
     cq.read_completion_ts = Some(read_completion_ts);
     cq.read_cvlan = Some(read_cvlan);
@@ -103,12 +104,24 @@ readers! {
     read_src_qp -> u32: |completion| completion.source.map_or(0, nichrome_rdma::QpNumber::value);
     read_wc_flags -> c_uint: flags;
     read_completion_ts -> u64: |completion| completion.at.as_nanos();
-    read_completion_wallclock_ns -> u64: |completion| {
-        completion.at.as_nanos() + clock::wall_clock().nanos_since(clock::now())
-    };
+    read_completion_wallclock_ns -> u64: |completion| completion.at.as_nanos() + wall_clock_offset();
     read_nothing -> u32: |_| 0;
     read_no_byte -> u8: |_| 0;
     read_cvlan -> u16: |_| 0;
+}
+
+unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
+    // SAFETY: between `start_poll` and `end_poll`.
+    let this = unsafe { object::<CompletionQueue>(cq) };
+    // SAFETY: as above.
+    unsafe { read(cq, |completion| this.service_level.of(completion)) }
+}
+
+/// Nanoseconds from the zero of the monotonic clock to 1970. Read once: an offset that is read for each completion varies by
+/// some nanoseconds, and timestamps would go back.
+fn wall_clock_offset() -> u64 {
+    static OFFSET: OnceLock<u64> = OnceLock::new();
+    *OFFSET.get_or_init(|| clock::wall_clock().nanos_since(clock::now()))
 }
 
 unsafe extern "C" fn read_tm_info(_cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {

@@ -1,6 +1,7 @@
 //! `libibverbs.so.1`: the verbs of rdma-core for programs that were compiled against it, on `nichrome-hca`.
 //!
-//! The crate is a static library; `scripts/build-libibverbs` links it with the version script `libibverbs.map`. Functions
+//! The crate is a static library; `scripts/build-libibverbs` links it with the version script `libibverbs.map`. Beside it
+//! is `libnichrome-devices.so`, from `shim/`, which shows the device in `/sys` and `/dev`; `shim/shim.h` says how. Functions
 //! have the names, arguments and results of `infiniband/verbs.h`, and an object that a program holds a pointer to begins
 //! with the structure that the header declares (`header`). The device behind is one per process and lives as long as a
 //! context is open; [`configuration`] says what the environment decides.
@@ -18,7 +19,9 @@
 //! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, polled by structure or piece by piece |
 //! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify.rs` | queues and their attributes |
 //! | `work_request.rs`, `post.rs`, `builder.rs`, `build.rs` | work requests as lists, and piece by piece |
+//! | `attribute.rs` | attributes in `/sys` that depend on the process; `shim/` shows them |
 //! | `names.rs`, `rates.rs`, `fork.rs`, `private.rs` | the rest of the header, and what drivers of rdma-core import |
+//! | `doctor.rs` | the record for `nichrome rdma doctor` |
 
 pub mod configuration;
 pub mod header;
@@ -27,6 +30,7 @@ mod adapter;
 mod address_handle;
 mod async_event;
 mod async_target;
+mod attribute;
 mod attributes;
 mod build;
 mod builder;
@@ -39,6 +43,7 @@ mod cq_events;
 mod create_cq;
 mod create_qp;
 mod device;
+mod doctor;
 mod domain;
 mod errno;
 mod event_queue;

@@ -12,7 +12,7 @@ use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp};
 use crate::object::{Object, cell, object, take_back};
 use crate::queue_pair::QueuePair;
-use crate::work_request::{bind, flags};
+use crate::work_request::{bind, flags, set_key};
 
 /// A memory window.
 #[repr(C)]
@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted
     });
     if posted.is_ok() {
         // SAFETY: as above.
-        unsafe { (*mw).rkey = key };
+        unsafe { set_key(mw, key) };
     }
     status(posted)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::adapter::Adapter;
 use crate::context::Context;
+use crate::doctor::record;
 use crate::errno::{Errno, pointer};
 use crate::event_queue::EventQueue;
 use crate::fork::prepare_for_forks;
@@ -47,7 +48,7 @@ fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Errno> {
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer(open(device))
+    pointer(open(device).inspect(|_| record("ibv_open_device")))
 }
 
 #[unsafe(no_mangle)]

@@ -27,7 +27,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, room: *mu
     this.poll(count, |completion| {
         // SAFETY: the program passes room for `count` completions.
         unsafe {
-            ptr::write(next, as_structure(completion));
+            ptr::write(next, as_structure(completion, this.service_level));
             next = next.add(1);
         }
     })

@@ -1,13 +1,15 @@
 //! The port: its attributes, GIDs and partition keys.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{CString, c_int, c_uint};
 use std::mem::offset_of;
 use std::net::IpAddr;
 use std::ptr;
 
+use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
 
 use crate::context::Context;
+use crate::doctor::record;
 use crate::errno::{Errno, minus_one, status};
 use crate::header::{
     IBV_GID_TYPE_ROCE_V2, IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_context, ibv_gid, ibv_gid_entry,
@@ -17,6 +19,13 @@ use crate::object::zeroed;
 
 /// The only port.
 const PORT: u8 = 1;
+
+/// GID indices that name the device's address. Programs that were written for adapters with a GID for RoCE v1 and v2 of each
+/// address take the RoCE v2 GID of an IPv4 address at a fixed index, often 3.
+pub(crate) const GIDS: u8 = 4;
+
+/// Speed of a link of one lane at 25 Gb/s, in 100 Mb/s.
+const PORT_SPEED: u64 = 250;
 
 /// The only partition, with full membership, in network byte order.
 const DEFAULT_PARTITION: u16 = 0xFFFF;
@@ -45,6 +54,7 @@ fn attributes(active: PathMtu, longest_message: u32) -> ibv_port_attr {
         state: IBV_PORT_ACTIVE,
         max_mtu: mtu_code(PathMtu::B4096),
         active_mtu: mtu_code(active),
+        // Of the indices that are answered only the first is listed: the others are the same GID.
         gid_tbl_len: 1,
         // IP-based GIDs.
         port_cap_flags: 1 << 26,
@@ -68,6 +78,7 @@ pub(crate) unsafe extern "C" fn query_port(
     room: *mut ibv_port_attr,
     size: usize,
 ) -> c_int {
+    record("ibv_query_port");
     if port != PORT {
         return status(Err(Errno::INVALID));
     }
@@ -94,7 +105,8 @@ unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     room: *mut ibv_gid,
 ) -> c_int {
-    if port != PORT || index != 0 {
+    record("ibv_query_gid");
+    if port != PORT || !(0..c_int::from(GIDS)).contains(&index) {
         return minus_one(Err(Errno::INVALID));
     }
     // SAFETY: the program passes an open context and room for a GID.
@@ -102,11 +114,26 @@ unsafe extern "C" fn ibv_query_gid(
     0
 }
 
-unsafe fn entry(context: *mut ibv_context) -> ibv_gid_entry {
+unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> ibv_gid_entry {
+    record("ibv_query_gid");
     // SAFETY: the program passes an open context.
-    let gid = gid(unsafe { Context::of(context) }.adapter().address());
-    let (gid_index, port_num) = (0, u32::from(PORT));
-    ibv_gid_entry { gid, gid_index, port_num, gid_type: IBV_GID_TYPE_ROCE_V2, ndev_ifindex: 0 }
+    let address = unsafe { Context::of(context) }.adapter().address();
+    let (gid, port_num) = (gid(address), u32::from(PORT));
+    let ndev_ifindex = interface_of(address).map_or(0, |name| index_of(&name));
+    ibv_gid_entry { gid, gid_index, port_num, gid_type: IBV_GID_TYPE_ROCE_V2, ndev_ifindex }
+}
+
+/// The name of the interface that has an address; all of 127.0.0.0/8 is the loopback interface's.
+pub(crate) fn interface_of(address: IpAddr) -> Option<String> {
+    let addresses = local_addresses().ok()?;
+    let is_owner = |owned: &IpAddr| *owned == address || owned.is_loopback() && address.is_loopback();
+    addresses.iter().find(|(_, owned)| is_owner(owned)).map(|(name, _)| name.as_str().to_owned())
+}
+
+/// The index of an interface; 0 if there is none of this name.
+fn index_of(interface: &str) -> u32 {
+    // SAFETY: the name is a string of C while the call lasts.
+    CString::new(interface).map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) })
 }
 
 #[unsafe(no_mangle)]
@@ -124,11 +151,11 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     if port != u32::from(PORT) || size < size_of::<ibv_gid_entry>() {
         return status(Err(Errno::INVALID));
     }
-    if index != 0 {
+    if index >= u32::from(GIDS) {
         return status(Err(Errno(libc::ENODATA)));
     }
     // SAFETY: the program passes an open context and room for an entry.
-    unsafe { *room = entry(context) };
+    unsafe { *room = entry(context, index) };
     0
 }
 
@@ -147,8 +174,19 @@ unsafe extern "C" fn _ibv_query_gid_table(
         return -(Errno::INVALID.0 as isize);
     }
     // SAFETY: the program passes an open context and room for an entry.
-    unsafe { *room = entry(context) };
+    unsafe { *room = entry(context, 0) };
     1
+}
+
+/// The speed in 100 Mb/s.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_port_speed(_context: *mut ibv_context, port: u32, room: *mut u64) -> c_int {
+    if port != u32::from(PORT) {
+        return status(Err(Errno::INVALID));
+    }
+    // SAFETY: the program passes room for the speed.
+    unsafe { *room = PORT_SPEED };
+    0
 }
 
 /// As `/sys` says it: 0 for RoCE v1 and InfiniBand, 1 for RoCE v2.
@@ -159,7 +197,7 @@ unsafe extern "C" fn ibv_query_gid_type(
     index: c_uint,
     room: *mut c_int,
 ) -> c_int {
-    if port != PORT || index != 0 {
+    if port != PORT || index >= c_uint::from(GIDS) {
         return minus_one(Err(Errno::INVALID));
     }
     // SAFETY: the program passes room for the type.

@@ -10,7 +10,7 @@ use crate::object::object;
 use crate::process_memory::ProcessMemory;
 use crate::queue_pair::{QueuePair, type_code};
 use crate::shared_receive_queue::SharedReceiveQueue;
-use crate::work_request::{Buffers, INLINE, flags, operation, recipient, sends_bytes};
+use crate::work_request::{Buffers, INLINE, flags, operation, recipient, sends_bytes, set_key};
 
 /// Posts one request after the other; where one is refused, those before it stay posted and `bad` gets it.
 unsafe fn post_all<T>(
@@ -73,7 +73,12 @@ unsafe fn post_one_send(
         Payload::Buffers(buffers.as_slice())
     };
     let request = SendRequest { wr_id: wr.wr_id, operation, payload, flags: flags(wr.send_flags), recipient };
-    Ok(device.post_send(qp.handle, &request)?)
+    device.post_send(qp.handle, &request)?;
+    if let nichrome_rdma::Operation::BindWindow(_) = operation {
+        // SAFETY: requests that bind have a window, which the program has made.
+        unsafe { set_key(wr.bind_mw.mw, wr.bind_mw.rkey) };
+    }
+    Ok(())
 }
 
 fn operation_is_local(operation: &nichrome_rdma::Operation) -> bool {

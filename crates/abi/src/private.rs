@@ -117,7 +117,6 @@ unsupported! {
     ibv_detach_mcast
     ibv_resolve_eth_l2_from_gid
     ibv_dealloc_dmah
-    ibv_query_port_speed
     ibv_destroy_comp_cntr
     ibv_inc_comp_cntr
     ibv_inc_err_comp_cntr

@@ -100,6 +100,16 @@ pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) ->
     Ok(Operation::BindWindow(Bind { window, key_byte, region, address, len, access }))
 }
 
+/// Gives the structure of a window the key of a bind that was posted. The window is found by this key when the next bind is
+/// done.
+///
+/// # Safety
+/// The window is there.
+pub(crate) unsafe fn set_key(mw: *mut ibv_mw, key: u32) {
+    // SAFETY: the caller says so; who posts a bind lets nobody else use the window meanwhile.
+    unsafe { (*mw).rkey = (*mw).rkey & !0xFF | key & 0xFF };
+}
+
 /// Whether an operation has bytes of its own to send, which can be inline.
 pub(crate) fn sends_bytes(operation: &Operation) -> bool {
     use Operation as O;

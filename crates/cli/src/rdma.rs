@@ -2,6 +2,8 @@
 
 mod bandwidth;
 mod devices;
+mod doctor;
+mod environment;
 mod latency;
 mod options;
 mod pingpong;
@@ -17,6 +19,7 @@ use clap::Subcommand;
 
 use self::bandwidth::Bandwidth;
 use self::devices::Devices;
+use self::doctor::Doctor;
 use self::latency::Latency;
 use self::pingpong::PingPong;
 use self::run::Run;
@@ -27,6 +30,7 @@ use self::run::Run;
 pub(crate) enum Rdma {
     Run(Box<Run>),
     Devices(Devices),
+    Doctor(Box<Doctor>),
     Pingpong(Box<PingPong>),
     Bw(Box<Bandwidth>),
     Lat(Box<Latency>),
@@ -35,6 +39,7 @@ pub(crate) enum Rdma {
 const EXAMPLES: &str = "\
 Examples:
   nichrome rdma run -- ibv_rc_pingpong -g 0                 a program of libibverbs, as it is
+  nichrome rdma doctor -- ucx_perftest                      why a program finds no device
   nichrome rdma bw & nichrome rdma bw 127.0.0.1             two processes on this machine
   nichrome rdma lat --op read --size 4096 192.0.2.7         with 'nichrome rdma lat --ip 192.0.2.7' there
   nichrome rdma pingpong --loss 1% 192.0.2.7                a server of libibverbs' ibv_rc_pingpong will do
@@ -47,6 +52,7 @@ impl Rdma {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Run(run) => return run.run(),
+            Self::Doctor(doctor) => return doctor.run(),
             Self::Devices(devices) => devices.run()?,
             Self::Pingpong(pingpong) => pingpong.run()?,
             Self::Bw(bandwidth) => bandwidth.run()?,

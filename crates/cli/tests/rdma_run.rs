@@ -5,11 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A library that nothing asks for: it is handed on as it is.
+/// Libraries without functions, which any program can be run with.
 fn with_library(folder: &Path) -> PathBuf {
-    let library = folder.join("libibverbs.so.1");
-    std::fs::write(&library, "").unwrap();
-    library
+    let source = folder.join("empty.c");
+    std::fs::write(&source, "").unwrap();
+    for name in ["libnichrome-devices.so", "libibverbs.so.1"] {
+        let built = Command::new("cc").args(["-shared", "-o"]).args([&folder.join(name), &source]).status();
+        assert!(built.unwrap().success());
+    }
+    folder.join("libibverbs.so.1")
 }
 
 fn run(arguments: &[&str]) -> Output {
@@ -17,6 +21,59 @@ fn run(arguments: &[&str]) -> Output {
     let library = with_library(folder.path());
     let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
     command.args(["rdma", "run", "--library"]).arg(library).args(arguments).output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn both_libraries_are_preloaded_and_their_folder_comes_first() {
+    let text = printed(&run(&["--", "sh", "-c", "echo $LD_PRELOAD; echo $LD_LIBRARY_PATH; echo $PATH"]));
+    let lines: Vec<_> = text.lines().collect();
+    let folder = lines[1].split(':').next().unwrap();
+    assert_eq!(lines[0], format!("{folder}/libnichrome-devices.so:{folder}/libibverbs.so.1"));
+    assert!(lines[2].starts_with(&format!("{folder}/bin:")), "{text}");
+}
+
+#[test]
+fn settings_of_other_libraries_are_made_and_shown_unless_the_user_has_made_them() {
+    let script = ["--", "sh", "-c", "echo $UCX_FENCE_MODE"];
+    assert_eq!(printed(&run(&script)), "weak\n");
+    let folder = tempfile::tempdir().unwrap();
+    let library = with_library(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
+    command.args(["rdma", "run", "--verbose", "--library"]).arg(library).args(script);
+    let shown = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(shown.contains("nichrome: UCX_FENCE_MODE=weak\n"), "{shown}");
+    let output = command.env("UCX_FENCE_MODE", "strong").output().unwrap();
+    assert_eq!(printed(&output), "strong\n");
+    let shown = String::from_utf8(output.stderr).unwrap();
+    assert!(!shown.contains("UCX_FENCE_MODE"), "{shown}");
+}
+
+#[test]
+fn a_program_with_address_sanitizer_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let built = Command::new("cc").args(["-fsanitize=address", "-o"]).args([&program, &source]).status();
+    assert!(built.unwrap().success());
+    printed(&run(&["--", program.to_str().unwrap()]));
+}
+
+#[test]
+fn the_doctor_says_why_a_program_uses_no_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = with_library(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
+    command.args(["rdma", "doctor", "--library"]).arg(library).args(["--", "sh", "-c", "echo here"]);
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "here\n");
+    let report = complaint(&output);
+    assert!(report.starts_with("No device: the program is not linked with libibverbs"), "{report}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// The only line on the standard error output.

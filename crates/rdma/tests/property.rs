@@ -24,7 +24,12 @@ proptest! {
         window in prop_oneof![Just(1u32), 2..8u32, Just(64)],
         selective in 0..4u8,
         held in prop_oneof![Just(0usize), Just(3), Just(1000)],
-        paced in any::<bool>(),
+        congestion in prop_oneof![
+            Just(Congestion::Window),
+            Just(Congestion::Dctcp),
+            Just(Congestion::Dcqcn(Dcqcn::default())),
+            Just(Congestion::None),
+        ],
         delay in prop_oneof![Just(0u64), Just(60_000)],
     ) {
         let mut pair = Pair::with(|config| {
@@ -33,9 +38,7 @@ proptest! {
             if selective >> config.seed & 1 == 0 {
                 config.roce.selective_repeat = SelectiveRepeat::Never;
             }
-            if paced {
-                config.roce.congestion = Congestion::Dcqcn(Dcqcn::default());
-            }
+            config.roce.congestion = congestion;
             config.roce.held_packets = held;
             config.roce.acknowledgement_delay = delay;
         }).seeded(seed, faults);

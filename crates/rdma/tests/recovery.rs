@@ -102,6 +102,27 @@ fn dcqcn_slows_down_where_there_are_marks_and_only_there() {
     assert!(free * 5 < some * 4 && some < many, "{free} {some} {many}");
 }
 
+fn marked(congestion: Congestion, mark: f64) -> (Counters, Counters, u64) {
+    let change = |config: &mut Config| config.roce.congestion = congestion;
+    transfer(&mut Pair::with(change).seeded(5, Faults { mark, ..Faults::default() }))
+}
+
+#[test]
+fn dctcp_echoes_marks_in_acknowledgements_and_shrinks_by_their_share() {
+    let ((_, _, free), (some, responder, mild), (_, _, harsh)) =
+        (marked(Congestion::Dctcp, 0.0), marked(Congestion::Dctcp, 0.01), marked(Congestion::Dctcp, 0.5));
+    assert!(responder.congestion_marks > 20);
+    assert_eq!((responder.congestion_notifications_sent, some.congestion_notifications_received), (0, 0));
+    assert!(free < mild && mild < harsh, "{free} {mild} {harsh}");
+}
+
+#[test]
+fn without_congestion_control_marks_change_nothing_at_the_sender() {
+    let ((_, _, free), (requester, _, half)) = (marked(Congestion::None, 0.0), marked(Congestion::None, 0.5));
+    assert!(requester.congestion_notifications_received > 0);
+    assert_eq!(free, half);
+}
+
 #[test]
 fn the_window_opens_and_closes() {
     let mut pair = Pair::with(|config| config.window = SendWindow { initial: 4, max: 64, read: 4 });

@@ -14,3 +14,15 @@ pub(crate) fn library() -> &'static Path {
         PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
     })
 }
+
+/// What `nichrome rdma run` sets for a program.
+#[allow(dead_code, reason = "the tests of symbols and layouts run no program")]
+pub(crate) fn environment() -> [(&'static str, String); 3] {
+    let folder = library().parent().expect("the library is in a folder").display();
+    let path = std::env::var("PATH").unwrap_or_default();
+    [
+        ("LD_LIBRARY_PATH", folder.to_string()),
+        ("LD_PRELOAD", format!("{folder}/libnichrome-devices.so:{folder}/libibverbs.so.1")),
+        ("PATH", format!("{folder}/bin:{path}")),
+    ]
+}

@@ -20,12 +20,11 @@ pub(crate) fn is_installed(program: &str, package: &str) -> bool {
     found
 }
 
-/// A program with our library; the line is split at spaces.
+/// A program as `nichrome rdma run` runs it; the line is split at spaces.
 pub(crate) fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -> Command {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap());
-    command.args(words).args(more).envs(environment.iter().copied());
-    command.env("LD_LIBRARY_PATH", common::library().parent().unwrap());
+    command.args(words).args(more).envs(common::environment()).envs(environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -1,4 +1,4 @@
-//! Whether a program can be given another libibverbs, and how.
+//! Whether a program can be given another libibverbs.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,13 +10,13 @@ use anyhow::{Context, bail};
 use goblin::elf::Elf;
 use goblin::elf::header::{EM_X86_64, ET_EXEC};
 
-/// How a program gets our library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// It looks for the library in `LD_LIBRARY_PATH` first.
-    LibraryPath,
-    /// It looks in folders of its own first: the library must be there before it looks.
-    Preload,
+/// What the file of a program says about the libraries that it loads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Linkage {
+    /// It is linked with libibverbs.
+    pub(super) asks_for_libibverbs: bool,
+    /// It is linked with AddressSanitizer, which wants to be the first library.
+    pub(super) checks_link_order: bool,
 }
 
 /// A program as a file.
@@ -44,12 +44,15 @@ impl Program {
         Ok(Self { path })
     }
 
-    /// How it gets our library. Scripts get it as what they start does.
-    pub(super) fn way_in(&self) -> anyhow::Result<Way> {
+    /// Checks that it can take the libraries. Of scripts nothing is known: the programs that they start take them.
+    ///
+    /// # Errors
+    /// It cannot, with the reason.
+    pub(super) fn check(&self) -> anyhow::Result<Linkage> {
         let name = self.path.display();
         let bytes = fs::read(&self.path).with_context(|| format!("cannot read {name}"))?;
         if !bytes.starts_with(b"\x7FELF") {
-            return Ok(Way::LibraryPath);
+            return Ok(Linkage::default());
         }
         let elf = Elf::parse(&bytes).with_context(|| format!("{name} is no program"))?;
         if elf.header.e_machine != EM_X86_64 || !elf.is_64 {
@@ -61,21 +64,17 @@ impl Program {
         if fs::metadata(&self.path)?.permissions().mode() & 0o6000 != 0 {
             bail!("{name} is set-user-ID or set-group-ID and takes no other libraries: run a copy without");
         }
-        let asks = elf.libraries.contains(&LIBRARY);
-        if !asks && contains(&bytes, MARK_OF_LIBIBVERBS) && !contains(&bytes, LIBRARY.as_bytes()) {
+        let asks_for_libibverbs = elf.libraries.contains(&LIBRARY);
+        if !asks_for_libibverbs
+            && contains(&bytes, MARK_OF_LIBIBVERBS)
+            && !contains(&bytes, LIBRARY.as_bytes())
+        {
             bail!("{name} has a libibverbs of its own linked in: link it with -libverbs as a shared library");
         }
-        // Of these, only the first comes before the environment; an own copy is passed over either way.
-        let own = elf.rpaths.iter().chain(&elf.runpaths).flat_map(|folders| folders.split(':'));
-        let has_own = own.map(|folder| self.in_place(folder)).any(|folder| folder.join(LIBRARY).exists());
-        Ok(if has_own { Way::Preload } else { Way::LibraryPath })
-    }
-
-    /// A folder as the program names it.
-    fn in_place(&self, folder: &str) -> PathBuf {
-        let origin = self.path.parent().unwrap_or(Path::new("."));
-        let origin = origin.to_string_lossy();
-        PathBuf::from(folder.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin))
+        let is_sanitizer =
+            |name: &&str| name.starts_with("libasan.so") || name.starts_with("libclang_rt.asan");
+        let checks_link_order = elf.libraries.iter().any(is_sanitizer);
+        Ok(Linkage { asks_for_libibverbs, checks_link_order })
     }
 }
 

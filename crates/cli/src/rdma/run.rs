@@ -1,21 +1,21 @@
 //! `nichrome rdma run`: an RDMA program as it is, on a device in software.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use nichrome_abi::configuration as variables;
 use nichrome_hca::{Stateless, Transport};
 use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
-use super::program::{Program, Way};
+use super::environment::Libraries;
+use super::program::Program;
 use crate::failure;
 
 /// Runs an RDMA program as it is, on a device in software: its libibverbs is replaced by one that speaks RoCEv2 over UDP.
@@ -79,6 +79,9 @@ pub(crate) struct Run {
     /// Print what was done when the program ends.
     #[arg(long)]
     stats: bool,
+    /// Print the variables that the program is run with.
+    #[arg(long)]
+    verbose: bool,
     /// The libibverbs.so.1 to use. By default the one that was built or installed with this command.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -103,6 +106,31 @@ fn valid<T: FromStr<Err: Display>>(text: &str) -> Result<String, String> {
 
 impl Run {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        // It comes back only where the program was not started.
+        let error = self.command()?.exec();
+        Err(error).with_context(|| format!("cannot run {}", self.name().display()))
+    }
+
+    /// The program's name.
+    pub(super) fn name(&self) -> &OsStr {
+        self.program.first().map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
+    /// The program as a file.
+    pub(super) fn file(&self) -> anyhow::Result<Program> {
+        Program::find(self.name())
+    }
+
+    /// The folder of the libraries.
+    pub(super) fn libraries(&self) -> anyhow::Result<Libraries> {
+        Libraries::find(self.library.as_deref())
+    }
+
+    /// The program, its arguments and its environment.
+    ///
+    /// # Errors
+    /// The program cannot take the libraries, or they are missing.
+    pub(super) fn command(&self) -> anyhow::Result<Command> {
         let (name, arguments) = self.program.split_first().context("there is no program to run")?;
         if name.as_encoded_bytes().starts_with(b"-") {
             let name = name.display();
@@ -110,18 +138,18 @@ impl Run {
                 "there is no option {name}: 'nichrome rdma run --help' lists them"
             )));
         }
-        let library = self.library()?;
-        let folder = library.parent().context("the library is in no folder")?;
-        let way = Program::find(name)?.way_in()?;
-        let mut command = Command::new(name);
-        command.args(arguments).envs(self.variables()?);
-        command.env("LD_LIBRARY_PATH", with_others(folder, "LD_LIBRARY_PATH", ":"));
-        if way == Way::Preload {
-            command.env("LD_PRELOAD", with_others(&library, "LD_PRELOAD", " "));
+        let libraries = self.libraries()?;
+        let checks_link_order = self.file()?.check()?.checks_link_order;
+        let mut variables = self.variables()?;
+        variables.extend(libraries.variables(checks_link_order));
+        if self.verbose {
+            for (variable, value) in &variables {
+                failure::say(format_args!("nichrome: {variable}={}", value.display()));
+            }
         }
-        // It comes back only where the program was not started.
-        let error = command.exec();
-        Err(error).with_context(|| format!("cannot run {}", name.display()))
+        let mut command = Command::new(name);
+        command.args(arguments).envs(variables);
+        Ok(command)
     }
 
     fn variables(&self) -> anyhow::Result<Vec<(&'static str, OsString)>> {
@@ -150,39 +178,4 @@ impl Run {
         ];
         Ok(all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }
-
-    /// The library beside this command as it was built, or in the `lib` of where it is installed.
-    fn library(&self) -> anyhow::Result<PathBuf> {
-        const NAME: &str = "libibverbs.so.1";
-        if let Some(library) = &self.library {
-            let found = library.canonicalize().with_context(|| format!("--library {}", library.display()))?;
-            if found.file_name() != Some(OsStr::new(NAME)) {
-                bail!(
-                    "--library {}: the file's name must be {NAME}, by which programs ask for it",
-                    library.display()
-                );
-            }
-            return Ok(found);
-        }
-        let this = env::current_exe().context("cannot find out where this command is")?;
-        let folder = this.parent().unwrap_or(Path::new("/"));
-        let places = ["libibverbs", "../lib/nichrome"].map(|place| folder.join(place).join(NAME));
-        let found = places.iter().find_map(|place| place.canonicalize().ok());
-        found.with_context(|| {
-            format!(
-                "there is no {}: build it with scripts/build-libibverbs, or name one with --library",
-                places[0].display()
-            )
-        })
-    }
-}
-
-/// A list in the environment with one more, which comes first.
-fn with_others(first: &Path, variable: &str, separator: &str) -> OsString {
-    let mut list = first.as_os_str().to_owned();
-    if let Some(others) = env::var_os(variable).filter(|others| !others.is_empty()) {
-        list.push(separator);
-        list.push(others);
-    }
-    list
 }

@@ -43,6 +43,7 @@ const ABI: Layers = &[
     &[
         "builder.rs",
         "completion.rs",
+        "doctor.rs",
         "event_queue.rs",
         "guarded_copy.rs",
         "process_memory.rs",
@@ -64,6 +65,7 @@ const ABI: Layers = &[
     // Verbs.
     &[
         "async_event.rs",
+        "attribute.rs",
         "attributes.rs",
         "build.rs",
         "cq_event.rs",

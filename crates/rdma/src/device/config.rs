@@ -73,6 +73,18 @@ impl Config {
     }
 }
 
+impl AsRef<RoceConfig> for Config {
+    fn as_ref(&self) -> &RoceConfig {
+        &self.roce
+    }
+}
+
+impl AsRef<StarConfig> for Config {
+    fn as_ref(&self) -> &StarConfig {
+        &self.star
+    }
+}
+
 /// A value of a [`Config`] that is out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name} is {value}, but must be between {min} and {max}")]

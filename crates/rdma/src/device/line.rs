@@ -42,7 +42,11 @@ impl<M: Memory> Device<M> {
     fn fill(&mut self, index: u32, room: &mut Room<'_>) -> bool {
         let Self { qps, transports, verbs, .. } = self;
         let Some(transport) = qps.at_mut(index) else { return false };
-        transport.qp_mut().in_line = false;
+        let qp = transport.qp_mut();
+        qp.in_line = false;
+        if qp.is_blocked {
+            return false;
+        }
         for_endpoint!(transport, transports, |endpoint, shared| endpoint.write(room, shared, verbs))
     }
 

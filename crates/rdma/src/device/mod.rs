@@ -13,6 +13,8 @@
 
 pub(crate) mod config;
 mod datagrams;
+#[cfg(test)]
+mod framed;
 mod line;
 mod objects;
 mod post;

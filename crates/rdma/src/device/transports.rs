@@ -51,7 +51,8 @@ macro_rules! transports {
             }
 
             fn share(environment: &Environment, config: &Config) -> Self::Shared {
-                Self::Shared::new(environment, config.$shared.clone())
+                let config: &<Self::Shared as Shared>::Config = config.as_ref();
+                Self::Shared::new(environment, config.clone())
             }
         })*
 
@@ -104,6 +105,8 @@ pub(super) trait Member: Endpoint {
 transports! {
     Roce, roce: crate::roce::RoceQp;
     Star, star: crate::star::StarQp;
+    #[cfg(test)]
+    Framed, framed: super::framed::FramedQp;
 }
 
 impl Transport {
@@ -123,4 +126,5 @@ impl Transport {
     }
 }
 
+#[expect(clippy::single_component_path_imports, reason = "macros of this file, for the others")]
 pub(super) use {for_each_transport, for_endpoint};

@@ -1,0 +1,75 @@
+//! Attributes of the device in `/sys` whose value depends on the process: `libnichrome-devices.so` asks for them.
+
+use std::ffi::{CStr, c_char};
+use std::net::IpAddr;
+use std::ptr;
+
+use crate::adapter::Adapter;
+use crate::configuration::configured_address;
+use crate::device::guid;
+use crate::port::{GIDS, gid, interface_of};
+
+/// The address: of the open device, or as it is configured. A device of 127.0.0.0/8 that is not open has none yet.
+fn address() -> Option<IpAddr> {
+    Adapter::open_address().or_else(configured_address)
+}
+
+/// Bytes in groups of two, as the kernel writes GIDs and GUIDs.
+fn groups(bytes: &[u8]) -> String {
+    let groups: Vec<String> =
+        bytes.chunks(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    groups.join(":")
+}
+
+/// The value of an attribute, or `None` if it is the same in all processes.
+fn value(name: &str) -> Option<String> {
+    let is_gid = |index: &str| index.parse::<u8>().is_ok_and(|index| index < GIDS);
+    if matches!(name, "node_guid" | "sys_image_guid") {
+        return Some(groups(&guid().to_ne_bytes()));
+    }
+    let attribute = name.strip_prefix("ports/1/")?;
+    if let Some(index) = attribute.strip_prefix("gids/") {
+        return is_gid(index).then(|| groups(&address().map_or([0; 16], |address| gid(address).raw)));
+    }
+    let index = attribute.strip_prefix("gid_attrs/ndevs/")?;
+    let interface = || address().and_then(interface_of).unwrap_or_else(|| "lo".to_owned());
+    is_gid(index).then(interface)
+}
+
+/// Writes the value of an attribute and a line feed, and returns their length: −1 if the attribute is the same in all
+/// processes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nichrome_attribute(name: *const c_char, room: *mut c_char, size: usize) -> isize {
+    // SAFETY: the caller passes a string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let Some(line) = name.to_str().ok().and_then(value).map(|value| value + "\n") else { return -1 };
+    if line.len() > size {
+        return -1;
+    }
+    // SAFETY: the caller passes room for `size` bytes.
+    unsafe { ptr::copy_nonoverlapping(line.as_ptr(), room.cast(), line.len()) };
+    line.len() as isize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_the_kernel_writes_them() {
+        assert_eq!(groups(&[0xFE, 0x80, 0, 1]), "fe80:0001");
+        let empty = "0000:0000:0000:0000:0000:0000:0000:0000".to_owned();
+        assert_eq!(value("ports/1/gids/3"), Some(empty), "no device is open");
+        assert_eq!(value("ports/1/gid_attrs/ndevs/0"), Some("lo".to_owned()));
+        assert_eq!(value("node_guid").map(|guid| guid.len()), Some(19));
+    }
+
+    #[test]
+    fn other_attributes_are_files() {
+        for name in
+            ["ports/1/gids/4", "ports/1/gids/", "ports/1/gid_attrs/types/0", "ports/2/gids/0", "node_type"]
+        {
+            assert_eq!(value(name), None, "{name}");
+        }
+    }
+}

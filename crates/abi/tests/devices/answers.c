@@ -1,0 +1,203 @@
+/* Checks what verbs answer about the port, and what structures say after them. Exits without closing anything. */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int failures;
+
+#define EXPECT(condition) \
+	do { \
+		if (!(condition)) { \
+			printf("line %d: %s (%s)\n", __LINE__, #condition, strerror(errno)); \
+			failures++; \
+		} \
+	} while (0)
+
+static struct ibv_context *context;
+static struct ibv_pd *domain;
+static struct ibv_comp_channel *channel;
+static struct ibv_cq *queue;
+static struct ibv_mr *region;
+static char memory[4096];
+
+static void port(void)
+{
+	union ibv_gid first, other;
+	struct ibv_gid_entry entry;
+	struct ibv_port_attr attributes;
+	int (*query_speed)(struct ibv_context *, uint32_t, uint64_t *) = dlsym(RTLD_DEFAULT, "ibv_query_port_speed");
+	uint64_t speed = 0;
+
+	EXPECT(ibv_query_port(context, 1, &attributes) == 0 && attributes.gid_tbl_len == 1);
+	EXPECT(ibv_query_gid(context, 1, 0, &first) == 0);
+	for (int index = 0; index < 4; index++) {
+		EXPECT(ibv_query_gid(context, 1, index, &other) == 0 && memcmp(&first, &other, sizeof(first)) == 0);
+		EXPECT(ibv_query_gid_ex(context, 1, index, &entry, 0) == 0 && entry.gid_index == (uint32_t)index);
+		EXPECT(memcmp(&first, &entry.gid, sizeof(first)) == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2);
+		EXPECT(entry.ndev_ifindex == if_nametoindex("lo"));
+	}
+	EXPECT(ibv_query_gid(context, 1, 4, &other) == -1);
+	EXPECT(ibv_query_gid_ex(context, 1, 4, &entry, 0) == ENODATA);
+	EXPECT(ibv_query_gid_table(context, &entry, 1, 0) == 1 && entry.ndev_ifindex == if_nametoindex("lo"));
+	EXPECT(query_speed && query_speed(context, 1, &speed) == 0 && speed == 250);
+}
+
+static struct ibv_qp *connect_to_itself(enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr wanted = {
+		.send_cq = queue, .recv_cq = queue, .qp_type = type, .sq_sig_all = 1,
+		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+	};
+	struct ibv_qp *qp = ibv_create_qp(domain, &wanted);
+	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x11111111};
+	int is_datagram = type == IBV_QPT_UD;
+
+	EXPECT(qp != NULL);
+	EXPECT(ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
+					      (is_datagram ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0);
+	attributes.qp_state = IBV_QPS_RTR;
+	attributes.path_mtu = IBV_MTU_1024;
+	attributes.dest_qp_num = qp->qp_num;
+	attributes.max_dest_rd_atomic = 1;
+	attributes.ah_attr.is_global = 1;
+	attributes.ah_attr.port_num = 1;
+	attributes.ah_attr.grh.sgid_index = 3;
+	EXPECT(ibv_query_gid(context, 1, 3, &attributes.ah_attr.grh.dgid) == 0);
+	EXPECT(ibv_modify_qp(qp, &attributes, IBV_QP_STATE |
+					      (is_datagram ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+							     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+							     IBV_QP_MIN_RNR_TIMER)) == 0);
+	attributes.qp_state = IBV_QPS_RTS;
+	attributes.max_rd_atomic = 1;
+	EXPECT(ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN |
+					      (is_datagram ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+							     IBV_QP_MAX_QP_RD_ATOMIC)) == 0);
+	return qp;
+}
+
+/* The next completion. */
+static struct ibv_wc completed(void)
+{
+	struct ibv_wc wc = {.status = IBV_WC_GENERAL_ERR};
+
+	for (int tries = 0; ibv_poll_cq(queue, 1, &wc) == 0 && tries < 1000; tries++)
+		usleep(1000);
+	EXPECT(wc.status == IBV_WC_SUCCESS);
+	return wc;
+}
+
+static void datagram(void)
+{
+	struct ibv_qp *qp = connect_to_itself(IBV_QPT_UD);
+	struct ibv_ah_attr address = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 2}};
+	struct ibv_sge room = {(uintptr_t)memory, 2048, region->lkey};
+	struct ibv_sge text = {(uintptr_t)memory + 2048, 16, region->lkey};
+	struct ibv_recv_wr receive = {.sg_list = &room, .num_sge = 1}, *bad_receive;
+	struct ibv_send_wr send = {.sg_list = &text, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad_send;
+	struct ibv_cq *told;
+	void *ours;
+
+	strcpy(memory + 2048, "in the capture");
+	EXPECT(ibv_query_gid(context, 1, 0, &address.grh.dgid) == 0);
+	send.wr.ud.ah = ibv_create_ah(domain, &address);
+	send.wr.ud.remote_qpn = qp->qp_num;
+	send.wr.ud.remote_qkey = 0x11111111;
+	EXPECT(send.wr.ud.ah != NULL);
+	EXPECT(ibv_req_notify_cq(queue, 0) == 0);
+	if (failures > 0)
+		return;
+	EXPECT(ibv_post_recv(qp, &receive, &bad_receive) == 0 && ibv_post_send(qp, &send, &bad_send) == 0);
+	EXPECT(ibv_get_cq_event(channel, &told, &ours) == 0 && told == queue);
+	EXPECT(queue->comp_events_completed == 0);
+	ibv_ack_cq_events(queue, 1);
+	EXPECT(queue->comp_events_completed == 1);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_wc wc = completed();
+		/* UCX reads it: 2 is IPv4. */
+		EXPECT(wc.sl == (wc.opcode == IBV_WC_RECV ? 2 : 0));
+	}
+}
+
+static void window(void)
+{
+	struct ibv_qp *qp = connect_to_itself(IBV_QPT_RC);
+	struct ibv_mw *mw = ibv_alloc_mw(domain, IBV_MW_TYPE_2);
+	struct ibv_send_wr *bad;
+
+	for (int i = 0; i < 3; i++) {
+		struct ibv_send_wr bind = {.opcode = IBV_WR_BIND_MW};
+		struct ibv_send_wr invalidate = {.opcode = IBV_WR_LOCAL_INV};
+
+		bind.bind_mw.mw = mw;
+		bind.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+		bind.bind_mw.bind_info = (struct ibv_mw_bind_info){region, (uintptr_t)memory, 64, IBV_ACCESS_REMOTE_READ};
+		EXPECT(ibv_post_send(qp, &bind, &bad) == 0);
+		EXPECT(mw->rkey == bind.bind_mw.rkey);
+		EXPECT(completed().opcode == IBV_WC_BIND_MW);
+		invalidate.invalidate_rkey = mw->rkey;
+		EXPECT(ibv_post_send(qp, &invalidate, &bad) == 0 && completed().opcode == IBV_WC_LOCAL_INV);
+	}
+}
+
+static void timestamps(void)
+{
+	struct ibv_cq_init_attr_ex wanted = {.cqe = 64, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK};
+	struct ibv_poll_cq_attr none = {0};
+	struct ibv_cq_ex *extended = ibv_create_cq_ex(context, &wanted);
+	struct ibv_cq *plain = queue;
+	struct ibv_qp *qp;
+	uint64_t last = 0;
+
+	queue = ibv_cq_ex_to_cq(extended);
+	qp = connect_to_itself(IBV_QPT_RC);
+	queue = plain;
+	for (int i = 0; i < 1000; i++) {
+		struct ibv_send_wr write = {.opcode = IBV_WR_RDMA_WRITE}, *bad;
+		struct ibv_sge text = {(uintptr_t)memory, 8, region->lkey};
+
+		write.sg_list = &text;
+		write.num_sge = 0;
+		write.wr.rdma.remote_addr = (uintptr_t)memory;
+		write.wr.rdma.rkey = region->rkey;
+		if (ibv_post_send(qp, &write, &bad) != 0) {
+			EXPECT(!"posted");
+			return;
+		}
+		while (ibv_start_poll(extended, &none) == ENOENT)
+			;
+		EXPECT(ibv_wc_read_completion_wallclock_ns(extended) >= last);
+		last = ibv_wc_read_completion_wallclock_ns(extended);
+		/* The same completion has the same time. */
+		for (int again = 0; again < 10; again++)
+			EXPECT(ibv_wc_read_completion_wallclock_ns(extended) == last);
+		ibv_end_poll(extended);
+	}
+}
+
+int main(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	/* A wait in vain ends, and what was wrong before is printed. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	alarm(60);
+	context = list && list[0] ? ibv_open_device(list[0]) : NULL;
+	if (!context)
+		return 2;
+	domain = ibv_alloc_pd(context);
+	channel = ibv_create_comp_channel(context);
+	queue = ibv_create_cq(context, 64, NULL, channel, 0);
+	region = ibv_reg_mr(domain, memory, sizeof(memory),
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND);
+	port();
+	datagram();
+	window();
+	timestamps();
+	return failures > 0;
+}

@@ -1,0 +1,65 @@
+//! `nichrome rdma doctor`: why a program finds no RDMA device.
+
+mod diagnosis;
+mod observation;
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use nichrome_abi::configuration::DOCTOR;
+use signal_hook::consts::SIGINT;
+
+use self::diagnosis::diagnose;
+use self::observation::Observation;
+use super::run::Run;
+use crate::{failure, signals};
+
+/// Runs a program as 'nichrome rdma run' does, records what it asks for, and says why it finds or uses no device.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    run: Run,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nichrome rdma doctor -- ucx_info -d
+  nichrome rdma doctor -- python3 train.py
+
+The report is on the standard error. The exit status is 0 if the program opened the device, otherwise 1.";
+
+impl Doctor {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let mut command = self.run.command()?;
+        let linkage = self.run.file()?.check()?;
+        let folder = tempfile::tempdir().context("cannot make a folder for the records")?;
+        let (log, loader) = (folder.path().join("asked"), folder.path().join("loaded"));
+        File::create(&log).context("cannot make the record")?;
+        command.env(DOCTOR, &log).env("LD_DEBUG", "libs").env("LD_DEBUG_OUTPUT", &loader);
+        // Ctrl-C ends the program; the report comes all the same.
+        signals::forward(&[SIGINT], |_| Ok::<_, ()>(()))?;
+        let ended = command.status().with_context(|| format!("cannot run {}", self.run.name().display()))?;
+        let mut observation = Observation::default();
+        observation.read_asked(&fs::read_to_string(&log).context("cannot read the record")?);
+        for entry in fs::read_dir(folder.path())? {
+            let path = entry?.path();
+            let pid = path.extension().and_then(|pid| pid.to_str()).and_then(|pid| pid.parse().ok());
+            if let Some(pid) = pid {
+                observation.read_loaded(pid, &String::from_utf8_lossy(&fs::read(&path)?));
+            }
+        }
+        let libraries = self.run.libraries()?;
+        let diagnosis = diagnose(&observation, linkage, libraries.folder());
+        for line in &diagnosis.lines {
+            failure::say(format_args!("{line}"));
+        }
+        if let Some(signal) = ended.signal() {
+            failure::say(format_args!("The program was ended by signal {signal}."));
+        }
+        Ok(if diagnosis.device_opened { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

@@ -1,0 +1,190 @@
+//! From what a program loaded and asked for to why it finds or uses no device.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::super::program::Linkage;
+use super::observation::{Observation, Process};
+
+/// What is printed.
+#[derive(Debug, Default)]
+pub(super) struct Diagnosis {
+    /// A line for each thing that was observed, then the reason if the device is not used.
+    pub(super) lines: Vec<String>,
+    /// A process opened the device.
+    pub(super) device_opened: bool,
+}
+
+/// The verbs on the way to a connection, in this order.
+const STEPS: [(&str, &str); 5] = [
+    ("ibv_get_device_list", "listed the devices"),
+    ("ibv_open_device", "opened nichrome0"),
+    ("ibv_query_port", "queried the port"),
+    ("ibv_query_gid", "queried a GID"),
+    ("ibv_create_qp", "created a queue pair"),
+];
+
+/// The device of the connection manager, and what librdmacm reads before it.
+const CONNECTION_MANAGER: [&str; 2] = ["/dev/infiniband/rdma_cm", "/sys/class/misc/rdma_cm"];
+
+impl Process {
+    fn called(&self, verb: &str) -> bool {
+        self.verbs.contains(verb)
+    }
+
+    fn asked_for_connection_manager(&self) -> bool {
+        self.paths.keys().any(|path| CONNECTION_MANAGER.iter().any(|prefix| path.starts_with(prefix)))
+    }
+
+    /// Paths of nichrome0, not of the connection manager.
+    fn looked_for_device(&self) -> bool {
+        let is_other = |path: &String| CONNECTION_MANAGER.iter().any(|prefix| path.starts_with(prefix));
+        self.paths.keys().any(|path| !is_other(path))
+    }
+
+    /// Whether it did anything about RDMA.
+    fn is_concerned(&self) -> bool {
+        !self.verbs.is_empty() || !self.paths.is_empty()
+    }
+
+    /// The libraries whose names contain `part`, in other folders than ours.
+    fn foreign<'a>(&'a self, part: &'a str, ours: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
+        let has_part = move |path: &&PathBuf| {
+            path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains(part))
+        };
+        self.libraries.iter().filter(has_part).filter(move |path| path.parent() != Some(ours))
+    }
+
+    fn has_ours(&self, ours: &Path) -> bool {
+        self.libraries.contains(&ours.join("libibverbs.so.1"))
+    }
+}
+
+/// Says what was observed, and why the device is not used if it is not. `ours` is the folder of the libraries.
+pub(super) fn diagnose(observation: &Observation, linkage: Linkage, ours: &Path) -> Diagnosis {
+    let mut diagnosis = Diagnosis::default();
+    let concerned: Vec<_> =
+        observation.processes.iter().filter(|(_, process)| process.is_concerned()).collect();
+    for (pid, process) in &concerned {
+        diagnosis.lines.extend(observed(**pid, process, ours));
+        diagnosis.device_opened |= process.called("ibv_open_device");
+    }
+    if !diagnosis.device_opened {
+        diagnosis.lines.push(format!("No device: {}", reason(observation, linkage, ours)));
+    }
+    diagnosis
+}
+
+/// What a process did.
+fn observed(pid: u32, process: &Process, ours: &Path) -> Vec<String> {
+    let name = if process.program.is_empty() { "(child)" } else { &process.program };
+    let mut lines = vec![format!("{name} ({pid}):")];
+    for library in process.foreign("libibverbs", ours) {
+        lines.push(format!("  loaded another libibverbs too: {}", library.display()));
+    }
+    let steps = STEPS.iter().filter(|(verb, _)| process.called(verb));
+    lines.extend(steps.map(|(_, step)| format!("  {step}")));
+    let paths = process.paths.iter();
+    lines.extend(paths.map(|(path, functions)| {
+        let functions: Vec<_> = functions.iter().map(String::as_str).collect();
+        format!("  asked for {path} ({})", functions.join(", "))
+    }));
+    lines
+}
+
+/// Why no process opened the device.
+fn reason(observation: &Observation, linkage: Linkage, ours: &Path) -> String {
+    let processes = || observation.processes.values();
+    if processes().any(Process::asked_for_connection_manager) {
+        return "librdmacm found no /dev/infiniband/rdma_cm: Nichrome has no connection manager. Use the mode of the \
+                program that exchanges addresses over TCP (perftest and qperf: without -R and -cm1)."
+            .to_owned();
+    }
+    if processes().any(|process| process.called("ibv_get_device_list")) {
+        return "the program listed nichrome0 and did not open it. It selects devices by name or prefers another \
+                transport: look for an option or a variable of the program (UCX_NET_DEVICES, UCX_TLS, NCCL_IB_HCA, ...)."
+            .to_owned();
+    }
+    if !processes().any(|process| process.has_ours(ours)) {
+        return "no process loaded the preloaded libibverbs.so.1: the program clears LD_PRELOAD, or is set-user-ID."
+            .to_owned();
+    }
+    if let Some(other) = processes().find_map(|process| process.foreign("libibverbs", ours).next()) {
+        return format!(
+            "{} was loaded as well, and the program calls that one: it opens it with RTLD_DEEPBIND, or by its path. \
+             Replace the file by a link to Nichrome's.",
+            other.display()
+        );
+    }
+    if processes().any(Process::looked_for_device) {
+        return "the program looked for the device in /sys and /dev and called no verb of the libibverbs.so.1 that it \
+                has: it only reads these files, has a libibverbs linked in statically, or talks to the kernel itself."
+            .to_owned();
+    }
+    if linkage.asks_for_libibverbs {
+        return "the program is linked with libibverbs and called no verb. It ended before, or an option must turn RDMA \
+                on."
+            .to_owned();
+    }
+    "the program is not linked with libibverbs, called no verb and looked for no device: it was built without RDMA, its \
+     plug-in for RDMA is not installed, or an option must turn it on."
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = "/ours";
+
+    fn process(libraries: &[&str], verbs: &[&str], paths: &[&str]) -> Observation {
+        let process = Process {
+            program: "program".to_owned(),
+            libraries: libraries.iter().map(PathBuf::from).collect(),
+            verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
+            paths: paths.iter().map(|&path| (path.to_owned(), ["open".to_owned()].into())).collect(),
+        };
+        Observation { processes: [(7, process)].into() }
+    }
+
+    fn text(observation: &Observation, linkage: Linkage) -> String {
+        let diagnosis = diagnose(observation, linkage, Path::new(OURS));
+        assert_eq!(
+            diagnosis.device_opened,
+            !diagnosis.lines.iter().any(|line| line.starts_with("No device"))
+        );
+        diagnosis.lines.join("\n")
+    }
+
+    #[test]
+    fn each_cause_has_its_reason() {
+        let linked = Linkage { asks_for_libibverbs: true, ..Linkage::default() };
+        let ours = "/ours/libibverbs.so.1";
+        let bundled = "/wheel/libibverbs-0a1b.so.1.14";
+        for (libraries, verbs, paths, linkage, expected) in [
+            (&[ours][..], &["ibv_get_device_list"][..], &[][..], linked, "did not open it"),
+            (&[], &[], &[], linked, "clears LD_PRELOAD"),
+            (&[ours, bundled], &[], &[], linked, bundled),
+            (&[ours], &[], &["/sys/class/infiniband"], Linkage::default(), "linked in statically"),
+            (
+                &[ours],
+                &["ibv_get_device_list"],
+                &["/dev/infiniband/rdma_cm"],
+                linked,
+                "no connection manager",
+            ),
+            (&[ours], &[], &[], linked, "linked with libibverbs and called no verb"),
+            (&[ours], &[], &[], Linkage::default(), "not linked with libibverbs"),
+        ] {
+            let told = text(&process(libraries, verbs, paths), linkage);
+            assert!(told.contains(expected), "{expected} in {told}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_opens_the_device_is_told_no_reason() {
+        let verbs = ["ibv_get_device_list", "ibv_open_device", "ibv_create_qp"];
+        let told = text(&process(&["/ours/libibverbs.so.1"], &verbs, &[]), Linkage::default());
+        assert_eq!(told, "program (7):\n  listed the devices\n  opened nichrome0\n  created a queue pair");
+    }
+}
