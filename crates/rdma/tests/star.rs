@@ -1,4 +1,4 @@
-//! StaR between two devices: what each verb does in both directions, and how errors end.
+//! StaR between two devices: each verb in both directions, and errors.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -13,7 +13,7 @@ use nichrome_wire::star::{PacketType, Repr};
 
 const SIZES: [usize; 9] = [0, 1, 7, 8, 1023, 1024, 1025, 5000, 1 << 20];
 
-/// Both ways of giving the roles: the end that is stateless. End 0 always begins.
+/// The end that is stateless. End 0 is the initiator.
 const SERVERS: [usize; 2] = [0, 1];
 
 const IMMEDIATE: ImmediateData = ImmediateData([1, 2, 3, 4]);
@@ -149,8 +149,8 @@ fn a_solicited_message_wakes_its_receiver() {
             let request = SendRequest { flags, ..SendRequest::new(1, Operation::Send, &buffers) };
             pair.ends[0].device.post_send(a, &request).unwrap();
             pair.run();
-            let told = pair.ends[1].events().contains(&Event::Completion(cq));
-            assert_eq!(told, flags == SendFlags::SOLICITED);
+            let is_notified = pair.ends[1].events().contains(&Event::Completion(cq));
+            assert_eq!(is_notified, flags == SendFlags::SOLICITED);
         }
     }
 }
@@ -281,13 +281,13 @@ fn a_message_waits_for_a_receive_as_long_as_its_retries_allow() {
 }
 
 #[test]
-fn error_flushes_and_tells_the_peer() {
+fn error_flushes_and_closes_the_connection() {
     for server in SERVERS {
         for end in 0..2 {
             let mut pair = Pair::new();
             let qps = pair.connect_star(server, &Link::default());
             pair.ends[end].receive(qps[end], 7, 0, 100);
-            // It waits for a receive that never comes.
+            // Waits for a receive that is never posted.
             pair.ends[end].post(qps[end], 1, Operation::Send, 0, 10);
             pair.ends[1 - end].receive(qps[1 - end], 8, 0, 5);
             pair.run_for(1_000);
@@ -298,7 +298,7 @@ fn error_flushes_and_tells_the_peer() {
             assert!(done.iter().all(|(_, status)| *status != Status::Success));
             pair.ends[end].receive(qps[end], 9, 0, 100);
             assert_eq!(statuses(&pair.ends[end].completions()), [(9, Status::Flushed)]);
-            // The peer learns of it when it asks for something.
+            // The peer's next request fails.
             pair.ends[1 - end].post(qps[1 - end], 2, Operation::Send, 0, 10);
             pair.run();
             let done = statuses(&pair.ends[1 - end].completions());
@@ -334,7 +334,7 @@ fn clients_learn_of_memory_that_is_registered_and_deregistered_later() {
     let end = &mut pair.ends[1];
     let region = end.device.register(end.domain, RegionConfig::new(BASE, 100, ALL)).unwrap();
     let there = Remote { address: BASE, rkey: end.device.query_region(region).unwrap().rkey };
-    // The program tells its peer of the key before the element comes.
+    // The client's program uses the key before the WQEP arrives.
     pair.ends[0].post(a, 1, Operation::Write(there), 0, 10);
     pair.run();
     assert_eq!(ok(&pair.ends[0].completions()), [1]);
@@ -344,13 +344,13 @@ fn clients_learn_of_memory_that_is_registered_and_deregistered_later() {
     pair.ends[0].post(a, 2, Operation::Write(there), 0, 10);
     pair.run();
     assert_eq!(statuses(&pair.ends[0].completions()), [(2, Status::RemoteAccess)]);
-    // The client's own card has not let it out.
+    // The client's egress module has blocked the packet.
     assert_eq!(pair.ends[1].device.view::<star::CardCounters>().stored, stored);
     assert!(pair.ends[0].device.view::<star::EgressCounters>().blocked_memory > 0);
 }
 
 #[test]
-fn a_device_speaks_both_and_each_connection_keeps_to_its_own() {
+fn a_device_has_connections_on_roce_and_on_star() {
     for server in SERVERS {
         let mut pair = Pair::new();
         pair.record = true;
@@ -398,7 +398,7 @@ fn beyond_the_budget_new_connections_are_stateless() {
 }
 
 #[test]
-fn what_cannot_be_on_star_is_told() {
+fn queue_pairs_that_star_cannot_take_are_refused() {
     let mut pair = Pair::new();
     let qps = pair.connect(QpType::Rc, &Link::default());
     let ours =
@@ -410,7 +410,7 @@ fn what_cannot_be_on_star_is_told() {
     device.connect(qps[0], &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless }).unwrap();
     let twice = device.connect(qps[0], &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless });
     assert_eq!(twice, Err(ConnectError::State(QpState::Rts)));
-    // A shared receive queue is many connections': it cannot be handed to one client.
+    // A shared receive queue cannot be announced to one client.
     let domain = pair.ends[0].domain;
     let device = &mut pair.ends[0].device;
     let srq = device.create_srq(domain, SrqAttributes { wrs: 8, sges: 1, limit: 0 }).unwrap();
@@ -439,7 +439,7 @@ fn operations_that_need_state_at_the_stateless_side_are_refused_when_posted() {
 }
 
 #[test]
-fn a_request_that_the_peer_keeps_fits_one_packet() {
+fn a_request_of_the_stateless_side_fits_one_packet() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect_star(0, &Link { mtu: PathMtu::B256, ..Link::default() });
     let post = |pair: &mut Pair, end: usize, qp, payload| {
@@ -486,7 +486,7 @@ fn receives_of_a_client_may_be_shared() {
 }
 
 #[test]
-fn authenticated_packets_do_all_that_others_do_and_others_nothing() {
+fn with_authentication_all_verbs_work() {
     for server in SERVERS {
         let mut pair = Pair::with(|config| {
             let secret = ServerSecret::new([config.seed as u8; 16]);
@@ -509,7 +509,7 @@ fn authenticated_packets_do_all_that_others_do_and_others_nothing() {
         );
         assert!(pair.ends[0].bytes(0x20000, 20_000) == data);
         assert!(pair.sent.iter().all(|(_, bytes)| Repr::parse(bytes).unwrap().2.is_some()));
-        // Much later, when the clocks have drifted or a stamp is old: the card says what time it is.
+        // 10 s later the old stamp is refused, and the client synchronizes its clock.
         pair.run_for(10_000_000_000);
         pair.ends[0].post(a, 4, Operation::Write(there), 0, 10);
         pair.run();
@@ -518,7 +518,7 @@ fn authenticated_packets_do_all_that_others_do_and_others_nothing() {
 }
 
 #[test]
-fn a_client_with_a_wrong_clock_is_told_the_time() {
+fn a_client_with_a_wrong_clock_learns_the_time() {
     let mut pair = Pair::with(|config| {
         let secret = ServerSecret::new([1; 16]);
         config.star.authentication = Some(CardAuthentication { secret, lifetime_ms: 1 });
@@ -549,7 +549,7 @@ fn a_client_with_a_wrong_clock_is_told_the_time() {
 }
 
 #[test]
-fn a_server_that_is_destroyed_says_farewell() {
+fn a_server_that_is_destroyed_sends_a_close() {
     let mut pair = Pair::new();
     pair.record = true;
     let [a, b] = pair.connect_star(1, &Link::default());

@@ -1,4 +1,4 @@
-//! Many StaR connections of two devices at once, over a path that loses packets.
+//! Many concurrent StaR connections between two devices over a lossy path.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{Faults, Link, Pair};
 use nichrome_rdma::*;
 
 #[test]
-fn none_of_many_connections_is_stuck_when_packets_are_lost() {
+fn no_connection_gets_stuck_when_packets_are_lost() {
     for seed in 0..20 {
         for server in [0, 1] {
             let mut pair = Pair::new().seeded(seed, Faults { loss: 0.02, ..Faults::default() });

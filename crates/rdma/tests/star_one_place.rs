@@ -1,5 +1,5 @@
-//! WRITEs of a StaR client to one and the same place: many at once, and memory never shows one that is older than what
-//! has completed.
+//! Consecutive WRITEs of a StaR client to the same bytes: they overlap in time, and memory is never older than the last
+//! completed WRITE.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
-/// WRITEs to the first `len` bytes of the server: the `nth` brings bytes of `nth + 1` only.
+/// WRITEs to the first `len` bytes of the server. All bytes of a WRITE are its number, from 1.
 struct Versions {
     qp: QpHandle,
     len: usize,
@@ -35,7 +35,7 @@ impl Versions {
         pair.ends[CLIENT].post(self.qp, u64::from(self.posted), Operation::Write(there), at, self.len);
     }
 
-    /// What has completed, in order, is in memory, or something later.
+    /// Checks that completions are in order and that memory holds the last completed WRITE or a later one. Returns failures.
     fn look(&mut self, pair: &mut Pair) -> Vec<Completion> {
         let mut failed = Vec::new();
         for wc in pair.ends[CLIENT].completions() {
@@ -52,7 +52,7 @@ impl Versions {
     }
 }
 
-/// The server does not get these of the packets for it, counted from 1.
+/// Drops these of the packets to the server, counted from 1.
 fn lose(pair: &mut Pair, which: Range<u32>) {
     let mut count = 0;
     pair.fates = Some(Box::new(move |to, _| {
@@ -77,7 +77,7 @@ fn writes_to_one_place_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_lost_write_is_not_repeated_when_a_later_one_is_on_its_way_to_its_place() {
+fn a_lost_write_is_not_retransmitted_when_a_later_one_was_sent_to_its_place() {
     let mut pair = Pair::new();
     let [qp, _] = pair.connect_star(SERVER, &Link::default());
     let mut versions = Versions::new(qp, 8);
@@ -86,7 +86,7 @@ fn a_lost_write_is_not_repeated_when_a_later_one_is_on_its_way_to_its_place() {
     let mut newest = 0;
     while pair.step() {
         versions.look(&mut pair);
-        // Nor does memory go back.
+        // Memory never returns to an older version.
         let version = pair.ends[SERVER].bytes(0, 1)[0];
         assert!(version >= newest, "{version} after {newest}");
         newest = version;
@@ -111,7 +111,7 @@ fn a_write_that_never_arrived_completes_when_a_later_one_is_in_its_place() {
 }
 
 #[test]
-fn a_write_from_a_buffer_that_is_none_lets_those_before_it_to_its_place_complete() {
+fn a_write_from_an_invalid_buffer_lets_those_before_it_complete() {
     let mut pair = Pair::new();
     let [qp, _] = pair.connect_star(SERVER, &Link::default());
     let mut versions = Versions::new(qp, 8);
@@ -125,7 +125,7 @@ fn a_write_from_a_buffer_that_is_none_lets_those_before_it_to_its_place_complete
     assert_eq!((failed[0].wr_id, failed[0].status), (4, Status::LocalProtection));
 }
 
-/// The one that was to make it certain is refused: what is in memory is known of neither.
+/// The later WRITE was to vouch for the earlier one: the contents of the memory are unknown.
 #[test]
 fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
     let mut pair = Pair::new();
@@ -154,7 +154,7 @@ proptest! {
         window in prop_oneof![Just(1u32), 2..8u32, Just(64)],
     ) {
         let [loss, reorder, mark] = chances;
-        // Copies that the network makes are another matter: docs/star.md, Limits.
+        // No duplicates by the network: docs/star.md, Limits.
         let faults = Faults { loss: loss / 3.0, reorder, mark, ..Faults::default() };
         let mut pair = Pair::with(|config| {
             config.window = SendWindow { initial: window, max: 4 * window, read: 1 };

@@ -1,5 +1,4 @@
-//! A peer on StaR that does not keep to what was agreed: what it says of requests that there cannot be is refused, and
-//! changes nothing.
+//! A StaR peer that violates the protocol: elements about requests that cannot exist are refused and change nothing.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -15,10 +14,10 @@ use nichrome_wire::star::{
 const SERVER: usize = 0;
 const CLIENT: usize = 1;
 
-/// Requests that a queue of either side holds.
+/// The depth of all queues, in requests.
 const DEPTH: u64 = 128;
 
-/// A connection, and packets that are forged for it.
+/// A connection, and forged packets for it.
 struct Forger {
     pair: Pair,
     qps: [QpHandle; 2],
@@ -31,7 +30,7 @@ impl Forger {
         Self { pair, qps }
     }
 
-    /// The end `to` gets a packet with this number, as if from its peer.
+    /// Injects a packet to the end `to` in the name of its peer.
     fn forge(&mut self, to: usize, message: Message, sequence: u32, payload: &[u8]) {
         let connection = self.pair.ends[to].device.qp_number(self.qps[to]).unwrap();
         let flags = if to == SERVER { Flags::TO_SERVER } else { Flags::NONE };
@@ -44,7 +43,7 @@ impl Forger {
         self.pair.inject_star(to, &packet);
     }
 
-    /// The server announces a request. Its elements have numbers from 0 on.
+    /// Forges a WQEP. The server's elements have numbers from 0.
     fn announce(&mut self, sequence: u64, request: Request, bytes: &[u8]) {
         let (data, len) = match request {
             Request::Receive => (Data::Segments(0), 0),
@@ -54,7 +53,7 @@ impl Forger {
         self.forge(CLIENT, Message::Wqep(Element::Work(wqe)), sequence as u32, bytes);
     }
 
-    /// The client tells of a completion. Its completions have numbers from 1 on.
+    /// Forges a CQEP. The client's elements have numbers from 1.
     fn complete(&mut self, sequence: u32, completed: Completed, wr_id: u64) {
         let cqe = Cqe { wr_id, status: StatusCode::SUCCESS, completed, len: 8, notice: None };
         self.forge(SERVER, Message::Cqep(cqe), sequence, &[]);
@@ -68,7 +67,7 @@ impl Forger {
         self.pair.ends[SERVER].device.counters().dropped_stale
     }
 
-    /// Each end sends the other's receive a message, and all that completes is what was asked for.
+    /// Sends a message in each direction and checks that only these requests complete.
     fn works(&mut self) {
         for to in [CLIENT, SERVER] {
             let byte = [0x50 + to as u8; 8];
@@ -110,7 +109,7 @@ fn a_server_that_announces_more_receives_than_agreed_is_refused() {
 fn a_server_that_announces_more_sends_than_agreed_is_refused() {
     let mut forger = Forger::new();
     let [server, client] = forger.qps;
-    // They wait for receives.
+    // The sends wait for receives.
     (0..DEPTH).for_each(|nth| forger.pair.ends[SERVER].post(server, nth, Operation::Send, 0, 8));
     forger.pair.run_for(1_000_000);
     let Remote { address, rkey } = forger.pair.ends[CLIENT].remote(0x5000);
@@ -127,7 +126,7 @@ fn a_server_that_announces_more_sends_than_agreed_is_refused() {
 }
 
 #[test]
-fn a_completion_of_a_request_that_there_is_not_is_refused() {
+fn a_completion_of_a_request_that_does_not_exist_is_refused() {
     let mut forger = Forger::new();
     let before = forger.pair.ends[SERVER].bytes(0, common::MEMORY).to_vec();
     for (nth, completed) in
@@ -178,9 +177,9 @@ fn a_completion_of_more_bytes_than_the_receive_holds_is_refused() {
     forger.works();
 }
 
-/// More is posted than may be under way: the rest waits, and the client cannot know of it.
+/// More requests are posted than the window of elements: the client cannot know the others.
 #[test]
-fn a_completion_of_a_request_that_the_client_was_not_told_is_refused() {
+fn a_completion_of_an_unannounced_request_is_refused() {
     let mut forger = Forger::new();
     let [server, client] = forger.qps;
     (0..DEPTH).for_each(|nth| forger.pair.ends[SERVER].receive(server, nth, 0x1000, 8));

@@ -1,5 +1,5 @@
-//! Random programs of verbs on StaR over a network with faults, both roles: effects once and in order, and never a queue
-//! pair that is stuck.
+//! Random programs of verbs on StaR over a network with faults, in both roles: each effect once and in order, and no queue
+//! pair gets stuck.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -31,14 +31,14 @@ proptest! {
         }).seeded(seed, faults);
         let link = Link { mtu: PathMtu::ALL[mtu], psn: seed as u32 & 0xFF_FFFF, ..Link::default() };
         let qps = pair.connect_star(server, &link);
-        // Atomic operations are not for the client.
+        // The client posts no atomics.
         let is_atomic = |step: &Step| matches!(step, Step::FetchAdd { .. } | Step::CompareSwap { .. });
         let steps = steps.iter().filter(|(end, step, ..)| *end == server || !is_atomic(step));
         runs(&mut pair, qps, steps, early, seed)?;
     }
 
-    /// Whatever is asked, also what may not be, and whenever the peer goes away: each request completes once, in order,
-    /// and the objects can be destroyed.
+    /// Valid and invalid requests, with a peer that may disappear: each completes once, in order, and the objects can be
+    /// destroyed.
     #[test]
     fn every_request_completes_whatever_goes_wrong(
         requests in proptest::collection::vec((0..2usize, 0..8u8, 0..5000usize, 0..4u8), 1..50),

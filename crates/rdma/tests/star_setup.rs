@@ -1,4 +1,4 @@
-//! The set-up of StaR: roles, what is handed over, and every way in which it fails with one clear error.
+//! StaR's set-up: roles, the encoding of messages, and every error.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ fn admission(regions: usize) -> Admission {
     }
 }
 
-/// Gives `to` what `from` has to send, in pieces of so many bytes.
+/// Carries the output of `from` to `to`, in pieces of `piece` bytes.
 fn carry(from: &mut Setup, to: &mut Setup, piece: usize) -> Result<Option<SetupEvent>, SetupError> {
     let mut event = None;
     for bytes in from.take_output().chunks(piece) {
@@ -56,14 +56,14 @@ fn carry(from: &mut Setup, to: &mut Setup, piece: usize) -> Result<Option<SetupE
     Ok(event)
 }
 
-/// A set-up of two sides with these offers, both of which have heard the other's.
+/// Two sides of a set-up that have exchanged these offers, each with what `receive` returned.
 fn met(left: Offer, right: Offer) -> [(Setup, Result<Option<SetupEvent>, SetupError>); 2] {
     let mut sides = [Setup::new(left), Setup::new(right)];
     let [first, second] = sides.each_mut().map(Setup::take_output);
     let [mut left, mut right] = sides;
-    let heard_left = left.receive(&second);
-    let heard_right = right.receive(&first);
-    [(left, heard_left), (right, heard_right)]
+    let received_left = left.receive(&second);
+    let received_right = right.receive(&first);
+    [(left, received_left), (right, received_right)]
 }
 
 #[test]
@@ -124,10 +124,10 @@ fn a_side_with_a_shared_receive_queue_is_not_stateless() {
 }
 
 #[test]
-fn two_stateless_sides_both_say_so() {
+fn two_stateless_sides_both_fail() {
     let [left, right] = met(offer(1, Wish::Own), offer(2, Wish::Own));
-    for (setup, heard) in [left, right] {
-        assert_eq!(heard, Err(SetupError::BothStateless));
+    for (setup, received) in [left, right] {
+        assert_eq!(received, Err(SetupError::BothStateless));
         assert_eq!(setup.end(), Err(SetupError::BothStateless));
     }
     let words = SetupError::BothStateless.to_string();
@@ -135,17 +135,17 @@ fn two_stateless_sides_both_say_so() {
 }
 
 #[test]
-fn another_version_is_told_as_soon_as_it_is_seen() {
+fn another_version_is_an_error_at_its_byte() {
     let mut setup = Setup::new(offer(1, Wish::Automatic));
     assert_eq!(setup.receive(b"StaR"), Ok(None));
     assert_eq!(setup.receive(&[2]), Err(SetupError::Version(2)));
     let words = SetupError::Version(2).to_string();
-    assert_eq!(words, "the peer speaks version 2 of StaR's set-up where 1 is spoken here");
+    assert_eq!(words, "the peer speaks version 2 of StaR's set-up, this side version 1");
     assert_eq!(setup.receive(b""), Err(SetupError::Version(2)));
 }
 
 #[test]
-fn garbage_is_told_with_its_first_byte() {
+fn garbage_is_an_error_at_its_first_byte() {
     for bytes in [&b"GET / HTTP/1.1"[..], b"S1", b"StaR\x01\x09\0\0\0\0\0\0", b"StaR\x01\x01\0\0\0\0\0\x01"] {
         let mut setup = Setup::new(offer(1, Wish::Automatic));
         assert_eq!(setup.receive(bytes), Err(SetupError::Garbage), "{bytes:?}");
@@ -199,7 +199,7 @@ fn nothing_is_refused_when_set_up_is_over() {
 
 #[test]
 fn messages_out_of_turn_are_refused() {
-    // A ready before the admission.
+    // READY before the admission.
     let [(mut server, _), _] = met(offer(1, Wish::Own), offer(2, Wish::Peers));
     assert_eq!(server.receive(b"StaR\x01\x03\0\0\0\0\0\0"), Err(SetupError::OutOfTurn));
     assert_eq!(server.admit(admission(0)), Err(SetupError::OutOfTurn));
@@ -247,7 +247,7 @@ proptest! {
             Err(SetupError::SharedReceives(side)) => Err(SetupError::SharedReceives(mirrored(side))),
             other => other,
         };
-        // With no room on either side each finds that the other has none.
+        // Without room on either side, each reports the peer's lack of room.
         let both_full = left.room == Room::Full && right.room == Room::Full;
         if !(both_full && left.wish == Wish::Automatic && right.wish == Wish::Automatic) {
             prop_assert_eq!(agree(&left, &right), theirs);
@@ -258,8 +258,8 @@ proptest! {
     fn what_is_offered_arrives(ours in any_offer()) {
         let peer = Offer { room: Room::Free, receives: Receives::Own, ..offer(9, Wish::Automatic) };
         let ours = Offer { wish: Wish::Peers, room: Room::Free, ..ours };
-        let [_, (_, heard)] = met(ours, peer);
-        prop_assert_eq!(heard, Ok(Some(SetupEvent::Admit(ours))));
+        let [_, (_, received)] = met(ours, peer);
+        prop_assert_eq!(received, Ok(Some(SetupEvent::Admit(ours))));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The stateless card takes no memory for connections.
+//! The stateless card allocates no memory for connections.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 #[path = "star_card/common.rs"]
@@ -15,7 +15,7 @@ use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{Flags, Message, PacketCheck, PacketWriter, Repr, Span, Stamp};
 use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
 
-/// An RDP and a GD of the `nth` connection, each from an address and with a number of its own, and their answers.
+/// Exchanges an RDP and a GD of the `nth` connection, which has its own address and number, for their answers.
 fn exchange(server: &mut Server, nth: u32, key: Option<ConnectionKey>) {
     let client = Ipv4Addr::from(0x0A01_0000 + nth);
     let flow = UdpFlow::to_star(AddressPair::V4 { src: client, dst: SERVER }, 4793);
@@ -40,7 +40,7 @@ fn exchange(server: &mut Server, nth: u32, key: Option<ConnectionKey>) {
     }
 }
 
-/// What so many connections take of the heap, while they last and in passing.
+/// Heap allocations for `connections` connections.
 fn heap_of(connections: u32, server: &mut Server, authenticated: bool) -> AllocationInfo {
     measure(|| {
         for nth in 0..connections {
@@ -52,14 +52,14 @@ fn heap_of(connections: u32, server: &mut Server, authenticated: bool) -> Alloca
 }
 
 #[test]
-fn a_hundred_thousand_connections_take_what_one_takes() {
+fn a_hundred_thousand_connections_allocate_nothing() {
     for (mut server, authenticated) in [(Server::new(None), false), (Server::authenticating(), true)] {
         for connections in [1, 100_000] {
             let allocated = heap_of(connections, &mut server, authenticated);
             assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0), "{connections} connections");
         }
         assert_eq!(server.card.counters().stored, 100_001);
-        // Settings, secret and counters.
+        // Configuration, secret and counters.
         assert!(size_of::<StatelessCard>() <= 256);
     }
 }

@@ -1,4 +1,4 @@
-//! What StaR survives: each packet type lost, twice, late; either side gone, or started anew.
+//! StaR under faults: each packet type lost, duplicated, late; either side gone or restarted.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -17,7 +17,11 @@ fn type_of(bytes: &[u8]) -> PacketType {
     Repr::parse(bytes).unwrap().0.message.packet_type()
 }
 
-/// The `nth` packet of a type has this fate, and how many there were.
+fn statuses(done: &[Completion]) -> Vec<(u64, Status)> {
+    done.iter().map(|wc| (wc.wr_id, wc.status)).collect()
+}
+
+/// Sets the fate of the `nth` packet of a type. Returns the number of packets of that type so far.
 fn strike(pair: &mut Pair, kind: PacketType, nth: u32, fate: Fate) -> Rc<Cell<u32>> {
     let seen = Rc::new(Cell::new(0));
     let count = Rc::clone(&seen);
@@ -31,7 +35,7 @@ fn strike(pair: &mut Pair, kind: PacketType, nth: u32, fate: Fate) -> Rc<Cell<u3
     seen
 }
 
-/// Every verb, in both directions, and what must have come of it.
+/// Posts every verb in both directions and checks its effects.
 fn exercise(pair: &mut Pair, qps: [QpHandle; 2], server: usize) {
     for (seed, (end, qp)) in pair.ends.iter_mut().zip(qps).enumerate() {
         end.fill(0, &pattern(8000, seed as u64));
@@ -105,7 +109,6 @@ fn each_packet_of_each_type_may_be_lost_come_twice_or_late() {
     }
 }
 
-/// The first of each type, all in one run, and again whatever is sent in their place.
 #[test]
 fn the_first_three_of_each_type_may_be_lost_together() {
     for server in SERVERS {
@@ -124,7 +127,7 @@ fn the_first_three_of_each_type_may_be_lost_together() {
 
 #[test]
 fn a_late_copy_comes_before_its_operation_completes() {
-    // The first RDP is late, and repeated; it arrives after its repetition was answered.
+    // The first RDP arrives after its retransmission was answered.
     let mut pair = Pair::new();
     let [a, _] = pair.connect_star(1, &Link::default());
     strike(&mut pair, PacketType::Rdp, 0, Fate::ArrivesLate(5_000_000));
@@ -139,7 +142,7 @@ fn a_late_copy_comes_before_its_operation_completes() {
         !done.is_empty()
     });
     assert!(pair.now > Instant::from_nanos(5_000_000), "{}", pair.now);
-    // Nothing that comes from now on changes what the server's program does with its memory.
+    // No packet changes the server's memory from now on.
     pair.ends[1].fill(0, &[2; 8]);
     pair.run();
     assert_eq!(pair.ends[1].bytes(0, 8), [2; 8]);
@@ -157,11 +160,11 @@ fn a_client_that_dies_ends_the_work_of_the_server_in_error_and_leaves_nothing() 
         };
         pair.ends[0].receive(a, 9, 0x1000, 100);
         (1..=3).for_each(|nth| pair.ends[0].post(a, nth, operation, 0, 5000));
-        // It dies with the work already in its hands.
+        // The client has received the requests.
         pair.run_for(25_000);
         pair.faults.loss = 1.0;
         pair.run();
-        let done: Vec<_> = pair.ends[0].completions().iter().map(|wc| (wc.wr_id, wc.status)).collect();
+        let done = statuses(&pair.ends[0].completions());
         let flushed = [(2, Status::Flushed), (3, Status::Flushed), (9, Status::Flushed)];
         assert_eq!(done, [&[(1, Status::RetryExceeded)], &flushed[..]].concat());
         assert_eq!(pair.ends[0].device.poll_timeout(), None);
@@ -170,7 +173,7 @@ fn a_client_that_dies_ends_the_work_of_the_server_in_error_and_leaves_nothing() 
     }
 }
 
-/// The program may have said that there is no timeout.
+/// With a timeout of 0 (none).
 #[test]
 fn a_window_that_is_lost_is_found_by_probes() {
     for server in SERVERS {
@@ -182,7 +185,7 @@ fn a_window_that_is_lost_is_found_by_probes() {
                 return Fate::Arrives;
             }
             count += 1;
-            // By the four that arrive others are known to be lost, which halves the window.
+            // The four that arrive reveal losses, which halves the window.
             if count > 65 || (9..=12).contains(&count) { Fate::Arrives } else { Fate::IsLost }
         }));
         let there = pair.ends[1].remote(0);
@@ -192,12 +195,11 @@ fn a_window_that_is_lost_is_found_by_probes() {
             done = pair.ends[0].completions();
             !done.is_empty() || pair.now > Instant::from_nanos(30_000_000)
         });
-        let done: Vec<_> = done.iter().map(|wc| (wc.wr_id, wc.status)).collect();
-        assert_eq!(done, [(1, Status::Success)], "{server}");
+        assert_eq!(statuses(&done), [(1, Status::Success)], "{server}");
     }
 }
 
-/// A server at end 0, and a client whose program only receives: it never says the timers that requests have.
+/// A server at end 0, and a client whose program only receives and stays in RTR, without retransmission timers.
 fn connect_receiver(pair: &mut Pair) -> [QpHandle; 2] {
     let qps = pair.create(QpType::Rc);
     let link = Link::default();
@@ -213,7 +215,7 @@ fn connect_receiver(pair: &mut Pair) -> [QpHandle; 2] {
 
 #[test]
 fn a_client_whose_program_only_receives_repeats_what_was_lost() {
-    // All that is under way at once, or the completion that the server is told.
+    // A whole window, or the CQEP.
     for (kind, lost) in [(PacketType::Gd, 40), (PacketType::Sdp, 40), (PacketType::Cqep, 1)] {
         let mut pair = Pair::new();
         let [server, _] = connect_receiver(&mut pair);
@@ -229,8 +231,7 @@ fn a_client_whose_program_only_receives_repeats_what_was_lost() {
             done = pair.ends[0].completions();
             !done.is_empty() || pair.now > Instant::from_nanos(1_000_000_000)
         });
-        let done: Vec<_> = done.iter().map(|wc| (wc.wr_id, wc.status)).collect();
-        assert_eq!(done, [(1, Status::Success)], "{kind:?}");
+        assert_eq!(statuses(&done), [(1, Status::Success)], "{kind:?}");
     }
 }
 
@@ -255,12 +256,12 @@ fn a_server_that_dies_ends_the_work_of_the_client_in_error() {
     (1..=2).for_each(|nth| pair.ends[1].post(b, nth, Operation::Write(there), 0, 5000));
     pair.faults.loss = 1.0;
     pair.run();
-    let done: Vec<_> = pair.ends[1].completions().iter().map(|wc| (wc.wr_id, wc.status)).collect();
+    let done = statuses(&pair.ends[1].completions());
     assert_eq!(done, [(1, Status::RetryExceeded), (2, Status::Flushed), (9, Status::Flushed)]);
 }
 
-/// Packets of a first connection come when the queue pairs of both sides were reset and connected anew, with the same
-/// numbers: as a program does that was started again.
+/// Packets of a first connection arrive after the queue pairs of both sides were reset and connected again under the same
+/// numbers.
 #[test]
 fn packets_of_before_a_new_start_are_refused() {
     for server in SERVERS {
@@ -279,12 +280,8 @@ fn packets_of_before_a_new_start_are_refused() {
         }
         pair.run();
         let before: Vec<Vec<u8>> = pair.ends.iter().map(|end| end.bytes(0, 0x40000).to_vec()).collect();
-        // RDPs and GDs do no more than the memory's keys allow; the elements are the connection's, and do nothing.
-        let elements = |bytes: &[u8]| {
-            let kind = type_of(bytes);
-            !kind.is_for_card()
-        };
-        for (from, bytes) in old.iter().filter(|(_, bytes)| elements(bytes)) {
+        // The card cannot tell connections apart: old RDPs and GDs still do what the memory keys allow.
+        for (from, bytes) in old.iter().filter(|(_, bytes)| !type_of(bytes).is_for_card()) {
             pair.inject_star(1 - from, bytes);
             pair.run();
         }
@@ -292,14 +289,14 @@ fn packets_of_before_a_new_start_are_refused() {
             assert_eq!(end.completions(), []);
             assert!(end.bytes(0, 0x40000) == *before);
         }
-        // The new connection works on.
+        // The new connection still works.
         pair.ends[0].post(qps[0], 1, Operation::Send, 0x100, 50);
         pair.run();
         assert_eq!(pair.ends[1].completions()[0].wr_id, 77);
     }
 }
 
-/// The stateless side starts again, with another epoch: its card refuses what clients of before send.
+/// The stateless side restarts with another epoch.
 #[test]
 fn packets_for_a_server_of_before_a_new_start_are_refused() {
     let old = {
@@ -324,7 +321,7 @@ fn packets_for_a_server_of_before_a_new_start_are_refused() {
 
 #[test]
 fn a_send_completes_when_its_receiver_knows() {
-    // The completion for the server's driver is lost; the client's program ends as soon as its own is there.
+    // The CQEP is lost once; the client's program ends with its own CQE.
     let mut pair = Pair::new();
     let [a, b] = pair.connect_star(1, &Link::default());
     strike(&mut pair, PacketType::Cqep, 0, Fate::IsLost);
@@ -346,7 +343,7 @@ fn writes_to_the_same_memory_keep_their_order_whatever_is_lost() {
                 let seen = strike(&mut pair, kind, nth, Fate::IsLost);
                 pair.ends[0].fill(0, &[1; 600]);
                 pair.ends[0].fill(1000, &[2; 600]);
-                // The halves of the first are cut into packets each by itself.
+                // Each half of the first WRITE is cut into packets separately.
                 let halves = [pair.ends[0].sge(0, 130), pair.ends[0].sge(130, 130)];
                 let there = pair.ends[1].remote(0);
                 pair.ends[0]
@@ -369,9 +366,8 @@ fn writes_to_the_same_memory_keep_their_order_whatever_is_lost() {
     }
 }
 
-/// The client's program has what it wanted, and goes; what it would tell again is told by nobody then.
 #[test]
-fn a_completion_that_was_lost_is_told_again_before_the_client_goes() {
+fn a_lost_cqep_is_retransmitted_before_the_client_is_destroyed() {
     let mut pair = Pair::new();
     let [server, client] = pair.connect_star(0, &Link { timeout: 10, ..Link::default() });
     pair.ends[1].receive(client, 7, 0, 100);

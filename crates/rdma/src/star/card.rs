@@ -1,16 +1,16 @@
-//! The stateless card: an answer is a function of a packet, the host's registered memory, and nothing else.
+//! The stateless card: an answer is a function of the packet and the host's registered memory only.
 //!
-//! | packet | what is checked, in this order | else |
+//! | packet | check, in this order | if it fails |
 //! |---|---|---|
-//! | any | form, type RDP or GD, integrity check (and with it the epoch) | dropped |
+//! | any | form, type RDP or GD, integrity check (which covers the epoch) | dropped |
 //! | authenticated | the tag, by the key computed from the secret and the packet | dropped |
-//! | authenticated | the stamp is near the card's clock | refused: [`Reason::Stamp`] |
-//! | not authenticated | that the card takes such | refused: [`Reason::Unauthenticated`] |
+//! | authenticated | the stamp's distance from the card's clock | refused: [`Reason::Stamp`] |
+//! | not authenticated | the card requires no authentication | refused: [`Reason::Unauthenticated`] |
 //! | GD | the bytes fit in a packet | refused: [`Reason::Length`] |
 //! | RDP, GD | key, protection domain, right, bounds, as for every other access of a peer | refused, with the reason |
 //!
-//! What a packet is of is never looked up: the connection's number is only copied into the answer, which goes where the
-//! packet came from. An answer to an authenticated packet is authenticated with the same key.
+//! The card looks up no connection: it copies the connection's number into the answer and sends that to the packet's
+//! source, authenticated with the packet's key.
 
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{
@@ -25,29 +25,29 @@ use crate::core::access::Access;
 use crate::core::memory::Memory;
 use crate::net::{Datagram, Route};
 
-/// What a stateless card is made with.
+/// The configuration of a stateless card.
 #[derive(Clone, Debug)]
 pub struct CardConfig {
-    /// This start of it, chosen at random.
+    /// Identifies this start of the card, chosen at random.
     pub epoch: Epoch,
-    /// Bytes of payload in an SDP at most.
+    /// Most bytes of payload in an SDP.
     pub max_payload: u16,
-    /// Time to live of what it sends.
+    /// Hop limit of answers.
     pub hop_limit: u8,
-    /// Packets must be authenticated, by keys that follow from the secret; `None` where none are.
+    /// Requires authenticated packets; `None` takes only packets without.
     pub authentication: Option<CardAuthentication>,
 }
 
-/// How a card believes packets.
+/// The authentication of packets.
 #[derive(Clone, Debug)]
 pub struct CardAuthentication {
-    /// What the keys of connections follow from.
+    /// Keys of connections are derived from it.
     pub secret: ServerSecret,
-    /// How far, in milliseconds, a stamp may be from the card's clock. So long a packet can be replayed.
+    /// Most milliseconds between a stamp and the card's clock: the time in which a packet can be replayed.
     pub lifetime_ms: u32,
 }
 
-/// What a card has done since it was made.
+/// The counters of a card since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardCounters {
     /// RDPs whose payload was stored.
@@ -58,21 +58,21 @@ pub struct CardCounters {
     pub bytes_stored: u64,
     /// Bytes of payload sent.
     pub bytes_fetched: u64,
-    /// Packets that came with a congestion mark.
+    /// Packets received with a congestion mark.
     pub congestion_marks: u64,
-    /// Refused: the key, its owner, right, bounds or state did not allow it, or the memory is gone.
+    /// Refused: key, owner, right, bounds or state did not allow it, or the memory is gone.
     pub refused_memory: u64,
-    /// Refused: more bytes than fit in a packet.
+    /// Refused: more bytes than fit a packet.
     pub refused_length: u64,
-    /// Refused: the stamp is not near the clock: replayed, or made by a wrong clock.
+    /// Refused: the stamp is too far from the clock: a replayed packet, or a client with a wrong clock.
     pub refused_stamp: u64,
     /// Refused: not authenticated.
     pub refused_unauthenticated: u64,
-    /// Dropped: not a StaR packet for a card.
+    /// Dropped: not an RDP or GD.
     pub dropped_malformed: u64,
-    /// Dropped: wrong check: damaged, or of before this start.
+    /// Dropped: wrong integrity check, by damage or another epoch.
     pub dropped_check: u64,
-    /// Dropped: wrong tag, or one where none are taken.
+    /// Dropped: wrong tag, or one that the card does not take.
     pub dropped_tag: u64,
     /// Dropped: the driver's buffer is too short for the answer.
     pub dropped_buffer: u64,
@@ -81,29 +81,27 @@ pub struct CardCounters {
 /// An answer at the front of the driver's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Where it goes. A driver whose socket has one source port may use that instead.
+    /// The route. A driver whose socket has one source port may use that instead.
     pub route: Route,
     /// Bytes.
     pub len: usize,
 }
 
-/// The card of the stateless side. Its size, and the heap that it uses, which is none, do not depend on how many
-/// connections there are.
+/// The card of the stateless side. Its size does not depend on the number of connections, and it uses no heap.
 #[derive(Clone, Debug)]
 pub struct StatelessCard {
     config: CardConfig,
     counters: CardCounters,
 }
 
-/// A request that is believed.
-struct Believed<'a> {
+/// A request with a valid integrity check and tag.
+struct CardRequest<'a> {
     repr: Repr,
     payload: &'a [u8],
-    /// What its answer is authenticated by.
     proof: Option<Proof>,
 }
 
-/// What an authenticated packet has proved.
+/// The key and protection domain of an authenticated packet and of its answer.
 #[derive(Clone, Copy)]
 struct Proof {
     key: ConnectionKey,
@@ -112,42 +110,22 @@ struct Proof {
 
 impl StatelessCard {
     /// A card that starts.
-    pub const fn new(config: CardConfig) -> Self {
-        let counters = CardCounters {
-            stored: 0,
-            fetched: 0,
-            bytes_stored: 0,
-            bytes_fetched: 0,
-            congestion_marks: 0,
-            refused_memory: 0,
-            refused_length: 0,
-            refused_stamp: 0,
-            refused_unauthenticated: 0,
-            dropped_malformed: 0,
-            dropped_check: 0,
-            dropped_tag: 0,
-            dropped_buffer: 0,
-        };
-        Self { config, counters }
+    pub fn new(config: CardConfig) -> Self {
+        Self { config, counters: CardCounters::default() }
     }
 
-    /// What it was made with.
-    pub const fn config(&self) -> &CardConfig {
-        &self.config
-    }
-
-    /// What it has done.
+    /// The counters since the start.
     pub const fn counters(&self) -> &CardCounters {
         &self.counters
     }
 
-    /// What its clock shows at `now`: what set-up tells clients.
+    /// The time of the card's clock at `now`, for set-up.
     pub fn clock(&self, now: Instant) -> Stamp {
         stamp_of(now)
     }
 
-    /// Takes an RDP or GD that came at `now`, does what it says, and builds the answer at the front of `buffer`; `None`
-    /// where the packet is dropped, which is counted.
+    /// Executes an RDP or GD that arrived at `now` and builds the answer at the front of `buffer`. Drops and counts invalid
+    /// packets, with `None`.
     #[inline]
     pub fn respond<M: Memory>(
         &mut self,
@@ -157,8 +135,8 @@ impl StatelessCard {
         memory: &mut M,
         buffer: &mut [u8],
     ) -> Option<Answer> {
-        let (request, believed) = self.believe(datagram, now)?;
-        let mut outcome = match (believed, request.repr.message) {
+        let (request, admitted) = self.authenticate(datagram, now)?;
+        let mut outcome = match (admitted, request.repr.message) {
             (Ok(()), Message::Rdp(span)) => self.store(&request, span, registered, memory),
             (Ok(()), Message::Gd(span, len)) => self.locate(&request, span, len, registered),
             (Err(reason), _) => Err(reason),
@@ -188,13 +166,14 @@ impl StatelessCard {
         Some(Answer { route, len: self.finish(writer, &route.flow, request.proof, now) })
     }
 
-    /// Reads a packet and checks what needs no memory; `None` where it is dropped, an error where it is refused.
+    /// Parses a packet and checks it, apart from its memory. Returns `None` if it drops the packet, an error if the answer is
+    /// a refusal.
     #[inline]
-    fn believe<'a>(
+    fn authenticate<'a>(
         &mut self,
         datagram: &Datagram<'a>,
         now: Instant,
-    ) -> Option<(Believed<'a>, Result<(), Reason>)> {
+    ) -> Option<(CardRequest<'a>, Result<(), Reason>)> {
         let (repr, payload, authentication) = match Repr::parse(datagram.bytes) {
             Ok(parsed) if parsed.0.message.packet_type().is_for_card() => parsed,
             _ => {
@@ -206,7 +185,7 @@ impl StatelessCard {
             self.counters.dropped_check += 1;
             return None;
         }
-        let (proof, believed) = match (&self.config.authentication, authentication) {
+        let (proof, admitted) = match (&self.config.authentication, authentication) {
             (None, None) => (None, Ok(())),
             (Some(_), None) => (None, Err(Reason::Unauthenticated)),
             (Some(config), Some(authentication)) => {
@@ -225,14 +204,14 @@ impl StatelessCard {
                 return None;
             }
         };
-        Some((Believed { repr, payload, proof }, believed))
+        Some((CardRequest { repr, payload, proof }, admitted))
     }
 
     /// Stores the payload of an RDP.
     #[inline]
     fn store<M: Memory>(
         &self,
-        request: &Believed<'_>,
+        request: &CardRequest<'_>,
         span: Span,
         registered: &impl RegisteredMemory,
         memory: &mut M,
@@ -244,11 +223,11 @@ impl StatelessCard {
         Ok(Done { address, len })
     }
 
-    /// Finds what a GD asks for.
+    /// Checks a GD and returns the address of its bytes.
     #[inline]
     fn locate(
         &self,
-        request: &Believed<'_>,
+        request: &CardRequest<'_>,
         span: Span,
         len: u16,
         registered: &impl RegisteredMemory,
@@ -280,8 +259,8 @@ impl StatelessCard {
         }
     }
 
-    /// The way back: addresses exchanged, the source port as the client chose it, which chooses the path. Data can be
-    /// marked on its way; acknowledgements cannot.
+    /// The route of an answer: addresses exchanged, the client's source port, which determines the path. Routers may mark
+    /// data, not acknowledgements.
     #[inline]
     fn route_back(&self, datagram: &Datagram<'_>, is_data: bool) -> Route {
         let addresses = match datagram.flow.addresses {
@@ -308,14 +287,14 @@ impl StatelessCard {
     }
 }
 
-/// Memory that was reached.
+/// The memory that a request stored to or fetches from.
 #[derive(Clone, Copy)]
 struct Done {
     address: u64,
     len: u16,
 }
 
-impl Believed<'_> {
+impl CardRequest<'_> {
     #[inline]
     fn key_kind(&self) -> KeyKind {
         if self.repr.flags.contains(Flags::LOCAL_KEY) { KeyKind::Local } else { KeyKind::Remote }
@@ -327,7 +306,7 @@ impl Believed<'_> {
     }
 }
 
-/// The headers of an answer: those of the request, and how it went.
+/// The headers of an answer: those of the request, with the outcome.
 #[inline]
 fn answer_to(request: &Repr, outcome: &Result<Done, Reason>, is_marked: bool) -> Repr {
     let message = match request.message.packet_type() {
@@ -338,7 +317,7 @@ fn answer_to(request: &Repr, outcome: &Result<Done, Reason>, is_marked: bool) ->
     Repr { flags: request.flags | echo, message, ..*request }
 }
 
-/// Whether a stamp is at most so many milliseconds from `now`, before or after.
+/// Whether a stamp is at most `lifetime_ms` milliseconds before or after `now`.
 #[inline]
 fn is_fresh(stamp: Stamp, now: Stamp, lifetime_ms: u32) -> bool {
     now.0.wrapping_sub(stamp.0).cast_signed().unsigned_abs() <= lifetime_ms

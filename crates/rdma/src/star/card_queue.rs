@@ -1,8 +1,7 @@
-//! The stateless card's queue: packets that wait for their answer, of all connections.
+//! The stateless card's queue: answers, and requests to be answered, of all connections.
 //!
-//! What an RDP brings is stored when it comes, and its RA waits; a GD waits itself, so that its data goes from the
-//! program's memory into the driver's buffer. The queue is bounded by the configuration, whatever the number of
-//! connections.
+//! The card stores an RDP on arrival and queues the RA. It queues GDs themselves, so that data is copied once, from the
+//! program's memory to the driver's buffer. The configuration bounds the queue for all connections together.
 
 use std::collections::VecDeque;
 
@@ -16,10 +15,10 @@ use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Room, Route};
 
-/// Bytes of what waits, at most: a GD with authentication, and a Close without segments.
+/// Bytes of the longest queued packet: a GD or Close with authentication.
 const LONGEST: usize = 64;
 
-/// Something short that waits to leave or to be answered.
+/// A queued packet.
 struct Waiting {
     bytes: [u8; LONGEST],
     len: usize,
@@ -27,13 +26,13 @@ struct Waiting {
 }
 
 enum Kind {
-    /// It leaves as it is.
+    /// A packet to send.
     Ready(Route),
-    /// It asks for data.
-    Asking { flow: UdpFlow, traffic_class: TrafficClass },
+    /// A GD to answer.
+    Request { flow: UdpFlow, traffic_class: TrafficClass },
 }
 
-/// The card, and what waits for it.
+/// The card and its queue.
 pub(super) struct CardQueue {
     card: StatelessCard,
     waiting: VecDeque<Waiting>,
@@ -50,7 +49,7 @@ impl CardQueue {
         &self.card
     }
 
-    /// Takes in an RDP or GD.
+    /// Receives an RDP or GD.
     pub(super) fn receive<M: Memory>(
         &mut self,
         datagram: &Datagram<'_>,
@@ -69,7 +68,7 @@ impl CardQueue {
             };
             place.copy_from_slice(datagram.bytes);
             let Datagram { flow, traffic_class, .. } = *datagram;
-            let kind = Kind::Asking { flow, traffic_class };
+            let kind = Kind::Request { flow, traffic_class };
             self.waiting.push_back(Waiting { bytes, len: datagram.bytes.len(), kind });
             return;
         }
@@ -80,7 +79,7 @@ impl CardQueue {
         }
     }
 
-    /// Fills room with answers. Returns true if there are more than fit.
+    /// Fills `room` with answers. Returns true if there are more than fit.
     pub(super) fn fill<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
         let mut last: Option<(UdpFlow, TrafficClass)> = None;
         while let Some(waiting) = self.waiting.front() {
@@ -94,7 +93,7 @@ impl CardQueue {
                     room.add(*route, bytes.len());
                     verbs.counters.sent += 1;
                 }
-                Kind::Asking { flow, traffic_class } => {
+                Kind::Request { flow, traffic_class } => {
                     let of_one = room.is_empty() || last == Some((*flow, *traffic_class));
                     if !of_one || !room.fits_behind(expected_len(bytes)) {
                         return true;
@@ -119,7 +118,7 @@ impl CardQueue {
         self.waiting.is_empty()
     }
 
-    /// Queues a packet without payload of a connection that ends without waiting for its peer.
+    /// Queues the last packet of a connection that ends, which has no payload.
     pub(super) fn push(&mut self, mut repr: Repr, seal: &Seal, route: Route, now: Instant) {
         repr.flags = repr.flags | seal.flags();
         let mut bytes = [0; LONGEST];

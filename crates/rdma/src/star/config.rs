@@ -1,28 +1,28 @@
-//! The part of a device's configuration that is StaR's.
+//! The StaR configuration of a device.
 
 use nichrome_wire::star::{Epoch, STAR_PORT};
 
 use super::card::CardAuthentication;
 use crate::congestion::Congestion;
 
-/// How a device takes part in StaR.
+/// The StaR configuration of a device.
 #[derive(Clone, Debug)]
 pub struct StarConfig {
-    /// Connections whose state the device keeps: of RoCE, and of StaR as the stateful side. `None` for any number; beyond
-    /// it, new connections want to be stateless here (section 3.3 of the paper, auto adaption).
+    /// Most connections whose state the device keeps: of RoCE, and of StaR as the stateful side. Beyond, set-up offers new
+    /// connections the stateless role here (section 3.3 of the paper, auto adaption). `None` for no limit.
     pub connection_budget: Option<usize>,
-    /// The UDP source port of what is sent.
+    /// The UDP source port of packets.
     pub source_port: u16,
-    /// The congestion controller of its connections.
+    /// The congestion controller of connections, which the stateful side runs for both directions.
     pub congestion: Congestion,
-    /// This start of the device as a stateless side, best chosen at random: packets of before it are refused.
+    /// Identifies this start of the device as a stateless side, chosen at random. The card drops packets of other epochs.
     pub epoch: Epoch,
-    /// Packets to the stateless side must be authenticated, by keys that follow from the secret.
+    /// Requires authenticated packets, by keys derived from the secret.
     pub authentication: Option<CardAuthentication>,
-    /// Nanoseconds that the network holds a packet at most, when it has lost it by all appearances. Operations complete no
-    /// earlier, so that a copy of their bytes that comes after all changes nothing that was written later.
+    /// Most nanoseconds that the network holds a packet. An operation with an unanswered RDP completes no earlier, so that
+    /// a late copy overwrites no newer bytes.
     pub packet_lifetime: u64,
-    /// Packets that wait for the answer of the stateless card, of all connections together; others are dropped.
+    /// Most packets that wait in the stateless card, of all connections together. The card drops further ones.
     pub waiting_packets: usize,
 }
 

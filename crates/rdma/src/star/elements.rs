@@ -1,7 +1,7 @@
-//! Elements in order and each once: WQEPs to the client, CQEPs to the server's driver, and the EAs that they get.
+//! Reliable, ordered delivery of elements: WQEPs to the client, CQEPs to the server's driver, acknowledged by EAs.
 //!
-//! One EA acknowledges all before its number. An element that comes ahead of a lost one is dropped: all after a loss come
-//! again. They are small and few are lost (section 3.3 of the paper, "Handling WQE loss").
+//! An EA is cumulative. Go-back-N: the receiver drops elements after a lost one, and the sender retransmits them. Elements
+//! are small and few are lost (section 3.3 of the paper, "Handling WQE loss").
 
 use std::collections::VecDeque;
 
@@ -10,23 +10,23 @@ use nichrome_wire::{Instant, SeqNumber};
 use super::timer::{Awaited, RetransmissionTimer};
 use crate::core::queue_pair::Settings;
 
-/// Elements that are sent and not acknowledged, at most.
+/// Most elements sent and not acknowledged.
 const WINDOW: usize = 128;
 
-/// Elements that wait to be sent, or to be acknowledged.
+/// The sender: elements to be sent or acknowledged.
 #[derive(Debug)]
 pub(super) struct Outbox<T> {
     elements: VecDeque<T>,
-    /// The number of the first of them.
+    /// The number of the first of `elements`.
     first: SeqNumber,
-    /// How many of them were sent, since all were sent again last.
+    /// The index of the element to send next.
     cursor: usize,
-    /// How many of them were ever sent.
+    /// Elements that were sent at least once.
     sent: usize,
     pub(super) timer: RetransmissionTimer,
-    /// An element whose acknowledgement is being timed.
+    /// The element that measures the round trip, and when it was sent.
     timed: Option<(SeqNumber, Instant)>,
-    /// All were sent again since the last progress: more news of a gap change nothing.
+    /// A duplicate EA has caused a retransmission since the last progress; others cause none.
     recovering: bool,
 }
 
@@ -43,13 +43,13 @@ impl<T: Copy> Outbox<T> {
         }
     }
 
-    /// Adds an element, and gives its number.
+    /// Adds an element and returns its number.
     pub(super) fn push(&mut self, element: T) -> SeqNumber {
         self.elements.push_back(element);
         self.first + (self.elements.len() as u32 - 1)
     }
 
-    /// The number that the next element gets.
+    /// The number of the next element to be pushed.
     pub(super) fn next_number(&self) -> SeqNumber {
         self.first + self.elements.len() as u32
     }
@@ -64,12 +64,12 @@ impl<T: Copy> Outbox<T> {
         number.before(self.first + self.sent as u32)
     }
 
-    /// Whether elements were sent that are not acknowledged.
+    /// `Answer` if elements were sent and not acknowledged.
     pub(super) fn outstanding(&self) -> Awaited {
         if self.sent > 0 { Awaited::Answer } else { Awaited::Nothing }
     }
 
-    /// The element that is to leave next, with its number.
+    /// The next element to send, with its number.
     #[inline]
     pub(super) fn next(&self) -> Option<(SeqNumber, T)> {
         if self.cursor >= WINDOW {
@@ -79,7 +79,7 @@ impl<T: Copy> Outbox<T> {
         Some((self.first + self.cursor as u32, *element))
     }
 
-    /// It has left; whether for the first time.
+    /// Records that the next element left. Returns false if it was a retransmission.
     pub(super) fn element_sent(&mut self, settings: &Settings, now: Instant) -> bool {
         let number = self.first + self.cursor as u32;
         self.cursor += 1;
@@ -92,18 +92,18 @@ impl<T: Copy> Outbox<T> {
         is_new
     }
 
-    /// The peer says that all before `number` have arrived; false where that is no news. Then one was lost, or came twice:
-    /// all after come again, once.
-    pub(super) fn acknowledged(&mut self, number: SeqNumber, now: Instant) -> bool {
-        let news = self.implied(number, now);
-        if !news && number == self.first && self.sent > 0 && !self.recovering {
+    /// Handles an EA for all elements before `number`. Returns true if it acknowledges new ones. The first duplicate EA
+    /// retransmits all unacknowledged elements.
+    pub(super) fn ea_received(&mut self, number: SeqNumber, now: Instant) -> bool {
+        let is_new = self.acknowledged(number, now);
+        if !is_new && number == self.first && self.sent > 0 && !self.recovering {
             self.go_back();
         }
-        news
+        is_new
     }
 
-    /// All before `number` have arrived, as something else shows; false where that is no news.
-    pub(super) fn implied(&mut self, number: SeqNumber, now: Instant) -> bool {
+    /// Removes all elements before `number`. Returns true if there were any.
+    pub(super) fn acknowledged(&mut self, number: SeqNumber, now: Instant) -> bool {
         let count = self.count_before(number).unwrap_or_default();
         if count == 0 {
             return false;
@@ -121,14 +121,14 @@ impl<T: Copy> Outbox<T> {
         true
     }
 
-    /// How many of those that were sent have a number before this one; `None` where it is none of theirs.
+    /// Sent elements before this number; `None` if the number is out of the range of sent elements.
     fn count_before(&self, number: SeqNumber) -> Option<usize> {
         let count = usize::try_from(number.since(self.first)).ok()?;
         (count <= self.sent).then_some(count)
     }
 
-    /// The timer asks for it: all that are not acknowledged are sent again.
-    pub(super) fn repeat(&mut self) {
+    /// Retransmits all unacknowledged elements.
+    pub(super) fn retransmit(&mut self) {
         self.go_back();
         self.recovering = false;
     }
@@ -137,12 +137,12 @@ impl<T: Copy> Outbox<T> {
         (self.cursor, self.timed, self.recovering) = (0, None, true);
     }
 
-    /// What was never sent is not to be; its elements in order.
-    pub(super) fn withdraw(&mut self) {
+    /// Drops the elements that were never sent.
+    pub(super) fn drop_unsent(&mut self) {
         self.elements.truncate(self.sent);
     }
 
-    /// Nothing is sent any more.
+    /// Drops all elements.
     pub(super) fn clear(&mut self) {
         self.first = self.next_number();
         self.elements.clear();
@@ -151,27 +151,27 @@ impl<T: Copy> Outbox<T> {
     }
 }
 
-/// Elements of the peer.
+/// The receiver of the peer's elements.
 #[derive(Debug)]
 pub(super) struct Inbox {
     expected: SeqNumber,
-    /// The peer is to be told what is expected.
-    pub(super) due: bool,
+    /// An EA must leave.
+    pub(super) ack_due: bool,
 }
 
 impl Inbox {
     pub(super) fn new(first: SeqNumber) -> Self {
-        Self { expected: first, due: false }
+        Self { expected: first, ack_due: false }
     }
 
-    /// The number that acknowledges what has come.
+    /// The next element's number, which an EA carries.
     pub(super) fn expected(&self) -> SeqNumber {
         self.expected
     }
 
-    /// An element with this number came; whether it is to be taken in.
+    /// Records an element's arrival. Returns true if it is the next in order.
     pub(super) fn take(&mut self, number: SeqNumber) -> bool {
-        self.due = true;
+        self.ack_due = true;
         let next = number == self.expected;
         self.expected += u32::from(next);
         next
@@ -194,20 +194,20 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_stands_for_all_before_it_and_one_without_news_brings_all_again() {
+    fn an_ea_is_cumulative_and_the_first_duplicate_retransmits() {
         let settings = Settings::new(nichrome_wire::rdma::PathMtu::B1024);
         let mut outbox = Outbox::new(SeqNumber(u32::MAX));
         (1..=4).for_each(|element| {
             outbox.push(element);
         });
         assert_eq!(sent(&mut outbox, &settings), [1, 2, 3, 4]);
-        assert!(outbox.acknowledged(SeqNumber(1), NOW));
+        assert!(outbox.ea_received(SeqNumber(1), NOW));
         assert!(outbox.is_acknowledged(SeqNumber(0)) && !outbox.is_acknowledged(SeqNumber(1)));
-        assert!(!outbox.acknowledged(SeqNumber(1), NOW) && !outbox.acknowledged(SeqNumber(1), NOW));
+        assert!(!outbox.ea_received(SeqNumber(1), NOW) && !outbox.ea_received(SeqNumber(1), NOW));
         assert_eq!(sent(&mut outbox, &settings), [3, 4], "once");
-        // Numbers of elements that were never sent, or long gone, say nothing.
-        assert!(!outbox.acknowledged(SeqNumber(4), NOW) && !outbox.acknowledged(SeqNumber(0), NOW));
-        assert!(outbox.acknowledged(SeqNumber(3), NOW) && outbox.outstanding() == Awaited::Nothing);
+        // Numbers of elements that were never sent, or acknowledged before, are ignored.
+        assert!(!outbox.ea_received(SeqNumber(4), NOW) && !outbox.ea_received(SeqNumber(0), NOW));
+        assert!(outbox.ea_received(SeqNumber(3), NOW) && outbox.outstanding() == Awaited::Nothing);
         assert_eq!(outbox.next_number(), SeqNumber(3));
     }
 
@@ -215,6 +215,6 @@ mod tests {
     fn elements_are_taken_in_order_and_once() {
         let mut inbox = Inbox::new(SeqNumber(9));
         assert_eq!([9, 9, 11, 10].map(|number| inbox.take(SeqNumber(number))), [true, false, false, true]);
-        assert!(inbox.due && inbox.expected() == SeqNumber(11));
+        assert!(inbox.ack_due && inbox.expected() == SeqNumber(11));
     }
 }

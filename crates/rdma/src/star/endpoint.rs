@@ -4,11 +4,11 @@ use nichrome_wire::rdma::RKey;
 use nichrome_wire::star::{Element, PacketType, Registration, Segment};
 use nichrome_wire::{AddressPair, Instant};
 
-use super::driver::Driver;
+use super::connection_end::ConnectionEnd;
 use super::packet::Incoming;
 use super::shared::StarShared;
-use super::side::Side;
 use super::stateful::Stateful;
+use super::stateless::Stateless;
 use crate::core::attributes::{QpChange, QpState};
 use crate::core::completion::Status;
 use crate::core::error::PostError;
@@ -23,10 +23,10 @@ use crate::transport::Endpoint;
 
 /// A queue pair on StaR.
 pub(crate) enum StarQp {
-    /// The state is kept here.
+    /// The state is here.
     Stateful(Box<Stateful>),
-    /// The state is kept by the peer.
-    Stateless(Box<Driver>),
+    /// The peer keeps the state.
+    Stateless(Box<Stateless>),
 }
 
 /// Evaluates an expression for either side.
@@ -57,9 +57,8 @@ impl Endpoint for StarQp {
         }
     }
 
-    /// What StaR does not do: atomics on memory of the stateless side, which would need a record there of those that were
-    /// done; windows and invalidations of the device's own. A request that the peer keeps must fit the packet that hands it
-    /// over.
+    /// Rejects atomics on the memory of the stateless side, which would have to record those it executed; window binds and
+    /// local invalidations; and requests of the stateless side that do not fit a WQEP.
     fn accepts(&self, operation: &Operation, payload: &Payload<'_>, len: u32) -> Result<(), PostError> {
         use Operation as O;
         let local = matches!(operation, O::LocalInvalidate(_) | O::BindWindow(_));
@@ -68,10 +67,10 @@ impl Endpoint for StarQp {
             Self::Stateful(_) if local || atomic => Err(PostError::Transport),
             Self::Stateless(_) if local => Err(PostError::Transport),
             Self::Stateful(_) => Ok(()),
-            Self::Stateless(driver) => match payload {
-                Payload::Buffers(buffers) => check_buffers(&driver.qp, buffers.len()),
+            Self::Stateless(server) => match payload {
+                Payload::Buffers(buffers) => check_buffers(&server.qp, buffers.len()),
                 Payload::Inline(_) | Payload::InlineFrom(_) => {
-                    let (len, max) = (len as usize, element_room(&driver.qp));
+                    let (len, max) = (len as usize, element_room(&server.qp));
                     if len > max { Err(PostError::Inline { len, max }) } else { Ok(()) }
                 }
             },
@@ -81,7 +80,7 @@ impl Endpoint for StarQp {
     fn accepts_receive(&self, buffers: usize) -> Result<(), PostError> {
         match self {
             Self::Stateful(_) => Ok(()),
-            Self::Stateless(driver) => check_buffers(&driver.qp, buffers),
+            Self::Stateless(server) => check_buffers(&server.qp, buffers),
         }
     }
 
@@ -92,7 +91,7 @@ impl Endpoint for StarQp {
     fn receive_posted<M: Memory>(&mut self, verbs: &mut Verbs<M>) -> bool {
         let is_closed = match self {
             Self::Stateful(_) => true,
-            Self::Stateless(driver) => driver.is_closed(),
+            Self::Stateless(server) => server.is_closed(),
         };
         let qp = self.qp_mut();
         if qp.state == QpState::Err && is_closed {
@@ -132,14 +131,14 @@ impl Endpoint for StarQp {
     fn next_timeout(&self, shared: &StarShared, now: Instant) -> Option<Instant> {
         match self {
             Self::Stateful(client) => client.next_timeout(shared, now),
-            Self::Stateless(driver) => driver.next_timeout(),
+            Self::Stateless(server) => server.next_timeout(),
         }
     }
 
     fn handle_timeout<M: Memory>(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         match self {
             Self::Stateful(client) => client.handle_timeout(shared, verbs),
-            Self::Stateless(driver) => driver.handle_timeout(verbs),
+            Self::Stateless(server) => server.handle_timeout(verbs),
         }
     }
 
@@ -155,13 +154,13 @@ impl Endpoint for StarQp {
     fn enter_error<M: Memory>(&mut self, why: Status, _: &mut StarShared, verbs: &mut Verbs<M>) {
         match self {
             Self::Stateful(client) => client.enter_error(why, verbs),
-            Self::Stateless(driver) => driver.enter_error(verbs),
+            Self::Stateless(server) => server.enter_error(verbs),
         }
     }
 
     fn region_changed(&mut self, change: &RegionChange) -> bool {
-        let Self::Stateless(driver) = self else { return false };
-        driver.push_element(match &change.region {
+        let Self::Stateless(server) = self else { return false };
+        server.push_element(match &change.region {
             Some(region) => Element::Register(registration(change.key, region)),
             None => Element::Deregister(RKey(change.key)),
         });
@@ -171,7 +170,7 @@ impl Endpoint for StarQp {
     fn dissolve<M: Memory>(self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
         match self {
             Self::Stateful(client) => client.dissolve(shared, verbs),
-            Self::Stateless(driver) => driver.dissolve(shared, verbs.now),
+            Self::Stateless(server) => server.dissolve(shared, verbs.now),
         }
     }
 
@@ -183,7 +182,7 @@ impl Endpoint for StarQp {
     }
 }
 
-/// Bytes of an element that hands over a request, beside its header.
+/// Payload bytes of a WQEP.
 fn element_room(qp: &QueuePair) -> usize {
     PacketType::Rdp.datagram_len(qp.mtu()) - PacketType::Wqep.datagram_len(0)
 }
@@ -193,7 +192,7 @@ fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
     if count > max { Err(PostError::Buffers { count, max }) } else { Ok(()) }
 }
 
-/// What clients are told of a region.
+/// The memory table's entry for a region.
 pub(super) fn registration(key: u32, region: &Region) -> Registration {
     let Region { access, io_address, len, .. } = *region;
     Registration { key: RKey(key), address: io_address, len, rights: access.bits() }

@@ -1,38 +1,38 @@
-//! RDPs, or GDs, that are on their way, and what became of them.
+//! Packets in flight of one type, RDP or GD: loss detection, window and pacing.
 //!
-//! Each sending has a number of its own, also when it repeats another: an answer then says which copy it answers, which
-//! the card, that remembers nothing, cannot. A copy is taken for lost when later ones were answered; it may still arrive,
-//! and write what memory must not hold any more by then. So a lost RDP is remembered until it is answered after all, or
-//! until the network cannot hold it any longer.
+//! Each packet has a new sequence number, also a retransmission, so that an answer names the copy that it answers. A copy
+//! counts as lost when later ones were answered, but may still arrive and overwrite newer bytes. A lost RDP is therefore
+//! kept until it is answered after all or the packet lifetime of the network is over.
 
 use std::collections::VecDeque;
 
 use nichrome_wire::{Instant, SeqNumber};
 
+use super::pipeline::Transfer;
 use super::timer::{Awaited, Expiry, RetransmissionTimer};
 use crate::congestion::{Acknowledged, Control, Controller, Mark};
 use crate::core::queue_pair::Settings;
 
-/// Answers to later packets before one is taken for lost (RFC 9002 section 6.1.1).
+/// Answers to later packets before one counts as lost (RFC 9002 section 6.1.1).
 const REORDERED: u32 = 3;
 
-/// Copies that are remembered, at most.
+/// Most copies in flight and lost ones together; no packet leaves beyond.
 const LIMIT: usize = 8192;
 
-/// Packets that pacing lets out together.
+/// Packets in a burst that pacing allows.
 const BURST: u64 = 16;
 
-/// How exactly timers can pace, in nanoseconds.
+/// Resolution of pacing, in nanoseconds: what timers can tell apart.
 const GRAIN: u64 = 20_000;
 
-/// Whose work a packet is for.
+/// The side whose program posted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Initiator {
     Client,
     Server,
 }
 
-/// A chunk of an operation: whose, and which in the order of all.
+/// The `nth` chunk of an initiator's pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(super) initiator: Initiator,
@@ -53,45 +53,37 @@ struct LostCopy {
     sent: Instant,
 }
 
-/// Whether a packet that was taken for lost is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
-    /// It writes to the server's memory when it arrives.
-    Remembered,
-    /// It does no harm.
-    Forgotten,
-}
-
-/// Packets of one kind on their way.
+/// Packets in flight of one type.
 #[derive(Debug)]
 pub(super) struct Flight {
     /// One for each number from `first` on.
     copies: VecDeque<Copy>,
     first: SeqNumber,
-    /// How many of them wait for an answer.
+    /// Copies that wait for an answer.
     waiting: u32,
+    /// RDPs only: a late GD changes no memory.
     lost: VecDeque<LostCopy>,
-    losses: Lost,
-    /// Chunks that are to be sent again.
-    pub(super) repeats: VecDeque<Place>,
+    transfer: Transfer,
+    /// Chunks to retransmit.
+    pub(super) retransmissions: VecDeque<Place>,
     control: Control,
     pub(super) timer: RetransmissionTimer,
-    /// The next packet does not leave earlier.
+    /// Pacing lets the next GD leave no earlier.
     free_at: Instant,
-    /// A packet is to leave whatever the window says.
+    /// The next packet may exceed the window.
     is_probing: bool,
 }
 
 impl Flight {
     /// Packets from the number `first` on.
-    pub(super) fn new(first: SeqNumber, losses: Lost, control: Control) -> Self {
+    pub(super) fn new(first: SeqNumber, transfer: Transfer, control: Control) -> Self {
         Self {
             copies: VecDeque::new(),
             first,
             waiting: 0,
             lost: VecDeque::new(),
-            losses,
-            repeats: VecDeque::new(),
+            transfer,
+            retransmissions: VecDeque::new(),
             control,
             timer: RetransmissionTimer::default(),
             free_at: Instant::ZERO,
@@ -105,36 +97,46 @@ impl Flight {
         self.first + self.copies.len() as u32
     }
 
-    /// Whether answers are outstanding.
+    /// `Answer` if answers are outstanding.
     #[inline]
     pub(super) fn awaited(&self) -> Awaited {
         if self.waiting > 0 { Awaited::Answer } else { Awaited::Nothing }
     }
 
-    /// Whether the window and the bounds of memory let another packet out. There is always room for one.
+    /// Whether the window and [`LIMIT`] allow another packet. The window always allows one.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         let full = self.copies.len() + self.lost.len() >= LIMIT;
         !full && (self.is_probing || self.waiting == 0 || self.waiting < self.control.window())
     }
 
-    /// When pacing lets the next packet out.
+    /// The earliest departure of the next packet, by the congestion controller's rate and, for GDs, by pacing.
     #[inline]
-    pub(super) fn free_at(&self) -> Instant {
-        self.free_at
+    pub(super) fn departure(&self) -> Instant {
+        self.control.departure().map_or(self.free_at, |departure| departure.max(self.free_at))
     }
 
-    /// A packet has left.
+    /// Updates the congestion controller's rate by the time that has passed.
     #[inline]
-    pub(super) fn packet_sent(&mut self, place: Place, settings: &Settings, now: Instant) {
+    pub(super) fn advance(&mut self, now: Instant) {
+        self.control.advance(now);
+    }
+
+    /// Records a packet that left. `bytes` are those of the datagram that carries its data: the RDP, or the SDP that the
+    /// GD requests.
+    #[inline]
+    pub(super) fn packet_sent(&mut self, place: Place, bytes: usize, settings: &Settings, now: Instant) {
         self.copies.push_back(Copy { place, at: now, is_waiting: true });
         self.waiting += 1;
         self.is_probing = false;
         self.timer.start(Awaited::Answer, settings, now);
-        self.pace(now);
+        self.control.sent(bytes, now);
+        if self.transfer == Transfer::FromServer {
+            self.pace(now);
+        }
     }
 
-    /// Packets are spread over three quarters of the round trip, but for a burst and what timers cannot tell apart.
+    /// Spreads a window of packets over three quarters of the round trip, in bursts of [`BURST`] or [`GRAIN`].
     fn pace(&mut self, now: Instant) {
         let Some(round_trip) = self.timer.round_trip() else { return };
         let interval = round_trip * 3 / 4 / u64::from(self.control.window().max(1));
@@ -143,7 +145,7 @@ impl Flight {
         self.free_at = self.free_at.max(earliest).plus_nanos(interval);
     }
 
-    /// The packet `sequence` was answered: which chunk it was. `None` where nothing was waited for.
+    /// Records the answer to the packet `sequence` and returns its chunk; `None` if no answer was outstanding.
     pub(super) fn answered(&mut self, sequence: SeqNumber, mark: Mark, now: Instant) -> Option<Place> {
         let index = usize::try_from(sequence.since(self.first)).ok();
         let copy = index.and_then(|index| self.copies.get_mut(index)).filter(|copy| copy.is_waiting);
@@ -166,25 +168,25 @@ impl Flight {
         Some(copy.place)
     }
 
-    /// What is far behind an answered packet is lost.
+    /// Declares packets lost that were sent [`REORDERED`] or more before an answered one.
     fn find_losses(&mut self, answered: SeqNumber) {
         let behind = answered.since(self.first).max(0).unsigned_abs();
         let count = behind.saturating_sub(REORDERED - 1) as usize;
         for index in 0..count.min(self.copies.len()) {
-            if self.repeat_at(index) {
+            if self.retransmit_at(index) {
                 self.control.lost(self.first + index as u32, self.next());
             }
         }
     }
 
-    /// The chunk of the packet at `index` is sent again, if that was not answered.
-    fn repeat_at(&mut self, index: usize) -> bool {
+    /// Queues the chunk of the packet at `index` for retransmission. Returns false if it was answered.
+    fn retransmit_at(&mut self, index: usize) -> bool {
         let Some(copy) = self.copies.get_mut(index).filter(|copy| copy.is_waiting) else { return false };
         copy.is_waiting = false;
         let (sequence, place, sent) = (self.first + index as u32, copy.place, copy.at);
         self.waiting -= 1;
-        self.repeats.push_back(place);
-        if self.losses == Lost::Remembered {
+        self.retransmissions.push_back(place);
+        if self.transfer == Transfer::ToServer {
             self.lost.push_back(LostCopy { sequence, place, sent });
         }
         true
@@ -197,16 +199,15 @@ impl Flight {
         }
     }
 
-    /// The timer asks for it: one packet is sent again, or all are. A probe leaves although the window is full, of packets
-    /// that may all be lost, and says nothing of congestion yet (RFC 9002 section 6.2.4, 7.5).
-    pub(super) fn repeat(&mut self, expiry: Expiry) {
+    /// Retransmits one packet, or all. A probe may exceed the window and does not reduce it (RFC 9002 sections 6.2.4, 7.5).
+    pub(super) fn retransmit(&mut self, expiry: Expiry) {
         match expiry {
             Expiry::Probe => {
-                self.is_probing = !self.repeats.is_empty() || self.repeat_at(0);
+                self.is_probing = !self.retransmissions.is_empty() || self.retransmit_at(0);
             }
-            Expiry::Timeout | Expiry::GivenUp => {
+            Expiry::Timeout | Expiry::Exhausted => {
                 (0..self.copies.len()).for_each(|index| {
-                    self.repeat_at(index);
+                    self.retransmit_at(index);
                 });
                 self.control.timed_out();
             }
@@ -214,23 +215,23 @@ impl Flight {
         self.trim();
     }
 
-    /// When the network cannot hold the oldest lost packet any longer.
+    /// When the lifetime of the oldest lost packet ends.
     pub(super) fn lost_until(&self, lifetime: u64) -> Option<Instant> {
         self.lost.front().map(|copy| copy.sent.plus_nanos(lifetime))
     }
 
-    /// A lost packet that the network cannot hold any longer.
+    /// Removes a lost packet whose lifetime is over.
     pub(super) fn expired(&mut self, lifetime: u64, now: Instant) -> Option<Place> {
         self.lost_until(lifetime).filter(|until| *until <= now)?;
         self.lost.pop_front().map(|copy| copy.place)
     }
 
-    /// Nothing is waited for any more.
+    /// Drops all packets.
     pub(super) fn clear(&mut self) {
         self.first = self.next();
         self.copies.clear();
         self.lost.clear();
-        self.repeats.clear();
+        self.retransmissions.clear();
         (self.waiting, self.is_probing) = (0, false);
         self.timer.stop();
     }
@@ -249,10 +250,13 @@ mod tests {
 
     fn flight(config: &SendWindow, packets: u32) -> Flight {
         let mut flight =
-            Flight::new(FIRST, Lost::Remembered, Control::new(&Congestion::Dctcp, config, FIRST));
-        let settings = Settings::new(PathMtu::B1024);
-        (0..packets).for_each(|_| flight.packet_sent(PLACE, &settings, NOW));
+            Flight::new(FIRST, Transfer::ToServer, Control::new(&Congestion::Dctcp, config, FIRST));
+        (0..packets).for_each(|_| send(&mut flight));
         flight
+    }
+
+    fn send(flight: &mut Flight) {
+        flight.packet_sent(PLACE, 1024, &Settings::new(PathMtu::B1024), NOW);
     }
 
     #[test]
@@ -262,8 +266,8 @@ mod tests {
         let answered = |flight: &mut Flight, number: u32| {
             flight.answered(SeqNumber(number), Mark::Unmarked, NOW).is_some()
         };
-        assert!(answered(&mut flight, 0) && answered(&mut flight, 1) && flight.repeats.is_empty());
-        assert!(answered(&mut flight, 2) && flight.repeats.len() == 1);
+        assert!(answered(&mut flight, 0) && answered(&mut flight, 1) && flight.retransmissions.is_empty());
+        assert!(answered(&mut flight, 2) && flight.retransmissions.len() == 1);
         assert!(!answered(&mut flight, 2), "once");
         assert!(answered(&mut flight, u32::MAX) && !answered(&mut flight, u32::MAX), "late, once");
         assert!(!answered(&mut flight, 4), "never sent");
@@ -273,36 +277,36 @@ mod tests {
     fn a_timer_may_fire_when_all_was_answered() {
         let config = SendWindow::default();
         let mut flight = flight(&config, 1);
-        flight.repeat(Expiry::Timeout);
+        flight.retransmit(Expiry::Timeout);
         assert!(flight.answered(SeqNumber(u32::MAX), Mark::Unmarked, NOW).is_some());
-        flight.repeats.clear();
-        flight.repeat(Expiry::Probe);
-        flight.repeat(Expiry::Timeout);
-        assert_eq!((flight.awaited(), flight.repeats.len()), (Awaited::Nothing, 0));
+        flight.retransmissions.clear();
+        flight.retransmit(Expiry::Probe);
+        flight.retransmit(Expiry::Timeout);
+        assert_eq!((flight.awaited(), flight.retransmissions.len()), (Awaited::Nothing, 0));
     }
 
     #[test]
     fn a_probe_leaves_although_the_window_is_full_and_does_not_change_it() {
         let config = SendWindow { initial: 8, max: 8, read: 1 };
         let mut flight = flight(&config, 8);
-        flight.repeat(Expiry::Probe);
+        flight.retransmit(Expiry::Probe);
         assert!(flight.has_room() && flight.control.window() == 8);
-        flight.packet_sent(PLACE, &Settings::new(PathMtu::B1024), NOW);
-        flight.repeats.clear();
+        send(&mut flight);
+        flight.retransmissions.clear();
         // The second is lost, the window halved, and nothing else arrives.
         flight.answered(SeqNumber(3), Mark::Unmarked, NOW);
-        assert!(!flight.has_room() && !flight.repeats.is_empty());
+        assert!(!flight.has_room() && !flight.retransmissions.is_empty());
         let size = flight.control.window();
-        flight.repeat(Expiry::Probe);
+        flight.retransmit(Expiry::Probe);
         assert!(flight.has_room() && flight.control.window() == size);
-        flight.packet_sent(PLACE, &Settings::new(PathMtu::B1024), NOW);
+        send(&mut flight);
         assert!(!flight.has_room());
     }
 
     #[test]
     fn what_is_lost_is_remembered_for_its_lifetime() {
         let mut flight = flight(&SendWindow::default(), 1);
-        flight.repeat(Expiry::Probe);
+        flight.retransmit(Expiry::Probe);
         assert_eq!(flight.lost_until(100), Some(Instant::from_nanos(100)));
         assert_eq!(flight.expired(100, Instant::from_nanos(99)), None);
         assert_eq!(flight.expired(100, Instant::from_nanos(100)), Some(PLACE));

@@ -1,4 +1,4 @@
-//! Who may reach which memory of a server, as its card and its clients see it.
+//! Access to a server's registered memory, at its card and in its clients' copies of the memory table.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use super::setup::MAX_REGIONS;
 use crate::core::access::Access;
 use crate::core::protection::{Protection, Refusal};
 
-/// What a packet for the stateless card wants with memory.
+/// The memory access of an RDP or GD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// The first byte and the key.
     pub span: Span,
     /// Bytes.
     pub len: u16,
-    /// What the key must allow.
+    /// The right that the key must grant.
     pub right: Access,
-    /// The protection domain that the packet has proved to be of, by the server's name for it.
+    /// The server's name for the protection domain that the packet's tag covers; `None` without authentication.
     pub domain: Option<u32>,
 }
 
 impl Reach {
-    /// The right that storing takes, by a key of the server's own program or by one that it gave to peers.
+    /// The right to store.
     #[inline]
     pub const fn storing(key: KeyKind) -> Access {
         match key {
@@ -32,7 +32,7 @@ impl Reach {
         }
     }
 
-    /// The right that fetching takes.
+    /// The right to fetch.
     #[inline]
     pub const fn fetching(key: KeyKind) -> Access {
         match key {
@@ -42,21 +42,21 @@ impl Reach {
     }
 }
 
-/// Whose key a packet names memory by.
+/// The kind of a packet's memory key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
-    /// One of the server's own program, named by an element of its.
+    /// An lkey of the server's program, from a WQE.
     Local,
-    /// One that the server has given to peers.
+    /// An rkey of the server.
     Remote,
 }
 
-/// The registered memory of a server: of the host, not of a connection.
+/// The registered memory of a server.
 pub trait RegisteredMemory {
-    /// Where in the program's memory the bytes are.
+    /// Checks an access and returns the address in the program's memory.
     ///
     /// # Errors
-    /// Why they may not be reached.
+    /// The reason for refusing the access.
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason>;
 }
 
@@ -74,32 +74,31 @@ impl RegisteredMemory for Protection {
     }
 }
 
-/// A client's copy of its server's memory table: the regions of one protection domain by their keys.
+/// A client's copy of its server's memory table: the regions of one protection domain by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryTable {
     regions: BTreeMap<u32, Registration>,
 }
 
 impl MemoryTable {
-    /// Adds a region, or changes what is known of it. A table that holds [`MAX_REGIONS`] takes no other: its key stays
-    /// unknown.
+    /// Adds or replaces a region. A table of [`MAX_REGIONS`] regions ignores further keys.
     pub fn register(&mut self, region: Registration) {
         if self.regions.len() < MAX_REGIONS || self.regions.contains_key(&region.key.0) {
             self.regions.insert(region.key.0, region);
         }
     }
 
-    /// Removes a region; nothing where there is none.
+    /// Removes a region, if it is in the table.
     pub fn deregister(&mut self, key: RKey) {
         self.regions.remove(&key.0);
     }
 
-    /// How many regions there are.
+    /// The number of regions.
     pub fn len(&self) -> usize {
         self.regions.len()
     }
 
-    /// Whether there is none.
+    /// Whether the table has no regions.
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }
@@ -113,7 +112,7 @@ impl FromIterator<Registration> for MemoryTable {
     }
 }
 
-/// Addresses are those that the regions count; the domain was proved by what the client holds a table of.
+/// Returns the server's addresses. The table is of one domain, so `domain` is not checked.
 impl RegisteredMemory for MemoryTable {
     #[inline]
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
@@ -143,7 +142,7 @@ mod tests {
         Reach { span: Span { address, key }, len, right, domain: None }
     }
 
-    /// What the card's memory and a client's copy of it must say alike.
+    /// Rules that the server's memory and the client's table share.
     fn rules(memory: &impl RegisteredMemory, key: u32) {
         let writable = |address, len| memory.resolve(&reach(key, address, len, Access::LOCAL_WRITE));
         assert_eq!(memory.resolve(&reach(key ^ 1, 0x1000, 8, BOTH)), Err(Reason::Key));

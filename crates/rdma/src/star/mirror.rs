@@ -1,8 +1,7 @@
-//! The queues of the stateless side as the client keeps them, and how elements say what is in them.
+//! The client's copy of the server's send and receive queues, and the conversion between requests and WQEs.
 
 use nichrome_wire::star::{Data, Operands, Request, Segment, Target, Wqe, WqeFlags, segments};
 
-use super::pipeline::{Extent, Side};
 use super::setup::QueueDepth;
 use crate::core::protection::LKey;
 use crate::core::send_queue::{Pieces, Progress, SendQueue, SendWork, Source};
@@ -12,25 +11,25 @@ use crate::core::work::{Operation, Remote, SendFlags, Sge};
 pub(super) struct Mirror {
     pub(super) sends: SendQueue,
     receives: SendQueue,
-    /// Receives that left the queue so far, which gives each a number.
-    gone: u64,
-    /// Receives that operations have taken.
+    /// Receives released so far: the number of the oldest in the queue.
+    released: u64,
+    /// Receives at the front that operations have taken.
     taken: usize,
     depth: QueueDepth,
     scratch: Vec<Sge>,
 }
 
-/// An element that does not fit: its sender does not keep to what was agreed on.
+/// The server announced more requests than the queue depth in its offer.
 #[derive(Debug)]
 pub(super) struct Overrun;
 
 impl Mirror {
     pub(super) fn new(depth: QueueDepth) -> Self {
         let (sends, receives, scratch) = Default::default();
-        Self { sends, receives, gone: 0, taken: 0, depth, scratch }
+        Self { sends, receives, released: 0, taken: 0, depth, scratch }
     }
 
-    /// Takes in a request of the server's program, whose form was checked when it was read.
+    /// Adds a request of the server's program, whose form the parser has checked.
     pub(super) fn push(&mut self, wqe: &Wqe, payload: &[u8]) -> Result<(), Overrun> {
         let operation = operation(&wqe.request);
         let (queue, depth) = match operation {
@@ -69,17 +68,17 @@ impl Mirror {
         Ok(())
     }
 
-    /// Whether a receive waits for a message.
+    /// Whether there is a receive that no operation has taken.
     pub(super) fn has_receive(&self) -> bool {
         self.taken < self.receives.len()
     }
 
-    /// The number of the oldest receive that waits for a message.
+    /// The number of the oldest receive that no operation has taken.
     pub(super) fn waiting_receive(&self) -> u64 {
-        self.gone + self.taken as u64
+        self.released + self.taken as u64
     }
 
-    /// Takes the oldest receive that waits for a message: its number.
+    /// Takes the oldest receive that no operation has taken and returns its number.
     pub(super) fn take_receive(&mut self) -> Option<u64> {
         let number = self.waiting_receive();
         let waits = self.has_receive();
@@ -88,35 +87,35 @@ impl Mirror {
     }
 
     fn receive(&self, number: u64) -> Option<&SendWork> {
-        self.receives.get(usize::try_from(number.checked_sub(self.gone)?).ok()?)
+        self.receives.get(usize::try_from(number.checked_sub(self.released)?).ok()?)
     }
 
-    /// Bytes that fit into a receive that was taken.
+    /// Bytes that a receive holds.
     pub(super) fn receive_room(&self, number: u64) -> u32 {
         self.receive(number).map_or(0, |receive| receive.len)
     }
 
-    /// The buffers of a receive that was taken, for a message of so many bytes.
+    /// The buffers of a receive for a message of `len` bytes.
     pub(super) fn receive_buffers(&self, number: u64, len: u32) -> impl Iterator<Item = Sge> {
         self.receive(number).into_iter().flat_map(move |receive| pieces(&self.receives, receive.source, len))
     }
 
-    /// Gives up the oldest receive, which was taken: what the server's driver calls it.
+    /// Removes the oldest receive, which was taken, and returns the server's number for it.
     pub(super) fn release_receive(&mut self) -> Option<u64> {
         let receive = self.receives.pop()?;
-        self.gone += 1;
+        self.released += 1;
         self.taken -= 1;
         Some(receive.wr_id)
     }
 
-    /// Forgets everything.
+    /// Drops all requests.
     pub(super) fn clear(&mut self) {
         (self.sends, self.receives) = Default::default();
         self.taken = 0;
     }
 }
 
-/// The buffers that hold the first `len` bytes of a request; none of inline bytes.
+/// The buffers that hold the first `len` bytes of a request; none for inline bytes.
 pub(super) fn pieces(queue: &SendQueue, source: Source, len: u32) -> impl Iterator<Item = Sge> {
     let buffers = match queue.pieces(source, 0, len) {
         Pieces::Buffers(scatter) => Some(scatter),
@@ -125,13 +124,7 @@ pub(super) fn pieces(queue: &SendQueue, source: Source, len: u32) -> impl Iterat
     buffers.into_iter().flatten()
 }
 
-/// The stretch of memory around some buffers.
-pub(super) fn extent(side: Side, buffers: impl Iterator<Item = Sge>) -> Extent {
-    Extent::around(side, buffers.map(|sge| (sge.address, sge.len)))
-}
-
-/// The part of `buffers` that chunk `nth` is in, where each buffer is cut into chunks of `mtu` bytes, and the bytes before
-/// it.
+/// The range of chunk `nth` when each of `buffers` is cut into chunks of `mtu` bytes, and the bytes before it.
 pub(super) fn cut(buffers: impl Iterator<Item = Sge>, nth: u32, mtu: u32) -> Option<(Sge, u32)> {
     let (mut left, mut before) = (nth, 0);
     for sge in buffers {
@@ -146,12 +139,12 @@ pub(super) fn cut(buffers: impl Iterator<Item = Sge>, nth: u32, mtu: u32) -> Opt
     None
 }
 
-/// How many chunks `buffers` are cut into.
+/// The number of chunks of `buffers`.
 pub(super) fn count(buffers: impl Iterator<Item = Sge>, mtu: u32) -> u32 {
     buffers.map(|sge| sge.len.div_ceil(mtu)).sum()
 }
 
-/// What a request asks of the client; `None` for a receive.
+/// The operation of a WQE's request; `None` for a receive.
 fn operation(request: &Request) -> Option<Operation> {
     let remote = |target: &Target| Remote { address: target.address, rkey: target.rkey };
     Some(match request {
@@ -171,7 +164,7 @@ fn operation(request: &Request) -> Option<Operation> {
     })
 }
 
-/// The request that asks for this; `None` for what StaR does not do.
+/// The WQE request of an operation; `None` if StaR does not support it.
 pub(super) fn request(operation: &Operation) -> Option<Request> {
     let target = |remote: &Remote| Target { address: remote.address, rkey: remote.rkey };
     Some(match operation {
@@ -191,7 +184,7 @@ pub(super) fn request(operation: &Operation) -> Option<Request> {
     })
 }
 
-/// The flags of the verbs and those of the wire, each with its other.
+/// Flags of the verbs and of WQEs.
 const FLAGS: [(SendFlags, WqeFlags); 3] = [
     (SendFlags::SIGNALED, WqeFlags::SIGNALED),
     (SendFlags::FENCE, WqeFlags::FENCE),
@@ -203,7 +196,7 @@ fn send_flags(flags: WqeFlags) -> SendFlags {
     set.fold(SendFlags::NONE, |flags, (send, _)| flags | send)
 }
 
-/// The flags of a request as an element has them.
+/// The WQE flags of a request.
 pub(super) fn wqe_flags(flags: SendFlags) -> WqeFlags {
     let set = FLAGS.into_iter().filter(|(send, _)| flags.contains(*send));
     set.fold(WqeFlags::NONE, |flags, (_, wire)| flags | wire)

@@ -2,27 +2,24 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `driver.rs` | the stateless side: the software that hands work to the client, in the host of the card; with `requests.rs`, `completions.rs` |
-//! | `stateful.rs` | the stateful side, the client; with `begin.rs`, `chunk.rs`, `complete.rs`, `time.rs`, `mirror.rs`, `pipeline.rs`, `flight.rs` |
-//! | `elements.rs` | elements in order and each once, in both directions |
-//! | `timer.rs` | when something is sent again |
+//! | `stateless/` | the stateless side: software in the card's host that announces requests to the client in WQEPs |
+//! | `stateful/` | the stateful side, the client, which executes the requests of both sides |
+//! | `mirror.rs`, `pipeline.rs`, `flight.rs` | the client's copy of the server's queues; operations and their chunks; packets in flight |
+//! | `elements.rs` | reliable delivery of WQEPs and CQEPs, in order |
+//! | `timer.rs` | the retransmission timer |
 //! | `endpoint.rs` | a queue pair on either side |
-//! | `side.rs`, `seal.rs`, `packet.rs`, `status.rs` | what both sides have in common |
-//! | `card.rs`, `card_queue.rs` | the stateless card: a function of packet and memory; packets that wait for it |
-//! | `memory_table.rs` | who may reach which memory of a server, at its card and in its clients' copies |
-//! | `security.rs` | what may leave a host: nothing that no server has allowed |
-//! | `setup.rs`, `negotiate.rs` | the negotiation of roles and what each side must know of the other; what it asks of the device |
-//! | `config.rs`, `shared.rs` | what all queue pairs of a device share |
-//! | `tag.rs` | keyed tags: keys that follow from one secret, and the server's clock at the client |
+//! | `connection_end.rs`, `seal.rs`, `packet.rs`, `status.rs` | what both sides share: building and receiving packets |
+//! | `card.rs`, `card_queue.rs` | the stateless card, and the packets that wait for it |
+//! | `memory_table.rs` | access to a server's registered memory, at its card and in its clients' copies |
+//! | `security.rs` | the egress module: blocks packets that no server has allowed |
+//! | `setup.rs`, `negotiate.rs` | the negotiation of roles, and its questions to the device |
+//! | `config.rs`, `shared.rs` | configuration and state that the queue pairs of a device share |
+//! | `tag.rs` | keyed tags: keys derived from one secret, and the server's clock at the client |
 
-mod begin;
 mod card;
 mod card_queue;
-mod chunk;
-mod complete;
-mod completions;
 mod config;
-mod driver;
+mod connection_end;
 mod elements;
 mod endpoint;
 mod flight;
@@ -31,16 +28,14 @@ mod mirror;
 mod negotiate;
 mod packet;
 mod pipeline;
-mod requests;
 mod seal;
 mod security;
 mod setup;
 mod shared;
-mod side;
 mod stateful;
+mod stateless;
 mod status;
 mod tag;
-mod time;
 mod timer;
 
 pub use card::{Answer, CardAuthentication, CardConfig, CardCounters, StatelessCard};
@@ -55,11 +50,11 @@ pub use setup::{
 };
 pub use tag::{ConnectionKey, ServerClock, ServerSecret};
 
-/// The part that a device takes in a connection.
+/// A device's role in a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StarRole {
-    /// It keeps no state: its card answers packets, its driver hands work to the peer.
+    /// Its card keeps no state and answers packets; its driver announces requests to the peer.
     Stateless,
-    /// It keeps the state of both sides, and the peer has admitted it.
+    /// Keeps the state of both sides, as the peer's admission allows.
     Stateful(Admission),
 }

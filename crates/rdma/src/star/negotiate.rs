@@ -1,15 +1,15 @@
-//! What a driver asks of a device while it negotiates StaR for a queue pair, and what it tells the device in the end.
+//! A set-up's questions to the device, and putting a queue pair on StaR.
 
 use nichrome_wire::SeqNumber;
 use nichrome_wire::star::PacketCheck;
 
 use super::StarRole;
-use super::driver::Driver;
 use super::endpoint::{StarQp, registration};
 use super::seal::Seal;
 use super::setup::{Admission, Credentials, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
 use super::shared::StarShared;
 use super::stateful::Stateful;
+use super::stateless::Stateless;
 use crate::core::attributes::QpState;
 use crate::core::error::ObjectError;
 use crate::core::memory::Memory;
@@ -17,12 +17,12 @@ use crate::core::queue_pair::{QueuePair, Receives, Settings};
 use crate::core::verbs::Verbs;
 use crate::transport::set_up::{Agreed, Answerable, ConnectError, Question, Scope};
 
-/// Asks for the offer of a queue pair, by its attributes as they are.
+/// Asks for the offer of a queue pair, by its present attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct MakeOffer {
-    /// Which side is to be stateless.
+    /// The side to be stateless.
     pub wish: Wish,
-    /// The number of this side's first element, best chosen at random.
+    /// The number of this side's first element, chosen at random.
     pub first_element: SeqNumber,
 }
 
@@ -64,7 +64,7 @@ impl<M: Memory> Answerable<M> for MakeOffer {
     }
 }
 
-/// Asks what the stateless side admits for a peer that has made this offer.
+/// Asks for the stateless side's admission of the peer with this offer.
 #[derive(Clone, Copy, Debug)]
 pub struct Admit<'a>(pub &'a Offer);
 
@@ -89,14 +89,14 @@ impl<M: Memory> Answerable<M> for Admit<'_> {
     }
 }
 
-/// What set-up has agreed on: the offers of both sides, and the role that follows for this one.
+/// The result of set-up: both sides' offers and this side's role.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
     /// This side's offer.
     pub ours: &'a Offer,
     /// The peer's.
     pub theirs: &'a Offer,
-    /// The part that this side takes.
+    /// This side's role.
     pub role: &'a StarRole,
 }
 
@@ -115,7 +115,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
     fn connect(&self, mut qp: QueuePair, shared: &mut StarShared, verbs: &mut Verbs<M>) -> StarQp {
         let Self { ours, theirs, role } = *self;
         if qp.state != QpState::Rts {
-            // A program that only receives never sets them, and the client sends for both sides.
+            // A program that only receives never sets them, but the client sends for both sides.
             let Timers { timeout, retry_count, rnr_retry, .. } = ours.timers;
             qp.settings = Settings { timeout, retry_count, rnr_retry, ..qp.settings };
         }
@@ -136,7 +136,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
                 let seal = Seal { check: PacketCheck::new(shared.config.epoch), proof };
                 shared.egress.serve();
                 shared.stateless += 1;
-                StarQp::Stateless(Box::new(Driver::new(qp, route, ours, theirs, seal)))
+                StarQp::Stateless(Box::new(Stateless::new(qp, route, ours, theirs, seal)))
             }
         }
     }

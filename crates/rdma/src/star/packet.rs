@@ -1,11 +1,11 @@
-//! Packets on their way in and out.
+//! A connection's packets between parser or builder and the connection.
 
 use nichrome_wire::Ecn;
 use nichrome_wire::star::{Authentication, Repr};
 
 use super::flight::Place;
 
-/// A packet that came in for a connection, with the payload and what its IP header says of congestion.
+/// A received packet with its payload and the ECN field of its IP header.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming<'a> {
     pub(crate) repr: Repr,
@@ -14,7 +14,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) ecn: Ecn,
 }
 
-/// The packet that a connection would send next.
+/// The packet that a connection sends next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) repr: Repr,
@@ -22,19 +22,19 @@ pub(crate) struct Outgoing {
     pub(crate) cause: Cause,
 }
 
-/// What a packet is sent for, and so what its leaving changes.
+/// Why a packet is sent, which determines the state that changes when it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Elements have come.
+    /// An EA.
     Acknowledgement,
-    /// An element.
+    /// A WQEP or CQEP.
     Element,
-    /// A sign of life is wanted.
+    /// A WQEP sent again to get an EA.
     Ping,
-    /// A chunk of an operation.
+    /// An RDP or GD.
     Chunk(Place),
 }
 
-/// A packet cannot be made: what it needs is gone.
+/// Memory or a request that a packet needs is gone.
 #[derive(Debug)]
 pub(crate) struct Impossible;

@@ -1,13 +1,13 @@
-//! Operations of one side's program that the client has begun, and their chunks.
+//! The operations of one side's program that the client has begun, in order, and their chunks.
 //!
-//! An operation moves its bytes in chunks, one packet each. Chunks of all operations have numbers in one order, so that
-//! what is quiet is a number: all chunks before it are answered, and no copy of theirs is on its way any more.
-//! Operations complete in the order in which they were posted.
+//! An operation moves its bytes in chunks, one packet each. Chunks are numbered consecutively across operations. A chunk is
+//! *quiet* when it is answered and the network holds no other copy of it; an operation is quiet when its chunks and all
+//! before them are.
 //!
-//! **Writes to one place.** Of WRITEs that follow each other to exactly the same bytes, only the last waits for those
-//! before it; the others go at once, and complete when it is certain that nothing older can be in memory any more. That
-//! is so when bytes of the one, or of a later one, were sent after all before it were quiet, and have arrived
-//! ([`Operation::vouches`]). A chunk of theirs that is lost is not sent again when a later one was sent to its place.
+//! **Consecutive WRITEs to exactly the same bytes.** Only the last waits for those before it; the others leave at once, and
+//! complete when no older bytes can reach the memory any more: chunks of the WRITE itself, or of a later one, were sent
+//! after all chunks before it were quiet, and have arrived ([`Operation::vouches`]). A lost chunk of such a WRITE is not
+//! retransmitted when a later WRITE to its place was sent.
 
 use std::collections::VecDeque;
 
@@ -15,45 +15,46 @@ use nichrome_wire::{Instant, SeqNumber};
 
 use crate::core::completion::Status;
 use crate::core::receive_queue::ReceiveSlot;
+use crate::core::work::Sge;
 
-/// Chunks between the first that is not settled and the last that was sent, at most.
+/// Most chunks from the first that is not quiet to the last that was sent; further ones wait.
 const SPAN: usize = 1 << 14;
 
-/// Which way the bytes of an operation go.
+/// The direction of an operation's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transfer {
     /// In RDPs.
     ToServer,
-    /// In SDPs, which GDs ask for.
+    /// In SDPs, which GDs request.
     FromServer,
 }
 
-/// Whose memory.
+/// The host whose memory an extent is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum Host {
     Client,
     Server,
 }
 
-/// A stretch of memory, by the addresses that requests use.
+/// A range of addresses in one host's registered memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    pub(super) side: Side,
+    pub(super) host: Host,
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
 impl Extent {
-    pub(super) const NONE: Self = Self { side: Side::Client, start: 0, end: 0 };
+    pub(super) const NONE: Self = Self { host: Host::Client, start: 0, end: 0 };
 
-    pub(super) fn new(side: Side, start: u64, len: u32) -> Self {
-        Self { side, start, end: start.saturating_add(u64::from(len)) }
+    pub(super) fn new(host: Host, start: u64, len: u32) -> Self {
+        Self { host, start, end: start.saturating_add(u64::from(len)) }
     }
 
-    /// The least stretch that holds all of these pieces.
-    pub(super) fn around(side: Side, pieces: impl Iterator<Item = (u64, u32)>) -> Self {
-        let pieces = pieces.filter(|(_, len)| *len > 0);
-        let around = pieces.map(|(start, len)| Self::new(side, start, len)).reduce(|one, other| Self {
+    /// The smallest range that holds all of these buffers.
+    pub(super) fn around(host: Host, buffers: impl Iterator<Item = Sge>) -> Self {
+        let buffers = buffers.filter(|sge| sge.len > 0).map(|sge| Self::new(host, sge.address, sge.len));
+        let around = buffers.reduce(|one, other| Self {
             start: one.start.min(other.start),
             end: one.end.max(other.end),
             ..one
@@ -62,50 +63,50 @@ impl Extent {
     }
 
     fn overlaps(&self, other: &Self) -> bool {
-        self.side == other.side && self.start < other.end && other.start < self.end
+        self.host == other.host && self.start < other.end && other.start < self.end
     }
 }
 
-/// What an operation has to do with those before it.
+/// How an operation's memory overlaps that of unsettled operations before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conflict {
     None,
-    /// One of them writes what it reads or writes, or copies from what it writes.
-    Some,
-    /// It is a WRITE to exactly the bytes of the server that the one right before it writes.
-    Again,
+    /// An earlier operation writes what this one reads or writes, or copies from what this one writes.
+    Overlap,
+    /// A WRITE to exactly the bytes that the operation right before it writes.
+    SameBytes,
 }
 
-/// An operation that was begun.
+/// An operation in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     /// The number of its first chunk.
     pub(super) first: u64,
     pub(super) chunks: u32,
     pub(super) transfer: Transfer,
-    /// The client's receive that it fills, or uses up.
+    /// The client's receive that it consumes.
     pub(super) receive: Option<ReceiveSlot>,
-    /// The server's receive that it fills, or uses up: its number.
+    /// The number of the server's receive that it consumes.
     pub(super) mirrored: Option<u64>,
-    /// It cannot be done: how it completes in its turn, and how its receive does.
+    /// The statuses of its own completion and of its receive's, if it has failed.
     pub(super) failed: Option<(Status, Status)>,
-    /// What the atomic found.
+    /// The value that an atomic found.
     pub(super) before: u64,
-    /// Memory that it changes.
     pub(super) writes: Extent,
-    /// Whether that is one piece, which its chunks fill from the front on, each by the path MTU.
-    pub(super) is_one: bool,
-    /// Memory that it reads where operations before it may write.
+    /// Whether `writes` is one buffer that the chunks fill from the front, a path MTU each.
+    pub(super) is_contiguous: bool,
+    /// The peer's memory that it reads.
     pub(super) reads: Extent,
-    /// Memory of its own side that it copies from.
+    /// The initiator's memory that it copies from.
     pub(super) source: Extent,
     pub(super) conflict: Conflict,
-    /// When it is quiet, operations whose chunks are all before this one are certain.
+    /// Once this operation is quiet, no bytes older than an operation whose chunks are all before this number can be in
+    /// memory.
     pub(super) vouches: u64,
-    /// The completion that the server's driver is to acknowledge before it is complete.
-    pub(super) told: Option<SeqNumber>,
-    /// Its packets may not leave: since when.
-    pub(super) held: Option<Instant>,
+    /// The CQEP for the server's receive. The operation completes when the server's driver has acknowledged it.
+    pub(super) reported: Option<SeqNumber>,
+    /// When the egress module first blocked one of its packets.
+    pub(super) blocked_since: Option<Instant>,
 }
 
 impl Operation {
@@ -114,34 +115,34 @@ impl Operation {
     }
 }
 
-/// What is known of a chunk that was sent.
+/// A chunk that was sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     is_answered: bool,
-    /// Copies of it that may still change the server's memory.
+    /// RDPs in the network that may still change the server's memory.
     copies: u16,
 }
 
-/// Operations in order, and their chunks.
+/// The operations of one initiator.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     pub(super) operations: VecDeque<Operation>,
-    /// Chunks from the first that is not settled to the last that was sent.
+    /// Chunks from `base` to the last that was sent.
     chunks: VecDeque<Chunk>,
-    /// The first chunk that is not settled.
+    /// The first chunk that is not quiet.
     base: u64,
-    /// The end of the operations that were begun.
+    /// The first chunk of the next operation.
     end: u64,
-    /// Operations at the front that are settled, and wait for something else.
+    /// Operations at the front that are settled and wait for the acknowledgement of their CQEP.
     pub(super) settled: usize,
     /// Operations at the front that are quiet.
     quiet: usize,
-    /// Nothing older than an operation whose chunks are all before this one can be in memory, once that is quiet.
+    /// The largest [`Operation::vouches`] of a quiet operation.
     certain: u64,
 }
 
 impl Pipeline {
-    /// The chunk that is sent next for the first time.
+    /// The next chunk to send for the first time.
     pub(super) fn next(&self) -> u64 {
         self.base + self.chunks.len() as u64
     }
@@ -161,7 +162,7 @@ impl Pipeline {
         self.chunks.len() < SPAN
     }
 
-    /// Whether the operation that began last is being sent.
+    /// Whether the newest operation is being sent.
     pub(super) fn is_last_under_way(&self) -> bool {
         self.operations.back().is_some_and(|last| last.first <= self.next())
     }
@@ -172,13 +173,13 @@ impl Pipeline {
         self.settle();
     }
 
-    /// Takes out the oldest operation.
+    /// Removes the oldest operation.
     pub(super) fn retire(&mut self) -> Option<Operation> {
         self.quiet = self.quiet.saturating_sub(1);
         self.operations.pop_front()
     }
 
-    /// The place of the operation that a chunk belongs to; `None` where the chunk is settled, or none.
+    /// The index of a chunk's operation; `None` if the chunk is quiet, or was never part of an operation.
     #[inline]
     pub(super) fn operation_of(&self, nth: u64) -> Option<usize> {
         let index = self.operations.partition_point(|operation| operation.first <= nth).checked_sub(1)?;
@@ -190,14 +191,13 @@ impl Pipeline {
         self.chunks.get_mut(index)
     }
 
-    /// Whether the chunk need not be sent again: it was answered, or is given up.
+    /// Whether the chunk needs no retransmission: it was answered or superseded.
     pub(super) fn is_done(&self, nth: u64) -> bool {
         let index = nth.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
         index.and_then(|index| self.chunks.get(index)).is_none_or(|chunk| chunk.is_answered)
     }
 
-    /// A packet of this chunk of the operation at `index` has left, which writes to the server's memory where it is an
-    /// RDP.
+    /// Records that a packet of this chunk of the operation at `index` left.
     #[inline]
     pub(super) fn chunk_sent(&mut self, index: usize, nth: u64) {
         let is_unsafe = self.is_ahead(index, nth);
@@ -216,27 +216,26 @@ impl Pipeline {
         }
     }
 
-    /// Whether the operation at `index` is a WRITE to where the one right before it writes, of which the same chunk is
-    /// not quiet.
+    /// Whether the operation at `index` rewrites the bytes of the one before it, whose same chunk is not quiet.
     fn is_ahead(&self, index: usize, nth: u64) -> bool {
         let operation = &self.operations[index];
-        operation.conflict == Conflict::Again && nth >= self.base + u64::from(operation.chunks)
+        operation.conflict == Conflict::SameBytes && nth >= self.base + u64::from(operation.chunks)
     }
 
-    /// Whether the operation right after the one at `index` is a WRITE to exactly the same bytes.
-    fn is_followed(&self, index: usize) -> bool {
-        self.operations.get(index + 1).is_some_and(|next| next.conflict == Conflict::Again)
+    /// Whether the operation after the one at `index` rewrites its bytes.
+    fn is_rewritten(&self, index: usize) -> bool {
+        self.operations.get(index + 1).is_some_and(|next| next.conflict == Conflict::SameBytes)
     }
 
-    /// Whether a chunk of a WRITE to where the one before it writes waits for that: the last of them does.
+    /// Whether a chunk waits for the same chunk of the WRITE before it: only in the last of several WRITEs to the same bytes.
     pub(super) fn is_last_and_ahead(&self, index: usize, nth: u64) -> bool {
-        !self.is_followed(index) && self.is_ahead(index, nth)
+        !self.is_rewritten(index) && self.is_ahead(index, nth)
     }
 
-    /// Whether a lost chunk need not be sent again, as a later WRITE to its place was sent. Then that one, or one after
-    /// it, makes its operation certain.
+    /// Drops a lost chunk if a later WRITE to its place was sent, which then vouches for its operation. Returns whether it
+    /// was dropped.
     pub(super) fn supersede(&mut self, nth: u64) -> bool {
-        let Some(index) = self.operation_of(nth).filter(|index| self.is_followed(*index)) else {
+        let Some(index) = self.operation_of(nth).filter(|index| self.is_rewritten(*index)) else {
             return false;
         };
         let next = self.next();
@@ -252,7 +251,7 @@ impl Pipeline {
         true
     }
 
-    /// A packet of this chunk was answered; whether it is the first that was.
+    /// Records an answer to a packet of this chunk. Returns true for the first.
     #[inline]
     pub(super) fn chunk_answered(&mut self, nth: u64) -> bool {
         let Some(chunk) = self.chunk(nth) else { return false };
@@ -262,7 +261,7 @@ impl Pipeline {
         first
     }
 
-    /// A packet of this chunk is on its way no more.
+    /// Records that the network no longer holds one of the chunk's packets.
     pub(super) fn copy_gone(&mut self, nth: u64) {
         if let Some(chunk) = self.chunk(nth) {
             chunk.copies = chunk.copies.saturating_sub(1);
@@ -288,30 +287,30 @@ impl Pipeline {
         self.base >= operation.end()
     }
 
-    /// Whether an operation is settled: its bytes have arrived, and nothing older can overwrite them.
+    /// Whether an operation's bytes have arrived and no older packet can overwrite them.
     pub(super) fn is_settled(&self, operation: &Operation) -> bool {
         self.is_quiet(operation) && self.certain >= operation.end()
     }
 
-    /// How the oldest operation fails, which is not settled: all before one that has failed are quiet. It may be another,
-    /// which that one was to make certain.
+    /// The failure of the oldest unsettled operation, once all before the operation that failed are quiet. The oldest
+    /// may be an earlier WRITE that the failed one was to vouch for.
     pub(super) fn failure(&self) -> Option<(Status, Status)> {
         let operation = self.operations.get(self.quiet)?;
         operation.failed.filter(|_| self.is_first(operation))
     }
 
-    /// Whether all before an operation is settled.
+    /// Whether all chunks before an operation are quiet.
     pub(super) fn is_first(&self, operation: &Operation) -> bool {
         self.base >= operation.first
     }
 
-    /// Whether an operation that begins behind all others has to do with what some of them write.
+    /// Whether an operation that begins now overlaps an unsettled one.
     pub(super) fn has_conflict(&self, writes: &Extent, reads: &Extent) -> bool {
         self.conflicts_before(self.operations.len(), writes, reads, 1)
     }
 
-    /// Whether one of the first `count` operations writes what is read or written here, or copies from what is written
-    /// here. Of the first that is not quiet, what it has still to write counts: chunks of `mtu` bytes are quiet.
+    /// Whether one of the first `count` operations still writes bytes of `writes` or `reads`, or copies from `writes`. The
+    /// quiet chunks of an operation, of `mtu` bytes each, no longer count.
     pub(super) fn conflicts_before(&self, count: usize, writes: &Extent, reads: &Extent, mtu: u64) -> bool {
         let mut unsettled =
             self.operations.range(self.settled..count).filter(|earlier| !self.is_quiet(earlier));
@@ -322,16 +321,16 @@ impl Pipeline {
     }
 
     fn left_of(&self, operation: &Operation, mtu: u64) -> Extent {
-        let Extent { side, start, end } = operation.writes;
+        let Extent { host, start, end } = operation.writes;
         let quiet = self.base.saturating_sub(operation.first).saturating_mul(mtu);
         Extent {
-            side,
-            start: if operation.is_one { start.saturating_add(quiet).min(end) } else { start },
+            host,
+            start: if operation.is_contiguous { start.saturating_add(quiet).min(end) } else { start },
             end,
         }
     }
 
-    /// Forgets everything.
+    /// Drops all operations.
     pub(super) fn clear(&mut self) {
         self.operations.clear();
         self.chunks.clear();

@@ -1,11 +1,11 @@
-//! How packets of a connection are authenticated, on both sides.
+//! The integrity check and authentication of a connection's packets, on both sides.
 
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{Authentication, Flags, PacketCheck, PacketWriter, Stamp};
 
 use super::tag::ConnectionKey;
 
-/// What packets of a connection are believed by, on both sides.
+/// The integrity check of a connection's packets and, with authentication, their key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seal {
     pub(crate) check: PacketCheck,
@@ -14,12 +14,12 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// The flags that packets have for it.
+    /// The flags of sealed packets.
     pub(crate) fn flags(&self) -> Flags {
         if self.proof.is_some() { Flags::AUTHENTICATED } else { Flags::NONE }
     }
 
-    /// Whether a packet is of this connection and as it was sent.
+    /// Whether check and tag of a packet are valid.
     pub(crate) fn is_right(
         &self,
         flow: &UdpFlow,
@@ -34,7 +34,7 @@ impl Seal {
         proved && self.check.is_right(flow, datagram)
     }
 
-    /// Appends the trailer of a packet, and returns the packet's length.
+    /// Appends a packet's trailer and returns the packet's length in bytes.
     pub(super) fn finish(&self, writer: PacketWriter<'_>, flow: &UdpFlow, stamp: Stamp) -> usize {
         match self.proof {
             None => writer.finish(flow, self.check),

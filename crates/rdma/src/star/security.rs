@@ -1,14 +1,14 @@
-//! The security module of a card's egress (section 3.2 of the paper): what of StaR may leave this host.
+//! The egress module: checks StaR packets before they leave (section 3.2 of the paper, "Security mechanism").
 //!
-//! A stateless card does what a packet says, so its clients' cards see to it that packets say only what is allowed. The
-//! module knows nothing at first and lets nothing through. Its entries come from servers alone: one with each
-//! [`Admission`] at set-up, changed by the server's elements, removed with the connection.
+//! A stateless card executes any valid packet, so its clients' cards block packets that the server has not allowed. The
+//! module is empty at first and blocks everything. Servers alone make its entries: each [`Admission`] at set-up adds one,
+//! the server's elements change it, and the end of the connection removes it.
 //!
-//! | packet | leaves |
+//! | packet | leaves if |
 //! |---|---|
-//! | RDP, GD | where the connection has an entry for this destination, with a region whose rights and bounds allow it |
-//! | CQEP, EA to a server | where some connection has an entry for this destination |
-//! | WQEP, EA to a client, RA, SDP | where this host has taken the stateless role for any connection |
+//! | RDP, GD | its connection has an entry for the destination, with a region whose rights and bounds allow the access |
+//! | CQEP, EA to a server | some connection has an entry for the destination |
+//! | WQEP, EA to a client, RA, SDP | this host has taken the stateless role for any connection |
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,38 +20,38 @@ use super::memory_table::{KeyKind, MemoryTable, Reach, RegisteredMemory};
 use super::setup::Admission;
 use crate::core::access::Access;
 
-/// Why a packet may not leave.
+/// The reason for blocking a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Blocked {
-    /// The bytes are no StaR packet.
+    /// Not a StaR packet.
     Malformed,
-    /// This host has no such role: the connection has no entry, or the host serves nobody.
+    /// The connection has no entry, or the host has no stateless connection.
     Role,
-    /// The connection's server is another.
+    /// The connection has another server.
     Destination,
-    /// The memory may not be reached so.
+    /// The server's memory table does not allow the access.
     Memory(Reason),
 }
 
-/// What has left, and what has not.
+/// Packets that passed and that were blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EgressCounters {
-    /// Packets that left.
+    /// Packets that passed.
     pub passed: u64,
-    /// Blocked: no StaR packets.
+    /// [`Blocked::Malformed`].
     pub blocked_malformed: u64,
-    /// Blocked: no entry.
+    /// [`Blocked::Role`].
     pub blocked_role: u64,
-    /// Blocked: to another than the connection's server.
+    /// [`Blocked::Destination`].
     pub blocked_destination: u64,
-    /// Blocked: key, right or bounds.
+    /// [`Blocked::Memory`].
     pub blocked_memory: u64,
 }
 
-/// What one connection may do.
+/// The rights of one connection.
 struct Entry {
     server: IpAddr,
-    /// The connection's remote rights: those of the server's queue pair.
+    /// The remote rights of the server's queue pair.
     access: Access,
     memory: MemoryTable,
 }
@@ -62,13 +62,13 @@ pub struct EgressModule {
     entries: HashMap<QpNumber, Entry>,
     /// Entries for each server.
     servers: HashMap<IpAddr, usize>,
-    /// Whether this host is the stateless side of a connection: one bit, not one entry for each.
+    /// Whether this host is the stateless side of any connection.
     serves: bool,
     counters: EgressCounters,
 }
 
 impl EgressModule {
-    /// The server at this address has admitted the client's `connection`, whose queue pair there gives `access`.
+    /// Adds the entry of a connection that a server has admitted with the rights `access`.
     pub fn admit(&mut self, connection: QpNumber, server: IpAddr, access: Access, admission: &Admission) {
         self.remove(connection);
         let memory = admission.regions.iter().copied().collect();
@@ -76,7 +76,7 @@ impl EgressModule {
         *self.servers.entry(server).or_default() += 1;
     }
 
-    /// The connection's server has sent this element; one from another address changes nothing.
+    /// Applies an element to the connection's entry; ignores it if `from` is not the connection's server.
     pub fn apply(&mut self, connection: QpNumber, from: IpAddr, element: &Element) {
         let Some(entry) = self.entries.get_mut(&connection).filter(|entry| entry.server == from) else {
             return;
@@ -89,7 +89,7 @@ impl EgressModule {
         }
     }
 
-    /// The connection is closed on this side.
+    /// Removes the entry of a connection.
     pub fn remove(&mut self, connection: QpNumber) {
         let Some(entry) = self.entries.remove(&connection) else { return };
         if let Some(count) = self.servers.get_mut(&entry.server) {
@@ -100,12 +100,12 @@ impl EgressModule {
         }
     }
 
-    /// The local driver has taken the stateless role, for its first connection.
+    /// Allows the packets of the stateless role.
     pub fn serve(&mut self) {
         self.serves = true;
     }
 
-    /// Connections that have an entry.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -115,15 +115,15 @@ impl EgressModule {
         self.entries.is_empty()
     }
 
-    /// What it has let through and blocked.
+    /// Packets that passed and that were blocked.
     pub const fn counters(&self) -> &EgressCounters {
         &self.counters
     }
 
-    /// Whether a datagram may leave, whoever has built it.
+    /// Checks a datagram before it leaves, and counts it.
     ///
     /// # Errors
-    /// Why not; it is counted.
+    /// The reason for blocking it.
     #[inline]
     pub fn check(&mut self, flow: &UdpFlow, datagram: &[u8]) -> Result<(), Blocked> {
         let verdict = match Repr::parse(datagram) {

@@ -1,20 +1,20 @@
-//! Set-up: two sides of a connection agree over a byte stream which of them is stateless, and the stateless one hands
-//! over what the other must know. No I/O: a driver carries the bytes, over TCP or whatever it trusts.
+//! Set-up: two sides of a connection agree over a byte stream which of them is stateless, and the stateless side admits the
+//! other. No I/O: a driver carries the bytes, over TCP or another trusted stream.
 //!
 //! ```text
-//! both       OFFER ────►  ◄──── OFFER       roles follow from the two: each side computes them
-//! stateless  ADMISSION ────►                start, domain, key, memory table
-//! stateful   ◄──── READY                    or REFUSAL, which either may send in place of its next message
+//! both       OFFER ────►  ◄──── OFFER       each side computes the roles from both offers
+//! stateless  ADMISSION ────►                epoch, domain, key, memory table
+//! stateful   ◄──── READY                    either side may send a REFUSAL in place of its next message
 //! ```
 //!
 //! | wishes | the stateless side |
 //! |---|---|
-//! | one `Own`, the other not | that one |
-//! | one `Peers`, the other `Automatic` | the other |
-//! | both `Automatic` | the one without room for state; with room on both sides there is none, and the connection is RoCE |
+//! | one `Own`, the other not | the side with `Own` |
+//! | one `Peers`, the other `Automatic` | the side with `Automatic` |
+//! | both `Automatic` | the side without room for state; with room on both sides, none: the connection is RoCE |
 //! | both `Own`, or both `Peers` | an error |
 //!
-//! The stateful side must have room, and the stateless side receives of its own.
+//! The stateful side must have room, and the stateless side its own receive queue.
 
 mod message;
 mod terms;
@@ -25,10 +25,10 @@ pub use self::terms::{
     Side, Timers, Wish,
 };
 
-/// What two offers come to; each side finds the mirror image of what the other does.
+/// The agreement of two offers. Both sides compute the same roles.
 ///
 /// # Errors
-/// The wishes contradict each other, or the roles cannot be taken.
+/// The wishes contradict each other, or a side cannot take its role.
 pub fn agree(ours: &Offer, theirs: &Offer) -> Result<Agreement, SetupError> {
     let stateless = match (ours.wish, theirs.wish) {
         (Wish::Own, Wish::Own) => return Err(SetupError::BothStateless),
@@ -54,24 +54,24 @@ pub fn agree(ours: &Offer, theirs: &Offer) -> Result<Agreement, SetupError> {
     Ok(Agreement::Star { stateless })
 }
 
-/// What a driver has to do.
+/// The driver's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetupEvent {
-    /// The connection is RoCE, with this peer. Set-up is over.
+    /// The connection is RoCE, with this peer. Set-up is complete.
     Roce(Offer),
     /// This side is stateless: [`Setup::admit`] the peer, or [`Setup::refuse`].
     Admit(Offer),
-    /// This side is stateful: take in what the server says and [`Setup::accept`], or [`Setup::refuse`].
+    /// This side is stateful: apply the server's admission and [`Setup::accept`], or [`Setup::refuse`].
     Accept(Offer, Admission),
-    /// The peer that was admitted is ready. Set-up is over.
+    /// The admitted peer is ready. Set-up is complete.
     Ready(Offer),
 }
 
-/// The offer that the bytes of another side begin with, `None` where it is not all there yet: who is called is known before
-/// an offer is made.
+/// Reads the offer at the front of the peer's bytes without consuming it; `None` if it is incomplete. A listener learns from
+/// it which queue pair the peer wants.
 ///
 /// # Errors
-/// They begin with something else.
+/// The bytes begin with something else.
 pub fn peek_offer(bytes: &[u8]) -> Result<Option<Offer>, SetupError> {
     match read(&mut bytes.to_vec())? {
         Some(SetupMessage::Offer(offer)) => Ok(Some(offer)),
@@ -81,15 +81,15 @@ pub fn peek_offer(bytes: &[u8]) -> Result<Option<Offer>, SetupError> {
 }
 
 enum State {
-    /// For the other side's offer.
+    /// Waits for the peer's offer.
     Waiting,
-    /// For the driver, to admit this peer.
+    /// Waits for the driver to admit this peer.
     Admitting(Offer),
-    /// For the ready of this peer.
+    /// Waits for READY of this peer.
     Admitted(Offer),
-    /// For the admission by this peer.
+    /// Waits for the admission by this peer.
     Applying(Offer),
-    /// For the driver, to accept.
+    /// Waits for the driver to accept.
     Accepting,
     Over,
     Failed(SetupError),
@@ -111,15 +111,15 @@ impl Setup {
         Self { ours, state: State::Waiting, input: Vec::new(), output }
     }
 
-    /// What is to be sent, and was not taken before.
+    /// Returns the bytes to send, once.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// Takes in bytes of the other side. What is kept of them is less than one message.
+    /// Receives bytes of the peer. Buffers less than one message.
     ///
     /// # Errors
-    /// There will be no connection; from then on the same error.
+    /// Set-up failed; further calls return the same error.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<SetupEvent>, SetupError> {
         self.input.extend(bytes);
         let mut event = None;
@@ -165,7 +165,7 @@ impl Setup {
     /// Admits the peer of [`SetupEvent::Admit`].
     ///
     /// # Errors
-    /// There is nobody to admit, or there are more than [`MAX_REGIONS`]: refuse, or admit with fewer.
+    /// No peer waits for admission, or the admission has more than [`MAX_REGIONS`]: refuse, or admit with fewer.
     pub fn admit(&mut self, admission: Admission) -> Result<(), SetupError> {
         let State::Admitting(peer) = self.state else { return Err(SetupError::OutOfTurn) };
         if admission.regions.len() > MAX_REGIONS {
@@ -176,10 +176,10 @@ impl Setup {
         Ok(())
     }
 
-    /// Tells the server of [`SetupEvent::Accept`] that it may begin. Set-up is over.
+    /// Sends READY to the server of [`SetupEvent::Accept`]. Set-up is complete.
     ///
     /// # Errors
-    /// There is nothing to accept.
+    /// No admission waits to be accepted.
     pub fn accept(&mut self) -> Result<(), SetupError> {
         let State::Accepting = self.state else { return Err(SetupError::OutOfTurn) };
         write(&SetupMessage::Ready, &mut self.output);
@@ -187,7 +187,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Ends set-up. The other side is told unless it is over already.
+    /// Ends set-up with a REFUSAL, unless it is complete.
     pub fn refuse(&mut self, why: Refusal) {
         if !matches!(self.state, State::Over | State::Failed(_)) {
             write(&SetupMessage::Refusal(why), &mut self.output);
@@ -195,10 +195,10 @@ impl Setup {
         }
     }
 
-    /// The stream has ended.
+    /// Handles the end of the stream.
     ///
     /// # Errors
-    /// Set-up was not over.
+    /// Set-up was not complete.
     pub fn end(&self) -> Result<(), SetupError> {
         match self.state {
             State::Over => Ok(()),

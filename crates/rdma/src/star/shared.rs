@@ -1,6 +1,7 @@
-//! What the queue pairs of a device share on StaR: the stateless card, and the egress module.
+//! What a device's queue pairs on StaR share: the stateless card and the egress module.
 
-use nichrome_wire::rdma::QpNumber;
+use nichrome_wire::Ecn;
+use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{Repr, STAR_PORT};
 
 use super::card::{CardConfig, CardCounters, StatelessCard};
@@ -11,7 +12,7 @@ use super::security::{EgressCounters, EgressModule};
 use super::setup::Room as StateRoom;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
-use crate::net::{Datagram, Room};
+use crate::net::{Datagram, Room, Route};
 use crate::transport::{Environment, Shared, set_up::View};
 
 /// Hop limit of the card's packets.
@@ -23,18 +24,24 @@ pub(crate) struct StarShared {
     pub(super) config: StarConfig,
     pub(super) card: CardQueue,
     pub(super) egress: EgressModule,
-    /// Connections whose state the peer keeps.
+    /// Connections in the stateless role.
     pub(super) stateless: usize,
 }
 
 impl StarShared {
-    /// Whether there is room for the state of the connections of `qps` queue pairs. Where there is not, a new connection
-    /// can only be stateless here (section 3.3 of the paper, auto adaption).
+    /// Whether the connection budget has room for the state of one connection of `qps` queue pairs.
     pub(super) fn state_room(&self, qps: usize) -> StateRoom {
         match self.config.connection_budget {
             Some(budget) if qps - self.stateless > budget => StateRoom::Full,
             _ => StateRoom::Free,
         }
+    }
+
+    /// The route of a connection's packet, to StaR's port. Routers may mark data only.
+    pub(super) fn route_of(&self, route: &Route, is_data: bool) -> Route {
+        let flow = UdpFlow { src_port: self.config.source_port, dst_port: STAR_PORT, ..route.flow };
+        let ecn = if is_data { Ecn::Ect0 } else { Ecn::NotEct };
+        Route { flow, traffic_class: route.traffic_class.with_ecn(ecn), ..*route }
     }
 }
 
@@ -70,7 +77,7 @@ impl Shared for StarShared {
             let ecn = datagram.traffic_class.ecn();
             return Some((repr.connection, Incoming { repr, payload, authentication, ecn }));
         }
-        // A card that serves nobody knows no packets of StaR.
+        // A host without a stateless connection drops RDPs and GDs.
         match self.stateless {
             0 => verbs.counters.dropped_unknown += 1,
             _ => self.card.receive(datagram, kind, verbs),

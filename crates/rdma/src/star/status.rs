@@ -1,4 +1,4 @@
-//! Statuses of completions as CQEPs tell them: the numbers of the verbs (`enum ibv_wc_status`).
+//! Completion statuses in CQEPs: the codes of `enum ibv_wc_status`.
 
 use nichrome_wire::star::StatusCode;
 
@@ -21,13 +21,13 @@ const TABLE: [(Status, u8); 14] = [
     (Status::Fatal, 19),
 ];
 
-/// The number of a status.
+/// The code of a status.
 pub(super) fn code(status: Status) -> StatusCode {
     let found = TABLE.into_iter().find(|(known, _)| *known == status);
     found.and_then(|(_, code)| StatusCode::new(code)).unwrap_or(StatusCode::GENERAL)
 }
 
-/// The status of a number.
+/// The status of a code; unknown codes are [`Status::Fatal`].
 pub(super) fn status(code: StatusCode) -> Status {
     let found = TABLE.into_iter().find(|(_, known)| *known == code.code());
     found.map_or(Status::Fatal, |(status, _)| status)

@@ -1,8 +1,7 @@
-//! Keyed tags: what the stateless card believes a packet by, beyond the egress module of its sender.
+//! Keyed tags, by which the stateless card authenticates packets.
 //!
-//! The key of a connection is a function of the server's one secret and of what packets carry, so the card computes it
-//! anew for each packet and stores none. Both hashes are SipHash-2-4, which is made for short messages: with 128 bits
-//! of result for keys, with 64 for tags.
+//! A connection's key is a function of the server's secret and of fields in each packet, so the card computes it for each
+//! packet and stores none. Keys are SipHash-2-4 with 128 bits of output, tags with 64.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -13,7 +12,7 @@ use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{Authentication, Stamp};
 use siphasher::{sip, sip128};
 
-/// What a server knows alone, chosen at random each time that it starts.
+/// The server's secret, chosen at random at each start.
 #[derive(Clone)]
 pub struct ServerSecret([u8; 16]);
 
@@ -23,7 +22,7 @@ impl ServerSecret {
         Self(bytes)
     }
 
-    /// The key of the connection that a client at this address calls by this number, for memory of a protection domain.
+    /// The key of a client's connection, by the client's address and number for it, and the server's protection domain.
     #[inline]
     pub fn connection_key(&self, client: IpAddr, connection: QpNumber, domain: u32) -> ConnectionKey {
         let address = match client {
@@ -50,7 +49,7 @@ impl fmt::Debug for ServerSecret {
 pub struct ConnectionKey([u8; 16]);
 
 impl ConnectionKey {
-    /// The key of these bytes, as set-up brings them.
+    /// The key of these bytes, from set-up.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -60,7 +59,7 @@ impl ConnectionKey {
         self.0
     }
 
-    /// The tag of a packet: of its addresses, and of the datagram up to the tag.
+    /// The tag over a packet's addresses and the datagram up to the tag.
     #[inline]
     pub fn tag(&self, addresses: &[u8], covered: &[u8]) -> u64 {
         let mut hasher = sip::SipHasher24::new_with_key(&self.0);
@@ -69,7 +68,7 @@ impl ConnectionKey {
         hasher.finish()
     }
 
-    /// Whether a received datagram's tag is that of this key.
+    /// Whether a received datagram has the tag of this key.
     #[inline]
     pub fn is_right(&self, flow: &UdpFlow, datagram: &[u8], authentication: &Authentication) -> bool {
         let tag = Authentication::covered(flow, datagram, |addresses, covered| self.tag(addresses, covered));
@@ -84,26 +83,26 @@ impl fmt::Debug for ConnectionKey {
     }
 }
 
-/// What a clock shows at `now`.
+/// The stamp of a clock at `now`.
 #[inline]
 pub(crate) fn stamp_of(now: Instant) -> Stamp {
     Stamp((now.as_nanos() / 1_000_000) as u32)
 }
 
-/// What a client knows of its server's clock.
+/// A client's estimate of its server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerClock {
-    /// What the server's clock is ahead of the client's, modulo 2³² ms.
+    /// The difference between the server's clock and the client's, modulo 2³² ms.
     ahead_ms: u32,
 }
 
 impl ServerClock {
-    /// The server said `stamp`, in set-up or in an authenticated packet that came at `now`.
-    pub fn told(stamp: Stamp, now: Instant) -> Self {
+    /// Synchronizes with the server's `stamp`, received at `now` in set-up or an authenticated packet.
+    pub fn synchronized(stamp: Stamp, now: Instant) -> Self {
         Self { ahead_ms: stamp.0.wrapping_sub(stamp_of(now).0) }
     }
 
-    /// The stamp of a packet that is made at `now`.
+    /// The stamp of a packet built at `now`.
     #[inline]
     pub fn stamp(&self, now: Instant) -> Stamp {
         Stamp(stamp_of(now).0.wrapping_add(self.ahead_ms))
@@ -151,7 +150,7 @@ mod tests {
     #[test]
     fn a_client_stamps_by_the_clock_of_its_server() {
         let ms = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-        let clock = ServerClock::told(Stamp(u32::MAX), ms(5000));
+        let clock = ServerClock::synchronized(Stamp(u32::MAX), ms(5000));
         assert_eq!(clock.stamp(ms(5002)), Stamp(1));
     }
 }

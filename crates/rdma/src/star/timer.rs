@@ -1,25 +1,26 @@
-//! When something is sent again, and when the peer is given up.
+//! The retransmission timer.
 //!
-//! A probe comes after a few round trips without an answer and costs one packet. The timeout is the queue pair's own, as
-//! on RoCE: so long without progress, so many times, and the work fails.
+//! A probe retransmits one packet after a few round trips without an answer. The timeout and retry count are the queue
+//! pair's, as on RoCE: without progress for all of them, the work fails.
 
 use nichrome_wire::Instant;
 
+use crate::core::counters::Counters;
 use crate::core::queue_pair::Settings;
 
 /// Round trips without an answer before a probe.
 const ROUND_TRIPS: u64 = 4;
 
-/// No probe earlier than so many nanoseconds: programs do not always have the processor.
+/// Shortest time before a probe, in nanoseconds: covers the peer's scheduling delays.
 const FLOOR: u64 = 500_000;
 
-/// Before the round trip is known, it is taken to be so many nanoseconds.
+/// The round trip that is assumed before the first sample, in nanoseconds.
 const UNKNOWN: u64 = 250_000;
 
 /// The retransmission timer of one kind of packet on one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RetransmissionTimer {
-    /// Smoothed round trip in nanoseconds (RFC 6298 section 2), once there is one.
+    /// Smoothed round trip in nanoseconds (RFC 6298 section 2); `None` before the first sample.
     round_trip: Option<u64>,
     /// Probes since the last progress.
     probes: u32,
@@ -29,29 +30,38 @@ pub(super) struct RetransmissionTimer {
     deadline: Option<Instant>,
 }
 
-/// What a timer asks for.
+/// What an expired timer requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// The oldest packet once more.
+    /// Retransmit the oldest packet.
     Probe,
-    /// Everything once more.
+    /// Retransmit all packets.
     Timeout,
-    /// The peer is given up.
-    GivenUp,
+    /// The retries are used up: the work fails.
+    Exhausted,
 }
 
-/// What there is to wait for.
+impl Expiry {
+    pub(super) fn count(self, counters: &mut Counters) {
+        match self {
+            Self::Probe => counters.probes += 1,
+            Self::Timeout | Self::Exhausted => counters.timeouts += 1,
+        }
+    }
+}
+
+/// What the timer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     Nothing,
-    /// Something that packets of ours bring about as soon as they arrive.
+    /// An immediate answer to a packet: probes and timeouts.
     Answer,
-    /// Something that takes its time: the peer is only looked after.
-    Life,
+    /// A sign of life while the peer works: timeouts only.
+    Liveness,
 }
 
 impl RetransmissionTimer {
-    /// A packet that was sent once was answered after so many nanoseconds.
+    /// Adds a round-trip sample in nanoseconds.
     pub(super) fn sample(&mut self, nanos: u64) {
         self.round_trip = Some(self.round_trip.map_or(nanos, |before| before - before / 8 + nanos / 8));
     }
@@ -61,19 +71,19 @@ impl RetransmissionTimer {
         self.round_trip
     }
 
-    /// Nanoseconds without an answer before the first probe.
+    /// Nanoseconds without an answer until the first probe.
     pub(super) fn patience(&self) -> u64 {
         (ROUND_TRIPS * self.round_trip.unwrap_or(UNKNOWN)).max(FLOOR)
     }
 
-    /// There is progress.
+    /// Resets the retry counts and restarts the timer.
     pub(super) fn progress(&mut self, awaited: Awaited, settings: &Settings, now: Instant) {
         (self.probes, self.timeouts) = (0, 0);
         self.stop();
         self.start(awaited, settings, now);
     }
 
-    /// Time without progress counts from now, unless it does already.
+    /// Starts the timer unless it runs.
     pub(super) fn start(&mut self, awaited: Awaited, settings: &Settings, now: Instant) {
         match awaited {
             Awaited::Nothing => self.stop(),
@@ -81,14 +91,14 @@ impl RetransmissionTimer {
                 self.probe.get_or_insert(now.plus_nanos(self.patience() << self.probes.min(16)));
                 self.start_deadline(settings, now);
             }
-            Awaited::Life => {
+            Awaited::Liveness => {
                 self.probe = None;
                 self.start_deadline(settings, now);
             }
         }
     }
 
-    /// As on RoCE: up to four times as long without progress (IBA 9.7.6.1.3); none where the timeout is 0.
+    /// The timeout doubles up to twice (IBA 9.7.6.1.3 allows four times the interval); 0 disables it.
     fn start_deadline(&mut self, settings: &Settings, now: Instant) {
         if self.deadline.is_none() && settings.timeout > 0 {
             let wait = 4096u64 << (settings.timeout + self.timeouts.min(2));
@@ -96,22 +106,21 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Nothing is waited for.
     pub(super) fn stop(&mut self) {
         (self.probe, self.deadline) = (None, None);
     }
 
-    /// When time alone changes something.
+    /// Deadline of the probe or timeout.
     pub(super) fn due(&self) -> Option<Instant> {
         [self.probe, self.deadline].into_iter().flatten().min()
     }
 
-    /// What is due; the timer has to be started again then.
+    /// Returns what is due. The caller restarts the timer.
     pub(super) fn expire(&mut self, settings: &Settings, now: Instant) -> Option<Expiry> {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.stop();
             if self.timeouts >= settings.retry_count {
-                return Some(Expiry::GivenUp);
+                return Some(Expiry::Exhausted);
             }
             self.timeouts += 1;
             return Some(Expiry::Timeout);

@@ -1,4 +1,4 @@
-//! What the card does with honest packets, and with mistaken ones.
+//! The card's answers to valid packets and to invalid requests.
 
 use nichrome_rdma::{Access, ByteMemory, RKey};
 use nichrome_wire::star::{
@@ -8,18 +8,21 @@ use nichrome_wire::{Ecn, TrafficClass};
 
 use super::common::{BASE, EPOCH, NOW, PRIVATE, Packet, SHARED, Server, to_server};
 
-fn said(server: &mut Server, packet: &Packet) -> Message {
-    server.hear(&packet.built()).unwrap().repr.message
+fn answered(server: &mut Server, packet: &Packet) -> Message {
+    server.exchange(&packet.built()).unwrap().repr.message
 }
 
 #[test]
 fn an_rdp_is_stored_and_acknowledged() {
     let mut server = Server::new(None);
     let packet = Packet::rdp(SHARED, BASE + 100, b"hello").flags(Flags::LAST);
-    let said = server.hear(&packet.built()).unwrap();
+    let answered = server.exchange(&packet.built()).unwrap();
     assert_eq!(server.memory.bytes()[99..106], *b"\x63hello\x69");
-    assert_eq!((said.repr.message, said.repr.flags), (Message::Ra(Ok(5)), Flags::LAST));
-    assert_eq!((said.repr.connection, said.repr.sequence), (packet.repr.connection, packet.repr.sequence));
+    assert_eq!((answered.repr.message, answered.repr.flags), (Message::Ra(Ok(5)), Flags::LAST));
+    assert_eq!(
+        (answered.repr.connection, answered.repr.sequence),
+        (packet.repr.connection, packet.repr.sequence)
+    );
     let counters = server.card.counters();
     assert_eq!((counters.stored, counters.bytes_stored), (1, 5));
 }
@@ -27,14 +30,14 @@ fn an_rdp_is_stored_and_acknowledged() {
 #[test]
 fn a_gd_is_answered_with_memory() {
     let mut server = Server::new(None);
-    let said = server.hear(&Packet::gd(SHARED, BASE + 250, 10).built()).unwrap();
+    let answered = server.exchange(&Packet::gd(SHARED, BASE + 250, 10).built()).unwrap();
     assert_eq!(
-        (said.repr.message, said.payload.as_slice()),
+        (answered.repr.message, answered.payload.as_slice()),
         (Message::Sdp(Ok(())), &server.memory.bytes()[250..260])
     );
     let counters = server.card.counters();
     assert_eq!((counters.fetched, counters.bytes_fetched), (1, 10));
-    let nothing = server.hear(&Packet::gd(SHARED, BASE + 1000, 0).built()).unwrap();
+    let nothing = server.exchange(&Packet::gd(SHARED, BASE + 1000, 0).built()).unwrap();
     assert_eq!((nothing.repr.message, nothing.payload.len()), (Message::Sdp(Ok(())), 0));
 }
 
@@ -59,8 +62,8 @@ fn a_mark_is_echoed() {
     let mut server = Server::new(None);
     for packet in [Packet::rdp(SHARED, BASE, b"x"), Packet::gd(SHARED, BASE, 1), Packet::gd(1, BASE, 1)] {
         for (class, echoed) in [(Ecn::Ce, true), (Ecn::Ect0, false)] {
-            let said = server.respond(to_server(), class as u8, &packet.built()).unwrap();
-            assert_eq!(said.repr.flags.contains(Flags::ECN_ECHO), echoed);
+            let answered = server.respond(to_server(), class as u8, &packet.built()).unwrap();
+            assert_eq!(answered.repr.flags.contains(Flags::ECN_ECHO), echoed);
         }
     }
     assert_eq!(server.card.counters().congestion_marks, 3);
@@ -72,16 +75,16 @@ fn rights_are_those_of_peers_or_of_the_servers_own_elements() {
     let local = Flags::LOCAL_KEY;
     let private = BASE + 1000;
     let store = || Packet::rdp(PRIVATE, private, b"data");
-    assert_eq!(said(&mut server, &store()), Message::Ra(Err(Reason::Right)));
+    assert_eq!(answered(&mut server, &store()), Message::Ra(Err(Reason::Right)));
     assert_eq!(server.memory.bytes()[1000], 1000_u32 as u8);
-    assert_eq!(said(&mut server, &store().flags(local)), Message::Ra(Ok(4)));
+    assert_eq!(answered(&mut server, &store().flags(local)), Message::Ra(Ok(4)));
     assert_eq!(server.memory.bytes()[1000..1004], *b"data");
     let fetch = || Packet::gd(PRIVATE, private, 4);
-    assert_eq!(said(&mut server, &fetch()), Message::Sdp(Err(Reason::Right)));
-    assert_eq!(said(&mut server, &fetch().flags(local)), Message::Sdp(Ok(())));
+    assert_eq!(answered(&mut server, &fetch()), Message::Sdp(Err(Reason::Right)));
+    assert_eq!(answered(&mut server, &fetch().flags(local)), Message::Sdp(Ok(())));
     server.table.register(Registration { rights: Access::REMOTE_READ.bits(), ..super::common::regions()[0] });
     let read_only = Packet::rdp(SHARED, BASE, b"data").flags(local);
-    assert_eq!(said(&mut server, &read_only), Message::Ra(Err(Reason::Right)));
+    assert_eq!(answered(&mut server, &read_only), Message::Ra(Err(Reason::Right)));
     assert_eq!(server.card.counters().refused_memory, 3);
 }
 
@@ -95,8 +98,8 @@ fn keys_and_bounds_are_checked() {
         (SHARED, BASE + 997, Reason::Bounds),
         (SHARED, u64::MAX - 1, Reason::Bounds),
     ] {
-        assert_eq!(said(&mut server, &Packet::rdp(key, address, b"data")), Message::Ra(Err(reason)));
-        assert_eq!(said(&mut server, &Packet::gd(key, address, 4)), Message::Sdp(Err(reason)));
+        assert_eq!(answered(&mut server, &Packet::rdp(key, address, b"data")), Message::Ra(Err(reason)));
+        assert_eq!(answered(&mut server, &Packet::gd(key, address, 4)), Message::Sdp(Err(reason)));
     }
     assert_eq!(server.memory.bytes(), Server::new(None).memory.bytes());
     assert_eq!(server.card.counters().refused_memory, 10);
@@ -106,33 +109,36 @@ fn keys_and_bounds_are_checked() {
 fn memory_that_is_deregistered_or_gone_is_out_of_reach_at_once() {
     let mut server = Server::new(None);
     server.memory = ByteMemory::new(BASE, 500);
-    assert_eq!(said(&mut server, &Packet::gd(SHARED, BASE + 498, 4)), Message::Sdp(Err(Reason::Fault)));
-    assert_eq!(said(&mut server, &Packet::rdp(SHARED, BASE + 498, b"data")), Message::Ra(Err(Reason::Fault)));
+    assert_eq!(answered(&mut server, &Packet::gd(SHARED, BASE + 498, 4)), Message::Sdp(Err(Reason::Fault)));
+    assert_eq!(
+        answered(&mut server, &Packet::rdp(SHARED, BASE + 498, b"data")),
+        Message::Ra(Err(Reason::Fault))
+    );
     assert_eq!(server.memory.bytes(), [0; 500]);
     server.table.deregister(RKey(SHARED));
-    assert_eq!(said(&mut server, &Packet::gd(SHARED, BASE, 4)), Message::Sdp(Err(Reason::Key)));
+    assert_eq!(answered(&mut server, &Packet::gd(SHARED, BASE, 4)), Message::Sdp(Err(Reason::Key)));
 }
 
 #[test]
-fn more_than_a_packet_holds_is_refused() {
+fn more_bytes_than_fit_a_packet_are_refused() {
     let mut server = Server::new(None);
     server.table.register(Registration { len: 1 << 20, ..super::common::regions()[0] });
-    assert_eq!(said(&mut server, &Packet::gd(SHARED, BASE, 1024)), Message::Sdp(Ok(())));
-    assert_eq!(said(&mut server, &Packet::gd(SHARED, BASE, 1025)), Message::Sdp(Err(Reason::Length)));
+    assert_eq!(answered(&mut server, &Packet::gd(SHARED, BASE, 1024)), Message::Sdp(Ok(())));
+    assert_eq!(answered(&mut server, &Packet::gd(SHARED, BASE, 1025)), Message::Sdp(Err(Reason::Length)));
     assert_eq!(server.card.counters().refused_length, 1);
 }
 
 #[test]
-fn a_repeated_packet_is_done_and_answered_again() {
+fn a_duplicate_is_executed_and_answered_again() {
     let mut server = Server::new(None);
     let packet = Packet::rdp(SHARED, BASE, b"again").built();
-    let first = server.hear(&packet).unwrap();
-    assert_eq!(server.hear(&packet).unwrap(), first);
+    let first = server.exchange(&packet).unwrap();
+    assert_eq!(server.exchange(&packet).unwrap(), first);
     assert_eq!(server.memory.bytes()[..5], *b"again");
 }
 
 #[test]
-fn packets_for_drivers_and_answers_are_not_the_cards() {
+fn the_card_drops_packets_other_than_rdps_and_gds() {
     let mut server = Server::new(None);
     let completed = Completed::Receive;
     let cqe = Cqe { wr_id: 1, status: StatusCode::SUCCESS, completed, len: 0, notice: None };
@@ -144,9 +150,9 @@ fn packets_for_drivers_and_answers_are_not_the_cards() {
         Message::Sdp(Ok(())),
     ];
     for message in messages {
-        assert_eq!(server.hear(&Packet::new(message, &[]).built()), None);
+        assert_eq!(server.exchange(&Packet::new(message, &[]).built()), None);
     }
-    assert_eq!(server.hear(b"rubbish"), None);
+    assert_eq!(server.exchange(b"rubbish"), None);
     assert_eq!(server.card.counters().dropped_malformed, 6);
 }
 
@@ -154,7 +160,7 @@ fn packets_for_drivers_and_answers_are_not_the_cards() {
 fn packets_of_before_a_restart_are_dropped() {
     let mut server = Server::new(None);
     let old = Packet { epoch: Epoch(EPOCH.0 - 1), ..Packet::rdp(SHARED, BASE, b"old") };
-    assert_eq!(server.hear(&old.built()), None);
+    assert_eq!(server.exchange(&old.built()), None);
     assert_eq!(server.memory.bytes()[..3], [0, 1, 2]);
     assert_eq!(server.card.counters().dropped_check, 1);
 }

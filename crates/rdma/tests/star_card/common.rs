@@ -16,12 +16,12 @@ pub(crate) const DOMAIN: u32 = 0x0000_0302;
 pub(crate) const LIFETIME_MS: u32 = 4000;
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Where the tests take place: some time after the server's start.
+/// The time of the tests: 100 s after the server's start.
 pub(crate) const NOW: Instant = Instant::from_nanos(100_000_000_000);
 
 /// The key of 1000 bytes from [`BASE`] on that peers may read and write.
 pub(crate) const SHARED: u32 = 0x0000_0111;
-/// The key of 1000 bytes after them that only the server's own program may have written.
+/// The key of the 1000 bytes after them, which only the server's own program may write.
 pub(crate) const PRIVATE: u32 = 0x0000_0222;
 
 pub(crate) fn secret() -> ServerSecret {
@@ -54,9 +54,9 @@ pub(crate) struct Server {
     pub(crate) now: Instant,
 }
 
-/// What a card has said.
+/// A card's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Answered {
     pub(crate) answer: Answer,
     pub(crate) repr: Repr,
     pub(crate) payload: Vec<u8>,
@@ -74,12 +74,12 @@ impl Server {
         Self { card: StatelessCard::new(config), memory, table, now: NOW }
     }
 
-    /// A server that believes authenticated packets only.
+    /// A server that takes authenticated packets only.
     pub(crate) fn authenticating() -> Self {
         Self::new(Some(CardAuthentication { secret: secret(), lifetime_ms: LIFETIME_MS }))
     }
 
-    pub(crate) fn respond(&mut self, flow: UdpFlow, traffic_class: u8, bytes: &[u8]) -> Option<Said> {
+    pub(crate) fn respond(&mut self, flow: UdpFlow, traffic_class: u8, bytes: &[u8]) -> Option<Answered> {
         let mut buffer = vec![0xA5; 2000];
         let datagram = Datagram { flow, traffic_class: TrafficClass(traffic_class), bytes };
         let Self { card, memory, table, now } = self;
@@ -88,16 +88,16 @@ impl Server {
         assert!(PacketCheck::new(EPOCH).is_right(&answer.route.flow, &buffer));
         let (repr, payload, _) = Repr::parse(&buffer).unwrap();
         let payload = payload.to_vec();
-        Some(Said { answer, repr, payload, datagram: buffer })
+        Some(Answered { answer, repr, payload, datagram: buffer })
     }
 
     /// The answer to a packet of the client.
-    pub(crate) fn hear(&mut self, bytes: &[u8]) -> Option<Said> {
+    pub(crate) fn exchange(&mut self, bytes: &[u8]) -> Option<Answered> {
         self.respond(to_server(), 0, bytes)
     }
 }
 
-/// A packet that is yet to be built, with what may be forged in it.
+/// A packet to be built, with all fields that tests forge.
 #[derive(Clone)]
 pub(crate) struct Packet {
     pub(crate) repr: Repr,
@@ -109,12 +109,12 @@ pub(crate) struct Packet {
     pub(crate) tag: Tag,
 }
 
-/// What a packet has for a tag, if it has one.
+/// The tag of an authenticated packet.
 #[derive(Clone, Copy)]
 pub(crate) enum Tag {
-    /// That of this key.
+    /// The valid tag by this key.
     Of(ConnectionKey),
-    /// This, whatever the packet says.
+    /// This value.
     Fixed(u64),
 }
 
@@ -138,7 +138,7 @@ impl Packet {
         self
     }
 
-    /// Authenticated by the key that the server has given to this connection of the client.
+    /// Authenticates the packet by the connection's key.
     pub(crate) fn authenticated(mut self) -> Self {
         self.repr.flags = self.repr.flags | Flags::AUTHENTICATED;
         self.tag = Tag::Of(secret().connection_key(CLIENT.into(), self.repr.connection, self.domain));

@@ -19,9 +19,9 @@ fn is_in_the_specification(bytes: &[u8]) {
 fn the_examples_of_the_specification_are_what_is_built() {
     let rdp = Packet::rdp(0x111, 0x1_0000, b"StaR 2019!").built();
     is_in_the_specification(&rdp);
-    is_in_the_specification(&Server::new(None).hear(&rdp).unwrap().datagram);
+    is_in_the_specification(&Server::new(None).exchange(&rdp).unwrap().datagram);
     let gd = Packet::gd(0x111, 0x1_0000, 8).authenticated().built();
     is_in_the_specification(&secret().connection_key(CLIENT.into(), connection(17), DOMAIN).bytes());
     is_in_the_specification(&gd);
-    is_in_the_specification(&Server::authenticating().hear(&gd).unwrap().datagram);
+    is_in_the_specification(&Server::authenticating().exchange(&gd).unwrap().datagram);
 }

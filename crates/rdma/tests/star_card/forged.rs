@@ -1,4 +1,4 @@
-//! Packets that a client may not send, on their way to a card that believes authenticated ones only.
+//! Forged and replayed packets to a card that requires authentication.
 
 use nichrome_rdma::star::*;
 use nichrome_rdma::{Datagram, Instant, QpNumber};
@@ -13,7 +13,7 @@ fn honest() -> Packet {
     Packet::rdp(SHARED, BASE + 8, b"honest").authenticated()
 }
 
-/// The card neither does nor answers what is forged.
+/// Checks that the card drops a forged packet.
 fn is_dropped(packet: &Packet) {
     let mut server = Server::authenticating();
     let before = server.memory.bytes().to_vec();
@@ -22,7 +22,7 @@ fn is_dropped(packet: &Packet) {
     assert_eq!(server.card.counters().dropped_tag, 1);
 }
 
-/// The packet with another message, and the tag of the one before.
+/// The honest packet with another message under its old tag.
 fn with_the_old_tag(message: Message, payload: &[u8]) -> Packet {
     let original = honest();
     let datagram = original.built();
@@ -33,16 +33,16 @@ fn with_the_old_tag(message: Message, payload: &[u8]) -> Packet {
 }
 
 #[test]
-fn an_honest_packet_is_believed_and_answered_with_a_tag() {
+fn an_authenticated_packet_is_answered_with_a_tag() {
     let mut server = Server::authenticating();
-    let said = server.hear(&honest().built()).unwrap();
-    assert_eq!(said.repr.message, Message::Ra(Ok(6)));
+    let answered = server.exchange(&honest().built()).unwrap();
+    assert_eq!(answered.repr.message, Message::Ra(Ok(6)));
     assert_eq!(server.memory.bytes()[8..14], *b"honest");
-    let (_, _, authentication) = Repr::parse(&said.datagram).unwrap();
+    let (_, _, authentication) = Repr::parse(&answered.datagram).unwrap();
     let authentication = authentication.unwrap();
     let key = secret().connection_key(CLIENT.into(), honest().repr.connection, DOMAIN);
-    assert!(key.is_right(&said.answer.route.flow, &said.datagram, &authentication));
-    // The answer tells the time.
+    assert!(key.is_right(&answered.answer.route.flow, &answered.datagram, &authentication));
+    // The answer carries the server's time.
     assert_eq!((authentication.domain, authentication.stamp), (DOMAIN, Stamp(100_000)));
 }
 
@@ -89,18 +89,18 @@ fn a_packet_reaches_memory_of_the_domain_that_its_key_is_for() {
 }
 
 #[test]
-fn a_packet_without_a_tag_is_told_to_have_one() {
+fn a_packet_without_a_tag_is_refused() {
     let mut server = Server::authenticating();
-    let said = server.hear(&Packet::rdp(SHARED, BASE, b"plain").built()).unwrap();
-    assert_eq!(said.repr.message, Message::Ra(Err(Reason::Unauthenticated)));
+    let answered = server.exchange(&Packet::rdp(SHARED, BASE, b"plain").built()).unwrap();
+    assert_eq!(answered.repr.message, Message::Ra(Err(Reason::Unauthenticated)));
     assert_eq!(server.memory.bytes()[0], 0);
     assert_eq!(server.card.counters().refused_unauthenticated, 1);
 }
 
 #[test]
-fn a_tag_where_none_are_given_is_none() {
+fn a_card_without_authentication_drops_tagged_packets() {
     let mut server = Server::new(None);
-    assert_eq!(server.hear(&honest().built()), None);
+    assert_eq!(server.exchange(&honest().built()), None);
     assert_eq!(server.card.counters().dropped_tag, 1);
 }
 
@@ -112,8 +112,8 @@ fn a_replayed_packet_is_refused_when_its_time_is_over() {
     for (after, outcome) in [(0, Ok(6)), (lifetime, Ok(6)), (lifetime + 1_000_000, Err(Reason::Stamp))] {
         server.now = Instant::from_nanos(super::common::NOW.as_nanos() + after);
         server.memory.bytes_mut()[8..14].fill(0xEE);
-        let said = server.hear(&replayed).unwrap();
-        assert_eq!(said.repr.message, Message::Ra(outcome));
+        let answered = server.exchange(&replayed).unwrap();
+        assert_eq!(answered.repr.message, Message::Ra(outcome));
         let is_stored = server.memory.bytes()[8..14] == *b"honest";
         assert_eq!(is_stored, outcome.is_ok());
     }
@@ -124,24 +124,24 @@ fn a_replayed_packet_is_refused_when_its_time_is_over() {
 fn a_client_whose_clock_is_wrong_learns_the_time_from_the_refusal() {
     let mut server = Server::authenticating();
     let early = Packet { stamp: Stamp(100_000 + LIFETIME_MS + 1), ..honest() };
-    let said = server.hear(&early.built()).unwrap();
-    assert_eq!(said.repr.message, Message::Ra(Err(Reason::Stamp)));
-    let Some(Authentication { stamp, .. }) = Repr::parse(&said.datagram).unwrap().2 else { panic!() };
-    let clock = ServerClock::told(stamp, Instant::ZERO);
+    let answered = server.exchange(&early.built()).unwrap();
+    assert_eq!(answered.repr.message, Message::Ra(Err(Reason::Stamp)));
+    let Some(Authentication { stamp, .. }) = Repr::parse(&answered.datagram).unwrap().2 else { panic!() };
+    let clock = ServerClock::synchronized(stamp, Instant::ZERO);
     let again = Packet { stamp: clock.stamp(Instant::from_nanos(2_000_000)), ..honest() };
-    assert_eq!(server.hear(&again.built()).unwrap().repr.message, Message::Ra(Ok(6)));
+    assert_eq!(server.exchange(&again.built()).unwrap().repr.message, Message::Ra(Ok(6)));
 }
 
 #[test]
-fn a_server_that_has_started_again_knows_no_old_key() {
+fn a_restarted_server_drops_packets_by_old_keys() {
     let authentication = CardAuthentication { secret: ServerSecret::new([1; 16]), lifetime_ms: LIFETIME_MS };
     let mut restarted = Server::new(Some(authentication));
-    assert_eq!(restarted.hear(&honest().built()), None);
+    assert_eq!(restarted.exchange(&honest().built()), None);
     assert_eq!(restarted.card.counters().dropped_tag, 1);
 }
 
 proptest! {
-    /// Whoever does not know the key changes nothing, also where the integrity check is made right again.
+    /// Without the key, a changed packet has no effect, even with a valid integrity check.
     #[test]
     fn a_changed_packet_touches_no_memory(
         at in any::<prop::sample::Index>(),
@@ -156,9 +156,9 @@ proptest! {
         bytes[covered..].copy_from_slice(&check);
         let mut server = Server::authenticating();
         let before = server.memory.bytes().to_vec();
-        if let Some(said) = server.hear(&bytes) {
-            let is_refusal = said.repr.flags.contains(Flags::REFUSED);
-            prop_assert!(is_refusal, "{said:?}");
+        if let Some(answered) = server.exchange(&bytes) {
+            let is_refusal = answered.repr.flags.contains(Flags::REFUSED);
+            prop_assert!(is_refusal, "{answered:?}");
         }
         prop_assert_eq!(server.memory.bytes(), before);
     }
@@ -166,6 +166,6 @@ proptest! {
     #[test]
     fn any_bytes_are_answered_or_dropped(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         let mut server = Server::new(None);
-        prop_assert_eq!(server.hear(&bytes), None);
+        prop_assert_eq!(server.exchange(&bytes), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The stateless card and the security module: what each answers to any packet, forged ones included.
+//! The stateless card and the egress module, with valid and forged packets.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod card;

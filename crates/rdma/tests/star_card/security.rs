@@ -1,4 +1,4 @@
-//! What the security module lets out.
+//! The egress module: packets that pass, and packets that it blocks.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ fn admission() -> Admission {
     Admission { epoch: EPOCH, domain: DOMAIN, credentials: None, regions: regions().to_vec() }
 }
 
-/// A module of the client, whose connection 17 the server has admitted.
+/// The client's module, with an entry for connection 17.
 fn admitted(access: Access) -> EgressModule {
     let mut module = EgressModule::default();
     module.admit(connection(17), SERVER.into(), access, &admission());
@@ -33,7 +33,7 @@ fn completion() -> Message {
 }
 
 #[test]
-fn all_is_blocked_at_first() {
+fn an_empty_module_blocks_everything() {
     let mut module = EgressModule::default();
     let element = Message::Wqep(Element::Deregister(RKey(1)));
     for message in [element, Message::Ea, Message::Ra(Ok(1)), Message::Sdp(Ok(()))] {
@@ -129,7 +129,7 @@ fn a_closed_connection_leaves_no_entry() {
 }
 
 #[test]
-fn a_connection_admitted_anew_keeps_nothing_of_before() {
+fn a_new_admission_replaces_the_entry() {
     let mut module = admitted(ALL);
     let nothing = Admission { regions: Vec::new(), ..admission() };
     module.admit(connection(17), SERVER.into(), ALL, &nothing);
@@ -139,7 +139,7 @@ fn a_connection_admitted_anew_keeps_nothing_of_before() {
 }
 
 #[test]
-fn a_host_that_serves_sends_what_servers_send_and_no_more() {
+fn a_server_sends_the_packets_of_servers_only() {
     let mut module = EgressModule::default();
     module.serve();
     let element = Message::Wqep(Element::Deregister(RKey(1)));

@@ -1,4 +1,4 @@
-//! The messages of set-up as bytes.
+//! Encoding and decoding of set-up messages.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use super::terms::{
 use crate::core::access::Access;
 use crate::star::tag::ConnectionKey;
 
-/// What every message begins with.
+/// The first bytes of every message.
 const MAGIC: [u8; 4] = *b"StaR";
 
 const HEADER_LEN: usize = 12;
@@ -36,7 +36,7 @@ pub(super) enum SetupMessage {
     Refusal(Refusal),
 }
 
-/// Takes the first message off `input`; `None` where it is not all there yet.
+/// Removes the first message from `input`; `None` if it is incomplete.
 pub(super) fn read(input: &mut Vec<u8>) -> Result<Option<SetupMessage>, SetupError> {
     let known = input.len().min(MAGIC.len());
     if input[..known] != MAGIC[..known] {
@@ -136,7 +136,7 @@ fn write_admission(admission: &Admission, output: &mut Vec<u8>) {
     }
 }
 
-/// What is left of a message's body.
+/// The unread rest of a message's body.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

@@ -1,4 +1,4 @@
-//! What the sides of a connection tell each other in set-up: offers, admissions, refusals.
+//! The terms of set-up: offers, admissions, refusals and errors.
 
 use std::net::IpAddr;
 
@@ -10,22 +10,22 @@ use thiserror::Error;
 use crate::core::access::Access;
 use crate::star::tag::ConnectionKey;
 
-/// The version of set-up that is spoken.
+/// The version of the set-up protocol.
 pub(super) const VERSION: u8 = 1;
 
-/// Regions in a memory table at most; others are registered when the connection stands.
+/// Most regions in a memory table.
 pub const MAX_REGIONS: usize = 1 << 16;
 
-/// Which side a program or user wants to be stateless.
+/// The side that a program or user wants to be stateless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Wish {
-    /// Whichever the other side wants, or has no room (section 3.3 of the paper, auto adaption).
+    /// As the peer wants, else a side without room (section 3.3 of the paper, auto adaption).
     #[default]
     Automatic = 0,
-    /// This one.
+    /// This side.
     Own = 1,
-    /// The other.
+    /// The peer.
     Peers = 2,
 }
 
@@ -35,25 +35,25 @@ impl Wish {
     }
 }
 
-/// Whether a card can keep the state of one connection more.
+/// Whether a card can keep the state of another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Room {
-    /// It can.
+    /// The connection budget has room.
     Free,
-    /// Its budget is used up.
+    /// The connection budget is used up.
     Full,
 }
 
-/// Where a queue pair has its receives.
+/// The receive queue of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Receives {
-    /// In a queue of its own.
+    /// Its own.
     Own,
-    /// In a shared receive queue: they cannot be handed to one client.
+    /// A shared receive queue, which a stateless side cannot announce to one client.
     Shared,
 }
 
-/// How many requests a side's queues hold.
+/// The sizes of a side's queues, in requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct QueueDepth {
     /// The send queue.
@@ -67,11 +67,11 @@ pub struct QueueDepth {
 pub struct Timers {
     /// 4.096 µs · 2ⁿ for 1 to 31, none for 0.
     pub timeout: u8,
-    /// Repetitions, 0 to 7.
+    /// Retries after a timeout, 0 to 7.
     pub retry_count: u8,
-    /// Repetitions where there is no receive, 0 to 6; 7 for ever.
+    /// Retries without a receive, 0 to 6; 7 for no limit.
     pub rnr_retry: u8,
-    /// How long to wait for a receive: a code of 5 bits.
+    /// The RNR timer: a code of 5 bits.
     pub min_rnr_timer: u8,
 }
 
@@ -83,26 +83,26 @@ impl Timers {
     }
 }
 
-/// What a side tells of itself.
+/// A side's properties, sent to the peer at the start of set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Who is to be stateless.
+    /// The side that it wants to be stateless.
     pub wish: Wish,
-    /// Whether this side could be stateful.
+    /// Whether it can be stateful.
     pub room: Room,
-    /// Whether it could be stateless.
+    /// Whether it can be stateless.
     pub receives: Receives,
-    /// Its number of the connection: that of its queue pair.
+    /// Its queue pair number, which is its number for the connection.
     pub connection: QpNumber,
-    /// The queue pair of the other side that it wants to be connected with, if it knows.
+    /// The peer's queue pair number, if known.
     pub peer_connection: Option<QpNumber>,
-    /// Where its packets come from and go to.
+    /// The address of its packets.
     pub address: IpAddr,
-    /// The largest payload that fits the packets of its way.
+    /// The path MTU.
     pub path_mtu: PathMtu,
-    /// What the other side may do through this queue pair.
+    /// The peer's rights through its queue pair.
     pub access: Access,
-    /// The sequence number of its first element, best chosen at random.
+    /// The sequence number of its first element, chosen at random.
     pub first_element: SeqNumber,
     /// The sizes of its queues.
     pub depth: QueueDepth,
@@ -110,60 +110,60 @@ pub struct Offer {
     pub timers: Timers,
 }
 
-/// What the stateless side hands over.
+/// The stateless side's parameters for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Its start.
+    /// The epoch of its card.
     pub epoch: Epoch,
-    /// Its name for the protection domain of the connection.
+    /// Its name for the connection's protection domain.
     pub domain: u32,
-    /// What packets are authenticated by, if they are.
+    /// The credentials, if its card requires authentication.
     pub credentials: Option<Credentials>,
-    /// The memory of the domain; what changes later is told by elements.
+    /// The memory regions of the domain. Elements announce later changes.
     pub regions: Vec<Registration>,
 }
 
-/// What a client authenticates its packets by.
+/// A client's credentials for authenticating packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// The key of the connection.
     pub key: ConnectionKey,
-    /// What the server's clock shows now.
+    /// The time of the server's clock.
     pub clock: Stamp,
-    /// How far a stamp may be from the server's clock.
+    /// Most milliseconds between a stamp and the server's clock.
     pub lifetime_ms: u32,
 }
 
-/// Which of the two sides.
+/// One of the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// This one.
+    /// This side.
     Ours,
-    /// The other.
+    /// The peer.
     Theirs,
 }
 
-/// What two sides have agreed on.
+/// The result of two offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Agreement {
-    /// Both keep state: a reliable connection over RoCE.
+    /// Both sides keep state: a reliable connection over RoCE.
     Roce,
-    /// One side is stateless.
+    /// StaR.
     Star {
-        /// It is this one.
+        /// The stateless side.
         stateless: Side,
     },
 }
 
-/// Why a side ends set-up although the roles are clear.
+/// A side's reason for refusing the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Refusal {
-    /// It has no memory or table entry left.
+    /// No memory or table entry is left.
     Resources = 1,
-    /// It has no such queue pair, or not in a state to be connected.
+    /// The queue pair does not exist or is in the wrong state.
     Connection = 2,
-    /// It is ending.
+    /// The adapter is closing.
     Shutdown = 3,
 }
 
@@ -173,37 +173,37 @@ impl Refusal {
     }
 }
 
-/// Why there is no connection.
+/// The error that ended set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SetupError {
-    /// The other side does not speak this protocol, or not rightly.
+    /// Bytes that are no message of set-up.
     #[error("the peer does not speak StaR's set-up")]
     Garbage,
-    /// The other side speaks another version.
-    #[error("the peer speaks version {0} of StaR's set-up where {VERSION} is spoken here")]
+    /// The peer's version is another.
+    #[error("the peer speaks version {0} of StaR's set-up, this side version {VERSION}")]
     Version(u8),
-    /// The stream ended before set-up did.
-    #[error("the peer has ended StaR's set-up in the middle")]
+    /// The stream ended before set-up was complete.
+    #[error("the peer closed the stream before StaR's set-up was complete")]
     Truncated,
-    /// A message that does not fit here.
-    #[error("the peer has sent a message of StaR's set-up out of turn")]
+    /// A message in the wrong state.
+    #[error("the peer sent a message of StaR's set-up out of turn")]
     OutOfTurn,
-    /// Both sides are to be stateless: nobody would keep the state.
+    /// Both sides want to be stateless: none would keep the state.
     #[error("both sides want to be stateless: one of them must keep the state")]
     BothStateless,
     /// Each side wants the other to be stateless.
-    #[error("each side wants the other to be stateless: one of them must want it itself")]
+    #[error("each side wants the other to be stateless: one of them must be stateless itself")]
     BothStateful,
-    /// The side that would be stateful has used up its connection budget.
+    /// The connection budget of the side that would be stateful is used up.
     #[error("the connection budget of {} is used up", owner(*.0))]
     NoRoom(Side),
-    /// The side that would be stateless shares its receives.
+    /// The side that would be stateless uses a shared receive queue.
     #[error("{} uses a shared receive queue and so cannot be stateless", owner(*.0))]
     SharedReceives(Side),
     /// More regions than a memory table holds.
-    #[error("{0} regions are registered where a memory table holds {MAX_REGIONS}")]
+    #[error("{0} regions are registered, more than the {MAX_REGIONS} of a memory table")]
     TooManyRegions(usize),
-    /// One side has refused.
+    /// One side refused the connection.
     #[error("the connection was refused: {}", words(*.0))]
     Refused(Refusal),
 }

@@ -1,9 +1,8 @@
-//! Requests of the server's program as elements, which hand them to the client.
+//! Announcing the program's requests to the client in WQEPs.
 
 use nichrome_wire::star::{Data, Element, Request, Segment, Wqe, WqeFlags};
 
-use super::driver::{Driver, Entry};
-use super::mirror;
+use super::{Entry, Stateless};
 use crate::core::access::Access;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
@@ -12,10 +11,11 @@ use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot};
 use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::Sge;
+use crate::star::mirror;
 
-impl Driver {
-    /// Tells the next send, if there is one that can be told.
-    pub(super) fn tell_send<M: Memory>(&mut self, verbs: &Verbs<M>) -> bool {
+impl Stateless {
+    /// Announces the next send. Returns false if there is none, or if its buffers are invalid.
+    pub(super) fn announce_send<M: Memory>(&mut self, verbs: &Verbs<M>) -> bool {
         let index = self.sends.elements.len();
         let Some(work) = self.qp.sends.get(index).filter(|work| work.progress == Progress::Posted) else {
             return false;
@@ -49,7 +49,7 @@ impl Driver {
         Some((queue, queue.waiting(index)?))
     }
 
-    /// What the client is told, and the bytes of its payload.
+    /// The element of an entry, and the length of its payload in bytes.
     pub(super) fn element(&self, entry: Entry) -> Option<(Element, usize)> {
         let wqe = match entry {
             Entry::Control(element) => return Some((element, 0)),

@@ -1,9 +1,8 @@
-//! What the client tells the server's driver: how requests have ended, or that it does nothing more.
+//! Handling CQEPs: completions of requests, and the end of the connection.
 
 use nichrome_wire::star::{Completed, Cqe, CqeNotice};
 
-use super::driver::{Closing, Driver};
-use super::status::status;
+use super::{Closing, Stateless};
 use crate::core::attributes::QpState;
 use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;
@@ -12,13 +11,14 @@ use crate::core::memory::Memory;
 use crate::core::protection::Invalidator;
 use crate::core::queue_pair::{Received, Receives};
 use crate::core::verbs::Verbs;
+use crate::star::status::status;
 
-impl Driver {
-    /// The client tells how a request ended; false where there is none that it could mean, and nothing was done.
+impl Stateless {
+    /// Handles a CQE. Returns false if it was dropped because it names no outstanding request.
     pub(super) fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) -> bool {
         if !self.knows(cqe) {
             verbs.counters.dropped_stale += 1;
-            // What was flushed here may have been done there.
+            // The client may have executed a request that was flushed here.
             return self.is_closed();
         }
         match cqe.completed {
@@ -32,15 +32,14 @@ impl Driver {
         true
     }
 
-    /// Whether a completion is of a request that the client was told, and, of receives, of the oldest, whose buffers hold
-    /// what is said to have come.
+    /// Whether a CQE names a request that was sent to the client; of receives, the oldest, with buffers for its length.
     fn knows(&self, cqe: &Cqe) -> bool {
         let room = |number| {
             let slot = self.receive_slot(number);
             slot.map_or(0, |(queue, slot)| queue.buffers(slot).iter().map(|sge| u64::from(sge.len)).sum())
         };
         let oldest = Some(cqe.wr_id).filter(|number| *number == self.receives.done);
-        let (told, number) = match cqe.completed {
+        let (queue, number) = match cqe.completed {
             Completed::Connection => return true,
             Completed::Receive => {
                 (&self.receives, oldest.filter(|number| u64::from(cqe.len) <= room(*number)))
@@ -48,12 +47,12 @@ impl Driver {
             Completed::ReceiveWithWrite => (&self.receives, oldest),
             _ => (&self.sends, Some(cqe.wr_id)),
         };
-        let before = number.and_then(|number| usize::try_from(number.checked_sub(told.done)?).ok());
-        let element = before.and_then(|before| told.elements.get(before));
+        let before = number.and_then(|number| usize::try_from(number.checked_sub(queue.done)?).ok());
+        let element = before.and_then(|before| queue.elements.get(before));
         element.is_some_and(|element| self.outbox.is_sent(*element))
     }
 
-    /// A send completed, and with it all before it that were not told by themselves.
+    /// Completes a send and all unreported ones before it.
     fn sends_completed<M: Memory>(&mut self, cqe: &Cqe, verbs: &mut Verbs<M>) {
         let before = cqe.wr_id.wrapping_sub(self.sends.done);
         (0..before).for_each(|_| self.pop_send(Status::Success, verbs));
@@ -61,7 +60,7 @@ impl Driver {
             Status::Success => self.pop_send(Status::Success, verbs),
             failure => {
                 self.pop_send(failure, verbs);
-                // The client is in error too, and does nothing more.
+                // The client is in ERROR, too.
                 self.close_now(verbs);
             }
         }
@@ -70,8 +69,8 @@ impl Driver {
 
     pub(super) fn pop_send<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
         if let Some(element) = self.sends.elements.pop_front() {
-            // What has completed had arrived.
-            self.outbox.implied(element + 1, verbs.now);
+            // A completed request was received: an implicit EA.
+            self.outbox.acknowledged(element + 1, verbs.now);
             self.sends.done += 1;
         }
         self.qp.complete_send(status, verbs);
@@ -87,7 +86,7 @@ impl Driver {
         let Receives::Own(queue) = &mut self.qp.receives else { return };
         self.qp.receiving = queue.take();
         if let Some(element) = self.receives.elements.pop_front() {
-            self.outbox.implied(element + 1, verbs.now);
+            self.outbox.acknowledged(element + 1, verbs.now);
             self.receives.done += 1;
         }
         let (mut ended, mut notice) = (status(cqe.status), None);
@@ -113,7 +112,8 @@ impl Driver {
         self.enter_error(verbs);
     }
 
-    /// The client does nothing more: in error where it was refused what it asked for, else it has just gone.
+    /// Handles the end of the client's connection: after an access violation moves the queue pair to ERROR, else fails the
+    /// outstanding sends only.
     fn client_ended<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
         if self.closing != Closing::Open {
             return self.close_now(verbs);
@@ -131,7 +131,7 @@ impl Driver {
         self.close_now(verbs);
     }
 
-    /// What is asked of a client that has gone fails.
+    /// Fails the sends of a closed connection.
     pub(super) fn fail_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let sends = matches!(self.qp.state, QpState::Rts | QpState::Sqd);
         if self.closing == Closing::Closed && sends && self.qp.sends.len() > 0 {

@@ -1,20 +1,17 @@
-//! Operations complete in order at the client, and the server's driver is told of what concerns it.
+//! Completing operations in order, by CQEs for the client's program and CQEPs for the server's driver; and errors.
 //!
-//! | operation | is complete |
+//! | operation | completes |
 //! |---|---|
 //! | the client's WRITE, READ | when it is settled |
-//! | the client's SEND, WRITE with immediate | when the server's driver has acknowledged the completion of its receive |
-//! | the server's, of any kind | when it is settled: the client's receive completes, and the driver is told |
+//! | the client's SEND, WRITE with immediate | when the server's driver has acknowledged the CQEP of its receive |
+//! | the server's, of any kind | when it is settled, with a CQEP and the CQE of the client's receive |
 //!
-//! Only the failure of the oldest operation counts: those before it complete first.
+//! A failed operation completes after all before it.
 
 use nichrome_wire::star::{Completed, Cqe, CqeNotice, Flags, StatusCode};
 
 use super::begin::uses_receive;
-use super::flight::Initiator;
-use super::pipeline::Operation;
-use super::stateful::{Stateful, Told};
-use super::status::code;
+use super::{Report, Stateful};
 use crate::core::attributes::QpState;
 use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;
@@ -26,19 +23,22 @@ use crate::core::queue_pair::{Received, Receives};
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, SendFlags};
+use crate::star::flight::Initiator;
+use crate::star::pipeline::Operation;
+use crate::star::status::code;
 
-/// So many of the server's requests that ask for no completion are told by one.
-const UNTOLD: u32 = 16;
+/// Most unsignaled sends of the server before a CQEP reports them.
+const REPORT_INTERVAL: u32 = 16;
 
 impl Stateful {
-    /// An operation cannot be done. What failed first counts.
+    /// Marks an operation as failed, unless it has failed before.
     pub(super) fn fail_operation(&mut self, initiator: Initiator, index: usize, failure: (Status, Status)) {
         if let Some(operation) = self.pipeline_mut(initiator).operations.get_mut(index) {
             operation.failed.get_or_insert(failure);
         }
     }
 
-    /// Completes what is complete.
+    /// Completes the operations that are settled or failed.
     pub(super) fn complete<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.complete_own(verbs);
         self.complete_theirs(verbs);
@@ -56,7 +56,7 @@ impl Stateful {
         }
         while let Some(operation) = self.own.operations.front() {
             if self.own.settled > 0 {
-                if operation.told.is_some_and(|told| !self.outbox.is_acknowledged(told)) {
+                if operation.reported.is_some_and(|reported| !self.outbox.is_acknowledged(reported)) {
                     return;
                 }
                 self.own.retire();
@@ -70,7 +70,7 @@ impl Stateful {
         }
     }
 
-    /// The bytes of an operation of the client's have arrived: the receive that it was for is complete.
+    /// Queues the CQEP for the server's receive that an operation of the client consumed.
     fn own_settled(&mut self, index: usize) {
         let Some(work) = self.qp.sends.get(index).filter(|work| uses_receive(&work.operation)) else {
             return;
@@ -91,18 +91,18 @@ impl Stateful {
         let len = work.len;
         let Some(wr_id) = self.mirror.release_receive() else { return };
         let cqe = Cqe { wr_id, status: StatusCode::SUCCESS, completed, len, notice };
-        let told = self.outbox.push(Told { cqe, flags });
-        self.own.operations[index].told = Some(told);
+        let reported = self.outbox.push(Report { cqe, flags });
+        self.own.operations[index].reported = Some(reported);
     }
 
-    /// The oldest of the client's sends ends so, and the queue pair is in error.
+    /// Completes the oldest of the client's sends in error and moves the queue pair to ERROR.
     fn fail_own<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
         let taken = self.own.operations.front().is_some_and(|operation| operation.mirrored.is_some());
         if taken
             && receive != Status::Flushed
             && let Some(wr_id) = self.mirror.release_receive()
         {
-            self.tell(Cqe {
+            self.report(Cqe {
                 wr_id,
                 status: code(receive),
                 completed: Completed::Receive,
@@ -115,8 +115,8 @@ impl Stateful {
         self.enter_error(status, verbs);
     }
 
-    fn tell(&mut self, cqe: Cqe) {
-        self.outbox.push(Told { cqe, flags: Flags::NONE });
+    fn report(&mut self, cqe: Cqe) {
+        self.outbox.push(Report { cqe, flags: Flags::NONE });
     }
 
     fn complete_theirs<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
@@ -138,7 +138,7 @@ impl Stateful {
         }
     }
 
-    /// The bytes of an operation of the server's have arrived; whether the connection goes on.
+    /// Completes a settled operation of the server. Returns false if that moves the queue pair to ERROR.
     fn theirs_settled<M: Memory>(
         &mut self,
         operation: &Operation,
@@ -152,7 +152,7 @@ impl Stateful {
             }
             Verb::SendWithInvalidate(key) => {
                 if verbs.protection.invalidate(self.qp.asker(), key, Invalidator::Peer).is_err() {
-                    self.tell_send(work, Status::RemoteAccess);
+                    self.report_send(work, Status::RemoteAccess);
                     let failed = Received::failed(Status::RemoteInvalidRequest);
                     self.qp.complete_receive(failed, Urgency::Plain, verbs);
                     verbs.events.push_back(Event::QpAccessError(self.qp.handle));
@@ -173,16 +173,16 @@ impl Stateful {
             let done = Received { status: Status::Success, operation, len: work.len, notice, source: None };
             self.qp.complete_receive(done, urgency, verbs);
         }
-        self.untold += 1;
+        self.unreported += 1;
         let signaled = work.flags.contains(SendFlags::SIGNALED);
-        if signaled || self.untold >= UNTOLD || self.mirror.sends.len() == 0 {
-            self.tell_send(work, Status::Success);
+        if signaled || self.unreported >= REPORT_INTERVAL || self.mirror.sends.len() == 0 {
+            self.report_send(work, Status::Success);
         }
         true
     }
 
-    fn tell_send(&mut self, work: &SendWork, status: Status) {
-        self.untold = 0;
+    fn report_send(&mut self, work: &SendWork, status: Status) {
+        self.unreported = 0;
         let completed = match work.completed_operation() {
             CompletedOperation::Write => Completed::Write,
             CompletedOperation::Read => Completed::Read,
@@ -191,15 +191,15 @@ impl Stateful {
             _ => Completed::Send,
         };
         let (wr_id, len) = (work.wr_id, work.len);
-        self.tell(Cqe { wr_id, status: code(status), completed, len, notice: None });
+        self.report(Cqe { wr_id, status: code(status), completed, len, notice: None });
     }
 
-    /// The oldest of the server's operations ends so. Where the server asked for what it may not, both are in error; where
-    /// it has named memory of its own that is none, it alone is.
+    /// Completes the oldest of the server's operations in error. A violation of the client's rights moves both queue pairs
+    /// to ERROR; an error in the server's own memory, the server's only.
     fn fail_theirs<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
         let Some(operation) = self.theirs.retire() else { return };
         let Some(work) = self.mirror.sends.pop() else { return };
-        self.tell_send(&work, status);
+        self.report_send(&work, status);
         verbs.counters.refused += 1;
         self.qp.receiving = operation.receive;
         let event = match status {
@@ -216,25 +216,35 @@ impl Stateful {
         self.enter_error(status, verbs);
     }
 
-    /// The server has closed the connection, or is not there any more: nothing of it is asked or served, and what the
-    /// client's program asks for fails.
+    /// Ends the connection with a server that has closed it or no longer answers. Requests of the client's program fail.
     pub(super) fn peer_gone<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.is_closed = true;
-        self.rdp.clear();
-        self.gd.clear();
+        self.put_back_receives(verbs);
+        self.stop_operations();
+        self.fail_closed(verbs);
+    }
+
+    /// Returns the receives of the server's operations to their queue.
+    pub(super) fn put_back_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while let Some(operation) = self.theirs.operations.pop_back() {
             self.qp.receiving = operation.receive;
             self.qp.put_back_receive(verbs);
         }
-        self.theirs.clear();
-        self.mirror.clear();
-        (self.unready, self.look_again, self.try_again) = ([None; 2], None, None);
-        self.fail_closed(verbs);
     }
 
-    /// The server's driver acknowledges nothing. It may only have gone after it had all that it wanted.
-    pub(super) fn driver_is_silent<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.own.operations.iter().any(|operation| operation.told.is_some()) {
+    /// Drops the server's operations and requests, all packets in flight, and the timers of operations.
+    fn stop_operations(&mut self) {
+        self.rdp.clear();
+        self.gd.clear();
+        self.theirs.clear();
+        self.mirror.clear();
+        (self.rnr_since, self.rnr_poll, self.egress_retry) = ([None; 2], None, None);
+    }
+
+    /// The server's driver acknowledges no CQEP: fails the operations that wait for it. Without such operations, the server
+    /// may have closed in good order.
+    pub(super) fn server_timed_out<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if self.own.operations.iter().any(|operation| operation.reported.is_some()) {
             self.peer_gone(verbs);
         }
         if self.qp.state == QpState::Err || self.is_closed {
@@ -242,7 +252,7 @@ impl Stateful {
         }
     }
 
-    /// What is asked of a server that has gone fails.
+    /// Fails the client's requests after the connection was closed.
     fn fail_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         if self.is_closed && self.qp.sends.len() > 0 && matches!(self.qp.state, QpState::Rts | QpState::Sqd) {
             self.own.clear();
@@ -251,16 +261,16 @@ impl Stateful {
         }
     }
 
-    /// The server is to be told once more what it has not acknowledged, and what of it has come.
-    pub(super) fn repeat_acknowledgement(&mut self) {
+    /// Retransmits the last EA and all unacknowledged CQEPs.
+    pub(in crate::star) fn repeat_acknowledgement(&mut self) {
         if !self.is_closed {
-            self.inbox.due = true;
-            self.outbox.repeat();
+            self.inbox.ack_due = true;
+            self.outbox.retransmit();
         }
     }
 
     /// Adds a request whose form has been checked.
-    pub(super) fn post_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
+    pub(in crate::star) fn post_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
         self.qp.sends.push(work);
         if self.qp.state == QpState::Err {
             self.qp.flush_sends(verbs);
@@ -268,25 +278,21 @@ impl Stateful {
         self.fail_closed(verbs);
     }
 
-    /// All that waits is flushed, and the server's driver is told that the connection has ended.
-    pub(super) fn enter_error<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
+    /// Moves the queue pair to ERROR, flushes its queues and queues a CQEP with the status.
+    pub(in crate::star) fn enter_error<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
         let entered = self.qp.state != QpState::Err;
         self.qp.state = QpState::Err;
-        self.rdp.clear();
-        self.gd.clear();
         self.own.clear();
         let flushed = Received::failed(Status::Flushed);
         while let Some(operation) = self.theirs.operations.pop_front() {
             self.qp.receiving = operation.receive;
             self.qp.complete_receive(flushed, Urgency::Plain, verbs);
         }
-        self.theirs.clear();
-        self.mirror.clear();
-        (self.unready, self.look_again, self.try_again) = ([None; 2], None, None);
+        self.stop_operations();
         self.qp.drain = Drain::Running;
         if entered && !self.is_closed {
             let completed = Completed::Connection;
-            self.tell(Cqe { wr_id: 0, status: code(status), completed, len: 0, notice: None });
+            self.report(Cqe { wr_id: 0, status: code(status), completed, len: 0, notice: None });
         }
         self.is_closed = true;
         self.qp.flush(verbs);
@@ -296,7 +302,7 @@ impl Stateful {
     }
 
     /// Reports that the send queue has drained, if it has.
-    pub(super) fn check_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    pub(in crate::star) fn check_drained<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.qp.check_drained(!self.own.operations.is_empty(), verbs);
     }
 }

@@ -1,29 +1,22 @@
-//! The client: the side that keeps the state of both.
+//! The client: the stateful side of a connection, which executes the requests of both programs.
 //!
 //! | file | concept |
 //! |---|---|
-//! | `stateful.rs` | packets in and out |
-//! | `begin.rs` | an operation begins: what it needs, and where its bytes go |
-//! | `chunk.rs` | the bytes of one packet: where they lie at both sides |
-//! | `complete.rs` | operations complete, or the queue pair goes into error |
-//! | `time.rs` | what is sent again, and what is given up |
+//! | `mod.rs` | the connection's state; packets in and out |
+//! | `begin.rs` | beginning an operation |
+//! | `chunk.rs` | the bytes of one packet |
+//! | `complete.rs` | completing operations, and errors |
+//! | `timers.rs` | timers |
+
+mod begin;
+mod chunk;
+mod complete;
+mod timers;
 
 use nichrome_wire::rdma::QpNumber;
-use nichrome_wire::star::{Cqe, Element, Flags, Message, PacketCheck, Reason, Repr, Stamp};
+use nichrome_wire::star::{Cqe, Element, Flags, Message, PacketCheck, PacketType, Reason, Repr, Stamp};
 use nichrome_wire::{Ecn, Instant};
 
-use super::elements::{Inbox, Outbox};
-use super::flight::{Flight, Initiator, Lost, Place};
-use super::mirror::Mirror;
-use super::packet::{Cause, Impossible, Incoming, Outgoing};
-use super::pipeline::{Pipeline, Transfer};
-use super::seal::Seal;
-use super::security::Blocked;
-use super::setup::{Admission, Offer, Timers};
-use super::shared::StarShared;
-use super::side::Side;
-use super::tag::ServerClock;
-use super::timer::Awaited;
 use crate::congestion::{Control, Mark};
 use crate::core::access::Access;
 use crate::core::attributes::QpState;
@@ -33,6 +26,18 @@ use crate::core::queue_pair::QueuePair;
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
 use crate::net::Route;
+use crate::star::connection_end::ConnectionEnd;
+use crate::star::elements::{Inbox, Outbox};
+use crate::star::flight::{Flight, Initiator, Place};
+use crate::star::mirror::Mirror;
+use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
+use crate::star::pipeline::{Pipeline, Transfer};
+use crate::star::seal::Seal;
+use crate::star::security::Blocked;
+use crate::star::setup::{Admission, Offer, Timers};
+use crate::star::shared::StarShared;
+use crate::star::tag::ServerClock;
+use crate::star::timer::Awaited;
 
 /// A queue pair whose peer's card keeps no state.
 pub(crate) struct Stateful {
@@ -40,48 +45,46 @@ pub(crate) struct Stateful {
     pub(super) route: Option<Route>,
     /// The server's number of the connection.
     pub(super) peer: QpNumber,
-    /// What the client may do through the server's queue pair.
+    /// The client's rights on the server's memory: those of the server's queue pair.
     pub(super) peer_access: Access,
     /// The server's timers.
     pub(super) peer_timers: Timers,
     seal: Seal,
-    /// What the server's clock shows.
     clock: ServerClock,
     /// WQEPs.
     pub(super) inbox: Inbox,
     /// CQEPs.
-    pub(super) outbox: Outbox<Told>,
+    pub(super) outbox: Outbox<Report>,
     pub(super) mirror: Mirror,
-    /// What the client's program asks for.
+    /// Operations of the client's program.
     pub(super) own: Pipeline,
-    /// What the server's program asks for.
+    /// Operations of the server's program.
     pub(super) theirs: Pipeline,
     pub(super) rdp: Flight,
     pub(super) gd: Flight,
-    /// Whose operation sends next.
+    /// The initiator whose chunk leaves next; the two take turns.
     turn: Initiator,
-    /// An operation waits for a receive: since when.
-    pub(super) unready: [Option<Instant>; 2],
-    /// When packets that the security module has not let out are tried again.
-    pub(super) try_again: Option<Instant>,
-    /// When an operation that waits for a receive is looked at again.
-    pub(super) look_again: Option<Instant>,
-    /// Completions of the server's sends that no CQEP has told.
-    pub(super) untold: u32,
-    /// The server has gone, or closed the connection.
+    /// By initiator, since when its next operation waits for a receive.
+    pub(super) rnr_since: [Option<Instant>; 2],
+    /// Deadline for retrying packets that the egress module blocked; no chunk leaves before.
+    pub(super) egress_retry: Option<Instant>,
+    /// Deadline for polling a receive queue again.
+    pub(super) rnr_poll: Option<Instant>,
+    /// Completed sends of the server that no CQEP has reported.
+    pub(super) unreported: u32,
+    /// The server closed the connection or no longer answers.
     pub(super) is_closed: bool,
 }
 
-/// A completion that the server's driver is told.
+/// A CQEP for the server's driver.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct Report {
     pub(super) cqe: Cqe,
     pub(super) flags: Flags,
 }
 
 impl Stateful {
-    /// The connection that set-up has brought about: what each side has told of itself, and what the server has said when
-    /// it admitted this one.
+    /// A connection by both sides' offers and the server's admission.
     pub(super) fn new(
         qp: QueuePair,
         route: Option<Route>,
@@ -103,19 +106,19 @@ impl Stateful {
                 check: PacketCheck::new(admission.epoch),
                 proof: admission.credentials.map(|credentials| (credentials.key, admission.domain)),
             },
-            clock: ServerClock::told(admission.credentials.map_or(Stamp(0), |it| it.clock), now),
+            clock: ServerClock::synchronized(admission.credentials.map_or(Stamp(0), |it| it.clock), now),
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
             mirror: Mirror::new(theirs.depth),
             own: Pipeline::default(),
             theirs: Pipeline::default(),
-            rdp: Flight::new(ours.first_element, Lost::Remembered, control()),
-            gd: Flight::new(ours.first_element, Lost::Forgotten, control()),
+            rdp: Flight::new(ours.first_element, Transfer::ToServer, control()),
+            gd: Flight::new(ours.first_element, Transfer::FromServer, control()),
             turn: Initiator::Client,
-            unready: [None; 2],
-            try_again: None,
-            look_again: None,
-            untold: 0,
+            rnr_since: [None; 2],
+            egress_retry: None,
+            rnr_poll: None,
+            unreported: 0,
             is_closed: false,
         }
     }
@@ -134,7 +137,7 @@ impl Stateful {
         }
     }
 
-    /// The work of an operation that was begun, or the one that begins next.
+    /// The request of the operation at `index`; behind the last operation, the one that begins next.
     pub(super) fn work(&self, initiator: Initiator, index: usize) -> Option<&SendWork> {
         match initiator {
             Initiator::Client => self.qp.sends.get(index),
@@ -149,7 +152,7 @@ impl Stateful {
         }
     }
 
-    /// Whether this connection is alive: it takes and sends packets.
+    /// Whether the queue pair's state allows packets.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
     }
@@ -173,9 +176,9 @@ impl Stateful {
             verbs.counters.out_of_sequence += 1;
         }
         verbs.counters.duplicates += u64::from(packet.repr.sequence.before(self.inbox.expected()));
-        // The server's driver lives: what it has not acknowledged may be told again.
+        // The server's driver answers again, after the timer for CQEPs had run out of retries.
         if self.outbox.outstanding() == Awaited::Answer && self.outbox.timer.due().is_none() {
-            self.outbox.repeat();
+            self.outbox.retransmit();
         }
         if expected && self.is_up() && !self.is_closed {
             match element {
@@ -185,7 +188,7 @@ impl Stateful {
                         return;
                     }
                 }
-                Element::Register(_) | Element::Deregister(_) => self.release(),
+                Element::Register(_) | Element::Deregister(_) => self.egress_retry = None,
                 Element::Close(_) => self.peer_gone(verbs),
             }
             if let Some(route) = &self.route {
@@ -195,7 +198,7 @@ impl Stateful {
         self.inbox.take(packet.repr.sequence);
     }
 
-    /// A packet with a chunk was answered.
+    /// Handles the answer to a chunk's packet.
     fn chunk_answered<M: Memory>(
         &mut self,
         place: Option<Place>,
@@ -208,17 +211,17 @@ impl Stateful {
         };
         let Some(index) = self.pipeline(place.initiator).operation_of(place.nth) else { return };
         let landed = match outcome {
-            // The clock was set by this answer: once more.
+            // This answer has set the clock: retransmit with a new stamp.
             Err(Reason::Stamp) if self.seal.proof.is_some() => {
                 let pipeline = self.pipeline_mut(place.initiator);
                 pipeline.copy_gone(place.nth);
                 let transfer = pipeline.operations[index].transfer;
-                self.flight(transfer).repeats.push_back(place);
+                self.flight(transfer).retransmissions.push_back(place);
                 return;
             }
             Err(reason) => Err(self.refused(place, index, reason)),
             Ok(_) if self.pipeline(place.initiator).is_done(place.nth) => Ok(()),
-            Ok(payload) => self.land(place, index, payload, verbs),
+            Ok(payload) => self.store_response(place, index, payload, verbs),
         };
         if let Err(failure) = landed {
             self.fail_operation(place.initiator, index, failure);
@@ -228,10 +231,10 @@ impl Stateful {
         }
     }
 
-    fn next_repeat(&self, now: Instant) -> Option<Outgoing> {
+    fn next_retransmission(&self, now: Instant) -> Option<Outgoing> {
         let flights = [(&self.rdp, Transfer::ToServer), (&self.gd, Transfer::FromServer)];
         flights.into_iter().find_map(|(flight, transfer)| {
-            let place = *flight.repeats.front()?;
+            let place = *flight.retransmissions.front()?;
             if self.may_leave(transfer, now) { self.chunk_packet(place) } else { None }
         })
     }
@@ -250,60 +253,55 @@ impl Stateful {
         self.chunk_packet(Place { initiator, nth })
     }
 
-    /// Whether the window and pacing let a packet out, and the security module may.
+    /// Returns true if window, rate and pacing allow a packet, and the egress module has blocked none since its last retry.
     fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
-        if self.try_again.is_some() {
-            return false;
-        }
-        match transfer {
-            Transfer::ToServer => self.rdp.has_room(),
-            Transfer::FromServer => self.gd.has_room() && self.gd.free_at() <= now,
-        }
+        let flight = match transfer {
+            Transfer::ToServer => &self.rdp,
+            Transfer::FromServer => &self.gd,
+        };
+        self.egress_retry.is_none() && flight.has_room() && flight.departure() <= now
     }
 
-    fn chunk_sent<M: Memory>(&mut self, place: Place, verbs: &mut Verbs<M>) {
+    fn chunk_sent<M: Memory>(&mut self, place: Place, bytes: usize, verbs: &mut Verbs<M>) {
         let pipeline = self.pipeline_mut(place.initiator);
         let Some(index) = pipeline.operation_of(place.nth) else { return };
         let transfer = pipeline.operations[index].transfer;
-        let is_repeat = place.nth != pipeline.next();
+        let is_retransmission = place.nth != pipeline.next();
         pipeline.chunk_sent(index, place.nth);
         let settings = self.qp.settings;
         let flight = self.flight(transfer);
-        if is_repeat {
+        if is_retransmission {
             verbs.counters.retransmitted += 1;
-            flight.repeats.pop_front();
+            flight.retransmissions.pop_front();
         }
-        flight.packet_sent(place, &settings, verbs.now);
+        flight.packet_sent(place, bytes, &settings, verbs.now);
         self.turn = if place.initiator == Initiator::Client { Initiator::Server } else { Initiator::Client };
     }
 
-    /// Forgets everything that waits, and gives back the queue pair.
+    /// Ends the connection without notice to the server and returns the queue pair.
     pub(super) fn dissolve<M: Memory>(mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
-        while let Some(operation) = self.theirs.operations.pop_back() {
-            self.qp.receiving = operation.receive;
-            self.qp.put_back_receive(verbs);
-        }
+        self.put_back_receives(verbs);
         shared.egress.remove(self.qp.number);
         self.qp
     }
 
-    /// Whether there may be something to send.
+    /// Returns true if there may be something to send.
     pub(super) fn has_work(&self) -> bool {
         let begun = |initiator| {
             let pipeline = self.pipeline(initiator);
             !pipeline.is_all_sent() || self.work(initiator, pipeline.operations.len()).is_some()
         };
-        self.inbox.due
+        self.inbox.ack_due
             || self.outbox.next().is_some()
             || self.is_up()
                 && (begun(Initiator::Client)
                     || begun(Initiator::Server)
-                    || !self.rdp.repeats.is_empty()
-                    || !self.gd.repeats.is_empty())
+                    || !self.rdp.retransmissions.is_empty()
+                    || !self.gd.retransmissions.is_empty())
     }
 }
 
-impl<M: Memory> Side<M> for Stateful {
+impl<M: Memory> ConnectionEnd<M> for Stateful {
     fn route(&self) -> Option<&Route> {
         self.route.as_ref()
     }
@@ -325,13 +323,13 @@ impl<M: Memory> Side<M> for Stateful {
             verbs.counters.congestion_marks += 1;
         }
         if let Some(authentication) = packet.authentication {
-            self.clock = ServerClock::told(authentication.stamp, verbs.now);
+            self.clock = ServerClock::synchronized(authentication.stamp, verbs.now);
         }
         let sequence = packet.repr.sequence;
         match packet.repr.message {
             Message::Wqep(element) => self.receive_element(&element, packet, shared, verbs),
             Message::Ea if !packet.repr.flags.contains(Flags::TO_SERVER) => {
-                if self.outbox.acknowledged(sequence, verbs.now) {
+                if self.outbox.ea_received(sequence, verbs.now) {
                     let awaited = self.outbox.outstanding();
                     self.outbox.timer.progress(awaited, &self.qp.settings, verbs.now);
                 }
@@ -357,14 +355,16 @@ impl<M: Memory> Side<M> for Stateful {
         if !self.is_up() || self.is_closed {
             return;
         }
+        self.rdp.advance(verbs.now);
+        self.gd.advance(verbs.now);
         for initiator in [Initiator::Client, Initiator::Server] {
-            while self.is_to_begin(initiator) && self.begin(initiator, shared, verbs) {
+            while self.should_begin(initiator) && self.begin(initiator, shared, verbs) {
                 self.complete(verbs);
             }
         }
         let mut superseded = false;
         for flight in [&mut self.rdp, &mut self.gd] {
-            while let Some(Place { initiator, nth }) = flight.repeats.front().copied() {
+            while let Some(Place { initiator, nth }) = flight.retransmissions.front().copied() {
                 let pipeline = match initiator {
                     Initiator::Client => &mut self.own,
                     Initiator::Server => &mut self.theirs,
@@ -375,7 +375,7 @@ impl<M: Memory> Side<M> for Stateful {
                     }
                     superseded = true;
                 }
-                flight.repeats.pop_front();
+                flight.retransmissions.pop_front();
             }
         }
         if superseded {
@@ -388,11 +388,11 @@ impl<M: Memory> Side<M> for Stateful {
             return None;
         }
         let repr = |message, flags, sequence| Repr { flags, connection: self.peer, sequence, message };
-        if self.inbox.due {
+        if self.inbox.ack_due {
             let repr = repr(Message::Ea, Flags::TO_SERVER, self.inbox.expected());
             return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement });
         }
-        if let Some((sequence, Told { cqe, flags })) = self.outbox.next() {
+        if let Some((sequence, Report { cqe, flags })) = self.outbox.next() {
             let repr = repr(Message::Cqep(cqe), flags, sequence);
             return Some(Outgoing { repr, payload_len: 0, cause: Cause::Element });
         }
@@ -400,7 +400,7 @@ impl<M: Memory> Side<M> for Stateful {
             return None;
         }
         let other = if self.turn == Initiator::Client { Initiator::Server } else { Initiator::Client };
-        self.next_repeat(now)
+        self.next_retransmission(now)
             .or_else(|| self.next_chunk(self.turn, now))
             .or_else(|| self.next_chunk(other, now))
     }
@@ -408,22 +408,28 @@ impl<M: Memory> Side<M> for Stateful {
     fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible> {
         match packet.cause {
             Cause::Chunk(place) if !into.is_empty() => {
-                self.take_off(place, into, verbs).map_err(|_| Impossible)
+                self.copy_payload(place, into, verbs).map_err(|_| Impossible)
             }
             _ => Ok(()),
         }
     }
 
-    fn sent(&mut self, packet: &Outgoing, _: usize, verbs: &mut Verbs<M>) {
+    fn sent(&mut self, packet: &Outgoing, len: usize, verbs: &mut Verbs<M>) {
         verbs.counters.sent += 1;
         verbs.counters.bytes_sent += packet.payload_len as u64;
         match packet.cause {
-            Cause::Acknowledgement | Cause::Ping => self.inbox.due = false,
+            Cause::Acknowledgement | Cause::Ping => self.inbox.ack_due = false,
             Cause::Element => {
                 let is_new = self.outbox.element_sent(&self.qp.settings, verbs.now);
                 verbs.counters.retransmitted += u64::from(!is_new);
             }
-            Cause::Chunk(place) => self.chunk_sent(place, verbs),
+            Cause::Chunk(place) => {
+                let bytes = match packet.repr.message {
+                    Message::Gd(_, requested) => PacketType::Sdp.datagram_len(requested.into()),
+                    _ => len,
+                };
+                self.chunk_sent(place, bytes, verbs);
+            }
         }
     }
 
@@ -442,10 +448,10 @@ impl<M: Memory> Side<M> for Stateful {
 
     fn blocked(&mut self, packet: &Outgoing, why: Blocked, verbs: &mut Verbs<M>) {
         match packet.cause {
-            Cause::Chunk(place) => self.hold(place, why, verbs),
-            // Its server has gone, or was never there.
+            Cause::Chunk(place) => self.chunk_blocked(place, why, verbs),
+            // No entry for this server: CQEPs and EAs cannot leave.
             _ => {
-                self.inbox.due = false;
+                self.inbox.ack_due = false;
                 self.outbox.clear();
             }
         }

@@ -1,8 +1,7 @@
-//! One side of a connection, and how its packets are built and received: alike on both.
+//! One end of a connection: building and receiving its packets, alike on both sides.
 
-use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::star::{PacketWriter, Repr, STAR_PORT, Stamp};
-use nichrome_wire::{Ecn, Instant};
+use nichrome_wire::Instant;
+use nichrome_wire::star::{PacketWriter, Repr, Stamp};
 
 use super::packet::{Cause, Impossible, Incoming, Outgoing};
 use super::seal::Seal;
@@ -12,8 +11,8 @@ use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Room, Route};
 
-/// One side of a connection.
-pub(super) trait Side<M: Memory> {
+/// One end of a connection.
+pub(super) trait ConnectionEnd<M: Memory> {
     /// The route to the peer, of RoCE's addresses.
     fn route(&self) -> Option<&Route>;
     fn seal(&self) -> &Seal;
@@ -21,28 +20,28 @@ pub(super) trait Side<M: Memory> {
     /// The time that the server's clock shows.
     fn stamp(&self, now: Instant) -> Stamp;
 
-    /// Takes in a packet whose addresses and seal are right.
+    /// Receives a packet whose addresses and seal are valid.
     fn receive(&mut self, packet: &Incoming<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>);
 
-    /// Does what needs no packet.
+    /// Prepares the next packet: begins operations, announces requests.
     fn run(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>);
 
-    /// The packet that leaves next.
+    /// The next packet to leave.
     fn next_packet(&self, now: Instant) -> Option<Outgoing>;
 
     /// Copies the payload of a packet.
     fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible>;
 
-    /// A packet of `len` bytes has left.
+    /// Records that a packet of `len` bytes left.
     fn sent(&mut self, packet: &Outgoing, len: usize, verbs: &mut Verbs<M>);
 
-    /// A packet cannot be built.
+    /// Handles a packet that cannot be built.
     fn failed(&mut self, packet: &Outgoing, verbs: &mut Verbs<M>);
 
-    /// The egress module has blocked a packet.
+    /// Handles a packet that the egress module blocked.
     fn blocked(&mut self, packet: &Outgoing, why: Blocked, verbs: &mut Verbs<M>);
 
-    /// Takes in a packet if its seal is right.
+    /// Receives a packet if its seal is valid, else drops and counts it.
     fn take_in(
         &mut self,
         packet: &Incoming<'_>,
@@ -57,7 +56,7 @@ pub(super) trait Side<M: Memory> {
         }
     }
 
-    /// Fills room with what is to leave. Returns true if there is more than fits.
+    /// Fills `room` with packets. Returns true if there are more than fit.
     fn write(&mut self, room: &mut Room<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>) -> bool {
         loop {
             self.run(shared, verbs);
@@ -72,7 +71,7 @@ pub(super) trait Side<M: Memory> {
         }
     }
 
-    /// Builds a packet behind those that are there, if the egress module lets it out.
+    /// Builds a packet in `room`, unless the egress module blocks it.
     fn build(
         &self,
         packet: &Outgoing,
@@ -104,30 +103,20 @@ pub(super) trait Side<M: Memory> {
     }
 }
 
-/// How building a packet ended.
+/// The outcome of building a packet.
 pub(super) enum Built {
-    /// The packet has so many bytes.
+    /// The packet's length in bytes.
     Placed(usize),
-    /// The room is full, or of another destination.
+    /// The room is full, or has packets to another destination.
     Full,
     /// The connection has no route.
     Unroutable,
-    /// What the packet needs is gone.
+    /// Memory or a request that the packet needs is gone.
     Impossible,
-    /// The egress module does not let it out.
     Blocked(Blocked),
 }
 
-/// Whether a packet carries data, and so may be marked on a congested path.
+/// Whether a packet carries data and may be marked by routers.
 fn is_data(packet: &Outgoing) -> bool {
     matches!(packet.cause, Cause::Chunk(_)) && packet.payload_len > 0
-}
-
-impl StarShared {
-    /// A connection's route, to StaR's port.
-    pub(super) fn route_of(&self, route: &Route, is_data: bool) -> Route {
-        let flow = UdpFlow { src_port: self.config.source_port, dst_port: STAR_PORT, ..route.flow };
-        let ecn = if is_data { Ecn::Ect0 } else { Ecn::NotEct };
-        Route { flow, traffic_class: route.traffic_class.with_ecn(ecn), ..*route }
-    }
 }

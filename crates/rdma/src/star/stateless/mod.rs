@@ -1,16 +1,17 @@
-//! The server's driver: software in the host of the stateless card, with what a connection needs of it.
+//! The server: the stateless side of a connection, as its driver in the card's host keeps it.
 //!
-//! Requests of the program become WQEPs; the client does the work and tells of it in CQEPs. The driver sends again what was
-//! lost of either (section 3.3 of the paper, "Handling WQE loss"). It tells elements by its own running numbers, so that a
-//! completion needs no search; what the program calls them stays here.
+//! The driver announces requests to the client in WQEPs (`requests.rs`); the client executes them and reports them in CQEPs
+//! (`completions.rs`). Lost elements are retransmitted (section 3.3 of the paper, "Handling WQE loss"). WQEs and CQEs name
+//! requests by their position in the queue; the program's work request IDs stay here.
 //!
-//! `requests.rs` has how requests become elements, `completions.rs` what completions do.
-//!
-//! | case | here |
+//! | case | reaction |
 //! |---|---|
-//! | a buffer of a send is not in a region of the program's | it fails in its turn, and is not told (3.2, "Security mechanism") |
-//! | no EA, or, while sends wait for their completion, no sign of life for the time and the retries of the queue pair | the oldest send fails, the rest is flushed |
-//! | error | the client is told; all is flushed when it knows, or when it is given up: nothing reaches a flushed buffer |
+//! | a buffer of a send is in no region of the program | the send fails in its turn, unannounced (3.2, "Security mechanism") |
+//! | no EA, or no packet while sends are outstanding, for the timeout and retries of the queue pair | the oldest send fails, the others are flushed |
+//! | error | a Close element to the client; the queues are flushed after its EA, or after the last retry, so that no bytes reach a flushed buffer |
+
+mod completions;
+mod requests;
 
 use std::collections::VecDeque;
 
@@ -19,16 +20,6 @@ use nichrome_wire::rdma::QpNumber;
 use nichrome_wire::star::{Element, Flags, Message, Repr, Request, Segment, Stamp, StatusCode};
 use nichrome_wire::{Ecn, Instant};
 
-use super::elements::{Inbox, Outbox};
-use super::packet::{Cause, Impossible, Incoming, Outgoing};
-use super::seal::Seal;
-use super::security::Blocked;
-use super::setup::Offer;
-use super::shared::StarShared;
-use super::side::Side;
-use super::tag::stamp_of;
-use super::time::count;
-use super::timer::{Awaited, Expiry};
 use crate::core::attributes::QpState;
 use crate::core::cq::Urgency;
 use crate::core::drain::Drain;
@@ -38,38 +29,47 @@ use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::Sge;
 use crate::net::Route;
+use crate::star::connection_end::ConnectionEnd;
+use crate::star::elements::{Inbox, Outbox};
+use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
+use crate::star::seal::Seal;
+use crate::star::security::Blocked;
+use crate::star::setup::Offer;
+use crate::star::shared::StarShared;
+use crate::star::tag::stamp_of;
+use crate::star::timer::{Awaited, Expiry};
 
-/// Something that the client is told.
+/// An element for the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Entry {
     /// The send with this number.
     Send(u64),
     /// The receive with this number.
     Receive(u64),
-    /// Something else.
+    /// A registration, deregistration or close.
     Control(Element),
 }
 
-/// Requests of one queue that were told and have not completed.
+/// Requests of one queue that were announced and have not completed.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Announced {
     /// The numbers of their elements.
     pub(super) elements: VecDeque<SeqNumber>,
-    /// How many have completed so far.
+    /// Completed so far: the number of the oldest request in the queue.
     pub(super) done: u64,
 }
 
-/// How far the driver is with closing the connection.
+/// The progress of closing the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     Open,
-    /// The client is to acknowledge the element with this number.
-    Told(SeqNumber),
+    /// The client must acknowledge the Close with this number.
+    Announced(SeqNumber),
     Closed,
 }
 
-/// A queue pair whose own card keeps no state.
-pub(crate) struct Driver {
+/// A queue pair whose card keeps no state.
+pub(crate) struct Stateless {
     pub(super) qp: QueuePair,
     pub(super) route: Option<Route>,
     /// The client's number of the connection.
@@ -79,15 +79,15 @@ pub(crate) struct Driver {
     inbox: Inbox,
     /// WQEPs.
     pub(super) outbox: Outbox<Entry>,
-    pub(super) sends: Told,
-    pub(super) receives: Told,
-    /// The client is to show that it lives.
+    pub(super) sends: Announced,
+    pub(super) receives: Announced,
+    /// A WQEP must leave again to get an EA from the client.
     ping: bool,
     pub(super) closing: Closing,
 }
 
-impl Driver {
-    /// The connection that set-up has brought about.
+impl Stateless {
+    /// A connection by both sides' offers.
     pub(super) fn new(qp: QueuePair, route: Option<Route>, ours: &Offer, theirs: &Offer, seal: Seal) -> Self {
         Self {
             qp,
@@ -96,8 +96,8 @@ impl Driver {
             seal,
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
-            sends: Told::default(),
-            receives: Told::default(),
+            sends: Announced::default(),
+            receives: Announced::default(),
             ping: false,
             closing: Closing::Open,
         }
@@ -108,22 +108,22 @@ impl Driver {
         state && self.closing == Closing::Open
     }
 
-    /// What is waited for.
+    /// What the retransmission timer waits for.
     fn awaited(&self) -> Awaited {
         match self.outbox.outstanding() {
-            Awaited::Nothing if !self.sends.elements.is_empty() && self.is_up() => Awaited::Life,
+            Awaited::Nothing if !self.sends.elements.is_empty() && self.is_up() => Awaited::Liveness,
             awaited => awaited,
         }
     }
 
-    /// Memory was registered, or is no longer.
+    /// Queues a registration or deregistration for the client.
     pub(super) fn push_element(&mut self, element: Element) {
         if self.closing == Closing::Open {
             self.outbox.push(Entry::Control(element));
         }
     }
 
-    /// A send that failed here has its turn when those before it are complete.
+    /// Completes a send that failed before it was announced, once all before it are complete.
     pub(super) fn retire<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let failed = self.qp.sends.front().map(|work| work.progress);
         if let Some(Progress::Failed(status)) = failed.filter(|_| self.sends.elements.is_empty()) {
@@ -133,46 +133,46 @@ impl Driver {
         self.check_drained(verbs);
     }
 
-    /// Whether there may be something to send.
+    /// Returns true if there may be something to send.
     pub(super) fn has_work(&self) -> bool {
-        let untold_receive = || match &self.qp.receives {
+        let unannounced_receive = || match &self.qp.receives {
             Receives::Own(queue) => queue.len() > self.receives.elements.len(),
             Receives::Shared(_) => false,
         };
-        let untold_send = || self.qp.sends.len() > self.sends.elements.len();
-        let waits = self.inbox.due || self.ping || self.outbox.next().is_some();
-        waits || self.is_up() && (untold_receive() || untold_send())
+        let unannounced_send = || self.qp.sends.len() > self.sends.elements.len();
+        let waits = self.inbox.ack_due || self.ping || self.outbox.next().is_some();
+        waits || self.is_up() && (unannounced_receive() || unannounced_send())
     }
 
-    /// When time alone changes something.
+    /// Deadline of the next timer.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.outbox.timer.due()
     }
 
-    /// Does what is due.
+    /// Handles the timers that are due.
     pub(super) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let (settings, now) = (self.qp.settings, verbs.now);
         let Some(expiry) = self.outbox.timer.expire(&settings, now) else { return };
-        count(expiry, verbs);
-        if expiry == Expiry::GivenUp {
-            return self.client_is_silent(verbs);
+        expiry.count(&mut verbs.counters);
+        if expiry == Expiry::Exhausted {
+            return self.client_timed_out(verbs);
         }
         match self.outbox.outstanding() {
-            Awaited::Answer => self.outbox.repeat(),
+            Awaited::Answer => self.outbox.retransmit(),
             _ => self.ping = true,
         }
         self.outbox.timer.start(self.awaited(), &settings, now);
     }
 
-    /// The client gives no sign of life: what was asked of it fails.
-    fn client_is_silent<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    /// The client no longer answers: fails its requests.
+    fn client_timed_out<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.outbox.clear();
         match self.closing {
             Closing::Open => {
                 self.closing = Closing::Closed;
                 self.fail_closed(verbs);
             }
-            Closing::Told(_) | Closing::Closed => self.close_now(verbs),
+            Closing::Announced(_) | Closing::Closed => self.close_now(verbs),
         }
     }
 
@@ -185,17 +185,17 @@ impl Driver {
         self.fail_closed(verbs);
     }
 
-    /// The client is to be told once more what completions have come.
+    /// Retransmits the last EA.
     pub(super) fn repeat_acknowledgement(&mut self) {
-        self.inbox.due |= self.closing == Closing::Open;
+        self.inbox.ack_due |= self.closing == Closing::Open;
     }
 
-    /// Whether all is over with this connection.
+    /// Whether the client can do nothing more for this connection.
     pub(super) fn is_closed(&self) -> bool {
         self.closing == Closing::Closed
     }
 
-    /// Nothing more is begun; the client is told, and when it knows, all that waits is flushed.
+    /// Moves the queue pair to ERROR and queues a Close; the queues are flushed when the client has acknowledged it.
     pub(super) fn enter_error<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let was_connected = matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
         self.qp.state = QpState::Err;
@@ -203,26 +203,26 @@ impl Driver {
         if !was_connected || self.closing != Closing::Open {
             return self.close_now(verbs);
         }
-        self.outbox.withdraw();
+        self.outbox.drop_unsent();
         let end = self.outbox.next_number();
-        for told in [&mut self.sends, &mut self.receives] {
-            while told.elements.back().is_some_and(|element| !element.before(end)) {
-                told.elements.pop_back();
+        for queue in [&mut self.sends, &mut self.receives] {
+            while queue.elements.back().is_some_and(|element| !element.before(end)) {
+                queue.elements.pop_back();
             }
         }
         let close = self.outbox.push(Entry::Control(Element::Close(StatusCode::FLUSHED)));
-        self.closing = Closing::Told(close);
+        self.closing = Closing::Announced(close);
     }
 
-    fn check_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if let Closing::Told(close) = self.closing
+    fn finish_closing<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        if let Closing::Announced(close) = self.closing
             && self.outbox.is_acknowledged(close)
         {
             self.close_now(verbs);
         }
     }
 
-    /// The client knows, or is given up: all that waits is flushed.
+    /// Flushes the queues, after the client's acknowledgement or without.
     pub(super) fn close_now<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.closing = Closing::Closed;
         self.qp.state = QpState::Err;
@@ -233,7 +233,7 @@ impl Driver {
         self.qp.flush(verbs);
     }
 
-    /// The last word, before the queue pair is destroyed.
+    /// The Close of a queue pair that is destroyed or reset while it is up.
     fn farewell(&self) -> Option<Repr> {
         let message = Message::Wqep(Element::Close(StatusCode::FLUSHED));
         let sequence = self.outbox.next_number();
@@ -246,7 +246,7 @@ impl Driver {
         self.qp.check_drained(!self.sends.elements.is_empty(), verbs);
     }
 
-    /// Ends the connection without waiting for the client, which is told once.
+    /// Ends the connection with one Close, without waiting for its acknowledgement.
     pub(super) fn dissolve(self, shared: &mut StarShared, now: Instant) -> QueuePair {
         if let Some((repr, route)) = self.farewell().zip(self.route.as_ref()) {
             let route = shared.route_of(route, false);
@@ -257,7 +257,7 @@ impl Driver {
     }
 }
 
-impl<M: Memory> Side<M> for Driver {
+impl<M: Memory> ConnectionEnd<M> for Stateless {
     fn route(&self) -> Option<&Route> {
         self.route.as_ref()
     }
@@ -281,7 +281,7 @@ impl<M: Memory> Side<M> for Driver {
         let sequence = packet.repr.sequence;
         let news = match packet.repr.message {
             Message::Ea if packet.repr.flags.contains(Flags::TO_SERVER) => {
-                self.outbox.acknowledged(sequence, verbs.now)
+                self.outbox.ea_received(sequence, verbs.now)
             }
             Message::Cqep(cqe) => {
                 let urgency = match packet.repr.flags.contains(Flags::SOLICITED) {
@@ -301,10 +301,10 @@ impl<M: Memory> Side<M> for Driver {
             }
         };
         let awaited = self.awaited();
-        if news || awaited == Awaited::Life {
+        if news || awaited == Awaited::Liveness {
             self.outbox.timer.progress(awaited, &self.qp.settings, verbs.now);
         }
-        self.check_closed(verbs);
+        self.finish_closing(verbs);
     }
 
     fn run(&mut self, _: &mut StarShared, verbs: &mut Verbs<M>) {
@@ -317,7 +317,7 @@ impl<M: Memory> Side<M> for Driver {
                 self.receives.elements.push_back(self.outbox.push(Entry::Receive(number)));
             }
         }
-        while self.qp.state == QpState::Rts && self.tell_send(verbs) {}
+        while self.qp.state == QpState::Rts && self.announce_send(verbs) {}
         self.retire(verbs);
     }
 
@@ -326,7 +326,7 @@ impl<M: Memory> Side<M> for Driver {
             return None;
         }
         let repr = |message, sequence| Repr { flags: Flags::NONE, connection: self.peer, sequence, message };
-        if self.inbox.due {
+        if self.inbox.ack_due {
             let repr = repr(Message::Ea, self.inbox.expected());
             return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement });
         }
@@ -369,7 +369,7 @@ impl<M: Memory> Side<M> for Driver {
     fn sent(&mut self, packet: &Outgoing, _: usize, verbs: &mut Verbs<M>) {
         verbs.counters.sent += 1;
         match packet.cause {
-            Cause::Acknowledgement => self.inbox.due = false,
+            Cause::Acknowledgement => self.inbox.ack_due = false,
             Cause::Ping => self.ping = false,
             _ => {
                 let is_new = self.outbox.element_sent(&self.qp.settings, verbs.now);
@@ -379,7 +379,7 @@ impl<M: Memory> Side<M> for Driver {
     }
 
     fn failed(&mut self, _packet: &Outgoing, verbs: &mut Verbs<M>) {
-        (self.inbox.due, self.ping) = (false, false);
+        (self.inbox.ack_due, self.ping) = (false, false);
         self.outbox.clear();
         self.close_now(verbs);
     }

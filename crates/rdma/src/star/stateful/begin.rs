@@ -1,19 +1,15 @@
-//! An operation begins at the client: what it needs is there, and it is known where its bytes go.
+//! Beginning an operation: its preconditions, its receive, and the memory that it reads and writes.
 //!
 //! | rule | where |
 //! |---|---|
-//! | operations begin in order, none behind one that failed, none of the client's while its send queue drains | [`Stateful::may_begin`] |
-//! | a fenced one waits for READs and atomics before it (IBA 10.8.3.3) | [`Stateful::may_begin`] |
-//! | what fills or uses up a receive waits for one at this side, in the queue or its mirror, as long as the sender's RNR retries have it | [`Stateful::not_ready`] |
-//! | an atomic is done when it begins, and so is what came with its bytes: then all before it that has to do with them is settled | [`Stateful::has_turn`] |
+//! | operations begin in order, none after a failed one, none of the client's while its send queue drains | [`Stateful::may_begin`] |
+//! | a fenced operation waits for READs and atomics before it (IBA 10.8.3.3) | [`Stateful::may_begin`] |
+//! | an operation that consumes a receive waits for one, for the time of the sender's RNR retries | [`Stateful::wait_for_receive`] |
+//! | atomics and the server's inline bytes take effect at once: overlapping operations before them must be settled | [`Hindrance::Conflict`] |
 
 use nichrome_wire::rdma::RKey;
 
-use super::flight::Initiator;
-use super::mirror::{self, extent};
-use super::pipeline::{Conflict, Extent, Operation, Side, Transfer};
-use super::shared::StarShared;
-use super::stateful::Stateful;
+use super::Stateful;
 use crate::core::access::Access;
 use crate::core::attributes::QpState;
 use crate::core::completion::Status;
@@ -23,17 +19,20 @@ use crate::core::receive_queue::ReceiveSlot;
 use crate::core::send_queue::{Pieces, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, Remote, SendFlags, Sge};
+use crate::star::flight::Initiator;
+use crate::star::mirror;
+use crate::star::pipeline::{Conflict, Extent, Host, Operation, Transfer};
+use crate::star::shared::StarShared;
 
-/// A shared receive queue is looked at again after so many nanoseconds at least.
-const LOOK_AGAIN: u64 = 50_000;
+/// Shortest interval, in nanoseconds, at which an operation polls a shared receive queue.
+const RNR_POLL_INTERVAL: u64 = 50_000;
 
 /// Why an operation does not begin.
 pub(super) enum Hindrance {
-    /// It waits for a receive.
-    NotReady,
-    /// It waits for operations before it.
-    Turn,
-    /// It cannot be done: how it completes, and how its receive does.
+    NoReceive,
+    /// An overlapping operation before it is not settled.
+    Conflict,
+    /// The statuses of its own completion and of its receive's.
     Failure(Status, Status),
 }
 
@@ -41,30 +40,30 @@ const INVALID: Hindrance = Hindrance::Failure(Status::RemoteInvalidRequest, Stat
 const ACCESS: Hindrance = Hindrance::Failure(Status::RemoteAccess, Status::Flushed);
 const TOO_LONG: Hindrance = Hindrance::Failure(Status::RemoteInvalidRequest, Status::LocalLength);
 
-/// What an operation that begins is like.
+/// The properties of an operation that begins.
 struct Plan {
     transfer: Transfer,
     chunks: u32,
     writes: Extent,
-    is_one: bool,
+    is_contiguous: bool,
     reads: Extent,
     receive: Option<ReceiveSlot>,
     before: u64,
 }
 
 impl Plan {
-    /// Where it writes is one piece, and its chunks are cut from one piece.
-    fn one(self, is_one: bool) -> Self {
-        Self { is_one, ..self }
+    /// Sets whether source and destination are one buffer each.
+    fn contiguous(self, is_contiguous: bool) -> Self {
+        Self { is_contiguous, ..self }
     }
 
     fn new(transfer: Transfer, chunks: u32, writes: Extent, reads: Extent) -> Self {
-        Self { transfer, chunks, writes, is_one: false, reads, receive: None, before: 0 }
+        Self { transfer, chunks, writes, is_contiguous: false, reads, receive: None, before: 0 }
     }
 }
 
 impl Stateful {
-    /// Begins the next operation of one side; whether it has.
+    /// Begins the initiator's next operation. Returns false if there is none or it must wait.
     pub(super) fn begin<M: Memory>(
         &mut self,
         initiator: Initiator,
@@ -83,22 +82,22 @@ impl Stateful {
         };
         let (plan, failed) = match plan {
             Ok(plan) => (plan, None),
-            Err(Hindrance::Turn) => return false,
-            Err(Hindrance::NotReady) => match self.not_ready(initiator, verbs) {
+            Err(Hindrance::Conflict) => return false,
+            Err(Hindrance::NoReceive) => match self.wait_for_receive(initiator, verbs) {
                 true => return false,
                 false => (none(), Some((Status::RnrRetryExceeded, Status::Flushed))),
             },
             Err(Hindrance::Failure(status, receive)) => (none(), Some((status, receive))),
         };
-        self.unready[initiator as usize] = None;
+        self.rnr_since[initiator as usize] = None;
         let source = if work.wants_data() { Extent::NONE } else { self.source(initiator, &work) };
         let receive = plan.receive.or_else(|| failed.and_then(|_| self.qp.receiving.take()));
-        let is_again = self.is_again(initiator) && self.has_buffers(&work, verbs);
+        let rewrites_last = self.rewrites_last(initiator) && self.has_buffers(&work, verbs);
         let pipeline = self.pipeline_mut(initiator);
-        let Plan { transfer, chunks, writes, is_one, reads, before, .. } = plan;
-        let conflict = match is_again {
-            true => Conflict::Again,
-            false if pipeline.has_conflict(&writes, &reads) => Conflict::Some,
+        let Plan { transfer, chunks, writes, is_contiguous, reads, before, .. } = plan;
+        let conflict = match rewrites_last {
+            true => Conflict::SameBytes,
+            false if pipeline.has_conflict(&writes, &reads) => Conflict::Overlap,
             false => Conflict::None,
         };
         let first = pipeline.end();
@@ -112,12 +111,12 @@ impl Stateful {
             failed,
             before,
             writes,
-            is_one,
+            is_contiguous,
             reads,
             source,
             conflict,
-            told: None,
-            held: None,
+            reported: None,
+            blocked_since: None,
         });
         if initiator == Initiator::Client
             && uses_receive(&work.operation)
@@ -129,8 +128,8 @@ impl Stateful {
         true
     }
 
-    /// Whether the request that begins next is a WRITE to exactly the bytes that the operation before it writes.
-    fn is_again(&self, initiator: Initiator) -> bool {
+    /// Whether the client's next request is a WRITE to exactly the bytes that the operation before it writes.
+    fn rewrites_last(&self, initiator: Initiator) -> bool {
         let next = self.pipeline(initiator).operations.len();
         let place = |index: usize| match self.qp.sends.get(index)? {
             SendWork { operation: Verb::Write(remote), len, .. } => Some((*remote, *len)),
@@ -140,7 +139,7 @@ impl Stateful {
         initiator == Initiator::Client && before.is_some() && before == place(next)
     }
 
-    /// Whether the buffers of a request are the program's. One that has not would make none before it certain.
+    /// Whether the program owns the buffers of a request. A WRITE without could vouch for none before it.
     fn has_buffers<M: Memory>(&self, work: &SendWork, verbs: &Verbs<M>) -> bool {
         let domain = self.qp.domain;
         mirror::pieces(&self.qp.sends, work.source, work.len).all(|Sge { lkey, address, len }| {
@@ -148,11 +147,11 @@ impl Stateful {
         })
     }
 
-    /// Whether the next operation is to begin, if it can: when all before it was sent, or a WRITE that is being sent has
-    /// to know whether it is the last one to its place.
-    pub(super) fn is_to_begin(&self, initiator: Initiator) -> bool {
+    /// Whether the next operation should begin: all chunks before it were sent, or the WRITE being sent must know whether
+    /// another to the same bytes follows.
+    pub(super) fn should_begin(&self, initiator: Initiator) -> bool {
         let pipeline = self.pipeline(initiator);
-        pipeline.is_all_sent() || pipeline.is_last_under_way() && self.is_again(initiator)
+        pipeline.is_all_sent() || pipeline.is_last_under_way() && self.rewrites_last(initiator)
     }
 
     fn may_begin(&self, initiator: Initiator, work: &SendWork) -> bool {
@@ -171,33 +170,36 @@ impl Stateful {
         state && !failed && !fenced && pipeline.has_room()
     }
 
-    /// An operation waits for a receive; false where it has waited long enough.
-    fn not_ready<M: Memory>(&mut self, initiator: Initiator, verbs: &mut Verbs<M>) -> bool {
+    /// Lets an operation wait for a receive. Returns false if its RNR retries are used up.
+    fn wait_for_receive<M: Memory>(&mut self, initiator: Initiator, verbs: &mut Verbs<M>) -> bool {
         let now = verbs.now;
-        let limit = self.readiness(initiator);
-        if self.unready[initiator as usize].is_none() {
+        let limit = self.rnr_limit(initiator);
+        if self.rnr_since[initiator as usize].is_none() {
             match initiator {
                 Initiator::Client => verbs.counters.rnr_naks_received += 1,
                 Initiator::Server => verbs.counters.rnr_naks_sent += 1,
             }
         }
-        let since = *self.unready[initiator as usize].get_or_insert(now);
+        let since = *self.rnr_since[initiator as usize].get_or_insert(now);
         let until = limit.map(|limit| since.plus_nanos(limit));
         let waits = until.is_none_or(|until| now < until);
         let shared = initiator == Initiator::Server && matches!(self.qp.receives, Receives::Shared(_));
-        let polls = shared.then(|| now.plus_nanos(self.qp.settings.min_rnr_timer.nanos().max(LOOK_AGAIN)));
+        let polls =
+            shared.then(|| now.plus_nanos(self.qp.settings.min_rnr_timer.nanos().max(RNR_POLL_INTERVAL)));
         if waits {
-            self.look_again = [self.look_again, until, polls].into_iter().flatten().min();
+            self.rnr_poll = [self.rnr_poll, until, polls].into_iter().flatten().min();
         }
         waits
     }
 
-    /// The memory of its own side that a request copies from.
+    /// The initiator's memory that a request copies from.
     fn source(&self, initiator: Initiator, work: &SendWork) -> Extent {
         match initiator {
-            Initiator::Client => extent(Side::Client, mirror::pieces(&self.qp.sends, work.source, work.len)),
+            Initiator::Client => {
+                Extent::around(Host::Client, mirror::pieces(&self.qp.sends, work.source, work.len))
+            }
             Initiator::Server => {
-                extent(Side::Server, mirror::pieces(&self.mirror.sends, work.source, work.len))
+                Extent::around(Host::Server, mirror::pieces(&self.mirror.sends, work.source, work.len))
             }
         }
     }
@@ -206,7 +208,7 @@ impl Stateful {
         let mtu = self.qp.mtu() as u32;
         let (access, len) = (self.peer_access, work.len);
         if uses_receive(&work.operation) && !self.mirror.has_receive() {
-            return Err(Hindrance::NotReady);
+            return Err(Hindrance::NoReceive);
         }
         match work.operation {
             Verb::Send | Verb::SendWithImmediate(_) | Verb::SendWithInvalidate(_) => {
@@ -215,26 +217,26 @@ impl Stateful {
                     return Err(TOO_LONG);
                 }
                 let buffers = || self.mirror.receive_buffers(receive, len);
-                let writes = extent(Side::Server, buffers());
+                let writes = Extent::around(Host::Server, buffers());
                 let plan = Plan::new(Transfer::ToServer, mirror::count(buffers(), mtu), writes, Extent::NONE);
-                Ok(plan.one(buffers().nth(1).is_none()))
+                Ok(plan.contiguous(buffers().nth(1).is_none()))
             }
             Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) => {
                 if !access.contains(Access::REMOTE_WRITE) {
                     return Err(INVALID);
                 }
-                let writes = Extent::new(Side::Server, remote.address, len);
-                Ok(Plan::new(Transfer::ToServer, len.div_ceil(mtu), writes, Extent::NONE).one(true))
+                let writes = Extent::new(Host::Server, remote.address, len);
+                Ok(Plan::new(Transfer::ToServer, len.div_ceil(mtu), writes, Extent::NONE).contiguous(true))
             }
             Verb::Read(remote) => {
                 if !access.contains(Access::REMOTE_READ) {
                     return Err(INVALID);
                 }
                 let buffers = || mirror::pieces(&self.qp.sends, work.source, len);
-                let writes = extent(Side::Client, buffers());
-                let reads = Extent::new(Side::Server, remote.address, len);
+                let writes = Extent::around(Host::Client, buffers());
+                let reads = Extent::new(Host::Server, remote.address, len);
                 let plan = Plan::new(Transfer::FromServer, len.div_ceil(mtu), writes, reads);
-                Ok(plan.one(buffers().nth(1).is_none()))
+                Ok(plan.contiguous(buffers().nth(1).is_none()))
             }
             Verb::CompareSwap { .. }
             | Verb::FetchAdd { .. }
@@ -255,34 +257,36 @@ impl Stateful {
             return Err(INVALID);
         }
         let pieces = || mirror::pieces(&self.mirror.sends, work.source, len);
-        let (chunks, is_one) = (mirror::count(pieces(), mtu), pieces().nth(1).is_none());
+        let (chunks, is_contiguous) = (mirror::count(pieces(), mtu), pieces().nth(1).is_none());
         match work.operation {
             Verb::Send | Verb::SendWithImmediate(_) | Verb::SendWithInvalidate(_) => {
                 if !self.qp.take_receive(verbs) {
-                    return Err(Hindrance::NotReady);
+                    return Err(Hindrance::NoReceive);
                 }
                 if len > self.qp.receive_room(verbs) {
                     return Err(TOO_LONG);
                 }
-                let writes = extent(Side::Client, self.qp.receive_buffers(len, verbs));
-                let is_one = is_one && self.qp.receive_buffers(len, verbs).nth(1).is_none();
-                let plan = Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE).one(is_one);
-                self.take_in(work, plan, verbs)
+                let writes = Extent::around(Host::Client, self.qp.receive_buffers(len, verbs));
+                let is_contiguous = is_contiguous && self.qp.receive_buffers(len, verbs).nth(1).is_none();
+                let plan =
+                    Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE).contiguous(is_contiguous);
+                self.store_inline(work, plan, verbs)
             }
             Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) => {
                 self.reachable(remote, len, Access::REMOTE_WRITE, verbs)?;
                 if uses_receive(&work.operation) && !self.qp.take_receive(verbs) {
-                    return Err(Hindrance::NotReady);
+                    return Err(Hindrance::NoReceive);
                 }
-                let writes = Extent::new(Side::Client, remote.address, len);
-                let plan = Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE).one(is_one);
-                self.take_in(work, plan, verbs)
+                let writes = Extent::new(Host::Client, remote.address, len);
+                let plan =
+                    Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE).contiguous(is_contiguous);
+                self.store_inline(work, plan, verbs)
             }
             Verb::Read(remote) => {
                 self.reachable(remote, len, Access::REMOTE_READ, verbs)?;
-                let writes = extent(Side::Server, pieces());
-                let reads = Extent::new(Side::Client, remote.address, len);
-                Ok(Plan::new(Transfer::ToServer, chunks, writes, reads).one(is_one))
+                let writes = Extent::around(Host::Server, pieces());
+                let reads = Extent::new(Host::Client, remote.address, len);
+                Ok(Plan::new(Transfer::ToServer, chunks, writes, reads).contiguous(is_contiguous))
             }
             Verb::CompareSwap { remote, compare, swap } => {
                 self.atomic(work, remote, verbs, |value| if value == compare { swap } else { value })
@@ -294,8 +298,8 @@ impl Stateful {
         }
     }
 
-    /// Takes the receive for an operation of the server, and the bytes that came with it.
-    fn take_in<M: Memory>(
+    /// Hands a server's operation the receive that was taken for it, and stores its inline bytes.
+    fn store_inline<M: Memory>(
         &mut self,
         work: &SendWork,
         mut plan: Plan,
@@ -304,15 +308,15 @@ impl Stateful {
         if let Pieces::Inline(front, back) = self.mirror.sends.pieces(work.source, 0, work.len)
             && work.len > 0
         {
-            if !self.has_turn(&plan.writes, &plan.reads) {
+            if self.theirs.has_conflict(&plan.writes, &plan.reads) {
                 self.qp.put_back_receive(verbs);
-                return Err(Hindrance::Turn);
+                return Err(Hindrance::Conflict);
             }
             let landed = [(0, front), (front.len() as u32, back)].into_iter().try_for_each(
                 |(offset, bytes)| match work.operation {
                     Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) => {
                         let address = remote.address.wrapping_add(u64::from(offset));
-                        self.write_here(address, remote.rkey, bytes, verbs)
+                        self.write_remote(address, remote.rkey, bytes, verbs)
                     }
                     _ => {
                         let put = self.qp.put(offset, bytes, verbs);
@@ -328,8 +332,8 @@ impl Stateful {
         Ok(plan)
     }
 
-    /// Writes bytes of the server's to where its program wants them in the client's memory.
-    pub(super) fn write_here<M: Memory>(
+    /// Writes a server's bytes to the client's memory, if the key allows it.
+    pub(super) fn write_remote<M: Memory>(
         &self,
         address: u64,
         rkey: RKey,
@@ -342,7 +346,8 @@ impl Stateful {
         verbs.memory.write(at, bytes).map_err(|_| (Status::RemoteOperation, Status::Flushed))
     }
 
-    /// Whether the server may do this with the client's memory. Where there are no bytes, no key is needed (IBA C9-88).
+    /// Checks the server's access to the client's memory and returns the address; `None` for 0 bytes, which need no key
+    /// (IBA C9-88).
     fn reachable<M: Memory>(
         &self,
         remote: Remote,
@@ -361,11 +366,6 @@ impl Stateful {
         found.map(Some).map_err(|_| ACCESS)
     }
 
-    /// Whether all before an operation of the server that has to do with it is settled.
-    fn has_turn(&self, writes: &Extent, reads: &Extent) -> bool {
-        !self.theirs.has_conflict(writes, reads)
-    }
-
     fn atomic<M: Memory>(
         &mut self,
         work: &SendWork,
@@ -373,18 +373,18 @@ impl Stateful {
         verbs: &mut Verbs<M>,
         change: impl Fn(u64) -> u64,
     ) -> Result<Plan, Hindrance> {
-        let reads = Extent::new(Side::Client, remote.address, 8);
+        let reads = Extent::new(Host::Client, remote.address, 8);
         let at = self.reachable(remote, 8, Access::REMOTE_ATOMIC, verbs)?;
         let aligned = at.filter(|at| at.is_multiple_of(8) && remote.address.is_multiple_of(8));
         let (Some(at), 8) = (aligned, work.len) else { return Err(INVALID) };
-        if !self.has_turn(&Extent::NONE, &reads) {
-            return Err(Hindrance::Turn);
+        if self.theirs.has_conflict(&Extent::NONE, &reads) {
+            return Err(Hindrance::Conflict);
         }
         let before = verbs.memory.update(at, change);
         let before = before.map_err(|_| Hindrance::Failure(Status::RemoteOperation, Status::Flushed))?;
         let mtu = self.qp.mtu() as u32;
         let buffers = || mirror::pieces(&self.mirror.sends, work.source, work.len);
-        let writes = extent(Side::Server, buffers());
+        let writes = Extent::around(Host::Server, buffers());
         Ok(Plan { before, ..Plan::new(Transfer::ToServer, mirror::count(buffers(), mtu), writes, reads) })
     }
 }
@@ -393,7 +393,7 @@ fn none() -> Plan {
     Plan::new(Transfer::ToServer, 0, Extent::NONE, Extent::NONE)
 }
 
-/// Whether the operation completes a receive at the other side.
+/// Whether the operation consumes a receive of the peer.
 pub(super) fn uses_receive(operation: &Verb) -> bool {
     matches!(
         operation,

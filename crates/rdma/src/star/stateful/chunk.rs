@@ -1,40 +1,40 @@
-//! The bytes of one packet: where they lie at the server and at the client.
+//! The bytes of one packet, and their place in the memory of server and client.
 //!
-//! A packet reaches into one piece of the server's memory, so the server's buffers cut an operation into chunks, each of
-//! up to the path MTU; the client's buffers do not matter.
+//! A packet accesses one contiguous range of the server's memory. The server's buffers therefore cut an operation into
+//! chunks of up to a path MTU; the client's buffers do not matter.
 
 use nichrome_wire::star::{Flags, Message, Reason, Repr, Span};
 
-use super::flight::{Initiator, Place};
-use super::mirror::{self, cut};
-use super::packet::{Cause, Outgoing};
-use super::pipeline::{Conflict, Extent, Side, Transfer};
-use super::security::Blocked;
-use super::stateful::Stateful;
+use super::Stateful;
 use crate::core::access::Access;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
 use crate::core::protection::{LKey, Refusal};
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, Remote, Sge};
+use crate::star::flight::{Initiator, Place};
+use crate::star::mirror::{self, cut};
+use crate::star::packet::{Cause, Outgoing};
+use crate::star::pipeline::{Conflict, Extent, Host, Transfer};
+use crate::star::security::Blocked;
 
-/// Nanoseconds before a packet that was not let out is tried again.
-const TRY_AGAIN: u64 = 1_000_000;
+/// Nanoseconds before a packet that the egress module blocked is retried.
+const EGRESS_RETRY_INTERVAL: u64 = 1_000_000;
 
 /// A chunk of an operation.
 struct Chunk {
-    /// Where it is at the server.
+    /// In the server's memory.
     span: Span,
-    /// Whose key that is.
+    /// [`Flags::LOCAL_KEY`] if the span names the server's own key.
     key: Flags,
-    /// Bytes of the message before it.
+    /// Bytes from the start of the message.
     offset: u32,
     len: u32,
     is_last: bool,
 }
 
 impl Stateful {
-    /// Where a chunk of the operation at `index` is.
+    /// The chunk with number `nth`, of the operation at `index`.
     fn chunk(&self, initiator: Initiator, index: usize, nth: u64) -> Option<Chunk> {
         let mtu = self.qp.mtu() as u32;
         let work = self.work(initiator, index)?;
@@ -71,7 +71,7 @@ impl Stateful {
         })
     }
 
-    /// The packet for a chunk.
+    /// Describes the packet for a chunk.
     pub(super) fn chunk_packet(&self, place: Place) -> Option<Outgoing> {
         let pipeline = self.pipeline(place.initiator);
         let index = pipeline.operation_of(place.nth)?;
@@ -90,8 +90,8 @@ impl Stateful {
         Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place) })
     }
 
-    /// Whether a chunk that was never sent has to wait: for operations before it that write where it reads or writes, or
-    /// because its operation has failed.
+    /// Whether a new chunk must wait: for operations before it that write what it reads or writes, or because its operation
+    /// failed.
     pub(super) fn is_blocked(&self, initiator: Initiator, index: usize, nth: u64) -> bool {
         let pipeline = self.pipeline(initiator);
         let operation = &pipeline.operations[index];
@@ -100,31 +100,31 @@ impl Stateful {
         }
         match operation.conflict {
             Conflict::None => return false,
-            Conflict::Again => return pipeline.is_last_and_ahead(index, nth),
-            Conflict::Some => {}
+            Conflict::SameBytes => return pipeline.is_last_and_ahead(index, nth),
+            Conflict::Overlap => {}
         }
         let Some(chunk) = self.chunk(initiator, index, nth) else { return true };
-        let there = Extent::new(Side::Server, chunk.span.address, chunk.len);
+        let there = Extent::new(Host::Server, chunk.span.address, chunk.len);
         let mtu = self.qp.mtu() as u64;
         let (writes, reads) = match operation.transfer {
-            Transfer::ToServer if operation.writes.side == Side::Server => (there, operation.reads),
-            Transfer::FromServer if operation.reads.side == Side::Server => (operation.writes, there),
+            Transfer::ToServer if operation.writes.host == Host::Server => (there, operation.reads),
+            Transfer::FromServer if operation.reads.host == Host::Server => (operation.writes, there),
             _ => (operation.writes, operation.reads),
         };
         pipeline.conflicts_before(index, &writes, &reads, mtu)
     }
 
-    /// The security module has not let a chunk out. Memory that the server has registered may not be known here yet: the
-    /// element is waited for as long as any answer of the server's is.
-    pub(super) fn hold<M>(&mut self, place: Place, why: Blocked, verbs: &mut Verbs<M>) {
+    /// Schedules a retry of a chunk that the egress module blocked: the WQEP that registers its memory may still be on its
+    /// way. Fails the operation after the queue pair's timeout and retries.
+    pub(super) fn chunk_blocked<M>(&mut self, place: Place, why: Blocked, verbs: &mut Verbs<M>) {
         let Place { initiator, nth } = place;
         let Some(index) = self.pipeline(initiator).operation_of(nth) else { return };
         let settings = self.qp.settings;
         let grace = (4096u64 << settings.timeout).saturating_mul(u64::from(settings.retry_count) + 1);
-        let held = &mut self.pipeline_mut(initiator).operations[index].held;
-        let since = *held.get_or_insert(verbs.now);
+        let blocked_since = &mut self.pipeline_mut(initiator).operations[index].blocked_since;
+        let since = *blocked_since.get_or_insert(verbs.now);
         if verbs.now < since.plus_nanos(grace) {
-            self.try_again = Some(verbs.now.plus_nanos(TRY_AGAIN));
+            self.egress_retry = Some(verbs.now.plus_nanos(EGRESS_RETRY_INTERVAL));
             return;
         }
         let reason = if let Blocked::Memory(reason) = why { reason } else { Reason::Owner };
@@ -132,13 +132,8 @@ impl Stateful {
         self.fail_operation(initiator, index, failure);
     }
 
-    /// The server's memory table has changed: what was held may leave.
-    pub(super) fn release(&mut self) {
-        self.try_again = None;
-    }
-
-    /// Takes the bytes of an RDP from the client's memory.
-    pub(super) fn take_off<M: Memory>(
+    /// Copies the payload of an RDP from the client's memory.
+    pub(super) fn copy_payload<M: Memory>(
         &self,
         place: Place,
         into: &mut [u8],
@@ -172,8 +167,8 @@ impl Stateful {
         }
     }
 
-    /// Puts the bytes of an SDP into the client's memory. An RA brings none.
-    pub(super) fn land<M: Memory>(
+    /// Stores the payload of an SDP in the client's memory; an RA has none.
+    pub(super) fn store_response<M: Memory>(
         &mut self,
         place: Place,
         index: usize,
@@ -200,7 +195,7 @@ impl Stateful {
             }
             (Initiator::Server, Verb::Write(remote) | Verb::WriteWithImmediate(remote, _)) => {
                 let address = remote.address.wrapping_add(u64::from(offset));
-                self.write_here(address, remote.rkey, payload, verbs)
+                self.write_remote(address, remote.rkey, payload, verbs)
             }
             (Initiator::Server, _) => {
                 self.qp.receiving = receive;
@@ -211,7 +206,8 @@ impl Stateful {
         }
     }
 
-    /// How an operation fails whose packet the server's card has refused: with the program that named the memory.
+    /// The statuses of an operation whose packet the server's card refused: the error is of the program that named the
+    /// memory.
     pub(super) fn refused(&self, place: Place, index: usize, reason: Reason) -> (Status, Status) {
         let is_remote = |work: &crate::core::send_queue::SendWork| {
             matches!(work.operation, Verb::Write(_) | Verb::WriteWithImmediate(..) | Verb::Read(_))
