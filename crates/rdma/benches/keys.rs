@@ -1,7 +1,7 @@
-//! What finding a region by its key costs, as packet after packet does: in the table of random keys, and in a slab whose
-//! index is the key's upper 24 bits, which is the fastest there can be and whose keys anyone can guess.
+//! Cost of finding a region by its key: in the table of random keys, and in a slab indexed by the key's upper 24 bits,
+//! which is the lower bound but has predictable keys.
 //!
-//! `cargo bench -p nichrome-rdma --bench keys` prints nanoseconds, medians of rounds in which all cases take turns.
+//! `cargo bench -p nichrome-rdma --bench keys` prints medians in nanoseconds; the two structures alternate.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "../src/core/key_table.rs"]
@@ -15,112 +15,69 @@ mod random;
 mod slab;
 
 use std::hint::black_box;
-use std::time::{Duration, Instant as Clock};
+use std::time::Instant as Clock;
 
 use key_table::KeyTable;
 use random::RandomNumbers;
 use slab::{Handle, Slab};
 
-/// Lookups that a case does in its turn.
+/// Lookups per round.
 const LOOKUPS: usize = 4096;
 const ROUNDS: usize = 400;
-const KEYS: [usize; 5] = [1, 16, 1000, 30_000, 1 << 20];
+const REGIONS: [usize; 5] = [1, 16, 1000, 30_000, 1 << 20];
 
-/// A region or window, whose contents are all looked at; they are 0.
-struct Named<const WORDS: usize> {
-    is_window: bool,
-    words: [u64; WORDS],
-}
-
-impl<const WORDS: usize> Named<WORDS> {
-    const NEW: Self = Self { is_window: false, words: [0; WORDS] };
-
-    #[inline]
-    fn contents(&self) -> u64 {
-        self.words.iter().fold(u64::from(self.is_window), |all, word| all | word)
-    }
-}
-
-/// The slab, in which an object has the key's low byte beside it.
-type Sequential = Slab<(u8, Named<6>), ()>;
-/// The table, in which it has its handle.
-type Random = KeyTable<(Handle<()>, Named<5>)>;
+/// The low byte of the key, and contents of zeros.
+type InSlab = (u8, bool, [u64; 6]);
+/// The object's handle, and contents of zeros. A slot is a cache line, as in the device.
+type InTable = (Handle<()>, bool, [u64; 5]);
+const _: () = assert!(KeyTable::<InTable>::SLOT_BYTES == 64);
 
 #[inline]
-fn in_slab(slab: &Sequential, key: u32) -> Option<u64> {
-    let (byte, named) = slab.at(key >> 8)?;
-    if *byte == key as u8 { Some(named.contents()) } else { None }
+fn contents(is_window: bool, words: &[u64]) -> u64 {
+    words.iter().fold(u64::from(is_window), |all, word| all | word)
 }
 
+/// Nanoseconds per lookup. Each lookup depends on the result of the one before, as those of packets do not overlap.
 #[inline]
-fn in_table(table: &Random, key: u32) -> Option<u64> {
-    table.get(key).map(|(_, named)| named.contents())
-}
-
-/// So many regions in both structures, and the keys that are looked up in turn.
-struct Case {
-    regions: usize,
-    sequential: (Sequential, Vec<u32>),
-    random: (Random, Vec<u32>),
-    /// Of the slab, of the table.
-    times: [Vec<Duration>; 2],
-}
-
-impl Case {
-    fn new(regions: usize) -> Self {
-        let mut slab = Sequential::new(regions);
-        let mut table = Random::new(RandomNumbers::new(1, "memory keys"));
-        let keys: Vec<(u32, u32)> = (0..regions)
-            .map(|nth| {
-                let byte = nth as u8;
-                let handle = slab.insert(|_| (byte, Named::NEW)).unwrap();
-                let key = table.insert((handle, Named::NEW));
-                (handle.index() << 8 | u32::from(byte), key)
-            })
-            .collect();
-        let mut order = RandomNumbers::new(2, "order");
-        let picks: Vec<usize> = (0..LOOKUPS).map(|_| order.below(regions as u32) as usize).collect();
-        let sequential = picks.iter().map(|nth| keys[*nth].0).collect();
-        let random = picks.iter().map(|nth| keys[*nth].1).collect();
-        let (sequential, random) = ((slab, sequential), (table, random));
-        Self { regions, sequential, random, times: Default::default() }
-    }
-
-    fn look_up(&mut self) {
-        let (slab, keys) = &self.sequential;
-        self.times[0].push(timed(keys, |key| in_slab(slab, key)));
-        let (table, keys) = &self.random;
-        self.times[1].push(timed(keys, |key| in_table(table, key)));
-    }
-
-    fn medians_ns(&mut self) -> [f64; 2] {
-        self.times.each_mut().map(|times| {
-            times.sort_unstable();
-            times[times.len() / 2].as_nanos() as f64 / LOOKUPS as f64
-        })
-    }
-}
-
-/// The time of all lookups, each of which waits for the one before: a packet's does not overlap with the next one's.
-#[inline]
-fn timed(keys: &[u32], get: impl Fn(u32) -> Option<u64>) -> Duration {
+fn timed(keys: impl Iterator<Item = u32>, get: impl Fn(u32) -> Option<u64>) -> f64 {
     let start = Clock::now();
     let mut before = 0;
     for key in keys {
         before = get(key ^ before as u32).unwrap();
     }
     black_box(before);
-    start.elapsed()
+    start.elapsed().as_nanos() as f64 / LOOKUPS as f64
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times[times.len() / 2]
 }
 
 fn main() {
-    let mut cases = KEYS.map(Case::new);
-    for _ in 0..ROUNDS {
-        cases.iter_mut().for_each(Case::look_up);
-    }
     println!("{:>9} {:>10} {:>10}", "regions", "slab, ns", "table, ns");
-    for case in &mut cases {
-        let [slab, table] = case.medians_ns();
-        println!("{:>9} {slab:>10.2} {table:>10.2}", case.regions);
+    for regions in REGIONS {
+        let mut slab = Slab::<InSlab, ()>::new(regions);
+        let mut table = KeyTable::<InTable>::new(RandomNumbers::new(1, "memory keys"));
+        let mut insert = |nth| {
+            let byte = nth as u8;
+            let handle = slab.insert(|_| (byte, false, [0; 6])).unwrap();
+            [handle.index() << 8 | u32::from(byte), table.insert((handle, false, [0; 5]))]
+        };
+        let keys: Vec<[u32; 2]> = (0..regions).map(&mut insert).collect();
+        let mut order = RandomNumbers::new(2, "order");
+        let picks: Vec<[u32; 2]> = (0..LOOKUPS).map(|_| keys[order.below(regions as u32) as usize]).collect();
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            times[0].push(timed(picks.iter().map(|keys| keys[0]), |key| {
+                let (byte, is_window, words) = slab.at(key >> 8)?;
+                (*byte == key as u8).then(|| contents(*is_window, words))
+            }));
+            times[1].push(timed(picks.iter().map(|keys| keys[1]), |key| {
+                table.get(key).map(|(_, is_window, words)| contents(*is_window, words))
+            }));
+        }
+        let [slab, table] = times.map(median);
+        println!("{regions:>9} {slab:>10.2} {table:>10.2}");
     }
 }

@@ -1,40 +1,41 @@
-//! RDMA over IP in user space: the verbs, and RoCEv2 and StaR beneath them, as an engine.
+//! RDMA verbs over RoCEv2 and StaR, in user space, as an engine.
 //!
 //! A [`Device`] holds protection domains, memory regions and windows, completion queues, shared receive queues, queue
-//! pairs and address handles, and speaks RoCEv2, or StaR, for its queue pairs. It does no I/O, knows no clock and no thread: a
-//! driver gives it datagrams and the time, and takes datagrams, completions and events from it. It reaches the program's
-//! memory through [`Memory`] only, and every access of a peer is checked against a region or window first, packet by
-//! packet.
+//! pairs and address handles, and runs RoCEv2 or StaR for each queue pair. It does no I/O and has no clock and no
+//! threads: a driver passes it datagrams and the time, and takes datagrams, completions and events from it. It accesses
+//! the program's memory through [`Memory`] only, and checks every packet of a peer against a region or window first.
 //!
 //! # The driver
 //!
 //! ```text
 //! device.receive(datagram, now)                      for each datagram of a batch
-//! device.poll_transmit(now, segments, buffer)        until None: acknowledgements of a batch are one
-//! device.poll_timeout(), device.handle_timeout(now)  time; a timeout may be early, with nothing to do
+//! device.poll_transmit(now, segments, buffer)        until None; one ACK covers the batch
+//! device.poll_timeout(), device.handle_timeout(now)  timers; a timeout may be early, with nothing to do
 //! device.poll_event()                                until None
 //! ```
 //!
-//! This is the contract of [`nichrome_wire::engine`], with buffers that the driver lends: a packet is built where it is
-//! sent from, header, payload and ICRC in one go, and a received payload is copied once, from the datagram to its place.
-//! A [`Transmit`] holds many datagrams of one length for one destination, as the kernel takes them in one call.
-//! Nothing is allocated in the steady state; memory grows with what was in use at the same time.
+//! This is the contract of [`nichrome_wire::engine`], with buffers that the driver lends: the device builds a packet in
+//! the driver's send buffer, header, payload and ICRC in one pass, and copies a received payload once, from the datagram
+//! to the program's memory. A [`Transmit`] holds many datagrams of one length for one destination, for one system call
+//! (`UDP_SEGMENT`). The data path does not allocate in the steady state; queues grow to their highest use.
 //!
-//! # What it speaks
+//! # Features
 //!
-//! Reliable and unreliable connections and datagrams; SEND and WRITE with and without immediate data, SEND with
-//! invalidate, READ, compare and swap, fetch and add; windows bound and keys invalidated by work requests; inline,
-//! fenced, solicited, unsignaled requests of up to 255 buffers. What Linux's rxe limits is [`Limits`] here.
-//! Long READs are asked for in parts, so that their answers fit the window like everything else. Between two devices
-//! of this crate lost packets are repeated one by one ([`SelectiveRepeat`]); with others all after a loss is repeated.
-//! Congestion notifications are sent for marked packets, and act on the window or, by [`Dcqcn`], on the rate.
-//! A reliable connection can be put on [`star`] instead ([`Device::connect_star`]), where one side's card keeps no state:
-//! the same verbs, but for atomics on that side's memory, windows, and invalidation of a side's own keys. Not
-//! there: path migration, multicast, atomics on more than 8 bytes, partitions other than the default.
+//! - RC, UC and UD queue pairs.
+//! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and add.
+//! - Memory windows bound and keys invalidated by work requests.
+//! - Inline, fenced, solicited and unsignaled requests of up to 255 buffers; [`Limits`] bounds the sizes.
+//! - READs longer than [`SendWindow::read`] are split, so that responses respect the window.
+//! - Selective repeat between two devices of this crate ([`SelectiveRepeat`]), go-back-N with others.
+//! - A CNP for packets marked by ECN; received CNPs reduce the window or, with [`Dcqcn`], the rate.
+//! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no state. StaR has
+//!   no atomics on that side's memory, no windows, and no invalidation of a side's own keys.
 //!
-//! # An example
+//! Not supported: path migration, multicast, atomics on more than 8 bytes, partitions other than the default.
 //!
-//! Two devices in one program, and the wire between them:
+//! # Example
+//!
+//! Two devices in one program, connected by a loop that carries their datagrams:
 //!
 //! ```
 //! use nichrome_rdma::*;
@@ -46,7 +47,7 @@
 //! let addresses = ["10.0.0.1".parse()?, "10.0.0.2".parse()?];
 //! let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
 //!
-//! // At each end: a device, the objects, and a queue pair.
+//! // Each end has a device, a protection domain, a completion queue, a region and a queue pair.
 //! let mut ends = Vec::new();
 //! for address in addresses {
 //!     let mut device = Device::new(Config::new(vec![address]), ByteMemory::new(BASE, 4096))?;
@@ -61,7 +62,7 @@
 //!     ends.push((device, cq, qp, keys));
 //! }
 //!
-//! // What programs tell each other before: address, queue pair number, first packet number.
+//! // Programs exchange address, queue pair number and first packet number out of band.
 //! for end in 0..2 {
 //!     let peer = ends[1 - end].0.qp_number(ends[1 - end].2)?;
 //!     let (device, _, qp, _) = &mut ends[end];
@@ -88,7 +89,7 @@
 //!     }
 //! }
 //!
-//! // The first end writes into the memory of the second, which does nothing.
+//! // The first end writes into the memory of the second; the second program posts nothing.
 //! let remote = Remote { address: BASE + 100, rkey: ends[1].3.rkey };
 //! let (device, cq, qp, keys) = &mut ends[0];
 //! device.memory_mut().bytes_mut()[..5].copy_from_slice(b"hello");
@@ -110,10 +111,16 @@
 //! # }
 //! ```
 //!
-//! # How it is made
+//! # Modules
 //!
-//! `core` has the objects and their rules and knows no packets; `qp` is a queue pair without its transport; `roce` is
-//! the transport, and [`star`] another beside it, on the same two. `device` is what programs and drivers call.
+//! | module | concept |
+//! |---|---|
+//! | `core` | objects and their rules, without packets |
+//! | `net` | routes, datagrams, the driver's send buffer |
+//! | `congestion` | congestion controllers |
+//! | `transport` | the traits of a transport |
+//! | `roce`, [`star`] | the transports |
+//! | `device` | the API of programs and drivers |
 #![forbid(unsafe_code)]
 
 mod congestion;

@@ -3,13 +3,16 @@
 //! The keys in the captures are rxe's; each request gets our region's key in its place and an ICRC that fits.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use common::Link;
 use nichrome_rdma::*;
-use nichrome_wire::rdma::{DatagramWriter, Message, NakCode, Part, RcMessage, Repr, Reth, Syndrome, UdpFlow};
+use nichrome_wire::rdma::{Message, NakCode, Part, RcMessage, Repr, Reth, Syndrome, UdpFlow};
 use nichrome_wire::{AddressPair, Ipv4Header, TrafficClass, UdpHeader};
 use pcap_file::pcap::PcapReader;
 
@@ -123,26 +126,16 @@ fn replay(requests: &[&Packet]) -> Answered {
     let mut device = Device::new(config, ByteMemory::new(low, len.max(1 << 20))).unwrap();
     let domain = device.create_domain().unwrap();
     let cq = device.create_cq(4096).unwrap();
-    let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-    let region = device.register(domain, RegionConfig::new(low, len.max(1 << 20) as u64, all)).unwrap();
-    let keys = device.query_region(region).unwrap();
+    let region = RegionConfig::new(low, len.max(1 << 20) as u64, common::ALL);
+    let (_, keys) = common::register(&mut device, domain, region);
     let capacity = QpCapacity { receive_wrs: 4096, receive_sges: 1, ..QpCapacity::default() };
     let (kind, signaling) = (QpType::Rc, Signaling::Requested);
     let config = QpConfig { kind, domain, send_cq: cq, receive_cq: cq, srq: None, capacity, signaling };
     let qp = device.create_qp(config).unwrap();
-    let changes = [
-        QpChange { pkey_index: Some(0), port: Some(1), access: Some(all), ..QpChange::to(QpState::Init) },
-        QpChange {
-            path: Some(AddressVector::to(theirs)),
-            path_mtu: Some(PathMtu::B1024),
-            destination: QpNumber::new(0x99),
-            rq_psn: Some(first.repr.bth.psn),
-            max_dest_rd_atomic: Some(128),
-            min_rnr_timer: RnrTimer::new(1),
-            ..QpChange::to(QpState::Rtr)
-        },
-    ];
-    for change in changes {
+    let link = Link { psn: first.repr.bth.psn.value(), rd_atomic: 128, ..Link::default() };
+    let peer = QpNumber::new(0x99).unwrap();
+    let [init, rtr, _] = common::changes(QpType::Rc, theirs, peer, &link);
+    for change in [init, rtr] {
         device.modify_qp(qp, &change).unwrap();
     }
     let buffers = [Sge { address: low, len: 1 << 20, lkey: keys.lkey }];
@@ -155,10 +148,7 @@ fn replay(requests: &[&Packet]) -> Answered {
     for (nth, packet) in requests.iter().enumerate() {
         let Message::Rc(message) = packet.repr.message else { panic!() };
         let repr = Repr { message: Message::Rc(with_key(message, keys.rkey)), ..packet.repr };
-        let mut bytes = vec![0; repr.datagram_len(packet.payload.len())];
-        let mut writer = DatagramWriter::new(&repr, packet.payload.len(), &flow, 0, &mut bytes).unwrap();
-        writer.payload().copy_from_slice(&packet.payload);
-        writer.finish();
+        let bytes = common::datagram_of_flow(&flow, &repr, &packet.payload);
         let now = Instant::from_nanos(nth as u64 * 1000);
         device.receive(&Datagram { flow, traffic_class: TrafficClass(0), bytes: &bytes }, now);
         let mut buffer = vec![0; 65_507];

@@ -42,6 +42,28 @@ impl Attack {
         }
     }
 
+    /// Access to the first `len` bytes of the victim's memory.
+    fn here(&self, len: u32) -> Reth {
+        let Remote { address: va, rkey } = self.pair.ends[1].remote(0);
+        Reth { va, rkey, len }
+    }
+
+    /// Replaces the WRITE by a request without payload.
+    fn request(&mut self, message: RcMessage) {
+        self.repr.message = Message::Rc(message);
+        self.payload.clear();
+    }
+
+    /// The key of a new region of the victim.
+    fn register(&mut self, domain: DomainHandle, access: Access) -> RKey {
+        let device = &mut self.pair.ends[1].device;
+        common::register(device, domain, RegionConfig::new(BASE, 4096, access)).1.rkey
+    }
+
+    fn victim_state(&self) -> QpState {
+        self.pair.ends[1].device.query_qp(self.victim).unwrap().state
+    }
+
     fn bytes(&self) -> Vec<u8> {
         datagram(0, &self.repr, &self.payload)
     }
@@ -71,15 +93,13 @@ impl Attack {
     fn refused(mut self, code: NakCode) {
         assert_eq!(self.fire(), Some(Syndrome::Nak(code)));
         assert!(self.untouched());
-        let state = self.pair.ends[1].device.query_qp(self.victim).unwrap().state;
-        assert_eq!(state, QpState::Err);
+        assert_eq!(self.victim_state(), QpState::Err);
     }
 
     fn ignored(mut self) {
         assert_eq!(self.fire(), None);
         assert!(self.untouched());
-        let state = self.pair.ends[1].device.query_qp(self.victim).unwrap().state;
-        assert_eq!(state, QpState::Rts);
+        assert_eq!(self.victim_state(), QpState::Rts);
     }
 }
 
@@ -113,8 +133,7 @@ fn bytes_out_of_bounds_are_refused() {
 #[test]
 fn a_message_must_fit_as_a_whole_before_any_of_it_is_taken() {
     let mut attack = Attack::write();
-    let Message::Rc(RcMessage::Write(Part::Only(reth, _))) = attack.repr.message else { panic!() };
-    let reth = Reth { len: 3000, va: BASE + MEMORY as u64 - 2000, ..reth };
+    let reth = Reth { va: BASE + MEMORY as u64 - 2000, ..attack.here(3000) };
     attack.repr.message = Message::Rc(RcMessage::Write(Part::First(reth)));
     attack.payload = vec![1; 1024];
     attack.refused(NakCode::RemoteAccess);
@@ -143,19 +162,13 @@ fn a_region_without_the_right_is_refused() {
     ];
     for (access, operation) in rights {
         let mut attack = Attack::write();
-        let domain = attack.pair.ends[1].domain;
-        let config = RegionConfig::new(BASE, 4096, access);
-        let region = attack.pair.ends[1].device.register(domain, config).unwrap();
-        let rkey = attack.pair.ends[1].device.query_region(region).unwrap().rkey;
-        let eth = AtomicEth { va: BASE, rkey, swap_or_add: 1, compare: 0 };
-        let reth = Reth { va: BASE, rkey, len: 16 };
-        attack.repr.message = Message::Rc(match operation {
-            0 => RcMessage::Write(Part::Only(reth, None)),
-            1 => RcMessage::ReadRequest(reth),
-            _ => RcMessage::FetchAdd(eth),
-        });
-        if operation > 0 {
-            attack.payload.clear();
+        let rkey = attack.register(attack.pair.ends[1].domain, access);
+        match operation {
+            0 => attack.reth(|reth| reth.rkey = rkey),
+            1 => attack.request(RcMessage::ReadRequest(Reth { va: BASE, rkey, len: 16 })),
+            _ => {
+                attack.request(RcMessage::FetchAdd(AtomicEth { va: BASE, rkey, swap_or_add: 1, compare: 0 }));
+            }
         }
         attack.refused(NakCode::RemoteAccess);
     }
@@ -171,28 +184,13 @@ fn a_queue_pair_without_the_right_refuses() {
         let mut attack = Attack::write();
         let change = QpChange { access: Some(access), ..QpChange::default() };
         attack.pair.ends[1].device.modify_qp(attack.victim, &change).unwrap();
-        let there = attack.pair.ends[1].remote(0);
-        let (va, rkey) = (there.address, there.rkey);
-        attack.repr.message = Message::Rc(match operation {
-            0 => attack.repr.message.rc(),
-            1 => RcMessage::ReadRequest(Reth { va, rkey, len: 16 }),
-            _ => RcMessage::CompareSwap(AtomicEth { va, rkey, swap_or_add: 1, compare: 0 }),
-        });
-        if operation > 0 {
-            attack.payload.clear();
+        let Reth { va, rkey, .. } = attack.here(16);
+        match operation {
+            0 => {}
+            1 => attack.request(RcMessage::ReadRequest(attack.here(16))),
+            _ => attack.request(RcMessage::CompareSwap(AtomicEth { va, rkey, swap_or_add: 1, compare: 0 })),
         }
         attack.refused(NakCode::InvalidRequest);
-    }
-}
-
-trait AsRc {
-    fn rc(&self) -> RcMessage;
-}
-
-impl AsRc for Message {
-    fn rc(&self) -> RcMessage {
-        let Self::Rc(message) = self else { panic!() };
-        *message
     }
 }
 
@@ -200,8 +198,7 @@ impl AsRc for Message {
 fn a_region_of_another_domain_is_refused() {
     let mut attack = Attack::write();
     let other = attack.pair.ends[1].device.create_domain().unwrap();
-    let region = attack.pair.ends[1].device.register(other, RegionConfig::new(BASE, 4096, ALL)).unwrap();
-    let rkey = attack.pair.ends[1].device.query_region(region).unwrap().rkey;
+    let rkey = attack.register(other, ALL);
     attack.reth(|reth| reth.rkey = rkey);
     attack.refused(NakCode::RemoteAccess);
 }
@@ -209,24 +206,21 @@ fn a_region_of_another_domain_is_refused() {
 #[test]
 fn an_atomic_that_is_not_aligned_is_refused() {
     let mut attack = Attack::write();
-    let there = attack.pair.ends[1].remote(4);
-    let eth = AtomicEth { va: there.address, rkey: there.rkey, swap_or_add: 1, compare: 0 };
-    attack.repr.message = Message::Rc(RcMessage::FetchAdd(eth));
-    attack.payload.clear();
+    let Reth { va, rkey, .. } = attack.here(8);
+    attack.request(RcMessage::FetchAdd(AtomicEth { va: va + 4, rkey, swap_or_add: 1, compare: 0 }));
     attack.refused(NakCode::InvalidRequest);
 }
 
 #[test]
 fn parts_of_messages_out_of_place_are_refused() {
-    for part in [Part::Middle, Part::Last(None)] {
+    for message in [
+        RcMessage::Write(Part::Middle),
+        RcMessage::Write(Part::Last(None)),
+        RcMessage::Send(Part::Middle),
+        RcMessage::Send(Part::Last(SendEnd::Plain)),
+    ] {
         let mut attack = Attack::write();
-        attack.repr.message = Message::Rc(RcMessage::Write(part));
-        attack.payload = vec![1; 1024];
-        attack.refused(NakCode::InvalidRequest);
-    }
-    for part in [Part::Middle, Part::Last(SendEnd::Plain)] {
-        let mut attack = Attack::write();
-        attack.repr.message = Message::Rc(RcMessage::Send(part));
+        attack.repr.message = Message::Rc(message);
         attack.payload = vec![1; 1024];
         attack.refused(NakCode::InvalidRequest);
     }
@@ -235,9 +229,8 @@ fn parts_of_messages_out_of_place_are_refused() {
 #[test]
 fn another_message_may_not_begin_within_one() {
     let mut attack = Attack::write();
-    let Message::Rc(RcMessage::Write(Part::Only(reth, _))) = attack.repr.message else { panic!() };
     let whole = attack.repr;
-    attack.repr.message = Message::Rc(RcMessage::Write(Part::First(Reth { len: 2000, ..reth })));
+    attack.repr.message = Message::Rc(RcMessage::Write(Part::First(attack.here(2000))));
     attack.payload = vec![0; 1024];
     assert_eq!(attack.fire(), Some(Syndrome::Ack(Credit::UNLIMITED)));
     attack.repr = Repr { bth: Bth { psn: Psn::new(PSN + 1), ..whole.bth }, ..whole };
@@ -269,15 +262,13 @@ fn packets_behind_are_acknowledged_and_do_nothing() {
 #[test]
 fn a_read_or_atomic_from_the_past_that_was_never_asked_is_ignored() {
     let mut attack = Attack::write();
-    let there = attack.pair.ends[1].remote(0);
-    let (va, rkey) = (there.address, there.rkey);
-    attack.payload.clear();
+    let Reth { va, rkey, .. } = attack.here(16);
     attack.repr.bth.psn = Psn::new(PSN - 5);
     for message in [
-        RcMessage::ReadRequest(Reth { va, rkey, len: 16 }),
+        RcMessage::ReadRequest(attack.here(16)),
         RcMessage::FetchAdd(AtomicEth { va, rkey, swap_or_add: 1, compare: 0 }),
     ] {
-        attack.repr.message = Message::Rc(message);
+        attack.request(message);
         assert_eq!(attack.fire(), None);
         assert!(attack.untouched());
     }
@@ -286,28 +277,27 @@ fn a_read_or_atomic_from_the_past_that_was_never_asked_is_ignored() {
 #[test]
 fn a_repeated_read_shows_no_more_than_the_first() {
     let mut attack = Attack::write();
-    let there = attack.pair.ends[1].remote(0);
-    let (va, rkey) = (there.address, there.rkey);
-    attack.payload.clear();
-    attack.repr.message = Message::Rc(RcMessage::ReadRequest(Reth { va, rkey, len: 16 }));
+    let first = attack.here(16);
+    attack.request(RcMessage::ReadRequest(first));
     assert!(attack.fire().is_some());
-    let elsewhere = [(va + 100, rkey, 16), (va, rkey, 17), (va, RKey(rkey.0 ^ 1), 16), (va - 1, rkey, 16)];
-    for (va, rkey, len) in elsewhere {
-        attack.repr.message = Message::Rc(RcMessage::ReadRequest(Reth { va, rkey, len }));
+    for other in [
+        Reth { va: first.va + 100, ..first },
+        Reth { len: 17, ..first },
+        Reth { rkey: RKey(first.rkey.0 ^ 1), ..first },
+        Reth { va: first.va - 1, ..first },
+    ] {
+        attack.request(RcMessage::ReadRequest(other));
         assert_eq!(attack.fire(), None);
     }
-    attack.repr.message = Message::Rc(RcMessage::ReadRequest(Reth { va, rkey, len: 16 }));
+    attack.request(RcMessage::ReadRequest(first));
     assert!(attack.fire().is_some());
 }
 
 #[test]
 fn more_reads_than_allowed_are_refused() {
     let mut attack = Attack::write();
-    let there = attack.pair.ends[1].remote(0);
-    attack.payload.clear();
+    attack.request(RcMessage::ReadRequest(attack.here(16)));
     for nth in 0..5 {
-        let reth = Reth { va: there.address, rkey: there.rkey, len: 16 };
-        attack.repr.message = Message::Rc(RcMessage::ReadRequest(reth));
         attack.repr.bth.psn = Psn::new(PSN + nth);
         let bytes = attack.bytes();
         attack.pair.inject(1, &bytes);
@@ -370,8 +360,7 @@ fn another_partition_is_ignored() {
 #[test]
 fn another_service_is_ignored() {
     let mut attack = Attack::write();
-    let Message::Rc(RcMessage::Write(Part::Only(reth, _))) = attack.repr.message else { panic!() };
-    attack.repr.message = Message::Uc(UcMessage::Write(Part::Only(reth, None)));
+    attack.repr.message = Message::Uc(UcMessage::Write(Part::Only(attack.here(16), None)));
     attack.ignored();
 }
 
@@ -380,12 +369,8 @@ fn another_sender_is_ignored() {
     let mut attack = Attack::write();
     let addresses = nichrome_wire::AddressPair::V4 { src: [10, 0, 0, 9].into(), dst: [10, 0, 0, 2].into() };
     let flow = nichrome_wire::rdma::UdpFlow::to_roce(addresses, 4791);
-    let mut bytes = vec![0; 100];
-    let mut writer =
-        nichrome_wire::rdma::DatagramWriter::new(&attack.repr, 16, &flow, 0, &mut bytes).unwrap();
-    writer.payload().copy_from_slice(&attack.payload);
-    let len = writer.finish();
-    let datagram = Datagram { flow, traffic_class: nichrome_wire::TrafficClass(0), bytes: &bytes[..len] };
+    let bytes = &common::datagram_of_flow(&flow, &attack.repr, &attack.payload);
+    let datagram = Datagram { flow, traffic_class: nichrome_wire::TrafficClass(0), bytes };
     attack.pair.ends[1].device.receive(&datagram, attack.pair.now);
     assert_eq!(attack.answer(), None);
     assert!(attack.untouched());

@@ -9,10 +9,6 @@ use nichrome_rdma::*;
 /// Sizes that fall on, before and behind the ends of packets.
 const SIZES: [usize; 12] = [0, 1, 3, 4, 255, 1023, 1024, 1025, 2048, 4097, 65_536, 1 << 20];
 
-fn statuses(completions: &[Completion]) -> Vec<(u64, Status)> {
-    completions.iter().map(|completion| (completion.wr_id, completion.status)).collect()
-}
-
 fn every_operation(faults: Faults, mtu: PathMtu) {
     for (nth, len) in SIZES.into_iter().enumerate() {
         let mut pair = Pair::new().seeded(nth as u64, faults);
@@ -34,10 +30,11 @@ fn every_operation(faults: Faults, mtu: PathMtu) {
             len,
         );
         pair.run();
-        let done = pair.ends[0].completions();
-        assert_eq!(statuses(&done), (1..=4).map(|id| (id, Status::Success)).collect::<Vec<_>>(), "{len}");
+        let succeeded: Vec<_> = (1..=4).map(|id| (id, Status::Success)).collect();
+        assert_eq!(pair.ends[0].statuses(), succeeded, "{len}");
         let received = pair.ends[1].completions();
-        assert_eq!(statuses(&received), [(100, Status::Success), (101, Status::Success)]);
+        assert!(received.iter().zip(100..102).all(|(wc, id)| (wc.wr_id, wc.status) == (id, Status::Success)));
+        assert_eq!(received.len(), 2);
         assert!(received.iter().all(|wc| wc.len as usize == len));
         assert!(received.iter().all(|wc| wc.notice == Some(Notice::Immediate(immediate))));
         assert_eq!(received[1].operation, CompletedOperation::ReceiveWithWrite);
@@ -75,8 +72,7 @@ fn atomics_are_done_once_whatever_is_lost() {
         pair.ends[0].post(a, 50, swap, 400, 8);
         pair.ends[0].post(a, 51, swap, 408, 8);
         pair.run();
-        let done = pair.ends[0].completions();
-        assert_eq!(statuses(&done), (0..52).map(|id| (id, Status::Success)).collect::<Vec<_>>());
+        assert_eq!(pair.ends[0].statuses(), (0..52).map(|id| (id, Status::Success)).collect::<Vec<_>>());
         let seen: Vec<u64> = pair.ends[0]
             .bytes(0, 416)
             .chunks(8)
@@ -158,7 +154,7 @@ fn a_receiver_without_receives_is_asked_again() {
     assert!(pair.ends[1].device.counters().rnr_naks_sent > 3);
     pair.ends[1].receive(b, 2, 100, 5);
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(1, Status::Success)]);
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success)]);
     assert_eq!(pair.ends[1].bytes(100, 5), b"hello");
 }
 
@@ -170,8 +166,7 @@ fn patience_with_a_receiver_ends() {
     pair.ends[0].post(a, 1, Operation::Send, 0, 5);
     pair.ends[0].post(a, 2, Operation::Send, 0, 5);
     pair.run();
-    let ended = statuses(&pair.ends[0].completions());
-    assert_eq!(ended, [(1, Status::RnrRetryExceeded), (2, Status::Flushed)]);
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::RnrRetryExceeded), (2, Status::Flushed)]);
     assert_eq!(pair.ends[1].device.counters().rnr_naks_sent, 3);
 }
 
@@ -184,7 +179,7 @@ fn a_silent_peer_ends_everything_in_error() {
     pair.ends[0].post(a, 2, Operation::Read(there), 0, 5000);
     pair.ends[0].receive(a, 3, 0, 100);
     pair.run();
-    let ended = statuses(&pair.ends[0].completions());
+    let ended = pair.ends[0].statuses();
     assert_eq!(ended, [(1, Status::RetryExceeded), (2, Status::Flushed), (3, Status::Flushed)]);
     assert_eq!(pair.ends[0].device.counters().timeouts, 4);
     // 4.096 µs · 2⁸, then twice that, then four times for the other repetitions.
@@ -194,7 +189,7 @@ fn a_silent_peer_ends_everything_in_error() {
     // What is posted afterwards is flushed.
     pair.ends[0].post(a, 4, Operation::Write(there), 0, 1);
     pair.ends[0].receive(a, 5, 0, 1);
-    assert_eq!(statuses(&pair.ends[0].completions()), [(4, Status::Flushed), (5, Status::Flushed)]);
+    assert_eq!(pair.ends[0].statuses(), [(4, Status::Flushed), (5, Status::Flushed)]);
 }
 
 #[test]
@@ -243,7 +238,7 @@ fn a_local_protection_error_lets_earlier_requests_complete() {
     pair.ends[0].device.post_send(a, &SendRequest::new(2, Operation::Write(there), &wrong)).unwrap();
     pair.ends[0].post(a, 3, Operation::Write(there), 0, 10);
     pair.run();
-    let ended = statuses(&pair.ends[0].completions());
+    let ended = pair.ends[0].statuses();
     assert_eq!(ended, [(1, Status::Success), (2, Status::LocalProtection), (3, Status::Flushed)]);
 }
 
@@ -254,8 +249,8 @@ fn a_message_longer_than_the_receive_is_an_error_at_both_ends() {
     pair.ends[1].receive(b, 9, 0, 1500);
     pair.ends[0].post(a, 1, Operation::Send, 0, 1501);
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(1, Status::RemoteInvalidRequest)]);
-    assert_eq!(statuses(&pair.ends[1].completions()), [(9, Status::LocalLength)]);
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteInvalidRequest)]);
+    assert_eq!(pair.ends[1].statuses(), [(9, Status::LocalLength)]);
     assert!(pair.ends[1].events().contains(&Event::QpRequestError(b)));
 }
 
@@ -267,8 +262,8 @@ fn a_receive_in_wrong_memory_is_an_error_at_both_ends() {
     pair.ends[1].device.post_receive(b, &ReceiveRequest { wr_id: 9, buffers: &wrong }).unwrap();
     pair.ends[0].post(a, 1, Operation::Send, 0, 5);
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(1, Status::RemoteOperation)]);
-    assert_eq!(statuses(&pair.ends[1].completions()), [(9, Status::LocalProtection)]);
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteOperation)]);
+    assert_eq!(pair.ends[1].statuses(), [(9, Status::LocalProtection)]);
 }
 
 #[test]
@@ -294,7 +289,7 @@ fn a_region_that_goes_is_out_of_reach_at_once() {
         pair.ends[1].device.deregister(region).unwrap();
         let memory = pair.ends[1].device.memory().bytes().to_vec();
         pair.run();
-        assert_eq!(statuses(&pair.ends[0].completions()), [(1, Status::RemoteAccess)], "{operation:?}");
+        assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteAccess)], "{operation:?}");
         assert!(memory == pair.ends[1].device.memory().bytes());
     }
 }
@@ -313,12 +308,12 @@ fn the_send_queue_drains() {
     let resume = QpChange::to(QpState::Rts);
     assert_eq!(pair.ends[0].device.modify_qp(a, &resume), Err(ModifyError::Draining));
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(1, Status::Success)]);
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success)]);
     assert_eq!(pair.ends[0].events(), [Event::SendQueueDrained(a)]);
     assert!(!pair.ends[0].device.query_qp(a).unwrap().draining);
     pair.ends[0].device.modify_qp(a, &resume).unwrap();
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(2, Status::Success)]);
+    assert_eq!(pair.ends[0].statuses(), [(2, Status::Success)]);
 }
 
 #[test]
@@ -338,7 +333,7 @@ fn a_reset_queue_pair_can_be_used_again() {
     pair.ends[0].fill(0, &pattern(5000, 3));
     pair.ends[0].post(qps[0], 2, Operation::Write(there), 0, 5000);
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(2, Status::Success)]);
+    assert_eq!(pair.ends[0].statuses(), [(2, Status::Success)]);
     assert!(pair.ends[1].bytes(0, 5000) == pattern(5000, 3));
 }
 
@@ -364,9 +359,7 @@ fn windows_open_a_part_of_a_region_to_one_queue_pair() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect(QpType::Rc, &Link::default());
     let [other, _] = pair.connect(QpType::Rc, &Link::default());
-    let domain = pair.ends[1].domain;
-    let window = pair.ends[1].device.create_window(domain, WindowKind::Two).unwrap();
-    let key = pair.ends[1].device.window_key(window).unwrap();
+    let (window, key) = pair.ends[1].window(WindowKind::Two);
     let bind = Bind {
         window: key,
         key_byte: (key.0 as u8).wrapping_add(1),
@@ -376,10 +369,9 @@ fn windows_open_a_part_of_a_region_to_one_queue_pair() {
         access: Access::REMOTE_WRITE,
     };
     let region = pair.ends[1].region;
-    let bind = SendRequest::new(1, Operation::BindWindow(bind), &[]);
-    pair.ends[1].device.post_send(b, &bind).unwrap();
+    pair.ends[1].post_local(b, 1, Operation::BindWindow(bind));
     pair.run();
-    assert_eq!(statuses(&pair.ends[1].completions()), [(1, Status::Success)]);
+    assert_eq!(pair.ends[1].statuses(), [(1, Status::Success)]);
     let rkey = pair.ends[1].device.window_key(window).unwrap();
     assert_ne!(rkey, key);
     let in_use = Err(ObjectError::InUse(ObjectKind::Region));
@@ -389,12 +381,12 @@ fn windows_open_a_part_of_a_region_to_one_queue_pair() {
     let remote = Remote { address: BASE + 120, rkey };
     pair.ends[0].post(a, 2, Operation::Write(remote), 0, 30);
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(2, Status::Success)]);
+    assert_eq!(pair.ends[0].statuses(), [(2, Status::Success)]);
     assert_eq!(pair.ends[1].bytes(119, 32), [&[0][..], &[7; 30], &[0]].concat());
     // Another queue pair may not use it, nor may this one once the peer has taken it back.
     pair.ends[0].post(other, 3, Operation::Write(remote), 0, 1);
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(3, Status::RemoteAccess)]);
+    assert_eq!(pair.ends[0].statuses(), [(3, Status::RemoteAccess)]);
     pair.ends[1].receive(b, 4, 0, 0);
     pair.ends[0].post(a, 5, Operation::SendWithInvalidate(rkey), 0, 0);
     pair.run();
@@ -404,25 +396,18 @@ fn windows_open_a_part_of_a_region_to_one_queue_pair() {
     pair.ends[0].completions();
     pair.ends[0].post(a, 6, Operation::Write(remote), 0, 1);
     pair.run();
-    assert_eq!(statuses(&pair.ends[0].completions()), [(6, Status::RemoteAccess)]);
+    assert_eq!(pair.ends[0].statuses(), [(6, Status::RemoteAccess)]);
 }
 
 #[test]
 fn a_bind_that_breaks_a_rule_fails() {
     let mut pair = Pair::new();
     let good = |pair: &mut Pair| {
-        let domain = pair.ends[0].domain;
-        let window = pair.ends[0].device.create_window(domain, WindowKind::Two).unwrap();
-        let window = pair.ends[0].device.window_key(window).unwrap();
+        let (_, window) = pair.ends[0].window(WindowKind::Two);
         let (region, access) = (pair.ends[0].lkey, Access::REMOTE_READ);
         Bind { window, key_byte: 1, region, address: BASE, len: 10, access }
     };
-    let domain = pair.ends[0].domain;
-    let mut unbindable = |access| {
-        let config = RegionConfig::new(BASE, 100, access);
-        let region = pair.ends[0].device.register(domain, config).unwrap();
-        pair.ends[0].device.query_region(region).unwrap().lkey
-    };
+    let mut unbindable = |access| pair.ends[0].register(RegionConfig::new(BASE, 100, access)).1.lkey;
     let (no_bind, read_only) = (unbindable(Access::LOCAL_WRITE), unbindable(Access::WINDOW_BIND));
     let changes: [&dyn Fn(Bind) -> Bind; 7] = [
         &|bind| Bind { len: 0, ..bind },
@@ -436,20 +421,17 @@ fn a_bind_that_breaks_a_rule_fails() {
     for change in changes {
         let [a, _] = pair.connect(QpType::Rc, &Link::default());
         let bind = change(good(&mut pair));
-        let request = SendRequest::new(1, Operation::BindWindow(bind), &[]);
-        pair.ends[0].device.post_send(a, &request).unwrap();
+        pair.ends[0].post_local(a, 1, Operation::BindWindow(bind));
         pair.run();
-        assert_eq!(statuses(&pair.ends[0].completions()), [(1, Status::WindowBind)], "{bind:?}");
+        assert_eq!(pair.ends[0].statuses(), [(1, Status::WindowBind)], "{bind:?}");
     }
     let [a, _] = pair.connect(QpType::Rc, &Link::default());
     let bind = good(&mut pair);
     let again = Bind { window: RKey(bind.window.0 & !0xFF | 1), key_byte: 2, ..bind };
-    for (wr_id, bind) in [(1, bind), (2, again)] {
-        let request = SendRequest::new(wr_id, Operation::BindWindow(bind), &[]);
-        pair.ends[0].device.post_send(a, &request).unwrap();
-    }
+    pair.ends[0].post_local(a, 1, Operation::BindWindow(bind));
+    pair.ends[0].post_local(a, 2, Operation::BindWindow(again));
     pair.run();
-    let ended = statuses(&pair.ends[0].completions());
+    let ended = pair.ends[0].statuses();
     assert_eq!(ended, [(1, Status::Success), (2, Status::WindowBind)], "a bound window is invalidated first");
 }
 
@@ -459,16 +441,14 @@ fn keys_are_invalidated_when_all_before_is_done() {
     let [a, _] = pair.connect(QpType::Rc, &Link::default());
     let config = RegionConfig::new(BASE, 10_000, ALL | Access::INVALIDATE);
     let domain = pair.ends[0].domain;
-    let region = pair.ends[0].device.register(domain, config).unwrap();
-    let keys = pair.ends[0].device.query_region(region).unwrap();
+    let (region, keys) = pair.ends[0].register(config);
     let buffers = [Sge { address: BASE, len: 10_000, lkey: keys.lkey }];
     let there = pair.ends[1].remote(0);
     pair.ends[0].device.post_send(a, &SendRequest::new(1, Operation::Write(there), &buffers)).unwrap();
-    let invalidate = SendRequest::new(2, Operation::LocalInvalidate(keys.rkey), &[]);
-    pair.ends[0].device.post_send(a, &invalidate).unwrap();
+    pair.ends[0].post_local(a, 2, Operation::LocalInvalidate(keys.rkey));
     pair.ends[0].device.post_send(a, &SendRequest::new(3, Operation::Write(there), &buffers)).unwrap();
     pair.run();
-    let ended = statuses(&pair.ends[0].completions());
+    let ended = pair.ends[0].statuses();
     assert_eq!(ended, [(1, Status::Success), (2, Status::Success), (3, Status::LocalProtection)]);
     pair.ends[0].device.reregister(region, domain, config).unwrap();
     let renewed = pair.ends[0].device.query_region(region).unwrap();
@@ -482,8 +462,7 @@ fn keys_are_invalidated_when_all_before_is_done() {
         pair.ends[0].device.post_send(a, &request).unwrap();
         pair.run();
     }
-    let ended = statuses(&pair.ends[0].completions());
-    assert_eq!(ended, [(0, Status::Success), (1, Status::LocalProtection)]);
+    assert_eq!(pair.ends[0].statuses(), [(0, Status::Success), (1, Status::LocalProtection)]);
 }
 
 #[test]
@@ -491,16 +470,14 @@ fn a_window_of_kind_one_serves_its_domain_and_is_bound_anew() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect(QpType::Rc, &Link::default());
     let [other, peer] = pair.connect(QpType::Rc, &Link::default());
-    let domain = pair.ends[1].domain;
-    let window = pair.ends[1].device.create_window(domain, WindowKind::One).unwrap();
+    let (window, _) = pair.ends[1].window(WindowKind::One);
     let bind = |pair: &mut Pair, qp: QpHandle, address: u64, len: u64| {
         let key = pair.ends[1].device.window_key(window).unwrap();
         let (key_byte, region) = ((key.0 as u8).wrapping_add(1), pair.ends[1].lkey);
         let bind = Bind { window: key, key_byte, region, address, len, access: Access::REMOTE_WRITE };
-        let request = SendRequest::new(1, Operation::BindWindow(bind), &[]);
-        pair.ends[1].device.post_send(qp, &request).unwrap();
+        pair.ends[1].post_local(qp, 1, Operation::BindWindow(bind));
         pair.run();
-        assert_eq!(statuses(&pair.ends[1].completions()), [(1, Status::Success)]);
+        assert_eq!(pair.ends[1].statuses(), [(1, Status::Success)]);
         pair.ends[1].device.window_key(window).unwrap()
     };
     let first = bind(&mut pair, b, BASE, 10);
@@ -508,8 +485,7 @@ fn a_window_of_kind_one_serves_its_domain_and_is_bound_anew() {
     pair.ends[0].post(other, 1, Operation::Write(Remote { address: BASE + 100, rkey: second }), 0, 10);
     pair.ends[0].post(a, 2, Operation::Write(Remote { address: BASE, rkey: first }), 0, 10);
     pair.run();
-    let ended = statuses(&pair.ends[0].completions());
-    assert_eq!(ended, [(1, Status::Success), (2, Status::RemoteAccess)]);
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success), (2, Status::RemoteAccess)]);
     bind(&mut pair, peer, 0, 0);
     let region = pair.ends[1].region;
     assert_eq!(pair.ends[1].device.deregister(region), Ok(()));
@@ -519,20 +495,17 @@ fn a_window_of_kind_one_serves_its_domain_and_is_bound_anew() {
 fn zero_based_windows_count_from_zero() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect(QpType::Rc, &Link::default());
-    let domain = pair.ends[1].domain;
-    let window = pair.ends[1].device.create_window(domain, WindowKind::Two).unwrap();
-    let (window_key, region) = (pair.ends[1].device.window_key(window).unwrap(), pair.ends[1].lkey);
-    let access = Access::REMOTE_WRITE | Access::ZERO_BASED;
-    let bind = Bind { window: window_key, key_byte: 9, region, address: BASE + 100, len: 10, access };
-    pair.ends[1].device.post_send(b, &SendRequest::new(1, Operation::BindWindow(bind), &[])).unwrap();
+    let (window, key) = pair.ends[1].window(WindowKind::Two);
+    let (region, access) = (pair.ends[1].lkey, Access::REMOTE_WRITE | Access::ZERO_BASED);
+    let bind = Bind { window: key, key_byte: 9, region, address: BASE + 100, len: 10, access };
+    pair.ends[1].post_local(b, 1, Operation::BindWindow(bind));
     pair.run();
     let rkey = pair.ends[1].device.window_key(window).unwrap();
     pair.ends[0].fill(0, b"0123456789");
     pair.ends[0].post(a, 1, Operation::Write(Remote { address: 0, rkey }), 0, 10);
     pair.ends[0].post(a, 2, Operation::Write(Remote { address: 1, rkey }), 0, 10);
     pair.run();
-    let ended = statuses(&pair.ends[0].completions());
-    assert_eq!(ended, [(1, Status::Success), (2, Status::RemoteAccess)]);
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success), (2, Status::RemoteAccess)]);
     assert_eq!(pair.ends[1].bytes(99, 12), b"\x000123456789\0");
 }
 
@@ -588,7 +561,7 @@ fn error_flushes_the_receive_of_half_a_message_and_drops_answers() {
         }
         packets[..3].iter().for_each(|bytes| pair.inject(1, bytes));
         pair.ends[1].device.modify_qp(b, &QpChange::to(QpState::Err)).unwrap();
-        assert_eq!(statuses(&pair.ends[1].completions()), [(5, Status::Flushed)]);
+        assert_eq!(pair.ends[1].statuses(), [(5, Status::Flushed)]);
         assert_eq!(pair.ends[1].device.poll_transmit(pair.now, 1, &mut buffer), None);
     }
 }

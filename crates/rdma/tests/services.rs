@@ -210,27 +210,12 @@ fn moderated_events_come_after_their_time() {
 #[test]
 fn the_first_packet_establishes_the_connection() {
     let mut pair = Pair::new();
-    let [a, b] = pair.create(QpType::Rc);
-    pair.bring_up(QpType::Rc, [a, b], &Link::default());
+    // Another connection exists already.
+    pair.connect(QpType::Rc, &Link::default());
     let [c, d] = pair.create(QpType::Rc);
-    let peer = pair.ends[1].device.qp_number(d).unwrap();
-    common::bring_up(&mut pair.ends[0].device, QpType::Rc, c, address(1), peer, &Link::default());
-    let (link, peer) = (Link::default(), pair.ends[0].device.qp_number(c).unwrap());
-    let init = QpChange {
-        pkey_index: Some(0),
-        port: Some(1),
-        access: Some(link.access),
-        ..QpChange::to(QpState::Init)
-    };
-    let rtr = QpChange {
-        path: Some(AddressVector::to(address(0))),
-        path_mtu: Some(link.mtu),
-        destination: Some(peer),
-        rq_psn: Some(Psn::new(link.psn)),
-        max_dest_rd_atomic: Some(1),
-        min_rnr_timer: RnrTimer::new(1),
-        ..QpChange::to(QpState::Rtr)
-    };
+    let [ours, theirs] = [(0, c), (1, d)].map(|(end, qp)| pair.ends[end].device.qp_number(qp).unwrap());
+    common::bring_up(&mut pair.ends[0].device, QpType::Rc, c, address(1), theirs, &Link::default());
+    let [init, rtr, _] = common::changes(QpType::Rc, address(0), ours, &Link::default());
     for change in [init, rtr] {
         pair.ends[1].device.modify_qp(d, &change).unwrap();
     }
@@ -246,12 +231,8 @@ fn attributes_are_checked_and_nothing_changes_on_error() {
     let mut pair = Pair::new();
     let [a, _] = pair.create(QpType::Rc);
     let device = &mut pair.ends[0].device;
-    let init = QpChange {
-        pkey_index: Some(0),
-        port: Some(1),
-        access: Some(Access::NONE),
-        ..QpChange::to(QpState::Init)
-    };
+    let link = Link { psn: 9, ..Link::default() };
+    let [init, rtr, rts] = common::changes(QpType::Rc, address(1), QpNumber::new(5).unwrap(), &link);
     let wrong = [
         (QpChange::to(QpState::Rts), "a Rc queue pair cannot go from Reset to Rts"),
         (QpChange { port: None, ..init }, "going from Reset to Init needs port"),
@@ -268,15 +249,6 @@ fn attributes_are_checked_and_nothing_changes_on_error() {
         assert_eq!(device.query_qp(a).unwrap().state, QpState::Reset);
     }
     device.modify_qp(a, &init).unwrap();
-    let rtr = QpChange {
-        path: Some(AddressVector::to(address(1))),
-        path_mtu: Some(PathMtu::B1024),
-        destination: QpNumber::new(5),
-        rq_psn: Some(Psn::new(1)),
-        max_dest_rd_atomic: Some(1),
-        min_rnr_timer: RnrTimer::new(1),
-        ..QpChange::to(QpState::Rtr)
-    };
     let wrong = [
         QpChange { max_dest_rd_atomic: Some(129), ..rtr },
         QpChange { path: Some(AddressVector { source_index: 1, ..AddressVector::to(address(1)) }), ..rtr },
@@ -287,15 +259,7 @@ fn attributes_are_checked_and_nothing_changes_on_error() {
         assert!(device.modify_qp(a, &change).is_err(), "{change:?}");
     }
     device.modify_qp(a, &rtr).unwrap();
-    let rts = QpChange {
-        timeout: Some(32),
-        retry_count: Some(7),
-        rnr_retry: Some(7),
-        sq_psn: Some(Psn::new(9)),
-        max_rd_atomic: Some(1),
-        ..QpChange::to(QpState::Rts)
-    };
-    let timeout = device.modify_qp(a, &rts).unwrap_err();
+    let timeout = device.modify_qp(a, &QpChange { timeout: Some(32), ..rts }).unwrap_err();
     assert_eq!(timeout.to_string(), "the timeout is 32, but can be at most 31");
     device.modify_qp(a, &QpChange { timeout: Some(31), ..rts }).unwrap();
     let report = device.query_qp(a).unwrap();
@@ -359,11 +323,9 @@ fn keys_and_numbers(seed: u128) -> (Vec<u32>, Vec<u32>) {
     let mut end = End::new(Config { seed, ..Config::new(vec![address(0)]) });
     let mut keys = vec![end.rkey.0];
     for nth in 0..200 {
-        let region = end.device.register(end.domain, RegionConfig::new(BASE, 10, ALL)).unwrap();
-        let report = end.device.query_region(region).unwrap();
         let kind = if nth % 2 == 0 { WindowKind::One } else { WindowKind::Two };
-        let window = end.device.create_window(end.domain, kind).unwrap();
-        keys.extend([report.rkey.0, end.device.window_key(window).unwrap().0]);
+        let region = end.register(RegionConfig::new(BASE, 10, ALL)).1;
+        keys.extend([region.rkey.0, end.window(kind).1.0]);
     }
     let numbers = (0..3).map(|_| {
         let qp = end.device.create_qp(end.qp_config(QpType::Rc)).unwrap();
@@ -391,29 +353,26 @@ fn keys_and_numbers_of_two_devices_share_no_pattern() {
     assert!(first.iter().all(|number| !second.contains(number)));
 }
 
+fn device_with_keys(keys: usize) -> Result<Device<ByteMemory>, ConfigError> {
+    let limits = Limits { keys, ..Limits::default() };
+    Device::new(Config { limits, ..Config::new(vec![address(0)]) }, ByteMemory::new(BASE, 100))
+}
+
 #[test]
 fn a_device_has_no_more_keys_than_leave_them_random() {
-    let device = |keys| {
-        let limits = Limits { keys, ..Limits::default() };
-        Device::new(Config { limits, ..Config::new(vec![address(0)]) }, ByteMemory::new(BASE, 100))
-    };
-    assert!(device(1 << 23).is_ok());
-    let refused = device((1 << 23) + 1).err().unwrap().to_string();
+    assert!(device_with_keys(1 << 23).is_ok());
+    let refused = device_with_keys((1 << 23) + 1).err().unwrap().to_string();
     assert_eq!(refused, "limits.keys is 8388609, but must be between 1 and 8388608");
 }
 
 #[test]
 fn keys_change_when_their_places_are_used_again() {
-    let mut device = Device::new(
-        Config { limits: Limits { keys: 2, ..Limits::default() }, ..Config::new(vec![address(0)]) },
-        ByteMemory::new(BASE, 100),
-    )
-    .unwrap();
+    let mut device = device_with_keys(2).unwrap();
     let domain = device.create_domain().unwrap();
     let mut seen = HashSet::new();
     for _ in 0..200 {
-        let region = device.register(domain, RegionConfig::new(BASE, 10, ALL)).unwrap();
-        assert!(seen.insert(device.query_region(region).unwrap().rkey));
+        let (region, keys) = common::register(&mut device, domain, RegionConfig::new(BASE, 10, ALL));
+        assert!(seen.insert(keys.rkey));
         device.deregister(region).unwrap();
     }
 }
@@ -422,10 +381,8 @@ fn keys_change_when_their_places_are_used_again() {
 fn a_region_can_have_addresses_of_its_own() {
     let mut pair = Pair::new();
     let [a, _] = pair.connect(QpType::Rc, &Link::default());
-    let end = &mut pair.ends[1];
     let config = RegionConfig { io_address: 0, ..RegionConfig::new(BASE + 500, 100, ALL) };
-    let region = end.device.register(end.domain, config).unwrap();
-    let rkey = end.device.query_region(region).unwrap().rkey;
+    let rkey = pair.ends[1].register(config).1.rkey;
     pair.ends[0].fill(0, b"zero based");
     pair.ends[0].post(a, 1, Operation::Write(Remote { address: 90, rkey }), 0, 10);
     pair.run();

@@ -1,4 +1,4 @@
-//! The controller of a connection, chosen by the configuration.
+//! Selection of a connection's congestion controller.
 
 use nichrome_wire::{Instant, SeqNumber};
 
@@ -11,19 +11,19 @@ use super::window::LossWindow;
 /// The congestion controller of a transport's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Congestion {
-    /// Losses and congestion notifications halve the window. The default of RoCE.
+    /// Losses and CNPs halve the window. The default of RoCE.
     #[default]
     Window,
-    /// The share of marked packets shrinks the window (DCTCP). The default of StaR. RoCE peers must both be of this crate
-    /// and both use it: ACKs then echo marks, and no congestion notifications are sent.
+    /// DCTCP: the fraction of marked packets reduces the window. The default of StaR. With RoCE, both peers must be of this
+    /// crate and use DCTCP: ACKs then echo marks, and no CNPs are sent.
     Dctcp,
-    /// Congestion notifications set a rate (DCQCN); losses halve the window.
+    /// DCQCN: CNPs control a rate; losses halve the window.
     Dcqcn(Dcqcn),
-    /// Neither losses nor marks change the window, which is [`SendWindow::max`].
+    /// No congestion control: the window is always [`SendWindow::max`].
     None,
 }
 
-/// The controller of one connection, chosen by the configuration.
+/// The controller of one connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Control {
     Fixed(Fixed),
@@ -33,7 +33,7 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// The controller of a connection whose first packet has the number `first`.
+    /// Creates the controller of a connection whose first packet has sequence number `first`.
     pub(crate) fn new(congestion: &Congestion, window: &SendWindow, first: SeqNumber) -> Self {
         match congestion {
             Congestion::None => Self::Fixed(Fixed::new(window)),

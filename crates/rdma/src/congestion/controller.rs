@@ -1,15 +1,15 @@
-//! What a congestion controller is.
+//! The interface of congestion controllers.
 
 use nichrome_wire::{Instant, SeqNumber};
 
-/// How many packets a queue pair has outstanding.
+/// The bounds of a queue pair's window, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendWindow {
-    /// Packets outstanding at first.
+    /// Initial window.
     pub initial: u32,
-    /// Packets outstanding at most.
+    /// Maximum window.
     pub max: u32,
-    /// Packets that one READ request asks for at most; longer READs are split. No more than `initial`.
+    /// Maximum number of response packets of one READ request; longer READs are split. At most `initial`.
     pub read: u32,
 }
 
@@ -19,7 +19,7 @@ impl Default for SendWindow {
     }
 }
 
-/// Whether an acknowledged packet met congestion.
+/// Whether an acknowledged packet was ECN-marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Unmarked,
@@ -35,44 +35,45 @@ impl From<bool> for Mark {
 /// An acknowledgement of packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acknowledged {
-    /// The last packet that it acknowledges.
+    /// Sequence number of the last acknowledged packet.
     pub(crate) sequence: SeqNumber,
-    /// How many packets it acknowledges.
+    /// Number of acknowledged packets.
     pub(crate) packets: u32,
-    /// The packet that is sent next for the first time.
+    /// Sequence number of the next new packet.
     pub(crate) next: SeqNumber,
     pub(crate) mark: Mark,
     pub(crate) now: Instant,
 }
 
-/// Decides how many packets are outstanding and when they leave. Packets have serial numbers of 32 bits; shorter ones are
-/// shifted to the top.
+/// Controls the window and the pace of a connection. Sequence numbers have 32 bits; transports shift shorter ones left, so
+/// that they wrap around alike.
 pub(crate) trait Controller {
-    /// Packets that may be outstanding.
+    /// Returns the window: the maximum number of outstanding packets.
     fn window(&self) -> u32;
 
+    /// Handles an acknowledgement.
     fn acknowledged(&mut self, ack: &Acknowledged);
 
-    /// The packet `sequence` was lost while `next` was to be sent next.
+    /// Handles the loss of packet `sequence`; `next` is the next new packet.
     fn lost(&mut self, sequence: SeqNumber, next: SeqNumber);
 
-    /// The retransmission timer expired.
+    /// Handles a retransmission timeout.
     fn timed_out(&mut self);
 
-    /// A congestion notification arrived while `unacknowledged` was the oldest packet outstanding.
+    /// Handles a CNP; `unacknowledged` is the oldest outstanding packet, `next` the next new packet.
     fn notified(&mut self, unacknowledged: SeqNumber, next: SeqNumber, now: Instant);
 
-    /// The next packet leaves no earlier; `None` where packets are not paced.
+    /// Returns the earliest time of the next packet; `None` without pacing.
     fn departure(&self) -> Option<Instant> {
         None
     }
 
-    /// A packet of `bytes` bytes left at `now`.
+    /// Accounts for a packet of `bytes` bytes sent at `now`.
     fn sent(&mut self, bytes: usize, now: Instant) {
         let _ = (bytes, now);
     }
 
-    /// Updates what depends on time alone.
+    /// Updates the time-dependent state.
     fn advance(&mut self, now: Instant) {
         let _ = now;
     }

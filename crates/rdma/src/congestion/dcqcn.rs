@@ -1,34 +1,34 @@
-//! DCQCN: a rate for each queue pair, lowered by congestion notifications and raised again by time and bytes (Zhu and
-//! others: "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 3.1 and figure 7).
+//! DCQCN: a rate per queue pair, reduced by CNPs and increased by a timer and a byte counter (Zhu et al., "Congestion
+//! Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 3.1 and figure 7).
 
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::controller::{Acknowledged, Controller, Mark, SendWindow};
 use super::window::LossWindow;
 
-/// ECN echoes count as at most one congestion notification in so many nanoseconds (section 5.1).
+/// Minimum interval in nanoseconds between ECN echoes that count as a CNP (section 5.1).
 const NOTIFICATION_INTERVAL: u64 = 50_000;
 
 /// Parameters of DCQCN; rates in bits per second, times in nanoseconds. The defaults are the paper's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dcqcn {
-    /// The rate without congestion, at which a queue pair is not paced.
+    /// Rate without congestion; packets are not paced at this rate.
     pub line_rate: u64,
-    /// The lowest rate.
+    /// Minimum rate.
     pub min_rate: u64,
-    /// How much one notification counts in the estimate of congestion, 0 to 1.
+    /// Gain g of the congestion estimate alpha, 0 to 1.
     pub gain: f64,
-    /// Without a notification, the estimate falls once in this time.
+    /// Interval at which alpha decreases without CNPs.
     pub alpha_time: u64,
-    /// The rate is raised once in this time.
+    /// Interval of the rate increase timer.
     pub increase_time: u64,
-    /// The rate is also raised once in so many bytes.
+    /// Bytes per step of the rate increase byte counter.
     pub increase_bytes: u64,
-    /// Steps of fast recovery.
+    /// Number of fast recovery steps.
     pub recovery_steps: u32,
-    /// What a step of additive increase adds.
+    /// Increment of the target rate per additive increase step.
     pub additive: u64,
-    /// What a step of hyper increase adds.
+    /// Increment of the target rate per hyper increase step.
     pub hyper: u64,
 }
 
@@ -48,7 +48,7 @@ impl Default for Dcqcn {
     }
 }
 
-/// A rate that congestion notifications lower, over a window that losses halve.
+/// The controller: a rate that CNPs reduce, and a window that losses halve.
 #[derive(Clone, Debug)]
 pub(crate) struct DcqcnRate {
     config: Dcqcn,
@@ -112,25 +112,25 @@ impl Controller for DcqcnRate {
     }
 }
 
-/// The reaction point: the rate of one queue pair since its first congestion notification.
+/// The reaction point: the rate of a queue pair below the line rate.
 #[derive(Clone, Debug)]
 struct ReactionPoint {
     current: f64,
     target: f64,
-    /// The estimate of congestion.
+    /// Congestion estimate.
     alpha: f64,
     next_alpha: Instant,
     next_increase: Instant,
-    /// Steps by time and by bytes since the last notification.
+    /// Increase steps of the timer and of the byte counter since the last CNP.
     time_steps: u32,
     byte_steps: u32,
     bytes: u64,
-    /// The next packet leaves no earlier.
+    /// Earliest time of the next packet.
     free_at: Instant,
 }
 
 impl ReactionPoint {
-    /// The state at the first notification.
+    /// The state before the first CNP.
     fn new(config: &Dcqcn, now: Instant) -> Self {
         let line_rate = config.line_rate as f64;
         Self {
@@ -146,7 +146,7 @@ impl ReactionPoint {
         }
     }
 
-    /// Lowers the rate by a notification.
+    /// Reduces the rate on a CNP.
     fn notified(&mut self, config: &Dcqcn, now: Instant) {
         self.target = self.current;
         self.current = (self.current * (1.0 - self.alpha / 2.0)).max(config.min_rate as f64);
@@ -156,7 +156,7 @@ impl ReactionPoint {
         (self.time_steps, self.byte_steps, self.bytes) = (0, 0, 0);
     }
 
-    /// Raises the rate by the time that has passed; false at the line rate.
+    /// Runs the timers up to `now`. Returns false when the rate is back at the line rate.
     fn advance(&mut self, config: &Dcqcn, now: Instant) -> bool {
         while self.next_alpha <= now {
             self.alpha *= 1.0 - config.gain;
@@ -204,21 +204,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notification_halves_the_rate_and_quiet_brings_it_back() {
+    fn a_cnp_halves_the_rate_and_time_restores_it() {
         let config = Dcqcn::default();
         let mut point = ReactionPoint::new(&config, Instant::ZERO);
         point.notified(&config, Instant::ZERO);
         assert_eq!(point.current, 20e9);
         point.sent(2500, &config, Instant::ZERO);
         assert_eq!(point.free_at, Instant::from_nanos(1000));
-        // Fast recovery: half of what is missing, five times.
+        // Five steps of fast recovery, each halving the distance to the target.
         assert!(point.advance(&config, Instant::from_nanos(5 * 55_000)));
         assert_eq!(point.current, 40e9 - 20e9 / 32.0);
         assert!(!point.advance(&config, Instant::from_nanos(1_000_000_000)));
     }
 
     #[test]
-    fn more_notifications_lower_the_rate_to_its_floor() {
+    fn repeated_cnps_reduce_the_rate_to_the_minimum() {
         let config = Dcqcn::default();
         let mut point = ReactionPoint::new(&config, Instant::ZERO);
         (0..50).for_each(|_| point.notified(&config, Instant::ZERO));

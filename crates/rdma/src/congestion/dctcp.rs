@@ -4,10 +4,10 @@ use nichrome_wire::{Instant, SeqNumber};
 
 use super::controller::{Acknowledged, Controller, Mark, SendWindow};
 
-/// How much the last window counts in the estimate of congestion (RFC 8257 section 4.2).
+/// Gain g of the estimate alpha (RFC 8257 section 4.2).
 const GAIN: f64 = 1.0 / 16.0;
 
-/// Neither marks nor losses take the window below this.
+/// Minimum window in packets.
 const FLOOR: f64 = 2.0;
 
 /// A congestion window in packets.
@@ -16,18 +16,18 @@ pub(crate) struct Dctcp {
     size: f64,
     threshold: f64,
     max: f64,
-    /// The estimate of the share of marked packets.
+    /// Estimate of the fraction of marked packets.
     alpha: f64,
-    /// The share is measured over the packets before this one.
+    /// End of the observation window of `acknowledged` and `marked`.
     window_end: SeqNumber,
     acknowledged: u32,
     marked: u32,
-    /// The window was reduced for a packet before this one: further marks and losses before it do not count.
+    /// Marks and losses of packets before this one do not reduce the window again.
     reduced_until: Option<SeqNumber>,
 }
 
 impl Dctcp {
-    /// The window of a connection whose first packet has the number `first`.
+    /// Creates the window of a connection whose first packet has sequence number `first`.
     pub(crate) fn new(config: &SendWindow, first: SeqNumber) -> Self {
         Self {
             size: f64::from(config.initial),
@@ -47,7 +47,7 @@ impl Dctcp {
         self.size = (self.size + step).min(self.max);
     }
 
-    /// Reduces the window, once for all packets of a window (RFC 8257 section 3.3).
+    /// Reduces the window, at most once per window of packets (RFC 8257 section 3.3).
     fn reduce(&mut self, sequence: SeqNumber, next: SeqNumber, factor: f64) {
         if self.reduced_until.is_some_and(|until| sequence.before(until)) {
             return;
@@ -100,7 +100,7 @@ impl Controller for Dctcp {
 mod tests {
     use super::*;
 
-    /// A round trip of a full window, of which the first `marked` packets met congestion.
+    /// Acknowledges a full window, of which the first `marked` packets are marked.
     fn round(window: &mut Dctcp, next: &mut SeqNumber, marked: u32) {
         let first = *next;
         let packets = window.window();
@@ -115,7 +115,7 @@ mod tests {
     fn the_window_shrinks_by_half_of_alpha_once_in_a_round_trip() {
         let mut next = SeqNumber(u32::MAX - 100);
         let mut window = Dctcp::new(&SendWindow { initial: 64, max: 64, read: 8 }, next);
-        // Nothing is known: the first mark counts in full.
+        // Alpha is 1 at first: the first mark halves the window.
         window.threshold = 0.0;
         round(&mut window, &mut next, 1);
         assert_eq!(window.window(), 32 + 1);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn alpha_becomes_the_share_of_marked_packets() {
+    fn alpha_converges_to_the_fraction_of_marked_packets() {
         let mut next = SeqNumber(7);
         let mut window = Dctcp::new(&SendWindow { initial: 40, max: 40, read: 8 }, next);
         for _ in 0..300 {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_halve_it_and_silence_takes_it_to_the_floor() {
+    fn losses_halve_the_window_and_timeouts_reduce_it_to_the_minimum() {
         let mut window = Dctcp::new(&SendWindow { initial: 40, max: 64, read: 8 }, SeqNumber(0));
         window.lost(SeqNumber(3), SeqNumber(40));
         window.lost(SeqNumber(39), SeqNumber(60));

@@ -1,10 +1,10 @@
-//! No congestion control.
+//! A constant window: no congestion control.
 
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::controller::{Acknowledged, Controller, SendWindow};
 
-/// A window that nothing changes.
+/// A constant window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
     window: u32,

@@ -1,14 +1,13 @@
-//! Congestion control: how many packets a connection has outstanding, and when the next may leave. RoCE and StaR use the
-//! same controllers.
+//! Congestion control: the window and pace of a connection. RoCE and StaR use the same controllers.
 //!
 //! | file | controller | signal |
 //! |---|---|---|
-//! | `window.rs` | a window that halves on loss (RFC 5681) | loss, congestion notifications |
-//! | `dctcp.rs` | a window that shrinks by the share of marked packets (RFC 8257) | ECN echoes, loss |
-//! | `dcqcn.rs` | a rate, over a window for losses | congestion notifications, ECN echoes |
-//! | `fixed.rs` | none: the largest window at all times | |
+//! | `window.rs` | a window that halves on loss (RFC 5681) | loss, CNPs |
+//! | `dctcp.rs` | a window reduced by the fraction of marked packets (RFC 8257) | ECN echoes, loss |
+//! | `dcqcn.rs` | a rate, and a window for losses | CNPs, ECN echoes, loss |
+//! | `fixed.rs` | none: always the maximum window | |
 //!
-//! `controller.rs` says what a controller is; `control.rs` chooses one.
+//! `controller.rs` is the trait, `control.rs` the enum of all controllers.
 
 mod control;
 mod controller;

@@ -1,23 +1,23 @@
-//! A congestion window that reacts to loss.
+//! A congestion window that halves on loss.
 
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::controller::{Acknowledged, Controller, SendWindow};
 
-/// A congestion window in packets: doubles per round trip at first, then grows by one per round trip; loss halves it
-/// (RFC 5681 section 3.1, counted in packets). It needs nothing of the peer.
+/// A congestion window in packets with slow start and congestion avoidance (RFC 5681 section 3.1). Requires no support of the
+/// peer.
 #[derive(Clone, Debug)]
 pub(crate) struct LossWindow {
     size: u32,
     threshold: u32,
     max: u32,
-    /// Acknowledged since the size last grew, above the threshold.
+    /// Packets acknowledged since the last growth in congestion avoidance.
     credit: u32,
-    /// The window was halved for a packet before this one: further losses before it do not count.
+    /// Losses of packets before this one do not halve the window again.
     reacted: Option<SeqNumber>,
 }
 
-/// Loss does not take the window below this.
+/// Minimum window in packets.
 const FLOOR: u32 = 2;
 
 impl LossWindow {
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(window.window(), 16);
         window.lost(SeqNumber(5), SeqNumber(20));
         window.lost(SeqNumber(19), SeqNumber(30));
-        assert_eq!(window.window(), 8, "one loss or several within a window are one");
+        assert_eq!(window.window(), 8, "halved once per window");
         acknowledge(&mut window, 7);
         assert_eq!(window.window(), 8);
         acknowledge(&mut window, 1);

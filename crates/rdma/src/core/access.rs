@@ -1,34 +1,34 @@
-//! Rights on memory.
+//! Access rights.
 
 use std::ops::BitOr;
 
-/// What a memory region, a memory window or a queue pair lets others do. The bits are those of the verbs
-/// (`enum ibv_access_flags`).
+/// The access rights of a memory region, a memory window or a queue pair, with the bit values of
+/// `enum ibv_access_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Access(u8);
 
 impl Access {
     /// Local reads only.
     pub const NONE: Self = Self(0);
-    /// The device may write here for its own program: receives, READ responses, results of atomics.
+    /// Local writes: receives, READ responses, results of atomics.
     pub const LOCAL_WRITE: Self = Self(1);
-    /// Peers may WRITE.
+    /// WRITEs of peers.
     pub const REMOTE_WRITE: Self = Self(1 << 1);
-    /// Peers may READ.
+    /// READs of peers.
     pub const REMOTE_READ: Self = Self(1 << 2);
-    /// Peers may do atomics.
+    /// Atomics of peers.
     pub const REMOTE_ATOMIC: Self = Self(1 << 3);
     /// Memory windows may be bound to the region.
     pub const WINDOW_BIND: Self = Self(1 << 4);
     /// A window's addresses begin at 0.
     pub const ZERO_BASED: Self = Self(1 << 5);
-    /// Work requests and peers may invalidate the region's keys. Not a right of the verbs, whose regions cannot be
-    /// invalidated unless they were made by a work request.
+    /// Invalidation of the region's keys by work requests and peers. An extension: regions of the verbs that were not
+    /// registered by a work request cannot be invalidated.
     pub const INVALIDATE: Self = Self(1 << 7);
 
     const ALL: u8 = 0xBF;
 
-    /// The rights in these bits; `None` where a bit is none of them.
+    /// Converts from bits; `None` if an unknown bit is set.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if bits & !Self::ALL == 0 { Some(Self(bits)) } else { None }
     }
@@ -38,20 +38,19 @@ impl Access {
         self.0
     }
 
-    /// Whether all of `other` are granted.
+    /// Returns true if all of `other` are granted.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is granted.
+    /// Returns true if any of `other` is granted.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether peers could change memory under these rights: such memory must be locally writable too
-    /// (IBA C10-44, C10-74).
+    /// Returns true if peers can change memory under these rights, which requires local write (IBA C10-44, C10-74).
     pub(crate) const fn lets_peers_change(self) -> bool {
         self.intersects(Self(Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0))
     }

@@ -1,4 +1,4 @@
-//! What can be set on a queue pair, and which of it goes with which change of state.
+//! Attributes of a queue pair, and the attribute sets of its state transitions.
 
 use std::net::IpAddr;
 use std::ops::BitOr;
@@ -22,99 +22,99 @@ pub enum QpType {
 /// The state of a queue pair (IBA 10.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QpState {
-    /// New: nothing can be posted.
+    /// Initial state; posting fails.
     Reset,
-    /// Receives can be posted.
+    /// Receives can be posted, and are not processed yet.
     Init,
     /// Ready to receive.
     Rtr,
     /// Ready to send.
     Rts,
-    /// The send queue finishes what it has begun and begins nothing.
+    /// Send queue drained or draining: started requests complete, no other starts.
     Sqd,
-    /// The send queue failed, the receive queue goes on (UC and UD).
+    /// Send queue error: sends are flushed, receives are processed (UC and UD).
     Sqe,
-    /// All requests are flushed.
+    /// Error: all requests are flushed.
     Err,
 }
 
-/// The way to a peer.
+/// The path to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AddressVector {
-    /// Which of the device's addresses packets come from.
+    /// Index of the source address in [`Config::addresses`](crate::Config::addresses).
     pub source_index: u8,
     /// The peer's address.
     pub destination: IpAddr,
-    /// Traffic class (type of service) of what is sent.
+    /// Traffic class (type of service) of sent packets.
     pub traffic_class: TrafficClass,
     /// IPv6 flow label, 20 bits.
     pub flow_label: u32,
-    /// Hop limit (time to live) of what is sent.
+    /// Hop limit (time to live) of sent packets.
     pub hop_limit: u8,
 }
 
 impl AddressVector {
-    /// From the device's first address, with no particular class, to `destination`.
+    /// A path from the device's first address to `destination`, with traffic class 0 and hop limit 64.
     pub const fn to(destination: IpAddr) -> Self {
         let traffic_class = TrafficClass(0);
         Self { source_index: 0, destination, traffic_class, flow_label: 0, hop_limit: 64 }
     }
 }
 
-/// Whether the program is told when the send queue has drained.
+/// Whether an event is raised when the send queue has drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DrainNotice {
-    /// It is not.
+    /// No event.
     #[default]
     Silent,
-    /// By [`crate::Event::SendQueueDrained`].
+    /// [`crate::Event::SendQueueDrained`].
     Event,
 }
 
-/// Changes to a queue pair: what is `None` stays as it is. Which are needed and which are allowed depends on the
-/// service and on the states before and after (IBA table 91).
+/// Changes to a queue pair; `None` leaves an attribute unchanged. The transport service, the current and the new state
+/// determine which attributes are required and which are allowed (IBA table 91).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpChange {
-    /// The state after.
+    /// The new state.
     pub state: Option<QpState>,
-    /// The state that the program takes the queue pair to be in: another than its own refuses the change.
+    /// The expected current state; the change fails in any other.
     pub current_state: Option<QpState>,
-    /// Place in the table of partition keys: 0, there is one.
+    /// Index into the partition key table. Must be 0: the table has one entry.
     pub pkey_index: Option<u16>,
-    /// The port: 1, there is one.
+    /// The port. Must be 1: a device has one port.
     pub port: Option<u8>,
-    /// What the peer may do through this queue pair.
+    /// The operations that the peer may execute through this queue pair.
     pub access: Option<Access>,
-    /// The key that datagrams must show.
+    /// The Q_Key that received datagrams must carry.
     pub qkey: Option<QKey>,
-    /// The way to the peer.
+    /// The path to the peer.
     pub path: Option<AddressVector>,
-    /// Payload of a full packet.
+    /// The path MTU: payload of a full packet.
     pub path_mtu: Option<PathMtu>,
     /// The peer's queue pair.
     pub destination: Option<QpNumber>,
-    /// The number of the first packet received.
+    /// PSN of the first packet received.
     pub rq_psn: Option<Psn>,
-    /// The number of the first packet sent.
+    /// PSN of the first packet sent.
     pub sq_psn: Option<Psn>,
-    /// Time without an answer before packets are repeated: 4.096 µs · 2ⁿ for 1 to 31, none for 0; twice and then four
-    /// times as long when repetitions are not answered either.
+    /// Retransmission timeout: 4.096 µs · 2ⁿ for 1 to 31, none for 0. Twice as long after the first retransmission, four
+    /// times as long after all later ones.
     pub timeout: Option<u8>,
-    /// How often packets are repeated without progress, 0 to 7.
+    /// Maximum number of retransmissions without progress, 0 to 7.
     pub retry_count: Option<u8>,
-    /// How often a message is offered to a peer that has no receive for it, 0 to 6; 7 is for ever.
+    /// Maximum number of retries after an RNR NAK, 0 to 6; 7 is unlimited.
     pub rnr_retry: Option<u8>,
-    /// How long the peer is asked to wait when there is no receive.
+    /// The delay that this queue pair's RNR NAKs request.
     pub min_rnr_timer: Option<RnrTimer>,
-    /// READs and atomics outstanding as requester.
+    /// Maximum number of outstanding READs and atomics as requester.
     pub max_rd_atomic: Option<u8>,
-    /// READs and atomics outstanding as responder.
+    /// Maximum number of outstanding READs and atomics as responder.
     pub max_dest_rd_atomic: Option<u8>,
-    /// Whether to tell when the send queue has drained.
+    /// Whether an event is raised when the send queue has drained.
     pub drain_notice: Option<DrainNotice>,
 }
 
-/// Names of the attributes of a [`QpChange`], as a set.
+/// A set of attributes of a [`QpChange`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttributeMask(u32);
 
@@ -191,12 +191,12 @@ impl std::fmt::Display for AttributeMask {
 }
 
 impl QpChange {
-    /// A change to `state` and of nothing else.
+    /// A change of the state only.
     pub fn to(state: QpState) -> Self {
         Self { state: Some(state), ..Self::default() }
     }
 
-    /// Which attributes are given, the state apart.
+    /// Returns the set of attributes that are `Some`, except the state.
     pub(crate) fn mask(&self) -> AttributeMask {
         let given = [
             self.current_state.is_some(),
@@ -221,7 +221,7 @@ impl QpChange {
     }
 }
 
-/// What a change of state needs and allows.
+/// The attributes that a state transition requires and allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) required: AttributeMask,

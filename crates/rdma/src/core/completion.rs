@@ -3,33 +3,33 @@
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::{ImmediateData, QpNumber, RKey};
 
-/// What became of a work request.
+/// A completion queue entry (CQE): the result of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What the program called the request.
+    /// The program's identifier of the request.
     pub wr_id: u64,
-    /// How it ended. Unless it is success, only this, `wr_id` and `qp` count.
+    /// The result. Unless it is success, only `status`, `wr_id` and `qp` are valid.
     pub status: Status,
-    /// What it was.
+    /// The kind of request.
     pub operation: CompletedOperation,
-    /// The queue pair that it was for.
+    /// The queue pair of the request.
     pub qp: QpNumber,
     /// Bytes received, read or sent.
     pub len: u32,
-    /// What came with a received message.
+    /// Immediate data or invalidated key of a received message.
     pub notice: Option<Notice>,
-    /// Who sent a datagram.
+    /// Source queue pair of a received datagram.
     pub source: Option<QpNumber>,
-    /// When it completed.
+    /// Time of completion.
     pub at: Instant,
 }
 
-/// What a message brings to the receiver besides its bytes.
+/// What a received message carries besides its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Four bytes chosen by the sender.
+    /// Immediate data.
     Immediate(ImmediateData),
-    /// The key that the sender has made invalid here.
+    /// The local key that the message invalidated.
     Invalidated(RKey),
 }
 
@@ -52,39 +52,39 @@ pub enum CompletedOperation {
     LocalInvalidate,
     /// A receive filled by a SEND.
     Receive,
-    /// A receive used up by a WRITE with immediate data.
+    /// A receive consumed by a WRITE with immediate data.
     ReceiveWithWrite,
 }
 
-/// How a work request ended (IBA 11.6.2; `enum ibv_wc_status`).
+/// The result of a work request (IBA 11.6.2; `enum ibv_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// It was done.
+    /// Success.
     Success,
-    /// The message is longer than the buffers, or than any message may be.
+    /// The message exceeds the receive's buffers or the maximum message length.
     LocalLength,
-    /// The device cannot do this on this queue pair.
+    /// The queue pair could not execute the request.
     LocalQpOperation,
-    /// A local buffer is not, or not with this right, in a region of the protection domain.
+    /// A local buffer is outside the protection domain's regions, or its region lacks the right.
     LocalProtection,
-    /// The queue pair was in error before this request was begun.
+    /// The queue pair moved to ERROR before the request completed.
     Flushed,
-    /// A window could not be bound as asked.
+    /// A window could not be bound as requested.
     WindowBind,
-    /// The peer answered what does not fit the request.
+    /// The peer's response does not match the request.
     BadResponse,
-    /// The receive queue's own failure, told to a receive.
+    /// Local access error; received from StaR peers only.
     LocalAccess,
-    /// The peer says that the request was not one it takes.
+    /// NAK: the peer rejected the request as invalid.
     RemoteInvalidRequest,
-    /// The peer says that its memory may not be reached so.
+    /// NAK: the peer denied access to its memory.
     RemoteAccess,
-    /// The peer could not do it, for a reason of its own.
+    /// NAK: the peer failed to execute the request.
     RemoteOperation,
-    /// No answer, however often it was repeated.
+    /// No response to any retransmission.
     RetryExceeded,
-    /// The peer had no receive for it, however often it was repeated.
+    /// RNR NAK in response to every retry.
     RnrRetryExceeded,
-    /// The queue pair went into a fatal state.
+    /// The queue pair failed fatally.
     Fatal,
 }

@@ -1,8 +1,8 @@
-//! What a device has done, and why it dropped what it dropped.
+//! Counters of a device: requests, packets, and drops by reason.
 
 use crate::core::work::Operation;
 
-/// Requests that were posted, by what they ask for.
+/// Posted requests by operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operations {
     /// SENDs of any kind.
@@ -15,7 +15,7 @@ pub struct Operations {
     pub atomics: u64,
     /// Local invalidations and bindings of windows.
     pub local: u64,
-    /// Receives, also to shared queues.
+    /// Receives, including those of shared receive queues.
     pub receives: u64,
 }
 
@@ -34,62 +34,62 @@ impl Operations {
     }
 }
 
-/// Counts since the device was made.
+/// Counters since the device was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests that were posted.
+    /// Posted requests.
     pub operations: Operations,
     /// Datagrams received.
     pub received: u64,
     /// Datagrams sent.
     pub sent: u64,
-    /// Bytes of payload received in packets that were taken.
+    /// Bytes of payload received in packets that were not dropped.
     pub bytes_received: u64,
-    /// Bytes of payload sent, repetitions included.
+    /// Bytes of payload sent, including retransmissions.
     pub bytes_sent: u64,
-    /// Requests sent again.
+    /// Retransmitted request packets.
     pub retransmitted: u64,
-    /// Times that no answer came.
+    /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Times that a few round trips passed without an answer: the oldest request is sent again, unless its answer comes
-    /// just then. Where the peer had no processor this is no loss.
+    /// Probe timeouts, after a few round trips without a response: the oldest request is retransmitted. A peer whose process
+    /// was not scheduled causes them without loss.
     pub probes: u64,
-    /// Requests that came again and were answered again.
+    /// Duplicate requests that were answered again.
     pub duplicates: u64,
-    /// Requests ahead of what was expected.
+    /// Requests with a PSN ahead of the expected one.
     pub out_of_sequence: u64,
-    /// Negative acknowledgements sent for a gap.
+    /// PSN sequence error NAKs sent.
     pub sequence_naks_sent: u64,
-    /// Negative acknowledgements received for a gap.
+    /// PSN sequence error NAKs received.
     pub sequence_naks_received: u64,
-    /// Times that no receive was posted.
+    /// RNR NAKs sent.
     pub rnr_naks_sent: u64,
-    /// Times that the peer had no receive posted.
+    /// RNR NAKs received.
     pub rnr_naks_received: u64,
-    /// Requests that were refused.
+    /// Requests answered with a fatal NAK.
     pub refused: u64,
     /// Completions in error.
     pub completions_in_error: u64,
-    /// Packets that arrived with a congestion mark.
+    /// Packets received with the ECN mark CE.
     pub congestion_marks: u64,
-    /// Congestion notifications sent.
+    /// CNPs sent.
     pub congestion_notifications_sent: u64,
-    /// Congestion notifications received.
+    /// CNPs received.
     pub congestion_notifications_received: u64,
-    /// Dropped: not a packet of the protocol.
+    /// Dropped: malformed.
     pub dropped_malformed: u64,
-    /// Dropped: no such queue pair, or of another service, or from another address than its peer's.
+    /// Dropped: unknown queue pair, wrong transport service, or not from the peer's address.
     pub dropped_unknown: u64,
-    /// Dropped: wrong partition or queue key.
+    /// Dropped: wrong P_Key or Q_Key.
     pub dropped_key: u64,
-    /// Dropped: wrong invariant CRC.
+    /// Dropped: wrong ICRC.
     pub dropped_icrc: u64,
-    /// Dropped: the queue pair's state does not take it.
+    /// Dropped: not accepted in the queue pair's state.
     pub dropped_state: u64,
-    /// Dropped: an answer to nothing that is outstanding.
+    /// Dropped: a response without an outstanding request.
     pub dropped_stale: u64,
-    /// Dropped: too many packets wait for the answer of the stateless card.
+    /// Dropped: the stateless card's queue of packets to send is full.
     pub dropped_full: u64,
-    /// Dropped: a part of an unreliable message that cannot be received whole.
+    /// Dropped: part of an unreliable message that cannot be received completely.
     pub dropped_unreliable: u64,
 }

@@ -1,4 +1,4 @@
-//! The completion queue.
+//! Completion queues.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use nichrome_wire::rdma::QpNumber;
 
 use super::completion::{Completion, Status};
 
-/// Which completions make an event.
+/// The completions that raise an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Notify {
-    /// The next, whichever it is.
+    /// The next completion.
     Any,
-    /// The next that the sender has marked as solicited, or that is an error.
+    /// The next completion of a solicited message, or in error.
     Solicited,
 }
 
-/// How many completions are gathered before an event.
+/// Event moderation of a completion queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Moderation {
-    /// An event after so many completions; 0 and 1 mean after each.
+    /// Number of completions per event; 0 and 1 disable moderation.
     pub count: u16,
-    /// An event so many microseconds after the first completion, if there are fewer.
+    /// Maximum delay of an event after the first completion, in microseconds; 0 disables moderation.
     pub period_us: u16,
 }
 
@@ -31,37 +31,38 @@ impl Moderation {
     }
 }
 
-/// Whether the sender of a message wants its receiver told.
+/// Whether a message was sent with the solicited event bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
     Plain,
     Solicited,
 }
 
-/// What adding a completion brought about.
+/// The result of adding a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
+    /// Added, without an event.
     Quietly,
-    /// The program is to be told now.
+    /// Added; an event is due now.
     Event,
-    /// The program is to be told then, unless more completions come before.
+    /// Added; an event is due at this time, or earlier by further completions.
     EventAt(Instant),
-    /// There was no room: the queue is in error and keeps no more completions.
+    /// Dropped: the queue was full and is now in error.
     Overflow,
-    /// The queue was in error already.
+    /// Dropped: the queue was already in error.
     Lost,
 }
 
-/// Completions in order, up to a number of them.
+/// A bounded FIFO of completions.
 pub(crate) struct CompletionQueue {
     entries: VecDeque<Completion>,
     pub(crate) capacity: usize,
     armed: Option<Notify>,
     pub(crate) moderation: Moderation,
-    /// Completions that an event is being held back for.
+    /// Completions since the last event, while moderation delays the next.
     gathered: u16,
     overflowed: bool,
-    /// Queue pairs that complete here.
+    /// Number of send and receive queues that complete here.
     pub(crate) users: u32,
 }
 
@@ -82,8 +83,7 @@ impl CompletionQueue {
         self.entries.len()
     }
 
-    /// Asks for one event. What is already in the queue makes none; an event for any completion is not narrowed to
-    /// solicited ones (IBA 11.4.2.2).
+    /// Requests one event for future completions. [`Notify::Solicited`] does not replace [`Notify::Any`] (IBA 11.4.2.2).
     pub(crate) fn arm(&mut self, notify: Notify) {
         if self.armed != Some(Notify::Any) {
             self.armed = Some(notify);
@@ -124,7 +124,7 @@ impl CompletionQueue {
         (self.armed, self.gathered) = (None, 0);
     }
 
-    /// The time of moderation is over: whether an event is due.
+    /// Ends the moderation period. Returns true if an event is due.
     pub(crate) fn release(&mut self) -> bool {
         let due = self.gathered > 0;
         if due {
@@ -133,7 +133,7 @@ impl CompletionQueue {
         due
     }
 
-    /// Removes the completions of a queue pair that begins anew: they would be taken for those of what it does then.
+    /// Removes the completions of a queue pair that is reset: programs would take them for those of later requests.
     pub(crate) fn forget(&mut self, qp: QpNumber) {
         self.entries.retain(|completion| completion.qp != qp);
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_asked_for_each_time() {
+    fn each_event_is_requested() {
         let mut cq = CompletionQueue::new(8);
         assert_eq!(add(&mut cq, 1), Added::Quietly);
         cq.arm(Notify::Any);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn moderation_gathers_up_to_a_count_or_a_time() {
+    fn moderation_delays_events_up_to_a_count_or_a_period() {
         let mut cq = CompletionQueue::new(8);
         cq.moderation = Moderation { count: 3, period_us: 10 };
         cq.arm(Notify::Any);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_of_a_queue_pair_that_begins_anew_are_forgotten() {
+    fn completions_of_a_reset_queue_pair_are_removed() {
         let mut cq = CompletionQueue::new(8);
         let other = Completion { qp: QpNumber::new(18).unwrap(), ..completion(Status::Success, 2) };
         add(&mut cq, 1);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_is_in_error_for_good() {
+    fn an_overflowed_queue_stays_in_error() {
         let mut cq = CompletionQueue::new(1);
         assert_eq!([add(&mut cq, 1), add(&mut cq, 2)], [Added::Quietly, Added::Overflow]);
         assert!(cq.poll().is_some_and(|completion| completion.wr_id == 1));

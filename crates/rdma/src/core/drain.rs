@@ -1,26 +1,26 @@
-//! Draining a send queue (state SQD, IBA 10.3.1.5).
+//! Draining of a send queue (state SQD, IBA 10.3.1.5).
 
-/// How far the draining of a send queue is.
+/// The progress of draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Drain {
-    /// Requests begin as they are posted.
+    /// Posted requests start.
     #[default]
     Running,
-    /// No request begins; some are outstanding.
+    /// No request starts; some are outstanding.
     Draining,
-    /// No request begins and none is outstanding.
+    /// No request starts and none is outstanding.
     Drained,
 }
 
 impl Drain {
-    /// Begins no further request.
+    /// Stops the start of further requests.
     pub(crate) fn begin(&mut self) {
         if *self == Self::Running {
             *self = Self::Draining;
         }
     }
 
-    /// Returns true once: when the last outstanding request of a draining queue is done.
+    /// Marks a draining queue as drained. Returns true if it was draining.
     pub(crate) fn finish(&mut self) -> bool {
         let finished = *self == Self::Draining;
         if finished {

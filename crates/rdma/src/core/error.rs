@@ -1,32 +1,32 @@
-//! Why a verb was refused.
+//! Errors of the verbs.
 
 use thiserror::Error;
 
 use crate::core::access::Access;
 use crate::core::attributes::{AttributeMask, QpState, QpType};
 
-/// An object is not there, or not to be had.
+/// An object does not exist, or cannot be created, changed or destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ObjectError {
-    /// The handle is of none, or of one that was destroyed.
+    /// The object does not exist or was destroyed.
     #[error("there is no such {0}")]
     Unknown(ObjectKind),
-    /// As many as the device allows exist already.
+    /// The device's limit for such objects is reached.
     #[error("the device has no room for another {0}")]
     Exhausted(ObjectKind),
-    /// Others depend on it: they must go first.
+    /// Other objects depend on the object.
     #[error("the {0} is in use")]
     InUse(ObjectKind),
-    /// A size is not one that the device offers.
+    /// A size is out of its range.
     #[error("{what} is {value}, but must be between {min} and {max}")]
     Size {
-        /// What has the size.
+        /// The name of the size.
         what: &'static str,
-        /// The size asked for.
+        /// The requested size.
         value: usize,
-        /// The least.
+        /// The minimum.
         min: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
     /// The device has no address of this index and of the destination's family.
@@ -67,91 +67,91 @@ impl std::fmt::Display for ObjectKind {
     }
 }
 
-/// Why memory was not registered.
+/// Memory could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RegisterError {
-    /// An object is missing, or there is no room for another.
+    /// An object does not exist, or the limit of regions is reached.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// Peers may change only what the device may change for its own program (IBA C10-44).
+    /// Remote write and remote atomic require local write (IBA C10-44).
     #[error("remote write and remote atomic need local write")]
     NeedsLocalWrite,
-    /// This right is none of a region.
+    /// The rights contain one that applies to windows only.
     #[error("a region cannot have the rights {0:?}")]
     Rights(Access),
     /// The addresses wrap around.
-    #[error("{len} bytes from {address:#x} on are more than there are addresses")]
+    #[error("{len} bytes from {address:#x} on exceed the address space")]
     Range {
-        /// The first.
+        /// First address.
         address: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
-    /// The memory is not all there.
-    #[error("not all of the {len} bytes from {address:#x} on are the program's")]
+    /// Some of the memory does not exist.
+    #[error("not all of the {len} bytes from {address:#x} on are the program's memory")]
     NotThere {
-        /// The first.
+        /// First address.
         address: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
 }
 
-/// Why a queue pair was not changed. Nothing of the change was done.
+/// A queue pair could not be changed; all its attributes are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ModifyError {
     /// The queue pair does not exist.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The program takes it to be in another state.
+    /// The current state is not the expected one.
     #[error("the queue pair is in state {actual:?}, not {expected:?}")]
     State {
-        /// What the program said.
+        /// The expected state.
         expected: QpState,
-        /// What it is.
+        /// The current state.
         actual: QpState,
     },
-    /// No such change of state.
+    /// The transition does not exist.
     #[error("a {kind:?} queue pair cannot go from {from:?} to {to:?}")]
     Transition {
-        /// The service.
+        /// The transport service.
         kind: QpType,
-        /// The state before.
+        /// The current state.
         from: QpState,
-        /// The state wanted.
+        /// The requested state.
         to: QpState,
     },
-    /// The change of state needs more.
+    /// The transition requires more attributes.
     #[error("going from {from:?} to {to:?} needs {missing}")]
     Missing {
-        /// The state before.
+        /// The current state.
         from: QpState,
-        /// The state wanted.
+        /// The requested state.
         to: QpState,
-        /// What is missing.
+        /// The missing attributes.
         missing: AttributeMask,
     },
-    /// Something cannot be set with this change of state.
+    /// The transition does not allow some of the attributes.
     #[error("going from {from:?} to {to:?} cannot set {extra}")]
     NotAllowed {
-        /// The state before.
+        /// The current state.
         from: QpState,
-        /// The state wanted.
+        /// The requested state.
         to: QpState,
-        /// What cannot be set.
+        /// The attributes that are not allowed.
         extra: AttributeMask,
     },
     /// A value is out of its range.
     #[error("{attribute} is {value}, but can be at most {max}")]
     Value {
-        /// What.
+        /// The name of the attribute.
         attribute: &'static str,
         /// The value.
         value: u64,
-        /// The most.
+        /// The maximum.
         max: u64,
     },
-    /// There is one port, and its number is 1.
+    /// The port is not 1.
     #[error("there is no port {0}, only port 1")]
     Port(u8),
     /// The send queue is still draining.
@@ -159,54 +159,55 @@ pub enum ModifyError {
     Draining,
 }
 
-/// Why a request was not posted.
+/// A request could not be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PostError {
     /// The queue does not exist.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The queue pair takes no such requests in this state.
-    #[error("nothing can be posted here in state {0:?}")]
+    /// The queue accepts no requests in this state.
+    #[error("the queue accepts no requests in state {0:?}")]
     State(QpState),
     /// The queue is full.
-    #[error("the queue holds the {0} requests that it has room for")]
+    #[error("the queue is full: it holds {0} requests")]
     Full(usize),
-    /// More buffers than the queue was made for.
-    #[error("{count} buffers, but the queue was made for {max}")]
+    /// More buffers than the queue's capacity.
+    #[error("{count} buffers, but the queue's requests can have at most {max}")]
     Buffers {
-        /// How many.
+        /// The number of buffers.
         count: usize,
-        /// How many there can be.
+        /// The maximum.
         max: usize,
     },
-    /// More bytes than a message can have.
+    /// More bytes than the maximum message length.
     #[error("the message is longer than {0} bytes")]
     TooLong(u32),
-    /// More inline bytes than the queue was made for.
-    #[error("{len} inline bytes, but the queue was made for {max}")]
+    /// More inline bytes than the queue's capacity.
+    #[error("{len} inline bytes, but the queue's requests can have at most {max}")]
     Inline {
-        /// How many.
+        /// The number of inline bytes.
         len: usize,
-        /// How many there can be.
+        /// The maximum.
         max: usize,
     },
-    /// Inline bytes are not the program's memory.
-    #[error("the inline bytes are not all the program's")]
+    /// Inline bytes are not in the program's memory.
+    #[error("the inline bytes are not all in the program's memory")]
     Memory,
-    /// The service or the request does not go with this operation.
-    #[error("a {0:?} queue pair does not do this operation")]
+    /// The transport service does not support the operation.
+    #[error("a {0:?} queue pair does not support this operation")]
     Operation(QpType),
-    /// An atomic has one buffer of 8 bytes; READs and atomics have no inline bytes; what stays on the device has none.
+    /// The payload does not fit the operation: atomics have one buffer of 8 bytes, READs and atomics no inline bytes, local
+    /// operations no bytes.
     #[error("the operation cannot have this payload")]
     Payload,
-    /// The queue pair allows no READs and atomics.
-    #[error("max_rd_atomic is 0: the queue pair does no READs and atomics")]
+    /// A READ or atomic on a queue pair whose `max_rd_atomic` is 0.
+    #[error("max_rd_atomic is 0: the queue pair allows no READs and atomics")]
     NoReads,
-    /// The connection's transport does not do this operation, or not on this side.
-    #[error("the connection's transport does not do this operation on this side")]
+    /// The connection's transport does not support the operation on this side.
+    #[error("the connection's transport does not support this operation on this side")]
     Transport,
-    /// A datagram needs a recipient, in the queue pair's protection domain; others have none.
-    #[error("the recipient is missing, unknown or not to be named here")]
+    /// UD requests need a recipient in the queue pair's protection domain; RC and UC requests have none.
+    #[error("the recipient is missing, unknown or not allowed")]
     Recipient,
     /// The queue pair takes its receives from a shared queue.
     #[error("the queue pair takes receives from its shared receive queue")]

@@ -1,26 +1,26 @@
-//! What the program is told without asking.
+//! Events: completion events and asynchronous events.
 
 use super::slab::Handle;
 use crate::core::kind;
 
-/// An event, for a completion channel or for the device's asynchronous events.
+/// An event for a completion channel, or an asynchronous event of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A completion queue that was armed got what it was armed for.
+    /// An armed completion queue received a matching completion.
     Completion(Handle<kind::Cq>),
-    /// A completion queue overflowed and takes no more.
+    /// A completion queue overflowed; later completions are dropped.
     CqError(Handle<kind::Cq>),
-    /// A queue pair went into error because its completions are lost.
+    /// A queue pair moved to ERROR on CQ overrun.
     QpFatal(Handle<kind::Qp>),
-    /// A queue pair went into error because of a request that its peer may not make.
+    /// A queue pair moved to ERROR on an invalid request of the peer.
     QpRequestError(Handle<kind::Qp>),
-    /// A queue pair went into error because its peer reached for memory that it may not reach.
+    /// A queue pair moved to ERROR on a request of the peer without access to memory.
     QpAccessError(Handle<kind::Qp>),
-    /// The first packet came in while the queue pair was not ready to send yet.
+    /// The first packet arrived in state RTR.
     Established(Handle<kind::Qp>),
-    /// The send queue that was to be drained has nothing outstanding.
+    /// A draining send queue has no request outstanding.
     SendQueueDrained(Handle<kind::Qp>),
-    /// A queue pair in error takes no more from its shared receive queue.
+    /// A queue pair in ERROR takes no further receives from its shared receive queue.
     LastReceiveReached(Handle<kind::Qp>),
     /// A shared receive queue holds fewer receives than its limit.
     SrqLimit(Handle<kind::Srq>),

@@ -1,54 +1,53 @@
-//! Objects by random keys of 32 bits: a direct-mapped table.
+//! A direct-mapped table of objects under random 32-bit keys.
 //!
-//! A key's place is its bits from 8 on, under the mask of a power of two. A new key is drawn at random until its place is
-//! free, which takes two draws on average when the table is half full, and it is never more. So a lookup is one masked
-//! index and one comparison, and a key says nothing of others but that none of them has its place.
+//! The slot of a key is its upper 24 bits, masked to the table's size, a power of two. New keys are drawn at random until
+//! the slot is free. The table is at most half full, so this takes at most two draws on average, and a lookup is one
+//! masked index and one comparison. Knowing some keys reveals only that other keys have other slots.
 //!
-//! The low 8 bits are no part of the place: they may be changed without moving the object, as binding a window does.
+//! The low 8 bits do not affect the slot: binding a window changes them without moving the object.
 
 use super::random::RandomNumbers;
 
-/// Slots at most: one for each value of a key's bits from 8 on.
+/// Maximum number of slots: one per value of a key's upper 24 bits.
 const MAX_SLOTS: usize = 1 << 24;
 
-/// Slots of a table that holds anything.
+/// Number of slots after the first insertion.
 const MIN_SLOTS: usize = 16;
 
-/// Values of a key's bits from 8 on that no key has. Programs write 0 for "no key", and small or all-ones keys into
-/// requests that must fail: a READ of 0 bytes under the key 0xFF is a fence of UCX.
+/// Values of the upper 24 bits that are never assigned: programs use 0 for "no key", and small or all-ones keys in requests
+/// that must fail. UCX fences with a READ of 0 bytes under the key 0xFF.
 const RESERVED: [u32; 2] = [0, 0xFF_FFFF];
 
-/// Begins at a cache line.
+/// Aligned to a cache line.
 #[repr(align(64))]
 struct Slot<T> {
     key: u32,
     value: T,
 }
 
-/// Up to [`MAX_KEYS`](Self::MAX_KEYS) objects, each under a random key that no one can compute from the others. Memory
-/// grows with the number of objects, by doubling, and is kept: 2 to 4 slots for each object.
+/// Up to [`MAX_KEYS`](Self::MAX_KEYS) objects under random keys. The table doubles when it is half full and never shrinks.
 pub(crate) struct KeyTable<T> {
-    /// A power of two, or none.
+    /// Empty, or a power of two.
     slots: Vec<Option<Slot<T>>>,
-    /// Of the bits of a key that are its place.
+    /// Number of slots - 1.
     mask: u32,
     len: usize,
     random: RandomNumbers,
 }
 
 impl<T> KeyTable<T> {
-    /// Objects at most: half of the slots.
+    /// Maximum number of objects: half of the slots.
     pub(crate) const MAX_KEYS: usize = MAX_SLOTS / 2;
 
-    /// Bytes of a slot.
+    /// Size of a slot in bytes.
     pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot<T>>>();
 
-    /// A table whose keys follow from `random`.
+    /// Creates a table that draws its keys from `random`.
     pub(crate) fn new(random: RandomNumbers) -> Self {
         Self { slots: Vec::new(), mask: 0, len: 0, random }
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -77,7 +76,7 @@ impl<T> KeyTable<T> {
         self.slots.get_mut(place)?.as_mut().filter(|slot| slot.key == key)
     }
 
-    /// Adds an object; its key. The caller adds no more than [`MAX_KEYS`](Self::MAX_KEYS).
+    /// Adds an object; returns its key. The caller adds no more than [`MAX_KEYS`](Self::MAX_KEYS).
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         if (self.len + 1) * 2 > self.slots.len() {
             self.grow();
@@ -94,28 +93,28 @@ impl<T> KeyTable<T> {
         Some(removed.value)
     }
 
-    /// Gives an object another random key; the key.
+    /// Assigns an object another random key; returns the new key.
     pub(crate) fn renew(&mut self, key: u32) -> Option<u32> {
-        // The object still has its place, so the new key differs in more than the low 8 bits.
+        // The object still occupies its slot, so the new key differs in the upper 24 bits.
         let renewed = self.vacant_key();
         let Slot { value, .. } = self.take(key)?;
         self.put(Slot { key: renewed, value });
         Some(renewed)
     }
 
-    /// Changes the low 8 bits of an object's key; the new key.
+    /// Changes the low 8 bits of an object's key; returns the new key.
     pub(crate) fn change_byte(&mut self, key: u32, byte: u8) -> Option<u32> {
         let slot = self.slot_mut(key)?;
         slot.key = key & !0xFF | u32::from(byte);
         Some(slot.key)
     }
 
-    /// All objects with their keys, in no order.
+    /// Returns all objects with their keys, in arbitrary order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().flatten().map(|slot| (slot.key, &slot.value))
     }
 
-    /// A random key whose place is free.
+    /// Draws a random key whose slot is free.
     fn vacant_key(&mut self) -> u32 {
         loop {
             let key = self.random.next_u32();
@@ -138,7 +137,7 @@ impl<T> KeyTable<T> {
         self.slots.get_mut(place)?.take_if(|slot| slot.key == key)
     }
 
-    /// Doubles the slots. The mask gains a bit: an object stays, or moves as far up as there were slots.
+    /// Doubles the slots. The mask gains a bit, so an object keeps its slot or moves up by the previous number of slots.
     fn grow(&mut self) {
         let before = self.slots.len();
         let slots = (before * 2).clamp(MIN_SLOTS, MAX_SLOTS);
@@ -163,13 +162,8 @@ mod tests {
         KeyTable::new(RandomNumbers::new(seed, "keys"))
     }
 
-    fn keys(seed: u128, count: usize) -> Vec<u32> {
-        let mut table = table(seed);
-        (0..count).map(|nth| table.insert(nth)).collect()
-    }
-
     #[test]
-    fn objects_are_found_by_their_keys_however_often_the_table_grows() {
+    fn lookups_survive_growth() {
         let mut table = table(1);
         assert_eq!((table.remove(0), table.get(0), table.get(u32::MAX)), (None, None, None));
         let keys: Vec<u32> = (0..10_000).map(|nth| table.insert(nth)).collect();
@@ -185,15 +179,16 @@ mod tests {
 
     #[test]
     fn a_key_differs_from_all_others_above_its_low_byte() {
-        let keys = keys(2, 100_000);
+        let mut table = table(2);
+        let keys: Vec<u32> = (0..100_000).map(|nth| table.insert(nth)).collect();
         let places: HashSet<u32> = keys.iter().map(|key| key >> 8).collect();
         assert_eq!(places.len(), keys.len());
         assert!(places.is_disjoint(&RESERVED.into()));
     }
 
     #[test]
-    fn no_key_is_one_that_programs_write_for_none() {
-        // The sequence right before a number that is such a key.
+    fn reserved_keys_are_not_assigned() {
+        // A generator whose next number is a reserved key.
         let mut random = RandomNumbers::new(3, "keys");
         let before = loop {
             let before = random.clone();
@@ -203,29 +198,6 @@ mod tests {
         };
         let key = KeyTable::new(before).insert(());
         assert!((0x100..0xFFFF_FF00).contains(&key), "{key:#x}");
-    }
-
-    #[test]
-    fn a_key_says_nothing_of_the_others() {
-        const NEAR: u32 = 1 << 19;
-        let mut table = table(4);
-        let keys: Vec<u32> = (0..256).map(|nth| table.insert(nth)).collect();
-        for known in &keys[..8] {
-            let guesses = (1..=NEAR).flat_map(|by| [known.wrapping_add(by), known.wrapping_sub(by)]);
-            let hits = guesses.filter(|guess| table.get(*guess).is_some()).count();
-            assert_eq!(hits, 0, "of {} guesses near {known:#x}", NEAR * 2);
-        }
-    }
-
-    #[test]
-    fn tables_of_two_seeds_share_no_pattern() {
-        let [one, other] = [5, 6].map(|seed| keys(seed, 1000));
-        assert!(one.iter().all(|key| !other.contains(key)));
-        let steps = |keys: &[u32]| -> HashSet<u32> {
-            keys.windows(2).flat_map(|pair| [pair[1].wrapping_sub(pair[0]), pair[1] ^ pair[0]]).collect()
-        };
-        let (one, other) = (steps(&one), steps(&other));
-        assert_eq!((one.len(), one.is_disjoint(&other)), (2 * 999, true));
     }
 
     /// Each bit is set in half of the keys, and in half of the keys whose predecessor has it.

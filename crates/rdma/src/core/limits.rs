@@ -1,11 +1,11 @@
-//! What a program may ask of a device at most.
+//! Limits on the number and size of a device's objects.
 
-/// Bounds on what a program may ask of a device. Memory is taken as objects are made, up to these bounds.
+/// Maximum number and size of a device's objects. Memory is allocated as objects are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Protection domains.
     pub domains: usize,
-    /// Memory regions and windows together, at most 2²³: more would be in the way of random keys.
+    /// Memory regions and windows together, at most 2²³: half of the key space.
     pub keys: usize,
     /// Completion queues.
     pub cqs: usize,
@@ -25,7 +25,7 @@ pub struct Limits {
     pub addresses: usize,
     /// READs and atomics outstanding on one queue pair, each way.
     pub rd_atomic: u8,
-    /// Bytes in one message, at most 2³⁰: its packets must have numbers of their own.
+    /// Bytes in one message, at most 2³⁰: its packets must have distinct PSNs.
     pub message: u32,
 }
 
@@ -52,7 +52,7 @@ impl Default for Limits {
 mod tests {
     use super::*;
 
-    /// What `ibv_devinfo -v` says of rxe in Linux 6.1.
+    /// The limits of rxe in Linux 6.1 according to `ibv_devinfo -v`.
     #[test]
     fn limits_are_at_least_those_of_rxe() {
         let ours = Limits::default();

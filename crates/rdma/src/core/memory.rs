@@ -1,42 +1,42 @@
-//! The memory of the program, as the device reaches it.
+//! Access to the program's memory.
 
 use thiserror::Error;
 
-/// The DMA engine: how a device reads and writes the memory of its program. Process memory in the live driver, a byte
-/// array in tests and in the simulator. What is reached has been checked against a registered region before.
+/// The DMA engine: reads and writes the program's memory. The live driver implements it for process memory, tests and the
+/// simulator for a byte array. The device checks every access against a registered region first.
 pub trait Memory {
-    /// Whether all of these bytes are there; asked when a region is registered.
+    /// Returns true if all of these bytes exist. Called at registration.
     fn covers(&self, address: u64, len: u64) -> bool;
 
-    /// Copies `into.len()` bytes from `address` on.
+    /// Copies `into.len()` bytes from `address`.
     ///
     /// # Errors
-    /// Some of the bytes are not there any more.
+    /// Some of the bytes no longer exist.
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryFault>;
 
     /// Copies `bytes` to `address`.
     ///
     /// # Errors
-    /// Some of the bytes are not there any more.
+    /// Some of the bytes no longer exist.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault>;
 
-    /// Replaces the 8 bytes at `address`, a multiple of 8, as one: by what `change` makes of their value. Gives the
-    /// value before.
+    /// Atomically replaces the 8 bytes at `address`, a multiple of 8, by `change` of their value. Returns the original
+    /// value.
     ///
     /// # Errors
-    /// The bytes are not there any more.
+    /// The bytes no longer exist.
     fn update(&mut self, address: u64, change: impl Fn(u64) -> u64) -> Result<u64, MemoryFault>;
 }
 
-/// Memory that is not there, although it was when it was registered.
+/// An access to memory that no longer exists although it is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no memory at address {address:#x}")]
 pub struct MemoryFault {
-    /// The first address of the access that failed.
+    /// First address of the failed access.
     pub address: u64,
 }
 
-/// A byte array whose first byte has the address `base`: the memory of tests and simulations.
+/// Memory in a byte array whose first byte has the address `base`, for tests and simulations.
 #[derive(Clone, Debug)]
 pub struct ByteMemory {
     base: u64,
@@ -44,7 +44,7 @@ pub struct ByteMemory {
 }
 
 impl ByteMemory {
-    /// So many zero bytes from `base` on.
+    /// Creates `len` zero bytes at `base`.
     pub fn new(base: u64, len: usize) -> Self {
         Self { base, bytes: vec![0; len] }
     }
@@ -54,7 +54,7 @@ impl ByteMemory {
         &self.bytes
     }
 
-    /// All bytes, to be changed.
+    /// All bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }

@@ -1,4 +1,4 @@
-//! Objects and their rules: protection, queues, completions, queue pairs. Nothing here knows a transport or a packet.
+//! Objects and their rules: protection, queues, completions, queue pairs. Independent of transports and packet formats.
 
 pub(crate) mod access;
 pub(crate) mod attributes;

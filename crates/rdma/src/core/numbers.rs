@@ -1,33 +1,34 @@
-//! The numbers of queue pairs.
+//! Queue pair numbers.
 
 use nichrome_wire::rdma::QpNumber;
 
 use super::random::RandomNumbers;
 
-/// Numbers for `count` queue pairs, from `first` on: one after the other, from a random one on, and round to `first`.
+/// The mapping of queue pair indices to numbers: index 0 has a random number of the range `first..first + count`, the
+/// following indices the following numbers, modulo the range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpNumbers {
     first: u32,
     count: u32,
-    /// How far above `first` the number of index 0 is.
+    /// Offset of index 0 from `first`.
     start: u32,
 }
 
 impl QpNumbers {
-    /// The numbers that follow from `seed`. `first + count` is below 2²⁴.
+    /// Derives the number of index 0 from `seed`. `first + count` is below 2²⁴.
     pub(crate) fn new(first: u32, count: u32, seed: u128) -> Self {
         let start = RandomNumbers::new(seed, "queue pair numbers").below(count);
         Self { first, count, start }
     }
 
-    /// The number of the queue pair at this index, which is below `count`.
+    /// Returns the number of the queue pair at `index`, which is below `count`.
     pub(crate) fn number_of(&self, index: u32) -> QpNumber {
         let place = self.start + index;
         let place = if place < self.count { place } else { place - self.count };
         QpNumber::new(self.first + place).unwrap_or_default()
     }
 
-    /// The index of the queue pair with this number; `None` outside the range.
+    /// Returns the index of the queue pair with this number; `None` outside the range.
     #[inline]
     pub(crate) fn index_of(&self, number: QpNumber) -> Option<u32> {
         let place = number.value().checked_sub(self.first).filter(|place| *place < self.count)?;

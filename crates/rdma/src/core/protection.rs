@@ -1,8 +1,8 @@
-//! Who may reach which memory: regions, windows, and the keys that name them.
+//! Memory protection: regions, windows and their keys.
 //!
-//! A key is 32 random bits (`key_table.rs`), drawn anew for each region and window: it stops being valid with what it
-//! named, and whoever knows some keys of a process can compute no other. Every access is checked here, packet by packet:
-//! a region that is gone is out of reach at once, also for what is already on its way.
+//! A key is 32 random bits (`key_table.rs`), drawn for each region and window. It becomes invalid with its object, and other
+//! keys cannot be computed from it. Every packet's access is checked here, so deregistration takes effect at once, also
+//! for packets in flight.
 
 use std::num::NonZeroU32;
 
@@ -15,7 +15,7 @@ use super::random::RandomNumbers;
 use super::slab::{Handle, Slab};
 use crate::core::kind;
 
-/// The key by which a program names its own memory.
+/// Local key: the program's key of its own memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LKey(pub u32);
 
@@ -29,28 +29,28 @@ pub(crate) struct Region {
     /// The address of the first byte in the program's memory.
     pub(crate) address: u64,
     pub(crate) len: u64,
-    /// Windows bound to it.
+    /// Number of windows bound to the region.
     pub(crate) windows: u32,
     pub(crate) validity: Validity,
 }
 
-/// A change to the memory that a program's peers may name.
+/// A registration or deregistration of a region.
 pub(crate) struct RegionChange {
     pub(crate) domain: Handle<kind::Domain>,
     pub(crate) key: u32,
-    /// The region as it is now; `None` where it was deregistered.
+    /// The registered region; `None` if it was deregistered.
     pub(crate) region: Option<Region>,
 }
 
-/// Whether a region's keys are good.
+/// Whether a region's key is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validity {
     Valid,
-    /// By a work request or a peer; until the region is registered anew.
+    /// Invalidated by a work request or a peer, until the region is reregistered.
     Invalidated,
 }
 
-/// A memory window: rights on a part of a region, given and taken by work requests.
+/// A memory window: rights on a part of a region, bound and invalidated by work requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) domain: Handle<kind::Domain>,
@@ -61,69 +61,69 @@ pub(crate) struct Window {
 /// The two kinds of memory window (IBA 10.6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowKind {
-    /// Serves every queue pair of its protection domain and may be bound anew while it is bound.
+    /// Type 1: accessible through all queue pairs of its protection domain; can be rebound while it is bound.
     One,
-    /// Serves the queue pair that it was bound on (type 2B) and must be invalidated before it is bound anew.
+    /// Type 2B: accessible through the queue pair that it was bound on; must be invalidated before it is rebound.
     Two,
 }
 
-/// What a window is bound to.
+/// The binding of a window to a part of a region.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
-    /// The region's key, which does not change while a window is bound to it. No key is 0.
+    /// The region's key, which is constant while a window is bound to it. Keys are never 0.
     region: NonZeroU32,
     pub(crate) qp: Handle<kind::Qp>,
     pub(crate) access: Access,
-    /// In the region's terms.
+    /// In the region's I/O addresses.
     pub(crate) io_address: u64,
     pub(crate) len: u64,
 }
 
-/// What a bind asks for.
+/// The parameters of a bind request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
-    /// The window.
+    /// The window's current key.
     pub window: RKey,
-    /// The window's new key is its old one with these low 8 bits.
+    /// The low 8 bits of the window's new key.
     pub key_byte: u8,
-    /// The region.
+    /// The region's key.
     pub region: LKey,
-    /// The first byte, as the region counts.
+    /// Address of the first byte, in the region's I/O addresses.
     pub address: u64,
-    /// Bytes; 0 unbinds a window of kind one.
+    /// Length in bytes; 0 unbinds a window of type 1.
     pub len: u64,
-    /// What peers may do.
+    /// The rights of peers.
     pub access: Access,
 }
 
-/// Who asks for memory.
+/// The identity of an access: a queue pair and its protection domain.
 #[derive(Clone, Copy)]
 pub(crate) struct Asker {
     pub(crate) domain: Handle<kind::Domain>,
     pub(crate) qp: Handle<kind::Qp>,
 }
 
-/// Who invalidates a key.
+/// The origin of an invalidation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidator {
-    /// By a work request of the program that has the device.
+    /// A work request of the local program.
     Program,
-    /// By a SEND with invalidate.
+    /// A SEND with invalidate of the peer.
     Peer,
 }
 
-/// Why memory was refused.
+/// Why an access was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Refusal {
     #[error("no region or window has this key")]
     Key,
-    #[error("the key is of another protection domain or queue pair")]
+    #[error("the key belongs to another protection domain or queue pair")]
     Owner,
-    #[error("the key does not give this right")]
+    #[error("the key does not grant this right")]
     Right,
-    #[error("the bytes are not all within what the key names")]
+    #[error("the bytes are not all within the region or window")]
     Bounds,
-    #[error("the window or region is in a state in which this cannot be done")]
+    #[error("the state of the region or window does not allow this")]
     State,
 }
 
@@ -137,22 +137,22 @@ struct Object {
     named: Named,
 }
 
-// One cache line for an object, its key and its handle: it is looked up for each packet.
+// One cache line holds an object with its key and handle: each packet looks one up.
 const _: () = assert!(KeyTable::<Object>::SLOT_BYTES == 64);
 
 /// All regions and windows of a device.
 pub(crate) struct Protection {
     objects: KeyTable<Object>,
-    /// The key of each object, by the handle that stays when the key changes.
+    /// The current key of each object. Handles are constant while keys change.
     keys: Slab<u32, kind::Key>,
     regions: usize,
 }
 
 impl Protection {
-    /// Regions and windows together at most.
+    /// Maximum number of regions and windows together.
     pub(crate) const MAX_KEYS: usize = KeyTable::<Object>::MAX_KEYS;
 
-    /// Protection for up to `limit` regions and windows, whose keys follow from `seed`.
+    /// Creates tables for up to `limit` regions and windows, whose keys are derived from `seed`.
     pub(crate) fn new(limit: usize, seed: u128) -> Self {
         let objects = KeyTable::new(RandomNumbers::new(seed, "memory keys"));
         Self { objects, keys: Slab::new(limit.min(Self::MAX_KEYS)), regions: 0 }
@@ -173,12 +173,12 @@ impl Protection {
         self.insert(Named::Window(window))
     }
 
-    /// Regions, windows.
+    /// Returns the numbers of regions and windows.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.regions, self.objects.len() - self.regions)
     }
 
-    /// The key that names the object now.
+    /// Returns the object's current key.
     pub(crate) fn key_of(&self, handle: Handle<kind::Key>) -> Option<u32> {
         self.keys.get(handle).copied()
     }
@@ -218,8 +218,8 @@ impl Protection {
         }
     }
 
-    /// Gives a region new contents. Its key stays, because programs of `ibv_rereg_mr` do not tell it anew, unless it was
-    /// invalidated.
+    /// Replaces a region. It keeps its key, since programs that call `ibv_rereg_mr` do not send it to peers again, unless the
+    /// key was invalidated.
     pub(crate) fn replace_region(&mut self, handle: Handle<kind::Key>, region: Region) {
         let Some(key) = self.key_of(handle) else { return };
         let Ok(named) = self.named_mut(key) else { return };
@@ -268,7 +268,7 @@ impl Protection {
         }
     }
 
-    /// Where in the program's memory these bytes of its own are.
+    /// Checks an access of the program; returns the address in its memory.
     #[inline]
     pub(crate) fn local(
         &self,
@@ -281,7 +281,7 @@ impl Protection {
         self.region_of(key)?.reach(domain, address, len, right)
     }
 
-    /// Where in the program's memory the bytes are that a peer wants to reach.
+    /// Checks an access of a peer; returns the address in the program's memory.
     #[inline]
     pub(crate) fn remote(
         &self,
@@ -302,9 +302,9 @@ impl Protection {
         }
     }
 
-    /// Where in the program's memory the bytes are that a packet for the stateless card wants to reach. The card knows no
-    /// queue pair, so windows that serve only one are closed to it; `domain` is the [name](Handle::name) of the one that
-    /// the packet has proved to be of, where packets prove that.
+    /// Checks an access of a packet to a stateless card; returns the address in the program's memory. The card has no queue
+    /// pairs, so windows of type 2 are inaccessible. `domain` is the [name](Handle::name) of the protection domain that the
+    /// packet authenticated for, if packets are authenticated.
     #[inline]
     pub(crate) fn stateless(
         &self,
@@ -332,7 +332,7 @@ impl Protection {
         }
     }
 
-    /// The valid regions of a domain, each with its key.
+    /// Returns the valid regions of a domain with their keys.
     pub(crate) fn regions_of(&self, domain: Handle<kind::Domain>) -> impl Iterator<Item = (u32, &Region)> {
         self.objects.iter().filter_map(move |(key, object)| match &object.named {
             Named::Region(region) if region.domain == domain && region.validity == Validity::Valid => {
@@ -371,8 +371,8 @@ impl Protection {
         Ok(Binding { region: key, qp: asker.qp, access, io_address, len })
     }
 
-    /// Ends the validity of a key. A peer may only end that of windows bound on the queue pair that it talks to, and of
-    /// regions that allow it.
+    /// Invalidates a key. Peers can invalidate windows that were bound on their own queue pair, and regions with
+    /// [`Access::INVALIDATE`].
     pub(crate) fn invalidate(&mut self, asker: Asker, key: RKey, by: Invalidator) -> Result<(), Refusal> {
         let window = match self.named_mut(key.0)? {
             Named::Region(region) => return region.invalidate(asker),
@@ -441,7 +441,7 @@ impl Window {
         if binding.access.contains(right) { Ok(binding) } else { Err(Refusal::Right) }
     }
 
-    /// The rules of binding that concern the window (IBA o10-36.2.2, o10-37.2.30, C10-72, o10-37.2.40).
+    /// Checks the window's rules of binding (IBA o10-36.2.2, o10-37.2.30, C10-72, o10-37.2.40).
     fn may_be_bound(&self, asker: Asker, bind: Bind) -> Result<(), Refusal> {
         if self.domain != asker.domain {
             return Err(Refusal::Owner);
@@ -459,7 +459,7 @@ impl Binding {
         LKey(self.region.get())
     }
 
-    /// The region's address of the window's `address`, where all bytes lie within the window.
+    /// Checks that all bytes are within the window; returns the I/O address in the region.
     #[inline]
     fn region_address(&self, address: u64, len: u64) -> Result<u64, Refusal> {
         let base = if self.access.contains(Access::ZERO_BASED) { 0 } else { self.io_address };

@@ -1,4 +1,4 @@
-//! The queue pair, apart from its transport: queues, settings, state, completions.
+//! Queue pairs without their transport: queues, attributes, state, completions.
 
 use nichrome_wire::rdma::{PathMtu, QKey, QpNumber, RnrTimer};
 
@@ -11,37 +11,37 @@ use crate::core::event::Event;
 use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::protection::{Asker, Refusal};
-use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot};
+use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot, SharedReceiveQueue};
 use crate::core::send_queue::{Pieces, Scatter, SendQueue};
-use crate::core::slab::Handle;
+use crate::core::slab::{Handle, Slab};
 use crate::core::verbs::{Verbs, scatter};
 use crate::core::work::{SendFlags, Sge};
 
-/// Which successful sends complete visibly.
+/// Which successful sends generate a CQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signaling {
-    /// Those that ask for it.
+    /// Those with [`SendFlags::SIGNALED`].
     Requested,
     /// All.
     All,
 }
 
-/// How much a queue pair holds.
+/// The capacity of a queue pair's queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpCapacity {
-    /// Requests in the send queue.
+    /// Maximum number of requests in the send queue.
     pub send_wrs: usize,
-    /// Requests in the receive queue; 0 with a shared one.
+    /// Maximum number of requests in the receive queue; 0 with a shared receive queue.
     pub receive_wrs: usize,
-    /// Buffers in a send.
+    /// Maximum number of buffers in a send.
     pub send_sges: usize,
-    /// Buffers in a receive; 0 with a shared receive queue.
+    /// Maximum number of buffers in a receive; 0 with a shared receive queue.
     pub receive_sges: usize,
-    /// Inline bytes in a send.
+    /// Maximum number of inline bytes in a send.
     pub inline: usize,
 }
 
-/// The attributes of a queue pair as they are.
+/// The current attributes of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) access: Access,
@@ -59,7 +59,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Those of a new queue pair.
+    /// The attributes of a new queue pair.
     pub(crate) fn new(path_mtu: PathMtu) -> Self {
         Self {
             access: Access::NONE,
@@ -78,10 +78,31 @@ impl Settings {
     }
 }
 
-/// Where a queue pair's receives are.
+/// The receive queue of a queue pair.
 pub(crate) enum Receives {
     Own(ReceiveQueue),
     Shared(Handle<kind::Srq>),
+}
+
+type SharedQueues = Slab<SharedReceiveQueue, kind::Srq>;
+
+impl Receives {
+    /// Returns the queue itself; `None` if it is shared and does not exist.
+    #[inline]
+    fn queue<'a>(&'a self, shared: &'a SharedQueues) -> Option<&'a ReceiveQueue> {
+        match self {
+            Self::Own(queue) => Some(queue),
+            Self::Shared(handle) => shared.get(*handle).map(|shared| &shared.queue),
+        }
+    }
+
+    #[inline]
+    fn queue_mut<'a>(&'a mut self, shared: &'a mut SharedQueues) -> Option<&'a mut ReceiveQueue> {
+        match self {
+            Self::Own(queue) => Some(queue),
+            Self::Shared(handle) => shared.get_mut(*handle).map(|shared| &mut shared.queue),
+        }
+    }
 }
 
 /// A queue pair without its transport.
@@ -98,35 +119,35 @@ pub(crate) struct QueuePair {
     pub(crate) settings: Settings,
     pub(crate) sends: SendQueue,
     pub(crate) receives: Receives,
-    /// The receive that a message is being put into.
+    /// The receive of the current incoming message.
     pub(crate) receiving: Option<ReceiveSlot>,
-    /// A completion queue overflowed: the queue pair moves to ERROR.
+    /// CQ overrun: the queue pair is about to move to ERROR.
     pub(crate) cq_overrun: bool,
     pub(crate) drain: Drain,
-    /// Whether it is in the device's send line.
+    /// The queue pair is in the device's transmit queue.
     pub(crate) in_line: bool,
-    /// Nothing is sent or received until the transport is known.
+    /// No packets are sent or received until the transport is negotiated.
     pub(crate) on_hold: bool,
-    /// It is on a transport that was negotiated.
+    /// The transport was negotiated.
     pub(crate) is_set_up: bool,
-    /// Its stream takes no bytes now.
+    /// The driver's stream is not writable.
     pub(crate) is_blocked: bool,
 }
 
 impl QueuePair {
-    /// In whose name memory is reached.
+    /// Returns the identity that protection checks accesses for.
     #[inline]
     pub(crate) fn asker(&self) -> Asker {
         Asker { domain: self.domain, qp: self.handle }
     }
 
-    /// Bytes of payload in a full packet.
+    /// Returns the path MTU: bytes of payload in a full packet.
     #[inline]
     pub(crate) fn mtu(&self) -> usize {
         self.settings.path_mtu.bytes()
     }
 
-    /// Takes a receive for a message that begins; false where there is none.
+    /// Takes a receive for the next message. Returns false if none is posted.
     #[inline]
     pub(crate) fn take_receive<M: Memory>(&mut self, verbs: &mut Verbs<M>) -> bool {
         self.receiving = match &mut self.receives {
@@ -143,44 +164,34 @@ impl QueuePair {
         self.receiving.is_some()
     }
 
-    /// Gives back the receive of a message that will not come whole, for the next message.
+    /// Returns the receive of an incomplete message to the front of its queue.
     pub(crate) fn put_back_receive<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        let Some(slot) = self.receiving.take() else { return };
-        match &mut self.receives {
-            Receives::Own(queue) => queue.put_back(slot),
-            Receives::Shared(handle) => {
-                if let Some(shared) = verbs.srqs.get_mut(*handle) {
-                    shared.queue.put_back(slot);
-                }
-            }
+        if let Some(slot) = self.receiving.take()
+            && let Some(queue) = self.receives.queue_mut(&mut verbs.srqs)
+        {
+            queue.put_back(slot);
         }
     }
 
-    /// Bytes that the receive of the current message holds.
+    /// Returns the capacity of the current message's receive in bytes.
     #[inline]
     pub(crate) fn receive_room<M: Memory>(&self, verbs: &Verbs<M>) -> u32 {
-        let Some(slot) = self.receiving else { return 0 };
-        match &self.receives {
-            Receives::Own(queue) => queue.room(slot),
-            Receives::Shared(handle) => verbs.srqs.get(*handle).map_or(0, |shared| shared.queue.room(slot)),
-        }
+        let queue = self.receives.queue(&verbs.srqs);
+        self.receiving.zip(queue).map_or(0, |(slot, queue)| queue.room(slot))
     }
 
-    /// The buffers that hold the first `len` bytes of the current message.
+    /// Returns the buffers for the first `len` bytes of the current message.
     pub(crate) fn receive_buffers<'a, M: Memory>(
         &'a self,
         len: u32,
         verbs: &'a Verbs<M>,
     ) -> impl Iterator<Item = Sge> + 'a {
-        let queue = match &self.receives {
-            Receives::Own(queue) => Some(queue),
-            Receives::Shared(handle) => verbs.srqs.get(*handle).map(|shared| &shared.queue),
-        };
-        let buffers = self.receiving.and_then(|slot| queue.map(|queue| queue.buffers(slot)));
+        let queue = self.receives.queue(&verbs.srqs);
+        let buffers = self.receiving.zip(queue).map(|(slot, queue)| queue.buffers(slot));
         Scatter::new(buffers.unwrap_or_default().iter(), 0, len)
     }
 
-    /// Puts bytes of the current message to where its receive wants them.
+    /// Copies bytes of the current message to its receive's buffers, from byte `offset` of the message on.
     #[inline]
     pub(crate) fn put<M: Memory>(
         &self,
@@ -189,15 +200,12 @@ impl QueuePair {
         verbs: &mut Verbs<M>,
     ) -> Result<(), Refusal> {
         let slot = self.receiving.ok_or(Refusal::State)?;
-        let queue = match &self.receives {
-            Receives::Own(queue) => queue,
-            Receives::Shared(handle) => &verbs.srqs.get(*handle).ok_or(Refusal::State)?.queue,
-        };
+        let queue = self.receives.queue(&verbs.srqs).ok_or(Refusal::State)?;
         let buffers = Scatter::new(queue.buffers(slot).iter(), offset, bytes.len() as u32);
         scatter(&mut verbs.memory, &verbs.protection, self.domain, buffers, bytes)
     }
 
-    /// Puts bytes of a response to where the send at `index` wants them.
+    /// Copies bytes of a response to the buffers of the send at `index`, from byte `offset` of the response on.
     #[inline]
     pub(crate) fn put_response<M: Memory>(
         &self,
@@ -215,7 +223,7 @@ impl QueuePair {
         }
     }
 
-    /// Completes the oldest send, which leaves the queue.
+    /// Removes the oldest send and generates its CQE, if it is signaled or failed.
     #[inline]
     pub(crate) fn complete_send<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
         let Some(work) = self.sends.pop() else { return };
@@ -238,7 +246,7 @@ impl QueuePair {
         }
     }
 
-    /// Completes the receive of the current message.
+    /// Generates the CQE of the current message's receive.
     #[inline]
     pub(crate) fn complete_receive<M: Memory>(
         &mut self,
@@ -247,13 +255,8 @@ impl QueuePair {
         verbs: &mut Verbs<M>,
     ) {
         let Some(slot) = self.receiving.take() else { return };
-        let wr_id = match &mut self.receives {
-            Receives::Own(queue) => queue.release(slot),
-            Receives::Shared(handle) => match verbs.srqs.get_mut(*handle) {
-                Some(shared) => shared.queue.release(slot),
-                None => return,
-            },
-        };
+        let Some(queue) = self.receives.queue_mut(&mut verbs.srqs) else { return };
+        let wr_id = queue.release(slot);
         let Received { status, operation, len, notice, source } = done;
         let (qp, at) = (self.number, verbs.now);
         let completion = Completion { wr_id, status, operation, qp, len, notice, source, at };
@@ -262,7 +265,7 @@ impl QueuePair {
         }
     }
 
-    /// Completes everything that waits as flushed.
+    /// Flushes the send queue, the current receive and the queue pair's own receive queue.
     pub(crate) fn flush<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.flush_sends(verbs);
         let flushed = Received::failed(Status::Flushed);
@@ -277,21 +280,21 @@ impl QueuePair {
         }
     }
 
-    /// Completes every send that waits as flushed.
+    /// Flushes the send queue.
     pub(crate) fn flush_sends<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while self.sends.len() > 0 {
             self.complete_send(Status::Flushed, verbs);
         }
     }
 
-    /// Reports that the send queue has drained, if it was draining and `outstanding` requests are none.
+    /// Raises the drain event if the send queue was draining and no request is outstanding.
     pub(crate) fn check_drained<M: Memory>(&mut self, outstanding: bool, verbs: &mut Verbs<M>) {
         if !outstanding && self.drain.finish() && self.settings.drain_notice == DrainNotice::Event {
             verbs.events.push_back(Event::SendQueueDrained(self.handle));
         }
     }
 
-    /// Forgets everything that waits.
+    /// Drops all queued requests without completions.
     pub(crate) fn clear<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.sends = SendQueue::default();
         self.put_back_receive(verbs);
@@ -301,7 +304,7 @@ impl QueuePair {
     }
 }
 
-/// What became of a receive.
+/// The result of a receive.
 #[derive(Clone, Copy)]
 pub(crate) struct Received {
     pub(crate) status: Status,

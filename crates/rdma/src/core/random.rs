@@ -1,9 +1,9 @@
-//! Unpredictable numbers that follow from a seed.
+//! Seeded cryptographic random numbers.
 
 use siphasher::{sip, sip128};
 
-/// A sequence of numbers, none of which can be computed from others of it without the seed: SipHash-2-4 of a counter, under
-/// a key that is the seed's hash of what the numbers are for. Equal seeds give equal sequences.
+/// A deterministic random sequence: SipHash-2-4 of a counter. The key is the hash of a purpose under the seed, so none of
+/// the numbers can be computed from others without the seed.
 #[derive(Clone)]
 pub struct RandomNumbers {
     hasher: sip::SipHasher24,
@@ -11,7 +11,7 @@ pub struct RandomNumbers {
 }
 
 impl RandomNumbers {
-    /// The sequence of `seed` for `purpose`. Sequences of one seed for two purposes are independent.
+    /// Starts the sequence of `seed` for `purpose`. The sequences of one seed for different purposes are independent.
     pub fn new(seed: u128, purpose: &str) -> Self {
         let of_purpose = sip128::SipHasher24::new_with_key(&seed.to_le_bytes());
         let key = of_purpose.hash(purpose.as_bytes()).as_bytes();
@@ -24,12 +24,12 @@ impl RandomNumbers {
         number
     }
 
-    /// The next number, from 2³².
+    /// Returns the next number, uniform in `0..2³²`.
     pub fn next_u32(&mut self) -> u32 {
         self.next_u64() as u32
     }
 
-    /// The next number below `bound`; 0 where `bound` is 0.
+    /// Returns the next number, uniform in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u32
     }

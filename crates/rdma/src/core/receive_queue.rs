@@ -1,10 +1,10 @@
-//! Posted receives: of one queue pair, or shared by several.
+//! Receive queues: of one queue pair, or shared by several.
 
 use std::collections::VecDeque;
 
 use super::work::Sge;
 
-/// A receive that has been taken from its queue by a message, and whose place is kept until it completes.
+/// A receive that a message has taken from the queue. Its slot is in use until it completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceiveSlot(u32);
 
@@ -14,10 +14,10 @@ struct Receive {
     len: u32,
 }
 
-/// Receives in the order they were posted. Memory grows to what was in use at the same time and is used again.
+/// A FIFO of receives. Its memory grows to the highest use.
 pub(crate) struct ReceiveQueue {
     slots: Vec<Receive>,
-    /// `max_sge` for each slot.
+    /// `max_sge` entries per slot.
     sges: Vec<Sge>,
     posted: VecDeque<u32>,
     free: Vec<u32>,
@@ -31,7 +31,7 @@ impl ReceiveQueue {
         Self { slots, sges, posted, free, max_wr, max_sge }
     }
 
-    /// Receives that wait for a message.
+    /// Returns the number of posted receives.
     pub(crate) fn len(&self) -> usize {
         self.posted.len()
     }
@@ -40,7 +40,7 @@ impl ReceiveQueue {
         self.posted.len() >= self.max_wr
     }
 
-    /// Adds a receive whose buffers have been checked in number and length.
+    /// Adds a receive. The caller has checked the number and total length of its buffers.
     pub(crate) fn post(&mut self, wr_id: u64, sges: &[Sge], len: u32) {
         let receive = Receive { wr_id, sges: sges.len() as u32, len };
         let slot = match self.free.pop() {
@@ -65,37 +65,37 @@ impl ReceiveQueue {
         self.posted.pop_front().map(ReceiveSlot)
     }
 
-    /// The receive that waits behind `index` others.
+    /// Returns the posted receive at position `index`; 0 is the oldest.
     pub(crate) fn waiting(&self, index: usize) -> Option<ReceiveSlot> {
         self.posted.get(index).map(|slot| ReceiveSlot(*slot))
     }
 
-    /// Puts a receive that was taken last back where it was.
+    /// Returns the receive that was taken last to the front of the queue.
     pub(crate) fn put_back(&mut self, slot: ReceiveSlot) {
         self.posted.push_front(slot.0);
     }
 
-    /// The buffers of a receive.
+    /// Returns the buffers of a receive.
     #[inline]
     pub(crate) fn buffers(&self, slot: ReceiveSlot) -> &[Sge] {
         let start = slot.0 as usize * self.max_sge;
         &self.sges[start..start + self.slots[slot.0 as usize].sges as usize]
     }
 
-    /// Bytes that fit into the buffers of a receive.
+    /// Returns the total length of a receive's buffers in bytes.
     #[inline]
     pub(crate) fn room(&self, slot: ReceiveSlot) -> u32 {
         self.slots[slot.0 as usize].len
     }
 
-    /// Gives up a receive that was taken: what the program called it.
+    /// Frees a receive that was taken; returns its `wr_id`.
     #[inline]
     pub(crate) fn release(&mut self, slot: ReceiveSlot) -> u64 {
         self.free.push(slot.0);
         self.slots[slot.0 as usize].wr_id
     }
 
-    /// Forgets every receive that waits.
+    /// Drops all posted receives.
     pub(crate) fn clear(&mut self) {
         self.free.extend(self.posted.drain(..));
     }
@@ -105,14 +105,14 @@ impl ReceiveQueue {
 pub(crate) struct SharedReceiveQueue {
     pub(crate) domain: super::slab::Handle<crate::core::kind::Domain>,
     pub(crate) queue: ReceiveQueue,
-    /// Fewer receives than this make one event; 0 for none.
+    /// An event is raised once when fewer receives than this are posted; 0 disables it.
     pub(crate) limit: usize,
-    /// Queue pairs that take from it.
+    /// Number of queue pairs that take from the queue.
     pub(crate) users: u32,
 }
 
 impl SharedReceiveQueue {
-    /// Whether the limit was just passed: then it is armed no more (IBA 10.2.9.5).
+    /// Returns true if fewer receives than the limit are posted, and disarms the limit (IBA 10.2.9.5).
     pub(crate) fn passed_limit(&mut self) -> bool {
         let passed = self.queue.len() < self.limit;
         if passed {

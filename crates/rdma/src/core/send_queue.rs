@@ -1,27 +1,27 @@
-//! Posted sends.
+//! The send queue.
 
 use std::collections::VecDeque;
 
 use super::completion::{CompletedOperation, Status};
 use super::work::{Operation, Recipient, SendFlags, Sge};
 
-/// Where the local bytes of a request are. Requests leave in the order they came, and so do their buffers: a position
-/// counts from the first that was ever posted.
+/// The position of a request's local data in the queue's rings. Positions count buffers or inline bytes since the queue was
+/// created, modulo 2³².
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Buffers { start: u32, count: u8 },
     Inline { start: u32 },
 }
 
-/// How far a request is.
+/// The execution state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Posted,
-    /// Its packets have numbers, and some may have been sent.
+    /// Its packets have PSNs, and some may have been sent.
     Begun,
-    /// A request for the device itself, done; it completes in its turn.
+    /// A local request that was executed; it completes after all earlier requests.
     Done,
-    /// It cannot be done, for a reason of our own; it completes so in its turn.
+    /// Failed locally; it completes with this status after all earlier requests.
     Failed(Status),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct SendWork {
 }
 
 impl SendWork {
-    /// Whether it needs a response that carries data.
+    /// Returns true if the response carries data.
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
         matches!(
@@ -47,13 +47,13 @@ impl SendWork {
         )
     }
 
-    /// Whether nothing of it goes to the wire.
+    /// Returns true if the request sends no packets.
     #[inline]
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.operation, Operation::LocalInvalidate(_) | Operation::BindWindow(_))
     }
 
-    /// What its completion says that it was.
+    /// Returns the kind of request that its completion reports.
     pub(crate) fn completed_operation(&self) -> CompletedOperation {
         match self.operation {
             Operation::Send | Operation::SendWithImmediate(_) | Operation::SendWithInvalidate(_) => {
@@ -69,15 +69,15 @@ impl SendWork {
     }
 }
 
-/// Sends in the order they were posted. Memory grows to what was in use at the same time and is used again.
+/// A FIFO of sends, with rings of their buffers and inline bytes. The rings grow to their highest use.
 #[derive(Default)]
 pub(crate) struct SendQueue {
     works: VecDeque<SendWork>,
     sges: VecDeque<Sge>,
-    /// Buffers that have left.
+    /// Number of buffers removed so far.
     sges_gone: u32,
     inline: VecDeque<u8>,
-    /// Inline bytes that have left.
+    /// Number of inline bytes removed so far.
     inline_gone: u32,
 }
 
@@ -102,24 +102,24 @@ impl SendQueue {
         self.works.front()
     }
 
-    /// Takes in the buffers of a request that is pushed next.
+    /// Adds the buffers of the next request to be pushed.
     pub(crate) fn add_buffers(&mut self, buffers: &[Sge]) -> Source {
         let start = self.sges_gone.wrapping_add(self.sges.len() as u32);
         self.sges.extend(buffers);
         Source::Buffers { start, count: buffers.len() as u8 }
     }
 
-    /// Where the inline bytes of a request that is pushed next begin.
+    /// Returns the position of the inline bytes of the next request to be pushed.
     pub(crate) fn inline_start(&self) -> Source {
         Source::Inline { start: self.inline_gone.wrapping_add(self.inline.len() as u32) }
     }
 
-    /// Takes in some of the inline bytes of a request that is pushed next.
+    /// Adds inline bytes of the next request to be pushed.
     pub(crate) fn add_inline(&mut self, bytes: &[u8]) {
         self.inline.extend(bytes);
     }
 
-    /// Gives up the inline bytes that were taken in last.
+    /// Removes the last `len` inline bytes.
     pub(crate) fn drop_inline(&mut self, len: usize) {
         self.inline.truncate(self.inline.len() - len);
     }
@@ -128,7 +128,7 @@ impl SendQueue {
         self.works.push_back(work);
     }
 
-    /// Takes the oldest out, its buffers with it.
+    /// Removes the oldest request and its local data.
     pub(crate) fn pop(&mut self) -> Option<SendWork> {
         let work = self.works.pop_front()?;
         match work.source {
@@ -144,7 +144,7 @@ impl SendQueue {
         Some(work)
     }
 
-    /// The pieces of `source` that hold the bytes from `offset` on, `len` of them.
+    /// Returns the buffers or inline bytes that hold `len` bytes of `source` from `offset` on.
     #[inline]
     pub(crate) fn pieces(&self, source: Source, offset: u32, len: u32) -> Pieces<'_> {
         match source {
@@ -164,13 +164,13 @@ impl SendQueue {
     }
 }
 
-/// The local bytes of a packet.
+/// The local data of a packet.
 pub(crate) enum Pieces<'a> {
     Buffers(Scatter<std::collections::vec_deque::Iter<'a, Sge>>),
     Inline(&'a [u8], &'a [u8]),
 }
 
-/// The parts of a list of buffers that make up a range of its bytes.
+/// Iterates over the parts of a list of buffers that hold a range of its bytes.
 pub(crate) struct Scatter<I> {
     buffers: I,
     skip: u32,

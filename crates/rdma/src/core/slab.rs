@@ -1,12 +1,11 @@
-//! Objects and the handles that programs hold on them.
+//! A slab of objects with generation-checked handles.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-/// A reference to an object of a device. A handle to an object that was destroyed refers to nothing, also when its
-/// place has been taken by another.
+/// A reference to an object of a device. The handle of a destroyed object stays invalid when its index is reused.
 pub struct Handle<T> {
     index: u32,
     generation: u32,
@@ -18,13 +17,12 @@ impl<T> Handle<T> {
         Self { index, generation, kind: PhantomData }
     }
 
-    /// The object's place among those of its kind; reused after the object is destroyed.
+    /// The object's index among those of its kind; reused after the object is destroyed.
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// A name for the object that tells it from the last 255 at its place: 24 bits of place, 8 bits that change each
-    /// time the place is used anew.
+    /// A 32-bit name: 24 bits of index, 8 bits of generation. Repeats after 256 uses of the index.
     pub(crate) const fn name(self) -> u32 {
         self.index << 8 | self.generation & 0xFF
     }
@@ -58,10 +56,10 @@ impl<T> fmt::Debug for Handle<T> {
     }
 }
 
-/// So many freed places wait before one is used again: what is still on its way to an old object finds none.
+/// Number of freed indices kept before one is reused, so that packets in flight to a destroyed object find none.
 const REST: usize = 256;
 
-/// Up to `limit` objects of a kind `K`, each at a place of its own.
+/// Up to `limit` objects of kind `K`, each at its own index.
 pub(crate) struct Slab<T, K = T> {
     entries: Vec<Entry<T>>,
     free: VecDeque<u32>,
@@ -79,17 +77,17 @@ impl<T, K> Slab<T, K> {
         Self { entries: Vec::new(), free: VecDeque::new(), limit, kind: PhantomData }
     }
 
-    /// Places that were ever taken: those of objects are below.
+    /// Returns an upper bound of all indices in use.
     pub(crate) fn places(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// The place that the next object takes; `None` when all are taken.
+    /// Takes the index of the next object; `None` at the limit.
     fn vacancy(&mut self) -> Option<u32> {
         let rested = self.free.len() > REST || self.entries.len() >= self.limit;
         if rested && let Some(index) = self.free.pop_front() {
@@ -102,7 +100,7 @@ impl<T, K> Slab<T, K> {
         u32::try_from(self.entries.len() - 1).ok()
     }
 
-    /// Adds the object that `make` builds for its handle; `None` when there is no place left.
+    /// Adds the object that `make` builds from its handle; `None` at the limit.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
         let index = self.vacancy()?;
         let entry = self.entries.get_mut(index as usize)?;
@@ -123,7 +121,7 @@ impl<T, K> Slab<T, K> {
         if entry.generation == handle.generation { entry.value.as_mut() } else { None }
     }
 
-    /// The object at a place, whatever its generation.
+    /// Returns the object at an index, of any generation.
     #[inline]
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         self.entries.get(index as usize)?.value.as_ref()
@@ -134,7 +132,7 @@ impl<T, K> Slab<T, K> {
         self.entries.get_mut(index as usize)?.value.as_mut()
     }
 
-    /// Puts another object in place of one, made from it.
+    /// Replaces an object by the one that `make` builds from it.
     pub(crate) fn replace(&mut self, handle: Handle<K>, make: impl FnOnce(T) -> T) {
         if let Some(entry) = self.entries.get_mut(handle.index as usize)
             && entry.generation == handle.generation
@@ -143,7 +141,7 @@ impl<T, K> Slab<T, K> {
         }
     }
 
-    /// The handle of the object at a place.
+    /// Returns the handle of the object at an index.
     pub(crate) fn handle_at(&self, index: u32) -> Option<Handle<K>> {
         let entry = self.entries.get(index as usize).filter(|entry| entry.value.is_some())?;
         Some(Handle::new(index, entry.generation))
@@ -166,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_dies_with_its_object() {
+    fn a_handle_becomes_invalid_with_its_object() {
         let mut slab: Slab<u8> = Slab::new(1);
         let first = slab.insert(|_| 1).unwrap();
         assert_eq!(slab.insert(|_| 2), None);
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn places_rest_before_they_are_used_again() {
+    fn freed_indices_are_kept_before_reuse() {
         let mut slab: Slab<u8> = Slab::new(1000);
         let first = slab.insert(|_| 0).unwrap();
         slab.remove(first);

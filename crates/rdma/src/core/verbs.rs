@@ -1,4 +1,4 @@
-//! What the queue pairs of a device share.
+//! The objects that all queue pairs of a device share, and access to the program's memory.
 
 use std::collections::VecDeque;
 
@@ -19,16 +19,16 @@ use crate::core::counters::Counters;
 use crate::core::kind;
 use crate::core::limits::Limits;
 
-/// Nanoseconds between two places of the timing wheels, whose turn takes 34 ms.
+/// Resolution of the timing wheels in nanoseconds; a turn takes 34 ms.
 pub(crate) const TICK: u64 = 8192;
 
-/// The way for datagrams, as an address handle holds it.
+/// An address handle: the path of datagrams.
 pub(crate) struct Address {
     pub(crate) domain: Handle<kind::Domain>,
     pub(crate) vector: AddressVector,
 }
 
-/// The objects that queue pairs use, and the way to the program: its memory, its completions, its events.
+/// The objects that queue pairs share: the program's memory, completion queues, shared receive queues, events.
 pub(crate) struct Verbs<M> {
     pub(crate) memory: M,
     pub(crate) protection: Protection,
@@ -37,9 +37,9 @@ pub(crate) struct Verbs<M> {
     pub(crate) addresses: Slab<Address, kind::Address>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
-    /// The end of each completion queue's moderation.
+    /// Moderation timer of each completion queue.
     pub(crate) cq_timers: TimingWheel<TICK>,
-    /// The time of the last call that told it.
+    /// The time passed by the driver's last call.
     pub(crate) now: Instant,
 }
 
@@ -58,7 +58,7 @@ impl<M: Memory> Verbs<M> {
         }
     }
 
-    /// Adds a completion; false where it is lost, because the queue overflowed.
+    /// Adds a completion to a queue. Returns false on CQ overrun: the completion is lost.
     #[must_use]
     pub(crate) fn complete(
         &mut self,
@@ -88,7 +88,7 @@ impl<M: Memory> Verbs<M> {
         }
     }
 
-    /// Fills `into` with the local bytes of a packet.
+    /// Copies the payload of a packet from the program's buffers to `into`.
     #[inline]
     pub(crate) fn gather(
         &self,
@@ -120,7 +120,7 @@ impl<M: Memory> Verbs<M> {
         }
     }
 
-    /// Gathers events whose time of moderation is over.
+    /// Raises the events of completion queues whose moderation period ends at or before `now`.
     pub(crate) fn release_events(&mut self, now: Instant) {
         while let Some(index) = self.cq_timers.expire(now) {
             if let Some(handle) = self.cqs.handle_at(index)
@@ -132,7 +132,7 @@ impl<M: Memory> Verbs<M> {
     }
 }
 
-/// Copies received bytes to local buffers.
+/// Copies received bytes to the program's buffers.
 #[inline]
 pub(crate) fn scatter<M: Memory>(
     memory: &mut M,

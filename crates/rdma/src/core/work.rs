@@ -1,4 +1,4 @@
-//! Work requests, as programs post them.
+//! Work requests.
 
 use std::ops::BitOr;
 
@@ -8,32 +8,32 @@ use super::protection::{Bind, LKey};
 use super::slab::Handle;
 use crate::core::kind;
 
-/// A piece of the program's memory.
+/// A local buffer: a scatter/gather entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sge {
-    /// Its first byte, as the region counts.
+    /// Address of the first byte, in the region's I/O addresses.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// The region that it lies in.
+    /// Key of the region.
     pub lkey: LKey,
 }
 
-/// A piece of the peer's memory: where, and by which key. The length is that of the local buffers.
+/// Memory of the peer. Its length is that of the request's local buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Its first byte, as the peer's region or window counts.
+    /// Address of the first byte, in the I/O addresses of the peer's region or window.
     pub address: u64,
-    /// The key that the peer has given.
+    /// Remote key of the region or window.
     pub rkey: RKey,
 }
 
-/// What is asked of a send queue.
+/// The operation of a send queue request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Fills the peer's next receive.
     Send,
-    /// Fills the peer's next receive and brings four bytes more.
+    /// Fills the peer's next receive and delivers four bytes of immediate data.
     SendWithImmediate(ImmediateData),
     /// Fills the peer's next receive and invalidates a key there.
     SendWithInvalidate(RKey),
@@ -43,44 +43,43 @@ pub enum Operation {
     WriteWithImmediate(Remote, ImmediateData),
     /// Copies the peer's memory to the local buffers.
     Read(Remote),
-    /// Replaces 8 bytes of the peer's memory, a multiple of 8, if they are equal to `compare`; their value before goes
-    /// to the local buffer of 8 bytes.
+    /// Replaces 8 bytes of the peer's memory if they equal `compare`; the local buffer receives their original value.
     CompareSwap {
-        /// The 8 bytes.
+        /// The 8 bytes; the address is a multiple of 8.
         remote: Remote,
-        /// The value that they must have.
+        /// The expected value.
         compare: u64,
-        /// The value that they get.
+        /// The new value.
         swap: u64,
     },
-    /// Adds to 8 bytes of the peer's memory; their value before goes to the local buffer of 8 bytes.
+    /// Adds to 8 bytes of the peer's memory; the local buffer receives their original value.
     FetchAdd {
-        /// The 8 bytes.
+        /// The 8 bytes; the address is a multiple of 8.
         remote: Remote,
-        /// What is added, modulo 2⁶⁴.
+        /// The summand, modulo 2⁶⁴.
         add: u64,
     },
-    /// Ends the validity of a key of the device itself.
+    /// Invalidates a key of the local device.
     LocalInvalidate(RKey),
-    /// Binds a memory window of the device itself.
+    /// Binds a memory window of the local device.
     BindWindow(Bind),
 }
 
-/// What a request asks for besides its operation. The bits are those of the verbs (`enum ibv_send_flags`).
+/// Flags of a send queue request, with the bit values of `enum ibv_send_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendFlags(u8);
 
 impl SendFlags {
-    /// Nothing.
+    /// No flags.
     pub const NONE: Self = Self(0);
-    /// Not begun before all READs and atomics before it are complete.
+    /// Starts only after all earlier READs and atomics have completed.
     pub const FENCE: Self = Self(1);
-    /// Completes visibly also where the queue pair does not make all requests do so.
+    /// Generates a CQE on success, also under [`Signaling::Requested`](crate::Signaling::Requested).
     pub const SIGNALED: Self = Self(1 << 1);
-    /// The completion at the receiver counts as solicited.
+    /// Raises a solicited event at the receiver.
     pub const SOLICITED: Self = Self(1 << 2);
 
-    /// Whether all of `other` are set.
+    /// Returns true if all of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -95,61 +94,61 @@ impl BitOr for SendFlags {
     }
 }
 
-/// The local bytes of a request.
+/// The local data of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// Buffers in registered memory, read when they are sent and left alone until the request completes.
+    /// Buffers in registered memory, read at transmission. The program does not change them until the request completes.
     Buffers(&'a [Sge]),
-    /// Pieces of memory that are read now; their keys are not looked at.
+    /// Buffers whose bytes are copied when the request is posted. Their keys are ignored.
     InlineFrom(&'a [Sge]),
-    /// Bytes that are copied now.
+    /// Bytes that are copied when the request is posted.
     Inline(&'a [u8]),
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recipient {
-    /// The way there.
+    /// Address handle of the path.
     pub address: Handle<kind::Address>,
-    /// The queue pair there.
+    /// Number of the destination queue pair.
     pub qp: QpNumber,
-    /// The key that it wants to see.
+    /// Q_Key of the destination queue pair.
     pub qkey: QKey,
 }
 
-/// A request for a send queue.
+/// A send queue request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendRequest<'a> {
-    /// What the program calls it.
+    /// The program's identifier, returned in the completion.
     pub wr_id: u64,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
-    /// With what.
+    /// The local data.
     pub payload: Payload<'a>,
-    /// How.
+    /// The flags.
     pub flags: SendFlags,
-    /// To whom, on a queue pair for datagrams; `None` on others.
+    /// The destination, on UD queue pairs; `None` on others.
     pub recipient: Option<Recipient>,
 }
 
 impl<'a> SendRequest<'a> {
-    /// A signaled request on a connected queue pair.
+    /// Creates a signaled request for a connected queue pair.
     pub const fn new(wr_id: u64, operation: Operation, buffers: &'a [Sge]) -> Self {
         let payload = Payload::Buffers(buffers);
         Self { wr_id, operation, payload, flags: SendFlags::SIGNALED, recipient: None }
     }
 }
 
-/// A request for a receive queue.
+/// A receive queue request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest<'a> {
-    /// What the program calls it.
+    /// The program's identifier, returned in the completion.
     pub wr_id: u64,
-    /// Where the message goes, in this order.
+    /// The buffers that the message fills, in order.
     pub buffers: &'a [Sge],
 }
 
-/// The bytes of all buffers together; `None` where they are more than `limit`.
+/// Returns the total length of buffers in bytes; `None` above `limit`.
 pub(crate) fn total_len(buffers: &[Sge], limit: u32) -> Option<u32> {
     let sum: u64 = buffers.iter().map(|sge| u64::from(sge.len)).sum();
     u32::try_from(sum).ok().filter(|sum| *sum <= limit)

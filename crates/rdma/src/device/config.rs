@@ -1,4 +1,4 @@
-//! What a device is made with.
+//! The configuration of a device.
 
 use std::net::IpAddr;
 
@@ -11,31 +11,31 @@ use crate::core::protection::Protection;
 use crate::roce::RoceConfig;
 use crate::star::StarConfig;
 
-/// What a device is made with.
+/// The configuration of a device.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The device's addresses: its GID table. At least one.
+    /// The device's addresses: its GID table. 1 to 256 entries.
     pub addresses: Vec<IpAddr>,
     /// The largest path MTU.
     pub mtu: PathMtu,
-    /// The lowest number of a queue pair, between 2 and 2²⁴ − 2. Queue pairs take `limits.qps` numbers from it on, one after
-    /// the other from a number on that follows from the seed.
+    /// The lowest queue pair number, 2 to 2²⁴ − 2. Numbers are in `first_qp..first_qp + limits.qps`; the first one assigned
+    /// is derived from the seed.
     pub first_qp: u32,
-    /// Bounds on what programs may ask for.
+    /// Maximum number and size of objects.
     pub limits: Limits,
-    /// How many packets queue pairs have outstanding.
+    /// Bounds of a queue pair's window, in packets.
     pub window: SendWindow,
-    /// What memory keys and queue pair numbers follow from. A driver draws it from the kernel's random numbers: whoever
-    /// knows it knows all keys of the device.
+    /// Secret from which memory keys and queue pair numbers are derived. Drivers draw it from the kernel's random number
+    /// generator.
     pub seed: u128,
-    /// RoCE.
+    /// Configuration of RoCE.
     pub roce: RoceConfig,
-    /// StaR.
+    /// Configuration of StaR.
     pub star: StarConfig,
 }
 
 impl Config {
-    /// A device with these addresses and otherwise common values.
+    /// A configuration with these addresses and default values. The seed is 0: keys are predictable.
     pub fn new(addresses: Vec<IpAddr>) -> Self {
         Self {
             addresses,

@@ -1,4 +1,4 @@
-//! Datagrams that arrive.
+//! Receiving datagrams.
 
 use nichrome_wire::Instant;
 
@@ -9,7 +9,7 @@ use crate::net::Datagram;
 use crate::transport::Shared;
 
 impl<M: Memory> Device<M> {
-    /// Takes in a datagram that arrived at `now` at a UDP port of one of the transports.
+    /// Processes a datagram that arrived at `now` at a transport's UDP port.
     #[inline]
     pub fn receive(&mut self, datagram: &Datagram<'_>, now: Instant) {
         self.verbs.now = now;
@@ -22,7 +22,7 @@ impl<M: Memory> Device<M> {
         self.verbs.counters.dropped_unknown += 1;
     }
 
-    /// Takes in a datagram for the port of a transport.
+    /// Processes a datagram for the transport of `E`.
     #[inline]
     fn receive_for<E: Member>(&mut self, datagram: &Datagram<'_>) {
         let Self { transports, verbs, qps, numbers, .. } = self;

@@ -22,9 +22,9 @@ pub(super) type FramedQp = Box<Framed>;
 
 pub(super) struct Framed {
     qp: QueuePair,
-    /// Bytes of the oldest send's frame that have left.
+    /// Bytes of the oldest send's frame already sent.
     sent: usize,
-    /// A frame waits for a receive.
+    /// A complete frame is in the stream and no receive is posted.
     is_starved: bool,
 }
 
@@ -152,7 +152,7 @@ impl Endpoint for FramedQp {
     }
 }
 
-/// Nothing: such queue pairs share no state.
+/// The transport has no shared state.
 pub(super) struct FramedShared;
 
 impl Shared for FramedShared {
@@ -259,7 +259,7 @@ mod tests {
             self.device.post_receive(self.qp, &receive).unwrap();
         }
 
-        /// What leaves into `room` bytes.
+        /// Returns the outgoing bytes of the stream, at most `room`.
         fn transmit(&mut self, room: usize) -> Option<Vec<u8>> {
             let mut buffer = vec![0; room];
             match self.device.poll_transmit(Instant::ZERO, 16, &mut buffer)? {

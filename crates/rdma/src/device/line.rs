@@ -1,4 +1,4 @@
-//! What leaves, and timers: queue pairs with something to send stand in one line.
+//! Transmitting and timers: queue pairs with packets to send are served round-robin.
 
 use nichrome_wire::Instant;
 
@@ -11,8 +11,8 @@ use crate::net::{Room, Transmit};
 use crate::transport::{Endpoint, Shared};
 
 impl<M: Memory> Device<M> {
-    /// Builds what is to leave at the front of `buffer`: up to `max_segments` datagrams, or bytes of a stream; `None` where
-    /// there is nothing now. A buffer of 4 KiB more than the largest datagram holds at least one.
+    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes of a stream; `None` if there
+    /// is none now. The buffer must be 4 KiB larger than the largest datagram.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -37,7 +37,7 @@ impl<M: Memory> Device<M> {
         room.into_transmit()
     }
 
-    /// Fills room with what one queue pair has to send. Returns true if it has more than fits.
+    /// Builds a queue pair's outgoing data. Returns true if it has more than fits.
     #[inline]
     fn fill(&mut self, index: u32, room: &mut Room<'_>) -> bool {
         let Self { qps, transports, verbs, .. } = self;
@@ -50,7 +50,8 @@ impl<M: Memory> Device<M> {
         for_endpoint!(transport, transports, |endpoint, shared| endpoint.write(room, shared, verbs))
     }
 
-    /// When [`Device::handle_timeout`] is wanted; `None` where no timer runs. May be early.
+    /// Returns the deadline of the next timer, at which the driver calls [`Device::handle_timeout`]; `None` if no timer runs.
+    /// May be early.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match (self.wheel.next_timeout(), self.verbs.cq_timers.next_timeout()) {
@@ -59,7 +60,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Does what was due at or before `now`.
+    /// Runs the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.verbs.now = now;
         self.verbs.release_events(now);
@@ -74,14 +75,14 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sends a queue pair's delayed acknowledgement now: the queue pair is about to go.
+    /// Flushes a queue pair's delayed ACK, before the queue pair is destroyed.
     pub fn acknowledge(&mut self, qp: Handle<kind::Qp>) {
         if self.qps.get(qp).is_some() {
             self.acknowledge_at(qp.index());
         }
     }
 
-    /// Sends all delayed acknowledgements now: the device is about to go.
+    /// Flushes all delayed ACKs, before the device is dropped.
     pub fn acknowledge_all(&mut self) {
         (0..self.qps.places()).for_each(|index| self.acknowledge_at(index));
     }
@@ -92,7 +93,7 @@ impl<M: Memory> Device<M> {
         self.queue_up(index);
     }
 
-    /// Sets a queue pair's timer and puts it in line, after anything was done to it.
+    /// Updates a queue pair's timer and its place in the transmit queue, after any change to the queue pair.
     #[inline]
     pub(super) fn settle(&mut self, index: u32) {
         self.set_timer(index);
@@ -114,7 +115,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Puts a queue pair in line if it may have something to send. One whose stream is blocked waits for that.
+    /// Adds a queue pair to the transmit queue if it may have packets to send, is not on hold and its stream is not blocked.
     #[inline]
     fn queue_up(&mut self, index: u32) {
         let Some(transport) = self.qps.at_mut(index) else { return };

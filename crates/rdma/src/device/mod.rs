@@ -1,15 +1,15 @@
-//! The device: objects, verbs, and what all queue pairs send and receive.
+//! The device: the verbs for programs, and the interface of drivers.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `objects.rs` | protection domains, completion queues, shared receive queues, address handles |
 //! | `regions.rs` | memory regions and windows |
-//! | `queue_pairs.rs` | making, changing and querying queue pairs |
-//! | `set_up.rs` | putting a connection on a transport that was negotiated |
-//! | `post.rs` | posting, polling |
-//! | `datagrams.rs`, `streams.rs` | what arrives, for each kind of port |
-//! | `line.rs` | what leaves, and timers |
-//! | `transports.rs` | the transports, one line each |
+//! | `queue_pairs.rs` | creating, modifying, querying and destroying queue pairs |
+//! | `set_up.rs` | connecting a queue pair on a negotiated transport |
+//! | `post.rs` | posting and polling |
+//! | `datagrams.rs`, `streams.rs` | receiving |
+//! | `line.rs` | transmitting, timers |
+//! | `transports.rs` | the list of transports, static dispatch to them |
 
 pub(crate) mod config;
 mod datagrams;
@@ -46,13 +46,13 @@ pub use objects::SrqAttributes;
 pub use queue_pairs::{QpConfig, QpReport};
 pub use regions::{RegionConfig, RegionHandle, RegionReport, WindowHandle};
 
-/// A protection domain: objects of one cannot be used with objects of another.
+/// A protection domain: its objects cannot be used with objects of other domains.
 struct Domain {
-    /// Objects in it.
+    /// Number of objects in the domain.
     users: u32,
 }
 
-/// An RDMA device whose memory is `M`: an engine, see the [crate](crate).
+/// An RDMA device with access to the memory `M`: an engine, see the [crate](crate).
 pub struct Device<M> {
     config: Config,
     environment: Environment,
@@ -60,15 +60,15 @@ pub struct Device<M> {
     domains: Slab<Domain, kind::Domain>,
     qps: Slab<Transport, kind::Qp>,
     numbers: QpNumbers,
-    /// Queue pairs that may have something to send, in turn.
+    /// The transmit queue: queue pairs that may have packets to send, in round-robin order.
     line: VecDeque<u32>,
-    /// One timer per queue pair.
+    /// A timer per queue pair.
     wheel: TimingWheel<TICK>,
     transports: Transports,
 }
 
 impl<M: Memory> Device<M> {
-    /// Makes a device without objects.
+    /// Creates a device without objects.
     ///
     /// # Errors
     /// A value of `config` is out of its range.
@@ -94,32 +94,32 @@ impl<M: Memory> Device<M> {
         })
     }
 
-    /// What programs may ask for.
+    /// Returns the device's limits.
     pub fn limits(&self) -> &Limits {
         &self.config.limits
     }
 
-    /// What the device was made with.
+    /// Returns the device's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What the device has done so far.
+    /// Returns the device's counters.
     pub fn counters(&self) -> &Counters {
         &self.verbs.counters
     }
 
-    /// The memory that the device reaches.
+    /// Returns the program's memory.
     pub fn memory(&self) -> &M {
         &self.verbs.memory
     }
 
-    /// The memory that the device reaches, to be changed by its program.
+    /// Returns the program's memory, mutable.
     pub fn memory_mut(&mut self) -> &mut M {
         &mut self.verbs.memory
     }
 
-    /// The next event, in order.
+    /// Removes the oldest event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.verbs.events.pop_front()
     }
@@ -128,14 +128,14 @@ impl<M: Memory> Device<M> {
         self.domains.get_mut(domain).ok_or(ObjectError::Unknown(ObjectKind::Domain))
     }
 
-    /// One more object belongs to this domain.
+    /// Counts a new object of the domain.
     fn join(&mut self, domain: Handle<kind::Domain>) {
         if let Some(domain) = self.domains.get_mut(domain) {
             domain.users += 1;
         }
     }
 
-    /// One object less belongs to this domain.
+    /// Counts a destroyed object of the domain.
     fn leave(&mut self, domain: Handle<kind::Domain>) {
         if let Some(domain) = self.domains.get_mut(domain) {
             domain.users -= 1;
@@ -143,7 +143,7 @@ impl<M: Memory> Device<M> {
     }
 }
 
-/// Checks a size that a program asks for.
+/// Checks that a requested size is within its range.
 fn in_range(what: &'static str, value: usize, min: usize, max: usize) -> Result<(), ObjectError> {
     if (min..=max).contains(&value) { Ok(()) } else { Err(ObjectError::Size { what, value, min, max }) }
 }

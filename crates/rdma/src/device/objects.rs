@@ -1,4 +1,4 @@
-//! Protection domains, completion queues, shared receive queues, address handles.
+//! The verbs of protection domains, completion queues, shared receive queues and address handles.
 
 use super::{Device, Domain, in_range};
 use crate::core::attributes::AddressVector;
@@ -10,22 +10,22 @@ use crate::core::receive_queue::{ReceiveQueue, SharedReceiveQueue};
 use crate::core::slab::Handle;
 use crate::core::verbs::Address;
 
-/// A shared receive queue's sizes.
+/// Capacity and limit of a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqAttributes {
-    /// Receives that it holds.
+    /// Maximum number of receives.
     pub wrs: usize,
-    /// Buffers in one receive.
+    /// Maximum number of buffers in a receive.
     pub sges: usize,
-    /// Fewer receives than this make one event; 0 for none.
+    /// An event is raised once when fewer receives than this are posted; 0 disables it.
     pub limit: usize,
 }
 
 impl<M: Memory> Device<M> {
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     ///
     /// # Errors
-    /// The device has no room for another.
+    /// The limit of domains is reached.
     pub fn create_domain(&mut self) -> Result<Handle<kind::Domain>, ObjectError> {
         let made = self.domains.insert(|_| Domain { users: 0 });
         made.ok_or(ObjectError::Exhausted(ObjectKind::Domain))
@@ -34,7 +34,7 @@ impl<M: Memory> Device<M> {
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// It does not exist, or something belongs to it.
+    /// The domain does not exist, or contains objects.
     pub fn destroy_domain(&mut self, domain: Handle<kind::Domain>) -> Result<(), ObjectError> {
         if self.domain_mut(domain)?.users > 0 {
             return Err(ObjectError::InUse(ObjectKind::Domain));
@@ -43,10 +43,10 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Makes a completion queue for so many completions.
+    /// Creates a completion queue for up to `capacity` completions.
     ///
     /// # Errors
-    /// The size is not one that the device offers, or it has no room for another queue.
+    /// The capacity is out of range, or the limit of completion queues is reached.
     pub fn create_cq(&mut self, capacity: usize) -> Result<Handle<kind::Cq>, ObjectError> {
         in_range("the size of the completion queue", capacity, 1, self.config.limits.cqes)?;
         let made = self.verbs.cqs.insert(|_| CompletionQueue::new(capacity));
@@ -55,10 +55,10 @@ impl<M: Memory> Device<M> {
         Ok(made)
     }
 
-    /// Changes for how many completions a queue has room.
+    /// Changes the capacity of a completion queue.
     ///
     /// # Errors
-    /// The queue does not exist, or holds more, or the device does not offer this size.
+    /// The queue does not exist or holds more completions, or the capacity is out of range.
     pub fn resize_cq(&mut self, cq: Handle<kind::Cq>, capacity: usize) -> Result<(), ObjectError> {
         let most = self.config.limits.cqes;
         let queue = self.cq_mut(cq)?;
@@ -67,7 +67,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Sets how completions are gathered before an event.
+    /// Sets the event moderation of a completion queue.
     ///
     /// # Errors
     /// The queue does not exist.
@@ -76,7 +76,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Asks for one event, for completions that come from now on.
+    /// Requests one event for future completions.
     ///
     /// # Errors
     /// The queue does not exist.
@@ -85,10 +85,10 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Destroys a completion queue, and the completions in it.
+    /// Destroys a completion queue and its completions.
     ///
     /// # Errors
-    /// It does not exist, or queue pairs complete there.
+    /// The queue does not exist, or queue pairs use it.
     pub fn destroy_cq(&mut self, cq: Handle<kind::Cq>) -> Result<(), ObjectError> {
         if self.cq_mut(cq)?.users > 0 {
             return Err(ObjectError::InUse(ObjectKind::Cq));
@@ -102,10 +102,10 @@ impl<M: Memory> Device<M> {
         self.verbs.cqs.get_mut(cq).ok_or(ObjectError::Unknown(ObjectKind::Cq))
     }
 
-    /// Makes a shared receive queue.
+    /// Creates a shared receive queue.
     ///
     /// # Errors
-    /// The domain does not exist, the device does not offer these sizes, or it has no room for another.
+    /// The domain does not exist, a size is out of range, or the limit of shared receive queues is reached.
     pub fn create_srq(
         &mut self,
         domain: Handle<kind::Domain>,
@@ -123,10 +123,10 @@ impl<M: Memory> Device<M> {
         Ok(made)
     }
 
-    /// Changes the size and arms the limit of a shared receive queue; what is `None` stays as it is.
+    /// Changes the capacity of a shared receive queue and arms its limit; `None` leaves a value unchanged.
     ///
     /// # Errors
-    /// The queue does not exist, holds more than the new size, or the device does not offer these values.
+    /// The queue does not exist or holds more receives, or a value is out of range.
     pub fn modify_srq(
         &mut self,
         srq: Handle<kind::Srq>,
@@ -146,7 +146,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// The sizes and the limit of a shared receive queue.
+    /// Returns capacity and limit of a shared receive queue.
     ///
     /// # Errors
     /// The queue does not exist.
@@ -155,10 +155,10 @@ impl<M: Memory> Device<M> {
         Ok(SrqAttributes { wrs: shared.queue.max_wr, sges: shared.queue.max_sge, limit: shared.limit })
     }
 
-    /// Destroys a shared receive queue, and the receives in it.
+    /// Destroys a shared receive queue and its receives.
     ///
     /// # Errors
-    /// It does not exist, or queue pairs take from it.
+    /// The queue does not exist, or queue pairs use it.
     pub fn destroy_srq(&mut self, srq: Handle<kind::Srq>) -> Result<(), ObjectError> {
         let shared = self.srq_mut(srq)?;
         if shared.users > 0 {
@@ -174,10 +174,10 @@ impl<M: Memory> Device<M> {
         self.verbs.srqs.get_mut(srq).ok_or(ObjectError::Unknown(ObjectKind::Srq))
     }
 
-    /// Makes an address handle: a way for datagrams.
+    /// Creates an address handle: a path for datagrams.
     ///
     /// # Errors
-    /// The domain does not exist, the device has no such address, or no room for another handle.
+    /// The domain or the source address does not exist, or the limit of address handles is reached.
     pub fn create_address(
         &mut self,
         domain: Handle<kind::Domain>,
@@ -191,19 +191,19 @@ impl<M: Memory> Device<M> {
         Ok(made)
     }
 
-    /// The way that an address handle holds.
+    /// Returns the path of an address handle.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The address handle does not exist.
     pub fn query_address(&self, address: Handle<kind::Address>) -> Result<AddressVector, ObjectError> {
         let found = self.verbs.addresses.get(address).map(|address| address.vector);
         found.ok_or(ObjectError::Unknown(ObjectKind::Address))
     }
 
-    /// Destroys an address handle; datagrams that still wait with it fail.
+    /// Destroys an address handle. Posted datagrams that use it fail.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The address handle does not exist.
     pub fn destroy_address(&mut self, address: Handle<kind::Address>) -> Result<(), ObjectError> {
         let gone = self.verbs.addresses.remove(address);
         let domain = gone.ok_or(ObjectError::Unknown(ObjectKind::Address))?.domain;

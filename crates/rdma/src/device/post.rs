@@ -1,4 +1,4 @@
-//! Posting and polling.
+//! Posting requests and polling completions.
 
 use super::transports::{Transport, for_endpoint};
 use super::{Config, Device};
@@ -15,10 +15,10 @@ use crate::core::work::{Operation, Payload, ReceiveRequest, SendRequest, Sge, to
 use crate::transport::Endpoint;
 
 impl<M: Memory> Device<M> {
-    /// Posts a request to a send queue. What is then to be sent comes from [`Device::poll_transmit`].
+    /// Posts a request to a send queue. [`Device::poll_transmit`] returns its packets.
     ///
     /// # Errors
-    /// The request's form is wrong, or the queue cannot take it now. What is found out later is told by its completion.
+    /// The request is invalid, or the queue is full or in a wrong state. Later failures are reported by the completion.
     #[inline]
     pub fn post_send(
         &mut self,
@@ -39,10 +39,10 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Posts several requests to a send queue, or none of them.
+    /// Posts several requests to a send queue: all of them or, on error, none.
     ///
     /// # Errors
-    /// As [`Device::post_send`], for any of them. Inline bytes must be [`Payload::Inline`].
+    /// See [`Device::post_send`]. Also fails for [`Payload::InlineFrom`].
     pub fn post_sends<'a>(
         &mut self,
         handle: Handle<kind::Qp>,
@@ -54,7 +54,7 @@ impl<M: Memory> Device<M> {
         for request in requests.clone() {
             check_send(transport, &request, config, verbs)?;
             if matches!(request.payload, Payload::InlineFrom(_)) {
-                // Whether they can be read is known only when they are.
+                // Reading the bytes may fail, which would be too late here.
                 return Err(PostError::Payload);
             }
         }
@@ -64,7 +64,7 @@ impl<M: Memory> Device<M> {
     /// Posts a request to a receive queue.
     ///
     /// # Errors
-    /// The request's form is wrong, or the queue cannot take it now.
+    /// The request is invalid, or the queue is full, shared or in a wrong state.
     #[inline]
     pub fn post_receive(
         &mut self,
@@ -94,7 +94,7 @@ impl<M: Memory> Device<M> {
     /// Posts a request to a shared receive queue.
     ///
     /// # Errors
-    /// The request's form is wrong, or the queue cannot take it now.
+    /// The request is invalid, or the queue is full.
     pub fn post_srq_receive(
         &mut self,
         handle: Handle<kind::Srq>,
@@ -111,7 +111,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Takes the oldest completion of a queue. `None` also where there is no such queue.
+    /// Removes the oldest completion of a queue; `None` if it is empty or does not exist.
     #[inline]
     pub fn poll_cq(&mut self, cq: Handle<kind::Cq>) -> Option<Completion> {
         self.verbs.cqs.get_mut(cq)?.poll()
@@ -126,7 +126,7 @@ fn check_receive(max_sge: usize, request: &ReceiveRequest<'_>, limit: u32) -> Re
     total_len(request.buffers, u32::MAX).ok_or(PostError::TooLong(limit))
 }
 
-/// Whether the queue takes so many requests more now.
+/// Checks that the send queue accepts `count` more requests.
 #[inline]
 fn check_room(qp: &QueuePair, count: usize) -> Result<(), PostError> {
     if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
@@ -136,7 +136,7 @@ fn check_room(qp: &QueuePair, count: usize) -> Result<(), PostError> {
     if qp.sends.len() + count > max { Err(PostError::Full(max)) } else { Ok(()) }
 }
 
-/// The bytes of a request, if its form is right.
+/// Validates a request; returns its length in bytes.
 #[inline]
 fn check_send<M>(
     transport: &Transport,
@@ -152,7 +152,7 @@ fn check_send<M>(
     Ok(len)
 }
 
-/// Whether the service does this, and for whom.
+/// Checks that the transport service supports the operation and the recipient.
 #[inline]
 fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M>) -> Result<(), PostError> {
     use Operation as O;
@@ -181,7 +181,7 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
     if well_addressed { Ok(()) } else { Err(PostError::Recipient) }
 }
 
-/// The bytes of a request, if its payload goes with its operation.
+/// Checks that the payload fits the operation; returns its length in bytes.
 #[inline]
 fn payload_len(qp: &QueuePair, request: &SendRequest<'_>, limit: u32) -> Result<u32, PostError> {
     let max = qp.capacity.inline;
@@ -197,13 +197,13 @@ fn payload_len(qp: &QueuePair, request: &SendRequest<'_>, limit: u32) -> Result<
         Payload::Inline(bytes) => inline_len(bytes.len(), max)?,
     };
     let in_buffers = matches!(request.payload, Payload::Buffers(_));
-    let goes = match request.operation {
+    let fits = match request.operation {
         Operation::Read(_) => in_buffers,
         Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => in_buffers && len == 8,
         Operation::LocalInvalidate(_) | Operation::BindWindow(_) => len == 0,
         _ => true,
     };
-    if !goes {
+    if !fits {
         return Err(PostError::Payload);
     }
     if len > limit { Err(PostError::TooLong(limit)) } else { Ok(len) }

@@ -1,4 +1,4 @@
-//! Making, changing and asking queue pairs.
+//! Creating, modifying, querying and destroying queue pairs.
 
 use nichrome_wire::rdma::{PathMtu, Psn, QKey, QpNumber, RnrTimer};
 
@@ -18,70 +18,69 @@ use crate::core::slab::Handle;
 use crate::core::verbs::Verbs;
 use crate::transport::Endpoint;
 
-/// What a queue pair is to be.
+/// The configuration of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpConfig {
-    /// Its service.
+    /// Transport service.
     pub kind: QpType,
-    /// Its protection domain.
+    /// Protection domain.
     pub domain: Handle<kind::Domain>,
-    /// Where sends complete.
+    /// Completion queue of the sends.
     pub send_cq: Handle<kind::Cq>,
-    /// Where receives complete.
+    /// Completion queue of the receives.
     pub receive_cq: Handle<kind::Cq>,
-    /// Where it takes receives from, unless it has a receive queue of its own.
+    /// Shared receive queue; `None` for a receive queue of its own.
     pub srq: Option<Handle<kind::Srq>>,
-    /// How much it holds.
+    /// Capacity of the queues.
     pub capacity: QpCapacity,
-    /// Which successful sends complete visibly.
+    /// Which successful sends generate a CQE.
     pub signaling: Signaling,
 }
 
-/// What a queue pair is.
+/// Configuration, state and attributes of a queue pair. Attributes are as in [`QpChange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpReport {
-    /// What it was made as.
+    /// The configuration it was created with.
     pub config: QpConfig,
-    /// Its number.
+    /// Queue pair number.
     pub number: QpNumber,
-    /// Its state.
+    /// Current state.
     pub state: QpState,
-    /// Whether its send queue is being drained and is not yet.
+    /// True in state SQD while requests are outstanding.
     pub draining: bool,
-    /// What the peer may do through it.
+    /// The operations that the peer may execute.
     pub access: Access,
-    /// The key that datagrams must show.
+    /// The Q_Key that received datagrams must carry.
     pub qkey: QKey,
-    /// The way to the peer.
+    /// The path to the peer.
     pub path: Option<AddressVector>,
-    /// Payload of a full packet.
+    /// The path MTU.
     pub path_mtu: PathMtu,
     /// The peer's queue pair.
     pub destination: Option<QpNumber>,
-    /// The number of the packet that is expected.
+    /// PSN of the next packet received.
     pub rq_psn: Psn,
-    /// The number of the packet that is sent next.
+    /// PSN of the next packet sent.
     pub sq_psn: Psn,
-    /// As in [`QpChange`].
+    /// Retransmission timeout.
     pub timeout: u8,
-    /// As in [`QpChange`].
+    /// Maximum number of retransmissions.
     pub retry_count: u8,
-    /// As in [`QpChange`].
+    /// Maximum number of retries after an RNR NAK.
     pub rnr_retry: u8,
-    /// As in [`QpChange`].
+    /// The delay that RNR NAKs request.
     pub min_rnr_timer: RnrTimer,
-    /// As in [`QpChange`].
+    /// Maximum number of outstanding READs and atomics as requester.
     pub max_rd_atomic: u8,
-    /// As in [`QpChange`].
+    /// Maximum number of outstanding READs and atomics as responder.
     pub max_dest_rd_atomic: u8,
 }
 
 impl<M: Memory> Device<M> {
-    /// Makes a queue pair, in state [`QpState::Reset`].
+    /// Creates a queue pair in state [`QpState::Reset`].
     ///
     /// # Errors
-    /// An object does not exist or is of another domain, the device does not offer these sizes, or it has no room for
-    /// another queue pair.
+    /// An object does not exist or is of another domain, a size is out of range, or the limit of queue pairs is reached.
     pub fn create_qp(&mut self, config: QpConfig) -> Result<Handle<kind::Qp>, ObjectError> {
         self.domain_mut(config.domain)?;
         self.cq_mut(config.send_cq)?;
@@ -117,10 +116,10 @@ impl<M: Memory> Device<M> {
         in_range("the number of inline bytes", capacity.inline, 0, limits.inline)
     }
 
-    /// Changes a queue pair. Back in [`QpState::Reset`], its completions that were not polled are gone.
+    /// Modifies a queue pair. A change to [`QpState::Reset`] removes its completions from their queues.
     ///
     /// # Errors
-    /// The standard does not allow the change, or a value is out of its range; then nothing has changed.
+    /// The transition or an attribute is not allowed, or a value is out of range. The queue pair is unchanged.
     pub fn modify_qp(&mut self, handle: Handle<kind::Qp>, change: &QpChange) -> Result<(), ModifyError> {
         let Self { qps, config, environment, transports, verbs, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
@@ -153,10 +152,10 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// What a queue pair is.
+    /// Returns configuration, state and attributes of a queue pair.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The queue pair does not exist.
     pub fn query_qp(&self, handle: Handle<kind::Qp>) -> Result<QpReport, ObjectError> {
         let transport = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         let (qp, settings) = (transport.qp(), &transport.qp().settings);
@@ -194,25 +193,25 @@ impl<M: Memory> Device<M> {
         })
     }
 
-    /// A queue pair's number.
+    /// Returns a queue pair's number.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The queue pair does not exist.
     pub fn qp_number(&self, handle: Handle<kind::Qp>) -> Result<QpNumber, ObjectError> {
         let transport = self.qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         Ok(transport.qp().number)
     }
 
-    /// Queue pairs that exist.
+    /// Returns the number of queue pairs.
     pub fn qps(&self) -> usize {
         self.qps.len()
     }
 
-    /// Retransmits the last acknowledgement of a reliable connection, if there was one: after [`Device::destroy_qp`] the
-    /// peer's repetitions are not answered, and it takes silence for a failure.
+    /// Retransmits the last ACK of a reliable connection, if any. Drivers call it before [`Device::destroy_qp`]: afterwards
+    /// the peer's retransmissions are not answered, and its requests would fail if the ACK was lost.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The queue pair does not exist.
     pub fn acknowledge_again(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
         let transport = self.qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         for_endpoint!(transport, |endpoint| endpoint.repeat_acknowledgement());
@@ -220,10 +219,10 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Destroys a queue pair. What waits there does not complete; what has completed can still be polled.
+    /// Destroys a queue pair. Outstanding requests do not complete; completions already generated can still be polled.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The queue pair does not exist.
     pub fn destroy_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
         let Self { qps, transports, verbs, .. } = self;
         let transport = qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
@@ -241,7 +240,7 @@ impl<M: Memory> Device<M> {
 }
 
 impl<M: Memory> Device<M> {
-    /// Makes a queue pair as new. Completions of what it did before are gone.
+    /// Returns the queue pair to RESET and removes its completions from their queues.
     fn reset(&mut self, handle: Handle<kind::Qp>) {
         let Self { qps, verbs, transports, .. } = self;
         qps.replace(handle, |transport| {
@@ -259,7 +258,7 @@ impl<M: Memory> Device<M> {
 }
 
 impl Transport {
-    /// Gives up a transport's state, and everything that waits.
+    /// Drops the transport's state and all queued requests.
     pub(super) fn dissolve<M: Memory>(self, transports: &mut Transports, verbs: &mut Verbs<M>) -> QueuePair {
         let mut qp = for_endpoint!(self, transports, |endpoint, shared| endpoint.dissolve(shared, verbs));
         qp.clear(verbs);
@@ -298,7 +297,7 @@ fn queue_pair(
     }
 }
 
-/// The state after a change, if the standard allows it.
+/// Checks that a change is allowed in the current state; returns the new state.
 fn check_transition(transport: &Transport, change: &QpChange) -> Result<QpState, ModifyError> {
     let (kind, from) = (transport.qp().kind, transport.qp().state);
     if let Some(expected) = change.current_state.filter(|expected| *expected != from) {

@@ -1,4 +1,4 @@
-//! Memory regions and windows.
+//! The verbs of memory regions and windows.
 
 use nichrome_wire::rdma::RKey;
 
@@ -12,44 +12,44 @@ use crate::core::protection::{LKey, Refusal, Region, RegionChange, Validity, Win
 use crate::core::slab::Handle;
 use crate::transport::{Endpoint, Shared};
 
-/// A memory region.
+/// The handle of a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionHandle(Handle<kind::Key>);
 
-/// A memory window.
+/// The handle of a memory window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowHandle(Handle<kind::Key>);
 
-/// What a memory region is to be.
+/// The configuration of a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionConfig {
-    /// The first byte, in the program's memory.
+    /// Address of the first byte in the program's memory.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// The address that work requests and peers use for the first byte.
+    /// I/O address: the address of the first byte in work requests and on the wire.
     pub io_address: u64,
-    /// What may be done with it.
+    /// Access rights.
     pub access: Access,
 }
 
 impl RegionConfig {
-    /// Memory that work requests and peers name by its own addresses.
+    /// A region whose I/O addresses are the addresses of the program's memory.
     pub const fn new(address: u64, len: u64, access: Access) -> Self {
         Self { address, len, io_address: address, access }
     }
 }
 
-/// What a memory region is.
+/// Keys, length and rights of a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionReport {
-    /// The key for work requests.
+    /// Local key, for work requests.
     pub lkey: LKey,
-    /// The key for peers.
+    /// Remote key, for peers.
     pub rkey: RKey,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// The rights.
+    /// Access rights.
     pub access: Access,
 }
 
@@ -57,8 +57,7 @@ impl<M: Memory> Device<M> {
     /// Registers memory.
     ///
     /// # Errors
-    /// The domain does not exist, the rights do not go together, the memory is not all there, or there is no room for
-    /// another region.
+    /// The domain or some of the memory does not exist, the rights are invalid, or the limit of keys is reached.
     pub fn register(
         &mut self,
         domain: Handle<kind::Domain>,
@@ -93,11 +92,11 @@ impl<M: Memory> Device<M> {
         Ok(Region { domain, access, io_address, address, len, windows, validity })
     }
 
-    /// Registers other memory, or with other rights, in place of what the region was, under the same key. A region that
-    /// was invalidated is valid again, under a new key.
+    /// Replaces memory, rights and domain of a region, which keeps its key. An invalidated region becomes valid under a
+    /// new key.
     ///
     /// # Errors
-    /// As [`Device::register`]; the region does not exist; windows are bound to it.
+    /// See [`Device::register`]. Also fails if the region does not exist or windows are bound to it.
     pub fn reregister(
         &mut self,
         handle: RegionHandle,
@@ -120,10 +119,10 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// What a region is.
+    /// Returns keys, length and rights of a region.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The region does not exist.
     pub fn query_region(&self, handle: RegionHandle) -> Result<RegionReport, ObjectError> {
         let protection = &self.verbs.protection;
         let found = protection.region(handle.0).zip(protection.key_of(handle.0));
@@ -131,10 +130,10 @@ impl<M: Memory> Device<M> {
         Ok(RegionReport { lkey: LKey(key), rkey: RKey(key), len: region.len, access: region.access })
     }
 
-    /// Ends a region: its memory is out of reach at once, also for packets that are on their way.
+    /// Deregisters a region. Accesses of packets in flight fail.
     ///
     /// # Errors
-    /// It does not exist, or windows are bound to it.
+    /// The region does not exist, or windows are bound to it.
     pub fn deregister(&mut self, handle: RegionHandle) -> Result<(), ObjectError> {
         let domain = self.verbs.protection.region(handle.0).map(|region| region.domain);
         let key = self.verbs.protection.key_of(handle.0);
@@ -149,10 +148,10 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Makes a memory window, which gives no rights before it is bound.
+    /// Creates a memory window. It grants no rights before it is bound.
     ///
     /// # Errors
-    /// The domain does not exist, or there is no room for another window.
+    /// The domain does not exist, or the limit of keys is reached.
     pub fn create_window(
         &mut self,
         domain: Handle<kind::Domain>,
@@ -165,10 +164,10 @@ impl<M: Memory> Device<M> {
         Ok(WindowHandle(made))
     }
 
-    /// The key that names a window now.
+    /// Returns a window's current key.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The window does not exist.
     pub fn window_key(&self, handle: WindowHandle) -> Result<RKey, ObjectError> {
         let protection = &self.verbs.protection;
         let key = protection.window(handle.0).and_then(|_| protection.key_of(handle.0));
@@ -178,7 +177,7 @@ impl<M: Memory> Device<M> {
     /// Destroys a window, bound or not.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The window does not exist.
     pub fn destroy_window(&mut self, handle: WindowHandle) -> Result<(), ObjectError> {
         let domain = self.verbs.protection.window(handle.0).map(|window| window.domain);
         let domain = domain.ok_or(ObjectError::Unknown(ObjectKind::Window))?;
@@ -188,7 +187,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Regions and windows that exist.
+    /// Returns the numbers of regions and windows.
     pub fn keys(&self) -> (usize, usize) {
         self.verbs.protection.counts()
     }
@@ -205,14 +204,14 @@ impl<M: Memory> Device<M> {
         self.region_changed(&RegionChange { domain, key, region: None });
     }
 
-    /// Has the queue pairs of a domain follow a change to its memory, where their transport wants to.
+    /// Reports a change to the endpoints of its domain, if any transport needs such reports.
     fn region_changed(&mut self, change: &RegionChange) {
         let mut follows = false;
         for_each_transport!(&self.transports, |shared, _Endpoint| follows |= shared.follows_regions());
         for index in 0..if follows { self.qps.places() } else { 0 } {
             let Some(transport) = self.qps.at_mut(index) else { continue };
-            let is_concerned = transport.qp().domain == change.domain;
-            if is_concerned && for_endpoint!(transport, |endpoint| endpoint.region_changed(change)) {
+            let in_domain = transport.qp().domain == change.domain;
+            if in_domain && for_endpoint!(transport, |endpoint| endpoint.region_changed(change)) {
                 self.settle(index);
             }
         }

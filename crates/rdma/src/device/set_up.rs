@@ -1,4 +1,4 @@
-//! Setting up connections: a queue pair is held while drivers negotiate, and then put on a transport.
+//! Connection set-up: a queue pair is held while drivers negotiate its transport, and then connected on it.
 
 use super::Device;
 use super::transports::{Member, Transport, Transports, for_each_transport, for_endpoint};
@@ -12,11 +12,11 @@ use crate::transport::set_up::{Agreed, Answerable, ConnectError, Question, Scope
 use crate::transport::{Endpoint, Shared};
 
 impl<M: Memory> Device<M> {
-    /// Holds a reliable connection's queue pair until its transport is known: requests can be posted, and nothing is sent
-    /// or received before [`Device::connect`], [`Device::release_qp`] or a reset.
+    /// Holds an RC queue pair until its transport is negotiated: requests can be posted, and no packets are sent or
+    /// received before [`Device::connect`], [`Device::release_qp`] or a reset.
     ///
     /// # Errors
-    /// The queue pair does not exist, is no reliable connection, or may have sent already.
+    /// The queue pair does not exist, is not RC, is already set up, or is not in INIT or RTR.
     pub fn hold_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ConnectError> {
         let qp = self.reliable(handle)?;
         if qp.is_set_up || !matches!(qp.state, QpState::Init | QpState::Rtr) {
@@ -28,7 +28,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Lets a queue pair that was held go on, on the transport that it has.
+    /// Ends the hold of a queue pair, which keeps its current transport.
     ///
     /// # Errors
     /// The queue pair does not exist.
@@ -39,10 +39,10 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Asks what set-up has to say of a reliable connection's queue pair, as it is.
+    /// Answers a transport's question about an RC queue pair, for the negotiation.
     ///
     /// # Errors
-    /// The queue pair does not exist, or is no reliable connection.
+    /// The queue pair does not exist or is not RC, or the transport cannot answer.
     #[allow(private_bounds, reason = "transports are of this crate")]
     pub fn ask<Q: Answerable<M>>(
         &self,
@@ -57,12 +57,12 @@ impl<M: Memory> Device<M> {
         question.answer(self.reliable(handle)?, scope)
     }
 
-    /// Puts a reliable connection on the transport that was negotiated for it. What was posted is done that way, until the
-    /// queue pair is reset.
+    /// Moves an RC queue pair to its negotiated transport, until it is reset. Requests posted during the hold are executed
+    /// there.
     ///
     /// # Errors
-    /// The queue pair does not exist, is no reliable connection, is set up already, is in a state to be connected no more,
-    /// or sends were posted although it was not held; or the transport does not take it.
+    /// The queue pair does not exist, is not RC, is already set up, is not in INIT, RTR or RTS, or has sends that were posted
+    /// without a hold; or the transport rejects it.
     #[allow(private_bounds, reason = "transports are of this crate")]
     pub fn connect<A: Agreed<M>>(&mut self, handle: Handle<kind::Qp>, agreed: &A) -> Result<(), ConnectError>
     where
@@ -91,7 +91,7 @@ impl<M: Memory> Device<M> {
         if qp.kind == QpType::Rc { Ok(qp) } else { Err(ConnectError::Service(qp.kind)) }
     }
 
-    /// What a transport's counters show.
+    /// Returns a report on a transport's shared state.
     #[allow(private_bounds, reason = "transports are of this crate")]
     pub fn view<V: View>(&self) -> V
     where
@@ -100,15 +100,15 @@ impl<M: Memory> Device<M> {
         V::of(self.transports.as_ref())
     }
 
-    /// Connections whose state the peer keeps.
+    /// Returns the number of connections whose state the peer keeps.
     pub fn stateless_connections(&self) -> usize {
         let mut count = 0;
         for_each_transport!(&self.transports, |shared, _Endpoint| count += shared.stateless());
         count
     }
 
-    /// Bytes that a card would hold for the connections of this device. What lies in the host's memory with any card is not
-    /// counted: the programs' queues, and the driver of a stateless side.
+    /// Returns the bytes that a hardware card would hold for the connections of this device. Excludes what any card keeps in
+    /// host memory: the programs' queues, and the driver's state of a stateless side.
     pub fn card_state_bytes(&self) -> usize {
         let mut bytes = 0;
         for_each_transport!(&self.transports, |shared, _Endpoint| bytes += shared.state_bytes());

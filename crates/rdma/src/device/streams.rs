@@ -1,4 +1,4 @@
-//! Streams: bytes that arrive for a queue pair over a connection of its own, and what the driver says of it.
+//! Byte streams: a queue pair whose transport has a stream connection of its own, which the driver owns.
 
 use nichrome_wire::Instant;
 
@@ -11,8 +11,8 @@ use crate::core::slab::Handle;
 use crate::transport::{Endpoint, StreamEnd};
 
 impl<M: Memory> Device<M> {
-    /// Takes in bytes of a queue pair's stream that arrived at `now`; returns how many were consumed. Where it is fewer
-    /// than all, the driver keeps the rest and stops reading until [`Device::wants_stream`].
+    /// Processes bytes of a queue pair's stream that arrived at `now`; returns how many were consumed. If fewer than all, the
+    /// driver keeps the rest and stops reading until [`Device::wants_stream`] returns true.
     ///
     /// # Errors
     /// The queue pair does not exist.
@@ -32,21 +32,21 @@ impl<M: Memory> Device<M> {
         Ok(consumed)
     }
 
-    /// Whether the driver is to read a queue pair's stream: false while the queue pair can take nothing in.
+    /// Returns true if the queue pair accepts bytes of its stream.
     pub fn wants_stream(&self, qp: Handle<kind::Qp>) -> bool {
         let Some(transport) = self.qps.get(qp) else { return false };
         for_endpoint!(transport, |endpoint| endpoint.wants_stream())
     }
 
-    /// The stream took only a part of what [`Device::poll_transmit`] gave for it: until [`Device::stream_writable`], the
-    /// queue pair sends nothing.
+    /// Marks a queue pair's stream as blocked, after a partial write of data from [`Device::poll_transmit`]. The queue pair
+    /// sends nothing until [`Device::stream_writable`].
     pub fn block_stream(&mut self, qp: Handle<kind::Qp>) {
         if let Some(transport) = self.qps.get_mut(qp) {
             transport.qp_mut().is_blocked = true;
         }
     }
 
-    /// A blocked stream takes bytes again.
+    /// Unblocks a queue pair's stream.
     pub fn stream_writable(&mut self, qp: Handle<kind::Qp>) {
         if let Some(transport) = self.qps.get_mut(qp) {
             transport.qp_mut().is_blocked = false;
@@ -54,7 +54,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// A queue pair's stream has ended.
+    /// Reports the end of a queue pair's stream.
     pub fn stream_closed(&mut self, qp: Handle<kind::Qp>, end: StreamEnd, now: Instant) {
         self.verbs.now = now;
         let Self { qps, transports, verbs, .. } = self;

@@ -1,20 +1,20 @@
-//! The transports of a device: one line each.
+//! The device's list of transports, and static dispatch to them.
 
 use super::Config;
 use crate::core::queue_pair::QueuePair;
 use crate::roce::Connection;
 use crate::transport::{Endpoint, Environment, Shared};
 
-/// Makes the enum of endpoints, what they share, and the two directions between a transport's own type and the enum. The
-/// first transport is that of new queue pairs.
+/// Declares the enum of endpoints, the struct of their shared states, [`Member`] for each endpoint type, and the macros
+/// that dispatch on the enum.
 macro_rules! transports {
     ($($(#[$meta:meta])* $Name:ident, $shared:ident: $Endpoint:ty;)*) => {
-        /// A queue pair on its transport.
+        /// A queue pair together with its transport's state.
         pub(super) enum Transport {
             $($(#[$meta])* $Name($Endpoint),)*
         }
 
-        /// What the queue pairs of each transport share.
+        /// The shared state of each transport.
         pub(super) struct Transports {
             $($(#[$meta])* pub(super) $shared: <$Endpoint as Endpoint>::Shared,)*
         }
@@ -56,7 +56,7 @@ macro_rules! transports {
             }
         })*
 
-        /// Evaluates an expression for the endpoint of a transport, and what its kind shares.
+        /// Evaluates an expression with the endpoint inside a [`Transport`] and, if named, its transport's shared state.
         macro_rules! for_endpoint {
             ($transport:expr, |$endpoint:ident| $call:expr) => {
                 match $transport {
@@ -73,7 +73,7 @@ macro_rules! transports {
             };
         }
 
-        /// Evaluates an expression for each transport in turn.
+        /// Evaluates an expression for each transport, with its shared state and its endpoint type.
         macro_rules! for_each_transport {
             (&$all:expr, |$its:ident, $Type:ident| $call:expr) => {
                 $($(#[$meta])* {
@@ -93,9 +93,9 @@ macro_rules! transports {
     };
 }
 
-/// An endpoint as one of the device's transports.
+/// Conversions between an endpoint type and [`Transport`].
 pub(super) trait Member: Endpoint {
-    /// The endpoint, if it is of this type.
+    /// Returns the endpoint if it is of this type.
     fn of(transport: &mut Transport) -> Option<&mut Self>;
     fn into_transport(self) -> Transport;
     fn shared_mut(all: &mut Transports) -> &mut Self::Shared;
@@ -110,7 +110,7 @@ transports! {
 }
 
 impl Transport {
-    /// A new queue pair, or one that was reset, before anything else is negotiated.
+    /// Puts a new or reset queue pair on RoCE, the default transport.
     pub(super) fn new(qp: QueuePair, transports: &Transports) -> Self {
         Self::Roce(Connection::new(qp, &transports.roce))
     }

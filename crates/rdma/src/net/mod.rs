@@ -1,4 +1,4 @@
-//! What transports need of the network: routes, datagrams, and room for what leaves.
+//! The network as transports see it: routes, received datagrams, the driver's send buffer.
 
 mod datagram;
 mod room;

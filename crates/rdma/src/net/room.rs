@@ -1,10 +1,10 @@
-//! Room for what leaves: the driver's buffer, filled by one or several queue pairs.
+//! The driver's send buffer, filled by one or several queue pairs.
 
 use super::Route;
 use crate::core::kind;
 use crate::core::slab::Handle;
 
-/// What leaves next, at the front of the driver's buffer.
+/// Data to send, at the front of the driver's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
     /// Datagrams to one destination.
@@ -15,30 +15,30 @@ pub enum Transmit {
 
 /// Datagrams to one destination.
 ///
-/// Each is of `segment_len` bytes, but for the last, which may be shorter: a driver hands them to the kernel at once
-/// (`UDP_SEGMENT`). Over IPv4, the n-th (from 0) has the ICRC of identification n, which is what the kernel then gives it.
+/// All have `segment_len` bytes, except the last, which may be shorter, so that the driver can send them in one system call
+/// (`UDP_SEGMENT`). Over IPv4, the ICRC of the n-th (from 0) assumes IP identification n, which the kernel then assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramBatch {
-    /// Where they go.
+    /// Route of all datagrams.
     pub route: Route,
-    /// Bytes of all together.
+    /// Total length in bytes.
     pub len: usize,
-    /// Bytes of each but the last.
+    /// Length of each datagram but the last in bytes.
     pub segment_len: usize,
 }
 
-/// Bytes of a queue pair's stream. What the stream does not take at once is the driver's to keep and send later: see
+/// Bytes of a queue pair's stream. The driver keeps and later sends those that a write does not accept: see
 /// [`Device::block_stream`](crate::Device::block_stream).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBytes {
-    /// Whose stream.
+    /// The queue pair.
     pub qp: Handle<kind::Qp>,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
 impl Transmit {
-    /// The datagrams; `None` where it is bytes of a stream.
+    /// Returns the datagrams; `None` for bytes of a stream.
     pub const fn datagrams(self) -> Option<DatagramBatch> {
         match self {
             Self::Datagrams(batch) => Some(batch),
@@ -48,7 +48,7 @@ impl Transmit {
 }
 
 impl DatagramBatch {
-    /// The datagrams within the buffer that was filled.
+    /// Splits the driver's buffer into datagrams.
     pub fn datagrams<'a>(&self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         buffer[..self.len].chunks(self.segment_len)
     }
@@ -75,7 +75,7 @@ impl<'b> Room<'b> {
         Self { buffer, max_segments, target: None, len: 0, segment_len: 0, count: 0 }
     }
 
-    /// What was placed; `None` where nothing was.
+    /// Returns the data that was added; `None` if the room is empty.
     pub(crate) fn into_transmit(self) -> Option<Transmit> {
         let Self { len, segment_len, .. } = self;
         Some(match self.target? {
@@ -84,14 +84,14 @@ impl<'b> Room<'b> {
         })
     }
 
-    /// Whether a datagram of `len` bytes for this route fits behind those that are there.
+    /// Returns true if a datagram of `len` bytes for this route can be added.
     #[inline]
     pub(crate) fn fits(&self, route: &Route, len: usize) -> bool {
         let is_same = || matches!(&self.target, Some(Target::Route(target)) if target == route);
         self.fits_behind(len) && (self.count == 0 || is_same())
     }
 
-    /// Whether a datagram of `len` bytes fits that goes where the others go.
+    /// Returns true if a datagram of `len` bytes for the current route can be added.
     #[inline]
     pub(crate) fn fits_behind(&self, len: usize) -> bool {
         let fits = self.len + len <= self.buffer.len() && self.count < self.max_segments;
@@ -102,19 +102,19 @@ impl<'b> Room<'b> {
         self.count == 0
     }
 
-    /// Datagrams that are there.
+    /// Returns the number of datagrams.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The place of the next datagram.
+    /// Returns the free part of the buffer, where the next datagram is built.
     #[inline]
     pub(crate) fn free(&mut self) -> &mut [u8] {
         &mut self.buffer[self.len..]
     }
 
-    /// A datagram of `len` bytes was built at its place.
+    /// Adds the datagram of `len` bytes that was built at the front of [`free`](Self::free).
     #[inline]
     pub(crate) fn add(&mut self, route: Route, len: usize) {
         if self.count == 0 {
@@ -124,9 +124,9 @@ impl<'b> Room<'b> {
         self.count += 1;
     }
 
-    /// Has a queue pair fill an empty room with bytes of its stream: `fill` returns how many. Returns false if the room is
-    /// not empty.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the transports of the library have no streams yet"))]
+    /// Fills an empty room with bytes of a queue pair's stream: `fill` returns how many. Returns false if the room is not
+    /// empty.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no transport of the library uses streams yet"))]
     pub(crate) fn fill_stream(
         &mut self,
         qp: Handle<kind::Qp>,
@@ -143,7 +143,7 @@ impl<'b> Room<'b> {
         true
     }
 
-    /// Whether the last datagram is shorter than the others.
+    /// Returns true if the last datagram is shorter than the others: no more can follow.
     #[inline]
     fn is_closed(&self) -> bool {
         self.len < self.segment_len * self.count

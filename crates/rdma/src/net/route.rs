@@ -1,4 +1,4 @@
-//! Where packets go.
+//! Routes: addresses, ports and IP header fields of sent packets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use nichrome_wire::{AddressPair, TrafficClass};
 
 use crate::core::attributes::AddressVector;
 
-/// Where packets go and what their IP header says.
+/// Addresses, ports and IP header fields of sent packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
     /// Addresses and ports.
@@ -22,7 +22,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Whether packets with these addresses come from where this route leads.
+    /// Returns true if packets with these addresses come from the route's destination.
     #[inline]
     pub(crate) fn is_reverse_of(&self, addresses: &AddressPair) -> bool {
         match (self.flow.addresses, *addresses) {
@@ -37,7 +37,7 @@ impl Route {
     }
 }
 
-/// The device's addresses, in the order of its GID table.
+/// The device's addresses: its GID table.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalAddresses(Arc<[IpAddr]>);
 
@@ -46,8 +46,8 @@ impl LocalAddresses {
         Self(addresses.into())
     }
 
-    /// The route of an address vector between these UDP ports; `None` where the device has no such address of the
-    /// destination's family.
+    /// Returns the route of an address vector between these UDP ports; `None` if the device has no address of this index and
+    /// of the destination's family.
     #[inline]
     pub(crate) fn route(&self, vector: &AddressVector, src_port: u16, dst_port: u16) -> Option<Route> {
         let AddressVector { source_index, destination, traffic_class, flow_label, hop_limit } = *vector;
@@ -59,7 +59,7 @@ impl LocalAddresses {
         Some(Route { flow: UdpFlow { addresses, src_port, dst_port }, traffic_class, flow_label, hop_limit })
     }
 
-    /// The address that an address vector sends from.
+    /// Returns the source address of an address vector; the first address if there is none.
     pub(crate) fn source(&self, vector: Option<AddressVector>) -> Option<IpAddr> {
         let index = vector.map_or(0, |vector| usize::from(vector.source_index));
         self.0.get(index).or(self.0.first()).copied()

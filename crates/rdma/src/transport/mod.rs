@@ -1,7 +1,7 @@
-//! What a transport is, as the device sees it.
+//! The interface between the device and its transports.
 //!
-//! A transport is an [`Endpoint`] for each queue pair on it, and a [`Shared`] for what all of them share in one device.
-//! Endpoints know nothing of the device; the device knows transports by one line each in `device/transports.rs`.
+//! A transport implements [`Endpoint`], the state of one queue pair, and [`Shared`], the state that all its queue pairs
+//! share in one device. Endpoints do not import the device; the device lists its transports in `device/transports.rs`.
 
 pub(crate) mod set_up;
 pub(crate) mod states;
@@ -21,42 +21,42 @@ use crate::core::verbs::Verbs;
 use crate::core::work::{Operation, Payload};
 use crate::net::{Datagram, LocalAddresses, Room};
 
-/// A queue pair on its transport.
+/// A queue pair together with its transport's state.
 pub(crate) trait Endpoint: Sized {
     type Shared: Shared;
 
     fn qp(&self) -> &QueuePair;
     fn qp_mut(&mut self) -> &mut QueuePair;
 
-    /// Returns what a change of state needs and allows on this transport; `None` where there is no such change.
+    /// Returns the attributes that a state transition requires and allows; `None` if the transition does not exist.
     fn rule(&self, kind: QpType, from: QpState, to: QpState) -> Option<Rule> {
         states::infiniband(kind, from, to)
     }
 
-    /// Takes over what a change says of path and packet numbers, after the queue pair's settings have it.
+    /// Applies the path and packet numbers of a change. The queue pair's settings are already updated.
     fn modified(&mut self, change: &QpChange, shared: &Self::Shared);
 
-    /// The packet numbers that are received and sent next, where the transport has such.
+    /// Returns the PSNs that are received and sent next; 0 on transports without PSNs.
     fn packet_numbers(&self) -> (Psn, Psn) {
         (Psn::new(0), Psn::new(0))
     }
 
-    /// Whether the transport does this operation with a payload of this form.
+    /// Checks that the transport supports this operation with this payload of `len` bytes.
     fn accepts(&self, operation: &Operation, payload: &Payload<'_>, len: u32) -> Result<(), PostError> {
         let _ = (operation, payload, len);
         Ok(())
     }
 
-    /// Whether the transport takes receives of so many buffers.
+    /// Checks that the transport supports receives of this many buffers.
     fn accepts_receive(&self, buffers: usize) -> Result<(), PostError> {
         let _ = buffers;
         Ok(())
     }
 
-    /// Adds a request whose form has been checked.
+    /// Adds a validated request to the send queue.
     fn post_send<M: Memory>(&mut self, work: SendWork, shared: &mut Self::Shared, verbs: &mut Verbs<M>);
 
-    /// A receive was posted. Returns true if the peer is to learn of it.
+    /// Handles a newly posted receive. Returns true if the endpoint may have packets to send for it.
     fn receive_posted<M: Memory>(&mut self, verbs: &mut Verbs<M>) -> bool {
         let qp = self.qp_mut();
         if qp.state == QpState::Err {
@@ -65,10 +65,10 @@ pub(crate) trait Endpoint: Sized {
         false
     }
 
-    /// Whether packets with these addresses come from the peer.
+    /// Returns true if packets with these addresses come from the peer.
     fn is_from_peer(&self, addresses: &AddressPair) -> bool;
 
-    /// Takes in a packet from the peer. Returns false if it was dropped before it could change anything.
+    /// Processes a packet from the peer. Returns false if it was dropped without a change of state.
     fn receive<M: Memory>(
         &mut self,
         packet: PacketOf<'_, Self>,
@@ -77,8 +77,8 @@ pub(crate) trait Endpoint: Sized {
         verbs: &mut Verbs<M>,
     ) -> bool;
 
-    /// Takes in bytes of the peer's stream; returns how many were consumed. Fewer than all means that the driver keeps the
-    /// rest and stops reading until the endpoint [wants](Self::wants_stream) more.
+    /// Processes bytes of the peer's stream; returns how many were consumed. If fewer than all, the driver keeps the rest
+    /// and stops reading until [`wants_stream`](Self::wants_stream) returns true.
     fn receive_stream<M: Memory>(
         &mut self,
         bytes: &[u8],
@@ -89,17 +89,17 @@ pub(crate) trait Endpoint: Sized {
         bytes.len()
     }
 
-    /// Whether the driver is to read the peer's stream.
+    /// Returns true if the endpoint accepts bytes of the peer's stream.
     fn wants_stream(&self) -> bool {
         true
     }
 
-    /// The stream has ended.
+    /// Handles the end of the peer's stream.
     fn stream_closed<M: Memory>(&mut self, end: StreamEnd, shared: &mut Self::Shared, verbs: &mut Verbs<M>) {
         let _ = (end, shared, verbs);
     }
 
-    /// Fills room with what is to leave. Returns true if there is more than fits.
+    /// Builds outgoing packets in `room`. Returns true if more are ready than fit.
     fn write<M: Memory>(
         &mut self,
         room: &mut Room<'_>,
@@ -107,25 +107,25 @@ pub(crate) trait Endpoint: Sized {
         verbs: &mut Verbs<M>,
     ) -> bool;
 
-    /// Returns true if there may be something to send.
+    /// Returns true if the endpoint may have packets to send.
     fn has_work(&self, now: Instant) -> bool;
 
     /// Deadline of the next timer; may be early.
     fn next_timeout(&self, shared: &Self::Shared, now: Instant) -> Option<Instant>;
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     fn handle_timeout<M: Memory>(&mut self, shared: &mut Self::Shared, verbs: &mut Verbs<M>);
 
-    /// Sends a delayed acknowledgement now.
+    /// Flushes the delayed ACK.
     fn flush_acknowledgement(&mut self) {}
 
-    /// Retransmits the last acknowledgement, and what else the peer may have missed.
+    /// Retransmits the last ACK and the transport's other unconfirmed replies.
     fn repeat_acknowledgement(&mut self);
 
-    /// Begins to drain the send queue.
+    /// Starts draining the send queue.
     fn drain<M: Memory>(&mut self, shared: &mut Self::Shared, verbs: &mut Verbs<M>);
 
-    /// Moves the queue pair to ERROR and flushes its queues. `why` is what the peer is told, where the transport tells it.
+    /// Moves the queue pair to ERROR and flushes its queues. Transports with a close message send `why` in it.
     fn enter_error<M: Memory>(&mut self, why: Status, shared: &mut Self::Shared, verbs: &mut Verbs<M>);
 
     /// CQ overrun: moves the queue pair to ERROR.
@@ -137,60 +137,60 @@ pub(crate) trait Endpoint: Sized {
         self.qp_mut().cq_overrun = false;
     }
 
-    /// Memory that peers may name has changed. Returns true if the peer is to learn of it.
+    /// Handles a change to a memory region. Returns true if the endpoint may have packets to send for it.
     fn region_changed(&mut self, change: &RegionChange) -> bool {
         let _ = change;
         false
     }
 
-    /// Gives up the transport's state without waiting for the peer, and returns the queue pair.
+    /// Drops the transport's state without waiting for the peer, and returns the queue pair.
     fn dissolve<M: Memory>(self, shared: &mut Self::Shared, verbs: &mut Verbs<M>) -> QueuePair;
 
-    /// Bytes of state that a card would hold for the connection.
+    /// Returns the bytes of state that a hardware card would hold for the connection.
     fn state_bytes(&self) -> usize;
 }
 
 /// A packet of an endpoint's transport.
 pub(crate) type PacketOf<'a, E> = <<E as Endpoint>::Shared as Shared>::Packet<'a>;
 
-/// What the queue pairs of a transport share in one device.
+/// The state that all queue pairs of a transport share in one device.
 pub(crate) trait Shared: Sized {
-    /// The transport's part of a device's configuration.
+    /// The transport's part of the device's configuration.
     type Config: Clone;
 
-    /// A datagram for a queue pair, parsed.
+    /// A parsed datagram for a queue pair.
     type Packet<'a>;
 
-    /// The UDP port of the transport's datagrams.
+    /// The transport's UDP port; `None` for transports over streams.
     const PORT: Option<u16>;
 
     fn new(environment: &Environment, config: Self::Config) -> Self;
 
-    /// Reads a datagram: the queue pair that it is for, and what it says. `None` where it is for none, which is dealt
-    /// with, or dropped and counted.
+    /// Parses a datagram; returns its destination queue pair and the packet. Returns `None` for datagrams without a queue
+    /// pair, which are already processed, or dropped and counted.
     fn read<'a, M: Memory>(
         &mut self,
         datagram: &Datagram<'a>,
         verbs: &mut Verbs<M>,
     ) -> Option<(QpNumber, Self::Packet<'a>)>;
 
-    /// Fills room with what leaves in the name of no queue pair. Returns true if there is more than fits.
+    /// Builds outgoing packets that belong to no queue pair in `room`. Returns true if more are ready than fit.
     fn write<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
         let _ = (room, verbs);
         false
     }
 
-    /// Whether endpoints want to know of changes to memory that peers may name.
+    /// Returns true if endpoints need calls of [`Endpoint::region_changed`].
     fn follows_regions(&self) -> bool {
         false
     }
 
-    /// Connections whose state the peers keep.
+    /// Returns the number of connections whose state the peer keeps.
     fn stateless(&self) -> usize {
         0
     }
 
-    /// Bytes that a card would hold for the transport, whatever the number of connections.
+    /// Returns the bytes that a hardware card would hold for the transport, independent of the number of connections.
     fn state_bytes(&self) -> usize {
         0
     }
@@ -199,19 +199,19 @@ pub(crate) trait Shared: Sized {
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// The peer sends nothing more.
+    /// The peer closed it.
     Closed,
-    /// The connection was reset or timed out.
+    /// It was reset or timed out.
     Lost,
 }
 
-/// What a device tells its transports of itself.
+/// The parts of the device's configuration that transports share.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) addresses: LocalAddresses,
     /// The largest path MTU.
     pub(crate) mtu: PathMtu,
-    /// Bytes of the longest message.
+    /// Bytes of the longest message that programs may post.
     pub(crate) message_limit: u32,
     pub(crate) window: crate::congestion::SendWindow,
 }

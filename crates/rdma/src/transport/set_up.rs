@@ -16,9 +16,9 @@ pub trait Question {
     type Answer;
 }
 
-/// What answers a [`Question`].
+/// A [`Question`] and how its transport answers it.
 pub(crate) trait Answerable<M: Memory>: Question {
-    /// The transport that is asked.
+    /// The transport that answers.
     type Endpoint: Endpoint;
 
     fn answer(
@@ -28,14 +28,15 @@ pub(crate) trait Answerable<M: Memory>: Question {
     ) -> Result<Self::Answer, ConnectError>;
 }
 
-/// What was negotiated for a queue pair, for [`Device::connect`](crate::Device::connect).
+/// The result of a negotiation, for [`Device::connect`](crate::Device::connect).
 pub(crate) trait Agreed<M: Memory> {
-    /// The transport that was agreed on.
+    /// The negotiated transport.
     type Endpoint: Endpoint;
 
-    /// Whether the queue pair can be put on it.
+    /// Checks that the queue pair can use the transport.
     fn check(&self, qp: &QueuePair) -> Result<(), ConnectError>;
 
+    /// Creates the endpoint.
     fn connect(
         &self,
         qp: QueuePair,
@@ -44,15 +45,15 @@ pub(crate) trait Agreed<M: Memory> {
     ) -> Self::Endpoint;
 }
 
-/// What a [`Question`] may look at.
+/// The state from which a [`Question`] is answered.
 pub(crate) struct Scope<'a, M, S> {
     pub(crate) shared: &'a S,
     pub(crate) verbs: &'a Verbs<M>,
-    /// Queue pairs of the device.
+    /// Number of queue pairs of the device.
     pub(crate) qps: usize,
 }
 
-/// What a transport has to say of itself, for [`Device::view`](crate::Device::view).
+/// A report on a transport's shared state, for [`Device::view`](crate::Device::view).
 pub(crate) trait View {
     type Shared;
 
@@ -62,16 +63,18 @@ pub(crate) trait View {
 /// Why a connection was not set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConnectError {
-    /// An object is missing.
+    /// The queue pair does not exist.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The transport has reliable connections only.
+    /// The transport supports RC only.
     #[error("the transport has no {0:?} service")]
     Service(QpType),
-    /// The queue pair is connected, or not yet in a state to be, or has work.
-    #[error("a queue pair in state {0:?} with what it has begun cannot be put on another transport")]
+    /// The queue pair is in a wrong state, is already set up, or has outstanding sends.
+    #[error(
+        "a queue pair in state {0:?} that is set up or has outstanding sends cannot change its transport"
+    )]
     State(QpState),
-    /// The stateless side hands its receives to one client: it must have its own.
+    /// The stateless side advertises its receives to one client, so it needs a receive queue of its own.
     #[error("a queue pair with a shared receive queue cannot be stateless")]
     SharedReceives,
 }

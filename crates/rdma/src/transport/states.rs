@@ -1,8 +1,8 @@
-//! InfiniBand's table of state changes, which RoCE and StaR share.
+//! The state transitions of a queue pair (IBA table 91), common to RoCE and StaR.
 
 use crate::core::attributes::{AttributeMask, QpState, QpType, Rule};
 
-/// Returns the rule for a change of state on this service (IBA table 91); `None` where there is no such change.
+/// Returns the attributes that a transition of this service requires and allows; `None` if it does not exist.
 pub(crate) fn infiniband(kind: QpType, from: QpState, to: QpState) -> Option<Rule> {
     use AttributeMask as A;
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
@@ -70,8 +70,8 @@ mod tests {
         [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
 
     #[test]
-    fn the_changes_of_state_are_those_of_the_standard() {
-        // One row per state before, one column per state after, in the order of STATES.
+    fn transitions_are_those_of_the_standard() {
+        // A row per state before, a column per state after, in the order of STATES.
         let connected = ["Y......", "YY....Y", "Y......", "Y..YY.Y", "Y..YY.Y", "Y.....Y", "Y.....Y"];
         for (row, from) in STATES.into_iter().enumerate() {
             for (column, to) in STATES.into_iter().enumerate() {

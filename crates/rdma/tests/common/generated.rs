@@ -1,19 +1,19 @@
-//! Sequences of operations that a generator or a fuzzer chooses: verbs, right and wrong ones, packets that were tampered
-//! with, time. Whatever they are, the promises of [`Promises`] are kept.
+//! Generated sequences of valid and invalid verbs, manipulated packets and time steps, and the invariants that hold for all
+//! of them ([`Promises`]). The choices come from a generator or a fuzzer.
 
 use nichrome_rdma::*;
 use nichrome_wire::star::{Epoch, PacketCheck, STAR_PORT};
 
-use super::{ALL, BASE, Faults, Link, MEMORY, Pair};
+use super::{ALL, BASE, End, Faults, Link, MEMORY, Pair};
 
-/// Gives a number below its argument, until there are no more.
+/// Returns a choice below its argument; `None` at the end of the input.
 pub type Choose<'a> = dyn FnMut(u32) -> Option<u32> + 'a;
 
-/// Memory from here on is in no region.
+/// Memory from this offset on is outside all regions.
 const GUARDED: usize = MEMORY / 2;
 
-/// What is kept, whatever is done: every request completes at most once and in order; none is left when nothing happens
-/// any more, unless its queue pair was reset; memory in no region stays as it is.
+/// The invariants: every request completes at most once and in order; when the network is idle, every request has completed
+/// unless its queue pair was reset; memory outside all regions is unchanged.
 struct Promises {
     qps: Vec<[QpHandle; 2]>,
     kinds: Vec<QpType>,
@@ -25,13 +25,13 @@ struct Promises {
     next: u64,
 }
 
-/// The queue pair for datagrams.
+/// Index of the UD queue pair.
 const DATAGRAMS: usize = 3;
 
 /// Queue pairs from this one on are on StaR: the first with end 0 as the stateless side, the second with end 1.
 const STAR: usize = 4;
 
-/// Does what is chosen, and tells what it came to at both ends; a broken promise panics.
+/// Runs a sequence; returns the counters of both ends. Panics if an invariant is violated.
 pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
     let setting = choose(64).unwrap_or_default();
     let mut pair = Pair::with(|config| {
@@ -57,6 +57,17 @@ pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
     pair.ends.map(|end| *end.device.counters())
 }
 
+/// A connection that gives up soon.
+fn link() -> Link {
+    Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() }
+}
+
+/// Registers the first `len` bytes of an end's memory as its region.
+fn replace_region(end: &mut End, len: u64) {
+    let (region, keys) = end.register(RegionConfig::new(BASE, len, ALL));
+    (end.region, end.lkey, end.rkey) = (region, keys.lkey, keys.rkey);
+}
+
 impl Promises {
     fn new(pair: &mut Pair) -> Self {
         let mut regions = [Vec::new(), Vec::new()];
@@ -66,10 +77,7 @@ impl Promises {
         });
         for (at, end) in pair.ends.iter_mut().enumerate() {
             end.device.deregister(end.region).unwrap();
-            let config = RegionConfig::new(BASE, GUARDED as u64, ALL);
-            end.region = end.device.register(end.domain, config).unwrap();
-            let RegionReport { lkey, rkey, .. } = end.device.query_region(end.region).unwrap();
-            (end.lkey, end.rkey) = (lkey, rkey);
+            replace_region(end, GUARDED as u64);
             regions[at].push(end.region);
             windows[at].push(end.device.create_window(end.domain, WindowKind::Two).unwrap());
         }
@@ -78,19 +86,16 @@ impl Promises {
         let mut promises = Self { qps, kinds, waiting, regions, windows, srq, next: 0 };
         for nth in 0..promises.kinds.len() {
             let kind = promises.kinds[nth];
-            let qps: Vec<QpHandle> = (0..2)
-                .map(|end| {
-                    let srq = (nth == 1).then_some(promises.srq[end]);
-                    let config = QpConfig { srq, ..pair.ends[end].qp_config(kind) };
-                    pair.ends[end].device.create_qp(config).unwrap()
-                })
-                .collect();
-            let link = Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() };
-            pair.bring_up(kind, [qps[0], qps[1]], &link);
+            let qps = [0, 1].map(|end| {
+                let srq = (nth == 1).then_some(promises.srq[end]);
+                let config = QpConfig { srq, ..pair.ends[end].qp_config(kind) };
+                pair.ends[end].device.create_qp(config).unwrap()
+            });
+            pair.bring_up(kind, qps, &link());
             if nth >= STAR {
-                pair.put_on_star(nth - STAR, [qps[0], qps[1]], 0);
+                pair.put_on_star(nth - STAR, qps, 0);
             }
-            promises.qps.push([qps[0], qps[1]]);
+            promises.qps.push(qps);
             promises.waiting.iter_mut().for_each(|waiting| waiting.push(std::collections::VecDeque::new()));
         }
         promises
@@ -193,7 +198,7 @@ impl Promises {
         Some(())
     }
 
-    /// A packet that was sent before comes again, at either end, with some of its bytes changed.
+    /// Delivers a recorded packet again, at either end, with some of its bytes changed.
     fn tamper(&mut self, pair: &mut Pair, choose: &mut Choose<'_>) -> Option<()> {
         let to = choose(2)? as usize;
         let which = choose(pair.sent.len().max(1) as u32)? as usize;
@@ -208,7 +213,7 @@ impl Promises {
             bytes.get_mut(at).into_iter().for_each(|changed| *changed = byte);
         }
         if is_star {
-            // A check that is right lets more through.
+            // With a valid packet check, more code sees the changes.
             if let Some((covered, check)) = bytes.split_last_chunk_mut() {
                 *check = PacketCheck::new(Epoch(0)).compute(&flow, covered);
             }
@@ -219,7 +224,7 @@ impl Promises {
         Some(())
     }
 
-    /// A queue pair goes into another state, or is made new.
+    /// Changes the state of a queue pair, or resets and reconnects it.
     fn change(&mut self, pair: &mut Pair, end: usize, nth: usize, choose: &mut Choose<'_>) -> Option<()> {
         let qp = self.qps[nth][end];
         match choose(8)? {
@@ -231,8 +236,7 @@ impl Promises {
                     self.completions(pair);
                     self.waiting[end][nth].clear();
                 }
-                let link = Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() };
-                pair.bring_up(self.kinds[nth], self.qps[nth], &link);
+                pair.bring_up(self.kinds[nth], self.qps[nth], &link());
                 if nth >= STAR {
                     self.next += 1000;
                     pair.put_on_star(nth - STAR, self.qps[nth], self.next as u32);
@@ -248,11 +252,11 @@ impl Promises {
         Some(())
     }
 
-    /// Regions go and come, windows too.
+    /// Deregisters or registers a region, or replaces a window.
     fn regions(&mut self, pair: &mut Pair, end: usize, choose: &mut Choose<'_>) -> Option<()> {
         let chosen = choose(3)?;
         let end_of = &mut pair.ends[end];
-        let (device, domain) = (&mut end_of.device, end_of.domain);
+        let device = &mut end_of.device;
         match chosen {
             0 => {
                 let region = self.regions[end].pop()?;
@@ -261,16 +265,13 @@ impl Promises {
                 }
             }
             1 => {
-                let config = RegionConfig::new(BASE, u64::from(choose(GUARDED as u32)?), ALL);
-                let region = device.register(domain, config).unwrap();
-                let report = device.query_region(region).unwrap();
-                (end_of.region, end_of.lkey, end_of.rkey) = (region, report.lkey, report.rkey);
-                self.regions[end].push(region);
+                replace_region(end_of, u64::from(choose(GUARDED as u32)?));
+                self.regions[end].push(end_of.region);
             }
             _ => {
                 let old = self.windows[end].pop()?;
                 device.destroy_window(old).unwrap();
-                self.windows[end].push(device.create_window(domain, WindowKind::Two).unwrap());
+                self.windows[end].push(device.create_window(end_of.domain, WindowKind::Two).unwrap());
             }
         }
         Some(())
@@ -289,7 +290,7 @@ impl Promises {
         }
     }
 
-    /// All that is left completes, because the peers of what waits are gone; then everything can be destroyed.
+    /// Loses all packets until every request has completed, then destroys all objects.
     fn end(&mut self, pair: &mut Pair) {
         pair.faults = Faults { loss: 1.0, ..Faults::default() };
         for end in 0..2 {

@@ -1,4 +1,4 @@
-//! Two devices and the network between them, in virtual time.
+//! Two devices and a simulated network between them, in virtual time.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod generated;
@@ -8,14 +8,15 @@ use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use nichrome_rdma::*;
-use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::{Ecn, SeqNumber, TrafficClass};
+use nichrome_wire::rdma::{DatagramWriter, ROCE_PORT, Repr, UdpFlow};
+use nichrome_wire::star::STAR_PORT;
+use nichrome_wire::{AddressPair, Ecn, SeqNumber, TrafficClass};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Where the memory of each end begins.
+/// Base address of each end's memory.
 pub const BASE: u64 = 0x1_0000;
-/// Bytes of memory at each end.
+/// Size of each end's memory in bytes.
 pub const MEMORY: usize = 4 << 20;
 
 pub const ALL: Access = {
@@ -30,7 +31,7 @@ pub const ALL: Access = {
     }
 };
 
-/// What happens to datagrams on their way: probabilities from 0 to 1.
+/// Probabilities of network faults per datagram, 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub loss: f64,
@@ -40,7 +41,7 @@ pub struct Faults {
     pub mark: f64,
 }
 
-/// A datagram on its way.
+/// A datagram in flight.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Flight {
     due: u64,
@@ -66,8 +67,8 @@ impl End {
         let mut device = Device::new(config, ByteMemory::new(BASE, MEMORY)).unwrap();
         let domain = device.create_domain().unwrap();
         let cq = device.create_cq(4096).unwrap();
-        let region = device.register(domain, RegionConfig::new(BASE, MEMORY as u64, ALL)).unwrap();
-        let RegionReport { lkey, rkey, .. } = device.query_region(region).unwrap();
+        let (region, keys) = register(&mut device, domain, RegionConfig::new(BASE, MEMORY as u64, ALL));
+        let RegionReport { lkey, rkey, .. } = keys;
         Self { device, domain, cq, region, lkey, rkey }
     }
 
@@ -89,7 +90,7 @@ impl End {
         Sge { address: BASE + at as u64, len: len as u32, lkey: self.lkey }
     }
 
-    /// The place `at` of this end's memory, for its peer.
+    /// Offset `at` of this end's memory, as its peer addresses it.
     pub fn remote(&self, at: usize) -> Remote {
         Remote { address: BASE + at as u64, rkey: self.rkey }
     }
@@ -111,6 +112,25 @@ impl End {
         std::iter::from_fn(|| self.device.poll_event()).collect()
     }
 
+    pub fn register(&mut self, config: RegionConfig) -> (RegionHandle, RegionReport) {
+        register(&mut self.device, self.domain, config)
+    }
+
+    pub fn window(&mut self, kind: WindowKind) -> (WindowHandle, RKey) {
+        let window = self.device.create_window(self.domain, kind).unwrap();
+        (window, self.device.window_key(window).unwrap())
+    }
+
+    /// Posts a signaled request without payload.
+    pub fn post_local(&mut self, qp: QpHandle, wr_id: u64, operation: Operation) {
+        self.device.post_send(qp, &SendRequest::new(wr_id, operation, &[])).unwrap();
+    }
+
+    /// Removes all completions; returns identifier and status of each.
+    pub fn statuses(&mut self) -> Vec<(u64, Status)> {
+        self.completions().iter().map(|completion| (completion.wr_id, completion.status)).collect()
+    }
+
     pub fn receive(&mut self, qp: QpHandle, wr_id: u64, at: usize, len: usize) {
         let buffers = [self.sge(at, len)];
         self.device.post_receive(qp, &ReceiveRequest { wr_id, buffers: &buffers }).unwrap();
@@ -122,8 +142,14 @@ impl End {
     }
 }
 
-fn star_port() -> u16 {
-    nichrome_wire::star::STAR_PORT
+/// Registers memory and returns the region's keys.
+pub fn register<M: Memory>(
+    device: &mut Device<M>,
+    domain: DomainHandle,
+    config: RegionConfig,
+) -> (RegionHandle, RegionReport) {
+    let region = device.register(domain, config).unwrap();
+    (region, device.query_region(region).unwrap())
 }
 
 pub fn address(end: usize) -> IpAddr {
@@ -157,17 +183,17 @@ impl Default for Link {
     }
 }
 
-/// What becomes of a datagram.
+/// The network's treatment of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Arrives,
     IsLost,
     ArrivesTwice,
-    /// It comes so many nanoseconds late.
+    /// Arrives this many nanoseconds late.
     ArrivesLate(u64),
 }
 
-/// The fate of a datagram for this end.
+/// Decides the fate of a datagram by its receiving end and its bytes.
 pub type Fates = Box<dyn FnMut(usize, &[u8]) -> Fate>;
 
 /// Two ends with one-way delay between them.
@@ -176,10 +202,10 @@ pub struct Pair {
     pub now: Instant,
     pub faults: Faults,
     pub delay: u64,
-    /// Datagrams that were sent, with who sent them.
+    /// Sent datagrams and their sending end, if `record` is set.
     pub sent: Vec<(usize, Vec<u8>)>,
     pub record: bool,
-    /// What becomes of each datagram, chance apart.
+    /// Fates that precede the random faults.
     pub fates: Option<Fates>,
     flights: BinaryHeap<Reverse<Flight>>,
     count: u64,
@@ -219,12 +245,12 @@ impl Pair {
         self
     }
 
-    /// Makes a queue pair at each end.
+    /// Creates a queue pair at each end.
     pub fn create(&mut self, kind: QpType) -> [QpHandle; 2] {
         self.ends.each_mut().map(|end| end.device.create_qp(end.qp_config(kind)).unwrap())
     }
 
-    /// Two queue pairs that are ready to send to each other.
+    /// Creates a queue pair at each end and connects them.
     pub fn connect(&mut self, kind: QpType, link: &Link) -> [QpHandle; 2] {
         let qps = self.create(kind);
         self.bring_up(kind, qps, link);
@@ -238,7 +264,7 @@ impl Pair {
         }
     }
 
-    /// Two queue pairs on StaR that are ready to send to each other; the card of end `server` keeps no state.
+    /// Creates a queue pair at each end and connects them on StaR; end `server` is stateless.
     pub fn connect_star(&mut self, server: usize, link: &Link) -> [QpHandle; 2] {
         let qps = self.create(QpType::Rc);
         self.bring_up_star(server, qps, link);
@@ -250,14 +276,14 @@ impl Pair {
         self.put_on_star(server, qps, link.psn);
     }
 
-    /// Set-up, without the messages.
+    /// Negotiates StaR without messages on the network.
     pub fn put_on_star(&mut self, server: usize, qps: [QpHandle; 2], first: u32) {
         let offer = |end: usize, wish| {
             let first = SeqNumber(first.wrapping_add(end as u32));
             let device = &self.ends[end].device;
             let mut offer = device.ask(qps[end], star::MakeOffer { wish, first_element: first }).unwrap();
             if device.query_qp(qps[end]).unwrap().state == QpState::Rtr {
-                // As the live adapter does: its program may never say them.
+                // The live adapter sets them too: in RTR the program has not passed them yet.
                 let Link { timeout, retry_count, rnr_retry, .. } = Link::default();
                 offer.timers = star::Timers { timeout, retry_count, rnr_retry, ..offer.timers };
             }
@@ -282,17 +308,17 @@ impl Pair {
     }
 
     pub fn flow(from: usize) -> UdpFlow {
-        Self::flow_to(from, nichrome_wire::rdma::ROCE_PORT)
+        Self::flow_to(from, ROCE_PORT)
     }
 
-    /// From one end to the other's port.
+    /// The flow from one end to a port of the other.
     pub fn flow_to(from: usize, port: u16) -> UdpFlow {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (address(from), address(1 - from)) else { panic!() };
-        let addresses = nichrome_wire::AddressPair::V4 { src, dst };
+        let addresses = AddressPair::V4 { src, dst };
         UdpFlow { addresses, src_port: port, dst_port: port }
     }
 
-    /// Takes what both ends have to send, and puts it on its way.
+    /// Sends the outgoing datagrams of both ends.
     pub fn transmit(&mut self) {
         for end in 0..2 {
             while let Some(Transmit::Datagrams(transmit)) =
@@ -322,9 +348,9 @@ impl Pair {
             return;
         }
         let copies = 1 + u8::from(chance(faults.duplicate) || fate == Fate::ArrivesTwice);
-        // What writes to the memory of a stateless side comes twice, if it does, before it can be answered: nobody there
-        // remembers it.
-        let is_rdp = port == star_port() && bytes[0] & 0xF == 4;
+        // A duplicate of a write to a stateless side arrives together with the original: the side keeps no state to
+        // recognize a later one.
+        let is_rdp = port == STAR_PORT && bytes[0] & 0xF == 4;
         let (mut before, mut follows) = (0, false);
         for _ in 0..copies {
             let mut bytes = bytes.to_vec();
@@ -344,20 +370,23 @@ impl Pair {
         }
     }
 
-    /// Gives bytes to an end as if they came from the other.
+    /// Delivers a RoCE datagram to an end, from the other's address.
     pub fn inject(&mut self, to: usize, bytes: &[u8]) {
-        let datagram = Datagram { flow: Self::flow(1 - to), traffic_class: TrafficClass(0), bytes };
-        self.ends[to].device.receive(&datagram, self.now);
+        self.deliver(to, ROCE_PORT, 0, bytes);
     }
 
-    /// The same, at StaR's port.
+    /// Delivers a StaR datagram to an end, from the other's address.
     pub fn inject_star(&mut self, to: usize, bytes: &[u8]) {
-        let flow = Self::flow_to(1 - to, star_port());
-        let datagram = Datagram { flow, traffic_class: TrafficClass(0), bytes };
+        self.deliver(to, STAR_PORT, 0, bytes);
+    }
+
+    fn deliver(&mut self, to: usize, port: u16, class: u8, bytes: &[u8]) {
+        let flow = Self::flow_to(1 - to, port);
+        let datagram = Datagram { flow, traffic_class: TrafficClass(class), bytes };
         self.ends[to].device.receive(&datagram, self.now);
     }
 
-    /// When something happens next.
+    /// Returns the time of the next arrival or timer.
     fn next(&mut self) -> Option<Instant> {
         self.transmit();
         let flight = self.flights.peek().map(|Reverse(flight)| Instant::from_nanos(flight.due));
@@ -365,7 +394,7 @@ impl Pair {
         timers.chain(flight).min()
     }
 
-    /// Goes on to the next thing that happens; false where nothing will.
+    /// Advances to the next arrival or timer and processes it. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.next() else { return false };
         self.now = self.now.max(next);
@@ -378,14 +407,12 @@ impl Pair {
             && flight.due <= self.now.as_nanos()
         {
             let Some(Reverse(Flight { to, port, bytes, class, .. })) = self.flights.pop() else { break };
-            let flow = Self::flow_to(1 - to, port);
-            let datagram = Datagram { flow, traffic_class: TrafficClass(class), bytes: &bytes };
-            self.ends[to].device.receive(&datagram, self.now);
+            self.deliver(to, port, class, &bytes);
         }
         true
     }
 
-    /// Goes on until nothing happens any more.
+    /// Runs until no datagrams and timers are left.
     pub fn run(&mut self) {
         for _ in 0..5_000_000 {
             if !self.step() {
@@ -395,12 +422,12 @@ impl Pair {
         panic!("no end at {}", self.now);
     }
 
-    /// Goes on until `done`, or until nothing happens any more.
+    /// Runs until `done` returns true, or no datagrams and timers are left.
     pub fn run_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
         while !done(self) && self.step() {}
     }
 
-    /// Goes on for so many nanoseconds.
+    /// Runs for a time in nanoseconds.
     pub fn run_for(&mut self, nanos: u64) {
         let end = self.now.plus_nanos(nanos);
         while self.next().is_some_and(|next| next <= end) {
@@ -410,7 +437,7 @@ impl Pair {
     }
 }
 
-/// Brings a queue pair up to ready to send.
+/// Moves a queue pair from RESET to RTS.
 pub fn bring_up<M: Memory>(
     device: &mut Device<M>,
     kind: QpType,
@@ -424,7 +451,7 @@ pub fn bring_up<M: Memory>(
     }
 }
 
-/// What brings a queue pair up: to INIT, ready to receive, ready to send.
+/// The changes that move a queue pair from RESET to INIT, RTR and RTS.
 pub fn changes(kind: QpType, to: IpAddr, peer: QpNumber, link: &Link) -> [QpChange; 3] {
     let rc = kind == QpType::Rc;
     let connected = kind != QpType::Ud;
@@ -455,18 +482,21 @@ pub fn changes(kind: QpType, to: IpAddr, peer: QpNumber, link: &Link) -> [QpChan
     [init, rtr, rts]
 }
 
-/// Bytes that differ from place to place.
+/// Random bytes.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Pcg64::seed_from_u64(seed);
     (0..len).map(|_| random.random()).collect()
 }
 
-/// The datagram that end `from` would send with these headers and this payload.
-pub fn datagram(from: usize, repr: &nichrome_wire::rdma::Repr, payload: &[u8]) -> Vec<u8> {
+/// Builds the datagram that end `from` sends with these headers and this payload.
+pub fn datagram(from: usize, repr: &Repr, payload: &[u8]) -> Vec<u8> {
+    datagram_of_flow(&Pair::flow(from), repr, payload)
+}
+
+/// Builds the datagram with these headers and this payload.
+pub fn datagram_of_flow(flow: &UdpFlow, repr: &Repr, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; repr.datagram_len(payload.len())];
-    let flow = Pair::flow(from);
-    let mut writer =
-        nichrome_wire::rdma::DatagramWriter::new(repr, payload.len(), &flow, 0, &mut bytes).unwrap();
+    let mut writer = DatagramWriter::new(repr, payload.len(), flow, 0, &mut bytes).unwrap();
     writer.payload().copy_from_slice(payload);
     writer.finish();
     bytes

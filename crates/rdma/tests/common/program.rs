@@ -1,4 +1,4 @@
-//! Random programs of verbs, and what they must come to.
+//! Random programs of verbs, and a model of their results.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use nichrome_rdma::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::{BASE, End, Faults, Pair, pattern};
 
-/// Memory of an end: where requests take bytes from, where the peer's go, and where answers and messages land.
+/// Layout of an end's memory: payloads, targets of the peer, results of READs and atomics, received messages.
 pub const SOURCE: usize = 0;
 pub const TARGET: usize = 0x10_0000;
 pub const LANDING: usize = 0x20_0000;
@@ -38,7 +38,7 @@ pub fn step() -> impl Strategy<Value = Step> {
             len,
             source
         }),
-        // To one place, so that such follow each other.
+        // All to one target, so that they overlap.
         place.clone().prop_map(|from| Step::Write { from, to: 0, len: 2000, source: SOURCE }),
         (place.clone(), place.clone(), len.clone()).prop_map(|(from, to, len)| Step::WriteWithImmediate {
             from,
@@ -69,14 +69,14 @@ pub fn faults() -> impl Strategy<Value = Faults> {
     )
 }
 
-/// What the memory of both ends must look like, and what must have completed.
+/// The expected memory and completions of both ends.
 pub struct Model {
     pub memory: [Vec<u8>; 2],
     pub sends: [Vec<u64>; 2],
     pub receives: [Vec<(u64, usize, Option<ImmediateData>)>; 2],
-    /// Receives used at each end.
+    /// Number of receives consumed at each end.
     pub used: [usize; 2],
-    /// READs and atomics since the last fence.
+    /// A READ or atomic was posted since the last fence.
     pub reading: [bool; 2],
 }
 
@@ -105,7 +105,7 @@ impl Model {
 
 pub const IMMEDIATE: ImmediateData = ImmediateData([9, 8, 7, 6]);
 
-/// Posts a step and does it in the model.
+/// Posts a step and applies it to the model.
 pub fn post(
     pair: &mut Pair,
     qp: QpHandle,
@@ -134,7 +134,7 @@ pub fn post(
     };
     let reads = matches!(step, Step::Read { .. } | Step::FetchAdd { .. } | Step::CompareSwap { .. });
     let lands = matches!(step, Step::Read { .. });
-    // What changes the peer's memory, or reads what was landed, waits for the answers before it.
+    // After READs and atomics, a request that changes the peer's memory or sends their results needs a fence.
     let fence = model.reading[end] && !lands;
     model.reading[end] = reads || model.reading[end] && !fence;
     let mut flags = if signaled { SendFlags::SIGNALED } else { SendFlags::NONE };
@@ -208,10 +208,11 @@ impl Seen {
     }
 }
 
-/// A step: at which end, whether it asks for a completion, and how much happens before the next.
+/// A step with its end, whether it is signaled, and the pause before the next.
 pub type Posted = (usize, Step, bool, u8);
 
-/// Runs a program on a connection, and looks at what has come of it: all of it, or an end that says it was given up.
+/// Runs a program on a connection and compares the results with the model. Accepts `RetryExceeded` on a network with loss or
+/// corruption.
 pub fn runs<'a>(
     pair: &mut Pair,
     qps: [QpHandle; 2],
@@ -229,7 +230,7 @@ pub fn runs<'a>(
     let mut seen = [Seen::default(), Seen::default()];
     for (nth, (end, step, signaled, pause)) in steps.enumerate() {
         post(pair, qps[*end], *end, nth as u64, step, *signaled, &mut model);
-        // Receives come early or late: then the sender is asked to wait.
+        // Receives are posted early, or late, which causes RNR NAKs.
         let wanted = model.used.map(|used| used.saturating_sub(2) + early);
         receives(pair, qps, &mut posted, wanted);
         (0..*pause * 3).for_each(|_| {
@@ -241,7 +242,7 @@ pub fn runs<'a>(
     pair.run();
     (0..2).for_each(|at| seen[at].gather(&mut pair.ends[at]));
     if seen.iter().any(|seen| !seen.failed.is_empty()) {
-        // Bad luck that a program must live with: then an end says so, and nothing waits there.
+        // Repeated loss may exceed the retry count; an end then reports it.
         prop_assert!(
             pair.faults.loss + pair.faults.corrupt > 0.0,
             "{:?}",
@@ -262,7 +263,7 @@ pub fn runs<'a>(
     Ok(())
 }
 
-/// Posts receives until so many were posted at each end.
+/// Posts receives up to the wanted number at each end.
 fn receives(pair: &mut Pair, qps: [QpHandle; 2], posted: &mut [usize; 2], wanted: [usize; 2]) {
     for at in 0..2 {
         while posted[at] < wanted[at] {
@@ -272,7 +273,7 @@ fn receives(pair: &mut Pair, qps: [QpHandle; 2], posted: &mut [usize; 2], wanted
     }
 }
 
-/// Requests of which some may not be, by number below 9; `None` for a receive. The last is not for StaR.
+/// Valid and invalid requests by number, 0 to 8; `None` for a receive. StaR does not support the last.
 fn request(what: u8, peer: &End) -> Option<Operation> {
     let there = peer.remote(0);
     Some(match what {
@@ -288,8 +289,8 @@ fn request(what: u8, peer: &End) -> Option<Operation> {
     })
 }
 
-/// Posts requests, each at an end, with so many bytes and so much happening before the next, while the network `dies` after
-/// so much has happened. Each completes once, in order, and the objects can be destroyed.
+/// Posts requests, each with its end, number, length and pause, on a network that loses all packets after `dies` steps.
+/// Checks that each completes once, in order, and that the objects can be destroyed.
 pub fn completes(
     pair: &mut Pair,
     qps: [QpHandle; 2],
