@@ -1,6 +1,8 @@
 //! The device's list of transports, and static dispatch to them.
 
 use super::Config;
+#[cfg(test)]
+use super::framed::FramedQp;
 use crate::core::queue_pair::QueuePair;
 use crate::roce::Connection;
 use crate::transport::{Endpoint, Environment, Shared};
@@ -106,7 +108,7 @@ transports! {
     Roce, roce: crate::roce::RoceQp;
     Star, star: crate::star::StarQp;
     #[cfg(test)]
-    Framed, framed: super::framed::FramedQp;
+    Framed, framed: FramedQp;
 }
 
 impl Transport {
