@@ -1,4 +1,5 @@
-/* The record for `nichrome rdma doctor`: appends a line to the file NICHROME_DOCTOR for each call with a path of the device. */
+/* The record for `nichrome rdma doctor`: appends a line to the file that NICHROME_DOCTOR names for each call with a path of
+   the device. */
 
 #include "shim.h"
 
