@@ -1,8 +1,8 @@
-# Sourced by both ends of the programs of rdma-programs.list: run_programs.
+# run_programs, which runs one end of each program in rdma-programs.list. Sourced by both ends.
 readonly FIRST_PORT=7500
 
-# run_programs ROLE PEER GID: each program with the other end at the address PEER, as client and as server; GID is the index
-# of this end's. ROLE is client or server, that is the first of the two. Prints what failed, and how often.
+# run_programs ROLE PEER GID: runs each program twice, as client and as server; ROLE is the first role. PEER is the other
+# end's address, GID the GID index of this end. Prints a line for each run, and the number of failures.
 run_programs() {
   local role=$1 peer=$2 gid=$3 port=$FIRST_PORT failures=0 line
   while read -r line <&3; do
@@ -17,12 +17,12 @@ run_programs() {
   ((failures == 0))
 }
 
-# options LINE GID: those of its kind of program.
+# options LINE GID: prints the options that select the GID index in this program.
 options() {
   if [[ $1 == ibv_* ]]; then echo "-g $2"; else echo "-F -x $2"; fi
 }
 
-# run_program ROLE PEER LINE: a client comes again until there is a server.
+# run_program ROLE PEER LINE: runs one end. A client retries until it can connect to the server.
 run_program() {
   local output tries=100 command
   read -ra command <<<"$3"

@@ -1,7 +1,6 @@
-/* The private symbols of rdma-core's releases by the names of their nodes: 34 is that of releases 34 to 56, 57 of 57 and 58,
-   59 of 59 to 63, 64 of 64, and 65 is that of the next. A symbol has one version in the version script, which is 34; here
-   are the others. The functions answer that nothing is supported, so that it does not matter that the arguments of some
-   have changed from one node to the next. */
+/* rdma-core's private symbols with the version nodes after 34. Node 34 is of releases 34 to 56, 57 of 57 and 58, 59 of 59 to
+   63, 64 of 64, and 65 of the next. A version script gives a symbol one version, here 34; this file adds the others. All
+   nodes share one function, although rdma-core changed the arguments of some between nodes: none reads its arguments. */
 
 #if defined(__x86_64__)
 #define JUMP(name) jmp name@PLT
@@ -144,7 +143,7 @@ nichrome_\version\()_\name:
 	from_65 ibv_cmd_set_comp_cntr
 	from_65 ibv_cmd_set_err_comp_cntr
 
-/* Whether the objects of a device that goes away may be destroyed: there is none, so 0 in each node. */
+/* verbs_allow_disassociate_destroy, 0 in each node: driver libraries have no device here that could be unplugged. */
 .macro private_zero version, name
 	.globl nichrome_\version\()_\name
 	.type nichrome_\version\()_\name, %object

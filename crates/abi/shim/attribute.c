@@ -1,8 +1,8 @@
-/* Attributes whose value depends on the process.
+/* Attributes whose value differs between processes.
 
-   Each process has an address of its own, so what has the address in it cannot be a file. libibverbs.so.1 says the value,
-   and the descriptor is of a file in memory. Opened relative to a descriptor of its folder, the attribute is the file in
-   `devices`, where GIDs are zero. */
+   Each process has its own address, so attributes that depend on the address cannot be files on disk. libibverbs.so.1
+   returns the value, and opening the attribute returns a descriptor of a memfd with this value. An attribute opened relative
+   to a descriptor of its folder is the file in `devices`, where GIDs are zero. */
 
 #include "shim.h"
 
@@ -11,10 +11,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Defined by Nichrome's libibverbs.so.1: writes the value of the attribute of nichrome0 into `room` and returns its
-   length, or -1 if the attribute is the same in all processes. */
-typedef ssize_t value_of_attribute(const char *name, char *room, size_t size);
+/* Defined by Nichrome's libibverbs.so.1: writes the value of nichrome0's attribute to `out` and returns its length in bytes,
+   or -1 if the attribute is the same in all processes. */
+typedef ssize_t value_of_attribute(const char *name, char *out, size_t size);
 
+/* Returns the attribute's path below nichrome0's folder, or NULL if `path` is not in it. */
 static const char *attribute_name(const char *path)
 {
 	static const char *const folders[] = {

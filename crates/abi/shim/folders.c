@@ -1,4 +1,4 @@
-/* Functions that list folders or walk through them. */
+/* Functions that list or enter folders: opendir(), chdir(), scandir(), glob(). */
 
 #include "shim.h"
 
@@ -36,7 +36,7 @@ EXPORTED int chdir(const char *path)
 SCANDIR(scandir, dirent)
 SCANDIR(scandir64, dirent64)
 
-/* The C library's glob() reads folders through its own functions, unless it is given others. */
+/* The C library's glob() calls its internal functions to read folders, so GLOB_ALTDIRFUNC passes this library's instead. */
 #define GLOB(name, structure, entry, status) \
 	static struct entry *read_##name(void *folder) \
 	{ \

@@ -1,5 +1,5 @@
-/* The record for `nichrome rdma doctor`: the file that NICHROME_DOCTOR names gets a line for each path of the device that
-   the program asked for. */
+/* The record for `nichrome rdma doctor`: appends a line to the file that NICHROME_DOCTOR names for each call with a path of
+   the device. */
 
 #include "shim.h"
 
@@ -18,7 +18,7 @@ static void append(const char *file, const char *caller, const char *path)
 	log = NEXT(open)(file, O_WRONLY | O_APPEND | O_CLOEXEC);
 	if (log < 0)
 		return;
-	/* A line that cannot be written is left out. */
+	/* Errors are ignored. */
 	(void)!write(log, line, length);
 	close(log);
 }

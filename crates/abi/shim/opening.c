@@ -1,4 +1,4 @@
-/* open() and fopen(), with their variants. */
+/* open(), fopen() and their variants. */
 
 #include "shim.h"
 
@@ -8,19 +8,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What the headers declare only where checks are asked for. */
+/* The headers declare these only with _FORTIFY_SOURCE. */
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
 int __openat_2(int folder, const char *path, int flags);
 int __openat64_2(int folder, const char *path, int flags);
 
-/* A mode is passed only with these flags. */
+/* Returns true if the flags require a mode argument. */
 static bool has_mode(int flags)
 {
 	return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
 }
 
-/* The third or fourth argument of a function whose last named argument is `flags`. */
+/* The optional mode argument of a function whose last named argument is `flags`; 0 if there is none. */
 #define MODE(flags) \
 	({ \
 		mode_t given = 0; \
@@ -33,7 +33,7 @@ static bool has_mode(int flags)
 		given; \
 	})
 
-/* Returns from the calling function with the descriptor if the path is an attribute of this process. */
+/* If the value at `path` differs between processes, returns its descriptor from the calling function. */
 #define RETURN_ATTRIBUTE(place, path, flags) \
 	do { \
 		int attribute = (place).kind == ENTRY ? open_attribute(path, flags) : -1; \
@@ -91,7 +91,7 @@ CHECKED_OPEN(__open64_2)
 CHECKED_OPEN_AT(__openat_2)
 CHECKED_OPEN_AT(__openat64_2)
 
-/* A stream of an attribute of this process, or NULL. */
+/* Opens a stream of an attribute whose value differs between processes; NULL for other paths. */
 static FILE *attribute_stream(const struct place *place, const char *path, const char *mode)
 {
 	int descriptor = -1;
@@ -120,7 +120,7 @@ static FILE *attribute_stream(const struct place *place, const char *path, const
 FOPEN(fopen)
 FOPEN(fopen64)
 
-/* An attribute of this process is reopened through its descriptor's path. */
+/* An attribute whose value differs between processes is reopened as /proc/self/fd/N of its memfd. */
 #define FREOPEN(name) \
 	EXPORTED FILE *name(const char *restrict path, const char *restrict mode, FILE *restrict stream) \
 	{ \

@@ -1,7 +1,7 @@
-/* The device's paths.
+/* Recognises the device's paths and maps them to the folder `devices`.
 
-   Real devices: names below the classes that are not nichrome0's stay what they are on this machine. Listing a class
-   shows nichrome0 alone, the one device that libibverbs.so.1 opens. A real uverbs0 is hidden. */
+   Paths of real devices below the same classes are not mapped. Listing a class shows nichrome0 only, the one device that
+   libibverbs.so.1 opens. A real uverbs0 is hidden. */
 
 #include "shim.h"
 
@@ -20,7 +20,7 @@ const char *below(const char *path, const char *prefix)
 	return path;
 }
 
-/* The entries "." and ".." of a folder. */
+/* Returns true for the entries "." and "..". */
 static bool is_folder_itself(const char *name)
 {
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
@@ -49,14 +49,14 @@ static bool is_character_device(const char *path)
 	return rest && strcmp(rest, "uverbs0") == 0;
 }
 
-/* Nichrome has no connection manager: `nichrome rdma doctor` says so where a program asks for one. */
+/* Nichrome has no connection manager. These paths are not mapped, but recorded for `nichrome rdma doctor`. */
 static bool is_connection_manager(const char *path)
 {
 	return below(path, "/dev/infiniband/rdma_cm") || below(path, "/sys/class/misc/rdma_cm");
 }
 
-/* The folder `devices` beside this library; its length, or 0 if it is unknown or does not fit. */
-static size_t root(char *room, size_t size)
+/* Writes the path of the folder `devices` beside this library. Returns its length, or 0 if it is unknown or does not fit. */
+static size_t root(char *buffer, size_t size)
 {
 	Dl_info library;
 	const char *slash;
@@ -67,7 +67,7 @@ static size_t root(char *room, size_t size)
 	slash = strrchr(library.dli_fname, '/');
 	if (!slash)
 		return 0;
-	length = snprintf(room, size, "%.*s/devices", (int)(slash - library.dli_fname), library.dli_fname);
+	length = snprintf(buffer, size, "%.*s/devices", (int)(slash - library.dli_fname), library.dli_fname);
 	return length > 0 && (size_t)length < size ? (size_t)length : 0;
 }
 
@@ -86,26 +86,26 @@ void find_place(struct place *place, const char *path, const char *caller)
 		place->path = "/dev/null";
 		record(caller, path);
 	} else if (is_entry(path)) {
-		length = root(place->room, sizeof(place->room));
-		if (length == 0 || length + strlen(path) >= sizeof(place->room))
+		length = root(place->buffer, sizeof(place->buffer));
+		if (length == 0 || length + strlen(path) >= sizeof(place->buffer))
 			return;
-		strcpy(place->room + length, path);
+		strcpy(place->buffer + length, path);
 		place->kind = ENTRY;
-		place->path = place->room;
+		place->path = place->buffer;
 		record(caller, path);
 	}
 }
 
 void show_as_root(char *path)
 {
-	char room[PATH_MAX], real[PATH_MAX];
-	const char *prefix = room;
-	size_t length = root(room, sizeof(room));
+	char buffer[PATH_MAX], real[PATH_MAX];
+	const char *prefix = buffer;
+	size_t length = root(buffer, sizeof(buffer));
 
 	if (length == 0)
 		return;
-	/* A resolved path has the folder without symbolic links. */
-	if (NEXT(realpath)(room, real))
+	/* A resolved path contains the folder's real path. */
+	if (NEXT(realpath)(buffer, real))
 		prefix = real;
 	length = strlen(prefix);
 	if (strncmp(path, prefix, length) != 0 || (path[length] != '/' && path[length] != '\0'))

@@ -1,4 +1,4 @@
-/* stat(), its variants for paths, access() and getxattr(). */
+/* stat(), access(), getxattr() and their variants that take a path. */
 
 #include "shim.h"
 
@@ -8,9 +8,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* The numbers of uverbs0 (IB_UVERBS_MAJOR, IB_UVERBS_BASE_MINOR in Linux). */
+/* The device numbers of uverbs0 (IB_UVERBS_MAJOR, IB_UVERBS_BASE_MINOR in Linux). */
 enum { MAJOR = 231, MINOR = 192 };
 
+/* Turns the status of /dev/null into that of uverbs0. */
 static int shown(int result, const struct place *place, struct stat *status)
 {
 	if (result == 0 && place->kind == CHARACTER) {
@@ -45,7 +46,7 @@ STATUS(lstat64, stat64)
 STATUS_AT(fstatat, stat)
 STATUS_AT(fstatat64, stat64)
 
-/* Programs that were linked before glibc 2.33 import these. */
+/* Programs linked with glibc before 2.33 import these. */
 #define OLD_STATUS(name, current) \
 	EXPORTED int name(int version, const char *path, struct stat *status); \
 	EXPORTED int name(int version, const char *path, struct stat *status) \
@@ -97,7 +98,7 @@ ACCESS(access)
 ACCESS(euidaccess)
 ACCESS(eaccess)
 
-/* ls asks for access control lists. */
+/* ls -l reads access control lists. */
 #define EXTENDED_ATTRIBUTE(name) \
 	EXPORTED ssize_t name(const char *path, const char *attribute, void *value, size_t size) \
 	{ \

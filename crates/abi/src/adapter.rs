@@ -1,4 +1,4 @@
-//! The device behind all contexts of the process.
+//! The process's one device, shared by all open contexts.
 
 use std::mem::ManuallyDrop;
 use std::net::IpAddr;
@@ -11,47 +11,49 @@ use nichrome_rdma::{Device, Operations, PathMtu};
 
 use crate::configuration::Configuration;
 use crate::errno::Errno;
+use crate::event_dispatcher::EventDispatcher;
 use crate::guarded_copy;
-use crate::listeners::Listeners;
 use crate::process_memory::ProcessMemory;
 
-/// An open device.
+/// The open device of a process.
 pub(crate) struct Adapter {
     pub(crate) driver: ManuallyDrop<Driver<ProcessMemory>>,
-    pub(crate) listeners: Arc<Listeners>,
+    pub(crate) dispatcher: Arc<EventDispatcher>,
     pub(crate) mtu: PathMtu,
-    reports: bool,
-    /// The process that opened it: a child of fork has its memory, but not its thread.
+    /// Whether to print the counters when the device closes or the process exits.
+    prints_stats: bool,
+    /// ID of the process that opened the device. A forked child inherits the memory but not the driver's thread.
     process: u32,
 }
 
-/// The device of the process, while a context is open.
+/// The process's device; empty while no context is open.
 static CURRENT: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The device of the process, if a context is open, which nobody opens or closes meanwhile.
+/// The process's device, locked: no other thread opens or closes it.
 pub(crate) type Current = MutexGuard<'static, Weak<Adapter>>;
 
 impl Adapter {
-    /// The device of the process.
+    /// Locks and returns the process's device.
     pub(crate) fn current() -> Current {
         lock(&CURRENT)
     }
 
-    /// The address of the process's device, if it is open. Does not wait for a device that is being opened.
+    /// Returns the address of the process's device, or `None` if it is closed or another thread holds the lock. Does not
+    /// block.
     pub(crate) fn open_address() -> Option<IpAddr> {
         let adapter = CURRENT.try_lock().ok()?.upgrade()?;
         (adapter.process == process::id()).then(|| adapter.address())
     }
 
-    /// The process's device, opened if it is not. A failure is also told on the standard error output: errno cannot say
-    /// what is wrong.
+    /// Returns the process's device and opens it first if necessary. Fails with `ENODEV`; the cause, which errno cannot
+    /// carry, is printed to standard error.
     pub(crate) fn open() -> Result<Arc<Self>, Errno> {
         let mut current = lock(&CURRENT);
-        // The parent's is of no use to a child, where its thread is not.
+        // A forked child cannot use its parent's device: the driver's thread does not exist in the child.
         if let Some(adapter) = current.upgrade()
             && adapter.process == process::id()
         {
@@ -67,23 +69,23 @@ impl Adapter {
     }
 
     fn new() -> Result<Self, Box<dyn std::error::Error>> {
-        let Configuration { adapter: config, reports } = Configuration::from_env()?;
+        let Configuration { adapter: config, prints_stats } = Configuration::from_env()?;
         guarded_copy::guard();
-        let listeners = Arc::new(Listeners::default());
-        let told = Arc::clone(&listeners);
-        let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| told.tell(event)))?;
+        let dispatcher = Arc::new(EventDispatcher::default());
+        let events = Arc::clone(&dispatcher);
+        let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| events.dispatch(event)))?;
         let mtu = driver.call(|device| device.config().mtu);
         let driver = ManuallyDrop::new(driver);
-        Ok(Self { driver, listeners, mtu, reports, process: process::id() })
+        Ok(Self { driver, dispatcher, mtu, prints_stats, process: process::id() })
     }
 
-    /// The device's address.
+    /// Returns the device's IP address.
     pub(crate) fn address(&self) -> IpAddr {
         self.driver.local().ip()
     }
 
-    /// Prints what the device has done.
-    fn report(&self) {
+    /// Prints the device's counters to standard error.
+    fn print_stats(&self) {
         let wire = self.driver.wire_counters();
         let (counters, card) = self.driver.call(|device| (*device.counters(), device.view::<CardCounters>()));
         let Operations { sends, writes, reads, atomics, local, receives } = counters.operations;
@@ -94,7 +96,7 @@ impl Adapter {
         );
         eprintln!(
             "nichrome: {} packets sent, {} received, {} lost to faults; {} bytes sent, {} received; \
-             {} requests sent again, {} timeouts",
+             {} requests retransmitted, {} timeouts",
             wire.sent,
             wire.received,
             wire.lost,
@@ -105,7 +107,7 @@ impl Adapter {
         );
         if card != CardCounters::default() {
             eprintln!(
-                "nichrome: without state: {} RDPs stored, {} GDs answered, {} refused; {} dropped, whose check was wrong",
+                "nichrome: stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check",
                 card.stored,
                 card.fetched,
                 card.refused_memory + card.refused_length + card.refused_stamp + card.refused_unauthenticated,
@@ -116,43 +118,44 @@ impl Adapter {
 }
 
 impl Drop for Adapter {
-    /// In a child of the process that opened it nothing is closed: the driver would wait for a thread that is not there.
+    /// Closes the device. Does nothing in a forked child: the driver would wait for a thread that does not exist there.
     fn drop(&mut self) {
         if self.process != process::id() {
             return;
         }
-        if self.reports {
-            self.report();
+        if self.prints_stats {
+            self.print_stats();
         }
-        // SAFETY: it is not used after this.
+        // SAFETY: the driver is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.driver) };
     }
 }
 
-/// Programs may end without closing what they opened: what their peers wait for is sent, and the report printed.
+/// Registers an atexit(3) handler for programs that exit without closing the device. It sends the outstanding ACKs, which
+/// the peers wait for, and prints the counters.
 fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
         if let Some(adapter) = adapter {
             if adapter.process == process::id() {
                 adapter.driver.call(Device::acknowledge_all);
-                if adapter.reports {
-                    adapter.report();
+                if adapter.prints_stats {
+                    adapter.print_stats();
                 }
             }
-            // The process ends: nothing is closed any more.
+            // The process exits: the kernel closes what is open.
             std::mem::forget(adapter);
         }
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the function is there as long as the library, which is never unloaded: its thread runs in it.
+        // SAFETY: the library is never unloaded, because its thread runs in it; so the handler stays valid.
         unsafe { libc::atexit(end) };
     });
 }
 
-/// Writes the rest of the capture when the process exits, after all functions that programs passed to atexit(3): these may
-/// still send. From then on the device is cut off.
+/// Writes the rest of the capture and cuts the device off from the network. Runs after all atexit(3) handlers of the
+/// program, which may still send.
 extern "C" fn end_capture() {
     let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
     if let Some(adapter) = adapter {
@@ -163,7 +166,7 @@ extern "C" fn end_capture() {
     }
 }
 
-/// The destructors of the library.
+/// The library's destructor.
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static AT_UNLOADING: extern "C" fn() = end_capture;
+static DESTRUCTOR: extern "C" fn() = end_capture;

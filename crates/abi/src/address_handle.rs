@@ -1,4 +1,4 @@
-//! Address handles.
+//! Address handles: `ibv_create_ah`, `ibv_destroy_ah`, `ibv_init_ah_from_wc`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
@@ -28,16 +28,17 @@ unsafe impl Object for AddressHandle {
     type Abi = ibv_ah;
 }
 
-/// The address of a GID.
+/// Returns the IP address that a GID encodes.
 fn address(gid: ibv_gid) -> IpAddr {
     let ip = Ipv6Addr::from(gid.raw);
     ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)
 }
 
-/// Time to live of packets for which the program chose none.
+/// Default hop limit, used if the program passes 0.
 const HOP_LIMIT: u8 = 64;
 
-/// The way that attributes describe: RoCE has global routes only. All GID indices that are answered are the engine's first.
+/// Converts address attributes to the engine's address vector. Fails with `EINVAL` without a global route, which RoCE
+/// requires. GID indices 0 to `GIDS` − 1 are one address and map to the engine's index 0.
 pub(crate) fn vector(attributes: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     if attributes.is_global == 0 {
         return Err(Errno::INVALID);
@@ -52,7 +53,7 @@ pub(crate) fn vector(attributes: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     })
 }
 
-/// The attributes that describe a way.
+/// Converts an address vector to address attributes.
 pub(crate) fn attributes(vector: &AddressVector) -> ibv_ah_attr {
     let grh = ibv_global_route {
         dgid: gid(vector.destination),
@@ -69,7 +70,7 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_a
         return Err(Errno::INVALID);
     }
     let vector = vector(attributes)?;
-    // SAFETY: the program passes a domain that it has made.
+    // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
     let adapter = Arc::clone(&domain.adapter);
     let handle = adapter.driver.call(|device| device.create_address(domain.handle, vector))?;
@@ -79,25 +80,25 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_a
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: the program passes a domain that it has made, and attributes.
+    // SAFETY: the program passes a domain that it created, and attributes.
     pointer(unsafe { create(pd, &*attributes) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    // SAFETY: the program passes a handle that it has made.
+    // SAFETY: the program passes a handle that it created.
     let this = unsafe { object::<AddressHandle>(ah) };
-    let gone = this.adapter.driver.call(|device| device.destroy_address(this.handle));
-    if gone.is_ok() {
-        // SAFETY: and does not use it any more.
+    let destroyed = this.adapter.driver.call(|device| device.destroy_address(this.handle));
+    if destroyed.is_ok() {
+        // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<AddressHandle>(ah) });
     }
-    status(gone)
+    status(destroyed)
 }
 
-/// The way back to the sender of a datagram, from the 40 bytes before its payload: an IPv6 header, or an IPv4 header in
-/// the last 20 of them.
-fn way_back(header: &[u8; 40]) -> Option<AddressVector> {
+/// Returns the address vector of a datagram's sender from the 40 bytes before the payload: an IPv6 header, or 20 unused
+/// bytes and an IPv4 header. `None` if they hold neither.
+fn reply_vector(header: &[u8; 40]) -> Option<AddressVector> {
     let (destination, traffic_class) = if header[0] >> 4 == 6 {
         let source: [u8; 16] = header[8..24].try_into().ok()?;
         (IpAddr::V6(Ipv6Addr::from(source)), header[0] << 4 | header[1] >> 4)
@@ -110,16 +111,17 @@ fn way_back(header: &[u8; 40]) -> Option<AddressVector> {
     Some(AddressVector { traffic_class: TrafficClass(traffic_class), ..AddressVector::to(destination) })
 }
 
-/// The flag that says that there is a header before the payload.
+/// The flag of a completion with an IP header before the payload.
 const IBV_WC_GRH: c_uint = 1;
 
+/// Returns the attributes of the path back to the sender of a completed UD receive.
 unsafe fn from_completion(port: u8, completion: &ibv_wc, header: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
     if completion.wc_flags & IBV_WC_GRH == 0 || port != 1 {
         return Err(Errno::INVALID);
     }
-    // SAFETY: the flag says that the header is there, which is 40 bytes long.
+    // SAFETY: with this flag, 40 bytes of header precede the payload.
     let header = unsafe { &*header.cast::<[u8; 40]>() };
-    Ok(attributes(&way_back(header).ok_or(Errno::INVALID)?))
+    Ok(attributes(&reply_vector(header).ok_or(Errno::INVALID)?))
 }
 
 #[unsafe(no_mangle)]
@@ -128,10 +130,10 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     port: u8,
     completion: *mut ibv_wc,
     header: *mut ibv_grh,
-    room: *mut ibv_ah_attr,
+    out: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: the program passes a completion and the header that it told of, and room for attributes.
-    minus_one(unsafe { from_completion(port, &*completion, header).map(|found| *room = found) })
+    // SAFETY: the program passes a completion, the header before its payload, and memory for attributes.
+    minus_one(unsafe { from_completion(port, &*completion, header).map(|found| *out = found) })
 }
 
 #[unsafe(no_mangle)]
@@ -141,7 +143,7 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
     header: *mut ibv_grh,
     port: u8,
 ) -> *mut ibv_ah {
-    // SAFETY: the program passes a domain that it has made, a completion and the header that it told of.
+    // SAFETY: the program passes a domain that it created, a completion and the header before its payload.
     pointer(unsafe {
         from_completion(port, &*completion, header).and_then(|attributes| create(pd, &attributes))
     })
@@ -153,17 +155,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_back_is_in_either_header() {
+    fn the_senders_address_is_read_from_either_ip_header() {
         let mut header = [0u8; 40];
         header[20..22].copy_from_slice(&[0x45, 0x10]);
         header[32..36].copy_from_slice(&[192, 0, 2, 7]);
-        let way = way_back(&header).unwrap();
-        assert_eq!((way.destination.to_string().as_str(), way.traffic_class.0), ("192.0.2.7", 0x10));
+        let vector = reply_vector(&header).unwrap();
+        assert_eq!((vector.destination.to_string().as_str(), vector.traffic_class.0), ("192.0.2.7", 0x10));
         header = [0; 40];
         header[..2].copy_from_slice(&[0x61, 0x00]);
         header[8..24].copy_from_slice(&"fe80::7".parse::<Ipv6Addr>().unwrap().octets());
-        let way = way_back(&header).unwrap();
-        assert_eq!((way.destination.to_string().as_str(), way.traffic_class.0), ("fe80::7", 0x10));
-        assert_eq!(way_back(&[0; 40]), None);
+        let vector = reply_vector(&header).unwrap();
+        assert_eq!((vector.destination.to_string().as_str(), vector.traffic_class.0), ("fe80::7", 0x10));
+        assert_eq!(reply_vector(&[0; 40]), None);
     }
 }

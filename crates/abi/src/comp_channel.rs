@@ -1,11 +1,11 @@
-//! Completion channels: descriptors for the events of completion queues.
+//! Completion channels: file descriptors that become readable when a completion queue has an event.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::cq_events::CqEvents;
+use crate::cq_notifier::CqNotifier;
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
 use crate::header::{ibv_comp_channel, ibv_context};
@@ -15,8 +15,8 @@ use crate::object::{Object, cell, object, take_back};
 #[repr(C)]
 pub(crate) struct CompChannel {
     abi: UnsafeCell<ibv_comp_channel>,
-    pub(crate) events: Arc<EventQueue<Arc<CqEvents>>>,
-    /// Completion queues that tell their events here.
+    pub(crate) events: Arc<EventQueue<Arc<CqNotifier>>>,
+    /// Number of completion queues that use this channel.
     users: AtomicU32,
 }
 
@@ -26,10 +26,12 @@ unsafe impl Object for CompChannel {
 }
 
 impl CompChannel {
+    /// Counts one more completion queue.
     pub(crate) fn join(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts one completion queue less.
     pub(crate) fn leave(&self) {
         self.users.fetch_sub(1, Ordering::Relaxed);
     }
@@ -46,11 +48,11 @@ unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    // SAFETY: the program passes a channel that it has made.
+    // SAFETY: the program passes a channel that it created.
     if unsafe { object::<CompChannel>(channel) }.users.load(Ordering::Relaxed) > 0 {
         return status(Err(Errno::BUSY));
     }
-    // SAFETY: and does not use it any more.
+    // SAFETY: the program does not use it after this call.
     drop(unsafe { take_back::<CompChannel>(channel) });
     0
 }

@@ -1,4 +1,4 @@
-//! Completions in the numbers of the header.
+//! Converts the engine's completions to `ibv_wc` and its codes.
 
 use std::ffi::{c_int, c_uint};
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use nichrome_rdma::{CompletedOperation, Completion, Notice, Status};
 
 use crate::header::ibv_wc;
 
-/// A global routing header is before the payload.
+/// An IP header precedes the payload.
 const IBV_WC_GRH: c_uint = 1;
-/// There is immediate data.
+/// The completion carries immediate data.
 const IBV_WC_WITH_IMM: c_uint = 1 << 1;
-/// A key was invalidated.
+/// The request invalidated a key.
 const IBV_WC_WITH_INV: c_uint = 1 << 3;
 
-/// What comes with a received message.
+/// Returns `enum ibv_wc_flags`.
 pub(crate) fn flags(completion: &Completion) -> c_uint {
     let notice = match completion.notice {
         None => 0,
@@ -24,7 +24,7 @@ pub(crate) fn flags(completion: &Completion) -> c_uint {
     notice | if completion.source.is_some() { IBV_WC_GRH } else { 0 }
 }
 
-/// Immediate data as it was sent, or the key.
+/// Returns the immediate data in network byte order, or the invalidated key, or 0.
 pub(crate) fn notice(completion: &Completion) -> u32 {
     match completion.notice {
         None => 0,
@@ -33,23 +33,24 @@ pub(crate) fn notice(completion: &Completion) -> u32 {
     }
 }
 
-/// The service level of completions at a device of this address: of datagrams, for which RoCE v2 has no use for it. mlx5 puts
-/// the type of the network header there (1 is IPv6, 2 is IPv4), and UCX reads it on all devices to find the sender's GID
-/// before the payload.
+/// The service level in completions of datagrams, where RoCEv2 does not use it. mlx5 stores the type of the network header
+/// there (1: IPv6, 2: IPv4), and UCX relies on this for all devices to find the sender's GID before the payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceLevel(u8);
 
 impl ServiceLevel {
+    /// Returns the service level for a device at `address`.
     pub(crate) fn at(address: IpAddr) -> Self {
         Self(if address.is_ipv4() { 2 } else { 1 })
     }
 
+    /// Returns the service level of a completion; 0 if it is not of a datagram.
     pub(crate) fn of(self, completion: &Completion) -> u8 {
         if completion.source.is_some() { self.0 } else { 0 }
     }
 }
 
-/// The structure that programs poll.
+/// Converts a completion to the structure that `ibv_poll_cq` fills in.
 pub(crate) fn as_structure(completion: &Completion, level: ServiceLevel) -> ibv_wc {
     ibv_wc {
         wr_id: completion.wr_id,
@@ -68,7 +69,7 @@ pub(crate) fn as_structure(completion: &Completion, level: ServiceLevel) -> ibv_
     }
 }
 
-/// `enum ibv_wc_opcode`.
+/// Returns the `enum ibv_wc_opcode`.
 pub(crate) fn opcode(operation: CompletedOperation) -> c_int {
     match operation {
         CompletedOperation::Send => 0,
@@ -83,7 +84,7 @@ pub(crate) fn opcode(operation: CompletedOperation) -> c_int {
     }
 }
 
-/// `enum ibv_wc_status`.
+/// Returns the `enum ibv_wc_status`.
 pub(crate) fn status_code(status: Status) -> c_int {
     match status {
         Status::Success => 0,

@@ -1,4 +1,4 @@
-//! Completion queues.
+//! Completion queues as objects; `create_cq.rs`, `poll_cq.rs` and `extended_poll.rs` have the verbs.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -8,7 +8,7 @@ use nichrome_rdma::{Completion, CqHandle};
 
 use crate::adapter::Adapter;
 use crate::completion::ServiceLevel;
-use crate::cq_events::CqEvents;
+use crate::cq_notifier::CqNotifier;
 use crate::header::ibv_cq_ex;
 use crate::object::Object;
 
@@ -18,15 +18,15 @@ pub(crate) struct CompletionQueue {
     pub(crate) abi: UnsafeCell<ibv_cq_ex>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: CqHandle,
-    pub(crate) events: Arc<CqEvents>,
+    pub(crate) events: Arc<CqNotifier>,
     /// The service level of its completions.
     pub(crate) service_level: ServiceLevel,
-    /// The completion that a piecewise poll is at.
+    /// The current completion of an extended poll.
     pub(crate) polled: UnsafeCell<Option<Completion>>,
 }
 
 impl CompletionQueue {
-    /// Takes completions, driving the device.
+    /// Drives the device and passes up to `count` completions to `take`. Returns their number.
     pub(crate) fn poll(&self, count: c_int, mut take: impl FnMut(&Completion)) -> c_int {
         let polled = self.adapter.driver.poll(|device| {
             let mut polled = 0;
@@ -41,16 +41,16 @@ impl CompletionQueue {
         polled.unwrap_or(0)
     }
 
-    /// The program is going to wait for an event.
-    pub(crate) fn attend(&self) {
-        if self.events.attend() {
+    /// Records that the program will wait for an event: the driver's thread takes over.
+    pub(crate) fn begin_wait(&self) {
+        if self.events.begin_wait() {
             self.adapter.driver.attend();
         }
     }
 
-    /// The event came, or will not.
-    pub(crate) fn leave(&self) {
-        if self.events.leave() {
+    /// Records that the program no longer waits: it took the event, or destroys the queue.
+    pub(crate) fn end_wait(&self) {
+        if self.events.end_wait() {
             self.adapter.driver.leave();
         }
     }

@@ -1,20 +1,20 @@
-//! What the environment decides. `nichrome rdma run` sets these variables; they can be set without it.
+//! The device's configuration, read from environment variables, which `nichrome rdma run` or the user sets.
 //!
-//! | variable | value | without it |
+//! | variable | value | default |
 //! |---|---|---|
-//! | `NICHROME_TRANSPORT` | what the device speaks: `roce`, `star` | `roce` |
-//! | `NICHROME_STATELESS` | with `star`, which side of a connection keeps no state: `self`, `peer`, `auto` | `auto` |
-//! | `NICHROME_CONNECTION_BUDGET` | with `star`, connections whose state is kept here at most | any number |
-//! | `NICHROME_AUTHENTICATE` | with `star`, `1`: packets to a stateless side must be authenticated | they need not |
-//! | `NICHROME_IP` | the device's address, one of this machine's | a free one of 127.0.0.0/8 |
-//! | `NICHROME_IFACE` | an interface whose first address is the device's | |
-//! | `NICHROME_MTU` | bytes of payload in a packet: 256, 512, 1024, 2048, 4096 | the most that fits the interface |
-//! | `NICHROME_PACKETS` | `1`: receive packets from the interfaces, which needs CAP_NET_RAW | a socket |
+//! | `NICHROME_TRANSPORT` | the device's transport: `roce` or `star` | `roce` |
+//! | `NICHROME_STATELESS` | with `star`, the side of a connection that keeps no state: `self`, `peer`, `auto` | `auto` |
+//! | `NICHROME_CONNECTION_BUDGET` | with `star`, the maximum number of connections whose state is kept here | no maximum |
+//! | `NICHROME_AUTHENTICATE` | `1`: with `star`, the stateless side accepts authenticated packets only | accepts all |
+//! | `NICHROME_IP` | the device's address, one of this machine's | a free address in 127.0.0.0/8 |
+//! | `NICHROME_IFACE` | the interface whose first address the device takes | |
+//! | `NICHROME_MTU` | maximum payload of a packet in bytes: 256, 512, 1024, 2048, 4096 | the largest that fits the interface |
+//! | `NICHROME_PACKETS` | `1`: receive from the interfaces (AF_PACKET), which needs CAP_NET_RAW | receive from a UDP socket |
 //! | `NICHROME_LOSS`, `_DELAY`, `_JITTER`, `_REORDER`, `_DUPLICATE`, `_CORRUPT`, `_RATE` | as the options of `nichrome wan` | no faults |
-//! | `NICHROME_SEED` | what the choices of the faults, memory keys and queue pair numbers come from | the kernel's random numbers |
-//! | `NICHROME_CAPTURE` | the file to record packets in (pcapng) | no capture |
-//! | `NICHROME_STATS` | `1`: what was done is printed at the end | nothing is |
-//! | `NICHROME_DOCTOR` | a file that exists: what the program asks for is appended | nothing is recorded |
+//! | `NICHROME_SEED` | seed of the faults, memory keys and queue pair numbers | the kernel's random numbers |
+//! | `NICHROME_CAPTURE` | pcapng file to record packets in | no capture |
+//! | `NICHROME_STATS` | `1`: print the counters to standard error when the program exits | no counters |
+//! | `NICHROME_DOCTOR` | existing file to append the program's verbs and device paths to | no record |
 
 use std::env::{self, VarError};
 use std::fmt::Display;
@@ -29,57 +29,57 @@ use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 use thiserror::Error;
 
-/// What the device speaks.
+/// The device's transport.
 pub const TRANSPORT: &str = "NICHROME_TRANSPORT";
-/// Which side of a connection keeps no state.
+/// The side of a connection that keeps no state.
 pub const STATELESS: &str = "NICHROME_STATELESS";
-/// Connections whose state is kept here at most.
+/// Maximum number of connections whose state is kept here.
 pub const CONNECTION_BUDGET: &str = "NICHROME_CONNECTION_BUDGET";
-/// Whether packets to a stateless side must be authenticated.
+/// Whether the stateless side accepts authenticated packets only.
 pub const AUTHENTICATE: &str = "NICHROME_AUTHENTICATE";
-/// The device's address.
+/// The device's IP address.
 pub const IP: &str = "NICHROME_IP";
-/// The interface whose first address is the device's.
+/// The interface whose first address the device takes.
 pub const INTERFACE: &str = "NICHROME_IFACE";
-/// Bytes of payload in a packet.
+/// Maximum payload of a packet in bytes.
 pub const MTU: &str = "NICHROME_MTU";
-/// Whether to receive packets from the interfaces.
+/// Whether to receive from the interfaces instead of a UDP socket.
 pub const PACKETS: &str = "NICHROME_PACKETS";
-/// Which packets are lost.
+/// Packet loss.
 pub const LOSS: &str = "NICHROME_LOSS";
-/// How long packets take.
+/// Delay of packets.
 pub const DELAY: &str = "NICHROME_DELAY";
-/// By how much that varies.
+/// Variation of the delay.
 pub const JITTER: &str = "NICHROME_JITTER";
-/// Which packets are held back.
+/// Share of packets held back so that later packets overtake them.
 pub const REORDER: &str = "NICHROME_REORDER";
-/// How likely a packet comes twice.
+/// Share of packets that are duplicated.
 pub const DUPLICATE: &str = "NICHROME_DUPLICATE";
-/// How likely a bit of a packet is flipped.
+/// Share of packets in which one bit is flipped.
 pub const CORRUPT: &str = "NICHROME_CORRUPT";
-/// The bottleneck's rate.
+/// Rate of the bottleneck.
 pub const RATE: &str = "NICHROME_RATE";
-/// What the choices of the faults come from.
+/// Seed of the faults, memory keys and queue pair numbers.
 pub const SEED: &str = "NICHROME_SEED";
-/// The file to record packets in.
+/// pcapng file to record packets in.
 pub const CAPTURE: &str = "NICHROME_CAPTURE";
-/// Whether to print what was done.
+/// Whether to print the counters when the program exits.
 pub const STATS: &str = "NICHROME_STATS";
 
-/// The file in which calls are recorded, for `nichrome rdma doctor`.
+/// File to append verbs and device paths to, for `nichrome rdma doctor`.
 pub const DOCTOR: &str = "NICHROME_DOCTOR";
 
-/// Why the environment is of no use.
+/// An invalid variable, or a failure to resolve one.
 #[derive(Debug, Error)]
 pub enum ConfigurationError {
-    /// A value is not what the variable takes.
+    /// A variable has an invalid value.
     #[error("{name}={value}: {reason}")]
     Value {
-        /// The variable.
+        /// The variable's name.
         name: &'static str,
-        /// What it is set to.
+        /// The invalid value.
         value: String,
-        /// What is wrong.
+        /// Why the value is invalid.
         reason: String,
     },
     /// The interfaces cannot be listed.
@@ -87,20 +87,20 @@ pub enum ConfigurationError {
     Addresses(std::io::Error),
 }
 
-/// What a device is opened with, and whether it tells at the end what it has done.
+/// The device's configuration.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// For the adapter.
+    /// The adapter to open.
     pub adapter: AdapterConfig,
-    /// Whether to print what was done.
-    pub reports: bool,
+    /// Whether to print the counters when the device closes.
+    pub prints_stats: bool,
 }
 
 impl Configuration {
-    /// As the environment says.
+    /// Reads the configuration from the environment.
     ///
     /// # Errors
-    /// A variable has a value that it does not take.
+    /// A variable has an invalid value, or the machine's addresses cannot be listed.
     pub fn from_env() -> Result<Self, ConfigurationError> {
         let seed = variable(SEED)?;
         let adapter = AdapterConfig {
@@ -118,10 +118,11 @@ impl Configuration {
             capture: variable::<PathBuf>(CAPTURE)?,
             seed,
         };
-        Ok(Self { adapter, reports: is_set(STATS) })
+        Ok(Self { adapter, prints_stats: is_set(STATS) })
     }
 }
 
+/// Returns true if the variable is `1`.
 fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| value == "1")
 }
@@ -138,7 +139,7 @@ fn place() -> Result<Place, ConfigurationError> {
     Ok(Place::Address(found))
 }
 
-/// The address that the environment names; `None` for one of 127.0.0.0/8, or if the environment names none that is there.
+/// Returns the address of `NICHROME_IP` or `NICHROME_IFACE`; `None` if neither is set or the interface has no address.
 pub(crate) fn configured_address() -> Option<IpAddr> {
     match place() {
         Ok(Place::Address(address)) => Some(address),
@@ -146,7 +147,7 @@ pub(crate) fn configured_address() -> Option<IpAddr> {
     }
 }
 
-/// The interface's first IPv4 address, or its first that is not link-local.
+/// Returns the interface's first IPv4 address, else its first IPv6 address that is not link-local.
 fn address_of(interface: &str) -> std::io::Result<Option<IpAddr>> {
     let addresses: Vec<IpAddr> = local_addresses()?
         .into_iter()
@@ -158,6 +159,7 @@ fn address_of(interface: &str) -> std::io::Result<Option<IpAddr>> {
     Ok(found.copied())
 }
 
+/// Reads the fault variables; `None` if none is set.
 fn faults(seed: Option<u64>) -> Result<Option<Faults>, ConfigurationError> {
     let named = [LOSS, DELAY, JITTER, REORDER, DUPLICATE, CORRUPT, RATE];
     if named.iter().all(|name| env::var_os(name).is_none()) {
@@ -177,6 +179,7 @@ fn faults(seed: Option<u64>) -> Result<Option<Faults>, ConfigurationError> {
     Ok(Some(Faults { impairments, seed }))
 }
 
+/// Overwrites `field` if the variable is set.
 fn set<T>(field: &mut T, name: &'static str) -> Result<(), ConfigurationError>
 where
     T: FromStr<Err: Display>,
@@ -187,6 +190,7 @@ where
     Ok(())
 }
 
+/// Parses a variable; `None` if it is unset or empty.
 fn variable<T>(name: &'static str) -> Result<Option<T>, ConfigurationError>
 where
     T: FromStr<Err: Display>,
@@ -195,7 +199,7 @@ where
         Ok(value) if !value.is_empty() => value,
         Ok(_) | Err(VarError::NotPresent) => return Ok(None),
         Err(VarError::NotUnicode(value)) => {
-            let (value, reason) = (value.to_string_lossy().into_owned(), "this is not UTF-8".to_owned());
+            let (value, reason) = (value.to_string_lossy().into_owned(), "the value is not UTF-8".to_owned());
             return Err(ConfigurationError::Value { name, value, reason });
         }
     };
@@ -205,7 +209,7 @@ where
     })
 }
 
-/// A path MTU as its payload.
+/// A path MTU, parsed from its payload in bytes.
 struct PayloadBytes(PathMtu);
 
 impl FromStr for PayloadBytes {

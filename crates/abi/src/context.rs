@@ -1,15 +1,15 @@
-//! An open device, as a program holds it.
+//! Contexts: what `ibv_open_device` returns to the program.
 
 use std::cell::UnsafeCell;
 use std::mem::offset_of;
 use std::sync::Arc;
 
 use crate::adapter::Adapter;
-use crate::async_target::AsyncEvents;
+use crate::async_source::AsyncEvents;
 use crate::header::{ibv_context, verbs_context};
 use crate::object::cell;
 
-/// An open device.
+/// An open context, which keeps the process's device open.
 #[repr(C)]
 pub(crate) struct Context {
     abi: UnsafeCell<verbs_context>,
@@ -18,38 +18,38 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Gives a context to the program: the pointer is to the last field of its structure.
+    /// Allocates a context and returns the program's pointer, which points to the last field of `verbs_context`.
     pub(crate) fn into_abi(
         abi: verbs_context,
         adapter: Arc<Adapter>,
         async_events: Arc<AsyncEvents>,
     ) -> *mut ibv_context {
         let opened = Box::into_raw(Box::new(Self { abi: cell(abi), adapter, async_events }));
-        // SAFETY: the field is inside of what was made just now.
+        // SAFETY: the field lies within the allocation.
         unsafe { opened.byte_add(offset_of!(verbs_context, context)) }.cast()
     }
 
-    /// Takes the context back from the program.
+    /// Takes ownership of the context back from the program.
     ///
     /// # Safety
-    /// [`Context::into_abi`] gave the pointer, and it is not used again.
+    /// The pointer is from [`Context::into_abi`] and is not used again.
     pub(crate) unsafe fn take_back(context: *mut ibv_context) -> Box<Self> {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { Box::from_raw(Self::start(context)) }
     }
 
-    /// The context behind a pointer of the program, which is to the last field of its structure.
+    /// Returns the context of a program's pointer.
     ///
     /// # Safety
-    /// `ibv_open_device` gave the pointer, and the context is open while `'a` lasts.
+    /// The pointer is from `ibv_open_device`, and the context stays open for `'a`.
     pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> &'a Self {
-        // SAFETY: the field is so many bytes into the structure, which is the context's first field.
+        // SAFETY: guaranteed by the caller.
         unsafe { &*Self::start(context) }
     }
 
-    /// Where the context of a pointer begins.
+    /// Returns the start of the `Context` that holds the program's `ibv_context`.
     unsafe fn start(context: *mut ibv_context) -> *mut Self {
-        // SAFETY: as the caller says, the pointer is to this field of a whole `Context`.
+        // SAFETY: the caller passes a pointer to this field, and `verbs_context` is the first field of a `Context`.
         unsafe { context.byte_sub(offset_of!(verbs_context, context)).cast() }
     }
 

@@ -1,4 +1,4 @@
-//! Making, changing and destroying completion queues.
+//! Creates, resizes, moderates and destroys completion queues.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use nichrome_rdma::Moderation;
 
-use crate::async_target::AsyncTarget;
+use crate::async_source::AsyncSource;
 use crate::comp_channel::CompChannel;
 use crate::completion::ServiceLevel;
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
-use crate::cq_events::CqEvents;
+use crate::cq_notifier::CqNotifier;
 use crate::errno::{Errno, pointer, status};
 use crate::extended_poll;
 use crate::header::{
@@ -19,7 +19,7 @@ use crate::header::{
 };
 use crate::object::{Object, cell, object, take_back, zeroed};
 
-/// What a completion queue is to be.
+/// Attributes of a new completion queue, common to both verbs.
 struct Wanted {
     context: *mut ibv_context,
     cqe: c_int,
@@ -38,19 +38,20 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
     }
     let adapter = Arc::clone(opened.adapter());
     let handle = adapter.driver.call(|device| device.create_cq(capacity))?;
-    // SAFETY: the program passes a channel that it has made, or none.
-    let told = (!channel.is_null()).then(|| unsafe { object::<CompChannel>(channel) });
-    if let Some(channel) = told {
-        channel.join();
+    // SAFETY: the program passes a channel that it created, or a null pointer.
+    let comp_channel = (!channel.is_null()).then(|| unsafe { object::<CompChannel>(channel) });
+    if let Some(comp_channel) = comp_channel {
+        comp_channel.join();
     }
     let mut abi: ibv_cq_ex = zeroed();
     (abi.context, abi.channel, abi.cq_context, abi.cqe) = (context, channel, cq_context, cqe);
     extended_poll::fill(&mut abi);
     let mut place = Box::<CompletionQueue>::new_uninit();
     let cq = place.as_mut_ptr().cast::<ibv_cq_ex>();
-    let asynchronous = AsyncTarget::new(opened.async_events(), cq);
-    let events = CqEvents::new(told.map(|channel| Arc::clone(&channel.events)), asynchronous, cq.cast());
-    adapter.listeners.cqs.insert(handle, Arc::clone(&events));
+    let asynchronous = AsyncSource::new(opened.async_events(), cq);
+    let events =
+        CqNotifier::new(comp_channel.map(|channel| Arc::clone(&channel.events)), asynchronous, cq.cast());
+    adapter.dispatcher.cqs.insert(handle, Arc::clone(&events));
     let service_level = ServiceLevel::at(adapter.address());
     let (abi, polled) = (cell(abi), UnsafeCell::new(None));
     Ok(Box::write(place, CompletionQueue { abi, adapter, handle, events, service_level, polled }).into_abi())
@@ -65,7 +66,7 @@ unsafe extern "C" fn ibv_create_cq(
     comp_vector: c_int,
 ) -> *mut ibv_cq {
     let wanted = Wanted { context, cqe, cq_context, channel, comp_vector };
-    // SAFETY: the program passes a context and a channel that it has.
+    // SAFETY: the program passes an open context, and a channel that it created or a null pointer.
     pointer(unsafe { create(&wanted) }).cast()
 }
 
@@ -85,24 +86,24 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         channel: attributes.channel,
         comp_vector: attributes.comp_vector as c_int,
     };
-    // SAFETY: the program passes a context and a channel that it has.
+    // SAFETY: the program passes an open context, and a channel that it created or a null pointer.
     pointer(unsafe { create(&wanted) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    // SAFETY: the program passes a queue that it has made.
+    // SAFETY: the program passes a queue that it created.
     let this = unsafe { object::<CompletionQueue>(cq.cast()) };
     let destroyed = this.adapter.driver.call(|device| device.destroy_cq(this.handle));
     if destroyed.is_ok() {
-        this.adapter.listeners.cqs.remove(&this.handle);
-        this.leave();
-        CqEvents::retire(&this.events);
-        // SAFETY: the program does not use it any more, and its channel is still there.
+        this.adapter.dispatcher.cqs.remove(&this.handle);
+        this.end_wait();
+        CqNotifier::retire(&this.events);
+        // SAFETY: the program does not use the queue after this call.
         let cq = unsafe { take_back::<CompletionQueue>(cq.cast()) };
         let channel = cq.abi.into_inner().channel;
         if !channel.is_null() {
-            // SAFETY: a channel goes after the queues that use it.
+            // SAFETY: a channel cannot be destroyed while a queue uses it.
             unsafe { object::<CompChannel>(channel) }.leave();
         }
     }
@@ -111,22 +112,22 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    // SAFETY: the program passes a queue that it has made.
+    // SAFETY: the program passes a queue that it created.
     let this = unsafe { object::<CompletionQueue>(cq.cast()) };
     let Ok(capacity) = usize::try_from(cqe) else { return status(Err(Errno::INVALID)) };
     let resized = this.adapter.driver.call(|device| device.resize_cq(this.handle, capacity));
     if resized.is_ok() {
-        // SAFETY: the program does not read the size while it changes it.
+        // SAFETY: the program does not read the size during this call.
         unsafe { (*cq).cqe = cqe };
     }
     status(resized)
 }
 
-/// What is changed is the moderation.
+/// `enum ibv_cq_attr_mask`: the event moderation.
 const IBV_CQ_ATTR_MODERATE: u32 = 1;
 
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: *mut ibv_modify_cq_attr) -> c_int {
-    // SAFETY: the program passes a queue that it has made, and attributes.
+    // SAFETY: the program passes a queue that it created, and attributes.
     let (this, attributes) = unsafe { (object::<CompletionQueue>(cq.cast()), &*attributes) };
     if attributes.attr_mask & !IBV_CQ_ATTR_MODERATE != 0 {
         return status(Err(Errno::INVALID));

@@ -1,4 +1,4 @@
-//! Making and destroying queue pairs.
+//! Creates and destroys queue pairs.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use nichrome_rdma::{QpConfig, Signaling};
 
-use crate::async_target::AsyncTarget;
-use crate::build;
-use crate::builder::Builder;
+use crate::async_source::AsyncSource;
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::doctor::record;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
+use crate::extended_post;
 use crate::header::{
     ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_srq,
 };
 use crate::object::{Object, cell, object, take_back, zeroed};
 use crate::queue_pair::{QueuePair, capacity, kind};
+use crate::request_builder::Builder;
 use crate::shared_receive_queue::SharedReceiveQueue;
 
-/// The attributes of every version.
+/// Attributes of a new queue pair, common to both verbs.
 #[derive(Clone, Copy)]
 struct Wanted {
     pd: *mut ibv_pd,
@@ -44,7 +44,7 @@ unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
     if !wanted.srq.is_null() {
         (capacity.receive_wrs, capacity.receive_sges) = (0, 0);
     }
-    // SAFETY: the program passes objects that it has made.
+    // SAFETY: the program passes objects that it created.
     unsafe {
         Ok(QpConfig {
             kind: kind(wanted.qp_type)?,
@@ -60,10 +60,10 @@ unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
 
 unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_qp, Errno> {
     record("ibv_create_qp");
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let config = unsafe { config(wanted) }?;
     let Wanted { pd, qp_context, send_cq, recv_cq, srq, qp_type, .. } = *wanted;
-    // SAFETY: the program passes a domain that it has made.
+    // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
     // SAFETY: the domain's context is open.
     let opened = unsafe { Context::of(context) };
@@ -76,11 +76,11 @@ unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_q
     let base = ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, qp_type, ..abi.qp_base };
     abi.qp_base = ibv_qp { handle: number, qp_num: number, ..base };
     if builder.is_some() {
-        build::fill(&mut abi);
+        extended_post::fill(&mut abi);
     }
     let mut place = Box::<QueuePair>::new_uninit();
-    let events = AsyncTarget::new(opened.async_events(), place.as_mut_ptr());
-    adapter.listeners.qps.insert(handle, Arc::clone(&events));
+    let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
+    adapter.dispatcher.qps.insert(handle, Arc::clone(&events));
     let builder = builder.map(UnsafeCell::new);
     Ok(Box::write(place, QueuePair { abi: cell(abi), adapter, handle, events, builder }).into_abi().cast())
 }
@@ -91,11 +91,11 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init
     let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } =
         unsafe { *attributes };
     let wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
-    // SAFETY: the objects in them are ones that the program has made.
+    // SAFETY: the attributes name objects that the program created.
     pointer(unsafe { create(&wanted, None) })
 }
 
-/// `enum ibv_qp_init_attr_mask`: domain, flags, operations for building requests.
+/// `enum ibv_qp_init_attr_mask`: protection domain, creation flags, operations of extended posting.
 const MASK_DOMAIN: u32 = 1;
 const MASK_FLAGS: u32 = 1 << 2;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
@@ -114,26 +114,26 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     if !has(MASK_DOMAIN) {
         return pointer(Err(Errno::INVALID));
     }
-    let builds = has(MASK_SEND_OPERATIONS);
-    let offered = kind(all.qp_type).map(build::offered);
-    if builds && offered.is_ok_and(|offered| all.send_ops_flags & !offered != 0) {
+    let has_builder = has(MASK_SEND_OPERATIONS);
+    let offered = kind(all.qp_type).map(extended_post::offered);
+    if has_builder && offered.is_ok_and(|offered| all.send_ops_flags & !offered != 0) {
         return pointer(Err(Errno::UNSUPPORTED));
     }
     let ibv_qp_init_attr_ex { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, .. } = *all;
     let wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
-    // SAFETY: the objects in them are ones that the program has made.
-    pointer(unsafe { create(&wanted, builds.then(Builder::default)) })
+    // SAFETY: the attributes name objects that the program created.
+    pointer(unsafe { create(&wanted, has_builder.then(Builder::default)) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    // SAFETY: the program passes a queue pair that it has made.
+    // SAFETY: the program passes a queue pair that it created.
     let this = unsafe { object::<QueuePair>(qp.cast()) };
     let destroyed = this.adapter.driver.destroy_qp(this.handle);
     if destroyed.is_ok() {
-        this.adapter.listeners.qps.remove(&this.handle);
+        this.adapter.dispatcher.qps.remove(&this.handle);
         this.events.retire();
-        // SAFETY: and does not use it any more.
+        // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<QueuePair>(qp.cast()) });
     }
     status(destroyed)
@@ -141,12 +141,12 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: the program passes a queue pair that it has made.
-    let builds = unsafe { object::<QueuePair>(qp.cast()) }.builder.is_some();
-    if builds { qp.cast() } else { ptr::null_mut() }
+    // SAFETY: the program passes a queue pair that it created.
+    let has_builder = unsafe { object::<QueuePair>(qp.cast()) }.builder.is_some();
+    if has_builder { qp.cast() } else { ptr::null_mut() }
 }
 
-/// Whether data arrives in order within a message: nobody is promised that.
+/// Returns 0: the device does not guarantee that a message's bytes arrive in order.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _opcode: c_int, _flags: u32) -> c_int {
     0

@@ -1,4 +1,4 @@
-//! The list of devices: there is one.
+//! The device list (`ibv_get_device_list`), which holds the one device `nichrome0`.
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
@@ -15,8 +15,8 @@ use crate::object::zeroed;
 /// The device's name.
 pub(crate) const NAME: &CStr = c"nichrome0";
 
-/// Libraries of drivers ask every device whose it is by a pointer behind the structure, where rdma-core has the
-/// operations of the driver: it is compared, never followed.
+/// The device's structure with the field behind it where rdma-core keeps a pointer to the driver's operations. rdma-core's
+/// driver libraries compare this pointer with their own to recognise their devices, and do not dereference it.
 #[repr(C)]
 struct Device {
     abi: ibv_device,
@@ -24,9 +24,9 @@ struct Device {
     rest: [u64; 64],
 }
 
-// SAFETY: nothing in it is ever changed.
+// SAFETY: the structure is never written to.
 unsafe impl Send for Device {}
-// SAFETY: nothing in it is ever changed.
+// SAFETY: the structure is never written to.
 unsafe impl Sync for Device {}
 
 fn the_device() -> *mut ibv_device {
@@ -44,14 +44,14 @@ fn the_device() -> *mut ibv_device {
     (&raw const device.abi).cast_mut()
 }
 
-/// Writes a text into an array of C, which is long enough.
-pub(crate) fn put(room: &mut [c_char], text: &CStr) {
-    for (place, byte) in room.iter_mut().zip(text.to_bytes_with_nul()) {
+/// Writes a string into a C array; the caller ensures that it fits.
+pub(crate) fn put(array: &mut [c_char], text: &CStr) {
+    for (place, byte) in array.iter_mut().zip(text.to_bytes_with_nul()) {
         *place = *byte as c_char;
     }
 }
 
-/// The node's GUID in network byte order: of this machine and the configured place, and marked as locally administered.
+/// Returns the node GUID in network byte order: locally administered, a hash of the host name and the configured address.
 pub(crate) fn guid() -> u64 {
     let mut hasher = DefaultHasher::new();
     std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default().hash(&mut hasher);
@@ -64,12 +64,12 @@ pub(crate) fn guid() -> u64 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     record("ibv_get_device_list");
-    // SAFETY: room for two pointers; it is C's, because programs have been seen to free it themselves.
+    // SAFETY: allocates two pointers. Allocated by malloc, because some programs pass the list to free() themselves.
     let list = unsafe { libc::malloc(2 * size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
     if list.is_null() {
         return pointer(Err(Errno::NO_MEMORY));
     }
-    // SAFETY: two pointers fit; the program passes room for a number, or nothing.
+    // SAFETY: the list holds two pointers; the program passes memory for a number, or a null pointer.
     unsafe {
         list.write(the_device());
         list.add(1).write(ptr::null_mut());
@@ -82,7 +82,7 @@ unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_dev
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    // SAFETY: the program passes a list that it was given.
+    // SAFETY: the program passes a list that it received.
     unsafe { libc::free(list.cast()) };
 }
 
@@ -97,7 +97,7 @@ extern "C" fn ibv_get_device_guid(_device: *mut ibv_device) -> u64 {
     guid()
 }
 
-/// The kernel has no such device.
+/// Returns −1: the kernel has no index for this device.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
     -1

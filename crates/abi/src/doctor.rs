@@ -1,4 +1,4 @@
-//! The record for `nichrome rdma doctor`: the verbs that lead to a connection, as a program calls them.
+//! Records for `nichrome rdma doctor` which of the verbs on the way to a connection the program calls.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -7,11 +7,11 @@ use std::process;
 
 use crate::configuration::DOCTOR;
 
-/// Records that the program calls a verb, if the environment names a file for it. Failures are ignored.
+/// Appends a line to the file that `NICHROME_DOCTOR` names, if it is set. Failures are ignored.
 pub(crate) fn record(verb: &str) {
     let Some(path) = env::var_os(DOCTOR) else { return };
     if let Ok(mut file) = OpenOptions::new().append(true).open(path) {
-        // One call: lines of several processes do not mix.
+        // One write(2) per line: the lines of concurrent processes do not interleave.
         let _ = file.write_all(format!("{} verb {verb}\n", process::id()).as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! Protection domains.
+//! Protection domains: `ibv_alloc_pd`, `ibv_dealloc_pd`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -36,11 +36,11 @@ unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    // SAFETY: the program passes a domain that it has made.
+    // SAFETY: the program passes a domain that it created.
     let this = unsafe { object::<Domain>(pd) };
     let destroyed = this.adapter.driver.call(|device| device.destroy_domain(this.handle));
     if destroyed.is_ok() {
-        // SAFETY: and does not use it any more.
+        // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<Domain>(pd) });
     }
     status(destroyed)

@@ -1,4 +1,4 @@
-//! Errors as programs in C get them.
+//! Converts the engine's errors to errno and to the return values of verbs.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -15,19 +15,19 @@ impl Errno {
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
 
-    /// Makes it the calling thread's.
+    /// Sets the calling thread's errno.
     pub(crate) fn set(self) {
-        // SAFETY: the calling thread's errno is there as long as the thread.
+        // SAFETY: the location of errno is valid as long as the thread runs.
         unsafe { *libc::__errno_location() = self.0 };
     }
 
-    /// The error of the last system call.
+    /// Returns the error of the last system call.
     pub(crate) fn last() -> Self {
         Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     }
 }
 
-/// What a verb returns that gives 0 or an error.
+/// Return value of a verb that returns 0 or an errno; also sets errno.
 pub(crate) fn status(result: Result<(), impl Into<Errno>>) -> c_int {
     match result {
         Ok(()) => 0,
@@ -39,7 +39,7 @@ pub(crate) fn status(result: Result<(), impl Into<Errno>>) -> c_int {
     }
 }
 
-/// What a verb returns that gives an object or, with errno, none.
+/// Return value of a verb that returns an object, or a null pointer and sets errno.
 pub(crate) fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
     result.unwrap_or_else(|errno| {
         errno.set();
@@ -47,7 +47,7 @@ pub(crate) fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
     })
 }
 
-/// What a verb returns that gives 0 or, with errno, −1.
+/// Return value of a verb that returns 0, or −1 and sets errno.
 pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
     match result {
         Ok(()) => 0,

@@ -1,4 +1,4 @@
-//! Events behind a file descriptor that programs poll, read through a verb, and make non-blocking as they like.
+//! Event queues: events behind an eventfd(2) that programs poll and may make non-blocking.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::errno::Errno;
 
-/// Events in order. The descriptor counts them: it is readable while there is one (eventfd(2) as a semaphore).
+/// A FIFO of events. The eventfd, a semaphore, counts them and so is readable while the queue is not empty.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
@@ -24,7 +24,7 @@ impl<T> EventQueue<T> {
         if fd < 0 {
             return Err(Errno::last());
         }
-        // SAFETY: the descriptor was opened just now and is nobody else's.
+        // SAFETY: the descriptor was just opened and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd, events: Mutex::default() })
     }
@@ -33,17 +33,18 @@ impl<T> EventQueue<T> {
         self.fd.as_raw_fd()
     }
 
+    /// Appends an event and makes the descriptor readable.
     pub(crate) fn push(&self, event: T) {
         lock(&self.events).push_back(event);
         let one = 1u64;
-        // It fails only where 2⁶⁴ − 2 events wait.
+        // Fails only if the count would exceed 2⁶⁴ − 2.
         // SAFETY: 8 bytes are read from `one`.
         let _ = unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Takes the next event, and `tells` of it before anyone can remove events; waits for one unless the program has
-    /// made the descriptor non-blocking.
-    pub(crate) fn take<R>(&self, tell: impl Fn(T) -> R) -> Result<R, Errno> {
+    /// Removes the next event and returns `convert(event)`, called under the queue's lock. Blocks while the queue is empty, or
+    /// fails with `EAGAIN` if the program has made the descriptor non-blocking.
+    pub(crate) fn take<R>(&self, convert: impl Fn(T) -> R) -> Result<R, Errno> {
         loop {
             let mut count = 0u64;
             // SAFETY: 8 bytes are written to `count`.
@@ -52,24 +53,24 @@ impl<T> EventQueue<T> {
                 return Err(Errno::last());
             }
             let mut events = lock(&self.events);
-            // The event that was counted may have been removed with its object.
+            // `remove` may have discarded the event after the read counted it.
             if let Some(event) = events.pop_front() {
-                return Ok(tell(event));
+                return Ok(convert(event));
             }
         }
     }
 
-    /// Removes the events of an object that goes.
-    pub(crate) fn remove(&self, is_of_it: impl Fn(&T) -> bool) {
+    /// Removes the events for which `matches` returns true.
+    pub(crate) fn remove(&self, matches: impl Fn(&T) -> bool) {
         let mut events = lock(&self.events);
         let before = events.len();
-        events.retain(|event| !is_of_it(event));
+        events.retain(|event| !matches(event));
         for _ in events.len()..before {
             self.uncount();
         }
     }
 
-    /// Counts one event less, unless who takes events has counted it already.
+    /// Decrements the descriptor's count, unless a concurrent `take` has already done so.
     fn uncount(&self) {
         let mut readable = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one structure is passed.
@@ -81,7 +82,8 @@ impl<T> EventQueue<T> {
     }
 }
 
-/// Events of an object that were given to the program and that it has not acknowledged: the object must not go before.
+/// Count of the events of an object that the program has taken but not acknowledged. The object must not be freed before
+/// the count is 0.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
     count: Mutex<u32>,
@@ -100,7 +102,7 @@ impl Unacknowledged {
         self.changed.notify_all();
     }
 
-    /// Waits until the program has acknowledged all.
+    /// Blocks until the program has acknowledged all events.
     pub(crate) fn wait(&self) {
         let count = lock(&self.count);
         drop(self.changed.wait_while(count, |count| *count > 0).unwrap_or_else(PoisonError::into_inner));
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_descriptor_is_readable_while_there_is_an_event() {
+    fn the_descriptor_is_readable_while_the_queue_is_not_empty() {
         let queue = EventQueue::new().unwrap();
         assert!(!is_readable(&queue));
         queue.push(1);

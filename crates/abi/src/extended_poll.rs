@@ -1,4 +1,4 @@
-//! Completions taken piece by piece: `ibv_start_poll` and what follows it.
+//! Extended polling: `ibv_start_poll`, `ibv_next_poll`, `ibv_end_poll` and the `ibv_wc_read_*` functions.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::OnceLock;
@@ -12,39 +12,39 @@ use crate::errno::Errno;
 use crate::header::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_tm_info};
 use crate::object::object;
 
-/// What can be read of a completion (`enum ibv_create_cq_wc_flags`): all but VLAN, flow tag and tag matching.
+/// Supported fields of a completion (`enum ibv_create_cq_wc_flags`): all but VLAN, flow tag and tag matching.
 pub(crate) const OFFERED: u64 = 0xFF | 1 << 11;
 
-/// Sets the functions by which programs poll.
+/// Fills in the function pointers that the header's inline functions call.
 pub(crate) fn fill(cq: &mut ibv_cq_ex) {
     cq.start_poll = Some(start_poll);
     cq.next_poll = Some(next_poll);
     cq.end_poll = Some(end_poll);
     cq.read_opcode = Some(read_opcode);
-    cq.read_vendor_err = Some(read_nothing);
+    cq.read_vendor_err = Some(read_zero);
     cq.read_byte_len = Some(read_byte_len);
     cq.read_imm_data = Some(read_imm_data);
     cq.read_qp_num = Some(read_qp_num);
     cq.read_src_qp = Some(read_src_qp);
     cq.read_wc_flags = Some(read_wc_flags);
-    cq.read_slid = Some(read_nothing);
+    cq.read_slid = Some(read_zero);
     cq.read_sl = Some(read_sl);
-    cq.read_dlid_path_bits = Some(read_no_byte);
+    cq.read_dlid_path_bits = Some(read_zero_byte);
     cq.read_completion_ts = Some(read_completion_ts);
     cq.read_cvlan = Some(read_cvlan);
-    cq.read_flow_tag = Some(read_nothing);
+    cq.read_flow_tag = Some(read_zero);
     cq.read_tm_info = Some(read_tm_info);
     cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
 }
 
-/// Goes on to the next completion: `ENOENT` where there is none.
+/// Polls the next completion. Returns 0, or `ENOENT` if the queue is empty.
 unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: the program passes a queue that it has made.
+    // SAFETY: the program passes a queue that it created.
     let this = unsafe { object::<CompletionQueue>(cq) };
     let mut next = None;
     this.poll(1, |completion| next = Some(*completion));
     let Some(completion) = next else { return libc::ENOENT };
-    // SAFETY: who polls holds the queue's lock.
+    // SAFETY: the caller holds the queue's lock.
     unsafe {
         (*cq).wr_id = completion.wr_id;
         (*cq).status = status_code(completion.status);
@@ -53,9 +53,9 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     0
 }
 
-/// From here to `end_poll` the queue is the calling thread's.
+/// Locks the queue for the calling thread until `end_poll`, unless the queue is empty.
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
-    // SAFETY: the program passes attributes, a queue that it has made, and calls `end_poll` where this returns 0.
+    // SAFETY: the program passes attributes, a queue that it created, and calls `end_poll` if this returns 0.
     unsafe {
         if (*attributes).comp_mask != 0 {
             return Errno::INVALID.0;
@@ -70,27 +70,27 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: between `start_poll` and `end_poll`.
+    // SAFETY: called between `start_poll` and `end_poll`.
     unsafe { advance(cq) }
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
-    // SAFETY: after a `start_poll` that returned 0.
+    // SAFETY: called after a `start_poll` that returned 0.
     unsafe { libc::pthread_mutex_unlock(&raw mut (*cq).mutex) };
 }
 
-/// Something of the completion that the poll is at.
+/// Returns a field of the current completion, or 0 before the first.
 unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl Fn(&Completion) -> T) -> T {
-    // SAFETY: between `start_poll` and `end_poll`: nobody else changes it.
+    // SAFETY: called between `start_poll` and `end_poll`: only this thread accesses the field.
     let polled = unsafe { &*object::<CompletionQueue>(cq).polled.get() };
     polled.as_ref().map(what).unwrap_or_default()
 }
 
-/// Defines functions that read something of the completion.
+/// Defines functions that return a field of the current completion.
 macro_rules! readers {
     ($($name:ident -> $type:ty: $what:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
-            // SAFETY: between `start_poll` and `end_poll`.
+            // SAFETY: called between `start_poll` and `end_poll`.
             unsafe { read(cq, $what) }
         }
     )*};
@@ -105,26 +105,26 @@ readers! {
     read_wc_flags -> c_uint: flags;
     read_completion_ts -> u64: |completion| completion.at.as_nanos();
     read_completion_wallclock_ns -> u64: |completion| completion.at.as_nanos() + wall_clock_offset();
-    read_nothing -> u32: |_| 0;
-    read_no_byte -> u8: |_| 0;
+    read_zero -> u32: |_| 0;
+    read_zero_byte -> u8: |_| 0;
     read_cvlan -> u16: |_| 0;
 }
 
 unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
-    // SAFETY: between `start_poll` and `end_poll`.
+    // SAFETY: called between `start_poll` and `end_poll`.
     let this = unsafe { object::<CompletionQueue>(cq) };
     // SAFETY: as above.
     unsafe { read(cq, |completion| this.service_level.of(completion)) }
 }
 
-/// Nanoseconds from the zero of the monotonic clock to 1970. Read once: an offset that is read for each completion varies by
-/// some nanoseconds, and timestamps would go back.
+/// Nanoseconds from 1970 to the zero of the monotonic clock. Read once: two clocks read for each completion differ by some
+/// nanoseconds each time, and timestamps would go back.
 fn wall_clock_offset() -> u64 {
     static OFFSET: OnceLock<u64> = OnceLock::new();
     *OFFSET.get_or_init(|| clock::wall_clock().nanos_since(clock::now()))
 }
 
 unsafe extern "C" fn read_tm_info(_cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
-    // SAFETY: the program passes room for it.
+    // SAFETY: the program passes memory for the structure.
     unsafe { *info = ibv_wc_tm_info { tag: 0, priv_: 0 } };
 }

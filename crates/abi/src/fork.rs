@@ -1,6 +1,8 @@
-//! Fork. No hardware reads the program's pages behind the processor's back, so they need no care. The device does: a child
-//! has its parent's objects, but the socket is the parent's, and the thread is not there. The child finds the device whole
-//! and cut off from the network; one that it opens is its own.
+//! fork(2) with an open device, and the verbs around `ibv_fork_init`.
+//!
+//! Registered pages need no treatment, because no hardware accesses them by DMA. The device does: a child inherits its
+//! parent's objects, but the socket stays the parent's and the driver's thread does not exist in the child. So the device is
+//! paused during a fork, and the child's copy is cut off from the network. A device that the child opens is its own.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -12,9 +14,9 @@ use nichrome_hca::Paused;
 use crate::adapter::{Adapter, Current};
 use crate::process_memory::ProcessMemory;
 
-/// What a thread that forks holds on to.
+/// The locks that a thread holds while it forks.
 struct Forking {
-    /// Before the adapter that it is of.
+    /// Declared before the adapter that it borrows from, so that it is dropped first.
     device: Option<Paused<'static, ProcessMemory>>,
     _adapter: Option<Arc<Adapter>>,
     _current: Current,
@@ -28,7 +30,7 @@ extern "C" fn prepare() {
     let current = Adapter::current();
     let adapter = current.upgrade();
     let device = adapter.as_ref().map(|adapter| {
-        // SAFETY: what it is of lives as long, beside it, and is dropped after it.
+        // SAFETY: the adapter is kept alive by the field beside it, which is dropped after it.
         unsafe {
             mem::transmute::<Paused<'_, ProcessMemory>, Paused<'static, ProcessMemory>>(
                 adapter.driver.pause(),
@@ -50,11 +52,11 @@ extern "C" fn in_child() {
     }
 }
 
-/// Looks after the device of a process that forks, from now on.
+/// Registers the pthread_atfork(3) handlers, once.
 pub(crate) fn prepare_for_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the functions are there as long as the library, which is never unloaded.
+        // SAFETY: the library is never unloaded, so the handlers stay valid.
         unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
     });
 }

@@ -1,33 +1,34 @@
-//! Copies from and to the program's memory that end in an error where it is not mapped.
+//! Copies from and to the program's memory that return an error, rather than crash, if it is not mapped.
 //!
-//! Hardware keeps the pages of a region that its program unmaps; here they are gone. Asking the kernel before each copy
-//! would cost more than the copy (process_vm_readv(2): about a microsecond). So the copy is simply made, by two
-//! instructions at known places, and a handler of SIGSEGV and SIGBUS goes on behind them when they fault. All other
-//! faults go to the handler that was there before. A program that sets a handler of its own later takes this one away.
+//! RDMA hardware pins the pages of a region, so they outlive munmap(2); here they do not. Checking with the kernel before
+//! each copy would cost more than the copy (process_vm_readv(2): about a microsecond). So each access is made by an
+//! instruction at a known address. If it faults, a handler of SIGSEGV and SIGBUS resumes after it, and the function returns
+//! an error. Other faults go to the previous handler. A program that installs a handler later replaces this one.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Once, OnceLock};
 use std::{mem, ptr};
 
-/// Copies `len` bytes; returns how many were not copied, because memory was not there.
+/// Copies `len` bytes. Returns the number of bytes not copied because a page was unmapped or protected; 0 on success.
 ///
 /// # Safety
-/// One side is the caller's own memory; of the other nothing is asked. They do not overlap.
+/// One side is the caller's own memory; the other may be any address. They do not overlap.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -> usize {
     core::arch::naked_asm!("mov rcx, rdx", "rep movsb", "mov rax, rcx", "ret")
 }
 
-/// Writes to a word without changing it; returns 0 where that is possible.
+/// Writes to a word without changing its value. Returns 0, or 1 if the address is not writable.
 ///
 /// # Safety
-/// None is needed; the type says so because it is called with addresses of any kind.
+/// Any address is allowed; `unsafe` because it dereferences a raw pointer.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn touch(word: *mut u64) -> usize {
     core::arch::naked_asm!("mov eax, 1", "lock add dword ptr [rdi], 0", "xor eax, eax", "ret")
 }
 
-/// Where instructions may fault, and where to go on then: both are numbers of bytes into these functions.
+/// Returns where to resume after a fault at `instruction`, or `None` if it is not an access of `copy` or `touch`. The table
+/// holds byte offsets into these functions: of the access and of the instruction to resume at.
 fn landing(instruction: usize) -> Option<usize> {
     let copy: unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize = copy;
     let touch: unsafe extern "C" fn(*mut u64) -> usize = touch;
@@ -36,18 +37,17 @@ fn landing(instruction: usize) -> Option<usize> {
     found.map(|(start, _, behind)| start + behind)
 }
 
-/// What was done about each signal before.
+/// The previous action of each signal.
 static BEFORE: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// Has the faults of [`copy`] and [`touch`] end in errors, from now on.
+/// Installs the signal handler that turns faults in [`copy`] and [`touch`] into errors, once.
 pub(crate) fn guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
-            // SAFETY: all zeros are a valid sigaction; the kernel is asked for what is there, and given a handler of the
-            // form that SA_SIGINFO asks for.
+            // SAFETY: an all-zero sigaction is valid, and the handler has the signature that SA_SIGINFO requires.
             unsafe {
                 let mut old: libc::sigaction = mem::zeroed();
                 libc::sigaction(signal, ptr::null(), &raw mut old);
@@ -63,7 +63,7 @@ pub(crate) fn guard() {
 }
 
 extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the context of the thread that faulted, which it goes on with.
+    // SAFETY: the kernel passes the context of the faulting thread and resumes it with that context.
     let instruction = unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
@@ -74,8 +74,8 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     }
     let nth = usize::from(signal != SIGNALS[0]);
     let Some(before) = BEFORE[nth].get() else { return };
-    // SAFETY: the handler is called as the kernel would have called it; without one, what the kernel does then is done
-    // when the instruction faults again.
+    // SAFETY: the previous handler is called as the kernel would call it. Without one, the default action is restored and
+    // applies when the instruction faults again.
     unsafe {
         match before.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
@@ -101,9 +101,9 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// Two pages, of which the second is not there, or cannot be written.
+    /// Maps two pages, then unmaps the second (`None`) or changes its protection.
     fn pages(second: Option<c_int>) -> *mut u8 {
-        // SAFETY: new memory is mapped, and a part of it unmapped or protected.
+        // SAFETY: only the new mapping is unmapped or protected.
         unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -117,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_there_is_an_error() {
+    fn unmapped_memory_is_an_error() {
         guard();
         let start = pages(None);
         let mut ours = [7u8; 100];
-        // SAFETY: one side is ours.
+        // SAFETY: one side is this test's array.
         unsafe {
             assert_eq!(copy(start, ours.as_ptr(), 100), 0);
             assert_eq!(copy(start.add(PAGE - 60), ours.as_ptr(), 100), 40);
@@ -132,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_written_is_an_error() {
+    fn a_write_to_read_only_memory_is_an_error() {
         guard();
         let start = pages(Some(libc::PROT_READ));
         let mut ours = [7u8; 8];
-        // SAFETY: one side is ours.
+        // SAFETY: one side is this test's array.
         unsafe {
             assert_eq!(copy(start.add(PAGE), ours.as_ptr(), 8), 8);
             assert_eq!(copy(ours.as_mut_ptr(), start.add(PAGE), 8), 0);
@@ -145,9 +145,9 @@ mod tests {
         assert_eq!(ours, [0; 8]);
     }
 
-    /// In a child: what `f` does, and the signal that ends it.
+    /// Runs `f` in a child. Returns the signal that ends it, or its negative exit status.
     fn ended_by(f: impl FnOnce()) -> c_int {
-        // SAFETY: the child does what `f` does and ends without returning.
+        // SAFETY: the child runs `f` and exits without returning.
         unsafe {
             let child = libc::fork();
             if child == 0 {

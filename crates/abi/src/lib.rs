@@ -1,63 +1,63 @@
-//! `libibverbs.so.1`: the verbs of rdma-core for programs that were compiled against it, on `nichrome-hca`.
+//! `libibverbs.so.1`: the C ABI of rdma-core's verbs on `nichrome-hca`, for unmodified programs.
 //!
-//! The crate is a static library; `scripts/build-libibverbs` links it with the version script `libibverbs.map`. Beside it
-//! is `libnichrome-devices.so`, from `shim/`, which shows the device in `/sys` and `/dev`; `shim/shim.h` says how. Functions
-//! have the names, arguments and results of `infiniband/verbs.h`, and an object that a program holds a pointer to begins
-//! with the structure that the header declares (`header`). The device behind is one per process and lives as long as a
-//! context is open; [`configuration`] says what the environment decides.
+//! The crate is a static library. `scripts/build-libibverbs` links it with the version script `libibverbs.map`, and builds
+//! `libnichrome-devices.so` from `shim/`, which shows the device in `/sys` and `/dev` (see `shim/shim.h`). Functions have
+//! the names, arguments and results of `infiniband/verbs.h`. Each object that a program holds a pointer to begins with the
+//! structure that the header declares (`header`). A process has one device, which stays open as long as a context is open.
+//! Environment variables configure it ([`configuration`]).
 //!
-//! | file | verbs |
+//! | file | concept |
 //! |---|---|
-//! | `device.rs`, `attributes.rs`, `port.rs` | the list of devices; what device and port can do; GIDs and partition keys |
-//! | `open_device.rs`, `context.rs`, `unsupported.rs` | opening and closing; the operations of a context, and the answer of those that are missing |
-//! | `adapter.rs`, `listeners.rs` | the device behind all contexts, and whom it tells of events |
-//! | `process_memory.rs`, `guarded_copy.rs` | the program's memory as the device reaches it |
-//! | `event_queue.rs`, `comp_channel.rs`, `cq_events.rs`, `async_target.rs` | events and their file descriptors |
-//! | `cq_event.rs`, `async_event.rs` | events as programs take and acknowledge them |
-//! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | what they say |
+//! | `device.rs`, `query_device.rs`, `port.rs` | the device list; capabilities of device and port; GIDs and partition keys |
+//! | `open_device.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
+//! | `adapter.rs`, `event_dispatcher.rs` | the process's device, and the delivery of its events |
+//! | `process_memory.rs`, `guarded_copy.rs` | the device's access to the program's memory |
+//! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
+//! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
+//! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | one kind of object each |
 //! | `completion_queue.rs`, `create_cq.rs` | completion queues |
-//! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, polled by structure or piece by piece |
-//! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify.rs` | queues and their attributes |
-//! | `work_request.rs`, `post.rs`, `builder.rs`, `build.rs` | work requests as lists, and piece by piece |
-//! | `attribute.rs` | attributes in `/sys` that depend on the process; `shim/` shows them |
-//! | `names.rs`, `rates.rs`, `fork.rs`, `private.rs` | the rest of the header, and what drivers of rdma-core import |
+//! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, by `ibv_poll_cq` and by `ibv_start_poll` |
+//! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify_qp.rs` | shared receive queues and queue pairs |
+//! | `work_request.rs`, `post.rs` | work requests, by `ibv_post_send` and `ibv_post_recv` |
+//! | `request_builder.rs`, `extended_post.rs` | work requests, by `ibv_wr_start` |
+//! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` |
+//! | `names.rs`, `rates.rs`, `fork.rs` | the header's remaining functions |
+//! | `private.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
+//! | `errno.rs`, `object.rs` | error codes; conversion between objects and the program's pointers |
 
 pub mod configuration;
 pub mod header;
 
 mod adapter;
 mod address_handle;
-mod async_event;
-mod async_target;
-mod attribute;
-mod attributes;
-mod build;
-mod builder;
+mod async_source;
 mod comp_channel;
 mod completion;
 mod completion_queue;
 mod context;
-mod cq_event;
-mod cq_events;
+mod cq_notifier;
 mod create_cq;
 mod create_qp;
 mod device;
 mod doctor;
 mod domain;
 mod errno;
+mod event_dispatcher;
 mod event_queue;
 mod extended_poll;
+mod extended_post;
 mod fork;
+mod get_async_event;
+mod get_cq_event;
 #[cfg(target_arch = "x86_64")]
 mod guarded_copy;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "unguarded_copy.rs"]
 mod guarded_copy;
-mod listeners;
 mod memory_region;
 mod memory_window;
-mod modify;
+mod modify_qp;
 mod names;
 mod object;
 mod open_device;
@@ -66,8 +66,11 @@ mod port;
 mod post;
 mod private;
 mod process_memory;
+mod query_device;
 mod queue_pair;
 mod rates;
+mod request_builder;
 mod shared_receive_queue;
+mod sysfs_attribute;
 mod unsupported;
 mod work_request;

@@ -1,4 +1,4 @@
-//! Memory regions.
+//! Memory regions: `ibv_reg_mr`, `ibv_rereg_mr`, `ibv_dereg_mr`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -18,7 +18,7 @@ pub(crate) struct MemoryRegion {
     abi: UnsafeCell<ibv_mr>,
     adapter: Arc<Adapter>,
     handle: RegionHandle,
-    /// What it is, for what a change leaves as it is.
+    /// Its current domain and configuration, of which `ibv_rereg_mr` keeps what it does not change.
     current: UnsafeCell<(DomainHandle, RegionConfig)>,
 }
 
@@ -27,14 +27,14 @@ unsafe impl Object for MemoryRegion {
     type Abi = ibv_mr;
 }
 
-/// The rights of the verbs: the bits of `enum ibv_access_flags` that are the engine's too.
+/// The bits of `enum ibv_access_flags` that the engine defines alike.
 const RIGHTS: c_uint = 0x3F;
-/// Huge pages are as good as others.
+/// Ignored: page sizes do not matter.
 const IBV_ACCESS_HUGETLB: c_uint = 1 << 7;
 /// Hints that a device may ignore (`IBV_ACCESS_OPTIONAL_RANGE`).
 const HINTS: c_uint = 0x3FF0_0000;
 
-/// The rights in `enum ibv_access_flags`.
+/// Converts `enum ibv_access_flags` to access rights.
 pub(crate) fn access(flags: c_uint) -> Result<Access, Errno> {
     let rights = flags & !(IBV_ACCESS_HUGETLB | HINTS);
     if rights & !RIGHTS != 0 {
@@ -46,7 +46,7 @@ pub(crate) fn access(flags: c_uint) -> Result<Access, Errno> {
 /// `IBV_ACCESS_ZERO_BASED`: the region's addresses begin at 0.
 const ZERO_BASED: c_uint = 1 << 5;
 
-/// What to register, at its own addresses or those that the program chooses.
+/// Returns the configuration of a region whose remote addresses start at `io_address`, or at 0 with `ZERO_BASED`.
 fn wanted(address: u64, len: usize, io_address: u64, flags: c_uint) -> Result<RegionConfig, Errno> {
     let io_address = if flags & ZERO_BASED == 0 { io_address } else { 0 };
     let access = access(flags & !ZERO_BASED)?;
@@ -61,14 +61,14 @@ unsafe fn register(
     flags: c_uint,
 ) -> Result<*mut ibv_mr, Errno> {
     let config = wanted(address as u64, len, io_address, flags)?;
-    // SAFETY: the program passes a domain that it has made.
+    // SAFETY: the program passes a domain that it created.
     let domain = unsafe { object::<Domain>(pd) };
     let adapter = Arc::clone(&domain.adapter);
     let (handle, key) = adapter.driver.call(|device| {
         let handle = device.register(domain.handle, config)?;
         Ok::<_, Errno>((handle, device.query_region(handle)?.lkey.0))
     })?;
-    // SAFETY: the domain's structure is there.
+    // SAFETY: the domain is valid, as above.
     let context = unsafe { (*pd).context };
     let abi =
         cell(ibv_mr { context, pd, addr: address, length: len, handle: key >> 8, lkey: key, rkey: key });
@@ -83,7 +83,7 @@ unsafe extern "C" fn ibv_reg_mr(
     len: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: the program passes a domain that it has made, and keeps the memory while it is registered.
+    // SAFETY: the program passes a domain that it created, and keeps the memory mapped while it is registered.
     pointer(unsafe { register(pd, address, len, address as u64, access as c_uint) })
 }
 
@@ -113,14 +113,14 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    // SAFETY: the program passes a region that it has made.
+    // SAFETY: the program passes a region that it created.
     let this = unsafe { object::<MemoryRegion>(mr) };
-    let gone = this.adapter.driver.call(|device| device.deregister(this.handle));
-    if gone.is_ok() {
-        // SAFETY: and does not use it any more.
+    let deregistered = this.adapter.driver.call(|device| device.deregister(this.handle));
+    if deregistered.is_ok() {
+        // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<MemoryRegion>(mr) });
     }
-    status(gone)
+    status(deregistered)
 }
 
 /// `enum ibv_rereg_mr_flags`.
@@ -128,7 +128,7 @@ const CHANGE_TRANSLATION: c_int = 1;
 const CHANGE_DOMAIN: c_int = 1 << 1;
 const CHANGE_ACCESS: c_int = 1 << 2;
 
-/// What the verb returns where the region is as it was (`IBV_REREG_MR_ERR_INPUT`, `IBV_REREG_MR_ERR_CMD`).
+/// Return values if the region is unchanged (`IBV_REREG_MR_ERR_INPUT`, `IBV_REREG_MR_ERR_CMD`).
 const ERROR_IN_INPUT: c_int = -1;
 const ERROR_IN_COMMAND: c_int = -3;
 
@@ -145,13 +145,13 @@ unsafe extern "C" fn ibv_rereg_mr(
         Errno::INVALID.set();
         return ERROR_IN_INPUT;
     }
-    // SAFETY: the program passes a region that it has made, and does not use it meanwhile.
+    // SAFETY: the program passes a region that it created, and does not use it during this call.
     let (this, (mut domain, mut config)) = unsafe {
         let this = object::<MemoryRegion>(mr);
         (this, *this.current.get())
     };
     if flags & CHANGE_DOMAIN != 0 {
-        // SAFETY: the program passes a domain that it has made.
+        // SAFETY: the program passes a domain that it created.
         domain = unsafe { object::<Domain>(pd) }.handle;
     }
     if flags & CHANGE_TRANSLATION != 0 {

@@ -1,4 +1,4 @@
-//! Memory windows.
+//! Memory windows: `ibv_alloc_mw`, `ibv_bind_mw`, `ibv_dealloc_mw`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -38,7 +38,7 @@ fn kind(mw_type: c_int) -> Result<WindowKind, Errno> {
 
 unsafe fn allocate(pd: *mut ibv_pd, mw_type: c_int) -> Result<*mut ibv_mw, Errno> {
     let kind = kind(mw_type)?;
-    // SAFETY: the program passes a domain that it has made.
+    // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
     let adapter = Arc::clone(&domain.adapter);
     let (handle, key) = adapter.driver.call(|device| {
@@ -50,32 +50,32 @@ unsafe fn allocate(pd: *mut ibv_pd, mw_type: c_int) -> Result<*mut ibv_mw, Errno
 }
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, mw_type: c_int) -> *mut ibv_mw {
-    // SAFETY: the program passes a domain that it has made.
+    // SAFETY: the program passes a domain that it created.
     pointer(unsafe { allocate(pd, mw_type) })
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    // SAFETY: the program passes a window that it has made.
+    // SAFETY: the program passes a window that it created.
     let this = unsafe { object::<MemoryWindow>(mw) };
-    let gone = this.adapter.driver.call(|device| device.destroy_window(this.handle));
-    if gone.is_ok() {
-        // SAFETY: and does not use it any more.
+    let destroyed = this.adapter.driver.call(|device| device.destroy_window(this.handle));
+    if destroyed.is_ok() {
+        // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<MemoryWindow>(mw) });
     }
-    status(gone)
+    status(destroyed)
 }
 
-/// The key that a window has after the next bind (`ibv_inc_rkey`).
+/// Returns a window's key after the next bind (`ibv_inc_rkey`).
 fn next_key(key: u32) -> u32 {
     key & !0xFF | u32::from((key as u8).wrapping_add(1))
 }
 
-/// The verb for windows of type 1, whose key the library chooses.
+/// Binds a window of type 1, whose key the library chooses.
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted: *mut ibv_mw_bind) -> c_int {
-    // SAFETY: the program passes a queue pair and a window that it has made, and what to bind.
+    // SAFETY: the program passes a queue pair and a window that it created, and the bind's attributes.
     let (this, wanted, key) = unsafe { (object::<QueuePair>(qp.cast()), &*wanted, next_key((*mw).rkey)) };
     let flags = flags(wanted.send_flags);
-    // SAFETY: the region in it is one that the program has made, or none.
+    // SAFETY: the bind names a region that the program created, or none.
     let posted = unsafe { bind(mw, key, &wanted.bind_info) }.and_then(|operation| {
         let payload = Payload::Buffers(&[]);
         let request = SendRequest { wr_id: wanted.wr_id, operation, payload, flags, recipient: None };

@@ -1,4 +1,4 @@
-//! Names for people.
+//! Names of codes for display: `ibv_wc_status_str` and similar functions.
 
 use std::ffi::{CStr, c_char, c_int};
 

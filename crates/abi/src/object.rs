@@ -1,46 +1,46 @@
-//! Objects that programs hold by pointers.
+//! Converts between objects and the pointers that programs hold.
 
 use std::cell::UnsafeCell;
 
-/// An object that begins with the structure that programs know.
+/// An object that begins with its C structure.
 ///
 /// # Safety
 /// The type is `repr(C)` and its first field is an `UnsafeCell<Self::Abi>`.
 pub(crate) unsafe trait Object: Sized {
-    /// The structure of the header.
+    /// The object's C structure.
     type Abi;
 
-    /// Gives the object to the program.
+    /// Passes ownership of the object to the program as a pointer to its C structure.
     fn into_abi(self: Box<Self>) -> *mut Self::Abi {
         Box::into_raw(self).cast()
     }
 }
 
-/// The object behind a pointer of the program.
+/// Returns the object of a program's pointer.
 ///
 /// # Safety
-/// The pointer is one that [`Object::into_abi`] of this type gave, and the object is not destroyed before `'a` ends.
+/// The pointer is from [`Object::into_abi`] of this type, and the object is not destroyed before `'a` ends.
 pub(crate) unsafe fn object<'a, T: Object>(abi: *mut T::Abi) -> &'a T {
-    // SAFETY: the caller says that it is one; what the program may change of it is in an `UnsafeCell`.
+    // SAFETY: guaranteed by the caller; the part that the program may write to is in an `UnsafeCell`.
     unsafe { &*abi.cast::<T>() }
 }
 
-/// Takes the object back from the program.
+/// Takes ownership of the object back from the program.
 ///
 /// # Safety
-/// The pointer is one that [`Object::into_abi`] of this type gave, and it is not used again.
+/// The pointer is from [`Object::into_abi`] of this type, and is not used again.
 pub(crate) unsafe fn take_back<T: Object>(abi: *mut T::Abi) -> Box<T> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { Box::from_raw(abi.cast::<T>()) }
 }
 
-/// A structure of C with all bytes zero, which the header's structures may be.
+/// Returns an all-zero C structure. For structures of `header` only.
 pub(crate) fn zeroed<T: Copy>() -> T {
-    // SAFETY: used for the structures of `header` only: integers, pointers, and functions that may be missing.
+    // SAFETY: the fields of the structures of `header` are integers, pointers and `Option`s of functions.
     unsafe { std::mem::zeroed() }
 }
 
-/// A structure as programs see it.
+/// Wraps a C structure, which the program may write to.
 pub(crate) fn cell<T>(abi: T) -> UnsafeCell<T> {
     UnsafeCell::new(abi)
 }

@@ -1,4 +1,4 @@
-//! Opening and closing the device.
+//! Opens and closes contexts: `ibv_open_device`, `ibv_close_device`.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::event_queue::EventQueue;
 use crate::fork::prepare_for_forks;
 use crate::header::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_device, verbs_context};
 use crate::{
-    attributes, create_cq, create_qp, memory_window, poll_cq, port, post, shared_receive_queue, unsupported,
+    create_cq, create_qp, memory_window, poll_cq, port, post, query_device, shared_receive_queue, unsupported,
 };
 
-/// What inline functions of the header find; what is not here answers that it is not supported.
+/// Returns a context's function table; operations that it does not set return `EOPNOTSUPP`.
 fn operations(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
     let mut table = unsupported::TABLE;
     table.query_port = Some(port::query_port);
     table.modify_cq = Some(create_cq::modify_cq);
-    table.query_rt_values = Some(attributes::query_rt_values);
+    table.query_rt_values = Some(query_device::query_rt_values);
     table.create_cq_ex = Some(create_cq::create_cq_ex);
-    table.query_device_ex = Some(attributes::query_device_ex);
+    table.query_device_ex = Some(query_device::query_device_ex);
     table.create_qp_ex = Some(create_qp::create_qp_ex);
     table.create_srq_ex = Some(shared_receive_queue::create_srq_ex);
     let context = &mut table.context;
@@ -53,7 +53,7 @@ extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    // SAFETY: the program passes an open context, and does not use it any more.
+    // SAFETY: the program passes an open context, and does not use it after this call.
     drop(unsafe { Context::take_back(context) });
     0
 }

@@ -1,4 +1,4 @@
-//! Completions taken as a structure, and the request to be told of the next.
+//! `ibv_poll_cq` and `ibv_req_notify_cq`.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -12,20 +12,20 @@ use crate::header::{ibv_cq, ibv_wc};
 use crate::object::object;
 
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    // SAFETY: the program passes a queue that it has made.
+    // SAFETY: the program passes a queue that it created.
     let this = unsafe { object::<CompletionQueue>(cq.cast()) };
     let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
     let armed = this.adapter.driver.call(|device| device.req_notify_cq(this.handle, notify));
-    this.attend();
+    this.begin_wait();
     status(armed)
 }
 
-pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, room: *mut ibv_wc) -> c_int {
-    // SAFETY: the program passes a queue that it has made.
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, out: *mut ibv_wc) -> c_int {
+    // SAFETY: the program passes a queue that it created.
     let this = unsafe { object::<CompletionQueue>(cq.cast()) };
-    let mut next = room;
+    let mut next = out;
     this.poll(count, |completion| {
-        // SAFETY: the program passes room for `count` completions.
+        // SAFETY: the program passes memory for `count` completions.
         unsafe {
             ptr::write(next, as_structure(completion, this.service_level));
             next = next.add(1);

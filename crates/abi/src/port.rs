@@ -1,4 +1,4 @@
-//! The port: its attributes, GIDs and partition keys.
+//! The device's port: attributes, GIDs, partition keys.
 
 use std::ffi::{CString, c_int, c_uint};
 use std::mem::offset_of;
@@ -17,30 +17,30 @@ use crate::header::{
 };
 use crate::object::zeroed;
 
-/// The only port.
+/// Number of the only port.
 const PORT: u8 = 1;
 
-/// GID indices that name the device's address. Programs that were written for adapters with a GID for RoCE v1 and v2 of each
-/// address take the RoCE v2 GID of an IPv4 address at a fixed index, often 3.
+/// Number of GID indices, all for the device's address. Adapters usually have a RoCE v1 and a RoCE v2 GID for each address,
+/// and programs written for them expect the RoCE v2 GID of an IPv4 address at a fixed index, often 3.
 pub(crate) const GIDS: u8 = 4;
 
-/// Speed of a link of one lane at 25 Gb/s, in 100 Mb/s.
+/// Port speed in units of 100 Mb/s: one lane of 25 Gb/s.
 const PORT_SPEED: u64 = 250;
 
-/// The only partition, with full membership, in network byte order.
+/// Key of the only partition: the default one, full membership, in network byte order.
 const DEFAULT_PARTITION: u16 = 0xFFFF;
 
-/// `enum ibv_mtu`.
+/// Converts a path MTU to `enum ibv_mtu`.
 pub(crate) fn mtu_code(mtu: PathMtu) -> c_int {
     PathMtu::ALL.into_iter().zip(1..).find(|(known, _)| *known == mtu).map_or(1, |(_, code)| code)
 }
 
-/// The path MTU of `enum ibv_mtu`.
+/// Converts `enum ibv_mtu` to a path MTU.
 pub(crate) fn mtu(code: c_int) -> Option<PathMtu> {
     PathMtu::ALL.into_iter().zip(1..).find(|(_, known)| *known == code).map(|(mtu, _)| mtu)
 }
 
-/// The GID of an address.
+/// Returns the GID of an IP address.
 pub(crate) fn gid(address: IpAddr) -> ibv_gid {
     let raw = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -54,28 +54,28 @@ fn attributes(active: PathMtu, longest_message: u32) -> ibv_port_attr {
         state: IBV_PORT_ACTIVE,
         max_mtu: mtu_code(PathMtu::B4096),
         active_mtu: mtu_code(active),
-        // Of the indices that are answered only the first is listed: the others are the same GID.
+        // The table has one entry, although queries for indices 1 to 3 succeed: they return the same GID.
         gid_tbl_len: 1,
-        // IP-based GIDs.
+        // IBV_PORT_IP_BASED_GIDS.
         port_cap_flags: 1 << 26,
         max_msg_sz: longest_message,
         pkey_tbl_len: 1,
         max_vl_num: 1,
-        // One lane of 25 Gb/s: the standard has no value for a link without a speed.
+        // One lane of 25 Gb/s: the standard has no value for an unknown speed.
         active_width: 1,
         active_speed: 32,
-        // Link up.
+        // LinkUp.
         phys_state: 5,
         link_layer: IBV_LINK_LAYER_ETHERNET,
         ..zeroed()
     }
 }
 
-/// Programs of older headers have room for less.
+/// Writes the first `size` bytes of the attributes: programs built with older headers pass a shorter structure.
 pub(crate) unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     port: u8,
-    room: *mut ibv_port_attr,
+    out: *mut ibv_port_attr,
     size: usize,
 ) -> c_int {
     record("ibv_query_port");
@@ -86,16 +86,16 @@ pub(crate) unsafe extern "C" fn query_port(
     let adapter = unsafe { Context::of(context) }.adapter();
     let all = attributes(adapter.mtu, adapter.driver.call(|device| device.limits().message));
     let len = size.min(size_of::<ibv_port_attr>());
-    // SAFETY: the program passes room for `size` bytes.
-    unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), room.cast(), len) };
+    // SAFETY: the program passes memory for `size` bytes.
+    unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), out.cast(), len) };
     0
 }
 
-/// For programs that were compiled before the structure grew.
+/// For programs compiled before the structure had `port_cap_flags2`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, room: *mut ibv_port_attr) -> c_int {
-    // SAFETY: the program passes an open context and room for what the structure was then.
-    unsafe { query_port(context, port, room, offset_of!(ibv_port_attr, port_cap_flags2)) }
+unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, out: *mut ibv_port_attr) -> c_int {
+    // SAFETY: the program passes an open context and memory for the structure up to that field.
+    unsafe { query_port(context, port, out, offset_of!(ibv_port_attr, port_cap_flags2)) }
 }
 
 #[unsafe(no_mangle)]
@@ -103,17 +103,18 @@ unsafe extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
     port: u8,
     index: c_int,
-    room: *mut ibv_gid,
+    out: *mut ibv_gid,
 ) -> c_int {
     record("ibv_query_gid");
     if port != PORT || !(0..c_int::from(GIDS)).contains(&index) {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: the program passes an open context and room for a GID.
-    unsafe { *room = gid(Context::of(context).adapter().address()) };
+    // SAFETY: the program passes an open context and memory for a GID.
+    unsafe { *out = gid(Context::of(context).adapter().address()) };
     0
 }
 
+/// Returns an entry of the GID table.
 unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> ibv_gid_entry {
     record("ibv_query_gid");
     // SAFETY: the program passes an open context.
@@ -123,16 +124,16 @@ unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> ibv_gid_entry {
     ibv_gid_entry { gid, gid_index, port_num, gid_type: IBV_GID_TYPE_ROCE_V2, ndev_ifindex }
 }
 
-/// The name of the interface that has an address; all of 127.0.0.0/8 is the loopback interface's.
+/// Returns the name of the interface that owns an address; loopback addresses belong to the loopback interface.
 pub(crate) fn interface_of(address: IpAddr) -> Option<String> {
     let addresses = local_addresses().ok()?;
     let is_owner = |owned: &IpAddr| *owned == address || owned.is_loopback() && address.is_loopback();
     addresses.iter().find(|(_, owned)| is_owner(owned)).map(|(name, _)| name.as_str().to_owned())
 }
 
-/// The index of an interface; 0 if there is none of this name.
+/// Returns the index of an interface, or 0 if it does not exist.
 fn index_of(interface: &str) -> u32 {
-    // SAFETY: the name is a string of C while the call lasts.
+    // SAFETY: the name is a valid C string during the call.
     CString::new(interface).map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) })
 }
 
@@ -141,7 +142,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
     port: u32,
     index: u32,
-    room: *mut ibv_gid_entry,
+    out: *mut ibv_gid_entry,
     flags: u32,
     size: usize,
 ) -> c_int {
@@ -154,15 +155,15 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     if index >= u32::from(GIDS) {
         return status(Err(Errno(libc::ENODATA)));
     }
-    // SAFETY: the program passes an open context and room for an entry.
-    unsafe { *room = entry(context, index) };
+    // SAFETY: the program passes an open context and memory for an entry.
+    unsafe { *out = entry(context, index) };
     0
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
-    room: *mut ibv_gid_entry,
+    out: *mut ibv_gid_entry,
     most: usize,
     flags: u32,
     size: usize,
@@ -173,35 +174,35 @@ unsafe extern "C" fn _ibv_query_gid_table(
     if most < 1 || size < size_of::<ibv_gid_entry>() {
         return -(Errno::INVALID.0 as isize);
     }
-    // SAFETY: the program passes an open context and room for an entry.
-    unsafe { *room = entry(context, 0) };
+    // SAFETY: the program passes an open context and memory for an entry.
+    unsafe { *out = entry(context, 0) };
     1
 }
 
-/// The speed in 100 Mb/s.
+/// Writes the port speed in units of 100 Mb/s.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_port_speed(_context: *mut ibv_context, port: u32, room: *mut u64) -> c_int {
+unsafe extern "C" fn ibv_query_port_speed(_context: *mut ibv_context, port: u32, out: *mut u64) -> c_int {
     if port != u32::from(PORT) {
         return status(Err(Errno::INVALID));
     }
-    // SAFETY: the program passes room for the speed.
-    unsafe { *room = PORT_SPEED };
+    // SAFETY: the program passes memory for the speed.
+    unsafe { *out = PORT_SPEED };
     0
 }
 
-/// As `/sys` says it: 0 for RoCE v1 and InfiniBand, 1 for RoCE v2.
+/// Writes the GID type by the numbers of `enum ibv_gid_type_sysfs`: 0 for InfiniBand and RoCE v1, 1 for RoCE v2.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_gid_type(
     _context: *mut ibv_context,
     port: u8,
     index: c_uint,
-    room: *mut c_int,
+    out: *mut c_int,
 ) -> c_int {
     if port != PORT || index >= c_uint::from(GIDS) {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: the program passes room for the type.
-    unsafe { *room = 1 };
+    // SAFETY: the program passes memory for the type.
+    unsafe { *out = 1 };
     0
 }
 
@@ -210,13 +211,13 @@ unsafe extern "C" fn ibv_query_pkey(
     _context: *mut ibv_context,
     port: u8,
     index: c_int,
-    room: *mut u16,
+    out: *mut u16,
 ) -> c_int {
     if port != PORT || index != 0 {
         return minus_one(Err(Errno::INVALID));
     }
-    // SAFETY: the program passes room for a key.
-    unsafe { *room = DEFAULT_PARTITION };
+    // SAFETY: the program passes memory for a key.
+    unsafe { *out = DEFAULT_PARTITION };
     0
 }
 

@@ -1,4 +1,4 @@
-//! Posting lists of work requests.
+//! Posts lists of work requests: `ibv_post_send`, `ibv_post_recv`, `ibv_post_srq_recv`.
 
 use std::ffi::c_int;
 
@@ -12,14 +12,15 @@ use crate::queue_pair::{QueuePair, type_code};
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::work_request::{Buffers, INLINE, flags, operation, recipient, sends_bytes, set_key};
 
-/// Posts one request after the other; where one is refused, those before it stay posted and `bad` gets it.
+/// Posts the requests in order. At the first failure, sets `bad` to that request and returns the error; the requests before
+/// it stay posted.
 unsafe fn post_all<T>(
     mut next: *mut T,
     bad: *mut *mut T,
     following: impl Fn(&T) -> *mut T,
     mut post: impl FnMut(&T) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    // SAFETY: the program passes a list of requests that ends, and room for a pointer.
+    // SAFETY: the program passes a null-terminated list of requests and memory for a pointer.
     while let Some(wr) = unsafe { next.as_ref() } {
         if let Err(errno) = post(wr) {
             // SAFETY: as above.
@@ -36,11 +37,11 @@ pub(crate) unsafe extern "C" fn post_send(
     first: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: the program passes a queue pair that it has made.
+    // SAFETY: the program passes a queue pair that it created.
     let (this, is_datagram) =
         unsafe { (object::<QueuePair>(qp.cast()), (*qp).qp_type == type_code(nichrome_rdma::QpType::Ud)) };
     status(this.adapter.driver.call(|device| {
-        // SAFETY: the requests are a list that ends, with lists of buffers and objects that the program has made.
+        // SAFETY: the program passes a null-terminated list, whose requests name objects that it created.
         unsafe { post_all(first, bad, |wr| wr.next, |wr| post_one_send(device, this, wr, is_datagram)) }
     }))
 }
@@ -51,10 +52,10 @@ unsafe fn post_one_send(
     wr: &ibv_send_wr,
     is_datagram: bool,
 ) -> Result<(), Errno> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let operation = unsafe { operation(wr) }?;
     let recipient = if is_datagram {
-        // SAFETY: requests of such a queue pair have this in their union.
+        // SAFETY: for UD queue pairs the union holds `ud`.
         Some(unsafe {
             let to = wr.wr.ud;
             recipient(to.ah, to.remote_qpn, to.remote_qkey)
@@ -62,9 +63,9 @@ unsafe fn post_one_send(
     } else {
         None
     };
-    // Requests that stay on the device have no buffers, whatever the list says.
+    // Local operations have no buffers: their scatter-gather list is ignored.
     let count = if operation_is_local(&operation) { 0 } else { wr.num_sge };
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let buffers = unsafe { Buffers::read(wr.sg_list, count) }?;
     let is_inline = wr.send_flags & INLINE != 0 && sends_bytes(&operation);
     let payload = if is_inline {
@@ -75,7 +76,7 @@ unsafe fn post_one_send(
     let request = SendRequest { wr_id: wr.wr_id, operation, payload, flags: flags(wr.send_flags), recipient };
     device.post_send(qp.handle, &request)?;
     if let nichrome_rdma::Operation::BindWindow(_) = operation {
-        // SAFETY: requests that bind have a window, which the program has made.
+        // SAFETY: a bind request names a window that the program created.
         unsafe { set_key(wr.bind_mw.mw, wr.bind_mw.rkey) };
     }
     Ok(())
@@ -92,11 +93,11 @@ unsafe fn post_receives(
     mut post: impl FnMut(&ReceiveRequest<'_>) -> Result<(), PostError>,
 ) -> Result<(), Errno> {
     let post_one = |wr: &ibv_recv_wr| {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         let buffers = unsafe { Buffers::read(wr.sg_list, wr.num_sge) }?;
         Ok(post(&ReceiveRequest { wr_id: wr.wr_id, buffers: buffers.as_slice() })?)
     };
-    // SAFETY: the requests are a list that ends.
+    // SAFETY: the program passes a null-terminated list.
     unsafe { post_all(first, bad, |wr| wr.next, post_one) }
 }
 
@@ -105,10 +106,10 @@ pub(crate) unsafe extern "C" fn post_recv(
     first: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: the program passes a queue pair that it has made.
+    // SAFETY: the program passes a queue pair that it created.
     let this = unsafe { object::<QueuePair>(qp.cast()) };
     status(this.adapter.driver.call(|device| {
-        // SAFETY: the requests are a list that ends, with lists of buffers.
+        // SAFETY: the program passes a null-terminated list of requests with their buffers.
         unsafe { post_receives(first, bad, |request| device.post_receive(this.handle, request)) }
     }))
 }
@@ -118,10 +119,10 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     first: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: the program passes a queue that it has made.
+    // SAFETY: the program passes a queue that it created.
     let this = unsafe { object::<SharedReceiveQueue>(srq) };
     status(this.adapter.driver.call(|device| {
-        // SAFETY: the requests are a list that ends, with lists of buffers.
+        // SAFETY: the program passes a null-terminated list of requests with their buffers.
         unsafe { post_receives(first, bad, |request| device.post_srq_receive(this.handle, request)) }
     }))
 }

@@ -1,5 +1,7 @@
-//! What other libraries of rdma-core import: those of drivers, which have nothing to do with this device, and librdmacm.
-//! They load beside this library, and are told that nothing is supported.
+//! Symbols that other libraries of rdma-core import: driver libraries (mlx5, efa, ...) and librdmacm.
+//!
+//! With these symbols the libraries load beside this one. Each function returns `EOPNOTSUPP` or does nothing: the drivers'
+//! devices do not exist here.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::{fs, ptr};
@@ -7,7 +9,7 @@ use std::{fs, ptr};
 use crate::errno::{Errno, minus_one};
 use crate::unsupported::{no_object, no_status};
 
-/// Defines functions that are not supported, whatever their arguments are.
+/// Defines functions that return `EOPNOTSUPP`. They ignore their arguments.
 macro_rules! unsupported {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -17,7 +19,7 @@ macro_rules! unsupported {
     )*};
 }
 
-/// The same for functions that give an object.
+/// Defines functions that return a null pointer and set `EOPNOTSUPP`. They ignore their arguments.
 macro_rules! objects_unsupported {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -27,7 +29,7 @@ macro_rules! objects_unsupported {
     )*};
 }
 
-// Commands to the kernel, by which drivers do what verbs ask.
+// Kernel commands, with which drivers implement verbs.
 unsupported! {
     ibv_cmd_advise_mr
     ibv_cmd_alloc_dm
@@ -111,7 +113,7 @@ unsupported! {
     execute_ioctl
 }
 
-// Verbs of devices with multicast, memory of their own, or others' memory.
+// Unsupported verbs: multicast, device memory, DMA buffers, completion counters.
 unsupported! {
     ibv_attach_mcast
     ibv_detach_mcast
@@ -145,8 +147,8 @@ objects_unsupported! {
     verbs_open_device
 }
 
-/// Defines functions that have nothing to do.
-macro_rules! nothing {
+/// Defines functions that do nothing.
+macro_rules! no_operations {
     ($($(#[$meta:meta])* $name:ident)*) => {$(
         $(#[$meta])*
         #[unsafe(no_mangle)]
@@ -154,14 +156,14 @@ macro_rules! nothing {
     )*};
 }
 
-nothing! {
-    /// Nothing can be imported.
+no_operations! {
+    /// Imports always fail.
     ibv_unimport_pd
-    /// Nothing can be imported.
+    /// Imports always fail.
     ibv_unimport_mr
-    /// Nothing can be imported.
+    /// Imports always fail.
     ibv_unimport_dm
-    /// Drivers register when they are loaded: there is no device for them.
+    /// Drivers register when they are loaded. They are never called, as they have no device here.
     verbs_register_driver_34
     /// As above.
     verbs_register_driver_57
@@ -171,15 +173,15 @@ nothing! {
     verbs_register_driver_64
     /// As above.
     verbs_register_driver_65
-    /// There is no device of theirs.
+    /// Never called: the driver has no device here.
     verbs_set_ops
-    /// There is no device of theirs.
+    /// Never called: the driver has no device here.
     verbs_uninit_context
-    /// There is no device of theirs.
+    /// Never called: the driver has no device here.
     verbs_init_cq
-    /// What drivers log is not told.
+    /// Discards the drivers' log messages.
     __verbs_log
-    /// The kernel's structures are never there: its device is missing.
+    /// Never called: there is no kernel device to convert structures of.
     ibv_copy_ah_attr_from_kern
     /// As above.
     ibv_copy_qp_attr_from_kern
@@ -189,7 +191,7 @@ nothing! {
     ibv_copy_path_rec_to_kern
 }
 
-/// A driver whose device goes away may destroy its objects: there is none.
+/// Whether drivers may destroy the objects of an unplugged device. Unused: drivers have no device here.
 #[unsafe(no_mangle)]
 static verbs_allow_disassociate_destroy: bool = false;
 
@@ -198,13 +200,13 @@ extern "C" fn __ioctl_final_num_attrs(_count: c_uint, _last: *mut c_void) -> c_u
     0
 }
 
-/// Nothing can be exported: no descriptor.
+/// Returns −1: DMA buffers cannot be exported.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_dm_export_dmabuf_fd() -> c_int {
     minus_one(Err(Errno::UNSUPPORTED))
 }
 
-/// Nothing can be exported: no descriptor.
+/// Returns −1: DMA buffers cannot be exported.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_export_buf_dmabuf_fd() -> c_int {
     minus_one(Err(Errno::UNSUPPORTED))
@@ -215,9 +217,9 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     c"/sys".as_ptr()
 }
 
-/// Reads a file without the newline at its end: the number of bytes, or −1.
-unsafe fn read_file(parts: &[*const c_char], room: *mut c_char, size: usize) -> c_int {
-    // SAFETY: the caller passes texts of C.
+/// Reads a file without its final newline into `out`, null-terminated. Returns the number of bytes, or −1.
+unsafe fn read_file(parts: &[*const c_char], out: *mut c_char, size: usize) -> c_int {
+    // SAFETY: the caller passes C strings.
     let parts = parts.iter().map(|part| unsafe { CStr::from_ptr(*part) }.to_string_lossy());
     let path = parts.collect::<Vec<_>>().join("/");
     let Ok(mut bytes) = fs::read(path) else { return -1 };
@@ -228,8 +230,8 @@ unsafe fn read_file(parts: &[*const c_char], room: *mut c_char, size: usize) -> 
     if size > 0 {
         bytes.push(0);
     }
-    // SAFETY: the caller passes room for `size` bytes.
-    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr().cast(), room, bytes.len()) };
+    // SAFETY: the caller passes memory for `size` bytes.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr().cast(), out, bytes.len()) };
     bytes.len().saturating_sub(1) as c_int
 }
 
@@ -237,14 +239,14 @@ unsafe fn read_file(parts: &[*const c_char], room: *mut c_char, size: usize) -> 
 unsafe extern "C" fn ibv_read_sysfs_file(
     folder: *const c_char,
     file: *const c_char,
-    room: *mut c_char,
+    out: *mut c_char,
     size: usize,
 ) -> c_int {
-    // SAFETY: the caller passes texts, and room for `size` bytes.
-    unsafe { read_file(&[folder, file], room, size) }
+    // SAFETY: the caller passes C strings, and memory for `size` bytes.
+    unsafe { read_file(&[folder, file], out, size) }
 }
 
-/// The device has no folder in `/sys`.
+/// Fails with `ENOENT`: for this library the device has no folder in `/sys`.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_read_ibdev_sysfs_file() -> c_int {
     minus_one(Err(Errno(libc::ENOENT)))

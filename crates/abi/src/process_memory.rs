@@ -1,4 +1,4 @@
-//! The program's memory as the device reaches it.
+//! The engine's `Memory`: the address space of this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,44 +8,44 @@ use crate::guarded_copy;
 
 /// The memory of this process.
 ///
-/// A program that unmaps memory while it is registered breaks what it promised: hardware would keep the pages, here the
-/// next access to them is an error.
+/// An access to a registered page that the program has since unmapped returns a [`MemoryFault`]. RDMA hardware, which pins
+/// registered pages, would still reach it.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessMemory;
 
 const PAGE: u64 = 4096;
 
 impl Memory for ProcessMemory {
-    /// Whether all of it is mapped. Whether it can be written is not known without writing.
+    /// Returns true if the whole range is mapped. Does not check whether it is writable.
     fn covers(&self, address: u64, len: u64) -> bool {
         let first = address & !(PAGE - 1);
         let Some(len) = address.checked_add(len).map(|end| (end - first) as usize) else { return false };
-        // SAFETY: the kernel looks at the mappings and neither reads nor changes what is there.
-        let looked = unsafe { libc::msync(first as *mut libc::c_void, len, libc::MS_ASYNC) };
-        looked == 0
+        // SAFETY: with MS_ASYNC the kernel only walks the mappings; it accesses no memory.
+        let result = unsafe { libc::msync(first as *mut libc::c_void, len, libc::MS_ASYNC) };
+        result == 0
     }
 
     #[inline]
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
-        // SAFETY: `into` is ours, and what is read is the program's: a registered region, or inline bytes.
+        // SAFETY: `into` is a Rust slice; the source is the program's memory, a registered region or inline bytes.
         let missing = unsafe { guarded_copy::copy(into.as_mut_ptr(), address as *const u8, into.len()) };
         if missing == 0 { Ok(()) } else { Err(MemoryFault { address }) }
     }
 
     #[inline]
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
-        // SAFETY: `bytes` are ours; the region was registered to be written.
+        // SAFETY: `bytes` is a Rust slice; the destination is a region that the program registered as writable.
         let missing = unsafe { guarded_copy::copy(address as *mut u8, bytes.as_ptr(), bytes.len()) };
         if missing == 0 { Ok(()) } else { Err(MemoryFault { address }) }
     }
 
     fn update(&mut self, address: u64, change: impl Fn(u64) -> u64) -> Result<u64, MemoryFault> {
         let place = address as *mut u64;
-        // SAFETY: any address may be asked for.
+        // SAFETY: `touch` accepts any address.
         if !place.is_aligned() || unsafe { guarded_copy::touch(place) } != 0 {
             return Err(MemoryFault { address });
         }
-        // SAFETY: as for `write`, aligned, and there just now.
+        // SAFETY: as for `write`; the word is aligned, and `touch` found it writable.
         let word = unsafe { AtomicU64::from_ptr(place) };
         let updated = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| Some(change(before)));
         updated.map_err(|_| MemoryFault { address })
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mapped_is_covered_and_nothing_else() {
+    fn only_mapped_memory_is_covered() {
         let bytes = vec![0u8; 10_000];
         let address = bytes.as_ptr() as u64;
         assert!(ProcessMemory.covers(address, 10_000));

@@ -1,4 +1,4 @@
-//! Queue pairs.
+//! Queue pairs as objects; `create_qp.rs`, `modify_qp.rs`, `post.rs` and `extended_post.rs` have the verbs.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use nichrome_rdma::{QpCapacity, QpHandle, QpType};
 
 use crate::adapter::Adapter;
-use crate::async_target::AsyncTarget;
-use crate::builder::Builder;
+use crate::async_source::AsyncSource;
 use crate::errno::Errno;
 use crate::header::{ibv_qp_cap, ibv_qp_ex};
 use crate::object::Object;
+use crate::request_builder::Builder;
 
 /// A queue pair.
 #[repr(C)]
@@ -19,8 +19,8 @@ pub(crate) struct QueuePair {
     pub(crate) abi: UnsafeCell<ibv_qp_ex>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: QpHandle,
-    pub(crate) events: Arc<AsyncTarget>,
-    /// The requests that are being built, on a queue pair that was made for it.
+    pub(crate) events: Arc<AsyncSource>,
+    /// The requests under construction, if the queue pair was created for extended posting.
     pub(crate) builder: Option<UnsafeCell<Builder>>,
 }
 
@@ -29,7 +29,7 @@ unsafe impl Object for QueuePair {
     type Abi = ibv_qp_ex;
 }
 
-/// `enum ibv_qp_type`.
+/// Converts a type to `enum ibv_qp_type`.
 pub(crate) fn type_code(kind: QpType) -> c_int {
     match kind {
         QpType::Rc => 2,
@@ -38,7 +38,7 @@ pub(crate) fn type_code(kind: QpType) -> c_int {
     }
 }
 
-/// The type of `enum ibv_qp_type`.
+/// Converts `enum ibv_qp_type` to a type.
 pub(crate) fn kind(code: c_int) -> Result<QpType, Errno> {
     let found = [QpType::Rc, QpType::Uc, QpType::Ud].into_iter().find(|kind| type_code(*kind) == code);
     found.ok_or(Errno::UNSUPPORTED)

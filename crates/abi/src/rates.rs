@@ -1,8 +1,8 @@
-//! Static rates (`enum ibv_rate`).
+//! Converts static rates (`enum ibv_rate`) to Mb/s and multiples of 2.5 Gb/s.
 
 use std::ffi::c_int;
 
-/// Code, multiple of 2.5 Gb/s where it is one, Mb/s.
+/// Code; multiple of 2.5 Gb/s, if the rate has a code for one; Mb/s.
 const RATES: [(c_int, Option<c_int>, c_int); 25] = [
     (2, Some(1), 2_500),
     (5, Some(2), 5_000),
@@ -31,10 +31,10 @@ const RATES: [(c_int, Option<c_int>, c_int); 25] = [
     (26, None, 212_500),
 ];
 
-/// As fast as the port (`IBV_RATE_MAX`).
+/// `IBV_RATE_MAX`: the speed of the port.
 const MAX: c_int = 0;
 
-/// The multiple of 2.5 Gb/s, or −1.
+/// Returns the multiple of 2.5 Gb/s, or −1 if there is none.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
     let found = RATES.iter().find(|(code, ..)| *code == rate);
@@ -46,7 +46,7 @@ extern "C" fn mult_to_ibv_rate(multiple: c_int) -> c_int {
     RATES.iter().find(|(_, known, _)| *known == Some(multiple)).map_or(MAX, |(code, ..)| *code)
 }
 
-/// Mb/s, or −1.
+/// Returns the rate in Mb/s, or −1 if the code is unknown.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
     RATES.iter().find(|(code, ..)| *code == rate).map_or(-1, |(_, _, mbps)| *mbps)

@@ -1,4 +1,4 @@
-//! Shared receive queues.
+//! Shared receive queues: `ibv_create_srq`, `ibv_modify_srq`, `ibv_query_srq`, `ibv_destroy_srq`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nichrome_rdma::{SrqAttributes, SrqHandle};
 
 use crate::adapter::Adapter;
-use crate::async_target::AsyncTarget;
+use crate::async_source::AsyncSource;
 use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
@@ -20,7 +20,7 @@ pub(crate) struct SharedReceiveQueue {
     abi: UnsafeCell<ibv_srq>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: SrqHandle,
-    pub(crate) events: Arc<AsyncTarget>,
+    pub(crate) events: Arc<AsyncSource>,
 }
 
 // SAFETY: `repr(C)`, and the structure is the first field.
@@ -33,28 +33,28 @@ unsafe fn create(
     srq_context: *mut c_void,
     wanted: &mut ibv_srq_attr,
 ) -> Result<*mut ibv_srq, Errno> {
-    // SAFETY: the program passes a domain that it has made.
+    // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
     // SAFETY: the domain's context is open.
     let opened = unsafe { Context::of(context) };
     let adapter = Arc::clone(&domain.adapter);
-    // The limit is armed later: at the start every queue holds less.
+    // `ibv_modify_srq` arms the limit: an empty new queue would be below any limit.
     let attributes = SrqAttributes { wrs: wanted.max_wr as usize, sges: wanted.max_sge as usize, limit: 0 };
     let handle = adapter.driver.call(|device| device.create_srq(domain.handle, attributes))?;
     let abi = cell(ibv_srq { context, srq_context, pd, ..zeroed() });
     let mut place = Box::<SharedReceiveQueue>::new_uninit();
-    let events = AsyncTarget::new(opened.async_events(), place.as_mut_ptr());
-    adapter.listeners.srqs.insert(handle, Arc::clone(&events));
+    let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
+    adapter.dispatcher.srqs.insert(handle, Arc::clone(&events));
     Ok(Box::write(place, SharedReceiveQueue { abi, adapter, handle, events }).into_abi())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, wanted: *mut ibv_srq_init_attr) -> *mut ibv_srq {
-    // SAFETY: the program passes a domain that it has made, and attributes.
+    // SAFETY: the program passes a domain that it created, and attributes.
     pointer(unsafe { create(pd, (*wanted).srq_context, &mut (*wanted).attr) })
 }
 
-/// `enum ibv_srq_init_attr_mask`: the type, and the domain.
+/// `enum ibv_srq_init_attr_mask`: type and protection domain.
 const MASK_TYPE: u32 = 1;
 const MASK_DOMAIN: u32 = 1 << 1;
 /// `IBV_SRQT_BASIC`.
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     if wanted.comp_mask & MASK_DOMAIN == 0 {
         return pointer(Err(Errno::INVALID));
     }
-    // SAFETY: the mask says that the domain is given.
+    // SAFETY: the mask promises that the domain is set.
     pointer(unsafe { create(wanted.pd, wanted.srq_context, &mut wanted.attr) })
 }
 
@@ -83,7 +83,7 @@ const MASK_LIMIT: c_int = 1 << 1;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, wanted: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    // SAFETY: the program passes a queue that it has made, and attributes.
+    // SAFETY: the program passes a queue that it created, and attributes.
     let (this, wanted) = unsafe { (object::<SharedReceiveQueue>(srq), &*wanted) };
     if mask & !(MASK_SIZE | MASK_LIMIT) != 0 {
         return status(Err(Errno::INVALID));
@@ -94,27 +94,27 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, wanted: *mut ibv_srq_attr
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, room: *mut ibv_srq_attr) -> c_int {
-    // SAFETY: the program passes a queue that it has made.
+unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, out: *mut ibv_srq_attr) -> c_int {
+    // SAFETY: the program passes a queue that it created.
     let this = unsafe { object::<SharedReceiveQueue>(srq) };
     let found = this.adapter.driver.call(|device| device.query_srq(this.handle));
     status(found.map(|SrqAttributes { wrs, sges, limit }| {
-        // SAFETY: the program passes room for attributes.
+        // SAFETY: the program passes memory for attributes.
         unsafe {
-            *room = ibv_srq_attr { max_wr: wrs as u32, max_sge: sges as u32, srq_limit: limit as u32 };
+            *out = ibv_srq_attr { max_wr: wrs as u32, max_sge: sges as u32, srq_limit: limit as u32 };
         }
     }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    // SAFETY: the program passes a queue that it has made.
+    // SAFETY: the program passes a queue that it created.
     let this = unsafe { object::<SharedReceiveQueue>(srq) };
     let destroyed = this.adapter.driver.call(|device| device.destroy_srq(this.handle));
     if destroyed.is_ok() {
-        this.adapter.listeners.srqs.remove(&this.handle);
+        this.adapter.dispatcher.srqs.remove(&this.handle);
         this.events.retire();
-        // SAFETY: and does not use it any more.
+        // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<SharedReceiveQueue>(srq) });
     }
     status(destroyed)

@@ -1,22 +1,22 @@
-//! Copies from and to the program's memory, on processors for which `guarded_copy.rs` has no instructions: memory that is
-//! not there ends the process.
+//! Copies from and to the program's memory on processors that `guarded_copy.rs` does not support. An access to unmapped
+//! memory ends the process.
 
 use std::ptr;
 
 /// Copies `len` bytes; returns 0.
 ///
 /// # Safety
-/// All of both sides is there, and they do not overlap.
+/// Both sides are valid for `len` bytes and do not overlap.
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> usize {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { ptr::copy_nonoverlapping(from, to, len) };
     0
 }
 
-/// Returns 0: the word is taken to be there.
+/// Returns 0: assumes that the word is writable.
 ///
 /// # Safety
-/// None is needed.
+/// Any address is allowed.
 pub(crate) unsafe fn touch(_word: *mut u64) -> usize {
     0
 }

@@ -1,4 +1,4 @@
-//! The answer of everything that the device does not do: `EOPNOTSUPP`, and never a missing function.
+//! Unsupported operations: functions that return `EOPNOTSUPP`, and a function table of them, which has no null pointers.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -6,17 +6,18 @@ use std::ptr;
 use crate::errno::{Errno, pointer, status};
 use crate::header::*;
 
-/// What gives a status, whatever its arguments are: a callee may have fewer than it is called with.
+/// Returns `EOPNOTSUPP`, for functions that return a status. Ignores the arguments: the C calling convention allows a callee
+/// to declare fewer than it is called with.
 pub(crate) extern "C" fn no_status() -> c_int {
     status(Err(Errno::UNSUPPORTED))
 }
 
-/// What gives an object, whatever its arguments are.
+/// Returns a null pointer and sets `EOPNOTSUPP`, for functions that return an object. Ignores the arguments.
 pub(crate) extern "C" fn no_object() -> *mut c_void {
     pointer(Err(Errno::UNSUPPORTED))
 }
 
-/// Defines functions of these types that give a status or an object.
+/// Defines unsupported functions with the types of the function table.
 macro_rules! unsupported {
     ($($name:ident($($type:ty),*) -> $result:ty = $answer:expr;)*) => {$(
         unsafe extern "C" fn $name($(_: $type),*) -> $result { $answer }
@@ -47,7 +48,7 @@ unsupported! {
     post_receive(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int = no_status();
 }
 
-/// A context whose every operation is unsupported.
+/// A function table whose operations are all unsupported.
 pub(crate) const TABLE: verbs_context = verbs_context {
     query_port: Some(query_port),
     advise_mr: Some(advise_mr),

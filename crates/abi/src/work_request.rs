@@ -1,4 +1,4 @@
-//! Work requests of the header, read.
+//! Converts the header's work requests to the engine's.
 
 use std::ffi::{c_int, c_uint};
 use std::slice;
@@ -13,34 +13,34 @@ use crate::header::{ibv_mw, ibv_mw_bind_info, ibv_send_wr, ibv_sge};
 use crate::memory_region::access;
 use crate::object::object;
 
-/// Buffers in one request at most: the limit of the device.
+/// Maximum number of scatter-gather elements in a request: the device's limit.
 pub(crate) const MAX_BUFFERS: usize = 32;
 
-/// Buffers of a request, in the engine's terms.
+/// The scatter-gather list of a request.
 pub(crate) struct Buffers {
-    room: [Sge; MAX_BUFFERS],
+    entries: [Sge; MAX_BUFFERS],
     count: usize,
 }
 
 impl Buffers {
-    /// Reads a list of buffers.
+    /// Reads a scatter-gather list. Fails with `EINVAL` if it has more than `MAX_BUFFERS` elements.
     ///
     /// # Safety
-    /// `list` has `count` entries.
+    /// `list` has `count` elements.
     pub(crate) unsafe fn read(list: *const ibv_sge, count: c_int) -> Result<Self, Errno> {
-        let mut room = [Sge::default(); MAX_BUFFERS];
+        let mut entries = [Sge::default(); MAX_BUFFERS];
         let count =
             usize::try_from(count).ok().filter(|count| *count <= MAX_BUFFERS).ok_or(Errno::INVALID)?;
         if count > 0 {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             let list = unsafe { slice::from_raw_parts(list, count) };
-            room.iter_mut().zip(list).for_each(|(place, sge)| *place = buffer(sge));
+            entries.iter_mut().zip(list).for_each(|(place, sge)| *place = buffer(sge));
         }
-        Ok(Self { room, count })
+        Ok(Self { entries, count })
     }
 
     pub(crate) fn as_slice(&self) -> &[Sge] {
-        &self.room[..self.count]
+        &self.entries[..self.count]
     }
 }
 
@@ -48,27 +48,27 @@ pub(crate) fn buffer(sge: &ibv_sge) -> Sge {
     Sge { address: sge.addr, len: sge.length, lkey: LKey(sge.lkey) }
 }
 
-/// The bytes are taken when the request is posted (`IBV_SEND_INLINE`).
+/// `IBV_SEND_INLINE`: the bytes are copied when the request is posted.
 pub(crate) const INLINE: c_uint = 1 << 3;
 
-/// The engine's flags of `enum ibv_send_flags`.
+/// Converts `enum ibv_send_flags` to the engine's flags.
 pub(crate) fn flags(bits: c_uint) -> SendFlags {
     let known = [(1, SendFlags::FENCE), (1 << 1, SendFlags::SIGNALED), (1 << 2, SendFlags::SOLICITED)];
     let set = known.into_iter().filter(|(bit, _)| bits & bit != 0);
     set.fold(SendFlags::NONE, |flags, (_, flag)| flags | flag)
 }
 
-/// Immediate data, which the header has in network byte order.
+/// Converts immediate data, which the header has in network byte order.
 pub(crate) fn immediate(data: u32) -> ImmediateData {
     ImmediateData(data.to_ne_bytes())
 }
 
-/// What a request asks for (`enum ibv_wr_opcode`).
+/// Converts a request's opcode (`enum ibv_wr_opcode`) and operands to an operation.
 ///
 /// # Safety
-/// The request is one for which its union holds what its opcode says.
+/// The request's unions hold the fields that its opcode uses.
 pub(crate) unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
-    // SAFETY: all of the union is integers and pointers, of which those are used that the opcode names.
+    // SAFETY: both fields consist of integers, for which any bits are valid; only the opcode's field is used.
     let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
     let remote = Remote { address: rdma.remote_addr, rkey: RKey(rdma.rkey) };
     let word = Remote { address: atomic.remote_addr, rkey: RKey(atomic.rkey) };
@@ -81,36 +81,36 @@ pub(crate) unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
         5 => Operation::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap },
         6 => Operation::FetchAdd { remote: word, add: atomic.compare_add },
         7 => Operation::LocalInvalidate(RKey(wr.imm_data)),
-        // SAFETY: the window and the region are ones that the program has made.
+        // SAFETY: the request names a window and a region that the program created.
         8 => unsafe { bind(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info) }?,
         9 => Operation::SendWithInvalidate(RKey(wr.imm_data)),
         _ => return Err(Errno::UNSUPPORTED),
     })
 }
 
-/// The operation that binds a window and gives it `key`.
+/// Returns the operation that binds a window and sets the low byte of its key to that of `key`.
 ///
 /// # Safety
-/// The window and the region are there; the region may be missing where the length is 0.
+/// The window and the region are valid; the region may be null if the length is 0.
 pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) -> Result<Operation, Errno> {
     let ibv_mw_bind_info { mr, addr: address, length: len, mw_access_flags } = *info;
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let (window, region) = unsafe { (RKey((*mw).rkey), if mr.is_null() { 0 } else { (*mr).lkey }) };
     let (region, access, key_byte) = (LKey(region), access(mw_access_flags)?, key as u8);
     Ok(Operation::BindWindow(Bind { window, key_byte, region, address, len, access }))
 }
 
-/// Gives the structure of a window the key of a bind that was posted. The window is found by this key when the next bind is
-/// done.
+/// Sets the low byte of the window's key in its C structure after a bind was posted. The next bind looks the window up by
+/// this key.
 ///
 /// # Safety
-/// The window is there.
+/// The window is valid.
 pub(crate) unsafe fn set_key(mw: *mut ibv_mw, key: u32) {
-    // SAFETY: the caller says so; who posts a bind lets nobody else use the window meanwhile.
+    // SAFETY: guaranteed by the caller; a program that posts a bind does not use the window concurrently.
     unsafe { (*mw).rkey = (*mw).rkey & !0xFF | key & 0xFF };
 }
 
-/// Whether an operation has bytes of its own to send, which can be inline.
+/// Returns true if an operation sends payload, which can be inline.
 pub(crate) fn sends_bytes(operation: &Operation) -> bool {
     use Operation as O;
     matches!(
@@ -123,10 +123,10 @@ pub(crate) fn sends_bytes(operation: &Operation) -> bool {
     )
 }
 
-/// Whom a datagram is for.
+/// Returns the recipient of a datagram.
 ///
 /// # Safety
-/// The handle is one that the program has made, or missing.
+/// The address handle is one that the program created, or null.
 pub(crate) unsafe fn recipient(
     ah: *mut crate::header::ibv_ah,
     number: u32,
@@ -135,7 +135,7 @@ pub(crate) unsafe fn recipient(
     if ah.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let address = unsafe { object::<AddressHandle>(ah) }.handle;
     let qp = QpNumber::new(number).ok_or(Errno::INVALID)?;
     Ok(Recipient { address, qp, qkey: QKey(qkey) })

@@ -1,4 +1,4 @@
-//! The structures have the layout that the C compiler gives to those of libibverbs-dev.
+//! Tests that the structures have the sizes and offsets of `infiniband/verbs.h` of libibverbs-dev.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use nichrome_abi::header::{LAYOUTS, Layout};
 
-/// The name of a field in C: a keyword of Rust has a trailing underscore here.
+/// Returns a field's name in C; Rust keywords have a trailing underscore in the crate.
 fn in_c(field: &str) -> &str {
     match field {
         "type_" => "type",
@@ -15,7 +15,7 @@ fn in_c(field: &str) -> &str {
     }
 }
 
-/// What `cc` says about sizes and offsets: a line for each.
+/// Compiles and runs a C program that prints one size or offset per line.
 fn according_to_c(layouts: &[Layout]) -> String {
     let mut program = String::from(
         "#include <infiniband/verbs.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void) {\n",
@@ -52,10 +52,10 @@ fn according_to_us(layouts: &[Layout]) -> String {
 }
 
 #[test]
-fn every_structure_is_laid_out_as_in_c() {
+fn every_structure_has_the_c_layout() {
     let layouts: Vec<Layout> = LAYOUTS.concat();
     let (ours, theirs) = (according_to_us(&layouts), according_to_c(&layouts));
     let wrong: Vec<_> = ours.lines().zip(theirs.lines()).filter(|(ours, theirs)| ours != theirs).collect();
-    assert!(wrong.is_empty(), "ours, and the C compiler's: {wrong:#?}");
+    assert!(wrong.is_empty(), "(crate, C compiler): {wrong:#?}");
     assert_eq!(ours.lines().count(), theirs.lines().count());
 }

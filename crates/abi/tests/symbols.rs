@@ -1,4 +1,4 @@
-//! The library exports what rdma-core's exports, by the same versions.
+//! Tests that the library exports the symbols of rdma-core's libibverbs with the same versions.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Symbols as `name@version`, without the old forms that only programs of before 2006 ask for.
+/// Returns the exported symbols as `name@version`, only default versions: the 1.0 forms date from before 2006.
 fn exported(library: &Path) -> BTreeSet<String> {
     let output =
         Command::new("nm").args(["-D", "--with-symbol-versions", "--defined-only"]).arg(library).output();
@@ -16,14 +16,14 @@ fn exported(library: &Path) -> BTreeSet<String> {
     names.filter(|name| !name.starts_with("IBVERBS_")).filter_map(default_version).collect()
 }
 
-/// A default version has two at signs, others one.
+/// Returns `name@version` of a default version, which nm prints with two at signs; `None` for other versions.
 fn default_version(symbol: &str) -> Option<String> {
     let (name, version) = symbol.split_once("@@")?;
     Some(format!("{name}@{version}"))
 }
 
 #[test]
-fn every_symbol_of_the_stock_library_is_there_with_its_version() {
+fn every_symbol_of_the_stock_library_is_exported_with_its_version() {
     let stock = Path::new("/usr/lib/x86_64-linux-gnu/libibverbs.so.1");
     if !stock.exists() {
         assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs1");
@@ -44,9 +44,8 @@ fn nothing_is_exported_without_a_version() {
     assert!(bare.is_empty(), "{bare:?}");
 }
 
-/// Every symbol that a library of a driver imports from libibverbs.
 #[test]
-fn libraries_of_drivers_load_beside_it() {
+fn every_symbol_that_driver_libraries_and_librdmacm_import_is_exported() {
     let ours = exported(common::library());
     for driver in ["libmlx5.so.1", "libefa.so.1", "librdmacm.so.1"] {
         let path = Path::new("/usr/lib/x86_64-linux-gnu").join(driver);
@@ -68,25 +67,25 @@ fn output_of(command: &mut Command) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
-/// What a node of private symbols has, and is not named for the node itself.
+/// Returns the private symbols of a version node, without the one named after the node.
 fn private_node(node: u32) -> BTreeSet<String> {
     let mut nm = Command::new("nm");
     nm.args(["-D", "--with-symbol-versions", "--defined-only"]);
     let listed = output_of(nm.arg(common::library()));
     let names = listed.lines().filter_map(|line| line.split_whitespace().nth(2)?.split_once('@'));
-    let of_it =
+    let of_node =
         names.filter(|(_, version)| version.trim_start_matches('@') == format!("IBVERBS_PRIVATE_{node}"));
     let own = format!("verbs_register_driver_{node}");
-    let found: BTreeSet<String> = of_it.map(|(name, _)| name.to_owned()).collect();
+    let found: BTreeSet<String> = of_node.map(|(name, _)| name.to_owned()).collect();
     assert!(found.contains(&own), "{own}");
     found.into_iter().filter(|name| *name != own).collect()
 }
 
-/// Each node of rdma-core has what the one before has, and more; 57 has lost one of 34's.
+/// Each version node of rdma-core extends the one before, except that 57 dropped one symbol of 34.
 #[test]
-fn private_symbols_are_there_by_the_versions_of_all_releases() {
-    let before = ["ibv_cmd_query_device".to_owned()].into();
-    let mut node: BTreeSet<String> = private_node(34).difference(&before).cloned().collect();
+fn private_symbols_are_exported_with_the_versions_of_all_releases() {
+    let dropped = ["ibv_cmd_query_device".to_owned()].into();
+    let mut node: BTreeSet<String> = private_node(34).difference(&dropped).cloned().collect();
     assert_eq!(node.len(), 72);
     for (next, more) in [(57, 0), (59, 5), (64, 4), (65, 10)] {
         let wider = private_node(next);

@@ -38,14 +38,14 @@ pub(crate) enum Rdma {
 
 const EXAMPLES: &str = "\
 Examples:
-  nichrome rdma run -- ibv_rc_pingpong -g 0                 a program of libibverbs, as it is
+  nichrome rdma run -- ibv_rc_pingpong -g 0                 an unmodified program
   nichrome rdma doctor -- ucx_perftest                      why a program finds no device
   nichrome rdma bw & nichrome rdma bw 127.0.0.1             two processes on this machine
   nichrome rdma lat --op read --size 4096 192.0.2.7         with 'nichrome rdma lat --ip 192.0.2.7' there
-  nichrome rdma pingpong --loss 1% 192.0.2.7                a server of libibverbs' ibv_rc_pingpong will do
+  nichrome rdma pingpong --loss 1% 192.0.2.7                the server may be libibverbs' ibv_rc_pingpong
 
-Without a server's address pingpong, bw and lat are the server. Server and client meet over TCP; the client decides what
-is done.";
+Without a server's address, pingpong, bw and lat run as the server. The two ends first connect over TCP. The client's
+options select the operation.";
 
 impl Rdma {
     /// Runs the command.

@@ -1,8 +1,8 @@
-//! Addresses.
+//! GIDs and address handles.
 
 use super::{ibv_context, ibv_pd};
 
-/// A global identifier: of RoCEv2 an IPv6 address, or an IPv4 address mapped into one.
+/// A global identifier: in RoCEv2 an IPv6 address or an IPv4-mapped one.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(non_camel_case_types, reason = "the name of infiniband/verbs.h")]
@@ -11,14 +11,14 @@ pub struct ibv_gid {
     pub raw: [u8; 16],
 }
 
-/// The GID is of RoCEv2.
+/// `IBV_GID_TYPE_ROCE_V2`.
 pub const IBV_GID_TYPE_ROCE_V2: u32 = 2;
 
 super::abi! {
-    /// A line of the GID table.
+    /// An entry of the GID table.
     struct ibv_gid_entry { gid: ibv_gid, gid_index: u32, port_num: u32, gid_type: u32, ndev_ifindex: u32 }
 
-    /// What a GRH is made from.
+    /// The fields of a global routing header.
     struct ibv_global_route {
         dgid: ibv_gid,
         flow_label: u32,
@@ -37,7 +37,7 @@ super::abi! {
         dgid: ibv_gid,
     }
 
-    /// Where packets go.
+    /// The attributes of an address handle.
     struct ibv_ah_attr {
         grh: ibv_global_route,
         dlid: u16,

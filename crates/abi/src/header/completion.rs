@@ -7,7 +7,7 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 use super::{ibv_context, ibv_pd, ibv_qp};
 
 super::abi! {
-    /// A file descriptor that is readable when a completion queue has an event.
+    /// A completion channel.
     struct ibv_comp_channel { context: *mut ibv_context, fd: c_int, refcnt: c_int }
 
     /// A completion queue.
@@ -23,7 +23,7 @@ super::abi! {
         async_events_completed: u32,
     }
 
-    /// A completion. `imm_data` is also the key that was invalidated.
+    /// A work completion. `imm_data` is a union with the invalidated key.
     struct ibv_wc {
         wr_id: u64,
         status: c_int,
@@ -40,13 +40,13 @@ super::abi! {
         dlid_path_bits: u8,
     }
 
-    /// How a completion queue is polled.
+    /// Options of `ibv_start_poll`: none.
     struct ibv_poll_cq_attr { comp_mask: u32 }
 
     /// Tag matching: none.
     struct ibv_wc_tm_info { tag: u64, priv_: u32 }
 
-    /// A completion queue that is polled one completion after the other.
+    /// A completion queue with extended polling.
     struct ibv_cq_ex {
         context: *mut ibv_context,
         channel: *mut ibv_comp_channel,
@@ -80,13 +80,13 @@ super::abi! {
         read_completion_wallclock_ns: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
     }
 
-    /// Moderation of events.
+    /// Event moderation: completions and microseconds per event.
     struct ibv_moderate_cq { cq_count: u16, cq_period: u16 }
 
-    /// What is changed of a completion queue.
+    /// Attributes of `ibv_modify_cq`.
     struct ibv_modify_cq_attr { attr_mask: u32, moderate: ibv_moderate_cq }
 
-    /// What a completion queue is made with.
+    /// Attributes of a new completion queue.
     struct ibv_cq_init_attr_ex {
         cqe: u32,
         cq_context: *mut c_void,
@@ -98,6 +98,6 @@ super::abi! {
         parent_domain: *mut ibv_pd,
     }
 
-    /// Something that has happened to an object or a port: `element` is a pointer to it, or the port's number.
+    /// An asynchronous event. `element` is a union of pointers to the object and the port number.
     struct ibv_async_event { element: *mut ibv_qp, event_type: c_int }
 }

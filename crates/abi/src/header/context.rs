@@ -1,4 +1,4 @@
-//! An open device.
+//! Contexts of open devices.
 
 use std::ffi::{c_int, c_void};
 
@@ -6,11 +6,11 @@ use libc::{pthread_mutex_t, timespec};
 
 use super::{ibv_context_ops, ibv_device};
 
-/// The value of `abi_compat` that says that the context is the last field of a `verbs_context`.
+/// `__VERBS_ABI_IS_EXTENDED`, the value of `abi_compat` if the context is the last field of a `verbs_context`.
 pub const VERBS_ABI_IS_EXTENDED: *mut c_void = usize::MAX as *mut c_void;
 
 super::abi! {
-    /// An open device, as inline functions see it.
+    /// The context of an open device.
     struct ibv_context {
         device: *mut ibv_device,
         ops: ibv_context_ops,
@@ -21,6 +21,6 @@ super::abi! {
         abi_compat: *mut c_void,
     }
 
-    /// The device's clock.
+    /// The values of `ibv_query_rt_values_ex`: the device's clock.
     struct ibv_values_ex { comp_mask: u32, raw_clock: timespec }
 }

@@ -1,18 +1,18 @@
-//! Devices and ports, and what they can do.
+//! Devices, ports and their capabilities.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// The device is a channel adapter.
+/// Node type: channel adapter.
 pub const IBV_NODE_CA: c_int = 1;
-/// The device speaks InfiniBand's transport.
+/// Transport type: InfiniBand, also of RoCE.
 pub const IBV_TRANSPORT_IB: c_int = 0;
-/// The port is up.
+/// Port state: active.
 pub const IBV_PORT_ACTIVE: c_int = 4;
-/// The port is an Ethernet interface.
+/// Link layer: Ethernet.
 pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
 
 super::abi! {
-    /// Never used.
+    /// Unused.
     struct _ibv_device_ops { _dummy1: *mut c_void, _dummy2: *mut c_void }
 
     /// A device.
@@ -26,7 +26,7 @@ super::abi! {
         ibdev_path: [c_char; 256],
     }
 
-    /// What a device can do.
+    /// Device capabilities.
     struct ibv_device_attr {
         fw_ver: [c_char; 64],
         node_guid: u64,
@@ -94,10 +94,10 @@ super::abi! {
     /// Moderation of completion events.
     struct ibv_cq_moderation_caps { max_cq_count: u16, max_cq_period: u16 }
 
-    /// Atomic operations on the bus: none.
+    /// PCI atomic operations: none.
     struct ibv_pci_atomic_caps { fetch_add: u16, swap: u16, compare_swap: u16 }
 
-    /// What a device can do, and more.
+    /// Extended device capabilities.
     struct ibv_device_attr_ex {
         orig_attr: ibv_device_attr,
         comp_mask: u32,
@@ -118,7 +118,7 @@ super::abi! {
         phys_port_cnt_ex: u32,
     }
 
-    /// What a port is.
+    /// Port attributes.
     struct ibv_port_attr {
         state: c_int,
         max_mtu: c_int,

@@ -1,22 +1,22 @@
-//! Declares structures of C together with what the layout test needs to know of them.
+//! Declares C structures together with their layouts, which the layout test compares with the C compiler's.
 
-/// A structure's name in C, its size, and its fields.
+/// The layout of a C structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Without `struct`.
+    /// Name in C, without `struct`.
     pub name: &'static str,
-    /// In bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// In the order of the declaration.
+    /// Fields in order of declaration.
     pub fields: &'static [Field],
 }
 
-/// A field.
+/// A field of a C structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name in C.
+    /// Name in C.
     pub name: &'static str,
-    /// Bytes from the start of the structure.
+    /// Offset in bytes from the start of the structure.
     pub offset: usize,
 }
 

@@ -22,7 +22,7 @@ super::abi! {
     /// A memory window.
     struct ibv_mw { context: *mut ibv_context, pd: *mut ibv_pd, rkey: u32, handle: u32, type_: c_int }
 
-    /// What a window is bound to.
+    /// The range and access rights of a bind.
     struct ibv_mw_bind_info { mr: *mut ibv_mr, addr: u64, length: u64, mw_access_flags: c_uint }
 
     /// A bind of a type 1 window.

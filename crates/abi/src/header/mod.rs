@@ -1,5 +1,5 @@
-//! The structures of `infiniband/verbs.h` as programs have them compiled in, by the names that they have there. The layout
-//! test compares every size and offset with the C compiler's.
+//! The structures of `infiniband/verbs.h` under their C names. The layout test compares every size and offset with the C
+//! compiler's.
 
 mod address;
 mod completion;

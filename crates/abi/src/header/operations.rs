@@ -1,4 +1,4 @@
-//! What inline functions of `infiniband/verbs.h` call through an open device.
+//! The function tables of a context, which the inline functions of `infiniband/verbs.h` call.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -8,11 +8,11 @@ use super::{
     ibv_sge, ibv_srq, ibv_srq_init_attr_ex, ibv_values_ex, ibv_wc,
 };
 
-/// An operation that is not called any more, or not supported: whatever its arguments are.
+/// An obsolete or unsupported operation, declared without its arguments.
 type Other = Option<unsafe extern "C" fn() -> c_int>;
 
 super::abi! {
-    /// The operations of every version.
+    /// The operations at the start of every context.
     struct ibv_context_ops {
         _compat_query_device: Other,
         _compat_query_port: Other,
@@ -48,8 +48,8 @@ super::abi! {
         _compat_async_event: Other,
     }
 
-    /// An open device with its newer operations, which grow at the front; programs hold a pointer to `context`, and `sz` says
-    /// how much is before it.
+    /// A context with the newer operations before it. New fields are added at the front; programs hold a pointer to
+    /// `context`, and `sz` is the size of the whole structure in bytes.
     struct verbs_context {
         query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
         advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, c_int, u32, *mut ibv_sge, u32) -> c_int>,

@@ -10,7 +10,7 @@ use super::{
 };
 
 super::abi! {
-    /// How much fits in the queues.
+    /// Capacities of the send and receive queues.
     struct ibv_qp_cap {
         max_send_wr: u32,
         max_recv_wr: u32,
@@ -19,7 +19,7 @@ super::abi! {
         max_inline_data: u32,
     }
 
-    /// What a queue pair is made with.
+    /// Attributes of a new queue pair.
     struct ibv_qp_init_attr {
         qp_context: *mut c_void,
         send_cq: *mut ibv_cq,
@@ -38,7 +38,7 @@ super::abi! {
         rx_hash_fields_mask: u64,
     }
 
-    /// What a queue pair is made with, and more.
+    /// Extended attributes of a new queue pair.
     struct ibv_qp_init_attr_ex {
         qp_context: *mut c_void,
         send_cq: *mut ibv_cq,
@@ -58,7 +58,7 @@ super::abi! {
         send_ops_flags: u64,
     }
 
-    /// What is changed of a queue pair, or what it is.
+    /// Attributes of `ibv_modify_qp` and `ibv_query_qp`.
     struct ibv_qp_attr {
         qp_state: c_int,
         cur_qp_state: c_int,
@@ -105,7 +105,7 @@ super::abi! {
         events_completed: u32,
     }
 
-    /// A queue pair to which requests are posted piece by piece.
+    /// A queue pair with extended posting.
     struct ibv_qp_ex {
         qp_base: ibv_qp,
         comp_mask: u64,

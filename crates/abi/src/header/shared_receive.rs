@@ -7,16 +7,16 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 use super::{ibv_context, ibv_cq, ibv_pd};
 
 super::abi! {
-    /// How much fits, and when an event says that little is left.
+    /// Capacity, and the limit: fewer posted receives than this raise SRQ_LIMIT_REACHED.
     struct ibv_srq_attr { max_wr: u32, max_sge: u32, srq_limit: u32 }
 
-    /// What a shared receive queue is made with.
+    /// Attributes of a new shared receive queue.
     struct ibv_srq_init_attr { srq_context: *mut c_void, attr: ibv_srq_attr }
 
     /// Tag matching: none.
     struct ibv_tm_cap { max_num_tags: u32, max_ops: u32 }
 
-    /// What a shared receive queue is made with, and more.
+    /// Extended attributes of a new shared receive queue.
     struct ibv_srq_init_attr_ex {
         srq_context: *mut c_void,
         attr: ibv_srq_attr,

@@ -5,16 +5,16 @@ use std::ffi::{c_int, c_uint, c_void};
 use super::{ibv_ah, ibv_mw, ibv_mw_bind_info};
 
 super::abi! {
-    /// A piece of memory.
+    /// A scatter-gather element.
     struct ibv_sge { addr: u64, length: u32, lkey: u32 }
 
-    /// A piece of memory without a key.
+    /// A piece of inline data.
     struct ibv_data_buf { addr: *mut c_void, length: usize }
 
-    /// A receive.
+    /// A receive work request.
     struct ibv_recv_wr { wr_id: u64, next: *mut ibv_recv_wr, sg_list: *mut ibv_sge, num_sge: c_int }
 
-    /// A send. `imm_data` is also the key to invalidate; `wr` and `bind_mw` depend on the opcode.
+    /// A send work request. `imm_data` is a union with the key to invalidate; `wr` and `bind_mw` depend on the opcode.
     struct ibv_send_wr {
         wr_id: u64,
         next: *mut ibv_send_wr,
@@ -29,51 +29,51 @@ super::abi! {
     }
 }
 
-/// Where a send goes.
+/// The remote target of a send work request.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union Target {
-    /// WRITE and READ.
+    /// Of WRITEs and READs.
     pub rdma: Rdma,
-    /// Atomic operations.
+    /// Of atomic operations.
     pub atomic: Atomic,
-    /// SENDs of a UD queue pair.
+    /// Of SENDs of a UD queue pair.
     pub ud: Datagram,
 }
 
-/// Where a WRITE goes, or a READ comes from.
+/// The remote memory of a WRITE or READ.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rdma {
-    /// In the remote process.
+    /// Address in the remote process.
     pub remote_addr: u64,
-    /// Of the remote region.
+    /// Key of the remote region.
     pub rkey: u32,
 }
 
-/// What an atomic operation does, and where.
+/// The operands and remote memory of an atomic operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Atomic {
-    /// In the remote process.
+    /// Address in the remote process.
     pub remote_addr: u64,
-    /// What is compared, or added.
+    /// The value to compare with, or to add.
     pub compare_add: u64,
-    /// What is stored if it was equal.
+    /// The value to store if the comparison succeeds.
     pub swap: u64,
-    /// Of the remote region.
+    /// Key of the remote region.
     pub rkey: u32,
 }
 
-/// Where a datagram goes.
+/// The recipient of a datagram.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
-    /// The address.
+    /// Address handle.
     pub ah: *mut ibv_ah,
-    /// The queue pair there.
+    /// Number of the remote queue pair.
     pub remote_qpn: u32,
-    /// Its key.
+    /// Q_Key of the remote queue pair.
     pub remote_qkey: u32,
 }
 
@@ -83,8 +83,8 @@ pub struct Datagram {
 pub struct Bind {
     /// The window.
     pub mw: *mut ibv_mw,
-    /// The key that it gets.
+    /// The window's key after the bind.
     pub rkey: u32,
-    /// What it is bound to.
+    /// The range and access rights.
     pub bind_info: ibv_mw_bind_info,
 }

@@ -1,10 +1,10 @@
-//! The library as programs load it.
+//! Builds the libraries and sets the environment in which programs load them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Builds the library, and says where it is.
+/// Builds the libraries, once, and returns the path of `libibverbs.so.1`.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -15,7 +15,7 @@ pub(crate) fn library() -> &'static Path {
     })
 }
 
-/// What `nichrome rdma run` sets for a program.
+/// Returns the variables that `nichrome rdma run` sets for every program.
 #[allow(dead_code, reason = "the tests of symbols and layouts run no program")]
 pub(crate) fn environment() -> [(&'static str, String); 3] {
     let folder = library().parent().expect("the library is in a folder").display();

@@ -1,4 +1,4 @@
-/* Checks what verbs answer about the port, and what structures say after them. Exits without closing anything. */
+/* Checks the results of verbs on the port, datagrams, memory windows and timestamps. Exits without closing anything. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -81,7 +81,7 @@ static struct ibv_qp *connect_to_itself(enum ibv_qp_type type)
 	return qp;
 }
 
-/* The next completion. */
+/* Waits for the next completion. */
 static struct ibv_wc completed(void)
 {
 	struct ibv_wc wc = {.status = IBV_WC_GENERAL_ERR};
@@ -100,7 +100,7 @@ static void datagram(void)
 	struct ibv_sge text = {(uintptr_t)memory + 2048, 16, region->lkey};
 	struct ibv_recv_wr receive = {.sg_list = &room, .num_sge = 1}, *bad_receive;
 	struct ibv_send_wr send = {.sg_list = &text, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad_send;
-	struct ibv_cq *told;
+	struct ibv_cq *notified;
 	void *ours;
 
 	strcpy(memory + 2048, "in the capture");
@@ -113,13 +113,13 @@ static void datagram(void)
 	if (failures > 0)
 		return;
 	EXPECT(ibv_post_recv(qp, &receive, &bad_receive) == 0 && ibv_post_send(qp, &send, &bad_send) == 0);
-	EXPECT(ibv_get_cq_event(channel, &told, &ours) == 0 && told == queue);
+	EXPECT(ibv_get_cq_event(channel, &notified, &ours) == 0 && notified == queue);
 	EXPECT(queue->comp_events_completed == 0);
 	ibv_ack_cq_events(queue, 1);
 	EXPECT(queue->comp_events_completed == 1);
 	for (int i = 0; i < 2; i++) {
 		struct ibv_wc wc = completed();
-		/* UCX reads it: 2 is IPv4. */
+		/* UCX reads the type of the network header here: 2 is IPv4. */
 		EXPECT(wc.sl == (wc.opcode == IBV_WC_RECV ? 2 : 0));
 	}
 }
@@ -173,7 +173,7 @@ static void timestamps(void)
 			;
 		EXPECT(ibv_wc_read_completion_wallclock_ns(extended) >= last);
 		last = ibv_wc_read_completion_wallclock_ns(extended);
-		/* The same completion has the same time. */
+		/* Repeated reads return the same timestamp. */
 		for (int again = 0; again < 10; again++)
 			EXPECT(ibv_wc_read_completion_wallclock_ns(extended) == last);
 		ibv_end_poll(extended);
@@ -184,7 +184,7 @@ int main(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
-	/* A wait in vain ends, and what was wrong before is printed. */
+	/* A hang ends after a minute, with the failures before it printed. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	alarm(60);
 	context = list && list[0] ? ibv_open_device(list[0]) : NULL;

@@ -1,4 +1,4 @@
-//! The device in `/sys` and `/dev`, as programs find it that are run with `libnichrome-devices.so`.
+//! Tests of `libnichrome-devices.so`: the device in `/sys` and `/dev`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../common/mod.rs"]
@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs a program with both libraries.
+/// Runs a program with both libraries preloaded.
 fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).envs(common::environment()).envs(environment.iter().copied());
@@ -21,11 +21,11 @@ fn shell(script: &str, environment: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn every_function_of_the_c_library_that_takes_a_path_finds_the_device() {
+fn every_c_library_function_that_takes_a_path_finds_the_device() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("paths");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/devices/paths.c");
-    // Fortified, a program calls other functions (__open_2, __realpath_chk).
+    // Fortified programs call other functions (__open_2, __realpath_chk).
     for fortified in [&["-O0"][..], &["-O2", "-D_FORTIFY_SOURCE=2"]] {
         let mut compiler = Command::new("cc");
         compiler.args(["-std=gnu11", "-o"]).arg(&program).arg(source).args(fortified);
@@ -36,7 +36,7 @@ fn every_function_of_the_c_library_that_takes_a_path_finds_the_device() {
 }
 
 #[test]
-fn verbs_answer_what_programs_ask_before_they_connect() {
+fn verbs_return_what_programs_expect() {
     let folder = tempfile::tempdir().unwrap();
     let (program, capture) = (folder.path().join("answers"), folder.path().join("capture.pcapng"));
     let mut compiler = Command::new("cc");
@@ -51,14 +51,14 @@ fn verbs_answer_what_programs_ask_before_they_connect() {
 }
 
 #[test]
-fn attributes_say_what_the_verbs_say() {
+fn attributes_agree_with_the_verbs() {
     let attribute = |name: &str| {
         let script = format!("cat /sys/class/infiniband/nichrome0/{name}");
         shell(&script, &[("NICHROME_IFACE", "lo")]).trim_end().to_owned()
     };
-    let said = shell("ibv_devinfo -v", &[("NICHROME_IFACE", "lo")]);
+    let queried = shell("ibv_devinfo -v", &[("NICHROME_IFACE", "lo")]);
     let field = |name: &str| {
-        let line = said.lines().find(|line| line.trim_start().starts_with(name));
+        let line = queried.lines().find(|line| line.trim_start().starts_with(name));
         line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned()).unwrap()
     };
     assert_eq!(field("node_guid"), attribute("node_guid"));
@@ -79,14 +79,14 @@ fn attributes_say_what_the_verbs_say() {
 }
 
 #[test]
-fn the_machine_has_no_other_paths_than_without_the_library() {
+fn listings_of_parent_folders_are_unchanged() {
     let seen = shell("ls -a /sys/class /dev /sys/devices/platform", &[]);
     let output = Command::new("/bin/sh").args(["-c", "ls -a /sys/class /dev /sys/devices/platform"]).output();
     assert_eq!(seen, String::from_utf8(output.unwrap().stdout).unwrap());
 }
 
 #[test]
-fn rdma_link_shows_the_device_and_passes_other_commands_on() {
+fn rdma_link_shows_the_device_and_forwards_other_commands() {
     let shown: Vec<_> = ["rdma link show -j", "rdma -j link"].map(|line| shell(line, &[])).into();
     for shown in shown {
         assert!(shown.starts_with("[{\"ifindex\":0,\"ifname\":\"nichrome0\",\"port\":1,"), "{shown}");
@@ -102,7 +102,7 @@ fn rdma_link_shows_the_device_and_passes_other_commands_on() {
 }
 
 #[test]
-fn programs_of_all_kinds_run_with_it() {
+fn common_programs_run_with_the_library() {
     for line in ["bash -c true", "/usr/bin/python3 -c pass", "perl -e 1", "/usr/bin/env true", "dash -c :"] {
         assert_eq!(shell(line, &[]), "");
     }

@@ -1,4 +1,4 @@
-/* Asks for the device by all functions of the C library that take a path, and names those that fail. */
+/* Looks the device up with every C library function that takes a path, and prints those that fail. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -92,12 +92,12 @@ static int stream_reads(FILE *stream, const char *expected)
 	return same;
 }
 
-/* NICHROME_IP=127.0.0.9. */
+/* The GID of NICHROME_IP=127.0.0.9. */
 #define ADDRESS "0000:0000:0000:0000:0000:ffff:7f00:0009\n"
 
 static void opening(void)
 {
-	/* With a mode that the compiler does not know, the checked forms are called where they exist. */
+	/* Flags unknown at compile time: a fortified build calls the checked functions. */
 	volatile int flags = O_RDONLY;
 	int descriptor;
 	char file[] = "/tmp/nichrome-test-XXXXXX";
@@ -121,7 +121,7 @@ static void opening(void)
 	EXPECT(descriptor >= 0 && write(descriptor, "x", 1) == 1);
 	close(descriptor);
 
-	/* A file of nobody's is made with its mode. */
+	/* A file that is not the device's is created with its mode. */
 	descriptor = mkstemp(file);
 	close(descriptor);
 	unlink(file);

@@ -1,5 +1,5 @@
-//! Communication libraries and what is built on them, which find the device in `/sys` and `/dev` before they ask
-//! libibverbs: UCX, OpenMPI, MPICH, pyverbs. The table of what passes is in docs/verbs.md.
+//! Communication libraries that look for the device in `/sys` and `/dev` before they call libibverbs: UCX, OpenMPI, MPICH,
+//! pyverbs. docs/verbs.md has a table of them, which a test compares with these constants.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,11 +10,12 @@ use crate::transfer_engines::{MOONCAKE, NIXL};
 /// A row of the table in docs/verbs.md.
 pub(crate) struct Application {
     pub(crate) name: &'static str,
-    /// The beginning of the package's version.
+    /// Prefix of the package's version.
     pub(crate) version: &'static str,
-    /// Of Debian 12, or of Python.
+    /// Package of Debian 12 or of Python.
     pub(crate) package: &'static str,
-    pub(crate) what: &'static str,
+    /// The programs or operations that the test runs.
+    pub(crate) operations: &'static str,
     pub(crate) transport: &'static str,
 }
 
@@ -22,7 +23,7 @@ const UCX: Application = Application {
     name: "UCX",
     version: "1.13.1",
     package: "ucx-utils",
-    what: "`ucx_info -d`; `ucx_perftest`: tag, stream, active messages, put, get, atomics",
+    operations: "`ucx_info -d`; `ucx_perftest`: tag, stream, active messages, put, get, atomics",
     transport: "rc_verbs, ud_verbs",
 };
 
@@ -30,7 +31,7 @@ const OPENMPI: Application = Application {
     name: "OpenMPI",
     version: "4.1.4",
     package: "openmpi-bin",
-    what: "two ranks: a ring of messages, put, get, fetch-and-add (`pml ucx`, `osc ucx`)",
+    operations: "two ranks: a ring of messages, put, get, fetch-and-add (`pml ucx`, `osc ucx`)",
     transport: "UCX, rc_verbs",
 };
 
@@ -38,7 +39,7 @@ const MPICH: Application = Application {
     name: "MPICH",
     version: "4.0.2",
     package: "mpich",
-    what: "two ranks: a ring of messages, put, get, fetch-and-add (`ch4:ucx`)",
+    operations: "two ranks: a ring of messages, put, get, fetch-and-add (`ch4:ucx`)",
     transport: "UCX, rc_verbs",
 };
 
@@ -46,7 +47,7 @@ const PYVERBS: Application = Application {
     name: "pyverbs",
     version: "44.0",
     package: "python3-pyverbs",
-    what: "discovery: `rdma link show -j`, `/sys`, the list of devices; its own tests",
+    operations: "discovery: `rdma link show -j`, `/sys`, the list of devices; its own tests",
     transport: "RC, UC, UD, SRQ",
 };
 
@@ -54,7 +55,7 @@ const OF_DEBIAN: [Application; 4] = [UCX, OPENMPI, MPICH, PYVERBS];
 
 const OF_PYTHON: [Application; 2] = [MOONCAKE, NIXL];
 
-/// What `nichrome rdma run` sets for UCX, and the choice of the transport.
+/// Returns the variables that `nichrome rdma run` sets for UCX, and those that select the device and `transport`.
 pub(crate) const fn ucx(transport: &'static str) -> [(&'static str, &'static str); 4] {
     [
         ("UCX_TLS", transport),
@@ -96,7 +97,7 @@ fn ucx_moves_messages_over_both_transports() {
 }
 
 #[test]
-fn ucx_reaches_the_memory_of_its_peer() {
+fn ucx_accesses_remote_memory() {
     if is_installed("ucx_perftest", UCX.package) {
         for (test, size) in [
             ("ucp_put_lat", "8"),
@@ -112,7 +113,7 @@ fn ucx_reaches_the_memory_of_its_peer() {
     }
 }
 
-/// Builds ring.c, and runs it on two ranks.
+/// Builds ring.c and runs it with two ranks.
 fn ring(compiler: &str, launcher: &str) {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
@@ -122,13 +123,13 @@ fn ring(compiler: &str, launcher: &str) {
     let environment = [&ucx("rc_v,self")[..], &[("NICHROME_STATS", "1")]].concat();
     let output =
         ended(command(launcher, &[program.to_str().unwrap()], &environment).spawn().unwrap(), launcher);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{launcher}: {said}");
-    // The report of each rank's device: the messages are longer than this in any other way.
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{launcher}: {stderr}");
+    // The statistics of each rank's device. The ring sends over 5 MB; any other use of the device sends less.
     let sent =
-        said.lines().filter_map(|line| line.split_once(" bytes sent")?.0.rsplit(' ').next()?.parse().ok());
+        stderr.lines().filter_map(|line| line.split_once(" bytes sent")?.0.rsplit(' ').next()?.parse().ok());
     let devices: Vec<u64> = sent.filter(|bytes| *bytes > 5_000_000).collect();
-    assert_eq!(devices.len(), 2, "{said}");
+    assert_eq!(devices.len(), 2, "{stderr}");
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn mpich_runs_over_ucx() {
     }
 }
 
-/// What later releases of pyverbs' tests do to find a device with a network interface.
+/// How later releases of pyverbs' tests find a device with a network interface.
 const DISCOVERY: &str = "\
 import json, subprocess
 from pyverbs import device
@@ -170,24 +171,24 @@ fn pyverbs_finds_the_device() {
         return;
     }
     let output = ended(command("/usr/bin/python3 -c", &[DISCOVERY], &[]).spawn().unwrap(), "pyverbs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "nichrome0 lo\n");
 }
 
 #[test]
-fn the_table_in_the_documentation_has_what_is_run() {
+fn the_table_in_the_documentation_lists_the_tested_applications() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/verbs.md");
     let document = std::fs::read_to_string(document).unwrap();
-    for Application { name, version, what, transport, .. } in OF_DEBIAN.iter().chain(&OF_PYTHON) {
-        let row = format!("| {name} | {version} | {what} | {transport} | passes |");
+    for Application { name, version, operations, transport, .. } in OF_DEBIAN.iter().chain(&OF_PYTHON) {
+        let row = format!("| {name} | {version} | {operations} | {transport} | passes |");
         assert!(document.lines().any(|line| line == row), "docs/verbs.md must have this row:\n{row}");
     }
     let rows = document.lines().skip_while(|line| !line.starts_with("| program | version |")).skip(2);
     assert_eq!(
         rows.take_while(|line| line.starts_with('|')).count(),
         OF_DEBIAN.len() + OF_PYTHON.len(),
-        "each row is run by a test"
+        "the table has a row that no test runs"
     );
     let is_debian_12 =
         std::fs::read_to_string("/etc/debian_version").is_ok_and(|version| version.starts_with("12"));

@@ -1,4 +1,5 @@
-/* What programs do to objects and memory: lifetimes.rs runs it. Ends with 0, or says what is wrong. */
+/* Opens and closes contexts, unmaps registered memory, and forks; run by lifetimes.rs. Exits with 0, or prints the failed
+   check. */
 #include <dirent.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static void destroy(struct objects o)
 	CHECK(!ibv_close_device(o.context));
 }
 
-/* Connects both queue pairs to each other. */
+/* Connects the two queue pairs to each other. */
 static void connect_pair(struct objects o)
 {
 	union ibv_gid gid;
@@ -66,8 +67,8 @@ static void connect_pair(struct objects o)
 	}
 }
 
-/* What becomes of an operation of the first queue pair. */
-static enum ibv_wc_status done(struct objects o, enum ibv_wr_opcode opcode, struct ibv_mr *from, struct ibv_mr *to,
+/* Posts an operation to the first queue pair and returns the status of its completion. */
+static enum ibv_wc_status status_of(struct objects o, enum ibv_wr_opcode opcode, struct ibv_mr *from, struct ibv_mr *to,
 	unsigned length)
 {
 	struct ibv_sge sge = { (uintptr_t)from->addr, length, from->lkey };
@@ -114,7 +115,8 @@ static long resident_kb(void)
 	return kb;
 }
 
-/* Opens and closes contexts, one after the other and many at once: descriptors, threads and memory are what they were. */
+/* Opens and closes contexts, one after another and 100 at once: the numbers of descriptors and threads and the memory must
+   not grow. */
 static void contexts(int many)
 {
 	static struct objects open[100];
@@ -137,7 +139,7 @@ static void contexts(int many)
 	CHECK(resident_kb() < memory + 1024);
 }
 
-/* Memory goes while it is registered. */
+/* Unmaps memory while it is registered: the next access completes in error. */
 static void unmapped(void)
 {
 	static const enum ibv_wr_opcode all[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD };
@@ -147,36 +149,36 @@ static void unmapped(void)
 			connect_pair(o);
 			struct ibv_mr *from = region(o), *to = region(o);
 			unsigned length = all[i] == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : 64;
-			CHECK(done(o, all[i], from, to, length) == IBV_WC_SUCCESS);
+			CHECK(status_of(o, all[i], from, to, length) == IBV_WC_SUCCESS);
 			munmap(there ? to->addr : from->addr, PAGE);
-			CHECK(done(o, all[i], from, to, length) != IBV_WC_SUCCESS);
+			CHECK(status_of(o, all[i], from, to, length) != IBV_WC_SUCCESS);
 			CHECK(!ibv_dereg_mr(from) && !ibv_dereg_mr(to));
 			destroy(o);
 		}
 }
 
-/* A child uses the objects of its parent: it gets nowhere, ends, and the parent goes on. */
+/* A forked child uses its parent's objects: its requests complete in error, and the parent's connections still work. */
 static void forked(void)
 {
 	struct objects o = make();
 	connect_pair(o);
 	struct ibv_mr *from = region(o), *to = region(o);
 	for (int i = 0; i < 20; i++) {
-		CHECK(done(o, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
+		CHECK(status_of(o, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
 		pid_t child = fork();
 		if (!child) {
 			memset(from->addr, 1, 64);
 			if (i % 2)
-				CHECK(done(o, IBV_WR_RDMA_WRITE, from, to, 64) != IBV_WC_SUCCESS);
+				CHECK(status_of(o, IBV_WR_RDMA_WRITE, from, to, 64) != IBV_WC_SUCCESS);
 			CHECK(!ibv_dereg_mr(from) && !ibv_dereg_mr(to));
 			destroy(o);
 			struct objects own = make();
 			connect_pair(own);
 			from = region(own), to = region(own);
-			CHECK(done(own, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
+			CHECK(status_of(own, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
 			exit(0);
 		}
-		CHECK(done(o, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
+		CHECK(status_of(o, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
 		int status;
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
 		CHECK(*(char *)to->addr == 0);

@@ -1,13 +1,13 @@
-//! Programs that end in every way, and what they leave behind.
+//! The lifetimes of processes, contexts and memory: exits, kills, forks, unmapped regions.
 
 use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::running::{command, ended, free_port, is_installed, turn, waits_for_a_client};
+use crate::running::{command, ended, free_port, is_installed, is_listening, turn};
 
-/// Runs `lifetimes.c`, which says what is wrong.
+/// Compiles and runs `lifetimes.c`.
 fn lifetimes(arguments: &str) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/lifetimes.c");
     if !Path::new("/usr/include/infiniband/verbs.h").exists() {
@@ -25,24 +25,24 @@ fn lifetimes(arguments: &str) {
 }
 
 #[test]
-fn contexts_that_are_closed_leave_nothing() {
+fn closed_contexts_leave_no_descriptors_threads_or_memory() {
     lifetimes("contexts 1000");
 }
 
 #[test]
-fn memory_that_is_unmapped_while_it_is_registered_is_a_completion_in_error() {
+fn access_to_an_unmapped_region_completes_in_error() {
     lifetimes("unmapped");
 }
 
 #[test]
-fn a_child_that_uses_its_parents_objects_disturbs_nobody() {
+fn a_forked_child_does_not_disturb_its_parents_connections() {
     lifetimes("forked");
 }
 
-/// Lets a program be interrupted where whoever runs the tests cannot be: what a shell starts in the background is not.
+/// Restores the default action of SIGINT in the program. Shells ignore it for background jobs, and the tests may be one.
 fn interruptible(command: &mut Command) -> &mut Command {
     use std::os::unix::process::CommandExt;
-    // SAFETY: signal(2) may be called between fork and exec, and nothing else is.
+    // SAFETY: only signal(2) is called between fork and exec, which is async-signal-safe.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
@@ -51,22 +51,22 @@ fn interruptible(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Clock ticks that a process has had the processor for.
+/// Returns a process's CPU time in clock ticks.
 fn ticks(child: &Child) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let (_, after_name) = stat.rsplit_once(") ").unwrap();
     after_name.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
 }
 
-/// Both ends of a program of perftest, each with an environment of its own, which says its address; under way, which is
-/// when the client looks for completions all the time.
+/// Starts both ends of a perftest program, each with its own environment, which sets its address. Returns once the client has
+/// used 30 clock ticks of CPU time: it is polling for completions.
 pub(crate) fn pair(line: &str, [of_server, of_client]: [&[(&str, &str)]; 2]) -> [Child; 2] {
     let port = free_port();
     let more = ["-F", "-x", "0", "-p", &port];
     let start =
         |more: &[&str], environment| interruptible(&mut command(line, more, environment)).spawn().unwrap();
     let mut server = start(&more, of_server);
-    while !waits_for_a_client(&port) {
+    while !is_listening(&port) {
         assert!(server.try_wait().unwrap().is_none(), "{:?}", server.wait_with_output());
         thread::sleep(Duration::from_millis(5));
     }
@@ -78,19 +78,20 @@ pub(crate) fn pair(line: &str, [of_server, of_client]: [&[(&str, &str)]; 2]) -> 
     [server, client]
 }
 
-pub(crate) fn said(output: &Output) -> String {
+/// Returns standard output and standard error as text.
+pub(crate) fn output_text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
 }
 
 pub(crate) fn send(signal: libc::c_int, to: &Child) {
-    // SAFETY: the process is a child that was not waited for.
+    // SAFETY: the process is a child that has not been waited for, so its ID is still its own.
     assert_eq!(unsafe { libc::kill(to.id() as libc::pid_t, signal) }, 0);
 }
 
-/// A sender whose receiver is gone ends in an error. A receiver learns nothing of a sender that is gone, with hardware as
-/// little: it ends when it is told to. The addresses are free again each time.
+/// A sender whose receiver is killed completes in error. A receiver does not notice that its sender is killed, as with
+/// hardware, so the test interrupts it. Each round reuses the addresses.
 #[test]
-fn who_is_interrupted_or_killed_ends_and_its_peer_too() {
+fn a_killed_program_frees_its_address_and_its_peer_ends() {
     use std::os::unix::process::ExitStatusExt;
 
     if !is_installed("ib_send_bw", "perftest") {
@@ -107,12 +108,12 @@ fn who_is_interrupted_or_killed_ends_and_its_peer_too() {
                 let [gone, left] = [victim, 1 - victim].map(|end| ends[end].take().unwrap());
                 send(signal, &gone);
                 let gone = ended(gone, &what);
-                assert_eq!(gone.status.signal(), Some(signal), "{what}: {}", said(&gone));
+                assert_eq!(gone.status.signal(), Some(signal), "{what}: {}", output_text(&gone));
                 if victim == 1 {
                     send(libc::SIGINT, &left);
                 }
                 let left = ended(left, &what);
-                assert!(!left.status.success(), "{what}: {}", said(&left));
+                assert!(!left.status.success(), "{what}: {}", output_text(&left));
             }
         }
     }

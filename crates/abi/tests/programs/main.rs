@@ -1,5 +1,4 @@
-//! Programs that others wrote, as Debian ships them: rdma-core's examples, perftest, and pyverbs' own tests. These tables
-//! are the list of what passes.
+//! Unmodified programs of Debian: rdma-core's examples, perftest, pyverbs' tests. The tables list what is tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod applications;
@@ -63,7 +62,7 @@ const PERFTESTS: &[&str] = &[
     "ib_send_bw -n 50 -r 64 --use-srq",
 ];
 
-/// What is done again with 1 % of the packets lost, each way: services that repeat.
+/// Programs also run with 1 % loss in each direction: those of reliable connections.
 const UNDER_LOSS: &[&str] = &[
     "ibv_rc_pingpong -n 200 -c",
     "ibv_srq_pingpong -n 100",
@@ -82,7 +81,7 @@ const UNDER_LOSS: &[&str] = &[
     "ib_send_lat -n 50 -I 200 -s 200",
 ];
 
-/// What is done again over StaR, with the server stateless and with the client, and with 1 % of the packets lost.
+/// Programs also run over StaR, with a stateless server and with a stateless client, each with and without 1 % loss.
 const OVER_STAR: &[&str] = &[
     "ibv_rc_pingpong -n 100 -c",
     "ibv_rc_pingpong -n 100 -e",
@@ -94,7 +93,7 @@ const OVER_STAR: &[&str] = &[
     "ib_write_bw -n 20 -q 16",
 ];
 
-/// Debian's package python3-pyverbs; its tests are in rdma-core's documentation.
+/// Debian's package python3-pyverbs; Debian ships its tests in rdma-core's documentation folder.
 const PYVERBS: &[&str] = &[
     "test_addr",
     "test_pd",
@@ -111,7 +110,7 @@ const PYVERBS: &[&str] = &[
     "test_parent_domain",
 ];
 
-/// What valgrind finds no error and no leak in.
+/// Programs run under valgrind, which must find no error and no leak.
 const UNDER_VALGRIND: &[&str] = &[
     "valgrind -q --error-exitcode=9 --leak-check=full ibv_rc_pingpong -n 50 -c",
     "valgrind -q --error-exitcode=9 --leak-check=full ibv_ud_pingpong -n 50 -s 1024",
@@ -123,7 +122,7 @@ fn options(line: &str) -> &'static [&'static str] {
 }
 
 #[test]
-fn the_device_is_shown() {
+fn ibv_devinfo_shows_the_device() {
     if !is_installed("ibv_devinfo", "ibverbs-utils") {
         return;
     }
@@ -141,13 +140,13 @@ fn the_examples_of_rdma_core_run() {
     }
 }
 
-/// Programs that were written for other adapters take the address's RoCE v2 GID at a fixed index.
+/// Programs written for other adapters expect the address's RoCE v2 GID at a fixed index.
 #[test]
 fn gid_indices_up_to_3_are_the_same_address() {
     if is_installed("ib_write_bw", "perftest") && is_installed("ibv_rc_pingpong", "ibverbs-utils") {
         both_ends("ibv_ud_pingpong -n 50 -s 1024", &["-g", "1"], &[]);
         both_ends("ib_write_bw -n 50", &["-F", "-x", "3"], &[]);
-        // Without an index, perftest looks for a GID of RoCE v2 in /sys.
+        // Without an index, perftest searches /sys for a RoCE v2 GID.
         both_ends("ib_write_bw -n 50", &["-F"], &[]);
     }
 }
@@ -160,7 +159,7 @@ fn perftest_runs() {
 }
 
 #[test]
-fn losses_are_made_good() {
+fn programs_run_with_packet_loss() {
     if is_installed("ib_write_bw", "perftest") && is_installed("ibv_rc_pingpong", "ibverbs-utils") {
         let environment = [("NICHROME_LOSS", "1%"), ("NICHROME_SEED", "1")];
         UNDER_LOSS.iter().for_each(|line| both_ends(line, options(line), &environment));
@@ -214,8 +213,8 @@ fn the_tests_of_pyverbs_pass() {
         let line = "/usr/bin/python3 tests/run_tests.py --dev nichrome0 --gid 0 -v";
         let mut command = command(line, &[&module], &[]);
         let output = ended(command.current_dir(folder.path()).spawn().unwrap(), &module);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{module}: {told}");
-        assert!(told.contains(" ... ok") || told.contains("skipped"), "{module} has no tests: {told}");
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{module}: {log}");
+        assert!(log.contains(" ... ok") || log.contains("skipped"), "{module} has no tests: {log}");
     }
 }

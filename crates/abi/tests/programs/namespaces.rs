@@ -1,4 +1,4 @@
-//! Programs in two network namespaces, as on two machines.
+//! Programs between two network namespaces, which stand for two machines.
 
 use crate::running::{command, ended, is_installed, turn};
 

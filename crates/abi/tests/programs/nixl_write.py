@@ -1,11 +1,11 @@
-"""Two agents of NIXL: one writes 1 MiB into the memory of the other, through UCX."""
+"""Two NIXL agents in one process: one writes 1 MiB to the other's memory through UCX."""
 
 import ctypes
 import sys
 import time
 import types
 
-# NIXL's package imports torch for the names of two types.
+# NIXL's package imports torch, but uses only the names of two types.
 torch = types.ModuleType("torch")
 torch.Tensor = type("Tensor", (), {})
 torch.dtype = type("dtype", (), {})

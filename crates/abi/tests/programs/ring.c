@@ -1,4 +1,4 @@
-/* Sends messages around a ring of processes, then puts, gets and adds in their windows. Prints what is wrong. */
+/* Sends messages around a ring of MPI ranks, then puts, gets and adds in their windows. Prints the first wrong result. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Running programs with the library.
+//! Runs programs with the libraries preloaded.
 
 use std::fs;
 use std::io::Read;
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 
-/// No program takes as long on the slowest machine.
+/// Time limit for one program: more than any needs on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whether a program is installed, which it must be in CI.
+/// Returns true if a program is installed; fails the test in CI if it is not.
 pub(crate) fn is_installed(program: &str, package: &str) -> bool {
     let found = Path::new("/usr/bin").join(program).exists();
     assert!(found || std::env::var_os("CI").is_none(), "CI needs Debian's package {package}");
     found
 }
 
-/// A program as `nichrome rdma run` runs it; the line is split at spaces.
+/// Returns the command to run a program with the libraries; the line is split at spaces.
 pub(crate) fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -> Command {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap());
@@ -29,19 +29,20 @@ pub(crate) fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -
     command
 }
 
-/// One pair of programs at a time: on two processors others would keep their ends from answering in time.
+/// Lets one pair of programs run at a time: on two processors, two pairs would make each other time out.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A TCP port that nobody listens at.
+/// Returns a TCP port that no socket listens on.
 pub(crate) fn free_port() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port().to_string()
 }
 
-pub(crate) fn waits_for_a_client(port: &str) -> bool {
+/// Returns true if a socket listens on the TCP port.
+pub(crate) fn is_listening(port: &str) -> bool {
     let sockets =
         ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let place = format!(":{:04X} ", port.parse::<u16>().unwrap());
@@ -49,7 +50,7 @@ pub(crate) fn waits_for_a_client(port: &str) -> bool {
     sockets.iter().any(|sockets| sockets.lines().any(is_listener))
 }
 
-/// Ends when the program does, or ends it.
+/// Waits for a program and returns its output. Kills it and panics after [`PATIENCE`].
 pub(crate) fn ended(mut child: Child, what: &str) -> Output {
     let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let reader = thread::spawn(move || {
@@ -73,18 +74,18 @@ pub(crate) fn ended(mut child: Child, what: &str) -> Output {
     Output { status, stdout, stderr }
 }
 
-/// Runs a program as server and as client, which must both succeed.
+/// Runs a program as server and as client; both must succeed.
 pub(crate) fn both_ends(line: &str, more: &[&str], environment: &[(&str, &str)]) {
     each_end(line, more, [environment, environment]);
 }
 
-/// The same, with an environment of its own for the server, and for the client.
+/// As [`both_ends`], with separate environments for server and client.
 pub(crate) fn each_end(line: &str, more: &[&str], [of_server, of_client]: [&[(&str, &str)]; 2]) {
     let _turn = turn();
     let port = free_port();
     let more = [more, &["-p", &port]].concat();
     let mut server = command(line, &more, of_server).spawn().unwrap();
-    while !waits_for_a_client(&port) && server.try_wait().unwrap().is_none() {
+    while !is_listening(&port) && server.try_wait().unwrap().is_none() {
         thread::sleep(Duration::from_millis(5));
     }
     let client = command(line, &[&more[..], &["127.0.0.1"]].concat(), of_client).spawn().unwrap();

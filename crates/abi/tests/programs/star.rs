@@ -1,16 +1,16 @@
-//! Programs on StaR whose peer is killed.
+//! Programs over StaR whose peer is killed.
 
 use std::time::{Duration, Instant};
 
-use crate::lifetimes::{pair, said, send};
+use crate::lifetimes::{output_text, pair, send};
 use crate::running::{ended, is_installed, turn};
 
 const STAR: (&str, &str) = ("NICHROME_TRANSPORT", "star");
 
-/// By then a peer that is silent was given up: with perftest's timers after two seconds.
+/// Time limit for a program to give up its silent peer. With perftest's timers it takes two seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The stateful end dies with the work of the other in its hands: then that fails.
+/// Kills the stateful end, which executes requests for the stateless one; these must complete in error.
 fn stateful_end_is_killed(line: &str, stateless: &str, victim: usize) {
     let _turn = turn();
     let server = [STAR, ("NICHROME_STATELESS", stateless), ("NICHROME_IP", "127.77.1.1")];
@@ -21,15 +21,15 @@ fn stateful_end_is_killed(line: &str, stateless: &str, victim: usize) {
     let start = Instant::now();
     let left = ended(left, line);
     assert!(start.elapsed() < PATIENCE, "{line}: {:?}", start.elapsed());
-    assert!(!left.status.success(), "{line}: {}", said(&left));
-    assert!(said(&left).contains("Completion with error"), "{line}: {}", said(&left));
+    assert!(!left.status.success(), "{line}: {}", output_text(&left));
+    assert!(output_text(&left).contains("Completion with error"), "{line}: {}", output_text(&left));
     ended(gone, line);
 }
 
 #[test]
-fn a_program_without_state_whose_sends_nobody_does_any_more_ends_in_error() {
+fn a_stateless_program_ends_in_error_when_its_stateful_peer_is_killed() {
     if is_installed("ib_send_bw", "perftest") {
-        // The program that sends is perftest's client; both do with -b.
+        // perftest's client sends; with -b both ends do.
         stateful_end_is_killed("ib_write_bw -D 60", "peer", 0);
         stateful_end_is_killed("ib_send_bw -D 60", "peer", 0);
         stateful_end_is_killed("ib_send_bw -b -D 60", "self", 1);
@@ -37,7 +37,7 @@ fn a_program_without_state_whose_sends_nobody_does_any_more_ends_in_error() {
 }
 
 #[test]
-fn a_stateless_program_that_is_started_anew_refuses_what_was_meant_for_the_one_before() {
+fn a_restarted_stateless_program_drops_packets_for_its_predecessor() {
     if !is_installed("ib_write_bw", "perftest") {
         return;
     }
@@ -45,21 +45,20 @@ fn a_stateless_program_that_is_started_anew_refuses_what_was_meant_for_the_one_b
     let stats = ("NICHROME_STATS", "1");
     let server = [STAR, stats, ("NICHROME_STATELESS", "self"), ("NICHROME_IP", "127.77.2.1")];
     let client = |address| [STAR, ("NICHROME_IP", address)];
-    // It sends again what was lost for some three seconds.
+    // The old client retransmits for some three seconds.
     let [old_server, old_client] = pair("ib_write_bw -u 15 -D 60", [&server, &client("127.77.2.2")]);
     send(libc::SIGKILL, &old_server);
     ended(old_server, "the old server");
     let [new_server, new_client] = pair("ib_write_bw -D 2", [&server, &client("127.77.2.3")]);
     for (end, what) in [(new_client, "the new client"), (new_server, "the new server")] {
         let end = ended(end, what);
-        assert!(end.status.success(), "{what}: {}", said(&end));
-        let dropped = said(&end).lines().any(|line| {
-            line.contains("dropped, whose check was wrong")
-                && !line.contains(" 0 dropped, whose check was wrong")
+        assert!(end.status.success(), "{what}: {}", output_text(&end));
+        let dropped = output_text(&end).lines().any(|line| {
+            line.contains("dropped with a wrong check") && !line.contains(" 0 dropped with a wrong check")
         });
-        assert_eq!(dropped, what == "the new server", "{what}: {}", said(&end));
+        assert_eq!(dropped, what == "the new server", "{what}: {}", output_text(&end));
     }
     let old_client = ended(old_client, "the old client");
-    assert!(!old_client.status.success(), "{}", said(&old_client));
-    assert!(said(&old_client).contains("Completion with error"), "{}", said(&old_client));
+    assert!(!old_client.status.success(), "{}", output_text(&old_client));
+    assert!(output_text(&old_client).contains("Completion with error"), "{}", output_text(&old_client));
 }

@@ -1,6 +1,5 @@
-//! Transfer engines of inference servers, as their Python packages ship them: Mooncake, which uses verbs, and NIXL, which
-//! brings a UCX and a libibverbs of its own. The packages have 120 MB: `./check --full` installs them, and names their
-//! interpreter in `NICHROME_PYTHON`.
+//! Transfer engines of inference servers, from Python packages: Mooncake, which uses verbs, and NIXL, which bundles its own
+//! UCX and libibverbs. `./check --full` installs the packages (120 MB) and sets `NICHROME_PYTHON` to their interpreter.
 
 use std::process::Output;
 
@@ -11,7 +10,7 @@ pub(crate) const MOONCAKE: Application = Application {
     name: "Mooncake",
     version: "0.3.13",
     package: "mooncake-transfer-engine-non-cuda",
-    what: "two processes: discovery, WRITE of 1 MiB (`./check --full`)",
+    operations: "two processes: discovery, WRITE of 1 MiB (`./check --full`)",
     transport: "RC",
 };
 
@@ -19,11 +18,12 @@ pub(crate) const NIXL: Application = Application {
     name: "NIXL",
     version: "1.5.1",
     package: "nixl-cu12",
-    what: "two agents with the backend UCX: WRITE of 1 MiB (`./check --full`)",
+    operations: "two agents with the backend UCX: WRITE of 1 MiB (`./check --full`)",
     transport: "UCX, rc_verbs",
 };
 
-/// Runs a script, and returns what it printed if it succeeded and the installed package has the version of the table.
+/// Runs a script and returns its standard error. Fails if the script fails, or the installed package does not have the
+/// table's version.
 fn run(script: &str, application: &Application, environment: &[(&str, &str)]) -> String {
     let _turn = turn();
     let python =
@@ -38,15 +38,15 @@ fn run(script: &str, application: &Application, environment: &[(&str, &str)]) ->
     let environment = [environment, &[("NICHROME_STATS", "1")]].concat();
     let output = ended(command(&python, &[&script], &environment).spawn().unwrap(), &script);
     let Output { status, stdout, stderr } = output;
-    let said = String::from_utf8_lossy(&stderr).into_owned();
-    assert!(status.success(), "{said}");
-    assert!(String::from_utf8_lossy(&stdout).ends_with("written\n"), "{said}");
-    said
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(status.success(), "{stderr}");
+    assert!(String::from_utf8_lossy(&stdout).ends_with("written\n"), "{stderr}");
+    stderr
 }
 
-/// The bytes that the devices of all processes sent.
-fn bytes_sent(said: &str) -> u64 {
-    let sent = said
+/// Returns the sum of the bytes that the devices of all processes sent, from their statistics.
+fn bytes_sent(stderr: &str) -> u64 {
+    let sent = stderr
         .lines()
         .filter_map(|line| line.split_once(" bytes sent")?.0.rsplit(' ').next()?.parse::<u64>().ok());
     sent.sum::<u64>()
@@ -55,13 +55,13 @@ fn bytes_sent(said: &str) -> u64 {
 #[test]
 #[ignore = "needs Python packages of 50 MB, which ./check --full installs"]
 fn mooncake_writes_to_its_peer() {
-    let said = run("mooncake_write.py", &MOONCAKE, &[]);
-    assert!(bytes_sent(&said) >= 1 << 20, "{said}");
+    let stderr = run("mooncake_write.py", &MOONCAKE, &[]);
+    assert!(bytes_sent(&stderr) >= 1 << 20, "{stderr}");
 }
 
 #[test]
 #[ignore = "needs Python packages of 70 MB, which ./check --full installs"]
 fn nixl_writes_to_its_peer() {
-    let said = run("nixl_write.py", &NIXL, &ucx("rc_v"));
-    assert!(bytes_sent(&said) >= 1 << 20, "{said}");
+    let stderr = run("nixl_write.py", &NIXL, &ucx("rc_v"));
+    assert!(bytes_sent(&stderr) >= 1 << 20, "{stderr}");
 }

@@ -1,5 +1,5 @@
-# Runs a program as server and as client in network namespaces of their own, joined by a veth pair. Arguments: the server's
-# command and options; the client's are the same and the server's address.
+# Runs a program as server and as client in two network namespaces joined by a veth pair. Arguments: the server's command
+# line; the client's is the same with the server's address appended.
 set -e
 ip link add end0 type veth peer name end1
 unshare --net sleep 60 &

@@ -1,4 +1,4 @@
-//! `nichrome bench rdma`: RDMA between two processes on loopback, beside TCP.
+//! `nichrome bench rdma`: measures RDMA and TCP between two processes on loopback.
 
 pub(super) mod pair;
 mod ping_pong;
@@ -18,22 +18,22 @@ use crate::number::Grouped;
 
 pub(crate) use self::ping_pong::TcpPingPong;
 
-/// Numbers of connections that throughput is measured with.
+/// Numbers of connections to measure throughput with.
 const QPS: [u32; 4] = [1, 100, 10_000, 100_000];
 
-/// Measure RDMA between two processes on loopback, each on a processor of its own, beside TCP: throughput, latency, small
-/// messages, and memory and throughput of up to 100,000 connections. Takes about a minute.
+/// Measure RDMA and TCP between two processes on loopback, each on its own processor: throughput, latency, message rate, and
+/// memory and throughput of up to 100,000 connections. Takes about a minute.
 #[derive(Args)]
 pub(crate) struct Rdma {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Measure each once, for a moment, and with at most 1000 connections: to see that all works. The figures are rough.
+    /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results are rough.
     #[arg(long)]
     quick: bool,
 }
 
-/// How long each measurement takes, and how often it is repeated.
+/// Duration and repetitions of each measurement.
 struct Plan {
     rounds: usize,
     duration: &'static str,
@@ -49,25 +49,26 @@ const FULL: Plan =
 const QUICK: Plan =
     Plan { rounds: 1, duration: "50ms", seconds_of_tcp: "1", iters: 200, qps: &[1, 1000], rounds_of_qps: 1 };
 
-/// Medians of the rounds.
+/// Medians of the rounds. The names of the fields are JSON keys.
 #[derive(Serialize)]
 struct Report {
-    /// 64 KB WRITEs, 128 at once.
+    /// 64 KB WRITEs, 128 outstanding.
     write_bw_gbps: f64,
     /// One stream of iperf3; `None` without iperf3.
     tcp_gbps: Option<f64>,
-    /// Which iperf3.
+    /// Version of iperf3.
     tcp_measured_with: Option<String>,
-    /// Half a round trip of WRITEs of 8 bytes.
+    /// Half a round trip of 8-byte WRITEs.
     write_lat_us: f64,
-    /// Half a round trip of 8 bytes between two processes that block, and that poll.
+    /// Half a round trip of 8 bytes over TCP, with ends that block in the system call.
     tcp_lat_us: f64,
+    /// The same with ends that poll.
     tcp_lat_polling_us: f64,
-    /// WRITEs of 8 bytes, 128 at once.
+    /// 8-byte WRITEs, 128 outstanding.
     messages_per_s: f64,
-    /// What a process grows by for each idle connection, with the most connections.
+    /// Growth of a process's resident memory per idle connection, at the largest number of connections.
     bytes_per_qp: u64,
-    /// 64 KB WRITEs, 128 at once on all connections together, which have their turn one after the other.
+    /// 64 KB WRITEs, 128 outstanding on all connections together, which are used in turn.
     qps: Vec<Throughput>,
     rounds: usize,
 }
@@ -83,7 +84,7 @@ impl Rdma {
         let iperf3 = iperf3::version();
         if let Err(error) = &iperf3 {
             eprintln!(
-                "nichrome: no TCP throughput: cannot run iperf3 (install Debian's package iperf3): {error}"
+                "nichrome: TCP throughput is not measured: cannot run iperf3 (install Debian's package iperf3): {error}"
             );
         }
         let report = measure(if self.quick { &QUICK } else { &FULL }, iperf3.ok())?;
@@ -97,7 +98,7 @@ impl Rdma {
     }
 }
 
-/// What each round has shown.
+/// The results of all rounds.
 #[derive(Default)]
 struct Samples {
     write_bw: Vec<f64>,
@@ -108,11 +109,11 @@ struct Samples {
     messages: Vec<f64>,
 }
 
-/// All take turns, so that noise hits them alike.
+/// Measures all values once in each round, so that noise affects them alike.
 fn measure(plan: &Plan, iperf3: Option<String>) -> anyhow::Result<Report> {
     let pair = Pair::new()?;
     if pair.is_crowded() {
-        eprintln!("nichrome: there is one processor: both ends share it");
+        eprintln!("nichrome: warning: both ends share the only processor");
     }
     let progress = progress(plan);
     let mut samples = Samples::default();
@@ -165,7 +166,7 @@ impl Samples {
     }
 }
 
-/// WRITEs of `size` bytes over `qps` connections.
+/// Measures WRITEs of `size` bytes over `qps` connections; returns the client's JSON.
 fn bandwidth(pair: &Pair, plan: &Plan, size: u32, qps: u32) -> anyhow::Result<Value> {
     let duration = plan.duration;
     let client = format!("rdma bw --json --size {size} --qps {qps} --duration {duration} 127.0.0.1");
@@ -186,15 +187,15 @@ fn progress(plan: &Plan) -> ProgressBar {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "two processes on loopback, medians of {} rounds in turn\n", self.rounds)?;
-        writeln!(f, "{:>10.2} Gbit/s  64 KB WRITEs, 128 at once", self.write_bw_gbps)?;
+        writeln!(f, "{:>10.2} Gbit/s  64 KB WRITEs, 128 outstanding", self.write_bw_gbps)?;
         if let (Some(gbps), Some(with)) = (self.tcp_gbps, &self.tcp_measured_with) {
             writeln!(f, "{gbps:>10.2} Gbit/s  one TCP stream ({with})")?;
         }
         writeln!(f, "{:>10.2} us      8 B WRITE, half a round trip", self.write_lat_us)?;
         writeln!(f, "{:>10.2} us      8 B over TCP, half a round trip, blocking", self.tcp_lat_us)?;
         writeln!(f, "{:>10.2} us      8 B over TCP, half a round trip, polling", self.tcp_lat_polling_us)?;
-        writeln!(f, "{:>10}  8 B WRITEs a second, 128 at once", Grouped(self.messages_per_s as u64))?;
-        write!(f, "{:>10} bytes   for each idle connection", Grouped(self.bytes_per_qp))?;
+        writeln!(f, "{:>10}  8 B WRITEs per second, 128 outstanding", Grouped(self.messages_per_s as u64))?;
+        write!(f, "{:>10} bytes   per idle connection", Grouped(self.bytes_per_qp))?;
         for Throughput { qps, gbps } in &self.qps {
             write!(
                 f,

@@ -1,4 +1,4 @@
-//! `nichrome bench star`: what many connections cost a server that keeps no state, beside one that does.
+//! `nichrome bench star`: measures a server with many connections, stateless (StaR) and stateful (RoCE).
 
 mod plot;
 mod point;
@@ -18,8 +18,8 @@ use super::figures::{figure, median, rounded};
 use super::rdma::pair::Pair;
 use crate::number::Grouped;
 
-/// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with the server stateless
-/// and over RoCE: what its card and its host hold, throughput and latency. Takes some minutes.
+/// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with a stateless server and
+/// over RoCE: memory of card and host, throughput, latency. Takes some minutes.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  nichrome bench star --plot star.svg\n  nichrome bench star --quick --json"
@@ -28,18 +28,18 @@ pub(crate) struct Star {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Draw the figure.
+    /// Draw the results as an SVG figure.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Measure each once, for a moment, with at most 1000 connections: to see that all works. The figures are rough.
+    /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results are rough.
     #[arg(long)]
     quick: bool,
-    /// Have the stateless server believe authenticated packets only.
+    /// Make the stateless server accept authenticated packets only.
     #[arg(long)]
     authenticate: bool,
 }
 
-/// What is measured, and how long each time.
+/// Numbers of connections, duration and repetitions of each measurement.
 struct Plan {
     connections: &'static [u32],
     duration: &'static str,
@@ -49,7 +49,7 @@ struct Plan {
 const FULL: Plan = Plan { connections: &[1, 10, 100, 1000, 10_000, 100_000], duration: "500ms", rounds: 3 };
 const QUICK: Plan = Plan { connections: &[1, 100, 1000], duration: "50ms", rounds: 1 };
 
-/// Medians of the rounds.
+/// Medians of the rounds. The names of the fields are JSON keys.
 #[derive(Serialize)]
 struct Report {
     points: Vec<Point>,
@@ -77,7 +77,7 @@ impl Star {
     fn measure(&self, plan: &Plan) -> anyhow::Result<Report> {
         let pair = Pair::new()?;
         if pair.is_crowded() {
-            eprintln!("nichrome: there is one processor: both ends share it");
+            eprintln!("nichrome: warning: both ends share the only processor");
         }
         let style = ProgressStyle::with_template("{bar:30} {pos} of {len}, {msg}");
         let progress = ProgressBar::new((plan.connections.len() * TRANSPORTS.len()) as u64)
@@ -97,7 +97,7 @@ impl Star {
     }
 }
 
-/// A point to be measured.
+/// The measurement of one point.
 struct Run<'a> {
     pair: &'a Pair,
     server: &'a str,
@@ -129,7 +129,7 @@ impl Run<'_> {
         })
     }
 
-    /// WRITEs by the client: what the server tells, and the client.
+    /// Runs WRITEs from the client and returns the JSON of server and client.
     fn writes(&self, size: u32, depth: u16) -> anyhow::Result<[serde_json::Value; 2]> {
         let Self { pair, server, client, plan, connections } = self;
         let duration = plan.duration;

@@ -1,4 +1,4 @@
-//! `nichrome rdma bw`: how much goes through.
+//! `nichrome rdma bw`: the throughput of reliable connections.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,29 +13,29 @@ use super::report::{self, Row, Traffic};
 use super::session::{Meeting, Session};
 use crate::duration;
 
-/// Measure how much goes through reliable connections.
+/// Measure the throughput of reliable connections.
 #[derive(Args)]
 pub(crate) struct Bandwidth {
     #[command(flatten)]
     options: Options,
-    /// What the client does.
+    /// The client's operation.
     #[arg(long, value_enum, value_name = "OPERATION", default_value = "write")]
     op: Transfer,
-    /// Bytes of a message.
+    /// Message size in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: u32,
-    /// Connections, which have their turn one after the other.
+    /// Number of connections, used in turn.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 17))]
     qps: u32,
-    /// Messages under way at once, on all connections together.
+    /// Outstanding messages, on all connections together.
     #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     depth: u16,
-    /// How long, from 10ms to 60s.
+    /// Duration of the measurement, from 10ms to 60s.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
     duration: Duration,
 }
 
-/// What is done with messages.
+/// The operation of each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Transfer {
@@ -44,23 +44,23 @@ pub(super) enum Transfer {
     Send,
 }
 
-/// What the client asks for.
+/// The client's parameters, which both ends use.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-struct Wish {
+struct Parameters {
     op: Transfer,
     size: u32,
     qps: u32,
     depth: u16,
 }
 
-impl Wish {
-    /// Messages under way at once on one connection.
-    fn depth_of_one(self) -> usize {
+impl Parameters {
+    /// Returns the outstanding messages on one connection, rounded up.
+    fn depth_per_qp(self) -> usize {
         usize::from(self.depth).div_ceil(self.qps as usize)
     }
 }
 
-/// What was measured.
+/// The result. The names of its fields are JSON keys.
 #[derive(Serialize)]
 struct Measured {
     op: Transfer,
@@ -72,10 +72,10 @@ struct Measured {
     seconds: f64,
     gbps: f64,
     messages_per_s: f64,
-    /// What the process has grown by for each of at least 1000 connections, before anything was sent.
+    /// Growth of the process's resident memory per connection before the first message. `None` below 1000 connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_per_qp: Option<u64>,
-    /// What a card would hold for all connections of this end.
+    /// Connection state that a card would hold for all connections of this end.
     card_state_bytes: usize,
     #[serde(flatten)]
     traffic: Traffic,
@@ -84,32 +84,34 @@ struct Measured {
 impl Bandwidth {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let meeting = Meeting::hold(&self.options)?;
-        let wish = meeting.agree(Wish { op: self.op, size: self.size, qps: self.qps, depth: self.depth })?;
-        let session = meeting.connect(wish.qps as usize, wish.depth_of_one(), wish.size as usize)?;
+        let parameters =
+            meeting.agree(Parameters { op: self.op, size: self.size, qps: self.qps, depth: self.depth })?;
+        let session =
+            meeting.connect(parameters.qps as usize, parameters.depth_per_qp(), parameters.size as usize)?;
         let (messages, time) = match session.role {
-            Role::Client => client(&session, wish, self.duration.max(Duration::from_millis(10)))?,
-            Role::Server => server(&session, wish)?,
+            Role::Client => client(&session, parameters, self.duration.max(Duration::from_millis(10)))?,
+            Role::Server => server(&session, parameters)?,
         };
-        let measured = measured(&session, wish, messages, time);
-        // The server's program has nothing to tell of what its adapter did by itself.
-        if session.role == Role::Server && wish.op != Transfer::Send && !self.options.json {
+        let measured = measured(&session, parameters, messages, time);
+        // For WRITEs and READs the server's program takes no part, so it has measured nothing.
+        if session.role == Role::Server && parameters.op != Transfer::Send && !self.options.json {
             return Ok(());
         }
         report::print(self.options.json, &measured, &rows(&measured))
     }
 }
 
-/// Keeps the queue full for `duration`: how many messages completed, and in which time.
-fn client(session: &Session, wish: Wish, duration: Duration) -> anyhow::Result<(u64, Duration)> {
-    let buffers = [session.region.slice(0, wish.size as usize)];
-    let operation = match wish.op {
+/// Keeps the send queues full for `duration`. Returns the number of completed messages and the time that they took.
+fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyhow::Result<(u64, Duration)> {
+    let buffers = [session.region.slice(0, parameters.size as usize)];
+    let operation = match parameters.op {
         Transfer::Write => Operation::Write(session.peer.at(0)),
         Transfer::Read => Operation::Read(session.peer.at(0)),
         Transfer::Send => Operation::Send,
     };
-    // Each connection is in it as often as a message of its own may be under way.
+    // Holds each connection once for each further message that it may have outstanding.
     let mut turns = VecDeque::new();
-    for _ in 0..wish.depth_of_one() {
+    for _ in 0..parameters.depth_per_qp() {
         turns.extend(0..session.qps.len());
     }
     let post = |turns: &mut VecDeque<usize>, count: usize| {
@@ -121,8 +123,8 @@ fn client(session: &Session, wish: Wish, duration: Duration) -> anyhow::Result<(
         })
     };
     let start = Instant::now();
-    post(&mut turns, usize::from(wish.depth))?;
-    let (mut outstanding, mut done) = (usize::from(wish.depth), 0);
+    post(&mut turns, usize::from(parameters.depth))?;
+    let (mut outstanding, mut done) = (usize::from(parameters.depth), 0);
     let mut completions = Vec::new();
     while outstanding > 0 {
         session.drain(&mut completions)?;
@@ -139,17 +141,18 @@ fn client(session: &Session, wish: Wish, duration: Duration) -> anyhow::Result<(
     Ok((done, time))
 }
 
-/// Receives SENDs on all connections until the client is done; other operations need nothing of the server's program.
-fn server(session: &Session, wish: Wish) -> anyhow::Result<(u64, Duration)> {
+/// Receives SENDs on all connections until the client is done. For other operations only waits for the client. Returns the
+/// number of received messages and the time.
+fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(u64, Duration)> {
     let start = Instant::now();
-    if wish.op != Transfer::Send {
+    if parameters.op != Transfer::Send {
         session.finish()?;
         return Ok((0, start.elapsed()));
     }
-    let buffers = [session.region.slice(0, wish.size as usize)];
+    let buffers = [session.region.slice(0, parameters.size as usize)];
     let post =
         |nth: usize| session.qps[nth].post_receive(&ReceiveRequest { wr_id: nth as u64, buffers: &buffers });
-    for _ in 0..wish.depth_of_one() {
+    for _ in 0..parameters.depth_per_qp() {
         (0..session.qps.len()).try_for_each(post)?;
     }
     let mut done = 0;
@@ -157,7 +160,7 @@ fn server(session: &Session, wish: Wish) -> anyhow::Result<(u64, Duration)> {
         let end = scope.spawn(|| session.finish());
         let mut completions = Vec::new();
         loop {
-            // When the client says that it is done, all that it sent has been received: a last look finds it.
+            // When the client reports that it is done, all its messages have been received: polls once more.
             let is_last = end.is_finished();
             session.cq.drain(&mut completions);
             done += completions.len() as u64;
@@ -173,7 +176,7 @@ fn server(session: &Session, wish: Wish) -> anyhow::Result<(u64, Duration)> {
 
 fn measured(
     session: &Session,
-    Wish { op, size, qps, depth }: Wish,
+    Parameters { op, size, qps, depth }: Parameters,
     messages: u64,
     time: Duration,
 ) -> Measured {
@@ -199,7 +202,7 @@ fn rows(measured: &Measured) -> Vec<Row> {
     let Measured { op, size, qps, depth, path_mtu, messages, seconds, gbps, messages_per_s, traffic, .. } =
         measured;
     let mut rows = vec![
-        ("operation", format!("{op:?} of {size} bytes, {depth} at once, path MTU {path_mtu}")),
+        ("operation", format!("{op:?} of {size} bytes, {depth} outstanding, path MTU {path_mtu}")),
         ("throughput", format!("{gbps:.2} Gb/s")),
         ("messages", format!("{messages} in {seconds:.2} s, {messages_per_s:.0} per second")),
     ];

@@ -1,4 +1,4 @@
-//! `nichrome rdma devices`: where a device can be on this machine.
+//! `nichrome rdma devices`: lists the addresses that a device can have on this machine.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use comfy_table::{Table, TableComponent, presets};
 use nichrome_port::udp::local_addresses;
 use serde::Serialize;
 
-/// Shows the addresses at which a device can be: an RDMA device in software is an IP address.
+/// List the addresses that a device can have. Each device has one of this machine's IP addresses.
 #[derive(Args)]
 pub(crate) struct Devices {
     /// Print one JSON array.
@@ -17,7 +17,7 @@ pub(crate) struct Devices {
     json: bool,
 }
 
-/// A place for a device.
+/// An address for a device.
 #[derive(Serialize)]
 struct Place {
     interface: String,
@@ -49,7 +49,7 @@ impl Devices {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
         table.set_header(["interface", "address", "GID", "nichrome rdma run"]);
-        table.add_row(["lo", "a free one of 127.0.0.0/8", "::ffff:127.x.y.z", "(by default)"]);
+        table.add_row(["lo", "a free address in 127.0.0.0/8", "::ffff:127.x.y.z", "(by default)"]);
         for Place { interface, address, gid, option } in &places {
             table.add_row([interface.clone(), address.to_string(), gid.clone(), option.clone()]);
         }

@@ -1,4 +1,4 @@
-//! `nichrome rdma doctor`: why a program finds no RDMA device.
+//! `nichrome rdma doctor`: diagnoses why a program does not open the device.
 
 mod diagnosis;
 mod observation;
@@ -17,7 +17,8 @@ use self::observation::Observation;
 use super::run::Run;
 use crate::{failure, signals};
 
-/// Runs a program as 'nichrome rdma run' does, records what it asks for, and says why it finds or uses no device.
+/// Run a program as 'nichrome rdma run' does, record the verbs and device paths that it uses, and print why it does not open
+/// the device.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
@@ -30,21 +31,21 @@ Examples:
   nichrome rdma doctor -- ucx_info -d
   nichrome rdma doctor -- python3 train.py
 
-The report is on the standard error. The exit status is 0 if the program opened the device, otherwise 1.";
+The report goes to standard error. The exit status is 0 if the program opened the device, otherwise 1.";
 
 impl Doctor {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mut command = self.run.command()?;
         let linkage = self.run.file()?.check()?;
         let folder = tempfile::tempdir().context("cannot make a folder for the records")?;
-        let (log, loader) = (folder.path().join("asked"), folder.path().join("loaded"));
+        let (log, loader) = (folder.path().join("calls"), folder.path().join("loaded"));
         File::create(&log).context("cannot make the record")?;
         command.env(DOCTOR, &log).env("LD_DEBUG", "libs").env("LD_DEBUG_OUTPUT", &loader);
-        // Ctrl-C ends the program; the report comes all the same.
+        // Ctrl-C ends the program, but not this command, which still prints the report.
         signals::forward(&[SIGINT], |_| Ok::<_, ()>(()))?;
         let ended = command.status().with_context(|| format!("cannot run {}", self.run.name().display()))?;
         let mut observation = Observation::default();
-        observation.read_asked(&fs::read_to_string(&log).context("cannot read the record")?);
+        observation.read_calls(&fs::read_to_string(&log).context("cannot read the record")?);
         for entry in fs::read_dir(folder.path())? {
             let path = entry?.path();
             let pid = path.extension().and_then(|pid| pid.to_str()).and_then(|pid| pid.parse().ok());
@@ -58,7 +59,7 @@ impl Doctor {
             failure::say(format_args!("{line}"));
         }
         if let Some(signal) = ended.signal() {
-            failure::say(format_args!("The program was ended by signal {signal}."));
+            failure::say(format_args!("Signal {signal} ended the program."));
         }
         Ok(if diagnosis.device_opened { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

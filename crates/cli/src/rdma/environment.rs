@@ -1,5 +1,4 @@
-//! The environment by which a program gets Nichrome's libibverbs, its device in `/sys` and `/dev`, and settings that other
-//! libraries need with it.
+//! The environment of a program under `nichrome rdma run`: preloads Nichrome's libraries and configures other libraries.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -7,31 +6,30 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// The library that programs ask for.
+/// The file name of Nichrome's libibverbs.
 const LIBRARY: &str = "libibverbs.so.1";
 
 /// The library that shows the device in `/sys` and `/dev`.
 const DEVICES: &str = "libnichrome-devices.so";
 
-/// Settings of other libraries, with the reason. What the user has set stays.
+/// Variables of other libraries. The user's values take precedence.
 const SETTINGS: [(&str, &str); 2] = [
-    // Before a one-sided operation, UCX's strong fence READs with the key 0xFF, which only mlx5 answers.
+    // For a strong fence, UCX posts a READ with the key 0xFF, which succeeds on mlx5 only.
     ("UCX_FENCE_MODE", "weak"),
-    // Releases of UCX that do not know UCX_FENCE_MODE warn of it in each process.
+    // UCX releases without UCX_FENCE_MODE print a warning about it in each process.
     ("UCX_WARN_UNUSED_ENV_VARS", "n"),
 ];
 
-/// A folder with the libraries, as `scripts/build-libibverbs` makes it.
+/// A folder with the libraries, built by `scripts/build-libibverbs`.
 pub(super) struct Libraries {
     folder: PathBuf,
 }
 
 impl Libraries {
-    /// The folder of `library`, or else the one beside this command as it was built, or in the `lib` of where it is
-    /// installed.
+    /// Finds the folder of `library` or, without it, `libibverbs` beside this command, or `../lib/nichrome`.
     ///
     /// # Errors
-    /// A library is missing.
+    /// A library is missing, or `library` has another file name.
     pub(super) fn find(library: Option<&Path>) -> anyhow::Result<Self> {
         let library = match library {
             Some(library) => Self::named(library)?,
@@ -51,7 +49,7 @@ impl Libraries {
         let found = library.canonicalize().with_context(|| format!("--library {}", library.display()))?;
         if found.file_name() != Some(OsStr::new(LIBRARY)) {
             bail!(
-                "--library {}: the file's name must be {LIBRARY}, by which programs ask for it",
+                "--library {}: the file must be named {LIBRARY}, the name that programs load",
                 library.display()
             );
         }
@@ -59,7 +57,7 @@ impl Libraries {
     }
 
     fn beside_this_command() -> anyhow::Result<PathBuf> {
-        let this = env::current_exe().context("cannot find out where this command is")?;
+        let this = env::current_exe().context("cannot find this command's path")?;
         let folder = this.parent().unwrap_or(Path::new("/"));
         let places = ["libibverbs", "../lib/nichrome"].map(|place| folder.join(place).join(LIBRARY));
         let found = places.iter().find_map(|place| place.canonicalize().ok());
@@ -71,15 +69,15 @@ impl Libraries {
         })
     }
 
-    /// The folder that has them.
+    /// Returns the folder of the libraries.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The variables for a program.
+    /// Returns the variables to set for a program.
     ///
-    /// Both libraries are preloaded: programs that bring a libibverbs of their own would otherwise use that one. The
-    /// folder is in `LD_LIBRARY_PATH` as well, for programs that open `libibverbs.so` by name (NCCL).
+    /// Both libraries are preloaded, because programs that bundle a libibverbs would otherwise use their own. The folder is
+    /// also in `LD_LIBRARY_PATH`, for programs that open `libibverbs.so` by name (NCCL).
     pub(super) fn variables(&self, checks_link_order: bool) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
             ("LD_LIBRARY_PATH", with_others(self.folder.as_os_str(), "LD_LIBRARY_PATH", ":")),
@@ -87,8 +85,8 @@ impl Libraries {
             ("PATH", with_others(self.folder.join("bin").as_os_str(), "PATH", ":")),
         ];
         if checks_link_order {
-            // AddressSanitizer refuses to run behind preloaded libraries otherwise. What the user says comes last, and
-            // counts.
+            // Without it AddressSanitizer refuses to run after preloaded libraries. The user's options come later and take
+            // precedence.
             let option = OsStr::new("verify_asan_link_order=0");
             variables.push(("ASAN_OPTIONS", with_others(option, "ASAN_OPTIONS", ":")));
         }
@@ -97,8 +95,8 @@ impl Libraries {
         variables
     }
 
-    /// `LD_PRELOAD` is divided at spaces and colons: where the folder's name has one, the libraries are found through
-    /// `LD_LIBRARY_PATH`.
+    /// Returns the value of `LD_PRELOAD`. The loader splits it at spaces and colons, so if the folder's path contains one, the
+    /// libraries are given by name and found through `LD_LIBRARY_PATH`.
     fn preloaded(&self) -> OsString {
         let divides = self.folder.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte));
         let folder = if divides { Path::new("") } else { &self.folder };
@@ -109,7 +107,7 @@ impl Libraries {
     }
 }
 
-/// A list in the environment with one more, which comes first.
+/// Returns the value of a list variable with `first` prepended.
 fn with_others(first: &OsStr, variable: &str, separator: &str) -> OsString {
     let mut list = first.to_owned();
     if let Some(others) = env::var_os(variable).filter(|others| !others.is_empty()) {
@@ -124,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_in_a_folder_whose_name_divides_the_list_are_preloaded_by_name() {
+    fn libraries_in_a_folder_with_a_space_in_its_path_are_preloaded_by_name() {
         let preloaded = |folder: &str| Libraries { folder: folder.into() }.preloaded();
         assert_eq!(preloaded("/a b"), "libnichrome-devices.so:libibverbs.so.1");
         assert_eq!(preloaded("/a"), "/a/libnichrome-devices.so:/a/libibverbs.so.1");

@@ -1,4 +1,4 @@
-//! `nichrome rdma lat`: how long a message takes.
+//! `nichrome rdma lat`: the latency of messages.
 
 use std::time::{Duration, Instant};
 
@@ -13,34 +13,34 @@ use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
 use super::session::{INLINE, Meeting, Session};
 
-/// Measure how long a message takes: half a round trip of WRITEs or SENDs, or all of a READ.
+/// Measure the latency of messages: half a round trip of WRITEs or SENDs, or a whole READ.
 #[derive(Args)]
 pub(crate) struct Latency {
     #[command(flatten)]
     options: Options,
-    /// What is done.
+    /// The client's operation.
     #[arg(long, value_enum, value_name = "OPERATION", default_value = "write")]
     op: Transfer,
-    /// Bytes of a message.
+    /// Message size in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     size: u32,
-    /// Messages each way.
+    /// Number of messages in each direction.
     #[arg(long, value_name = "MESSAGES", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     iters: u32,
 }
 
-/// What the client asks for.
+/// The client's parameters, which both ends use.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-struct Wish {
+struct Parameters {
     op: Transfer,
     size: u32,
     iters: u32,
 }
 
-/// Requests that may be under way.
+/// Maximum number of outstanding requests.
 const DEPTH: usize = 16;
 
-/// What was measured, in microseconds.
+/// The result. The names of its fields are JSON keys.
 #[derive(Serialize)]
 struct Measured {
     op: Transfer,
@@ -54,7 +54,7 @@ struct Measured {
     p99_us: f64,
     p999_us: f64,
     max_us: f64,
-    /// Upper bounds in microseconds, and how many messages took at most that and more than the one before.
+    /// Upper bound of each bin in microseconds, and the number of messages in the bin.
     histogram: Vec<(f64, u64)>,
     #[serde(flatten)]
     traffic: Traffic,
@@ -63,18 +63,18 @@ struct Measured {
 impl Latency {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let meeting = Meeting::hold(&self.options)?;
-        let wish = meeting.agree(Wish { op: self.op, size: self.size, iters: self.iters })?;
-        let session = meeting.connect(1, DEPTH, 2 * wish.size as usize)?;
-        let ends = Ends { session: &session, size: wish.size as usize };
+        let parameters = meeting.agree(Parameters { op: self.op, size: self.size, iters: self.iters })?;
+        let session = meeting.connect(1, DEPTH, 2 * parameters.size as usize)?;
+        let ends = Ends { session: &session, size: parameters.size as usize };
         let mut times = DelayHistogram::new();
-        match (wish.op, session.role) {
-            (Transfer::Write, role) => ends.write(role, wish.iters, &mut times)?,
-            (Transfer::Send, role) => ends.send(role, wish.iters, &mut times)?,
-            (Transfer::Read, Role::Client) => ends.read(wish.iters, &mut times)?,
+        match (parameters.op, session.role) {
+            (Transfer::Write, role) => ends.write(role, parameters.iters, &mut times)?,
+            (Transfer::Send, role) => ends.send(role, parameters.iters, &mut times)?,
+            (Transfer::Read, Role::Client) => ends.read(parameters.iters, &mut times)?,
             (Transfer::Read, Role::Server) => {}
         }
         session.finish()?;
-        let measured = measured(&session, wish, &times);
+        let measured = measured(&session, parameters, &times);
         if session.role == Role::Server && !self.options.json {
             return Ok(());
         }
@@ -82,14 +82,14 @@ impl Latency {
     }
 }
 
-/// The halves of the region: messages come to the first and go from the second.
+/// One end of the measurement. Messages arrive in the first half of its region and are sent from the second.
 struct Ends<'a> {
     session: &'a Session,
     size: usize,
 }
 
 impl Ends<'_> {
-    /// Posts a message whose bytes are all `mark`.
+    /// Posts a message filled with `mark`.
     fn post(&self, operation: Operation, mark: u8) -> anyhow::Result<()> {
         let Self { session, size } = *self;
         let buffers = [session.region.slice(size, size)];
@@ -105,7 +105,7 @@ impl Ends<'_> {
         Ok(session.qp().post_send(&SendRequest { wr_id: 0, operation, payload, flags, recipient: None })?)
     }
 
-    /// Each end writes when it has seen the other's write in its memory; the client begins.
+    /// Measures WRITEs: each end polls its memory for the other's WRITE, then posts its own. The client begins.
     fn write(&self, role: Role, iters: u32, times: &mut DelayHistogram) -> anyhow::Result<()> {
         let Self { session, size } = *self;
         let operation = Operation::Write(session.peer.at(0));
@@ -126,7 +126,7 @@ impl Ends<'_> {
         Ok(())
     }
 
-    /// Each end sends when it has received; the client begins.
+    /// Measures SENDs: each end sends after it has received. The client begins.
     fn send(&self, role: Role, iters: u32, times: &mut DelayHistogram) -> anyhow::Result<()> {
         let Self { session, size } = *self;
         let buffers = [session.region.slice(0, size)];
@@ -159,6 +159,7 @@ impl Ends<'_> {
         Ok(())
     }
 
+    /// Measures READs by the client.
     fn read(&self, iters: u32, times: &mut DelayHistogram) -> anyhow::Result<()> {
         let Self { session, size } = *self;
         let buffers = [session.region.slice(size, size)];
@@ -177,8 +178,8 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Upper bounds that double from a microsecond on, and how many messages took at most that and more than the one before.
-fn bars(times: &DelayHistogram) -> Vec<(f64, u64)> {
+/// Returns the non-empty bins of a histogram: upper bound in microseconds, number of messages. The bounds double from 1 µs on.
+fn bins(times: &DelayHistogram) -> Vec<(f64, u64)> {
     let mut before = 0;
     let doubled = std::iter::successors(Some(Duration::from_micros(1)), |bound| Some(*bound * 2));
     let counts = doubled.map(|bound| {
@@ -189,7 +190,11 @@ fn bars(times: &DelayHistogram) -> Vec<(f64, u64)> {
     counts.take(beyond).filter(|(_, count)| *count > 0).collect()
 }
 
-fn measured(session: &Session, Wish { op, size, iters }: Wish, times: &DelayHistogram) -> Measured {
+fn measured(
+    session: &Session,
+    Parameters { op, size, iters }: Parameters,
+    times: &DelayHistogram,
+) -> Measured {
     let at = |quantile| micros(times.quantile(quantile));
     Measured {
         op,
@@ -203,7 +208,7 @@ fn measured(session: &Session, Wish { op, size, iters }: Wish, times: &DelayHist
         p99_us: at(0.99),
         p999_us: at(0.999),
         max_us: micros(times.max()),
-        histogram: bars(times),
+        histogram: bins(times),
         traffic: Traffic::of(&session.adapter),
     }
 }
@@ -223,7 +228,7 @@ fn rows(measured: &Measured) -> Vec<Row> {
     rows
 }
 
-/// A bar of the histogram.
+/// Formats a bin of the histogram as a bar.
 fn bar(bound: f64, count: u64, all: u32) -> String {
     const WIDTH: u64 = 40;
     let length = (count * WIDTH).div_ceil(u64::from(all)) as usize;

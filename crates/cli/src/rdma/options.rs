@@ -1,4 +1,4 @@
-//! What all commands of `nichrome rdma` understand.
+//! Options common to `nichrome rdma bw`, `lat` and `pingpong`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -15,49 +15,50 @@ use nichrome_wan::Impairments;
 use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
 
-/// Where the adapter is, and what happens to its datagrams.
+/// The peer, the adapter's configuration and the faults.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Options {
-    /// The server; without it this is the server.
+    /// The server's host name or address; without it this end is the server.
     #[arg(value_name = "SERVER")]
     pub(super) server: Option<String>,
-    /// The adapter's address, one of this machine's. By default the one that the TCP connection has, or an address of
-    /// its own in 127.0.0.0/8 where that is on the loopback interface.
+    /// The adapter's address, one of this machine's. By default the local address of the TCP connection or, on loopback, a
+    /// free address in 127.0.0.0/8.
     #[arg(long, value_name = "ADDRESS")]
     ip: Option<IpAddr>,
-    /// The interface whose address is the adapter's.
+    /// The interface whose address the adapter takes.
     #[arg(long, value_name = "IFACE", conflicts_with = "ip")]
     iface: Option<InterfaceName>,
-    /// The TCP port at which server and client meet.
+    /// The server's TCP port, over which the two ends exchange parameters.
     #[arg(long, value_name = "PORT", default_value_t = 18_515)]
     pub(super) port: u16,
-    /// Payload of a packet at most: 256, 512, 1024, 2048 or 4096. By default what fits the interface.
+    /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface.
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(super) path_mtu: Option<PathMtu>,
-    /// What the adapter speaks: roce, or star, where one side of a connection keeps no state.
+    /// The transport: roce, or star, where one side of a connection keeps no state.
     #[arg(long, value_name = "NAME", default_value = "roce")]
     transport: Transport,
-    /// With --transport star, which side keeps no state: self, peer, or auto for the one whose budget is used up.
+    /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
     #[arg(long, value_name = "SIDE", default_value = "auto")]
     stateless: Stateless,
-    /// With --transport star, connections whose state is kept here; beyond it, new ones are stateless here.
+    /// With --transport star, the maximum number of connections whose state this side keeps; it is stateless in further
+    /// ones.
     #[arg(long, value_name = "NUMBER")]
     connection_budget: Option<usize>,
-    /// With --transport star, packets to this side, where it is stateless, must be authenticated.
+    /// With --transport star, accept authenticated packets only where this side is stateless.
     #[arg(long)]
     authenticate: bool,
-    /// Receive packets from the interfaces instead of a socket: the IPv4 identification, which the ICRC covers, is seen.
-    /// Needs CAP_NET_RAW.
+    /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4 identification, which the ICRC
+    /// covers. Needs CAP_NET_RAW.
     #[arg(long)]
     packets: bool,
     /// Print the result as one JSON object.
     #[arg(long)]
     pub(super) json: bool,
-    /// Record every packet.
+    /// Record every packet in a pcapng file.
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
-    /// What all random choices come from: those of the impairments, memory keys, queue pair and packet numbers. Whoever
-    /// knows it can guess the keys. Without it they are different every time.
+    /// Seed of the impairments, memory keys, queue pair numbers and packet numbers. Anyone who knows the seed can guess the
+    /// keys. By default random.
     #[arg(long, value_name = "NUMBER", value_parser = crate::number::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     #[command(flatten)]
@@ -71,17 +72,17 @@ fn path_mtu(text: &str) -> Result<PathMtu, String> {
 }
 
 impl Options {
-    /// The address that the adapter is to have; `None` where none was asked for.
+    /// Returns the address of --ip or --iface; `None` without either.
     pub(super) fn address(&self) -> anyhow::Result<Option<IpAddr>> {
         let Some(name) = self.iface else { return Ok(self.ip) };
         let addresses = local_addresses().context("cannot list this machine's addresses")?;
-        // IPv4 first, as the system has them: link-local IPv6 addresses would need a scope.
+        // Prefers IPv4: link-local IPv6 addresses would need a scope.
         let found = addresses.iter().filter(|(interface, _)| *interface == name).map(|(_, address)| *address);
         let found = found.min_by_key(IpAddr::is_ipv6);
         found.with_context(|| format!("{name} has no address ('ip address' lists them)")).map(Some)
     }
 
-    /// The adapter to open, where the TCP connection has the address `here`.
+    /// Returns the configuration of the adapter; `here` is the local address of the TCP connection.
     pub(super) fn adapter(&self, here: IpAddr) -> anyhow::Result<AdapterConfig> {
         let place = match self.address()? {
             Some(ip) => Place::Address(ip),
@@ -112,7 +113,7 @@ impl Options {
         })
     }
 
-    /// What happens to datagrams; `None` where nothing does.
+    /// Returns the impairments of datagrams in each direction; `None` if no option asks for any.
     pub(super) fn impairments(&self) -> anyhow::Result<Option<Impairments>> {
         let asked = self.impairments.asked()?;
         if asked.is_empty() {

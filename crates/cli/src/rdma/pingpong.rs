@@ -1,4 +1,4 @@
-//! `nichrome rdma pingpong`: what ibv_rc_pingpong does, and with it.
+//! `nichrome rdma pingpong`: a ping-pong of SENDs, compatible with libibverbs' ibv_rc_pingpong.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -18,27 +18,27 @@ use super::report::{self, Row, Traffic};
 use super::session::check;
 use crate::failure;
 
-/// Send messages to and fro, as libibverbs' ibv_rc_pingpong does, which may be the other end. Both ends are told the same
-/// size, count and path MTU, 1024 unless something else is said.
+/// Exchange messages as libibverbs' ibv_rc_pingpong does, which may be the other end. Both ends need the same --size, --iters
+/// and --path-mtu (1024 by default).
 #[derive(Args)]
 pub(crate) struct PingPong {
     #[command(flatten)]
     options: Options,
-    /// Bytes of a message.
+    /// Message size in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     size: u32,
-    /// Messages each way.
+    /// Number of messages in each direction.
     #[arg(long, value_name = "MESSAGES", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     iters: u32,
 }
 
-/// Receives posted.
+/// Number of posted receives.
 const DEPTH: usize = 500;
 
-/// How long nothing may happen.
+/// Time limit for the next completion.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What was done.
+/// The result. The names of its fields are JSON keys.
 #[derive(Serialize)]
 struct Measured {
     size: u32,
@@ -51,7 +51,7 @@ struct Measured {
     traffic: Traffic,
 }
 
-/// This end, ready to play.
+/// One end of the ping-pong.
 struct Player {
     role: Role,
     size: usize,
@@ -68,7 +68,7 @@ impl PingPong {
         let adapter = Adapter::open(&config).context("cannot open an adapter")?;
         if mtu > adapter.mtu() {
             return Err(failure::usage(format!(
-                "the interface takes a path MTU of {} at most",
+                "the interface supports a path MTU of at most {}",
                 adapter.mtu().bytes()
             )));
         }
@@ -76,17 +76,17 @@ impl PingPong {
         let mine = player.qp.endpoint();
         let connect = |theirs: &Endpoint| player.qp.connect(theirs, &Connection::new(mtu));
         player.prepare()?;
-        let mut talk = Talk(&stream);
+        let mut handshake = Handshake(&stream);
         match role {
             Role::Client => {
-                talk.tell(&mine)?;
-                connect(&talk.hear()?)?;
-                talk.done()?;
+                handshake.send(&mine)?;
+                connect(&handshake.receive()?)?;
+                handshake.send_done()?;
             }
             Role::Server => {
-                connect(&talk.hear()?)?;
-                talk.tell(&mine)?;
-                talk.await_done()?;
+                connect(&handshake.receive()?)?;
+                handshake.send(&mine)?;
+                handshake.receive_done()?;
             }
         }
         let time = player.play(self.iters)?;
@@ -118,7 +118,7 @@ impl PingPong {
     }
 }
 
-/// What the messages of an end consist of: what ibv_rc_pingpong's do.
+/// Returns the byte that fills an end's messages, as in ibv_rc_pingpong.
 const fn content(role: Role) -> u8 {
     match role {
         Role::Client => 0x7B,
@@ -127,7 +127,7 @@ const fn content(role: Role) -> u8 {
 }
 
 impl Player {
-    /// Posts receives, before anything can come.
+    /// Posts all receives, before the peer can send.
     fn prepare(&self) -> anyhow::Result<()> {
         self.region.with(|bytes| bytes[self.size..].fill(content(self.role)));
         self.qp.prepare()?;
@@ -144,7 +144,7 @@ impl Player {
         Ok(self.qp.post_send(&SendRequest::new(2, Operation::Send, &buffers))?)
     }
 
-    /// Sends `iters` messages and receives as many: each when the one before has gone and the other end's has come.
+    /// Sends and receives `iters` messages each: sends the next after the last one has completed and the peer's has arrived.
     fn play(&self, iters: u32) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let (mut posted, mut sent, mut received) = (0, 0, 0);
@@ -154,7 +154,7 @@ impl Player {
         }
         while sent < iters || received < iters {
             let Some(completion) = self.cq.wait(PATIENCE) else {
-                bail!("the other end has said nothing for {PATIENCE:?}, after {received} messages");
+                bail!("no completion for {PATIENCE:?}, after {received} messages from the peer");
             };
             check(&completion)?;
             if completion.operation == CompletedOperation::Receive {
@@ -176,7 +176,7 @@ impl Player {
         Ok(start.elapsed())
     }
 
-    /// The other end sends its own content, or, if it is told to check, something else.
+    /// Checks the content of a received message. ibv_rc_pingpong with -c sends other content and fails this check.
     fn check_content(&self, received: u32) -> anyhow::Result<()> {
         let theirs = content(if self.role == Role::Client { Role::Server } else { Role::Client });
         let wrong = self.region.with(|bytes| {
@@ -185,38 +185,38 @@ impl Player {
         match wrong {
             None => Ok(()),
             Some((at, byte)) => {
-                bail!("byte {at} of message {received} is {byte:#04x} where {theirs:#04x} was sent")
+                bail!("byte {at} of message {received} is {byte:#04x}, expected {theirs:#04x}")
             }
         }
     }
 }
 
-/// What ibv_rc_pingpong says over TCP: an endpoint and a zero byte, and in the end `done`.
-struct Talk<'a>(&'a TcpStream);
+/// ibv_rc_pingpong's handshake over TCP: each end sends its endpoint and a zero byte, then the client sends `done`.
+struct Handshake<'a>(&'a TcpStream);
 
-/// Bytes of an endpoint.
+/// Bytes of an endpoint as text, with the zero byte.
 const ENDPOINT_LEN: usize = 52;
 const DONE: &[u8; 5] = b"done\0";
 
-impl Talk<'_> {
-    fn tell(&mut self, endpoint: &Endpoint) -> anyhow::Result<()> {
+impl Handshake<'_> {
+    fn send(&mut self, endpoint: &Endpoint) -> anyhow::Result<()> {
         let text = format!("{endpoint}\0");
-        self.0.write_all(text.as_bytes()).context("the other end has gone")
+        self.0.write_all(text.as_bytes()).context("the peer closed the TCP connection")
     }
 
-    fn hear(&mut self) -> anyhow::Result<Endpoint> {
+    fn receive(&mut self) -> anyhow::Result<Endpoint> {
         let mut bytes = [0; ENDPOINT_LEN];
-        self.0.read_exact(&mut bytes).context("the other end says nothing about its queue pair")?;
+        self.0.read_exact(&mut bytes).context("the peer did not send its queue pair's endpoint")?;
         let text = String::from_utf8_lossy(&bytes);
         Ok(text.trim_end_matches('\0').parse()?)
     }
 
-    fn done(&mut self) -> io::Result<()> {
+    fn send_done(&mut self) -> io::Result<()> {
         self.0.write_all(DONE)
     }
 
-    fn await_done(&mut self) -> anyhow::Result<()> {
-        self.0.read_exact(&mut [0; DONE.len()]).context("the other end could not connect")
+    fn receive_done(&mut self) -> anyhow::Result<()> {
+        self.0.read_exact(&mut [0; DONE.len()]).context("the peer could not connect")
     }
 }
 

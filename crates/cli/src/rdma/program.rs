@@ -1,4 +1,4 @@
-//! Whether a program can be given another libibverbs.
+//! Checks whether a program can load Nichrome's libraries.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,28 +10,28 @@ use anyhow::{Context, bail};
 use goblin::elf::Elf;
 use goblin::elf::header::{EM_X86_64, ET_EXEC};
 
-/// What the file of a program says about the libraries that it loads.
+/// How a program is linked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Linkage {
-    /// It is linked with libibverbs.
-    pub(super) asks_for_libibverbs: bool,
-    /// It is linked with AddressSanitizer, which wants to be the first library.
+    /// Whether it is linked with libibverbs.
+    pub(super) needs_libibverbs: bool,
+    /// Whether it is linked with AddressSanitizer, which by default must be the first library.
     pub(super) checks_link_order: bool,
 }
 
-/// A program as a file.
+/// A program's file.
 pub(super) struct Program {
     path: PathBuf,
 }
 
-/// The library that programs ask for.
+/// The name by which programs load libibverbs.
 const LIBRARY: &str = "libibverbs.so.1";
 
-/// A text that is in libibverbs, and in programs that have it in themselves.
-const MARK_OF_LIBIBVERBS: &[u8] = b"/sys/class/infiniband_verbs\0";
+/// A string in libibverbs, and so in programs that have it linked in statically.
+const SIGNATURE: &[u8] = b"/sys/class/infiniband_verbs\0";
 
 impl Program {
-    /// Finds a program as the shell would.
+    /// Finds a program as the shell does: by its path, else in `PATH`.
     pub(super) fn find(name: &OsStr) -> anyhow::Result<Self> {
         let given = Path::new(name);
         let path = if given.components().count() > 1 {
@@ -40,41 +40,40 @@ impl Program {
             let folders = env::var_os("PATH").unwrap_or_default();
             env::split_paths(&folders).map(|folder| folder.join(given)).find(|path| path.is_file())
         };
-        let path = path.with_context(|| format!("there is no program {}", given.display()))?;
+        let path = path.with_context(|| format!("cannot find the program {}", given.display()))?;
         Ok(Self { path })
     }
 
-    /// Checks that it can take the libraries. Of scripts nothing is known: the programs that they start take them.
+    /// Checks that the program can load the libraries. Scripts always pass: their interpreters load them.
     ///
     /// # Errors
-    /// It cannot, with the reason.
+    /// The program is statically linked, set-user-ID, or for another processor.
     pub(super) fn check(&self) -> anyhow::Result<Linkage> {
         let name = self.path.display();
         let bytes = fs::read(&self.path).with_context(|| format!("cannot read {name}"))?;
         if !bytes.starts_with(b"\x7FELF") {
             return Ok(Linkage::default());
         }
-        let elf = Elf::parse(&bytes).with_context(|| format!("{name} is no program"))?;
+        let elf = Elf::parse(&bytes).with_context(|| format!("{name} is not a valid ELF file"))?;
         if elf.header.e_machine != EM_X86_64 || !elf.is_64 {
-            bail!("{name} is for another processor: libibverbs is for x86-64");
+            bail!("{name} is built for another processor: libibverbs is built for x86-64");
         }
         if elf.header.e_type == ET_EXEC && elf.dynamic.is_none() || elf.interpreter.is_none() {
-            bail!("{name} is statically linked and takes no other libibverbs: link it dynamically");
+            bail!("{name} is statically linked and cannot load another libibverbs: link it dynamically");
         }
         if fs::metadata(&self.path)?.permissions().mode() & 0o6000 != 0 {
-            bail!("{name} is set-user-ID or set-group-ID and takes no other libraries: run a copy without");
+            bail!(
+                "{name} is set-user-ID or set-group-ID and cannot preload libraries: run a copy without these bits"
+            );
         }
-        let asks_for_libibverbs = elf.libraries.contains(&LIBRARY);
-        if !asks_for_libibverbs
-            && contains(&bytes, MARK_OF_LIBIBVERBS)
-            && !contains(&bytes, LIBRARY.as_bytes())
-        {
-            bail!("{name} has a libibverbs of its own linked in: link it with -libverbs as a shared library");
+        let needs_libibverbs = elf.libraries.contains(&LIBRARY);
+        if !needs_libibverbs && contains(&bytes, SIGNATURE) && !contains(&bytes, LIBRARY.as_bytes()) {
+            bail!("{name} has libibverbs linked in statically: link it with -libverbs as a shared library");
         }
         let is_sanitizer =
             |name: &&str| name.starts_with("libasan.so") || name.starts_with("libclang_rt.asan");
         let checks_link_order = elf.libraries.iter().any(is_sanitizer);
-        Ok(Linkage { asks_for_libibverbs, checks_link_order })
+        Ok(Linkage { needs_libibverbs, checks_link_order })
     }
 }
 

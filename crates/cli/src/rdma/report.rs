@@ -1,4 +1,4 @@
-//! Results: a table for people, JSON for programs.
+//! Prints results as a table or as JSON.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,10 @@ use comfy_table::{Table, presets};
 use nichrome_hca::Adapter;
 use serde::Serialize;
 
-/// A line of a table.
+/// A row of a table: name and value.
 pub(super) type Row = (&'static str, String);
 
-/// What an adapter has sent and received.
+/// An adapter's counters. The names of the fields are JSON keys.
 #[derive(Serialize)]
 pub(super) struct Traffic {
     packets_sent: u64,
@@ -57,11 +57,11 @@ impl Traffic {
             (
                 "recovery",
                 format!(
-                    "{retransmitted} requests sent again; {sequence_naks} gaps reported, {probes} probes, \
-                     {timeouts} timeouts, {congestion_notifications} notices of congestion"
+                    "{retransmitted} requests retransmitted; {sequence_naks} sequence NAKs, {probes} probes, \
+                     {timeouts} timeouts, {congestion_notifications} CNPs"
                 ),
             ),
-            ("damage", format!("{wrong_icrc} wrong ICRCs, {lost_to_faults} taken by faults")),
+            ("damage", format!("{wrong_icrc} wrong ICRCs, {lost_to_faults} lost to faults")),
         ]
     }
 }

@@ -1,4 +1,4 @@
-//! `nichrome rdma run`: an RDMA program as it is, on a device in software.
+//! `nichrome rdma run`: runs an unmodified RDMA program on a software device.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -18,74 +18,74 @@ use super::environment::Libraries;
 use super::program::Program;
 use crate::failure;
 
-/// Runs an RDMA program as it is, on a device in software: its libibverbs is replaced by one that speaks RoCEv2 over UDP.
+/// Run an unmodified RDMA program on a software device: replaces its libibverbs by one that speaks RoCEv2 over UDP.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
-    /// What the device speaks: roce.
+    /// The transport: roce, or star, where one side of a connection keeps no state.
     #[arg(long, value_name = "NAME", value_parser = valid::<Transport>)]
     transport: Option<String>,
-    /// With --transport star, which side of a connection keeps no state: self, peer, or auto for the one whose budget is
-    /// used up.
+    /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
     #[arg(long, value_name = "SIDE", value_parser = valid::<Stateless>, requires = "transport")]
     stateless: Option<String>,
-    /// With --transport star, connections whose state is kept here; beyond it, new ones are stateless here.
+    /// With --transport star, the maximum number of connections whose state this side keeps; it is stateless in further
+    /// ones.
     #[arg(long, value_name = "NUMBER", requires = "transport")]
     connection_budget: Option<usize>,
-    /// With --transport star, packets to this side, where it is stateless, must be authenticated.
+    /// With --transport star, accept authenticated packets only where this side is stateless.
     #[arg(long, requires = "transport")]
     authenticate: bool,
-    /// The device's address, one of this machine's. By default a free one of 127.0.0.0/8.
+    /// The device's address, one of this machine's. By default a free address in 127.0.0.0/8.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "iface")]
     ip: Option<IpAddr>,
-    /// The interface whose first address is the device's.
+    /// The interface whose first address the device takes.
     #[arg(long, value_name = "NAME")]
     iface: Option<String>,
-    /// Payload of a packet at most: 256, 512, 1024, 2048 or 4096. By default what fits the interface.
+    /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface.
     #[arg(long, value_name = "BYTES", value_parser = ["256", "512", "1024", "2048", "4096"])]
     path_mtu: Option<String>,
-    /// Receive packets from the interfaces instead of a socket: the IPv4 identification, which the ICRC covers, is seen.
-    /// Needs CAP_NET_RAW.
+    /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4 identification, which the ICRC
+    /// covers. Needs CAP_NET_RAW.
     #[arg(long)]
     packets: bool,
-    /// Packets lost, each way: 1%, gilbert:P,R, or packets:3,7,10-12.
+    /// Packets lost in each direction: 1%, gilbert:P,R, or packets:3,7,10-12.
     #[arg(long, value_name = "LOSS", value_parser = valid::<Loss>)]
     loss: Option<String>,
-    /// How long a packet takes, each way: 40ms, 1.5ms, 50us.
+    /// Delay of each packet in each direction: 40ms, 1.5ms, 50us.
     #[arg(long, value_name = "TIME", value_parser = valid::<Delay>)]
     delay: Option<String>,
-    /// By how much that varies: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms.
+    /// Variation of the delay: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms.
     #[arg(long, value_name = "JITTER", value_parser = valid::<Jitter>)]
     jitter: Option<String>,
-    /// Packets held back so that others overtake them: 1%, or 1%:5ms.
+    /// Share of packets held back so that others overtake them: 1%, or 1%:5ms.
     #[arg(long, value_name = "SHARE[:TIME]", value_parser = valid::<Reorder>)]
     reorder: Option<String>,
-    /// Packets that come twice: 0.5%.
+    /// Share of packets duplicated: 0.5%.
     #[arg(long, value_name = "SHARE", value_parser = valid::<Probability>)]
     duplicate: Option<String>,
-    /// Packets in which a bit is flipped: 0.1%.
+    /// Share of packets in which one bit is flipped: 0.1%.
     #[arg(long, value_name = "SHARE", value_parser = valid::<Probability>)]
     corrupt: Option<String>,
-    /// The bottleneck's rate: 10mbit, 1.5gbit.
+    /// Rate of the bottleneck: 10mbit, 1.5gbit.
     #[arg(long, value_name = "RATE", value_parser = valid::<Bandwidth>)]
     rate: Option<String>,
-    /// What all random choices come from: those of the faults, memory keys and queue pair numbers. Whoever knows it can
-    /// guess the keys. Without it they are different every time.
+    /// Seed of the faults, memory keys and queue pair numbers. Anyone who knows the seed can guess the keys. By default
+    /// random.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Record every packet.
+    /// Record every packet in a pcapng file.
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
-    /// Print what was done when the program ends.
+    /// Print the device's counters when the program exits.
     #[arg(long)]
     stats: bool,
-    /// Print the variables that the program is run with.
+    /// Print the environment variables set for the program.
     #[arg(long)]
     verbose: bool,
-    /// The libibverbs.so.1 to use. By default the one that was built or installed with this command.
+    /// The libibverbs.so.1 to use. By default the one built or installed with this command.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// The program, and its arguments.
+    /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
@@ -96,40 +96,40 @@ Examples:
   nichrome rdma run -- ib_write_bw & nichrome rdma run -- ib_write_bw 127.0.0.1
   nichrome rdma run --ip 192.0.2.7 --loss 1% --stats -- ibv_rc_pingpong -g 0
 
-The exit status is the program's. What the options say, the variables NICHROME_IP, NICHROME_LOSS, ... say too, for
-programs that are started in another way.";
+The exit status is the program's. The variables NICHROME_IP, NICHROME_LOSS, ... set the same options for programs that are
+started in another way.";
 
-/// Text that is a `T`.
+/// Validates text as a `T`, which the library will parse.
 fn valid<T: FromStr<Err: Display>>(text: &str) -> Result<String, String> {
     text.parse::<T>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 impl Run {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        // It comes back only where the program was not started.
+        // exec returns only if it fails.
         let error = self.command()?.exec();
         Err(error).with_context(|| format!("cannot run {}", self.name().display()))
     }
 
-    /// The program's name.
+    /// Returns the program's name or path.
     pub(super) fn name(&self) -> &OsStr {
         self.program.first().map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// The program as a file.
+    /// Finds the program's file.
     pub(super) fn file(&self) -> anyhow::Result<Program> {
         Program::find(self.name())
     }
 
-    /// The folder of the libraries.
+    /// Finds the folder of the libraries.
     pub(super) fn libraries(&self) -> anyhow::Result<Libraries> {
         Libraries::find(self.library.as_deref())
     }
 
-    /// The program, its arguments and its environment.
+    /// Returns the command to run the program, with arguments and environment.
     ///
     /// # Errors
-    /// The program cannot take the libraries, or they are missing.
+    /// The program cannot load the libraries, or they are missing.
     pub(super) fn command(&self) -> anyhow::Result<Command> {
         let (name, arguments) = self.program.split_first().context("there is no program to run")?;
         if name.as_encoded_bytes().starts_with(b"-") {

@@ -1,4 +1,4 @@
-//! A reliable connection between the two ends of a measurement.
+//! The session of a measurement: an adapter and the queue pairs connected to the peer's.
 
 use std::fs;
 use std::net::TcpStream;
@@ -16,20 +16,20 @@ use serde::{Deserialize, Serialize};
 use super::options::Options;
 use super::rendezvous::{Role, here, meet};
 
-/// How long nothing may happen.
+/// Time limit for progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What each end tells the other before it tells its queue pairs.
+/// The first message of each end: its memory region and path MTU in bytes.
 #[derive(Serialize, Deserialize)]
 struct Introduction {
     region: RemoteRegion,
     mtu: usize,
 }
 
-/// Queue pairs that are told of at once.
-const TOLD_AT_ONCE: usize = 500;
+/// Number of endpoints exchanged in one message.
+const ENDPOINT_BATCH: usize = 500;
 
-/// This end of a connection.
+/// One end of a measurement, connected.
 pub(super) struct Session {
     pub(super) role: Role,
     pub(super) adapter: Adapter,
@@ -38,12 +38,12 @@ pub(super) struct Session {
     pub(super) cq: CompletionQueue,
     pub(super) qps: Vec<QueuePair>,
     pub(super) mtu: PathMtu,
-    /// What this process has grown by for each queue pair; `None` where they are too few to tell.
+    /// Growth of the process's resident memory per queue pair; `None` below 1000 queue pairs.
     pub(super) bytes_per_qp: Option<u64>,
     stream: TcpStream,
 }
 
-/// An end that has met the other, and has no queue pair yet.
+/// One end of a measurement, with a TCP connection to the peer but no queue pairs yet.
 pub(super) struct Meeting {
     pub(super) role: Role,
     adapter: Adapter,
@@ -51,17 +51,17 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// Meets the other end and opens an adapter.
+    /// Connects to the peer over TCP and opens an adapter.
     pub(super) fn hold(options: &Options) -> anyhow::Result<Self> {
         let (role, stream) = meet(options)?;
         let adapter = Adapter::open(&options.adapter(here(&stream)?)?).context("cannot open an adapter")?;
         Ok(Self { role, adapter, stream })
     }
 
-    /// What is to be done: the client's wish, at both ends.
-    pub(super) fn agree<T: Serialize + DeserializeOwned>(&self, wish: T) -> anyhow::Result<T> {
-        let theirs = exchange(&self.stream, &wish).context("the other end is not of the same kind")?;
-        Ok(if self.role == Role::Client { wish } else { theirs })
+    /// Exchanges parameters with the peer and returns the client's.
+    pub(super) fn agree<T: Serialize + DeserializeOwned>(&self, parameters: T) -> anyhow::Result<T> {
+        let theirs = exchange(&self.stream, &parameters).context("the peer runs another command")?;
+        Ok(if self.role == Role::Client { parameters } else { theirs })
     }
 
     /// Connects `count` queue pairs that hold `depth` requests each, with a region of `len` bytes at each end.
@@ -71,39 +71,41 @@ impl Meeting {
         let region = adapter.region(len, access).context("cannot register memory")?;
         let cq = adapter.completion_queue(2 * count * depth + 1)?;
         let mine = Introduction { region: region.remote(), mtu: adapter.mtu().bytes() };
-        let theirs = exchange(&stream, &mine).context("the other end has gone")?;
-        let mtu = PathMtu::fitting(mine.mtu.min(theirs.mtu)).context("the other end has no path MTU")?;
-        // Both ends are of this command, which tells of marks.
+        let theirs = exchange(&stream, &mine).context("the peer closed the TCP connection")?;
+        let mtu = PathMtu::fitting(mine.mtu.min(theirs.mtu)).context("the peer's path MTU is invalid")?;
+        // Both ends run this command, which answers ECN marks with CNPs.
         let connection = Connection { ecn: true, ..Connection::new(mtu) };
         let capacity =
             QpCapacity { send_wrs: depth, receive_wrs: depth, send_sges: 1, receive_sges: 1, inline: INLINE };
         let before = resident();
         let mut qps = Vec::with_capacity(count);
-        for first in (0..count).step_by(TOLD_AT_ONCE) {
-            for _ in first..count.min(first + TOLD_AT_ONCE) {
+        for first in (0..count).step_by(ENDPOINT_BATCH) {
+            for _ in first..count.min(first + ENDPOINT_BATCH) {
                 qps.push(adapter.queue_pair(capacity, &cq, &cq)?);
             }
             let endpoints: Vec<Endpoint> = qps[first..].iter().map(QueuePair::endpoint).collect();
-            let theirs_of_these = exchange(&stream, &endpoints).context("the other end has gone")?;
+            let theirs_of_these =
+                exchange(&stream, &endpoints).context("the peer closed the TCP connection")?;
             for (qp, peer) in qps[first..].iter().zip(&theirs_of_these) {
                 qp.connect(peer, &connection).context("cannot connect")?;
             }
         }
         await_transports(&adapter)?;
         let grown = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
-        let bytes_per_qp = grown.filter(|_| count >= ENOUGH_TO_WEIGH).map(|bytes| bytes / count as u64);
-        // Both are ready before either begins.
-        exchange(&stream, &Ready {}).context("the other end has gone")?;
+        let bytes_per_qp = grown.filter(|_| count >= MIN_QPS_TO_MEASURE).map(|bytes| bytes / count as u64);
+        // Barrier: neither end starts before both are connected.
+        exchange(&stream, &Ready {}).context("the peer closed the TCP connection")?;
         Ok(Session { role, adapter, region, peer: theirs.region, cq, qps, mtu, bytes_per_qp, stream })
     }
 }
 
-/// What is posted before all connections have their transport waits for it.
+/// Waits until the transports of all connections are negotiated; until then posted requests are held. Fails after 30 s
+/// without progress.
 fn await_transports(adapter: &Adapter) -> anyhow::Result<()> {
     let (mut held, mut since) = (adapter.held_connections(), Instant::now());
     while held > 0 {
         if since.elapsed() > PATIENCE {
-            bail!("the transport of {held} connections is not negotiated");
+            bail!("the transports of {held} connections are still not negotiated");
         }
         thread::sleep(Duration::from_millis(1));
         let now = adapter.held_connections();
@@ -114,10 +116,10 @@ fn await_transports(adapter: &Adapter) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Queue pairs that take much more memory together than a process takes by the way.
-const ENOUGH_TO_WEIGH: usize = 1000;
+/// Minimum number of queue pairs to measure memory with: fewer take no more than the process's other allocations.
+const MIN_QPS_TO_MEASURE: usize = 1000;
 
-/// Bytes of memory that this process has.
+/// Returns the process's resident memory in bytes.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -125,26 +127,27 @@ fn resident() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Inline bytes of a send.
+/// Maximum inline payload of a request in bytes.
 pub(super) const INLINE: usize = 256;
 
+/// A message without content, exchanged as a barrier.
 #[derive(Serialize, Deserialize)]
 struct Ready {}
 
 impl Session {
-    /// The only queue pair, or the first.
+    /// Returns the first queue pair.
     pub(super) fn qp(&self) -> &QueuePair {
         &self.qps[0]
     }
 
-    /// Waits until the other end has come here too.
+    /// Waits until the peer has finished too.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         self.stream.set_read_timeout(None)?;
-        exchange(&self.stream, &Ready {}).context("the other end has gone")?;
+        exchange(&self.stream, &Ready {}).context("the peer closed the TCP connection")?;
         Ok(())
     }
 
-    /// Polls until something completes.
+    /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error.
     pub(super) fn drain(&self, completions: &mut Vec<Completion>) -> anyhow::Result<()> {
         completions.clear();
         self.until(|| {
@@ -154,27 +157,28 @@ impl Session {
         completions.iter().try_for_each(check)
     }
 
-    /// Polls until something is so.
-    pub(super) fn until(&self, mut is_so: impl FnMut() -> bool) -> anyhow::Result<()> {
-        const LOOKS: u32 = 1 << 12;
+    /// Calls `condition` until it returns true. Fails after 30 s.
+    pub(super) fn until(&self, mut condition: impl FnMut() -> bool) -> anyhow::Result<()> {
+        /// Calls between two reads of the clock.
+        const CALLS: u32 = 1 << 12;
         let mut start = None;
         loop {
-            for _ in 0..LOOKS {
-                if is_so() {
+            for _ in 0..CALLS {
+                if condition() {
                     return Ok(());
                 }
             }
             if start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                bail!("the other end has said nothing for {PATIENCE:?}");
+                bail!("no message or completion for {PATIENCE:?}");
             }
         }
     }
 }
 
-/// A completion in error ends the measurement.
+/// Fails if the request completed in error.
 pub(super) fn check(completion: &Completion) -> anyhow::Result<()> {
     match completion.status {
         Status::Success => Ok(()),
-        status => bail!("{:?} ended with {status:?}", completion.operation),
+        status => bail!("{:?} completed in error: {status:?}", completion.operation),
     }
 }

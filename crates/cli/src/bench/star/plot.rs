@@ -1,4 +1,4 @@
-//! The figure: what the server's card holds, and how fast it is, by the number of connections.
+//! The figure: card memory and operation rate of the server by number of connections.
 
 use plotters::prelude::*;
 
@@ -11,12 +11,12 @@ pub(super) fn draw(points: &[Point]) -> anyhow::Result<String> {
         "A server with many connections",
         50,
         |left| {
-            paint(left, "What its card holds", "bytes (powers of ten)", points, |point| {
+            paint(left, "Connection state on its card", "bytes (powers of ten)", points, |point| {
                 (point.card_state_bytes as f64).max(1.0).log10()
             })
         },
         |right| {
-            paint(right, "8-byte WRITEs to it", "operations a second", points, |point| point.messages_per_s)
+            paint(right, "8-byte WRITEs to it", "operations per second", points, |point| point.messages_per_s)
         },
     )
 }

@@ -1,4 +1,4 @@
-//! From what a program loaded and asked for to why it finds or uses no device.
+//! The diagnosis: derives from an observation why a program does not use the device.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use super::super::program::Linkage;
 use super::observation::{Observation, Process};
 
-/// What is printed.
+/// The report.
 #[derive(Debug, Default)]
 pub(super) struct Diagnosis {
-    /// A line for each thing that was observed, then the reason if the device is not used.
+    /// One line per observed step, then the reason if no process opened the device.
     pub(super) lines: Vec<String>,
-    /// A process opened the device.
+    /// Whether a process opened the device.
     pub(super) device_opened: bool,
 }
 
@@ -24,7 +24,7 @@ const STEPS: [(&str, &str); 5] = [
     ("ibv_create_qp", "created a queue pair"),
 ];
 
-/// The device of the connection manager, and what librdmacm reads before it.
+/// Prefixes of the connection manager's paths: its device, and its folder in `/sys`, which librdmacm reads first.
 const CONNECTION_MANAGER: [&str; 2] = ["/dev/infiniband/rdma_cm", "/sys/class/misc/rdma_cm"];
 
 impl Process {
@@ -32,22 +32,22 @@ impl Process {
         self.verbs.contains(verb)
     }
 
-    fn asked_for_connection_manager(&self) -> bool {
+    fn looked_for_connection_manager(&self) -> bool {
         self.paths.keys().any(|path| CONNECTION_MANAGER.iter().any(|prefix| path.starts_with(prefix)))
     }
 
-    /// Paths of nichrome0, not of the connection manager.
+    /// Returns true if the process used a path of nichrome0, not only of the connection manager.
     fn looked_for_device(&self) -> bool {
         let is_other = |path: &String| CONNECTION_MANAGER.iter().any(|prefix| path.starts_with(prefix));
         self.paths.keys().any(|path| !is_other(path))
     }
 
-    /// Whether it did anything about RDMA.
-    fn is_concerned(&self) -> bool {
+    /// Returns true if the process called a verb or used a path of RDMA devices.
+    fn used_rdma(&self) -> bool {
         !self.verbs.is_empty() || !self.paths.is_empty()
     }
 
-    /// The libraries whose names contain `part`, in other folders than ours.
+    /// Returns the loaded libraries whose names contain `part` and which are not in the folder `ours`.
     fn foreign<'a>(&'a self, part: &'a str, ours: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
         let has_part = move |path: &&PathBuf| {
             path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains(part))
@@ -60,12 +60,12 @@ impl Process {
     }
 }
 
-/// Says what was observed, and why the device is not used if it is not. `ours` is the folder of the libraries.
+/// Reports what each process did and, if none opened the device, why. `ours` is the folder of Nichrome's libraries.
 pub(super) fn diagnose(observation: &Observation, linkage: Linkage, ours: &Path) -> Diagnosis {
     let mut diagnosis = Diagnosis::default();
-    let concerned: Vec<_> =
-        observation.processes.iter().filter(|(_, process)| process.is_concerned()).collect();
-    for (pid, process) in &concerned {
+    let rdma_users: Vec<_> =
+        observation.processes.iter().filter(|(_, process)| process.used_rdma()).collect();
+    for (pid, process) in &rdma_users {
         diagnosis.lines.extend(observed(**pid, process, ours));
         diagnosis.device_opened |= process.called("ibv_open_device");
     }
@@ -75,27 +75,27 @@ pub(super) fn diagnose(observation: &Observation, linkage: Linkage, ours: &Path)
     diagnosis
 }
 
-/// What a process did.
+/// Returns the report's lines about a process.
 fn observed(pid: u32, process: &Process, ours: &Path) -> Vec<String> {
     let name = if process.program.is_empty() { "(child)" } else { &process.program };
     let mut lines = vec![format!("{name} ({pid}):")];
     for library in process.foreign("libibverbs", ours) {
-        lines.push(format!("  loaded another libibverbs too: {}", library.display()));
+        lines.push(format!("  also loaded another libibverbs: {}", library.display()));
     }
     let steps = STEPS.iter().filter(|(verb, _)| process.called(verb));
     lines.extend(steps.map(|(_, step)| format!("  {step}")));
     let paths = process.paths.iter();
     lines.extend(paths.map(|(path, functions)| {
         let functions: Vec<_> = functions.iter().map(String::as_str).collect();
-        format!("  asked for {path} ({})", functions.join(", "))
+        format!("  looked up {path} ({})", functions.join(", "))
     }));
     lines
 }
 
-/// Why no process opened the device.
+/// Returns the reason why no process opened the device.
 fn reason(observation: &Observation, linkage: Linkage, ours: &Path) -> String {
     let processes = || observation.processes.values();
-    if processes().any(Process::asked_for_connection_manager) {
+    if processes().any(Process::looked_for_connection_manager) {
         return "librdmacm found no /dev/infiniband/rdma_cm: Nichrome has no connection manager. Use the mode of the \
                 program that exchanges addresses over TCP (perftest and qperf: without -R and -cm1)."
             .to_owned();
@@ -111,18 +111,18 @@ fn reason(observation: &Observation, linkage: Linkage, ours: &Path) -> String {
     }
     if let Some(other) = processes().find_map(|process| process.foreign("libibverbs", ours).next()) {
         return format!(
-            "{} was loaded as well, and the program calls that one: it opens it with RTLD_DEEPBIND, or by its path. \
-             Replace the file by a link to Nichrome's.",
+            "the program also loaded {} and calls it instead of Nichrome's: it opens this library with RTLD_DEEPBIND or by \
+             its path. Replace the file by a link to Nichrome's.",
             other.display()
         );
     }
     if processes().any(Process::looked_for_device) {
-        return "the program looked for the device in /sys and /dev and called no verb of the libibverbs.so.1 that it \
-                has: it only reads these files, has a libibverbs linked in statically, or talks to the kernel itself."
+        return "the program looked for the device in /sys and /dev, but called no verb of Nichrome's libibverbs.so.1: it \
+                only reads these files, has a libibverbs linked in statically, or calls the kernel directly."
             .to_owned();
     }
-    if linkage.asks_for_libibverbs {
-        return "the program is linked with libibverbs and called no verb. It ended before, or an option must turn RDMA \
+    if linkage.needs_libibverbs {
+        return "the program is linked with libibverbs and called no verb: it ended too early, or an option must turn RDMA \
                 on."
             .to_owned();
     }
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn each_cause_has_its_reason() {
-        let linked = Linkage { asks_for_libibverbs: true, ..Linkage::default() };
+        let linked = Linkage { needs_libibverbs: true, ..Linkage::default() };
         let ours = "/ours/libibverbs.so.1";
         let bundled = "/wheel/libibverbs-0a1b.so.1.14";
         for (libraries, verbs, paths, linkage, expected) in [
@@ -176,15 +176,15 @@ mod tests {
             (&[ours], &[], &[], linked, "linked with libibverbs and called no verb"),
             (&[ours], &[], &[], Linkage::default(), "not linked with libibverbs"),
         ] {
-            let told = text(&process(libraries, verbs, paths), linkage);
-            assert!(told.contains(expected), "{expected} in {told}");
+            let report = text(&process(libraries, verbs, paths), linkage);
+            assert!(report.contains(expected), "{expected} in {report}");
         }
     }
 
     #[test]
-    fn a_program_that_opens_the_device_is_told_no_reason() {
+    fn the_report_on_a_program_that_opens_the_device_gives_no_reason() {
         let verbs = ["ibv_get_device_list", "ibv_open_device", "ibv_create_qp"];
-        let told = text(&process(&["/ours/libibverbs.so.1"], &verbs, &[]), Linkage::default());
-        assert_eq!(told, "program (7):\n  listed the devices\n  opened nichrome0\n  created a queue pair");
+        let report = text(&process(&["/ours/libibverbs.so.1"], &verbs, &[]), Linkage::default());
+        assert_eq!(report, "program (7):\n  listed the devices\n  opened nichrome0\n  created a queue pair");
     }
 }

@@ -1,30 +1,30 @@
-//! What the processes of a program loaded and asked for.
+//! The observation: libraries loaded, verbs called and paths looked up by each process of a program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// What one process loaded and asked for.
+/// The observed actions of one process.
 #[derive(Debug, Default)]
 pub(super) struct Process {
-    /// The last program that it was.
+    /// The last program that the process executed.
     pub(super) program: String,
-    /// The libraries that were initialised, by path.
+    /// Paths of the libraries that the loader initialised.
     pub(super) libraries: BTreeSet<PathBuf>,
-    /// The verbs that it called, without repetitions.
+    /// The verbs that it called.
     pub(super) verbs: BTreeSet<String>,
-    /// The paths of RDMA devices that it asked for, each with the functions it asked by.
+    /// The paths of RDMA devices that it looked up, each with the C library's functions that it called.
     pub(super) paths: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// What all processes loaded and asked for, by process ID.
+/// The observed actions of all processes, by process ID.
 #[derive(Debug, Default)]
 pub(super) struct Observation {
     pub(super) processes: BTreeMap<u32, Process>,
 }
 
 impl Observation {
-    /// Reads the record of the two libraries: `PID verb NAME` and `PID path FUNCTION PATH`. Other lines are left out.
-    pub(super) fn read_asked(&mut self, text: &str) {
+    /// Reads the record that the two libraries write: `PID verb NAME` and `PID path FUNCTION PATH`. Ignores other lines.
+    pub(super) fn read_calls(&mut self, text: &str) {
         for line in text.lines() {
             let mut words = line.splitn(4, ' ');
             let pid = words.next().and_then(|pid| pid.parse().ok());
@@ -41,7 +41,7 @@ impl Observation {
         }
     }
 
-    /// Reads what the loader printed for a process (`LD_DEBUG=libs`).
+    /// Reads the loader's log of a process (`LD_DEBUG=libs`).
     pub(super) fn read_loaded(&mut self, pid: u32, text: &str) {
         let process = self.processes.entry(pid).or_default();
         for line in text.lines() {
@@ -62,7 +62,7 @@ mod tests {
     fn records_are_kept_for_each_process() {
         let mut observation = Observation::default();
         observation
-            .read_asked("7 verb ibv_open_device\n7 path open /dev/infiniband/uverbs0\nrubbish\n8 verb\n");
+            .read_calls("7 verb ibv_open_device\n7 path open /dev/infiniband/uverbs0\nrubbish\n8 verb\n");
         observation.read_loaded(
             7,
             "         7:\tcalling init: /a/libibverbs.so.1\n         7:\tinitialize program: ./a\n",

@@ -1,11 +1,11 @@
-//! Objects that have events which are no completions, and those events.
+//! Asynchronous events, and the objects that raise them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::event_queue::{EventQueue, Unacknowledged};
 
-/// The events that the device has (`enum ibv_event_type`).
+/// The asynchronous events that the device raises (`enum ibv_event_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum EventType {
@@ -32,45 +32,47 @@ impl EventType {
     ];
 }
 
-/// An event that waits for the program.
+/// A queued asynchronous event.
 pub(crate) struct AsyncEvent {
-    pub(crate) target: Arc<AsyncTarget>,
+    pub(crate) source: Arc<AsyncSource>,
     pub(crate) event_type: EventType,
 }
 
-/// The events of a context.
+/// A context's queue of asynchronous events.
 pub(crate) type AsyncEvents = EventQueue<AsyncEvent>;
 
-/// An object that has such events.
-pub(crate) struct AsyncTarget {
+/// An object that raises asynchronous events: a queue pair, a completion queue or a shared receive queue.
+pub(crate) struct AsyncSource {
     events: Arc<AsyncEvents>,
-    /// The address of the object's structure.
+    /// Address of the object's C structure.
     element: usize,
     pub(crate) unacknowledged: Unacknowledged,
     this: std::sync::Weak<Self>,
 }
 
-impl AsyncTarget {
+impl AsyncSource {
     pub(crate) fn new<T>(events: &Arc<AsyncEvents>, element: *mut T) -> Arc<Self> {
         let (events, element) = (Arc::clone(events), element as usize);
         let unacknowledged = Unacknowledged::default();
         Arc::new_cyclic(|this| Self { events, element, unacknowledged, this: this.clone() })
     }
 
-    /// The object's structure.
+    /// Returns the object's C structure.
     pub(crate) fn element(&self) -> *mut c_void {
         self.element as *mut c_void
     }
 
-    pub(crate) fn tell(&self, event_type: EventType) {
-        if let Some(target) = self.this.upgrade() {
-            self.events.push(AsyncEvent { target, event_type });
+    /// Queues an event on the context.
+    pub(crate) fn raise(&self, event_type: EventType) {
+        if let Some(source) = self.this.upgrade() {
+            self.events.push(AsyncEvent { source, event_type });
         }
     }
 
-    /// The object goes: its events are forgotten, those that the program has are waited for.
+    /// Prepares for the object's destruction: discards its queued events and blocks until the program has acknowledged the
+    /// ones it has taken.
     pub(crate) fn retire(&self) {
-        self.events.remove(|event| std::ptr::eq(Arc::as_ptr(&event.target), self));
+        self.events.remove(|event| std::ptr::eq(Arc::as_ptr(&event.source), self));
         self.unacknowledged.wait();
     }
 }

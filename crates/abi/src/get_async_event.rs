@@ -1,8 +1,8 @@
-//! Events that are no completions, as programs take them from a context.
+//! `ibv_get_async_event` and `ibv_ack_async_event`: asynchronous events of a context.
 
 use std::ffi::c_int;
 
-use crate::async_target::{AsyncEvent, EventType};
+use crate::async_source::{AsyncEvent, EventType};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::errno::minus_one;
@@ -15,25 +15,25 @@ use crate::shared_receive_queue::SharedReceiveQueue;
 unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     // SAFETY: the program passes an open context.
     let events = unsafe { Context::of(context) }.async_events();
-    let taken = events.take(|AsyncEvent { target, event_type }| {
-        target.unacknowledged.add();
-        let element = target.element().cast();
+    let taken = events.take(|AsyncEvent { source, event_type }| {
+        source.unacknowledged.add();
+        let element = source.element().cast();
         ibv_async_event { element, event_type: event_type as c_int }
     });
-    // SAFETY: the program passes room for an event.
+    // SAFETY: the program passes memory for an event.
     minus_one(taken.map(|taken| unsafe { *event = taken }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: the program passes an event that it was given.
+    // SAFETY: the program passes an event from `ibv_get_async_event`.
     let ibv_async_event { element, event_type } = unsafe { *event };
     let Some(event_type) = EventType::ALL.into_iter().find(|known| *known as c_int == event_type) else {
         return;
     };
-    let target = match event_type {
+    let source = match event_type {
         EventType::CqError => {
-            // SAFETY: the object waits for this acknowledgement before it goes; the type says what it is.
+            // SAFETY: the object is not freed before this acknowledgement; the event type determines its type.
             &unsafe { object::<CompletionQueue>(element.cast::<ibv_cq>().cast()) }.events.asynchronous
         }
         EventType::SrqLimitReached => {
@@ -45,5 +45,5 @@ unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
             &unsafe { object::<QueuePair>(element.cast::<ibv_qp>().cast()) }.events
         }
     };
-    target.unacknowledged.acknowledge(1);
+    source.unacknowledged.acknowledge(1);
 }

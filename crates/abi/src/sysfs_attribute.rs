@@ -1,4 +1,4 @@
-//! Attributes of the device in `/sys` whose value depends on the process: `libnichrome-devices.so` asks for them.
+//! Values of the `/sys` attributes that differ between processes, for `libnichrome-devices.so`.
 
 use std::ffi::{CStr, c_char};
 use std::net::IpAddr;
@@ -9,19 +9,20 @@ use crate::configuration::configured_address;
 use crate::device::guid;
 use crate::port::{GIDS, gid, interface_of};
 
-/// The address: of the open device, or as it is configured. A device of 127.0.0.0/8 that is not open has none yet.
+/// Returns the address of the open device, else the configured one. `None` for a closed device in 127.0.0.0/8, whose
+/// address is chosen when it opens.
 fn address() -> Option<IpAddr> {
     Adapter::open_address().or_else(configured_address)
 }
 
-/// Bytes in groups of two, as the kernel writes GIDs and GUIDs.
+/// Formats bytes in groups of two, as the kernel formats GIDs and GUIDs.
 fn groups(bytes: &[u8]) -> String {
     let groups: Vec<String> =
         bytes.chunks(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
     groups.join(":")
 }
 
-/// The value of an attribute, or `None` if it is the same in all processes.
+/// Returns an attribute's value, or `None` if it is the same in all processes.
 fn value(name: &str) -> Option<String> {
     let is_gid = |index: &str| index.parse::<u8>().is_ok_and(|index| index < GIDS);
     if matches!(name, "node_guid" | "sys_image_guid") {
@@ -36,18 +37,18 @@ fn value(name: &str) -> Option<String> {
     is_gid(index).then(interface)
 }
 
-/// Writes the value of an attribute and a line feed, and returns their length: −1 if the attribute is the same in all
-/// processes.
+/// Writes an attribute's value and a line feed to `out`. Returns their length in bytes, or −1 if the attribute is the same
+/// in all processes or longer than `size`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nichrome_attribute(name: *const c_char, room: *mut c_char, size: usize) -> isize {
+unsafe extern "C" fn nichrome_attribute(name: *const c_char, out: *mut c_char, size: usize) -> isize {
     // SAFETY: the caller passes a string.
     let name = unsafe { CStr::from_ptr(name) };
     let Some(line) = name.to_str().ok().and_then(value).map(|value| value + "\n") else { return -1 };
     if line.len() > size {
         return -1;
     }
-    // SAFETY: the caller passes room for `size` bytes.
-    unsafe { ptr::copy_nonoverlapping(line.as_ptr(), room.cast(), line.len()) };
+    // SAFETY: the caller passes memory for `size` bytes.
+    unsafe { ptr::copy_nonoverlapping(line.as_ptr(), out.cast(), line.len()) };
     line.len() as isize
 }
 
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_as_the_kernel_writes_them() {
+    fn values_have_the_kernels_format() {
         assert_eq!(groups(&[0xFE, 0x80, 0, 1]), "fe80:0001");
         let empty = "0000:0000:0000:0000:0000:0000:0000:0000".to_owned();
         assert_eq!(value("ports/1/gids/3"), Some(empty), "no device is open");
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn other_attributes_are_files() {
+    fn attributes_that_are_the_same_in_all_processes_have_no_value_here() {
         for name in
             ["ports/1/gids/4", "ports/1/gids/", "ports/1/gid_attrs/types/0", "ports/2/gids/0", "node_type"]
         {

@@ -1,4 +1,4 @@
-//! Events of completion queues, as programs take them from a channel.
+//! `ibv_get_cq_event` and `ibv_ack_cq_events`: completion events of a channel.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ unsafe extern "C" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: the program passes a channel that it has made.
+    // SAFETY: the program passes a channel that it created.
     let channel = unsafe { object::<CompChannel>(channel) };
     let taken = channel.events.take(|events| {
         events.unacknowledged.add();
@@ -23,9 +23,9 @@ unsafe extern "C" fn ibv_get_cq_event(
     });
     minus_one(taken.map(|events| {
         let found = events.cq();
-        // SAFETY: the queue does not go before the event is acknowledged.
-        unsafe { object::<CompletionQueue>(found.cast()) }.leave();
-        // SAFETY: the program passes room for two pointers; the queue is there, as above.
+        // SAFETY: the queue is not freed before the program acknowledges the event.
+        unsafe { object::<CompletionQueue>(found.cast()) }.end_wait();
+        // SAFETY: the program passes memory for two pointers; the queue is valid, as above.
         unsafe {
             *cq = found;
             *cq_context = (*found).cq_context;
@@ -35,7 +35,7 @@ unsafe extern "C" fn ibv_get_cq_event(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: u32) {
-    // SAFETY: the program passes a queue that it has made, whose counter changes here only.
+    // SAFETY: the program passes a queue that it created; only this function writes its counter.
     let (this, completed) = unsafe {
         (object::<CompletionQueue>(cq.cast()), AtomicU32::from_ptr(&raw mut (*cq).comp_events_completed))
     };

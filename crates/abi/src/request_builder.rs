@@ -1,4 +1,4 @@
-//! Requests that a program builds piece by piece.
+//! The send requests that a program builds between `ibv_wr_start` and `ibv_wr_complete`.
 
 use std::ops::Range;
 
@@ -6,17 +6,17 @@ use nichrome_rdma::{Operation, Payload, Recipient, SendFlags, SendRequest, Sge};
 
 use crate::errno::Errno;
 
-/// Requests that are being built.
+/// Send requests under construction.
 #[derive(Default)]
 pub(crate) struct Builder {
     pub(crate) requests: Vec<Request>,
     pub(crate) buffers: Vec<Sge>,
     pub(crate) bytes: Vec<u8>,
-    /// The first thing that was wrong.
+    /// The first error.
     pub(crate) error: Option<Errno>,
 }
 
-/// A request.
+/// A send request under construction.
 pub(crate) struct Request {
     pub(crate) wr_id: u64,
     pub(crate) operation: Operation,
@@ -25,7 +25,7 @@ pub(crate) struct Request {
     pub(crate) content: Content,
 }
 
-/// What a request sends, in the builder's buffers or bytes.
+/// A request's payload: a range of the builder's `buffers` or of its inline `bytes`.
 pub(crate) enum Content {
     Buffers(Range<usize>),
     Bytes(Range<usize>),
@@ -39,11 +39,12 @@ impl Builder {
         self.error = None;
     }
 
+    /// Records an error; only the first is kept.
     pub(crate) fn fail(&mut self, errno: Errno) {
         self.error.get_or_insert(errno);
     }
 
-    /// Gives the request that is being built its content or recipient.
+    /// Changes the last request; records `EINVAL` if there is none.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Request)) {
         match self.requests.last_mut() {
             Some(request) => change(request),
@@ -58,6 +59,7 @@ impl Builder {
         }
     }
 
+    /// Returns the engine's form of a request.
     pub(crate) fn as_request(&self, request: &Request) -> SendRequest<'_> {
         let Request { wr_id, operation, flags, recipient, ref content } = *request;
         SendRequest { wr_id, operation, payload: self.payload(content), flags, recipient }

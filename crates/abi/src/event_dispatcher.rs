@@ -1,4 +1,4 @@
-//! Whom to tell of the device's events.
+//! Dispatches the device's events to the objects that programs hold.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,39 +6,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nichrome_rdma::{CqHandle, Event, QpHandle, SrqHandle};
 
-use crate::async_target::{AsyncTarget, EventType};
-use crate::cq_events::CqEvents;
+use crate::async_source::{AsyncSource, EventType};
+use crate::cq_notifier::CqNotifier;
 
-/// Whom to tell of events.
+/// The receivers of the device's events, by object.
 #[derive(Default)]
-pub(crate) struct Listeners {
-    pub(crate) cqs: Table<CqHandle, CqEvents>,
-    pub(crate) qps: Table<QpHandle, AsyncTarget>,
-    pub(crate) srqs: Table<SrqHandle, AsyncTarget>,
+pub(crate) struct EventDispatcher {
+    pub(crate) cqs: Table<CqHandle, CqNotifier>,
+    pub(crate) qps: Table<QpHandle, AsyncSource>,
+    pub(crate) srqs: Table<SrqHandle, AsyncSource>,
 }
 
-impl Listeners {
-    /// Called under the device's lock.
-    pub(crate) fn tell(&self, event: Event) {
+impl EventDispatcher {
+    /// Delivers an event. The caller holds the device's lock.
+    pub(crate) fn dispatch(&self, event: Event) {
         let qp = |handle, event_type| {
-            if let Some(target) = self.qps.get(&handle) {
-                target.tell(event_type);
+            if let Some(source) = self.qps.get(&handle) {
+                source.raise(event_type);
             }
         };
         match event {
             Event::Completion(handle) => {
                 if let Some(cq) = self.cqs.get(&handle) {
-                    CqEvents::tell(&cq);
+                    CqNotifier::notify(&cq);
                 }
             }
             Event::CqError(handle) => {
                 if let Some(cq) = self.cqs.get(&handle) {
-                    cq.asynchronous.tell(EventType::CqError);
+                    cq.asynchronous.raise(EventType::CqError);
                 }
             }
             Event::SrqLimit(handle) => {
                 if let Some(srq) = self.srqs.get(&handle) {
-                    srq.tell(EventType::SrqLimitReached);
+                    srq.raise(EventType::SrqLimitReached);
                 }
             }
             Event::QpFatal(handle) => qp(handle, EventType::QpFatal),
@@ -51,7 +51,7 @@ impl Listeners {
     }
 }
 
-/// Listeners by the object that they belong to.
+/// Receivers of events by the handle of their object.
 pub(crate) struct Table<K, V>(Mutex<HashMap<K, Arc<V>>>);
 
 impl<K, V> Default for Table<K, V> {
@@ -61,8 +61,8 @@ impl<K, V> Default for Table<K, V> {
 }
 
 impl<K: Eq + Hash, V> Table<K, V> {
-    pub(crate) fn insert(&self, key: K, listener: Arc<V>) {
-        self.entries().insert(key, listener);
+    pub(crate) fn insert(&self, key: K, receiver: Arc<V>) {
+        self.entries().insert(key, receiver);
     }
 
     pub(crate) fn remove(&self, key: &K) {

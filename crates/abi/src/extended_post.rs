@@ -1,18 +1,18 @@
-//! Work requests built piece by piece: `ibv_wr_start` and what follows it.
+//! Extended posting: `ibv_wr_start`, the `ibv_wr_*` builders, and `ibv_wr_complete` or `ibv_wr_abort`.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
 
 use nichrome_rdma::{Operation, QpType, RKey, Remote, Sge};
 
-use crate::builder::{Builder, Content, Request};
 use crate::errno::{Errno, status};
 use crate::header::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::object::object;
 use crate::queue_pair::QueuePair;
+use crate::request_builder::{Builder, Content, Request};
 use crate::work_request::{bind, buffer, flags, immediate, recipient, set_key};
 
-/// Operations that can be built (`enum ibv_qp_create_send_ops_flags`).
+/// Returns the operations that a queue pair type supports (`enum ibv_qp_create_send_ops_flags`).
 pub(crate) fn offered(kind: QpType) -> u64 {
     const WRITES: u64 = 0b11;
     const SENDS: u64 = 0b11 << 2;
@@ -26,7 +26,7 @@ pub(crate) fn offered(kind: QpType) -> u64 {
     }
 }
 
-/// Sets the functions by which programs build.
+/// Fills in the function pointers that the header's inline functions call.
 pub(crate) fn fill(qp: &mut ibv_qp_ex) {
     qp.wr_atomic_cmp_swp = Some(compare_swap);
     qp.wr_atomic_fetch_add = Some(fetch_add);
@@ -51,50 +51,51 @@ pub(crate) fn fill(qp: &mut ibv_qp_ex) {
     qp.wr_atomic_write = Some(write_atomically);
 }
 
-/// The builder of a queue pair between `wr_start` and its end.
+/// Returns the queue pair's request builder; valid between `wr_start` and `wr_complete` or `wr_abort`.
 unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Option<&'a mut Builder> {
-    // SAFETY: the program passes a queue pair that it has made; `wr_start` has locked it for this thread, which has no
-    // other reference: each function of this file takes one and returns.
+    // SAFETY: the program passes a queue pair that it created. `wr_start` locked it for this thread, and no function of
+    // this file keeps the reference after it returns, so there is only one.
     unsafe { object::<QueuePair>(qp).builder.as_ref().map(|builder| &mut *builder.get()) }
 }
 
-/// From here to the end the queue pair is the calling thread's.
+/// Locks the queue pair for the calling thread until `wr_complete` or `wr_abort`.
 unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
-    // SAFETY: the program passes a queue pair that it has made, and ends what it starts.
+    // SAFETY: the program passes a queue pair that it created, and calls `wr_complete` or `wr_abort` afterwards.
     unsafe { libc::pthread_mutex_lock(&raw mut (*qp).qp_base.mutex) };
-    // SAFETY: it is locked.
+    // SAFETY: the queue pair is locked.
     if let Some(builder) = unsafe { builder(qp) } {
         builder.clear();
     }
 }
 
+/// Unlocks the queue pair; the requests are not posted.
 unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: after a `wr_start`.
+    // SAFETY: called after `wr_start`.
     unsafe { libc::pthread_mutex_unlock(&raw mut (*qp).qp_base.mutex) };
 }
 
-/// Posts all that was built, unless something was wrong with any of it.
+/// Posts the requests and unlocks the queue pair. Posts none and returns the first error if a builder call failed.
 unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
-    // SAFETY: after a `wr_start`.
+    // SAFETY: called after `wr_start`.
     let posted = unsafe { builder(qp) }.ok_or(Errno::INVALID).and_then(|builder| {
         if let Some(errno) = builder.error {
             return Err(errno);
         }
-        // SAFETY: the program passes a queue pair that it has made.
+        // SAFETY: the program passes a queue pair that it created.
         let this = unsafe { object::<QueuePair>(qp) };
         this.adapter.driver.call(|device| {
             let requests = builder.requests.iter().map(|request| builder.as_request(request));
             Ok(device.post_sends(this.handle, requests)?)
         })
     });
-    // SAFETY: after a `wr_start`.
+    // SAFETY: called after `wr_start`.
     unsafe { abort(qp) };
     status(posted)
 }
 
-/// Begins a request.
+/// Appends a request for `operation`.
 unsafe fn begin(qp: *mut ibv_qp_ex, operation: Operation) {
-    // SAFETY: between `wr_start` and its end; the program has set these fields.
+    // SAFETY: called between `wr_start` and `wr_complete`; the program has set these fields.
     let (builder, wr_id, bits) = unsafe { (builder(qp), (*qp).wr_id, (*qp).wr_flags) };
     if let Some(builder) = builder {
         let content = Content::Buffers(0..0);
@@ -102,18 +103,19 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: Operation) {
     }
 }
 
+/// Makes `wr_complete` fail with `errno`.
 unsafe fn refuse(qp: *mut ibv_qp_ex, errno: Errno) {
-    // SAFETY: between `wr_start` and its end.
+    // SAFETY: called between `wr_start` and `wr_complete`.
     if let Some(builder) = unsafe { builder(qp) } {
         builder.fail(errno);
     }
 }
 
-/// Defines functions that begin a request.
+/// Defines builder functions that append a request.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $type:ty),*) = $operation:expr;)*) => {$(
         unsafe extern "C" fn $name(qp: *mut ibv_qp_ex, $($argument: $type),*) {
-            // SAFETY: between `wr_start` and its end.
+            // SAFETY: called between `wr_start` and `wr_complete`.
             unsafe { begin(qp, $operation) };
         }
     )*};
@@ -143,7 +145,7 @@ unsafe extern "C" fn bind_window(
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: the program passes a window that it has made, and what to bind; between `wr_start` and its end.
+    // SAFETY: the program passes a window that it created, and what to bind; called between `wr_start` and `wr_complete`.
     unsafe {
         match bind(mw, rkey, &*info) {
             Ok(operation) => {
@@ -156,22 +158,22 @@ unsafe extern "C" fn bind_window(
 }
 
 unsafe extern "C" fn send_segmented(qp: *mut ibv_qp_ex, _: *mut c_void, _: u16, _: u16) {
-    // SAFETY: between `wr_start` and its end.
+    // SAFETY: called between `wr_start` and `wr_complete`.
     unsafe { refuse(qp, Errno::UNSUPPORTED) };
 }
 
 unsafe extern "C" fn write_atomically(qp: *mut ibv_qp_ex, _: u32, _: u64, _: *const c_void) {
-    // SAFETY: between `wr_start` and its end.
+    // SAFETY: called between `wr_start` and `wr_complete`.
     unsafe { refuse(qp, Errno::UNSUPPORTED) };
 }
 
 unsafe extern "C" fn set_shared_queue(qp: *mut ibv_qp_ex, _: u32) {
-    // SAFETY: between `wr_start` and its end.
+    // SAFETY: called between `wr_start` and `wr_complete`.
     unsafe { refuse(qp, Errno::UNSUPPORTED) };
 }
 
 unsafe extern "C" fn set_recipient(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {
-    // SAFETY: the program passes a handle that it has made; between `wr_start` and its end.
+    // SAFETY: the program passes a handle that it created; called between `wr_start` and `wr_complete`.
     let (builder, found) = unsafe { (builder(qp), recipient(ah, number, qkey)) };
     match (builder, found) {
         (Some(builder), Ok(found)) => builder.change(|request| request.recipient = Some(found)),
@@ -180,9 +182,9 @@ unsafe extern "C" fn set_recipient(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: 
     }
 }
 
-/// Gives the last request these buffers.
+/// Sets the scatter-gather list of the last request.
 unsafe fn set_buffers(qp: *mut ibv_qp_ex, buffers: impl Iterator<Item = Sge>) {
-    // SAFETY: between `wr_start` and its end.
+    // SAFETY: called between `wr_start` and `wr_complete`.
     let Some(builder) = (unsafe { builder(qp) }) else { return };
     let first = builder.buffers.len();
     builder.buffers.extend(buffers);
@@ -191,24 +193,24 @@ unsafe fn set_buffers(qp: *mut ibv_qp_ex, buffers: impl Iterator<Item = Sge>) {
 }
 
 unsafe extern "C" fn set_buffer(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    // SAFETY: between `wr_start` and its end.
+    // SAFETY: called between `wr_start` and `wr_complete`.
     unsafe { set_buffers(qp, [buffer(&ibv_sge { addr, length, lkey })].into_iter()) };
 }
 
-/// A list as a slice, which must not begin at nothing.
+/// Converts a C array to a slice; the pointer may be null if `count` is 0.
 unsafe fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
-    // SAFETY: the program passes a list of so many.
+    // SAFETY: the program passes an array of `count` elements.
     if count == 0 { &[] } else { unsafe { slice::from_raw_parts(first, count) } }
 }
 
 unsafe extern "C" fn set_buffer_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_sge) {
-    // SAFETY: the program passes a list of so many; between `wr_start` and its end.
+    // SAFETY: the program passes an array of `count` elements; called between `wr_start` and `wr_complete`.
     unsafe { set_buffers(qp, list(first, count).iter().map(buffer)) };
 }
 
-/// Gives the last request these bytes.
+/// Sets the inline data of the last request.
 unsafe fn set_inline<'a>(qp: *mut ibv_qp_ex, pieces: impl Iterator<Item = &'a [u8]>) {
-    // SAFETY: between `wr_start` and its end.
+    // SAFETY: called between `wr_start` and `wr_complete`.
     let Some(builder) = (unsafe { builder(qp) }) else { return };
     let first = builder.bytes.len();
     pieces.for_each(|piece| builder.bytes.extend_from_slice(piece));
@@ -217,12 +219,12 @@ unsafe fn set_inline<'a>(qp: *mut ibv_qp_ex, pieces: impl Iterator<Item = &'a [u
 }
 
 unsafe extern "C" fn set_bytes(qp: *mut ibv_qp_ex, bytes: *mut c_void, len: usize) {
-    // SAFETY: the program passes so many bytes; between `wr_start` and its end.
+    // SAFETY: the program passes `len` bytes; called between `wr_start` and `wr_complete`.
     unsafe { set_inline(qp, [list(bytes.cast::<u8>().cast_const(), len)].into_iter()) };
 }
 
 unsafe extern "C" fn set_byte_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
-    // SAFETY: the program passes so many pieces of bytes; between `wr_start` and its end.
+    // SAFETY: the program passes `count` pieces, each a pointer and its length; called between `wr_start` and `wr_complete`.
     unsafe {
         let pieces = list(first, count);
         let bytes = pieces.iter().map(|piece| list(piece.addr.cast::<u8>().cast_const(), piece.length));

@@ -1,4 +1,4 @@
-//! Changing and asking queue pairs.
+//! Modifies and queries queue pairs.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::object::{object, zeroed};
 use crate::port;
 use crate::queue_pair::{QueuePair, type_code};
 
-/// The states, each at its number (`enum ibv_qp_state`).
+/// The states, indexed by `enum ibv_qp_state`.
 const STATES: [QpState; 7] =
     [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
 
@@ -26,7 +26,7 @@ fn state(code: c_int) -> Result<QpState, Errno> {
     known.copied().ok_or(Errno::INVALID)
 }
 
-/// What a change sets (`enum ibv_qp_attr_mask`).
+/// The attributes that a modify sets (`enum ibv_qp_attr_mask`).
 #[derive(Clone, Copy)]
 struct Mask(c_int);
 
@@ -51,23 +51,25 @@ impl Mask {
     const MIGRATION: c_int = 1 << 18;
     const DESTINATION: c_int = 1 << 20;
 
-    /// Bits of attributes that the device does not have: an alternate path, other sizes, a rate limit.
-    const OTHERS: c_int = !0x17_BFFF;
+    /// Unsupported attributes: alternate path, capacities, rate limit.
+    const UNSUPPORTED: c_int = !0x17_BFFF;
 
+    /// Returns `value` if the bit is set.
     fn when<T>(self, bit: c_int, value: impl FnOnce() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
         if self.0 & bit == 0 { Ok(None) } else { value().map(Some) }
     }
 
+    /// As `when`, for a value that needs no conversion.
     fn plain<T>(self, bit: c_int, value: T) -> Option<T> {
         (self.0 & bit != 0).then_some(value)
     }
 }
 
-/// The path is not migrated (`IBV_MIG_MIGRATED`): the only state that there is.
+/// `IBV_MIG_MIGRATED`, the only supported state of path migration.
 const MIGRATED: c_int = 0;
 
 fn change(attributes: &ibv_qp_attr, mask: Mask) -> Result<QpChange, Errno> {
-    if mask.0 & Mask::OTHERS != 0 {
+    if mask.0 & Mask::UNSUPPORTED != 0 {
         return Err(Errno::INVALID);
     }
     if mask.0 & Mask::MIGRATION != 0 && attributes.path_mig_state != MIGRATED {
@@ -100,7 +102,7 @@ fn change(attributes: &ibv_qp_attr, mask: Mask) -> Result<QpChange, Errno> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int {
-    // SAFETY: the program passes a queue pair that it has made, and attributes.
+    // SAFETY: the program passes a queue pair that it created, and attributes.
     let (this, attributes) = unsafe { (object::<QueuePair>(qp.cast()), &*attributes) };
     let changed = change(attributes, Mask(mask)).and_then(|change| {
         if change.state == Some(QpState::Reset) {
@@ -112,7 +114,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr
         })?)
     });
     status(changed.map(|state| {
-        // SAFETY: the program does not read the state while it changes it.
+        // SAFETY: the program does not read the state during this call.
         unsafe { (*qp).state = state_code(state) };
     }))
 }
@@ -156,17 +158,17 @@ fn attributes(report: &QpReport) -> ibv_qp_attr {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
-    room: *mut ibv_qp_attr,
+    out: *mut ibv_qp_attr,
     _mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: the program passes a queue pair that it has made.
+    // SAFETY: the program passes a queue pair that it created.
     let this = unsafe { object::<QueuePair>(qp.cast()) };
     let found = this.adapter.driver.call(|device| device.query_qp(this.handle));
     status(found.map(|report| {
-        // SAFETY: the program passes room for both.
+        // SAFETY: the program passes memory for both structures.
         unsafe {
-            *room = attributes(&report);
+            *out = attributes(&report);
             (*qp).state = state_code(report.state);
             *init = ibv_qp_init_attr {
                 qp_context: (*qp).qp_context,
@@ -181,10 +183,10 @@ unsafe extern "C" fn ibv_query_qp(
     }))
 }
 
-/// There is no enhanced connection establishment: the answer of a device without it.
+/// Returns no options: the device does not support enhanced connection establishment.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    // SAFETY: the program passes room for the options.
+    // SAFETY: the program passes memory for the options.
     unsafe { ptr::write(ece, zeroed()) };
     0
 }
@@ -192,8 +194,8 @@ unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     // SAFETY: the program passes options.
-    let asks_nothing = unsafe { (*ece).vendor_id == 0 && (*ece).options == 0 };
-    if asks_nothing { 0 } else { status(Err(Errno::UNSUPPORTED)) }
+    let is_empty = unsafe { (*ece).vendor_id == 0 && (*ece).options == 0 };
+    if is_empty { 0 } else { status(Err(Errno::UNSUPPORTED)) }
 }
 
 #[cfg(test)]
@@ -201,10 +203,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_device_does_not_have_is_refused() {
+    fn unsupported_attributes_are_refused() {
         for bit in 0..31 {
             let known = bit <= 18 && bit != 14 || bit == 20;
-            assert_eq!(Mask::OTHERS >> bit & 1 == 0, known, "bit {bit}");
+            assert_eq!(Mask::UNSUPPORTED >> bit & 1 == 0, known, "bit {bit}");
         }
     }
 }

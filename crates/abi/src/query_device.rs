@@ -1,4 +1,4 @@
-//! What the device can do.
+//! Device capabilities: `ibv_query_device`, `ibv_query_device_ex`, `ibv_query_rt_values_ex`.
 
 use std::ffi::{CString, c_int, c_uint};
 use std::ptr;
@@ -14,22 +14,23 @@ use crate::errno::{Errno, status};
 use crate::header::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_values_ex};
 use crate::object::zeroed;
 
-/// `enum ibv_device_cap_flags`: current state in changes, system image GUID, RNR NAKs, resizable shared receive queues,
-/// memory windows, keys invalidated by requests, windows of type 2B.
+/// `enum ibv_device_cap_flags`: CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW,
+/// MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const CAPABILITIES: c_uint = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 21 | 1 << 24;
 
-/// Atomics are atomic towards the processor too: they are done by it (`IBV_ATOMIC_GLOB`).
+/// `IBV_ATOMIC_GLOB`: the processor executes atomics, so they are atomic with its own accesses.
 const ATOMIC_CAPABILITY: c_int = 2;
 
-/// The vendor of devices in software.
+/// Vendor ID of a software device, as rxe reports it.
 const VENDOR: u32 = 0xFF_FFFF;
 
-/// Regions of any page size: a bit for each from 4 KB on.
+/// Supported page sizes: one bit each, from 4 KiB on.
 const PAGE_SIZES: u64 = !0xFFF;
 
-/// Completion timestamps count nanoseconds: kilohertz.
+/// Frequency of the completion timestamps in kHz: they count nanoseconds.
 const CLOCK: u64 = 1_000_000;
 
+/// Converts a limit to the header's type; larger limits become `c_int::MAX`.
 fn at_most(limit: usize) -> c_int {
     c_int::try_from(limit).unwrap_or(c_int::MAX)
 }
@@ -72,20 +73,20 @@ fn attributes(adapter: &Adapter) -> ibv_device_attr {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, room: *mut ibv_device_attr) -> c_int {
-    // SAFETY: the program passes an open context and room for the attributes.
-    unsafe { *room = attributes(Context::of(context).adapter()) };
+unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, out: *mut ibv_device_attr) -> c_int {
+    // SAFETY: the program passes an open context and memory for the attributes.
+    unsafe { *out = attributes(Context::of(context).adapter()) };
     0
 }
 
-/// Programs of older headers have room for less.
+/// Writes the first `size` bytes of the attributes: programs built with older headers pass a shorter structure.
 pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const c_uint,
-    room: *mut ibv_device_attr_ex,
+    out: *mut ibv_device_attr_ex,
     size: usize,
 ) -> c_int {
-    // SAFETY: the program passes nothing or a structure that begins with a mask.
+    // SAFETY: the program passes a null pointer or a structure that begins with a mask.
     let is_plain = input.is_null() || unsafe { *input } == 0;
     if !is_plain || size < size_of::<ibv_device_attr>() {
         return status(Err(Errno::INVALID));
@@ -98,8 +99,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     (all.cq_mod_caps.max_cq_count, all.cq_mod_caps.max_cq_period) = (u16::MAX, u16::MAX);
     all.phys_port_cnt_ex = 1;
     let len = size.min(size_of::<ibv_device_attr_ex>());
-    // SAFETY: the program passes room for `size` bytes.
-    unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), room.cast(), len) };
+    // SAFETY: the program passes memory for `size` bytes.
+    unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), out.cast(), len) };
     0
 }
 
@@ -113,7 +114,7 @@ pub(crate) unsafe extern "C" fn query_rt_values(_: *mut ibv_context, values: *mu
         return status(Err(Errno::INVALID));
     }
     let now = clock::now().as_nanos();
-    // Programs take the seconds as part of the value, or as none (mlx5): all of it is in the nanoseconds.
+    // Programs either add the seconds or ignore them, as mlx5 leaves them 0: the nanoseconds hold the whole value.
     values.raw_clock = timespec { tv_sec: 0, tv_nsec: now as libc::c_long };
     0
 }

@@ -1,0 +1,63 @@
+//! Delivers a completion queue's events to its channel.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::async_source::AsyncSource;
+use crate::event_queue::{EventQueue, Unacknowledged};
+use crate::header::ibv_cq;
+
+/// The event state of a completion queue; outlives its place in the device's tables.
+pub(crate) struct CqNotifier {
+    channel: Option<Arc<EventQueue<Arc<Self>>>>,
+    /// Whether the program waits for the next event.
+    is_awaited: AtomicBool,
+    pub(crate) unacknowledged: Unacknowledged,
+    pub(crate) asynchronous: Arc<AsyncSource>,
+    /// Address of the queue's C structure.
+    cq: usize,
+}
+
+impl CqNotifier {
+    /// Creates the event state of the queue `cq`, which sends its events to `channel` if it has one.
+    pub(crate) fn new(
+        channel: Option<Arc<EventQueue<Arc<Self>>>>,
+        asynchronous: Arc<AsyncSource>,
+        cq: *mut ibv_cq,
+    ) -> Arc<Self> {
+        let (is_awaited, unacknowledged) = (AtomicBool::new(false), Unacknowledged::default());
+        Arc::new(Self { channel, is_awaited, unacknowledged, asynchronous, cq: cq as usize })
+    }
+
+    /// Queues a completion event on the channel.
+    pub(crate) fn notify(this: &Arc<Self>) {
+        if let Some(channel) = &this.channel {
+            channel.push(Arc::clone(this));
+        }
+    }
+
+    /// Returns the queue's C structure.
+    pub(crate) fn cq(&self) -> *mut ibv_cq {
+        self.cq as *mut ibv_cq
+    }
+
+    /// Records that the program will wait for an event. Returns true if it did not wait before.
+    pub(crate) fn begin_wait(&self) -> bool {
+        self.channel.is_some() && !self.is_awaited.swap(true, Ordering::SeqCst)
+    }
+
+    /// Records that the program no longer waits for an event. Returns true if it waited before.
+    pub(crate) fn end_wait(&self) -> bool {
+        self.is_awaited.swap(false, Ordering::SeqCst)
+    }
+
+    /// Prepares for the queue's destruction: discards its queued events and blocks until the program has acknowledged the
+    /// ones it has taken.
+    pub(crate) fn retire(this: &Arc<Self>) {
+        if let Some(channel) = &this.channel {
+            channel.remove(|events| Arc::ptr_eq(events, this));
+        }
+        this.unacknowledged.wait();
+        this.asynchronous.retire();
+    }
+}
