@@ -16,6 +16,8 @@ macro_rules! transports {
             $($(#[$meta])* $Name($Endpoint),)*
         }
 
+        $($(#[$meta])* pub(super) type $Name = $Endpoint;)*
+
         /// The shared state of each transport.
         pub(super) struct Transports {
             $($(#[$meta])* pub(super) $shared: <$Endpoint as Endpoint>::Shared,)*
@@ -79,14 +81,14 @@ macro_rules! transports {
         macro_rules! for_each_transport {
             (&$all:expr, |$its:ident, $Type:ident| $call:expr) => {
                 $($(#[$meta])* {
-                    type $Type = $Endpoint;
+                    type $Type = $crate::device::transports::$Name;
                     let $its = &$all.$shared;
                     $call
                 })*
             };
             (&mut $all:expr, |$its:ident, $Type:ident| $call:expr) => {
                 $($(#[$meta])* {
-                    type $Type = $Endpoint;
+                    type $Type = $crate::device::transports::$Name;
                     let $its = &mut $all.$shared;
                     $call
                 })*
