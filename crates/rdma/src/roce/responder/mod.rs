@@ -15,31 +15,31 @@
 //! | `answers.rs` | answers that wait to leave |
 //! | `delayed_ack.rs` | acknowledgements that leave together with the program's answer |
 //! | `reorder.rs` | requests that arrived ahead of a lost one, between two ends of this crate |
+//! | `requests.rs`, `outcome.rs` | what each kind of request does, and what becomes of it |
 //! | `unreliable.rs` | requests of unreliable connections, and datagrams |
 
 mod answers;
 mod delayed_ack;
+mod outcome;
 mod reorder;
+mod requests;
 mod unreliable;
 
 use nichrome_wire::Instant;
-use nichrome_wire::rdma::{
-    AtomicEth, ImmediateData, Msn, NakCode, Part, Position, Psn, RKey, RcMessage, Reth, SendEnd, Syndrome,
-};
+use nichrome_wire::rdma::{Msn, NakCode, Psn, RKey, RcMessage, Syndrome};
 
 use super::config::SelectiveRepeat;
 use super::context::Context;
 use super::packet::{Cause, Incoming, Outgoing};
-use crate::core::access::Access;
 use crate::core::attributes::{QpState, QpType};
-use crate::core::completion::{CompletedOperation, Notice, Status};
+use crate::core::completion::Status;
 use crate::core::cq::Urgency;
 use crate::core::event::Event;
 use crate::core::memory::Memory;
-use crate::core::protection::Invalidator;
 use crate::core::queue_pair::{QueuePair, Received};
 use answers::{Answers, Position as AnswerPosition};
 use delayed_ack::DelayedAck;
+use outcome::{Done, Reject};
 use reorder::Reorder;
 
 pub(crate) use reorder::Spare;
@@ -76,25 +76,6 @@ enum Inbound {
     Write { address: u64, rkey: RKey, len: u32, left: u32 },
     /// The rest of an unreliable message that is lost.
     Lost,
-}
-
-/// Why a request is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reject {
-    /// No receive is posted.
-    NotReady,
-    /// Its form is wrong, or it is not allowed here.
-    Invalid,
-    /// It names memory that it may not access.
-    Access,
-    /// The receive is too short for it.
-    TooLong,
-    /// The receive's buffers are not in registered memory.
-    Receive,
-    /// The program's memory failed.
-    Memory,
-    /// The key that it invalidates cannot be.
-    Invalidate,
 }
 
 /// The peer was refused: the queue pair goes to ERROR.
@@ -247,129 +228,6 @@ impl Responder {
         if self.answers.request_done(request.ack_request && !done.answered) {
             self.delayed_ack.arrived(shared.config.acknowledgement_delay, verbs.now);
         }
-    }
-
-    #[inline]
-    fn send<M: Memory>(
-        &mut self,
-        part: Part<(), SendEnd>,
-        request: &Incoming<'_>,
-        context: &mut Context<'_, M>,
-    ) -> Result<Done, Reject> {
-        let Context { qp, verbs, .. } = context;
-        let received = match (self.inbound, part.start().is_some()) {
-            (Inbound::Nothing, true) => 0,
-            (Inbound::Send { received }, false) => received,
-            _ => return Err(Reject::Invalid),
-        };
-        let len = request.payload.len();
-        if !fits_position(qp, part.position(), len) {
-            return Err(Reject::Invalid);
-        }
-        if part.start().is_some() && !qp.take_receive(verbs) {
-            return Err(Reject::NotReady);
-        }
-        let total = received.saturating_add(len as u32);
-        if total > qp.receive_room(verbs) {
-            return Err(Reject::TooLong);
-        }
-        qp.put(received, request.payload, verbs).map_err(|_| Reject::Receive)?;
-        self.inbound = Inbound::Send { received: total };
-        if let Some(end) = part.end() {
-            let notice = end_of_send(*end, context)?;
-            self.inbound = Inbound::Nothing;
-            complete_receive(CompletedOperation::Receive, total, notice, request, context);
-        }
-        Ok(Done::packet(part.end().is_some()))
-    }
-
-    #[inline]
-    fn write<M: Memory>(
-        &mut self,
-        part: Part<Reth, Option<ImmediateData>>,
-        request: &Incoming<'_>,
-        context: &mut Context<'_, M>,
-    ) -> Result<Done, Reject> {
-        if !context.qp.settings.access.contains(Access::REMOTE_WRITE) {
-            return Err(Reject::Invalid);
-        }
-        let (address, rkey, len, left) = match (self.inbound, part.start()) {
-            (Inbound::Nothing, Some(reth)) => {
-                reachable(reth.rkey, reth.va, reth.len, Access::REMOTE_WRITE, context)?;
-                (reth.va, reth.rkey, reth.len, reth.len)
-            }
-            (Inbound::Write { address, rkey, len, left }, None) => (address, rkey, len, left),
-            _ => return Err(Reject::Invalid),
-        };
-        let payload = request.payload;
-        let rest = left.checked_sub(payload.len() as u32).ok_or(Reject::Invalid)?;
-        let is_last = part.end().is_some();
-        if !fits_position(context.qp, part.position(), payload.len()) || is_last != (rest == 0) {
-            return Err(Reject::Invalid);
-        }
-        let at = reachable(rkey, address, payload.len() as u32, Access::REMOTE_WRITE, context)?;
-        let Context { qp, verbs, .. } = context;
-        let immediate = part.end().copied().flatten();
-        if immediate.is_some() && !qp.take_receive(verbs) {
-            return Err(Reject::NotReady);
-        }
-        if let Some(at) = at {
-            verbs.memory.write(at, payload).map_err(|_| Reject::Memory)?;
-        }
-        self.inbound = match rest {
-            0 => Inbound::Nothing,
-            left => {
-                let address = address.wrapping_add(payload.len() as u64);
-                Inbound::Write { address, rkey, len, left }
-            }
-        };
-        if let Some(immediate) = immediate {
-            let notice = Some(Notice::Immediate(immediate));
-            complete_receive(CompletedOperation::ReceiveWithWrite, len, notice, request, context);
-        }
-        Ok(Done::packet(is_last))
-    }
-
-    fn read<M: Memory>(
-        &mut self,
-        reth: &Reth,
-        request: &Incoming<'_>,
-        context: &mut Context<'_, M>,
-    ) -> Result<Done, Reject> {
-        let settings = &context.qp.settings;
-        let limit = usize::from(settings.max_dest_rd_atomic);
-        let allowed = settings.access.contains(Access::REMOTE_READ) && limit > 0;
-        let alone = self.inbound == Inbound::Nothing && request.payload.is_empty();
-        if !allowed || !alone || reth.len > context.shared.environment.message_limit {
-            return Err(Reject::Invalid);
-        }
-        reachable(reth.rkey, reth.va, reth.len, Access::REMOTE_READ, context)?;
-        let packets = reth.len.div_ceil(context.qp.mtu() as u32).max(1);
-        let pushed = self.answers.push_read(request.psn, reth, packets, limit);
-        pushed.map_err(|_| Reject::Invalid)?;
-        Ok(Done { packets, ends: true, answered: true })
-    }
-
-    fn atomic<M: Memory>(
-        &mut self,
-        eth: &AtomicEth,
-        request: &Incoming<'_>,
-        context: &mut Context<'_, M>,
-        change: impl Fn(u64) -> u64,
-    ) -> Result<Done, Reject> {
-        let settings = &context.qp.settings;
-        let limit = usize::from(settings.max_dest_rd_atomic);
-        let allowed = settings.access.contains(Access::REMOTE_ATOMIC) && limit > 0;
-        let alone = self.inbound == Inbound::Nothing && request.payload.is_empty();
-        if !allowed || !alone || !eth.va.is_multiple_of(8) || !self.answers.has_room(limit) {
-            return Err(Reject::Invalid);
-        }
-        let at = reachable(eth.rkey, eth.va, 8, Access::REMOTE_ATOMIC, context)?;
-        let at = at.filter(|at| at.is_multiple_of(8)).ok_or(Reject::Invalid)?;
-        let before = context.verbs.memory.update(at, change).map_err(|_| Reject::Memory)?;
-        let pushed = self.answers.push_atomic(request.psn, before, limit);
-        pushed.map_err(|_| Reject::Invalid)?;
-        Ok(Done { packets: 1, ends: true, answered: true })
     }
 
     fn answer_negatively(&mut self, syndrome: Syndrome) {
@@ -542,76 +400,7 @@ impl Responder {
     }
 }
 
-/// What a request that was done amounts to.
-struct Done {
-    /// Packet numbers that it takes.
-    packets: u32,
-    /// Whether its message is complete.
-    ends: bool,
-    /// Whether a response acknowledges it.
-    answered: bool,
-}
-
-impl Done {
-    fn packet(ends: bool) -> Self {
-        Self { packets: 1, ends, answered: false }
-    }
-}
-
 /// Whether the state takes requests in.
 fn takes_requests(qp: &QueuePair) -> bool {
     matches!(qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
-}
-
-/// Whether a packet at this place of a message may have this length (IBA 9.7.4.1.6).
-#[inline]
-fn fits_position(qp: &QueuePair, position: Position, len: usize) -> bool {
-    let mtu = qp.mtu();
-    match position {
-        Position::First | Position::Middle => len == mtu,
-        Position::Last => (1..=mtu).contains(&len),
-        Position::Only => len <= mtu,
-    }
-}
-
-fn end_of_send<M: Memory>(end: SendEnd, context: &mut Context<'_, M>) -> Result<Option<Notice>, Reject> {
-    match end {
-        SendEnd::Plain => Ok(None),
-        SendEnd::Immediate(immediate) => Ok(Some(Notice::Immediate(immediate))),
-        SendEnd::Invalidate(key) => {
-            let asker = context.qp.asker();
-            let done = context.verbs.protection.invalidate(asker, key, Invalidator::Peer);
-            done.map_err(|_| Reject::Invalidate)?;
-            Ok(Some(Notice::Invalidated(key)))
-        }
-    }
-}
-
-fn complete_receive<M: Memory>(
-    operation: CompletedOperation,
-    len: u32,
-    notice: Option<Notice>,
-    request: &Incoming<'_>,
-    context: &mut Context<'_, M>,
-) {
-    let urgency = if request.solicited { Urgency::Solicited } else { Urgency::Plain };
-    let done = Received { status: Status::Success, operation, len, notice, source: None };
-    context.qp.complete_receive(done, urgency, context.verbs);
-}
-
-/// Where these bytes are in the program's memory; `None` where there are none: those need no key (IBA C9-88).
-#[inline]
-fn reachable<M: Memory>(
-    rkey: RKey,
-    address: u64,
-    len: u32,
-    right: Access,
-    context: &Context<'_, M>,
-) -> Result<Option<u64>, Reject> {
-    if len == 0 {
-        return Ok(None);
-    }
-    let asker = context.qp.asker();
-    let found = context.verbs.protection.remote(asker, rkey, address, u64::from(len), right);
-    found.map(Some).map_err(|_| Reject::Access)
 }
