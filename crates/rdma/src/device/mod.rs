@@ -7,6 +7,7 @@
 //! | `queue_pairs.rs` | creating, modifying, querying and destroying queue pairs |
 //! | `set_up.rs` | connecting a queue pair on a negotiated transport |
 //! | `post.rs` | posting and polling |
+//! | `send_form.rs` | requests that are posted, and complete in error without being sent |
 //! | `datagrams.rs`, `streams.rs` | receiving |
 //! | `line.rs` | transmitting, timers |
 //! | `transports.rs` | the list of transports, static dispatch to them |
@@ -20,6 +21,7 @@ mod objects;
 mod post;
 mod queue_pairs;
 mod regions;
+mod send_form;
 mod set_up;
 mod streams;
 mod transports;
