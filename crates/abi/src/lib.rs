@@ -24,7 +24,8 @@
 //! | `names.rs`, `rates.rs`, `fork.rs` | the header's remaining functions |
 //! | `private.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
-//! | `errno.rs`, `object.rs` | error codes; conversion between objects and the program's pointers |
+//! | `errno.rs` | error codes |
+//! | `object.rs`, `live_objects.rs` | conversion between objects and the program's pointers; the table of live objects |
 
 pub mod configuration;
 pub mod header;
@@ -55,6 +56,7 @@ mod guarded_copy;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "unguarded_copy.rs"]
 mod guarded_copy;
+mod live_objects;
 mod memory_region;
 mod memory_window;
 mod modify_qp;

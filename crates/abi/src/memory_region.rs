@@ -10,7 +10,7 @@ use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_mr, ibv_pd};
-use crate::object::{Object, cell, object, take_back};
+use crate::object::{Object, cell, known, take_back};
 
 /// A memory region.
 #[repr(C)]
@@ -25,6 +25,10 @@ pub(crate) struct MemoryRegion {
 // SAFETY: `repr(C)`, and the structure is the first field.
 unsafe impl Object for MemoryRegion {
     type Abi = ibv_mr;
+
+    fn handle_in(abi: &ibv_mr) -> u32 {
+        abi.handle
+    }
 }
 
 /// The bits of `enum ibv_access_flags` that the engine defines alike.
@@ -62,7 +66,7 @@ unsafe fn register(
 ) -> Result<*mut ibv_mr, Errno> {
     let config = wanted(address as u64, len, io_address, flags)?;
     // SAFETY: the program passes a domain that it created.
-    let domain = unsafe { object::<Domain>(pd) };
+    let domain = unsafe { known::<Domain>(pd) }?;
     let adapter = Arc::clone(&domain.adapter);
     let (handle, key) = adapter.driver.call(|device| {
         let handle = device.register(domain.handle, config)?;
@@ -114,7 +118,10 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: the program passes a region that it created.
-    let this = unsafe { object::<MemoryRegion>(mr) };
+    let this = match unsafe { known::<MemoryRegion>(mr) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let deregistered = this.adapter.driver.call(|device| device.deregister(this.handle));
     if deregistered.is_ok() {
         // SAFETY: the program does not use it after this call.
@@ -145,14 +152,25 @@ unsafe extern "C" fn ibv_rereg_mr(
         Errno::INVALID.set();
         return ERROR_IN_INPUT;
     }
-    // SAFETY: the program passes a region that it created, and does not use it during this call.
-    let (this, (mut domain, mut config)) = unsafe {
-        let this = object::<MemoryRegion>(mr);
-        (this, *this.current.get())
+    // SAFETY: the program passes a region that it created.
+    let this = match unsafe { known::<MemoryRegion>(mr) } {
+        Ok(this) => this,
+        Err(errno) => {
+            errno.set();
+            return ERROR_IN_INPUT;
+        }
     };
+    // SAFETY: the program does not use the region during this call.
+    let (mut domain, mut config) = unsafe { *this.current.get() };
     if flags & CHANGE_DOMAIN != 0 {
         // SAFETY: the program passes a domain that it created.
-        domain = unsafe { object::<Domain>(pd) }.handle;
+        match unsafe { known::<Domain>(pd) } {
+            Ok(other) => domain = other.handle,
+            Err(errno) => {
+                errno.set();
+                return ERROR_IN_INPUT;
+            }
+        }
     }
     if flags & CHANGE_TRANSLATION != 0 {
         config = RegionConfig::new(address as u64, len as u64, config.access);

@@ -6,6 +6,7 @@ mod applications;
 mod common;
 mod lifetimes;
 mod namespaces;
+mod refusals;
 mod running;
 mod star;
 mod transfer_engines;

@@ -39,7 +39,7 @@ pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
 ];
 
 const ABI: Layers = &[
-    &["configuration.rs", "errno.rs", "header/", "names.rs", "object.rs", "rates.rs"],
+    &["configuration.rs", "errno.rs", "header/", "live_objects.rs", "names.rs", "object.rs", "rates.rs"],
     &[
         "completion.rs",
         "doctor.rs",
