@@ -141,6 +141,18 @@ static void pointers(void)
 	CHECK(ibv_destroy_comp_channel(gone.channel) == EINVAL);
 }
 
+/* A queue without a channel has no recipient of events. */
+static void channels(void)
+{
+	struct objects o = make();
+	struct ibv_cq *quiet = ibv_create_cq(o.context, 16, NULL, NULL, 0);
+	CHECK(quiet);
+	CHECK(ibv_req_notify_cq(quiet, 0) == EINVAL && ibv_req_notify_cq(quiet, 1) == EINVAL);
+	CHECK(!ibv_req_notify_cq(o.cq, 0));
+	CHECK(!ibv_destroy_cq(quiet));
+	destroy(o);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
@@ -148,6 +160,8 @@ int main(int argc, char **argv)
 		handles();
 	else if (!strcmp(argv[1], "pointers"))
 		pointers();
+	else if (!strcmp(argv[1], "channels"))
+		channels();
 	else
 		return 2;
 	return 0;

@@ -11,3 +11,8 @@ fn a_handle_that_the_program_overwrote_is_refused() {
 fn a_pointer_to_no_object_is_refused() {
     c_program("refusals.c", "pointers");
 }
+
+#[test]
+fn a_queue_without_a_channel_is_not_armed() {
+    c_program("refusals.c", "channels");
+}
