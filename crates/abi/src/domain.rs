@@ -18,6 +18,39 @@ pub(crate) struct Domain {
     abi: UnsafeCell<ibv_pd>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: DomainHandle,
+    /// The parent domains of this domain.
+    pub(crate) users: Users,
+    /// The parts of a parent domain; `None` for a protection domain.
+    pub(crate) parts: Option<Parts>,
+}
+
+impl Domain {
+    /// Returns a structure for a domain of the device.
+    pub(crate) fn new(
+        context: *mut ibv_context,
+        adapter: &Arc<Adapter>,
+        handle: DomainHandle,
+        parts: Option<Parts>,
+    ) -> Box<Self> {
+        let abi = cell(ibv_pd { context, handle: handle.index() });
+        Box::new(Self { abi, adapter: Arc::clone(adapter), handle, users: Users::default(), parts })
+    }
+}
+
+/// Counts the users of an object: each holds a clone.
+#[derive(Clone, Default)]
+pub(crate) struct Users(Arc<()>);
+
+impl Users {
+    pub(crate) fn are_none(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+/// The domains that a parent domain consists of; they cannot be destroyed before it.
+pub(crate) struct Parts {
+    pub(crate) _domain: Users,
+    pub(crate) _thread: Option<Users>,
 }
 
 // SAFETY: `repr(C)`, and the structure is the first field.
@@ -34,10 +67,7 @@ unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the program passes an open context.
     let adapter = Arc::clone(unsafe { Context::of(context) }.adapter());
     let made = adapter.driver.call(Device::create_domain).map_err(Errno::from);
-    pointer(made.map(|handle| {
-        let abi = cell(ibv_pd { context, handle: handle.index() });
-        Box::new(Domain { abi, adapter, handle }).into_abi()
-    }))
+    pointer(made.map(|handle| Domain::new(context, &adapter, handle, None).into_abi()))
 }
 
 #[unsafe(no_mangle)]
@@ -47,7 +77,11 @@ unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let destroyed = this.adapter.driver.call(|device| device.destroy_domain(this.handle));
+    let destroyed = match this.parts {
+        Some(_) => Ok(()),
+        None if !this.users.are_none() => Err(Errno::BUSY),
+        None => this.adapter.driver.call(|device| device.destroy_domain(this.handle)).map_err(Errno::from),
+    };
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<Domain>(pd) });

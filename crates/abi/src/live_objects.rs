@@ -43,6 +43,14 @@ pub(crate) fn handle_at<T: 'static>(address: *const ()) -> Result<u32, Errno> {
     found.filter(|found| found.kind == TypeId::of::<T>()).map(|found| found.handle).ok_or(Errno::INVALID)
 }
 
+/// Returns the address of an object of this kind that has this handle.
+pub(crate) fn with_handle<T: 'static>(handle: u32) -> Option<*const ()> {
+    let live = live();
+    let mut all = live.iter();
+    let found = all.find(|(_, found)| found.kind == TypeId::of::<T>() && found.handle == handle);
+    found.map(|(address, _)| *address as *const ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -394,6 +394,26 @@ fn a_region_can_have_addresses_of_its_own() {
 }
 
 #[test]
+fn memory_paged_on_demand_is_checked_when_it_is_accessed() {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect(QpType::Rc, &Link::default());
+    let end = &mut pair.ends[1];
+    let everything = RegionConfig::new(0, u64::MAX, ALL);
+    let none = Err(RegisterError::NotThere { address: 0, len: u64::MAX });
+    assert_eq!(end.device.register(end.domain, everything), none);
+    let everything = RegionConfig { paging: Paging::OnDemand, ..everything };
+    let region = end.device.register(end.domain, everything).unwrap();
+    let rkey = end.device.query_region(region).unwrap().rkey;
+    pair.ends[0].fill(0, &pattern(100, 1));
+    pair.ends[0].post(a, 1, Operation::Write(Remote { address: BASE + 200, rkey }), 0, 100);
+    pair.ends[0].post(a, 2, Operation::Write(Remote { address: BASE - 1, rkey }), 0, 100);
+    pair.run();
+    let statuses: Vec<_> = pair.ends[0].completions().iter().map(|wc| wc.status).collect();
+    assert_eq!(statuses, [Status::Success, Status::RemoteOperation]);
+    assert!(pair.ends[1].bytes(200, 100) == pattern(100, 1));
+}
+
+#[test]
 fn requests_posted_together_are_posted_all_or_none() {
     let mut pair = Pair::new();
     let [a, _] = pair.connect(QpType::Rc, &Link::default());

@@ -4,6 +4,7 @@
 mod applications;
 #[path = "../common/mod.rs"]
 mod common;
+mod domains;
 mod lifetimes;
 mod namespaces;
 mod refusals;

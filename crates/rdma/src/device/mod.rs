@@ -46,7 +46,7 @@ use transports::{Transport, Transports};
 pub use config::{Config, ConfigError};
 pub use objects::SrqAttributes;
 pub use queue_pairs::{QpConfig, QpReport};
-pub use regions::{RegionConfig, RegionHandle, RegionReport, WindowHandle};
+pub use regions::{Paging, RegionConfig, RegionHandle, RegionReport, WindowHandle};
 
 /// A protection domain: its objects cannot be used with objects of other domains.
 struct Domain {
