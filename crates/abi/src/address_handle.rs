@@ -12,7 +12,7 @@ use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
-use crate::object::{Object, cell, object, take_back, zeroed};
+use crate::object::{Object, cell, known, take_back, zeroed};
 use crate::port::{GIDS, gid};
 
 /// An address handle.
@@ -26,6 +26,10 @@ pub(crate) struct AddressHandle {
 // SAFETY: `repr(C)`, and the structure is the first field.
 unsafe impl Object for AddressHandle {
     type Abi = ibv_ah;
+
+    fn handle_in(abi: &ibv_ah) -> u32 {
+        abi.handle
+    }
 }
 
 /// Returns the IP address that a GID encodes.
@@ -71,10 +75,10 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_a
     }
     let vector = vector(attributes)?;
     // SAFETY: the program passes a domain that it created.
-    let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
+    let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
     let adapter = Arc::clone(&domain.adapter);
     let handle = adapter.driver.call(|device| device.create_address(domain.handle, vector))?;
-    let abi = cell(ibv_ah { context, pd, handle: 0 });
+    let abi = cell(ibv_ah { context, pd, handle: handle.index() });
     Ok(Box::new(AddressHandle { abi, adapter, handle }).into_abi())
 }
 
@@ -87,7 +91,10 @@ unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     // SAFETY: the program passes a handle that it created.
-    let this = unsafe { object::<AddressHandle>(ah) };
+    let this = match unsafe { known::<AddressHandle>(ah) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let destroyed = this.adapter.driver.call(|device| device.destroy_address(this.handle));
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.

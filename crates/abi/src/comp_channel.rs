@@ -9,7 +9,7 @@ use crate::cq_notifier::CqNotifier;
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
 use crate::header::{ibv_comp_channel, ibv_context};
-use crate::object::{Object, cell, object, take_back};
+use crate::object::{Object, cell, known, take_back};
 
 /// A completion channel.
 #[repr(C)]
@@ -23,6 +23,10 @@ pub(crate) struct CompChannel {
 // SAFETY: `repr(C)`, and the structure is the first field.
 unsafe impl Object for CompChannel {
     type Abi = ibv_comp_channel;
+
+    fn handle_in(_: &ibv_comp_channel) -> u32 {
+        0
+    }
 }
 
 impl CompChannel {
@@ -49,8 +53,9 @@ unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     // SAFETY: the program passes a channel that it created.
-    if unsafe { object::<CompChannel>(channel) }.users.load(Ordering::Relaxed) > 0 {
-        return status(Err(Errno::BUSY));
+    let users = unsafe { known::<CompChannel>(channel) }.map(|channel| channel.users.load(Ordering::Relaxed));
+    if let Err(errno) = users.and_then(|users| if users > 0 { Err(Errno::BUSY) } else { Ok(()) }) {
+        return status(Err(errno));
     }
     // SAFETY: the program does not use it after this call.
     drop(unsafe { take_back::<CompChannel>(channel) });

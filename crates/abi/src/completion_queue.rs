@@ -59,4 +59,8 @@ impl CompletionQueue {
 // SAFETY: `repr(C)`, and the structure is the first field; a pointer to its beginning serves as `ibv_cq` too.
 unsafe impl Object for CompletionQueue {
     type Abi = ibv_cq_ex;
+
+    fn handle_in(abi: &ibv_cq_ex) -> u32 {
+        abi.handle
+    }
 }

@@ -17,7 +17,7 @@ use crate::extended_poll;
 use crate::header::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
 };
-use crate::object::{Object, cell, object, take_back, zeroed};
+use crate::object::{Object, cell, known, object, take_back, zeroed};
 
 /// Attributes of a new completion queue, common to both verbs.
 struct Wanted {
@@ -37,14 +37,15 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
         return Err(Errno::INVALID);
     }
     let adapter = Arc::clone(opened.adapter());
-    let handle = adapter.driver.call(|device| device.create_cq(capacity))?;
     // SAFETY: the program passes a channel that it created, or a null pointer.
-    let comp_channel = (!channel.is_null()).then(|| unsafe { object::<CompChannel>(channel) });
+    let comp_channel = unsafe { if channel.is_null() { None } else { Some(known::<CompChannel>(channel)?) } };
+    let handle = adapter.driver.call(|device| device.create_cq(capacity))?;
     if let Some(comp_channel) = comp_channel {
         comp_channel.join();
     }
     let mut abi: ibv_cq_ex = zeroed();
     (abi.context, abi.channel, abi.cq_context, abi.cqe) = (context, channel, cq_context, cqe);
+    abi.handle = handle.index();
     extended_poll::fill(&mut abi);
     let mut place = Box::<CompletionQueue>::new_uninit();
     let cq = place.as_mut_ptr().cast::<ibv_cq_ex>();
@@ -93,7 +94,10 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     // SAFETY: the program passes a queue that it created.
-    let this = unsafe { object::<CompletionQueue>(cq.cast()) };
+    let this = match unsafe { known::<CompletionQueue>(cq.cast()) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let destroyed = this.adapter.driver.call(|device| device.destroy_cq(this.handle));
     if destroyed.is_ok() {
         this.adapter.dispatcher.cqs.remove(&this.handle);
@@ -113,7 +117,10 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     // SAFETY: the program passes a queue that it created.
-    let this = unsafe { object::<CompletionQueue>(cq.cast()) };
+    let this = match unsafe { known::<CompletionQueue>(cq.cast()) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let Ok(capacity) = usize::try_from(cqe) else { return status(Err(Errno::INVALID)) };
     let resized = this.adapter.driver.call(|device| device.resize_cq(this.handle, capacity));
     if resized.is_ok() {
@@ -127,8 +134,13 @@ unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 const IBV_CQ_ATTR_MODERATE: u32 = 1;
 
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: *mut ibv_modify_cq_attr) -> c_int {
-    // SAFETY: the program passes a queue that it created, and attributes.
-    let (this, attributes) = unsafe { (object::<CompletionQueue>(cq.cast()), &*attributes) };
+    // SAFETY: the program passes a queue that it created.
+    let this = match unsafe { known::<CompletionQueue>(cq.cast()) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
+    // SAFETY: the program passes attributes.
+    let attributes = unsafe { &*attributes };
     if attributes.attr_mask & !IBV_CQ_ATTR_MODERATE != 0 {
         return status(Err(Errno::INVALID));
     }

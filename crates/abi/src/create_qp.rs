@@ -18,7 +18,7 @@ use crate::header::{
     ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_srq,
 };
-use crate::object::{Object, cell, object, take_back, zeroed};
+use crate::object::{Object, cell, known, object, take_back, zeroed};
 use crate::queue_pair::{QueuePair, capacity, kind};
 use crate::request_builder::Builder;
 use crate::shared_receive_queue::SharedReceiveQueue;
@@ -37,9 +37,6 @@ struct Wanted {
 }
 
 unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
-    if wanted.send_cq.is_null() || wanted.recv_cq.is_null() || wanted.pd.is_null() {
-        return Err(Errno::INVALID);
-    }
     let mut capacity = capacity(&wanted.cap);
     if !wanted.srq.is_null() {
         (capacity.receive_wrs, capacity.receive_sges) = (0, 0);
@@ -48,10 +45,13 @@ unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
     unsafe {
         Ok(QpConfig {
             kind: kind(wanted.qp_type)?,
-            domain: object::<Domain>(wanted.pd).handle,
-            send_cq: object::<CompletionQueue>(wanted.send_cq.cast()).handle,
-            receive_cq: object::<CompletionQueue>(wanted.recv_cq.cast()).handle,
-            srq: (!wanted.srq.is_null()).then(|| object::<SharedReceiveQueue>(wanted.srq).handle),
+            domain: known::<Domain>(wanted.pd)?.handle,
+            send_cq: known::<CompletionQueue>(wanted.send_cq.cast())?.handle,
+            receive_cq: known::<CompletionQueue>(wanted.recv_cq.cast())?.handle,
+            srq: match wanted.srq.is_null() {
+                true => None,
+                false => Some(known::<SharedReceiveQueue>(wanted.srq)?.handle),
+            },
             capacity,
             signaling: if wanted.sq_sig_all == 0 { Signaling::Requested } else { Signaling::All },
         })
@@ -128,7 +128,10 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     // SAFETY: the program passes a queue pair that it created.
-    let this = unsafe { object::<QueuePair>(qp.cast()) };
+    let this = match unsafe { known::<QueuePair>(qp.cast()) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let destroyed = this.adapter.driver.destroy_qp(this.handle);
     if destroyed.is_ok() {
         this.adapter.dispatcher.qps.remove(&this.handle);

@@ -29,7 +29,7 @@ unsafe impl Send for Device {}
 // SAFETY: the structure is never written to.
 unsafe impl Sync for Device {}
 
-fn the_device() -> *mut ibv_device {
+pub(crate) fn the_device() -> *mut ibv_device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
     static OPERATIONS: u8 = 0;
     let device = DEVICE.get_or_init(|| {

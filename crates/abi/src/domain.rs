@@ -10,7 +10,7 @@ use crate::adapter::Adapter;
 use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_pd};
-use crate::object::{Object, cell, object, take_back};
+use crate::object::{Object, cell, known, take_back};
 
 /// A protection domain.
 #[repr(C)]
@@ -18,11 +18,48 @@ pub(crate) struct Domain {
     abi: UnsafeCell<ibv_pd>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: DomainHandle,
+    /// The parent domains of this domain.
+    pub(crate) users: Users,
+    /// The parts of a parent domain; `None` for a protection domain.
+    pub(crate) parts: Option<Parts>,
+}
+
+impl Domain {
+    /// Returns a structure for a domain of the device.
+    pub(crate) fn new(
+        context: *mut ibv_context,
+        adapter: &Arc<Adapter>,
+        handle: DomainHandle,
+        parts: Option<Parts>,
+    ) -> Box<Self> {
+        let abi = cell(ibv_pd { context, handle: handle.index() });
+        Box::new(Self { abi, adapter: Arc::clone(adapter), handle, users: Users::default(), parts })
+    }
+}
+
+/// Counts the users of an object: each holds a clone.
+#[derive(Clone, Default)]
+pub(crate) struct Users(Arc<()>);
+
+impl Users {
+    pub(crate) fn are_none(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+/// The domains that a parent domain consists of; they cannot be destroyed before it.
+pub(crate) struct Parts {
+    pub(crate) _domain: Users,
+    pub(crate) _thread: Option<Users>,
 }
 
 // SAFETY: `repr(C)`, and the structure is the first field.
 unsafe impl Object for Domain {
     type Abi = ibv_pd;
+
+    fn handle_in(abi: &ibv_pd) -> u32 {
+        abi.handle
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -30,15 +67,21 @@ unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the program passes an open context.
     let adapter = Arc::clone(unsafe { Context::of(context) }.adapter());
     let made = adapter.driver.call(Device::create_domain).map_err(Errno::from);
-    let abi = cell(ibv_pd { context, handle: 0 });
-    pointer(made.map(|handle| Box::new(Domain { abi, adapter, handle }).into_abi()))
+    pointer(made.map(|handle| Domain::new(context, &adapter, handle, None).into_abi()))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: the program passes a domain that it created.
-    let this = unsafe { object::<Domain>(pd) };
-    let destroyed = this.adapter.driver.call(|device| device.destroy_domain(this.handle));
+    let this = match unsafe { known::<Domain>(pd) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
+    let destroyed = match this.parts {
+        Some(_) => Ok(()),
+        None if !this.users.are_none() => Err(Errno::BUSY),
+        None => this.adapter.driver.call(|device| device.destroy_domain(this.handle)).map_err(Errno::from),
+    };
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<Domain>(pd) });

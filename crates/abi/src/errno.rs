@@ -11,6 +11,7 @@ pub(crate) struct Errno(pub(crate) c_int);
 
 impl Errno {
     pub(crate) const INVALID: Self = Self(libc::EINVAL);
+    pub(crate) const NOT_THERE: Self = Self(libc::ENOENT);
     pub(crate) const NO_MEMORY: Self = Self(libc::ENOMEM);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);

@@ -15,6 +15,7 @@
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
 //! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
 //! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | one kind of object each |
+//! | `parent_domain.rs`; `import.rs`, `command_file.rs` | thread and parent domains; objects of another context of the process |
 //! | `completion_queue.rs`, `create_cq.rs` | completion queues |
 //! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, by `ibv_poll_cq` and by `ibv_start_poll` |
 //! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify_qp.rs` | shared receive queues and queue pairs |
@@ -24,7 +25,8 @@
 //! | `names.rs`, `rates.rs`, `fork.rs` | the header's remaining functions |
 //! | `private.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
-//! | `errno.rs`, `object.rs` | error codes; conversion between objects and the program's pointers |
+//! | `errno.rs` | error codes |
+//! | `object.rs`, `live_objects.rs` | conversion between objects and the program's pointers; the table of live objects |
 
 pub mod configuration;
 pub mod header;
@@ -32,6 +34,7 @@ pub mod header;
 mod adapter;
 mod address_handle;
 mod async_source;
+mod command_file;
 mod comp_channel;
 mod completion;
 mod completion_queue;
@@ -55,12 +58,15 @@ mod guarded_copy;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "unguarded_copy.rs"]
 mod guarded_copy;
+mod import;
+mod live_objects;
 mod memory_region;
 mod memory_window;
 mod modify_qp;
 mod names;
 mod object;
 mod open_device;
+mod parent_domain;
 mod poll_cq;
 mod port;
 mod post;

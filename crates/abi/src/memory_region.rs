@@ -4,13 +4,13 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
-use nichrome_rdma::{Access, DomainHandle, RegionConfig, RegionHandle};
+use nichrome_rdma::{Access, DomainHandle, Paging, RegionConfig, RegionHandle};
 
 use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
-use crate::header::{ibv_mr, ibv_pd};
-use crate::object::{Object, cell, object, take_back};
+use crate::header::{ibv_context, ibv_mr, ibv_pd, ibv_sge};
+use crate::object::{Object, cell, known, take_back};
 
 /// A memory region.
 #[repr(C)]
@@ -25,12 +25,18 @@ pub(crate) struct MemoryRegion {
 // SAFETY: `repr(C)`, and the structure is the first field.
 unsafe impl Object for MemoryRegion {
     type Abi = ibv_mr;
+
+    fn handle_in(abi: &ibv_mr) -> u32 {
+        abi.handle
+    }
 }
 
 /// The bits of `enum ibv_access_flags` that the engine defines alike.
 const RIGHTS: c_uint = 0x3F;
 /// Ignored: page sizes do not matter.
 const IBV_ACCESS_HUGETLB: c_uint = 1 << 7;
+/// `IBV_ACCESS_ON_DEMAND`: the memory need not exist before the device accesses it.
+const ON_DEMAND: c_uint = 1 << 6;
 /// Hints that a device may ignore (`IBV_ACCESS_OPTIONAL_RANGE`).
 const HINTS: c_uint = 0x3FF0_0000;
 
@@ -46,11 +52,17 @@ pub(crate) fn access(flags: c_uint) -> Result<Access, Errno> {
 /// `IBV_ACCESS_ZERO_BASED`: the region's addresses begin at 0.
 const ZERO_BASED: c_uint = 1 << 5;
 
+/// Returns when the memory of a region with these flags must exist.
+fn paging(flags: c_uint) -> Paging {
+    if flags & ON_DEMAND == 0 { Paging::AtRegistration } else { Paging::OnDemand }
+}
+
 /// Returns the configuration of a region whose remote addresses start at `io_address`, or at 0 with `ZERO_BASED`.
 fn wanted(address: u64, len: usize, io_address: u64, flags: c_uint) -> Result<RegionConfig, Errno> {
     let io_address = if flags & ZERO_BASED == 0 { io_address } else { 0 };
-    let access = access(flags & !ZERO_BASED)?;
-    Ok(RegionConfig { address, len: len as u64, io_address, access })
+    let access = access(flags & !(ZERO_BASED | ON_DEMAND))?;
+    let paging = paging(flags);
+    Ok(RegionConfig { address, len: len as u64, io_address, access, paging })
 }
 
 unsafe fn register(
@@ -62,7 +74,7 @@ unsafe fn register(
 ) -> Result<*mut ibv_mr, Errno> {
     let config = wanted(address as u64, len, io_address, flags)?;
     // SAFETY: the program passes a domain that it created.
-    let domain = unsafe { object::<Domain>(pd) };
+    let domain = unsafe { known::<Domain>(pd) }?;
     let adapter = Arc::clone(&domain.adapter);
     let (handle, key) = adapter.driver.call(|device| {
         let handle = device.register(domain.handle, config)?;
@@ -74,6 +86,41 @@ unsafe fn register(
         cell(ibv_mr { context, pd, addr: address, length: len, handle: key >> 8, lkey: key, rkey: key });
     let current = UnsafeCell::new((domain.handle, config));
     Ok(Box::new(MemoryRegion { abi, adapter, handle, current }).into_abi())
+}
+
+impl MemoryRegion {
+    /// Returns another structure for the region, of the domain `pd`.
+    pub(crate) fn imported(&self, pd: *mut ibv_pd, context: *mut ibv_context) -> Box<Self> {
+        // SAFETY: the program does not change the region during this call.
+        let (abi, current) = unsafe { (*self.abi.get(), *self.current.get()) };
+        let (abi, current) = (cell(ibv_mr { context, pd, ..abi }), UnsafeCell::new(current));
+        Box::new(Self { abi, adapter: Arc::clone(&self.adapter), handle: self.handle, current })
+    }
+
+    pub(crate) fn adapter(&self) -> &Arc<Adapter> {
+        &self.adapter
+    }
+}
+
+/// `enum ibv_advise_mr_advice`: prefetch, prefetch for writing, prefetch without faults.
+const ADVICES: std::ops::Range<c_int> = 0..3;
+/// `IBV_ADVISE_MR_FLAG_FLUSH`: the call returns once the advice is carried out.
+const ADVISE_FLUSH: u32 = 1;
+
+/// Validates the arguments; advice has no effect.
+pub(crate) unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: c_int,
+    flags: u32,
+    _: *mut ibv_sge,
+    _: u32,
+) -> c_int {
+    // SAFETY: the program passes a domain that it created.
+    let found = unsafe { known::<Domain>(pd) };
+    status(found.and_then(|_| {
+        let is_known = ADVICES.contains(&advice) && flags & !ADVISE_FLUSH == 0;
+        if is_known { Ok(()) } else { Err(Errno::INVALID) }
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -114,7 +161,10 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: the program passes a region that it created.
-    let this = unsafe { object::<MemoryRegion>(mr) };
+    let this = match unsafe { known::<MemoryRegion>(mr) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let deregistered = this.adapter.driver.call(|device| device.deregister(this.handle));
     if deregistered.is_ok() {
         // SAFETY: the program does not use it after this call.
@@ -145,21 +195,36 @@ unsafe extern "C" fn ibv_rereg_mr(
         Errno::INVALID.set();
         return ERROR_IN_INPUT;
     }
-    // SAFETY: the program passes a region that it created, and does not use it during this call.
-    let (this, (mut domain, mut config)) = unsafe {
-        let this = object::<MemoryRegion>(mr);
-        (this, *this.current.get())
+    // SAFETY: the program passes a region that it created.
+    let this = match unsafe { known::<MemoryRegion>(mr) } {
+        Ok(this) => this,
+        Err(errno) => {
+            errno.set();
+            return ERROR_IN_INPUT;
+        }
     };
+    // SAFETY: the program does not use the region during this call.
+    let (mut domain, mut config) = unsafe { *this.current.get() };
     if flags & CHANGE_DOMAIN != 0 {
         // SAFETY: the program passes a domain that it created.
-        domain = unsafe { object::<Domain>(pd) }.handle;
+        match unsafe { known::<Domain>(pd) } {
+            Ok(other) => domain = other.handle,
+            Err(errno) => {
+                errno.set();
+                return ERROR_IN_INPUT;
+            }
+        }
     }
     if flags & CHANGE_TRANSLATION != 0 {
-        config = RegionConfig::new(address as u64, len as u64, config.access);
+        config = RegionConfig {
+            paging: config.paging,
+            ..RegionConfig::new(address as u64, len as u64, config.access)
+        };
     }
     if flags & CHANGE_ACCESS != 0 {
-        match access(access_flags as c_uint) {
-            Ok(access) => config.access = access,
+        let flags = access_flags as c_uint;
+        match access(flags & !ON_DEMAND) {
+            Ok(access) => (config.access, config.paging) = (access, paging(flags)),
             Err(errno) => {
                 errno.set();
                 return ERROR_IN_INPUT;

@@ -10,8 +10,8 @@ use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp};
-use crate::object::{Object, cell, object, take_back};
-use crate::queue_pair::QueuePair;
+use crate::object::{Object, cell, known, take_back};
+use crate::queue_pair::addressed;
 use crate::work_request::{bind, flags, set_key};
 
 /// A memory window.
@@ -25,6 +25,10 @@ pub(crate) struct MemoryWindow {
 // SAFETY: `repr(C)`, and the structure is the first field.
 unsafe impl Object for MemoryWindow {
     type Abi = ibv_mw;
+
+    fn handle_in(abi: &ibv_mw) -> u32 {
+        abi.handle
+    }
 }
 
 /// `enum ibv_mw_type`.
@@ -39,7 +43,7 @@ fn kind(mw_type: c_int) -> Result<WindowKind, Errno> {
 unsafe fn allocate(pd: *mut ibv_pd, mw_type: c_int) -> Result<*mut ibv_mw, Errno> {
     let kind = kind(mw_type)?;
     // SAFETY: the program passes a domain that it created.
-    let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
+    let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
     let adapter = Arc::clone(&domain.adapter);
     let (handle, key) = adapter.driver.call(|device| {
         let handle = device.create_window(domain.handle, kind)?;
@@ -56,7 +60,10 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, mw_type: c_int) -> *mu
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     // SAFETY: the program passes a window that it created.
-    let this = unsafe { object::<MemoryWindow>(mw) };
+    let this = match unsafe { known::<MemoryWindow>(mw) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let destroyed = this.adapter.driver.call(|device| device.destroy_window(this.handle));
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.
@@ -72,8 +79,13 @@ fn next_key(key: u32) -> u32 {
 
 /// Binds a window of type 1, whose key the library chooses.
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted: *mut ibv_mw_bind) -> c_int {
-    // SAFETY: the program passes a queue pair and a window that it created, and the bind's attributes.
-    let (this, wanted, key) = unsafe { (object::<QueuePair>(qp.cast()), &*wanted, next_key((*mw).rkey)) };
+    // SAFETY: the program passes a queue pair that it created.
+    let this = match unsafe { addressed(qp) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
+    // SAFETY: the program passes a window that it created, and what to bind.
+    let (wanted, key) = unsafe { (&*wanted, next_key((*mw).rkey)) };
     let flags = flags(wanted.send_flags);
     // SAFETY: the bind names a region that the program created, or none.
     let posted = unsafe { bind(mw, key, &wanted.bind_info) }.and_then(|operation| {

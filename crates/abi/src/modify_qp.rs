@@ -9,7 +9,7 @@ use crate::address_handle::{self, vector};
 use crate::errno::{Errno, status};
 use crate::header::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use crate::memory_region::access;
-use crate::object::{object, zeroed};
+use crate::object::{known, zeroed};
 use crate::port;
 use crate::queue_pair::{QueuePair, type_code};
 
@@ -102,8 +102,13 @@ fn change(attributes: &ibv_qp_attr, mask: Mask) -> Result<QpChange, Errno> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int {
-    // SAFETY: the program passes a queue pair that it created, and attributes.
-    let (this, attributes) = unsafe { (object::<QueuePair>(qp.cast()), &*attributes) };
+    // SAFETY: the program passes a queue pair that it created.
+    let this = match unsafe { known::<QueuePair>(qp.cast()) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
+    // SAFETY: the program passes attributes.
+    let attributes = unsafe { &*attributes };
     let changed = change(attributes, Mask(mask)).and_then(|change| {
         if change.state == Some(QpState::Reset) {
             this.adapter.driver.call(|device| device.acknowledge(this.handle));
@@ -163,7 +168,10 @@ unsafe extern "C" fn ibv_query_qp(
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
     // SAFETY: the program passes a queue pair that it created.
-    let this = unsafe { object::<QueuePair>(qp.cast()) };
+    let this = match unsafe { known::<QueuePair>(qp.cast()) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let found = this.adapter.driver.call(|device| device.query_qp(this.handle));
     status(found.map(|report| {
         // SAFETY: the program passes memory for both structures.

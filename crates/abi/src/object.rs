@@ -2,21 +2,47 @@
 
 use std::cell::UnsafeCell;
 
+use crate::errno::Errno;
+use crate::live_objects;
+
 /// An object that begins with its C structure.
 ///
 /// # Safety
 /// The type is `repr(C)` and its first field is an `UnsafeCell<Self::Abi>`.
-pub(crate) unsafe trait Object: Sized {
+pub(crate) unsafe trait Object: Sized + 'static {
     /// The object's C structure.
     type Abi;
 
+    /// Returns the handle in the structure, which programs may overwrite; 0 if the structure has none.
+    fn handle_in(abi: &Self::Abi) -> u32;
+
     /// Passes ownership of the object to the program as a pointer to its C structure.
     fn into_abi(self: Box<Self>) -> *mut Self::Abi {
-        Box::into_raw(self).cast()
+        let abi: *mut Self::Abi = Box::into_raw(self).cast();
+        // SAFETY: the structure is the first field of the object, which the box held.
+        live_objects::add::<Self>(abi.cast_const().cast(), Self::handle_in(unsafe { &*abi }));
+        abi
     }
 }
 
-/// Returns the object of a program's pointer.
+/// Returns the object of a program's pointer after checking that the object is live and its handle is intact.
+///
+/// # Errors
+/// `EINVAL` if no live object of this type has this address, `ENOENT` if the handle is not the object's.
+///
+/// # Safety
+/// If the pointer is from [`Object::into_abi`] of this type, the object is not destroyed before `'a` ends.
+pub(crate) unsafe fn known<'a, T: Object>(abi: *mut T::Abi) -> Result<&'a T, Errno> {
+    let handle = live_objects::handle_at::<T>(abi.cast_const().cast())?;
+    // SAFETY: the pointer is from `into_abi` and its object was not taken back, so the structure exists.
+    if T::handle_in(unsafe { &*abi }) != handle {
+        return Err(Errno::NOT_THERE);
+    }
+    // SAFETY: guaranteed by the caller.
+    Ok(unsafe { object(abi) })
+}
+
+/// Returns the object of a program's pointer, unchecked.
 ///
 /// # Safety
 /// The pointer is from [`Object::into_abi`] of this type, and the object is not destroyed before `'a` ends.
@@ -30,6 +56,7 @@ pub(crate) unsafe fn object<'a, T: Object>(abi: *mut T::Abi) -> &'a T {
 /// # Safety
 /// The pointer is from [`Object::into_abi`] of this type, and is not used again.
 pub(crate) unsafe fn take_back<T: Object>(abi: *mut T::Abi) -> Box<T> {
+    live_objects::remove(abi.cast_const().cast());
     // SAFETY: guaranteed by the caller.
     unsafe { Box::from_raw(abi.cast::<T>()) }
 }

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use crate::adapter::Adapter;
+use crate::command_file::command_fd;
 use crate::context::Context;
 use crate::doctor::record;
 use crate::errno::{Errno, pointer};
@@ -11,13 +12,18 @@ use crate::event_queue::EventQueue;
 use crate::fork::prepare_for_forks;
 use crate::header::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_device, verbs_context};
 use crate::{
-    create_cq, create_qp, memory_window, poll_cq, port, post, query_device, shared_receive_queue, unsupported,
+    create_cq, create_qp, memory_region, memory_window, parent_domain, poll_cq, port, post, query_device,
+    shared_receive_queue, unsupported,
 };
 
 /// Returns a context's function table; operations that it does not set return `EOPNOTSUPP`.
 fn operations(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
     let mut table = unsupported::TABLE;
     table.query_port = Some(port::query_port);
+    table.advise_mr = Some(memory_region::advise_mr);
+    table.alloc_parent_domain = Some(parent_domain::alloc_parent_domain);
+    table.dealloc_td = Some(parent_domain::dealloc_td);
+    table.alloc_td = Some(parent_domain::alloc_td);
     table.modify_cq = Some(create_cq::modify_cq);
     table.query_rt_values = Some(query_device::query_rt_values);
     table.create_cq_ex = Some(create_cq::create_cq_ex);
@@ -33,12 +39,12 @@ fn operations(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
     context.ops.post_srq_recv = Some(post::post_srq_recv);
     context.ops.post_send = Some(post::post_send);
     context.ops.post_recv = Some(post::post_recv);
-    (context.device, context.cmd_fd, context.async_fd) = (device, -1, async_fd);
+    (context.device, context.cmd_fd, context.async_fd) = (device, command_fd(), async_fd);
     (context.num_comp_vectors, context.abi_compat) = (1, VERBS_ABI_IS_EXTENDED);
     table
 }
 
-fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Errno> {
+pub(crate) fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Errno> {
     prepare_for_forks();
     let adapter = Adapter::open()?;
     let async_events = Arc::new(EventQueue::new()?);

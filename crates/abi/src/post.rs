@@ -6,10 +6,9 @@ use nichrome_rdma::{Device, Payload, PostError, ReceiveRequest, SendRequest};
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
-use crate::object::object;
 use crate::process_memory::ProcessMemory;
-use crate::queue_pair::{QueuePair, type_code};
-use crate::shared_receive_queue::SharedReceiveQueue;
+use crate::queue_pair::{self, QueuePair, type_code};
+use crate::shared_receive_queue;
 use crate::work_request::{Buffers, INLINE, flags, operation, recipient, sends_bytes, set_key};
 
 /// Posts the requests in order. At the first failure, sets `bad` to that request and returns the error; the requests before
@@ -32,6 +31,13 @@ unsafe fn post_all<T>(
     Ok(())
 }
 
+/// Sets `bad` to the first request and returns the error: the queue does not exist.
+unsafe fn refuse_all<T>(first: *mut T, bad: *mut *mut T, errno: Errno) -> c_int {
+    // SAFETY: the program passes memory for a pointer.
+    unsafe { *bad = first };
+    status(Err(errno))
+}
+
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     first: *mut ibv_send_wr,
@@ -39,7 +45,12 @@ pub(crate) unsafe extern "C" fn post_send(
 ) -> c_int {
     // SAFETY: the program passes a queue pair that it created.
     let (this, is_datagram) =
-        unsafe { (object::<QueuePair>(qp.cast()), (*qp).qp_type == type_code(nichrome_rdma::QpType::Ud)) };
+        unsafe { (queue_pair::addressed(qp), (*qp).qp_type == type_code(nichrome_rdma::QpType::Ud)) };
+    let this = match this {
+        Ok(this) => this,
+        // SAFETY: the program passes memory for a pointer.
+        Err(errno) => return unsafe { refuse_all(first, bad, errno) },
+    };
     status(this.adapter.driver.call(|device| {
         // SAFETY: the program passes a null-terminated list, whose requests name objects that it created.
         unsafe { post_all(first, bad, |wr| wr.next, |wr| post_one_send(device, this, wr, is_datagram)) }
@@ -107,7 +118,11 @@ pub(crate) unsafe extern "C" fn post_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: the program passes a queue pair that it created.
-    let this = unsafe { object::<QueuePair>(qp.cast()) };
+    let this = match unsafe { queue_pair::addressed(qp) } {
+        Ok(this) => this,
+        // SAFETY: the program passes memory for a pointer.
+        Err(errno) => return unsafe { refuse_all(first, bad, errno) },
+    };
     status(this.adapter.driver.call(|device| {
         // SAFETY: the program passes a null-terminated list of requests with their buffers.
         unsafe { post_receives(first, bad, |request| device.post_receive(this.handle, request)) }
@@ -120,7 +135,11 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: the program passes a queue that it created.
-    let this = unsafe { object::<SharedReceiveQueue>(srq) };
+    let this = match unsafe { shared_receive_queue::addressed(srq) } {
+        Ok(this) => this,
+        // SAFETY: the program passes memory for a pointer.
+        Err(errno) => return unsafe { refuse_all(first, bad, errno) },
+    };
     status(this.adapter.driver.call(|device| {
         // SAFETY: the program passes a null-terminated list of requests with their buffers.
         unsafe { post_receives(first, bad, |request| device.post_srq_receive(this.handle, request)) }

@@ -132,9 +132,6 @@ unsupported! {
 }
 
 objects_unsupported! {
-    ibv_import_device
-    ibv_import_pd
-    ibv_import_mr
     ibv_import_dm
     ibv_reg_dmabuf_mr
     ibv_alloc_dmah
@@ -157,11 +154,7 @@ macro_rules! no_operations {
 }
 
 no_operations! {
-    /// Imports always fail.
-    ibv_unimport_pd
-    /// Imports always fail.
-    ibv_unimport_mr
-    /// Imports always fail.
+    /// Imports of device memory always fail.
     ibv_unimport_dm
     /// Drivers register when they are loaded. They are never called, as they have no device here.
     verbs_register_driver_34

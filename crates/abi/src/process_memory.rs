@@ -19,7 +19,9 @@ impl Memory for ProcessMemory {
     /// Returns true if the whole range is mapped. Does not check whether it is writable.
     fn covers(&self, address: u64, len: u64) -> bool {
         let first = address & !(PAGE - 1);
-        let Some(len) = address.checked_add(len).map(|end| (end - first) as usize) else { return false };
+        // The kernel rounds the length up to whole pages, and treats a length that wraps around as empty, which is mapped.
+        let end = address.checked_add(len).filter(|end| end.checked_next_multiple_of(PAGE).is_some());
+        let Some(len) = end.map(|end| (end - first) as usize) else { return false };
         // SAFETY: with MS_ASYNC the kernel only walks the mappings; it accesses no memory.
         let result = unsafe { libc::msync(first as *mut libc::c_void, len, libc::MS_ASYNC) };
         result == 0
@@ -64,6 +66,7 @@ mod tests {
         assert!(ProcessMemory.covers(address, 10_000));
         assert!(!ProcessMemory.covers(8, 1));
         assert!(!ProcessMemory.covers(u64::MAX - 8, 100));
+        assert!(!ProcessMemory.covers(0, u64::MAX), "more than whole pages can be");
     }
 
     #[test]

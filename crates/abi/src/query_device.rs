@@ -11,7 +11,7 @@ use crate::adapter::Adapter;
 use crate::context::Context;
 use crate::device::{guid, put};
 use crate::errno::{Errno, status};
-use crate::header::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_values_ex};
+use crate::header::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps, ibv_values_ex};
 use crate::object::zeroed;
 
 /// `enum ibv_device_cap_flags`: CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW,
@@ -20,6 +20,11 @@ const CAPABILITIES: c_uint = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 
 
 /// `IBV_ATOMIC_GLOB`: the processor executes atomics, so they are atomic with its own accesses.
 const ATOMIC_CAPABILITY: c_int = 2;
+
+/// On-demand paging (`enum ibv_odp_general_caps`): of regions, and of the whole address space. The bits of a service are SEND,
+/// receive, WRITE, READ, atomics, receive from a shared queue (`enum ibv_odp_transport_cap_bits`); RC, UC, UD.
+const ODP: ibv_odp_caps =
+    ibv_odp_caps { general_caps: 0b11, per_transport_caps: [0b11_1111, 0b10_0111, 0b10_0011] };
 
 /// Vendor ID of a software device, as rxe reports it.
 const VENDOR: u32 = 0xFF_FFFF;
@@ -94,6 +99,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     let mut all: ibv_device_attr_ex = zeroed();
     // SAFETY: the program passes an open context.
     all.orig_attr = attributes(unsafe { Context::of(context) }.adapter());
+    all.odp_caps = ODP;
     all.device_cap_flags_ex = u64::from(CAPABILITIES);
     (all.completion_timestamp_mask, all.hca_core_clock) = (u64::MAX, CLOCK);
     (all.cq_mod_caps.max_cq_count, all.cq_mod_caps.max_cq_period) = (u16::MAX, u16::MAX);

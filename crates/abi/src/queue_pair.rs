@@ -9,8 +9,8 @@ use nichrome_rdma::{QpCapacity, QpHandle, QpType};
 use crate::adapter::Adapter;
 use crate::async_source::AsyncSource;
 use crate::errno::Errno;
-use crate::header::{ibv_qp_cap, ibv_qp_ex};
-use crate::object::Object;
+use crate::header::{ibv_qp, ibv_qp_cap, ibv_qp_ex};
+use crate::object::{Object, object};
 use crate::request_builder::Builder;
 
 /// A queue pair.
@@ -27,6 +27,21 @@ pub(crate) struct QueuePair {
 // SAFETY: `repr(C)`, and the structure is the first field; a pointer to its beginning serves as `ibv_qp` too.
 unsafe impl Object for QueuePair {
     type Abi = ibv_qp_ex;
+
+    fn handle_in(abi: &ibv_qp_ex) -> u32 {
+        abi.qp_base.handle
+    }
+}
+
+/// Returns the queue pair that a request is posted to. Checks only its handle, which is its number.
+///
+/// # Safety
+/// The pointer is to a queue pair that the program created.
+#[inline]
+pub(crate) unsafe fn addressed<'a>(qp: *mut ibv_qp) -> Result<&'a QueuePair, Errno> {
+    // SAFETY: guaranteed by the caller.
+    let (this, handle, number) = unsafe { (object::<QueuePair>(qp.cast()), (*qp).handle, (*qp).qp_num) };
+    if handle == number { Ok(this) } else { Err(Errno::NOT_THERE) }
 }
 
 /// Converts a type to `enum ibv_qp_type`.

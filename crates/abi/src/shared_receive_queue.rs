@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
-use crate::object::{Object, cell, object, take_back, zeroed};
+use crate::object::{Object, cell, known, object, take_back, zeroed};
 
 /// A shared receive queue.
 #[repr(C)]
@@ -26,6 +26,20 @@ pub(crate) struct SharedReceiveQueue {
 // SAFETY: `repr(C)`, and the structure is the first field.
 unsafe impl Object for SharedReceiveQueue {
     type Abi = ibv_srq;
+
+    fn handle_in(abi: &ibv_srq) -> u32 {
+        abi.handle
+    }
+}
+
+/// Returns the queue that a request is posted to. Checks only its handle.
+///
+/// # Safety
+/// The pointer is to a queue that the program created.
+pub(crate) unsafe fn addressed<'a>(srq: *mut ibv_srq) -> Result<&'a SharedReceiveQueue, Errno> {
+    // SAFETY: guaranteed by the caller.
+    let (this, handle) = unsafe { (object::<SharedReceiveQueue>(srq), (*srq).handle) };
+    if handle == this.handle.index() { Ok(this) } else { Err(Errno::NOT_THERE) }
 }
 
 unsafe fn create(
@@ -34,14 +48,14 @@ unsafe fn create(
     wanted: &mut ibv_srq_attr,
 ) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the program passes a domain that it created.
-    let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
+    let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
     // SAFETY: the domain's context is open.
     let opened = unsafe { Context::of(context) };
     let adapter = Arc::clone(&domain.adapter);
     // `ibv_modify_srq` arms the limit: an empty new queue would be below any limit.
     let attributes = SrqAttributes { wrs: wanted.max_wr as usize, sges: wanted.max_sge as usize, limit: 0 };
     let handle = adapter.driver.call(|device| device.create_srq(domain.handle, attributes))?;
-    let abi = cell(ibv_srq { context, srq_context, pd, ..zeroed() });
+    let abi = cell(ibv_srq { context, srq_context, pd, handle: handle.index(), ..zeroed() });
     let mut place = Box::<SharedReceiveQueue>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
     adapter.dispatcher.srqs.insert(handle, Arc::clone(&events));
@@ -83,8 +97,13 @@ const MASK_LIMIT: c_int = 1 << 1;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, wanted: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    // SAFETY: the program passes a queue that it created, and attributes.
-    let (this, wanted) = unsafe { (object::<SharedReceiveQueue>(srq), &*wanted) };
+    // SAFETY: the program passes a queue that it created.
+    let this = match unsafe { known::<SharedReceiveQueue>(srq) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
+    // SAFETY: the program passes attributes.
+    let wanted = unsafe { &*wanted };
     if mask & !(MASK_SIZE | MASK_LIMIT) != 0 {
         return status(Err(Errno::INVALID));
     }
@@ -96,7 +115,10 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, wanted: *mut ibv_srq_attr
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, out: *mut ibv_srq_attr) -> c_int {
     // SAFETY: the program passes a queue that it created.
-    let this = unsafe { object::<SharedReceiveQueue>(srq) };
+    let this = match unsafe { known::<SharedReceiveQueue>(srq) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let found = this.adapter.driver.call(|device| device.query_srq(this.handle));
     status(found.map(|SrqAttributes { wrs, sges, limit }| {
         // SAFETY: the program passes memory for attributes.
@@ -109,7 +131,10 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, out: *mut ibv_srq_attr) ->
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     // SAFETY: the program passes a queue that it created.
-    let this = unsafe { object::<SharedReceiveQueue>(srq) };
+    let this = match unsafe { known::<SharedReceiveQueue>(srq) } {
+        Ok(this) => this,
+        Err(errno) => return status(Err(errno)),
+    };
     let destroyed = this.adapter.driver.call(|device| device.destroy_srq(this.handle));
     if destroyed.is_ok() {
         this.adapter.dispatcher.srqs.remove(&this.handle);

@@ -133,8 +133,8 @@ mod transport;
 
 pub use congestion::{Congestion, Dcqcn, SendWindow};
 pub use device::{
-    Config, ConfigError, Device, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport, SrqAttributes,
-    WindowHandle,
+    Config, ConfigError, Device, Paging, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport,
+    SrqAttributes, WindowHandle,
 };
 pub use net::{Datagram, DatagramBatch, Route, StreamBytes, Transmit};
 pub use roce::{RoceConfig, SelectiveRepeat};

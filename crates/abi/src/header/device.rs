@@ -70,7 +70,7 @@ super::abi! {
         phys_port_cnt: u8,
     }
 
-    /// On-demand paging: none.
+    /// On-demand paging.
     struct ibv_odp_caps { general_caps: u64, per_transport_caps: [u32; 3] }
 
     /// Segmentation of raw packets: none.

@@ -8,6 +8,22 @@ super::abi! {
     /// A protection domain.
     struct ibv_pd { context: *mut ibv_context, handle: u32 }
 
+    /// A thread domain.
+    struct ibv_td { context: *mut ibv_context }
+
+    /// Attributes of a new thread domain.
+    struct ibv_td_init_attr { comp_mask: u32 }
+
+    /// Attributes of a new parent domain.
+    struct ibv_parent_domain_init_attr {
+        pd: *mut ibv_pd,
+        td: *mut ibv_td,
+        comp_mask: u32,
+        alloc: Option<unsafe extern "C" fn()>,
+        free: Option<unsafe extern "C" fn()>,
+        pd_context: *mut c_void,
+    }
+
     /// A memory region.
     struct ibv_mr {
         context: *mut ibv_context,

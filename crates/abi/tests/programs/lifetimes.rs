@@ -1,27 +1,14 @@
 //! The lifetimes of processes, contexts and memory: exits, kills, forks, unmapped regions.
 
-use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::running::{command, ended, free_port, is_installed, is_listening, turn};
+use crate::running::{c_program, command, ended, free_port, is_installed, is_listening, turn};
 
 /// Compiles and runs `lifetimes.c`.
 fn lifetimes(arguments: &str) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/lifetimes.c");
-    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
-        assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs-dev");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("lifetimes");
-    let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Wextra", "-Werror", "-o"]).args([&program, &source]).arg("-libverbs");
-    assert!(cc.status().unwrap().success());
-    let child = command(&format!("{} {arguments}", program.display()), &[], &[]).spawn().unwrap();
-    let output = ended(child, arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    c_program("lifetimes.c", arguments);
 }
 
 #[test]

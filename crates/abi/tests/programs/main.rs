@@ -4,8 +4,10 @@
 mod applications;
 #[path = "../common/mod.rs"]
 mod common;
+mod domains;
 mod lifetimes;
 mod namespaces;
+mod refusals;
 mod running;
 mod star;
 mod transfer_engines;

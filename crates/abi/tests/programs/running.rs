@@ -29,6 +29,23 @@ pub(crate) fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -
     command
 }
 
+/// Compiles a C program of this folder and runs it; panics with its standard error if it fails.
+pub(crate) fn c_program(source: &str, arguments: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs-dev");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-o"]).args([&program, &source]).arg("-libverbs");
+    assert!(cc.status().unwrap().success());
+    let child = command(&format!("{} {arguments}", program.display()), &[], &[]).spawn().unwrap();
+    let output = ended(child, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Lets one pair of programs run at a time: on two processors, two pairs would make each other time out.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());

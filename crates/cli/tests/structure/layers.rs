@@ -39,7 +39,16 @@ pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
 ];
 
 const ABI: Layers = &[
-    &["configuration.rs", "errno.rs", "header/", "names.rs", "object.rs", "rates.rs"],
+    &[
+        "command_file.rs",
+        "configuration.rs",
+        "errno.rs",
+        "header/",
+        "live_objects.rs",
+        "names.rs",
+        "object.rs",
+        "rates.rs",
+    ],
     &[
         "completion.rs",
         "doctor.rs",
@@ -73,6 +82,7 @@ const ABI: Layers = &[
         "get_cq_event.rs",
         "memory_window.rs",
         "modify_qp.rs",
+        "parent_domain.rs",
         "poll_cq.rs",
         "post.rs",
         "private.rs",
@@ -81,6 +91,7 @@ const ABI: Layers = &[
         "unsupported.rs",
     ],
     &["open_device.rs"],
+    &["import.rs"],
 ];
 
 const CLI: Layers = &[

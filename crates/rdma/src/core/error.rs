@@ -179,7 +179,7 @@ pub enum PostError {
         /// The maximum.
         max: usize,
     },
-    /// More bytes than the maximum message length.
+    /// More bytes in a receive than a 32-bit length can hold.
     #[error("the message is longer than {0} bytes")]
     TooLong(u32),
     /// More inline bytes than the queue's capacity.
@@ -196,8 +196,7 @@ pub enum PostError {
     /// The transport service does not support the operation.
     #[error("a {0:?} queue pair does not support this operation")]
     Operation(QpType),
-    /// The payload does not fit the operation: atomics have one buffer of 8 bytes, READs and atomics no inline bytes, local
-    /// operations no bytes.
+    /// The payload does not fit the operation: READs and atomics have no inline bytes, local operations no bytes.
     #[error("the operation cannot have this payload")]
     Payload,
     /// A READ or atomic on a queue pair whose `max_rd_atomic` is 0.

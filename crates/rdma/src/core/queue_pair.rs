@@ -200,9 +200,16 @@ impl QueuePair {
         verbs: &mut Verbs<M>,
     ) -> Result<(), Refusal> {
         let slot = self.receiving.ok_or(Refusal::State)?;
-        let queue = self.receives.queue(&verbs.srqs).ok_or(Refusal::State)?;
+        let (queue, domain) = match &self.receives {
+            Receives::Own(queue) => (queue, self.domain),
+            // IBA 10.2.9: the keys of a shared queue's receives are of its own domain.
+            Receives::Shared(handle) => {
+                let shared = verbs.srqs.get(*handle).ok_or(Refusal::State)?;
+                (&shared.queue, shared.domain)
+            }
+        };
         let buffers = Scatter::new(queue.buffers(slot).iter(), offset, bytes.len() as u32);
-        scatter(&mut verbs.memory, &verbs.protection, self.domain, buffers, bytes)
+        scatter(&mut verbs.memory, &verbs.protection, domain, buffers, bytes)
     }
 
     /// Copies bytes of a response to the buffers of the send at `index`, from byte `offset` of the response on.

@@ -7,6 +7,7 @@
 //! | `queue_pairs.rs` | creating, modifying, querying and destroying queue pairs |
 //! | `set_up.rs` | connecting a queue pair on a negotiated transport |
 //! | `post.rs` | posting and polling |
+//! | `send_form.rs` | requests that are posted, and complete in error without being sent |
 //! | `datagrams.rs`, `streams.rs` | receiving |
 //! | `line.rs` | transmitting, timers |
 //! | `transports.rs` | the list of transports, static dispatch to them |
@@ -20,6 +21,7 @@ mod objects;
 mod post;
 mod queue_pairs;
 mod regions;
+mod send_form;
 mod set_up;
 mod streams;
 mod transports;
@@ -44,7 +46,7 @@ use transports::{Transport, Transports};
 pub use config::{Config, ConfigError};
 pub use objects::SrqAttributes;
 pub use queue_pairs::{QpConfig, QpReport};
-pub use regions::{RegionConfig, RegionHandle, RegionReport, WindowHandle};
+pub use regions::{Paging, RegionConfig, RegionHandle, RegionReport, WindowHandle};
 
 /// A protection domain: its objects cannot be used with objects of other domains.
 struct Domain {

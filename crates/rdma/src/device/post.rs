@@ -1,5 +1,6 @@
 //! Posting requests and polling completions.
 
+use super::send_form::{SendForm, is_carried};
 use super::transports::{Transport, for_endpoint};
 use super::{Config, Device};
 use crate::core::attributes::{QpState, QpType};
@@ -8,7 +9,7 @@ use crate::core::error::{ObjectError, ObjectKind, PostError};
 use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::{QueuePair, Receives};
-use crate::core::send_queue::{Progress, SendQueue, SendWork, Source};
+use crate::core::send_queue::{SendQueue, SendWork, Source};
 use crate::core::slab::Handle;
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation, Payload, ReceiveRequest, SendRequest, Sge, total_len};
@@ -28,12 +29,12 @@ impl<M: Memory> Device<M> {
         let Self { qps, config, verbs, transports, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         check_room(transport.qp(), 1)?;
-        let len = check_send(transport, request, config, verbs)?;
+        let SendForm { len, progress } = check_send(transport, request, config, verbs)?;
         let qp = transport.qp_mut();
         let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
         verbs.counters.operations.posted(&request.operation);
         let SendRequest { wr_id, operation, flags, recipient, .. } = *request;
-        let work = SendWork { wr_id, operation, recipient, source, len, flags, progress: Progress::Posted };
+        let work = SendWork { wr_id, operation, recipient, source, len, flags, progress };
         for_endpoint!(transport, transports, |endpoint, shared| endpoint.post_send(work, shared, verbs));
         self.settle(handle.index());
         Ok(())
@@ -136,26 +137,29 @@ fn check_room(qp: &QueuePair, count: usize) -> Result<(), PostError> {
     if qp.sends.len() + count > max { Err(PostError::Full(max)) } else { Ok(()) }
 }
 
-/// Validates a request; returns its length in bytes.
+/// Validates a request; returns its form.
 #[inline]
 fn check_send<M>(
     transport: &Transport,
     request: &SendRequest<'_>,
     config: &Config,
     verbs: &Verbs<M>,
-) -> Result<u32, PostError> {
+) -> Result<SendForm, PostError> {
     let qp = transport.qp();
     let limit = if qp.kind == QpType::Ud { config.mtu.bytes() as u32 } else { config.limits.message };
     check_operation(qp, request, verbs)?;
-    let len = payload_len(qp, request, limit)?;
+    let len = payload_len(qp, request)?;
     for_endpoint!(transport, |endpoint| endpoint.accepts(&request.operation, &request.payload, len))?;
-    Ok(len)
+    Ok(SendForm::new(qp.kind, &request.operation, len, limit))
 }
 
 /// Checks that the transport service supports the operation and the recipient.
 #[inline]
 fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M>) -> Result<(), PostError> {
     use Operation as O;
+    if !is_carried(qp.kind, &request.operation) {
+        return Ok(());
+    }
     let local = matches!(&request.operation, O::LocalInvalidate(_) | O::BindWindow(_));
     let writes = matches!(&request.operation, O::Write(_) | O::WriteWithImmediate(..));
     let sends = matches!(&request.operation, O::Send | O::SendWithImmediate(_));
@@ -183,7 +187,7 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
 
 /// Checks that the payload fits the operation; returns its length in bytes.
 #[inline]
-fn payload_len(qp: &QueuePair, request: &SendRequest<'_>, limit: u32) -> Result<u32, PostError> {
+fn payload_len(qp: &QueuePair, request: &SendRequest<'_>) -> Result<u32, PostError> {
     let max = qp.capacity.inline;
     let len = match request.payload {
         Payload::Buffers(buffers) => {
@@ -191,22 +195,18 @@ fn payload_len(qp: &QueuePair, request: &SendRequest<'_>, limit: u32) -> Result<
             if count > max {
                 return Err(PostError::Buffers { count, max });
             }
-            total_len(buffers, limit).ok_or(PostError::TooLong(limit))?
+            total_len(buffers, u32::MAX).unwrap_or(u32::MAX)
         }
         Payload::InlineFrom(pieces) => inline_len(pieces.iter().map(|sge| sge.len as usize).sum(), max)?,
         Payload::Inline(bytes) => inline_len(bytes.len(), max)?,
     };
     let in_buffers = matches!(request.payload, Payload::Buffers(_));
     let fits = match request.operation {
-        Operation::Read(_) => in_buffers,
-        Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => in_buffers && len == 8,
+        Operation::Read(_) | Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => in_buffers,
         Operation::LocalInvalidate(_) | Operation::BindWindow(_) => len == 0,
         _ => true,
     };
-    if !fits {
-        return Err(PostError::Payload);
-    }
-    if len > limit { Err(PostError::TooLong(limit)) } else { Ok(len) }
+    if fits { Ok(len) } else { Err(PostError::Payload) }
 }
 
 fn inline_len(len: usize, max: usize) -> Result<u32, PostError> {

@@ -29,7 +29,8 @@ pub struct QpConfig {
     pub send_cq: Handle<kind::Cq>,
     /// Completion queue of the receives.
     pub receive_cq: Handle<kind::Cq>,
-    /// Shared receive queue; `None` for a receive queue of its own.
+    /// Shared receive queue; `None` for a receive queue of its own. It may be of another protection domain, whose keys its
+    /// receives use.
     pub srq: Option<Handle<kind::Srq>>,
     /// Capacity of the queues.
     pub capacity: QpCapacity,
@@ -80,15 +81,13 @@ impl<M: Memory> Device<M> {
     /// Creates a queue pair in state [`QpState::Reset`].
     ///
     /// # Errors
-    /// An object does not exist or is of another domain, a size is out of range, or the limit of queue pairs is reached.
+    /// An object does not exist, a size is out of range, or the limit of queue pairs is reached.
     pub fn create_qp(&mut self, config: QpConfig) -> Result<Handle<kind::Qp>, ObjectError> {
         self.domain_mut(config.domain)?;
         self.cq_mut(config.send_cq)?;
         self.cq_mut(config.receive_cq)?;
-        if let Some(srq) = config.srq
-            && self.srq_mut(srq)?.domain != config.domain
-        {
-            return Err(ObjectError::Unknown(ObjectKind::Srq));
+        if let Some(srq) = config.srq {
+            self.srq_mut(srq)?;
         }
         self.check_capacity(&config)?;
         let Self { qps, numbers, config: device, transports, .. } = self;

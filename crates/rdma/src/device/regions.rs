@@ -20,6 +20,16 @@ pub struct RegionHandle(Handle<kind::Key>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowHandle(Handle<kind::Key>);
 
+/// When a region's memory must exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Paging {
+    /// All of it at registration.
+    #[default]
+    AtRegistration,
+    /// Each byte when it is accessed. Registration does not check the memory.
+    OnDemand,
+}
+
 /// The configuration of a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionConfig {
@@ -31,12 +41,14 @@ pub struct RegionConfig {
     pub io_address: u64,
     /// Access rights.
     pub access: Access,
+    /// When the memory must exist.
+    pub paging: Paging,
 }
 
 impl RegionConfig {
-    /// A region whose I/O addresses are the addresses of the program's memory.
+    /// A region whose I/O addresses are the addresses of the program's memory, which must exist at registration.
     pub const fn new(address: u64, len: u64, access: Access) -> Self {
-        Self { address, len, io_address: address, access }
+        Self { address, len, io_address: address, access, paging: Paging::AtRegistration }
     }
 }
 
@@ -73,7 +85,7 @@ impl<M: Memory> Device<M> {
     }
 
     fn region(&self, domain: Handle<kind::Domain>, config: RegionConfig) -> Result<Region, RegisterError> {
-        let RegionConfig { address, len, io_address, access } = config;
+        let RegionConfig { address, len, io_address, access, paging } = config;
         if access.contains(Access::ZERO_BASED) {
             return Err(RegisterError::Rights(access));
         }
@@ -85,7 +97,7 @@ impl<M: Memory> Device<M> {
         {
             return Err(RegisterError::Range { address, len });
         }
-        if !self.verbs.memory.covers(address, len) {
+        if paging == Paging::AtRegistration && !self.verbs.memory.covers(address, len) {
             return Err(RegisterError::NotThere { address, len });
         }
         let (windows, validity) = (0, Validity::Valid);

@@ -53,7 +53,8 @@ pub(crate) trait Endpoint: Sized {
         Ok(())
     }
 
-    /// Adds a validated request to the send queue.
+    /// Adds a validated request to the send queue. A request that is
+    /// [`Progress::Failed`](crate::core::send_queue::Progress) already is not sent, and completes in its turn.
     fn post_send<M: Memory>(&mut self, work: SendWork, shared: &mut Self::Shared, verbs: &mut Verbs<M>);
 
     /// Handles a newly posted receive. Returns true if the endpoint may have packets to send for it.

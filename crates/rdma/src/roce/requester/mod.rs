@@ -242,6 +242,7 @@ impl Requester {
         {
             self.run_local(context);
         }
+        self.fail_unsendable(context);
         self.skip_needless_repeats(context.qp);
         self.control.advance(context.verbs.now);
     }
@@ -276,6 +277,17 @@ impl Requester {
             self.cursor.work += 1;
         }
         self.retire(context);
+    }
+
+    /// Fails a request that was posted to fail, when those before it are complete.
+    #[inline]
+    fn fail_unsendable<M: Memory>(&mut self, context: &mut Context<'_, M>) {
+        let work = context.qp.sends.get(self.cursor.work);
+        if context.qp.state == QpState::Rts
+            && work.is_some_and(|work| matches!(work.progress, Progress::Failed(_)))
+        {
+            self.retire(context);
+        }
     }
 
     /// Drops repeats of packets that have been acknowledged, or have failed.

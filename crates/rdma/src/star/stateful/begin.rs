@@ -16,7 +16,7 @@ use crate::core::completion::Status;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::Receives;
 use crate::core::receive_queue::ReceiveSlot;
-use crate::core::send_queue::{Pieces, SendWork};
+use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, Remote, SendFlags, Sge};
 use crate::star::flight::Initiator;
@@ -77,7 +77,10 @@ impl Stateful {
         }
         let work = work.clone();
         let plan = match initiator {
-            Initiator::Client => self.plan_own(&work),
+            Initiator::Client => match work.progress {
+                Progress::Failed(status) => Err(Hindrance::Failure(status, Status::Flushed)),
+                _ => self.plan_own(&work),
+            },
             Initiator::Server => self.plan_theirs(&work, shared, verbs),
         };
         let (plan, failed) = match plan {

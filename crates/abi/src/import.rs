@@ -1,0 +1,87 @@
+//! Objects of another context of the process, by their handles: `ibv_import_device` and what follows it.
+//!
+//! A program passes the other context's `cmd_fd`, or a copy of that descriptor, which only this process's device can have
+//! opened. An imported object is the same object of the device under another structure. `ibv_unimport_*` ends the structure;
+//! the verbs that destroy end the object, whose other structures may only be unimported then.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use nichrome_rdma::DomainHandle;
+
+use crate::adapter::Adapter;
+use crate::command_file::is_command_file;
+use crate::context::Context;
+use crate::device::the_device;
+use crate::domain::Domain;
+use crate::errno::{Errno, pointer};
+use crate::header::{ibv_context, ibv_mr, ibv_pd};
+use crate::live_objects;
+use crate::memory_region::MemoryRegion;
+use crate::object::{Object, known, take_back};
+use crate::open_device::open;
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
+    let is_ours = Adapter::current().upgrade().is_some() && is_command_file(cmd_fd);
+    pointer(if is_ours { open(the_device()) } else { Err(Errno::INVALID) })
+}
+
+/// Returns an object with this handle. The program does not destroy it during the call.
+unsafe fn with_handle<'a, T: Object>(handle: u32) -> Result<&'a T, Errno> {
+    let found = live_objects::with_handle::<T>(handle).ok_or(Errno::NOT_THERE)?;
+    // SAFETY: the program imports no object that it destroys in another thread.
+    unsafe { known(found.cast_mut().cast()) }
+}
+
+unsafe fn import_pd(context: *mut ibv_context, handle: u32) -> Result<*mut ibv_pd, Errno> {
+    // SAFETY: the program passes an open context, and a handle of a domain that it created.
+    let (adapter, domain) = unsafe { (Context::of(context).adapter(), with_handle::<Domain>(handle)?) };
+    if !Arc::ptr_eq(adapter, &domain.adapter) {
+        return Err(Errno::NOT_THERE);
+    }
+    let handle: DomainHandle = domain.handle;
+    Ok(Domain::new(context, adapter, handle, None).into_abi())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
+    // SAFETY: the program passes an open context, and a handle of a domain that it created.
+    pointer(unsafe { import_pd(context, handle) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
+    // SAFETY: the program passes a domain that it imported, and does not use it after this call.
+    unsafe {
+        if known::<Domain>(pd).is_ok() {
+            drop(take_back::<Domain>(pd));
+        }
+    }
+}
+
+unsafe fn import_mr(pd: *mut ibv_pd, handle: u32) -> Result<*mut ibv_mr, Errno> {
+    // SAFETY: the program passes a domain that it created or imported, and a handle of a region that it created.
+    let (domain, context, region) =
+        unsafe { (known::<Domain>(pd)?, (*pd).context, with_handle::<MemoryRegion>(handle)?) };
+    if !Arc::ptr_eq(&domain.adapter, region.adapter()) {
+        return Err(Errno::NOT_THERE);
+    }
+    Ok(region.imported(pd, context).into_abi())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
+    // SAFETY: the program passes a domain that it created or imported, and a handle of a region that it created.
+    pointer(unsafe { import_mr(pd, handle) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+    // SAFETY: the program passes a region that it imported, and does not use it after this call.
+    unsafe {
+        if known::<MemoryRegion>(mr).is_ok() {
+            drop(take_back::<MemoryRegion>(mr));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The objects that the program holds, by their addresses.
+//!
+//! Hardware's library passes an object's `handle` to the kernel, which refuses one that it does not know. Here verbs that
+//! make, change and destroy objects look the pointer up first, so that a stale pointer, one to an object of another kind, or
+//! an object whose handle was overwritten is an error and not an invalid memory access. Polling looks nothing up;
+//! posting compares the handle only.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::errno::Errno;
+
+/// The object at an address.
+#[derive(Clone, Copy)]
+struct Live {
+    kind: TypeId,
+    handle: u32,
+}
+
+static LIVE: Mutex<BTreeMap<usize, Live>> = Mutex::new(BTreeMap::new());
+
+fn live() -> MutexGuard<'static, BTreeMap<usize, Live>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds an object that the program gets, with the handle in its structure.
+pub(crate) fn add<T: 'static>(address: *const (), handle: u32) {
+    live().insert(address as usize, Live { kind: TypeId::of::<T>(), handle });
+}
+
+/// Removes an object that the program destroyed.
+pub(crate) fn remove(address: *const ()) {
+    live().remove(&(address as usize));
+}
+
+/// Returns the original handle of the object of this kind at an address.
+///
+/// # Errors
+/// `EINVAL` if there is no such object.
+pub(crate) fn handle_at<T: 'static>(address: *const ()) -> Result<u32, Errno> {
+    let found = live().get(&(address as usize)).copied();
+    found.filter(|found| found.kind == TypeId::of::<T>()).map(|found| found.handle).ok_or(Errno::INVALID)
+}
+
+/// Returns the address of an object of this kind that has this handle.
+pub(crate) fn with_handle<T: 'static>(handle: u32) -> Option<*const ()> {
+    let live = live();
+    let mut all = live.iter();
+    let found = all.find(|(_, found)| found.kind == TypeId::of::<T>() && found.handle == handle);
+    found.map(|(address, _)| *address as *const ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_of_one_kind_while_the_object_lives() {
+        let (one, other) = (0u8, 0u8);
+        let address = |of: &u8| (&raw const *of).cast::<()>();
+        add::<u32>(address(&one), 7);
+        assert_eq!(handle_at::<u32>(address(&one)), Ok(7));
+        assert_eq!(handle_at::<u64>(address(&one)), Err(Errno::INVALID));
+        assert_eq!(handle_at::<u32>(address(&other)), Err(Errno::INVALID));
+        remove(address(&one));
+        assert_eq!(handle_at::<u32>(address(&one)), Err(Errno::INVALID));
+    }
+}

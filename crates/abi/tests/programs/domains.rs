@@ -1,0 +1,18 @@
+//! Domains and memory beyond the plain: parent domains, imported objects, paging on demand.
+
+use crate::running::c_program;
+
+#[test]
+fn a_parent_domain_stands_for_its_domain() {
+    c_program("domains.c", "parents");
+}
+
+#[test]
+fn objects_of_another_context_are_imported_by_their_handles() {
+    c_program("domains.c", "imports");
+}
+
+#[test]
+fn memory_paged_on_demand_is_registered_before_it_is_there() {
+    c_program("domains.c", "paging");
+}

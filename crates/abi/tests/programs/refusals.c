@@ -1,0 +1,168 @@
+/* Objects that verbs refuse: refusals.rs runs it. Ends with 0, or says what is wrong. */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
+/* With the handle of an object overwritten, and as it was again. */
+#define GARBLED(object, what) do { (object)->handle ^= 0xDEADBEEF; errno = 0; CHECK(what); CHECK(errno == ENOENT); \
+	(object)->handle ^= 0xDEADBEEF; } while (0)
+/* A verb that gives no object, with this in errno. */
+#define NONE(error, what) do { errno = 0; CHECK(!(what)); CHECK(errno == (error)); } while (0)
+
+static char memory[4096];
+
+struct objects {
+	struct ibv_context *context;
+	struct ibv_comp_channel *channel;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	struct ibv_ah *ah;
+};
+
+static struct ibv_srq_init_attr of_srq = { .attr = { .max_wr = 4, .max_sge = 1 } };
+
+static struct ibv_qp *make_qp(struct objects o, struct ibv_pd *pd, struct ibv_cq *cq, struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = o.cq, .srq = srq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 } };
+	return ibv_create_qp(pd, &init);
+}
+
+static struct ibv_ah *make_ah(struct objects o)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+	CHECK(!ibv_query_gid(o.context, 1, 0, &attr.grh.dgid));
+	return ibv_create_ah(o.pd, &attr);
+}
+
+static struct objects make(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct objects o = { .context = ibv_open_device(list[0]) };
+	ibv_free_device_list(list);
+	CHECK(o.context);
+	CHECK(o.channel = ibv_create_comp_channel(o.context));
+	CHECK(o.pd = ibv_alloc_pd(o.context));
+	CHECK(o.mr = ibv_reg_mr(o.pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE));
+	CHECK(o.mw = ibv_alloc_mw(o.pd, IBV_MW_TYPE_1));
+	CHECK(o.cq = ibv_create_cq(o.context, 16, NULL, o.channel, 0));
+	CHECK(o.srq = ibv_create_srq(o.pd, &of_srq));
+	CHECK(o.qp = make_qp(o, o.pd, o.cq, NULL));
+	CHECK(o.ah = make_ah(o));
+	return o;
+}
+
+static void destroy(struct objects o)
+{
+	CHECK(!ibv_destroy_ah(o.ah));
+	CHECK(!ibv_destroy_qp(o.qp));
+	CHECK(!ibv_destroy_srq(o.srq));
+	CHECK(!ibv_destroy_cq(o.cq));
+	CHECK(!ibv_dealloc_mw(o.mw));
+	CHECK(!ibv_dereg_mr(o.mr));
+	CHECK(!ibv_dealloc_pd(o.pd));
+	CHECK(!ibv_destroy_comp_channel(o.channel));
+	CHECK(!ibv_close_device(o.context));
+}
+
+/* The program overwrites the handles of objects. */
+static void handles(void)
+{
+	struct objects o = make();
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_qp_init_attr init;
+	struct ibv_srq_attr of = { .srq_limit = 1 };
+	struct ibv_sge sge = { (uintptr_t)memory, 64, o.mr->lkey };
+	struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad_send;
+	struct ibv_recv_wr receive = { .sg_list = &sge, .num_sge = 1 }, *bad_receive;
+	struct ibv_mw_bind bind = { .bind_info = { .mr = o.mr, .addr = (uintptr_t)memory, .length = 64 } };
+
+	GARBLED(o.pd, ibv_dealloc_pd(o.pd) == ENOENT);
+	GARBLED(o.pd, !ibv_reg_mr(o.pd, memory, 64, 0));
+	GARBLED(o.pd, !ibv_alloc_mw(o.pd, IBV_MW_TYPE_1));
+	GARBLED(o.pd, !ibv_create_srq(o.pd, &of_srq));
+	GARBLED(o.pd, !make_ah(o));
+	GARBLED(o.pd, !make_qp(o, o.pd, o.cq, NULL));
+	GARBLED(o.pd, ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_PD, o.pd, NULL, 0, 0));
+	GARBLED(o.mr, ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_PD, o.pd, NULL, 0, 0));
+	GARBLED(o.mr, ibv_dereg_mr(o.mr) == ENOENT);
+	GARBLED(o.mw, ibv_dealloc_mw(o.mw) == ENOENT);
+	GARBLED(o.cq, ibv_destroy_cq(o.cq) == ENOENT);
+	GARBLED(o.cq, ibv_resize_cq(o.cq, 8) == ENOENT);
+	GARBLED(o.cq, ibv_req_notify_cq(o.cq, 0) == ENOENT);
+	GARBLED(o.cq, !make_qp(o, o.pd, o.cq, NULL));
+	GARBLED(o.srq, !make_qp(o, o.pd, o.cq, o.srq));
+	GARBLED(o.srq, ibv_modify_srq(o.srq, &of, IBV_SRQ_LIMIT) == ENOENT);
+	GARBLED(o.srq, ibv_query_srq(o.srq, &of) == ENOENT);
+	GARBLED(o.srq, ibv_post_srq_recv(o.srq, &receive, &bad_receive) == ENOENT && bad_receive == &receive);
+	GARBLED(o.srq, ibv_destroy_srq(o.srq) == ENOENT);
+	GARBLED(o.qp, ibv_modify_qp(o.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		IBV_QP_ACCESS_FLAGS) == ENOENT);
+	GARBLED(o.qp, ibv_query_qp(o.qp, &attr, IBV_QP_STATE, &init) == ENOENT);
+	GARBLED(o.qp, ibv_post_send(o.qp, &send, &bad_send) == ENOENT && bad_send == &send);
+	GARBLED(o.qp, ibv_post_recv(o.qp, &receive, &bad_receive) == ENOENT && bad_receive == &receive);
+	GARBLED(o.qp, ibv_bind_mw(o.qp, o.mw, &bind) == ENOENT);
+	GARBLED(o.qp, ibv_destroy_qp(o.qp) == ENOENT);
+	GARBLED(o.ah, ibv_destroy_ah(o.ah) == ENOENT);
+	destroy(o);
+}
+
+/* Pointers to nothing, to other memory, to objects of another kind, and to objects that are gone. */
+static void pointers(void)
+{
+	struct objects o = make();
+	void *none[] = { NULL, memory, (void *)8, o.context, o.channel };
+	for (int i = 0; i < 5; i++) {
+		CHECK(ibv_dealloc_pd(none[i]) == EINVAL);
+		CHECK(ibv_destroy_cq(none[i]) == EINVAL);
+		CHECK(ibv_destroy_srq(none[i]) == EINVAL);
+		CHECK(ibv_destroy_qp(none[i]) == EINVAL);
+		CHECK(ibv_destroy_ah(none[i]) == EINVAL);
+		NONE(EINVAL, ibv_reg_mr(none[i], memory, 64, 0));
+		NONE(EINVAL, ibv_create_srq(none[i], &of_srq));
+		NONE(EINVAL, make_qp(o, none[i], o.cq, NULL));
+		NONE(EINVAL, make_qp(o, o.pd, none[i], NULL));
+	}
+	CHECK(ibv_dereg_mr((struct ibv_mr *)o.mw) == EINVAL);
+	CHECK(ibv_dealloc_pd((struct ibv_pd *)o.mr) == EINVAL);
+	CHECK(ibv_destroy_comp_channel((struct ibv_comp_channel *)o.cq) == EINVAL);
+	struct objects gone = o;
+	destroy(o);
+	CHECK(ibv_destroy_qp(gone.qp) == EINVAL);
+	CHECK(ibv_destroy_cq(gone.cq) == EINVAL);
+	CHECK(ibv_dealloc_pd(gone.pd) == EINVAL);
+	CHECK(ibv_destroy_comp_channel(gone.channel) == EINVAL);
+}
+
+/* A queue without a channel has no recipient of events. */
+static void channels(void)
+{
+	struct objects o = make();
+	struct ibv_cq *quiet = ibv_create_cq(o.context, 16, NULL, NULL, 0);
+	CHECK(quiet);
+	CHECK(ibv_req_notify_cq(quiet, 0) == EINVAL && ibv_req_notify_cq(quiet, 1) == EINVAL);
+	CHECK(!ibv_req_notify_cq(o.cq, 0));
+	CHECK(!ibv_destroy_cq(quiet));
+	destroy(o);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 2);
+	if (!strcmp(argv[1], "handles"))
+		handles();
+	else if (!strcmp(argv[1], "pointers"))
+		pointers();
+	else if (!strcmp(argv[1], "channels"))
+		channels();
+	else
+		return 2;
+	return 0;
+}

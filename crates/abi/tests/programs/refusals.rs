@@ -1,0 +1,18 @@
+//! Objects that verbs refuse instead of following their pointers.
+
+use crate::running::c_program;
+
+#[test]
+fn a_handle_that_the_program_overwrote_is_refused() {
+    c_program("refusals.c", "handles");
+}
+
+#[test]
+fn a_pointer_to_no_object_is_refused() {
+    c_program("refusals.c", "pointers");
+}
+
+#[test]
+fn a_queue_without_a_channel_is_not_armed() {
+    c_program("refusals.c", "channels");
+}

@@ -1,0 +1,60 @@
+//! Requests that are posted, and then complete in error without being sent.
+//!
+//! A request is refused when it is posted only where the standard names an immediate error (IBA 11.4.1.1): an unknown
+//! queue pair, RESET, INIT or RTR, a full queue, too many buffers, an unknown address handle. What hardware finds when it
+//! executes the request is reported by a completion.
+//!
+//! | request | rxe | hardware | here |
+//! |---|---|---|---|
+//! | longer than the port's largest message (IBA 11.6.2) | EINVAL | local length error | [`Status::LocalLength`] |
+//! | a datagram longer than the port's MTU | success, and nothing is sent | local length error | [`Status::LocalLength`] |
+//! | an atomic whose buffers are not 8 bytes | EINVAL below 8, 8 bytes else | local length error | [`Status::LocalLength`] |
+//! | an atomic on an address that is no multiple of 8 | EINVAL | NAK, invalid request | sent; the responder refuses it |
+//! | READ or atomic on UC; READ, WRITE or atomic on UD | EINVAL | local QP operation error | [`Status::LocalQpOperation`] |
+//! | key operation on UD, SEND with invalidate on UC or UD | EINVAL | error when posted | refused |
+//! | more inline bytes than the queue was made for; READ or atomic with inline bytes | EINVAL | error when posted | refused |
+
+use crate::core::attributes::QpType;
+use crate::core::completion::Status;
+use crate::core::send_queue::Progress;
+use crate::core::work::Operation;
+
+/// A request's length in bytes, and whether it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SendForm {
+    /// Bytes of payload; `u32::MAX` stands for more.
+    pub(super) len: u32,
+    /// [`Progress::Posted`], or how the request completes in its turn.
+    pub(super) progress: Progress,
+}
+
+impl SendForm {
+    /// The form of a request of `len` bytes on a queue pair whose messages have at most `limit`.
+    #[inline]
+    pub(super) fn new(kind: QpType, operation: &Operation, len: u32, limit: u32) -> Self {
+        let progress = if !is_carried(kind, operation) {
+            Progress::Failed(Status::LocalQpOperation)
+        } else if len > limit || is_atomic(operation) && len != 8 {
+            Progress::Failed(Status::LocalLength)
+        } else {
+            Progress::Posted
+        };
+        Self { len, progress }
+    }
+}
+
+/// Whether the service has packets for an operation on the peer's memory. True for all other operations.
+#[inline]
+pub(super) fn is_carried(kind: QpType, operation: &Operation) -> bool {
+    let reads = is_atomic(operation) || matches!(operation, Operation::Read(_));
+    match kind {
+        QpType::Rc => true,
+        QpType::Uc => !reads,
+        QpType::Ud => !reads && !matches!(operation, Operation::Write(_) | Operation::WriteWithImmediate(..)),
+    }
+}
+
+#[inline]
+fn is_atomic(operation: &Operation) -> bool {
+    matches!(operation, Operation::CompareSwap { .. } | Operation::FetchAdd { .. })
+}
