@@ -9,8 +9,8 @@ use crate::{ConfigError, Impairments, Order, Output, Packet, Stage, Stats};
 /// One direction of a path.
 ///
 /// What is due is done in the order of the packets' own times, however late the driver says that time has passed:
-/// outputs, and every [`Departure::due`](crate::Departure::due), are the same for the same inputs. In the steady state nothing is allocated;
-/// memory grows to what was in flight at most.
+/// outputs, and every [`Departure::due`](crate::Departure::due), are the same for the same inputs. In the steady state
+/// nothing is allocated; memory grows to what was in flight at most.
 pub struct Path<P> {
     stages: Stages<P>,
     /// The stages that do anything, in order.
