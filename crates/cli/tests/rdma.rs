@@ -123,7 +123,10 @@ fn rdma_is_measured_beside_tcp() {
     }
     assert!(report["tcp_gbps"].is_null());
     let told = String::from_utf8_lossy(&without.stderr);
-    assert!(told.starts_with("nichrome: no TCP throughput: cannot run iperf3 (install"), "{told}");
+    assert!(
+        told.starts_with("nichrome: TCP throughput is not measured: cannot run iperf3 (install"),
+        "{told}"
+    );
     let qps = report["qps"].as_array().unwrap();
     assert_eq!(qps.iter().map(|entry| number(entry, "qps")).collect::<Vec<_>>(), [1.0, 1000.0]);
     assert!(qps.iter().all(|entry| number(entry, "gbps") > 0.0), "{report}");
@@ -139,7 +142,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ("bw --qps 0 127.0.0.1", "0 is not in 1..=131072"),
         ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096"),
         ("pingpong --loss 101% 127.0.0.1", "loss"),
-        ("lat --ip 192.0.2.1 --port 28591", "cannot listen at TCP port 28591"),
+        ("lat --ip 192.0.2.1 --port 28591", "cannot listen on TCP port 28591"),
     ] {
         let output = start(arguments).wait_with_output().unwrap();
         assert!(!output.status.success());
