@@ -5,7 +5,7 @@
 //! | resource | bound | at the bound |
 //! |---|---|---|
 //! | outbound handshakes | `outbound` | requests queue; inbound handshakes do not count |
-//! | inbound handshakes of one source address | `per_source` | its oldest opening connection is closed, else the new one |
+//! | inbound handshakes of one source address that no request matches yet | `per_source` | its oldest opening connection is closed, else the new one |
 //! | inbound handshakes | `inbound` | the oldest opening, else the oldest parked for `parked_grace` is closed; else the listener leaves the epoll until there is room, or for [`PAUSE`] |
 //! | input of a handshake, time of a phase | by the handshake | the connection is closed |
 //! | descriptors of the process | by the kernel | the listener leaves the epoll for [`PAUSE`] |
@@ -33,13 +33,16 @@ pub(crate) struct Limits {
     outbound: usize,
     inbound: usize,
     per_source: usize,
+    /// An inbound handshake that has been opening for less gives way to none: an honest peer is not as slow.
+    opening_grace: Duration,
     /// How long a parked connection keeps its place when there is no other.
     parked_grace: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { outbound: 128, inbound: 256, per_source: 128, parked_grace: Duration::from_secs(5) }
+        let (opening_grace, parked_grace) = (Duration::from_millis(250), Duration::from_secs(5));
+        Self { outbound: 128, inbound: 256, per_source: 128, opening_grace, parked_grace }
     }
 }
 
@@ -289,7 +292,10 @@ impl<H: Handshake> Reactor<H> {
                     _ => return self.pause_accepting(now),
                 },
             };
-            let of_source = self.streams.values().filter(|stream| stream.is_from(peer)).count();
+            let is_unmatched =
+                |stream: &&Stream<H>| matches!(stream.handshake.phase(), Phase::Opening | Phase::Parked);
+            let from_source = self.streams.values().filter(|stream| stream.is_from(peer));
+            let of_source = from_source.filter(is_unmatched).count();
             let displaced = if of_source < self.limits.per_source {
                 displaced
             } else if let Some(own) = self.displaceable(Some(peer), now) {
@@ -307,11 +313,12 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// The inbound stream that gives way to a new one: the oldest that is opening, else the oldest that has been parked for
-    /// `parked_grace`. Of one source, only streams that are opening give way.
+    /// The inbound stream that gives way to a new one: the oldest that has been opening for `opening_grace`, else the oldest
+    /// that has been parked for `parked_grace`. Of one source, only streams that are opening give way.
     fn displaceable(&self, source: Option<IpAddr>, now: Instant) -> Option<u64> {
         let candidates = self.streams.iter().filter_map(|(token, stream)| {
             let is_parked = match (stream.handshake.phase(), source) {
+                (Phase::Opening, _) if now < stream.opened_at + self.limits.opening_grace => return None,
                 (Phase::Opening, None) => false,
                 (Phase::Opening, Some(source)) if stream.is_from(source) => false,
                 (Phase::Parked, None) if now >= stream.opened_at + self.limits.parked_grace => true,

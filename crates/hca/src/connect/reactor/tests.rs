@@ -109,7 +109,13 @@ impl Fixture {
         let listener = TcpListener::bind(local(1)).unwrap();
         let address = listener.local_addr().unwrap();
         let context = ToyContext { ends: Arc::clone(&ends) };
-        let limits = Limits { outbound: 4, inbound, per_source, parked_grace: PATIENCE / 10 };
+        let limits = Limits {
+            outbound: 4,
+            inbound,
+            per_source,
+            opening_grace: Duration::ZERO,
+            parked_grace: PATIENCE / 10,
+        };
         let connector = Connector::start::<Toy>(limits, "reactor-test", listener, context).unwrap();
         Self { connector, address, ends }
     }
@@ -191,14 +197,16 @@ fn a_full_table_takes_the_listener_out_of_the_epoll_and_leaves_outbound_alone() 
 #[test]
 fn a_source_has_its_share() {
     let fixture = Fixture::new(64, 4);
-    let busy: Vec<_> = (0..3).map(|_| fixture.connect(2, b"r")).collect();
+    // Those that a request of this side matches do not count.
+    let busy: Vec<_> = (0..8).map(|_| fixture.connect(2, b"r")).collect();
+    let parked: Vec<_> = (0..3).map(|_| fixture.connect(2, b"p")).collect();
     let idle = fixture.connect(2, b"");
-    let newer = fixture.connect(2, b"r");
+    let newer = fixture.connect(2, b"p");
     assert_eq!((fixture.ends(Phase::Opening, "displaced"), is_open(&idle)), (1, false));
     let mut refused = fixture.connect(2, b"");
     assert!(!matches!(refused.read(&mut [0]), Ok(1..)), "closed at once");
     fixture.connect(3, b"d");
-    assert!(busy.iter().chain([&newer]).all(is_open));
+    assert!(busy.iter().chain(&parked).chain([&newer]).all(is_open));
 }
 
 #[test]
