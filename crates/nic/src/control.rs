@@ -9,7 +9,7 @@ use nichrome_port::Waker;
 
 use crate::stats::QueueStats;
 
-/// What a worker is told while it runs.
+/// Orders that a card sends to a running worker.
 pub(crate) enum Order {
     Report(Sender<QueueStats>),
     Stop,
