@@ -33,10 +33,10 @@ local STATUSES = {
 }
 local NOTICES = { [0] = "None", "Immediate", "Invalidate" }
 local REASONS = {
-  "Key", "Owner", "Right", "Bounds", "State", "Fault", "Length", "Stamp", "Unauthenticated",
+  "Key", "Owner", "Right", "Bounds", "State", "Fault", "Length", "Expired", "Unauthenticated",
 }
 
-local COMMON_LEN, CHECK_LEN, AUTHENTICATION_LEN, SEGMENT_LEN, ELEMENT_LEN = 12, 4, 16, 16, 32
+local COMMON_LEN, CHECK_LEN, AUTHENTICATION_LEN, SEGMENT_LEN, ELEMENT_LEN = 16, 4, 12, 16, 32
 local BODY_LENS = { 32, 20, 0, 12, 0, 12, 0 }
 -- Flags that a packet of each type may have: the sum of their bits.
 local ALLOWED = { 0x40, 0x4A, 0x48, 0x45, 0x75, 0x45, 0x75 }
@@ -62,9 +62,11 @@ f.length = ProtoField.uint16("star.length", "Length", base.DEC)
 f.reason = ProtoField.uint16("star.reason", "Reason", base.DEC, REASONS)
 f.connection = ProtoField.uint32("star.connection", "Connection", base.HEX)
 f.sequence = ProtoField.uint32("star.sequence", "Sequence number", base.DEC)
+f.stamp = ProtoField.uint32("star.stamp", "Stamp (us of the server's clock)", base.DEC)
 
 f.address = ProtoField.uint64("star.address", "Address", base.HEX)
 f.key = ProtoField.uint32("star.key", "Memory key", base.HEX)
+f.stored_before = ProtoField.uint16("star.stored_before", "Stored before (bitmap)", base.HEX)
 
 f.opcode = ProtoField.uint8("star.wqe.opcode", "Opcode", base.DEC, OPCODES)
 f.wqe_flags = ProtoField.uint8("star.wqe.flags", "Element flags", base.HEX)
@@ -105,7 +107,6 @@ f.cqe_invalidate = ProtoField.uint32("star.cqe.invalidate", "Key to invalidate",
 
 f.payload = ProtoField.bytes("star.payload", "Payload")
 f.domain = ProtoField.uint32("star.domain", "Protection domain", base.HEX)
-f.stamp = ProtoField.uint32("star.stamp", "Stamp (ms of the server's clock)", base.DEC)
 f.tag = ProtoField.uint64("star.tag", "Tag", base.HEX)
 f.check = ProtoField.uint32("star.check", "Integrity check", base.HEX)
 f.epoch = ProtoField.uint32("star.epoch", "Epoch that the check is right for", base.HEX)
@@ -292,13 +293,14 @@ function star.dissector(tvb, pinfo, root)
   tree:add(f.length, tvb(2, 2))
   tree:add(f.connection, tvb(4, 4))
   tree:add(f.sequence, tvb(8, 4))
+  tree:add(f.stamp, tvb(12, 4))
 
   local function fail(why)
     tree:add_proto_expert_info(malformed, why)
     pinfo.cols.info = "Malformed: " .. why
     return len
   end
-  if version ~= 1 then
+  if version ~= 2 then
     return fail("version " .. version)
   end
   local name = TYPES[kind]
@@ -336,18 +338,22 @@ function star.dissector(tvb, pinfo, root)
   elseif kind == CQEP then
     wrong, summary = completion(tvb, tree, COMMON_LEN)
   elseif kind == RDP or kind == GD then
-    tree:add(f.address, tvb(12, 8))
-    tree:add(f.key, tvb(20, 4))
-    summary = string.format("Addr=0x%s Key=0x%x Len=%d", tvb(12, 8):uint64():tohex(), tvb(20, 4):uint(), length)
+    local address, key = tvb(COMMON_LEN, 8), tvb(COMMON_LEN + 8, 4)
+    tree:add(f.address, address)
+    tree:add(f.key, key)
+    summary = string.format("Addr=0x%s Key=0x%x Len=%d", address:uint64():tohex(), key:uint(), length)
     payload = kind == RDP and length or 0
   elseif refused and (kind == RA or kind == SDP) then
     tree:add(f.reason, tvb(2, 2))
     summary = "Refused: " .. (REASONS[length] or length)
     tree:add_proto_expert_info(refusal, summary)
     wrong = not REASONS[length] and "unknown reason" or nil
-  elseif kind == RA or kind == SDP then
+  elseif kind == RA then
+    tree:add(f.stored_before, tvb(2, 2))
+    summary = string.format("Before=0x%04x", length)
+  elseif kind == SDP then
     summary = "Len=" .. length
-    payload = kind == SDP and length or 0
+    payload = length
   end
   if kind == WQEP then
     local operands = ({ [7] = 16, [8] = 16 })[tvb(COMMON_LEN, 1):uint()] or 0
@@ -366,8 +372,7 @@ function star.dissector(tvb, pinfo, root)
 
   if has(flags, 0x40) then
     tree:add(f.domain, tvb(stop, 4))
-    tree:add(f.stamp, tvb(stop + 4, 4))
-    tree:add(f.tag, tvb(stop + 8, 8))
+    tree:add(f.tag, tvb(stop + 4, 8))
   end
   tree:add(f.check, tvb(check_at, CHECK_LEN))
   local epoch = epoch_of(tvb, check_at)

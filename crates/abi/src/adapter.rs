@@ -110,7 +110,10 @@ impl Adapter {
                 "nichrome: stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check",
                 card.stored,
                 card.fetched,
-                card.refused_memory + card.refused_length + card.refused_stamp + card.refused_unauthenticated,
+                card.refused_memory
+                    + card.refused_length
+                    + card.refused_expired
+                    + card.refused_unauthenticated,
                 card.dropped_check,
             );
         }

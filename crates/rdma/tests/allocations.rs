@@ -66,7 +66,7 @@ enum Transport {
 #[test]
 fn the_data_path_does_not_allocate() {
     for transport in [Transport::Roce, Transport::StarClient, Transport::StarServer] {
-        let mut pair = Pair::with(|config| config.star.packet_lifetime = 500_000);
+        let mut pair = Pair::new();
         let link = Link { timeout: 6, ..Link::default() };
         let qps = match transport {
             Transport::Roce => pair.connect(QpType::Rc, &link),

@@ -7,7 +7,7 @@ use common::{Link, Pair};
 use nichrome_rdma::*;
 use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{
-    Completed, Cqe, Data, Element, Epoch, Flags, Message, PacketCheck, PacketWriter, Repr, Request,
+    Completed, Cqe, Data, Element, Epoch, Flags, Message, PacketCheck, PacketWriter, Repr, Request, Stamp,
     StatusCode, Target, Wqe, WqeFlags,
 };
 
@@ -34,7 +34,7 @@ impl Forger {
     fn forge(&mut self, to: usize, message: Message, sequence: u32, payload: &[u8]) {
         let connection = self.pair.ends[to].device.qp_number(self.qps[to]).unwrap();
         let flags = if to == SERVER { Flags::TO_SERVER } else { Flags::NONE };
-        let repr = Repr { flags, connection, sequence: SeqNumber(sequence), message };
+        let repr = Repr { flags, connection, sequence: SeqNumber(sequence), stamp: Stamp(0), message };
         let mut packet = vec![0; repr.datagram_len(payload.len())];
         let mut writer = PacketWriter::new(&repr, payload.len(), &mut packet).unwrap();
         writer.payload().copy_from_slice(payload);

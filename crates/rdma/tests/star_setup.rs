@@ -36,11 +36,8 @@ fn admission(regions: usize) -> Admission {
     Admission {
         epoch: Epoch(77),
         domain: 3,
-        credentials: Some(Credentials {
-            key: ConnectionKey::new([9; 16]),
-            clock: Stamp(1234),
-            lifetime_ms: 5000,
-        }),
+        clock: Stamp(1234),
+        key: Some(ConnectionKey::new([9; 16])),
         regions: (0..regions).map(region).collect(),
     }
 }
@@ -138,15 +135,15 @@ fn two_stateless_sides_both_fail() {
 fn another_version_is_an_error_at_its_byte() {
     let mut setup = Setup::new(offer(1, Wish::Automatic));
     assert_eq!(setup.receive(b"StaR"), Ok(None));
-    assert_eq!(setup.receive(&[2]), Err(SetupError::Version(2)));
-    let words = SetupError::Version(2).to_string();
-    assert_eq!(words, "the peer speaks version 2 of StaR's set-up, this side version 1");
-    assert_eq!(setup.receive(b""), Err(SetupError::Version(2)));
+    assert_eq!(setup.receive(&[1]), Err(SetupError::Version(1)));
+    let words = SetupError::Version(1).to_string();
+    assert_eq!(words, "the peer speaks version 1 of StaR's set-up, this side version 2");
+    assert_eq!(setup.receive(b""), Err(SetupError::Version(1)));
 }
 
 #[test]
 fn garbage_is_an_error_at_its_first_byte() {
-    for bytes in [&b"GET / HTTP/1.1"[..], b"S1", b"StaR\x01\x09\0\0\0\0\0\0", b"StaR\x01\x01\0\0\0\0\0\x01"] {
+    for bytes in [&b"GET / HTTP/1.1"[..], b"S1", b"StaR\x02\x09\0\0\0\0\0\0", b"StaR\x02\x01\0\0\0\0\0\x01"] {
         let mut setup = Setup::new(offer(1, Wish::Automatic));
         assert_eq!(setup.receive(bytes), Err(SetupError::Garbage), "{bytes:?}");
     }
@@ -154,8 +151,8 @@ fn garbage_is_an_error_at_its_first_byte() {
 
 #[test]
 fn a_memory_table_has_a_largest_size() {
-    let mut header = b"StaR\x01\x02\0\0".to_vec();
-    header.extend((40 + 24 * (MAX_REGIONS as u32 + 1)).to_be_bytes());
+    let mut header = b"StaR\x02\x02\0\0".to_vec();
+    header.extend((36 + 24 * (MAX_REGIONS as u32 + 1)).to_be_bytes());
     let mut setup = Setup::new(offer(1, Wish::Automatic));
     assert_eq!(setup.receive(&header), Err(SetupError::Garbage));
     let [(mut server, _), _] = met(offer(1, Wish::Own), offer(2, Wish::Automatic));
@@ -201,7 +198,7 @@ fn nothing_is_refused_when_set_up_is_over() {
 fn messages_out_of_turn_are_refused() {
     // READY before the admission.
     let [(mut server, _), _] = met(offer(1, Wish::Own), offer(2, Wish::Peers));
-    assert_eq!(server.receive(b"StaR\x01\x03\0\0\0\0\0\0"), Err(SetupError::OutOfTurn));
+    assert_eq!(server.receive(b"StaR\x02\x03\0\0\0\0\0\0"), Err(SetupError::OutOfTurn));
     assert_eq!(server.admit(admission(0)), Err(SetupError::OutOfTurn));
     // A second offer.
     let mut client = Setup::new(offer(2, Wish::Peers));

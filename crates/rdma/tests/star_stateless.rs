@@ -8,7 +8,7 @@ mod common;
 use std::net::Ipv4Addr;
 
 use allocation_counter::{AllocationInfo, measure};
-use common::{BASE, DOMAIN, EPOCH, NOW, SERVER, SHARED, Server, connection, secret};
+use common::{BASE, CLOCK, DOMAIN, EPOCH, LIFETIME, NOW, SERVER, SHARED, Server, connection, secret};
 use nichrome_rdma::Datagram;
 use nichrome_rdma::star::{ConnectionKey, StatelessCard};
 use nichrome_wire::rdma::UdpFlow;
@@ -22,12 +22,13 @@ fn exchange(server: &mut Server, nth: u32, key: Option<ConnectionKey>) {
     let span = Span { address: BASE, key: SHARED };
     for (message, payload_len) in [(Message::Rdp(span), 8), (Message::Gd(span, 8), 0)] {
         let flags = if key.is_some() { Flags::AUTHENTICATED } else { Flags::NONE };
-        let repr = Repr { flags, connection: connection(nth), sequence: SeqNumber(nth), message };
+        let stamp = Stamp(CLOCK + LIFETIME);
+        let repr = Repr { flags, connection: connection(nth), sequence: SeqNumber(nth), stamp, message };
         let mut packet = [0; 64];
         let mut writer = PacketWriter::new(&repr, payload_len, &mut packet).unwrap();
         writer.payload().fill(nth as u8);
         let check = PacketCheck::new(EPOCH);
-        let len = writer.finish_authenticated(&flow, check, DOMAIN, Stamp(100_000), |addresses, covered| {
+        let len = writer.finish_authenticated(&flow, check, DOMAIN, |addresses, covered| {
             key.map_or(0, |key| key.tag(addresses, covered))
         });
         let mut buffer = [0; 64];

@@ -1,6 +1,6 @@
 //! Sequence numbers that wrap.
 
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Sub};
 
 /// A TCP sequence number: serial arithmetic modulo 2³² (RFC 9293 section 3.4, RFC 1982). Numbers more than 2³¹ apart
 /// have no order, which is why this type has no `Ord`.
@@ -39,6 +39,15 @@ impl Add<u32> for SeqNumber {
     #[inline]
     fn add(self, bytes: u32) -> Self {
         Self(self.0.wrapping_add(bytes))
+    }
+}
+
+impl Sub<u32> for SeqNumber {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, distance: u32) -> Self {
+        Self(self.0.wrapping_sub(distance))
     }
 }
 

@@ -31,10 +31,10 @@ pub use writer::PacketWriter;
 pub const STAR_PORT: u16 = 4793;
 
 /// The version that is spoken.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Bytes of the integrity check.
 pub const CHECK_LEN: usize = 4;
 
 /// Bytes of an [`Authentication`].
-pub const AUTHENTICATION_LEN: usize = 16;
+pub const AUTHENTICATION_LEN: usize = 12;

@@ -33,9 +33,6 @@ pub struct StarOptions {
     pub report: fn(&str),
 }
 
-/// Largest difference between a packet's stamp and the card's clock, in milliseconds. A packet can be replayed that long.
-const LIFETIME_MS: u32 = 1_000;
-
 impl StarOptions {
     /// The device's configuration, with a random epoch and secret.
     ///
@@ -46,8 +43,7 @@ impl StarOptions {
         getrandom(&mut bytes, GetRandomFlags::empty())?;
         let [epoch @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = bytes;
         let [_, _, _, _, secret @ ..] = bytes;
-        let authentication =
-            CardAuthentication { secret: ServerSecret::new(secret), lifetime_ms: LIFETIME_MS };
+        let authentication = CardAuthentication { secret: ServerSecret::new(secret) };
         Ok(StarConfig {
             connection_budget: self.connection_budget,
             epoch: Epoch(u32::from_be_bytes(epoch)),

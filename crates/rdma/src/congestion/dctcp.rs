@@ -10,6 +10,10 @@ const GAIN: f64 = 1.0 / 16.0;
 /// Minimum window in packets.
 const FLOOR: f64 = 2.0;
 
+/// The window is halved if more than one of so many packets was lost; else a loss takes one packet off, since it may
+/// have another cause than congestion, which routers mark.
+const BURST: f64 = 8.0;
+
 /// A congestion window in packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
@@ -22,6 +26,7 @@ pub(crate) struct Dctcp {
     window_end: SeqNumber,
     acknowledged: u32,
     marked: u32,
+    lost: u32,
     /// Marks and losses of packets before this one do not reduce the window again.
     reduced_until: Option<SeqNumber>,
 }
@@ -37,6 +42,7 @@ impl Dctcp {
             window_end: first,
             acknowledged: 0,
             marked: 0,
+            lost: 0,
             reduced_until: None,
         }
     }
@@ -77,12 +83,18 @@ impl Controller for Dctcp {
         if !sequence.before(self.window_end) {
             let share = f64::from(self.marked) / f64::from(self.acknowledged);
             self.alpha = self.alpha * (1.0 - GAIN) + share * GAIN;
-            (self.acknowledged, self.marked, self.window_end) = (0, 0, next);
+            (self.acknowledged, self.marked, self.lost, self.window_end) = (0, 0, 0, next);
         }
     }
 
     fn lost(&mut self, sequence: SeqNumber, next: SeqNumber) {
-        self.reduce(sequence, next, 0.5);
+        self.lost += 1;
+        if f64::from(self.lost) * BURST > self.size {
+            self.reduce(sequence, next, 0.5);
+        } else {
+            self.size = (self.size - 1.0).max(FLOOR.min(self.size));
+            self.threshold = self.threshold.min(self.size);
+        }
     }
 
     fn timed_out(&mut self) {
@@ -141,11 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn losses_halve_the_window_and_timeouts_reduce_it_to_the_minimum() {
+    fn bursts_of_loss_halve_the_window_and_timeouts_reduce_it_to_the_minimum() {
         let mut window = Dctcp::new(&SendWindow { initial: 40, max: 64, read: 8 }, SeqNumber(0));
-        window.lost(SeqNumber(3), SeqNumber(40));
+        (0..4).for_each(|nth| window.lost(SeqNumber(nth), SeqNumber(40)));
+        assert_eq!(window.window(), 36);
+        window.lost(SeqNumber(4), SeqNumber(40));
         window.lost(SeqNumber(39), SeqNumber(60));
-        assert_eq!(window.window(), 20);
+        assert_eq!(window.window(), 18);
         window.timed_out();
         assert_eq!(window.window(), 2);
     }

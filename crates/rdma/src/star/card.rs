@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | any | form, type RDP or GD, integrity check (which covers the epoch) | dropped |
 //! | authenticated | the tag, by the key computed from the secret and the packet | dropped |
-//! | authenticated | the stamp's distance from the card's clock | refused: [`Reason::Stamp`] |
 //! | not authenticated | the card requires no authentication | refused: [`Reason::Unauthenticated`] |
+//! | any | the packet has not expired, and expires within [`LONGEST`] | refused: [`Reason::Expired`] |
 //! | GD | the bytes fit in a packet | refused: [`Reason::Length`] |
 //! | RDP, GD | key, protection domain, right, bounds, as for every other access of a peer | refused, with the reason |
 //!
@@ -20,7 +20,8 @@ use nichrome_wire::star::{
 use nichrome_wire::{AddressPair, Ecn, Instant, TrafficClass};
 
 use super::memory_table::{KeyKind, Reach, RegisteredMemory};
-use super::tag::{ConnectionKey, ServerSecret, stamp_of};
+use super::server_clock::{LONGEST, stamp_of};
+use super::tag::{ConnectionKey, ServerSecret};
 use crate::core::access::Access;
 use crate::core::memory::Memory;
 use crate::net::{Datagram, Route};
@@ -43,8 +44,6 @@ pub struct CardConfig {
 pub struct CardAuthentication {
     /// Keys of connections are derived from it.
     pub secret: ServerSecret,
-    /// Most milliseconds between a stamp and the card's clock: the time in which a packet can be replayed.
-    pub lifetime_ms: u32,
 }
 
 /// The counters of a card since its start.
@@ -64,8 +63,8 @@ pub struct CardCounters {
     pub refused_memory: u64,
     /// Refused: more bytes than fit a packet.
     pub refused_length: u64,
-    /// Refused: the stamp is too far from the clock: a replayed packet, or a client with a wrong clock.
-    pub refused_stamp: u64,
+    /// Refused: expired, by delay or as a replay; or a client has a wrong clock.
+    pub refused_expired: u64,
     /// Refused: not authenticated.
     pub refused_unauthenticated: u64,
     /// Dropped: not an RDP or GD.
@@ -94,6 +93,41 @@ pub struct StatelessCard {
     counters: CardCounters,
 }
 
+/// An RA that is not built yet.
+#[derive(Clone, Copy)]
+pub(super) struct Acknowledgement {
+    repr: Repr,
+    pub(super) route: Route,
+    proof: Option<Proof>,
+}
+
+impl Acknowledgement {
+    /// Bytes of the packet.
+    pub(super) fn len(&self) -> usize {
+        self.repr.datagram_len(0)
+    }
+
+    /// Says what `later` says too, if one packet can: both RDPs are stored, of one connection, and at most 16 apart.
+    #[inline]
+    pub(super) fn merge(&mut self, later: &Self) -> bool {
+        let (Message::Ra(Ok(before)), Message::Ra(Ok(0))) = (self.repr.message, later.repr.message) else {
+            return false;
+        };
+        let distance = later.repr.sequence.since(self.repr.sequence);
+        let Ok(distance @ 1..=u16::BITS) = u32::try_from(distance) else { return false };
+        let like = Repr { sequence: self.repr.sequence, message: self.repr.message, ..later.repr };
+        let is_like = self.repr.flags.with(Flags::LAST) == like.flags.with(Flags::LAST)
+            && self.repr.connection == like.connection
+            && (self.route, self.proof) == (later.route, later.proof);
+        if !is_like || u32::from(before).leading_zeros() - 16 < distance {
+            return false;
+        }
+        let before = u32::from(before) << distance | 1 << (distance - 1);
+        self.repr = Repr { message: Message::Ra(Ok(before as u16)), ..later.repr };
+        true
+    }
+}
+
 /// A request with a valid integrity check and tag.
 struct CardRequest<'a> {
     repr: Repr,
@@ -102,7 +136,7 @@ struct CardRequest<'a> {
 }
 
 /// The key and protection domain of an authenticated packet and of its answer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Proof {
     key: ConnectionKey,
     domain: u32,
@@ -136,15 +170,19 @@ impl StatelessCard {
         buffer: &mut [u8],
     ) -> Option<Answer> {
         let (request, admitted) = self.authenticate(datagram, now)?;
-        let mut outcome = match (admitted, request.repr.message) {
-            (Ok(()), Message::Rdp(span)) => self.store(&request, span, registered, memory),
-            (Ok(()), Message::Gd(span, len)) => self.locate(&request, span, len, registered),
-            (Err(reason), _) => Err(reason),
+        let mut outcome = match request.repr.message {
+            Message::Rdp(span) => {
+                let stored = admitted.and_then(|()| self.store(&request, span, registered, memory));
+                let acknowledgement = self.acknowledge(&request, stored, datagram);
+                return self.write(&acknowledgement, now, buffer);
+            }
+            Message::Gd(span, len) => admitted.and_then(|()| self.locate(&request, span, len, registered)),
             _ => return None,
         };
         let is_marked = datagram.traffic_class.ecn() == Ecn::Ce;
         self.counters.congestion_marks += u64::from(is_marked);
-        let answer = answer_to(&request.repr, &outcome, is_marked);
+        let clock = stamp_of(now);
+        let answer = answer_to(&request.repr, &outcome, is_marked, clock);
         let payload_len = match (answer.message, outcome) {
             (Message::Sdp(Ok(())), Ok(Done { len, .. })) => usize::from(len),
             _ => 0,
@@ -158,12 +196,52 @@ impl StatelessCard {
             && memory.read(address, writer.payload()).is_err()
         {
             outcome = Err(Reason::Fault);
-            writer = PacketWriter::new(&answer_to(&request.repr, &outcome, is_marked), 0, buffer)?;
+            writer = PacketWriter::new(&answer_to(&request.repr, &outcome, is_marked, clock), 0, buffer)?;
         }
         self.count(&request.repr.message, outcome);
         let is_data = payload_len > 0 && outcome.is_ok();
         let route = self.route_back(datagram, is_data);
-        Some(Answer { route, len: self.finish(writer, &route.flow, request.proof, now) })
+        Some(Answer { route, len: self.finish(writer, &route.flow, request.proof) })
+    }
+
+    /// Executes an RDP that arrived at `now`, and returns its RA; `None` as [`Self::respond`], or if it is a GD.
+    #[inline]
+    pub(super) fn take<M: Memory>(
+        &mut self,
+        datagram: &Datagram<'_>,
+        now: Instant,
+        registered: &impl RegisteredMemory,
+        memory: &mut M,
+    ) -> Option<Acknowledgement> {
+        let (request, admitted) = self.authenticate(datagram, now)?;
+        let Message::Rdp(span) = request.repr.message else { return None };
+        let stored = admitted.and_then(|()| self.store(&request, span, registered, memory));
+        Some(self.acknowledge(&request, stored, datagram))
+    }
+
+    #[inline]
+    fn acknowledge(
+        &mut self,
+        request: &CardRequest<'_>,
+        stored: Result<Done, Reason>,
+        datagram: &Datagram<'_>,
+    ) -> Acknowledgement {
+        self.count(&request.repr.message, stored);
+        let is_marked = datagram.traffic_class.ecn() == Ecn::Ce;
+        self.counters.congestion_marks += u64::from(is_marked);
+        let repr = answer_to(&request.repr, &stored, is_marked, Stamp(0));
+        Acknowledgement { repr, route: self.route_back(datagram, false), proof: request.proof }
+    }
+
+    /// Builds an RA at the front of `buffer`, with the card's clock at `now`.
+    #[inline]
+    pub(super) fn write(&mut self, ra: &Acknowledgement, now: Instant, buffer: &mut [u8]) -> Option<Answer> {
+        let repr = Repr { stamp: stamp_of(now), ..ra.repr };
+        let Some(writer) = PacketWriter::new(&repr, 0, buffer) else {
+            self.counters.dropped_buffer += 1;
+            return None;
+        };
+        Some(Answer { route: ra.route, len: self.finish(writer, &ra.route.flow, ra.proof) })
     }
 
     /// Parses a packet and checks it, apart from its memory. Returns `None` if it drops the packet, an error if the answer is
@@ -189,22 +267,22 @@ impl StatelessCard {
             (None, None) => (None, Ok(())),
             (Some(_), None) => (None, Err(Reason::Unauthenticated)),
             (Some(config), Some(authentication)) => {
-                let Authentication { domain, stamp, .. } = authentication;
+                let Authentication { domain, .. } = authentication;
                 let client = datagram.flow.addresses.src();
                 let key = config.secret.connection_key(client, repr.connection, domain);
                 if !key.is_right(&datagram.flow, datagram.bytes, &authentication) {
                     self.counters.dropped_tag += 1;
                     return None;
                 }
-                let fresh = is_fresh(stamp, stamp_of(now), config.lifetime_ms);
-                (Some(Proof { key, domain }), if fresh { Ok(()) } else { Err(Reason::Stamp) })
+                (Some(Proof { key, domain }), Ok(()))
             }
             (None, Some(_)) => {
                 self.counters.dropped_tag += 1;
                 return None;
             }
         };
-        Some((CardRequest { repr, payload, proof }, admitted))
+        let current = if is_current(repr.stamp, stamp_of(now)) { Ok(()) } else { Err(Reason::Expired) };
+        Some((CardRequest { repr, payload, proof }, admitted.and(current)))
     }
 
     /// Stores the payload of an RDP.
@@ -253,7 +331,7 @@ impl StatelessCard {
                 counters.bytes_fetched += u64::from(len);
             }
             (_, Err(Reason::Length)) => counters.refused_length += 1,
-            (_, Err(Reason::Stamp)) => counters.refused_stamp += 1,
+            (_, Err(Reason::Expired)) => counters.refused_expired += 1,
             (_, Err(Reason::Unauthenticated)) => counters.refused_unauthenticated += 1,
             (_, Err(_)) => counters.refused_memory += 1,
         }
@@ -274,11 +352,11 @@ impl StatelessCard {
     }
 
     #[inline]
-    fn finish(&self, writer: PacketWriter<'_>, flow: &UdpFlow, proof: Option<Proof>, now: Instant) -> usize {
+    fn finish(&self, writer: PacketWriter<'_>, flow: &UdpFlow, proof: Option<Proof>) -> usize {
         let check = PacketCheck::new(self.config.epoch);
         match proof {
             Some(Proof { key, domain }) => {
-                writer.finish_authenticated(flow, check, domain, stamp_of(now), |addresses, covered| {
+                writer.finish_authenticated(flow, check, domain, |addresses, covered| {
                     key.tag(addresses, covered)
                 })
             }
@@ -306,19 +384,19 @@ impl CardRequest<'_> {
     }
 }
 
-/// The headers of an answer: those of the request, with the outcome.
+/// The headers of an answer at `clock`: those of the request, with the outcome.
 #[inline]
-fn answer_to(request: &Repr, outcome: &Result<Done, Reason>, is_marked: bool) -> Repr {
+fn answer_to(request: &Repr, outcome: &Result<Done, Reason>, is_marked: bool, clock: Stamp) -> Repr {
     let message = match request.message.packet_type() {
-        PacketType::Rdp => Message::Ra(outcome.map(|done| done.len)),
+        PacketType::Rdp => Message::Ra(outcome.map(|_| 0)),
         _ => Message::Sdp(outcome.map(|_| ())),
     };
     let echo = if is_marked { Flags::ECN_ECHO } else { Flags::NONE };
-    Repr { flags: request.flags | echo, message, ..*request }
+    Repr { flags: request.flags | echo, stamp: clock, message, ..*request }
 }
 
-/// Whether a stamp is at most `lifetime_ms` milliseconds before or after `now`.
+/// Whether a packet's stamp is at most [`LONGEST`] after `now`, and not before.
 #[inline]
-fn is_fresh(stamp: Stamp, now: Stamp, lifetime_ms: u32) -> bool {
-    now.0.wrapping_sub(stamp.0).cast_signed().unsigned_abs() <= lifetime_ms
+fn is_current(stamp: Stamp, now: Stamp) -> bool {
+    stamp.0.wrapping_sub(now.0) <= LONGEST
 }

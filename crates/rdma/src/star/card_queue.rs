@@ -1,35 +1,47 @@
 //! The stateless card's queue: answers, and requests to be answered, of all connections.
 //!
-//! The card stores an RDP on arrival and queues the RA. It queues GDs themselves, so that data is copied once, from the
+//! The card stores an RDP on arrival and queues the RA. One RA says of up to 17 RDPs that came in a burst that they are
+//! stored. The card queues GDs themselves, so that data is copied once, from the
 //! program's memory to the driver's buffer. The configuration bounds the queue for all connections together.
 
 use std::collections::VecDeque;
 
+use nichrome_wire::TrafficClass;
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{AUTHENTICATION_LEN, CHECK_LEN, PacketType, PacketWriter, Repr};
-use nichrome_wire::{Instant, TrafficClass};
 
-use super::card::{Answer, StatelessCard};
+use super::card::{Acknowledgement, Answer, StatelessCard};
 use super::seal::Seal;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Room, Route};
 
-/// Bytes of the longest queued packet: a GD or Close with authentication.
+/// Bytes of the longest queued packet: a Close with authentication.
 const LONGEST: usize = 64;
 
 /// A queued packet.
-struct Waiting {
+struct Packet {
     bytes: [u8; LONGEST],
     len: usize,
-    kind: Kind,
 }
 
-enum Kind {
-    /// A packet to send.
-    Ready(Route),
+impl Packet {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// What waits.
+enum Waiting {
+    Acknowledgement(Acknowledgement),
+    /// The last packet of a connection.
+    Close(Packet, Route),
     /// A GD to answer.
-    Request { flow: UdpFlow, traffic_class: TrafficClass },
+    Request {
+        gd: Packet,
+        flow: UdpFlow,
+        traffic_class: TrafficClass,
+    },
 }
 
 /// The card and its queue.
@@ -60,32 +72,43 @@ impl CardQueue {
             verbs.counters.dropped_full += 1;
             return;
         }
-        let mut bytes = [0; LONGEST];
         if kind == PacketType::Gd {
-            let Some(place) = bytes.get_mut(..datagram.bytes.len()) else {
+            let (mut bytes, len) = ([0; LONGEST], datagram.bytes.len());
+            let Some(place) = bytes.get_mut(..len) else {
                 verbs.counters.dropped_malformed += 1;
                 return;
             };
             place.copy_from_slice(datagram.bytes);
             let Datagram { flow, traffic_class, .. } = *datagram;
-            let kind = Kind::Request { flow, traffic_class };
-            self.waiting.push_back(Waiting { bytes, len: datagram.bytes.len(), kind });
+            self.waiting.push_back(Waiting::Request { gd: Packet { bytes, len }, flow, traffic_class });
             return;
         }
         let Verbs { protection, memory, now, .. } = verbs;
-        if let Some(Answer { route, len }) = self.card.respond(datagram, *now, protection, memory, &mut bytes)
+        let Some(ra) = self.card.take(datagram, *now, protection, memory) else { return };
+        if let Some(Waiting::Acknowledgement(last)) = self.waiting.back_mut()
+            && last.merge(&ra)
         {
-            self.waiting.push_back(Waiting { bytes, len, kind: Kind::Ready(route) });
+            return;
         }
+        self.waiting.push_back(Waiting::Acknowledgement(ra));
     }
 
     /// Fills `room` with answers. Returns true if there are more than fit.
     pub(super) fn fill<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
         let mut last: Option<(UdpFlow, TrafficClass)> = None;
         while let Some(waiting) = self.waiting.front() {
-            let bytes = &waiting.bytes[..waiting.len];
-            match &waiting.kind {
-                Kind::Ready(route) => {
+            match waiting {
+                Waiting::Acknowledgement(ra) => {
+                    if !room.fits(&ra.route, ra.len()) {
+                        return true;
+                    }
+                    if let Some(Answer { route, len }) = self.card.write(ra, verbs.now, room.free()) {
+                        room.add(route, len);
+                        verbs.counters.sent += 1;
+                    }
+                }
+                Waiting::Close(close, route) => {
+                    let bytes = close.bytes();
                     if !room.fits(route, bytes.len()) {
                         return true;
                     }
@@ -93,7 +116,8 @@ impl CardQueue {
                     room.add(*route, bytes.len());
                     verbs.counters.sent += 1;
                 }
-                Kind::Request { flow, traffic_class } => {
+                Waiting::Request { gd, flow, traffic_class } => {
+                    let bytes = gd.bytes();
                     let of_one = room.is_empty() || last == Some((*flow, *traffic_class));
                     if !of_one || !room.fits_behind(expected_len(bytes)) {
                         return true;
@@ -119,13 +143,13 @@ impl CardQueue {
     }
 
     /// Queues the last packet of a connection that ends, which has no payload.
-    pub(super) fn push(&mut self, mut repr: Repr, seal: &Seal, route: Route, now: Instant) {
+    pub(super) fn push(&mut self, mut repr: Repr, seal: &Seal, route: Route) {
         repr.flags = repr.flags | seal.flags();
         let mut bytes = [0; LONGEST];
         let Some(writer) = PacketWriter::new(&repr, 0, &mut bytes) else { return };
-        let len = seal.finish(writer, &route.flow, self.card.clock(now));
+        let len = seal.finish(writer, &route.flow);
         if self.waiting.len() < self.limit {
-            self.waiting.push_back(Waiting { bytes, len, kind: Kind::Ready(route) });
+            self.waiting.push_back(Waiting::Close(Packet { bytes, len }, route));
         }
     }
 }

@@ -19,9 +19,6 @@ pub struct StarConfig {
     pub epoch: Epoch,
     /// Requires authenticated packets, by keys derived from the secret.
     pub authentication: Option<CardAuthentication>,
-    /// Most nanoseconds that the network holds a packet. An operation with an unanswered RDP completes no earlier, so that
-    /// a late copy overwrites no newer bytes.
-    pub packet_lifetime: u64,
     /// Most packets that wait in the stateless card, of all connections together. The card drops further ones.
     pub waiting_packets: usize,
 }
@@ -34,7 +31,6 @@ impl Default for StarConfig {
             congestion: Congestion::Dctcp,
             epoch: Epoch::default(),
             authentication: None,
-            packet_lifetime: 10_000_000,
             waiting_packets: 4096,
         }
     }

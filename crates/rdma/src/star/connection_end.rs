@@ -1,7 +1,7 @@
 //! One end of a connection: building and receiving its packets, alike on both sides.
 
 use nichrome_wire::Instant;
-use nichrome_wire::star::{PacketWriter, Repr, Stamp};
+use nichrome_wire::star::{PacketWriter, Repr};
 
 use super::packet::{Cause, Impossible, Incoming, Outgoing};
 use super::seal::Seal;
@@ -16,9 +16,6 @@ pub(super) trait ConnectionEnd<M: Memory> {
     /// The route to the peer, of RoCE's addresses.
     fn route(&self) -> Option<&Route>;
     fn seal(&self) -> &Seal;
-
-    /// The time that the server's clock shows.
-    fn stamp(&self, now: Instant) -> Stamp;
 
     /// Receives a packet whose addresses and seal are valid.
     fn receive(&mut self, packet: &Incoming<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>);
@@ -94,7 +91,7 @@ pub(super) trait ConnectionEnd<M: Memory> {
         if self.fill(packet, writer.payload(), verbs).is_err() {
             return Built::Impossible;
         }
-        let len = seal.finish(writer, &route.flow, self.stamp(verbs.now));
+        let len = seal.finish(writer, &route.flow);
         if let Err(why) = shared.egress.check(&route.flow, &room.free()[..len]) {
             return Built::Blocked(why);
         }

@@ -128,16 +128,16 @@ impl Endpoint for StarQp {
         either!(self, side => side.has_work())
     }
 
-    fn next_timeout(&self, shared: &StarShared, now: Instant) -> Option<Instant> {
+    fn next_timeout(&self, _: &StarShared, now: Instant) -> Option<Instant> {
         match self {
-            Self::Stateful(client) => client.next_timeout(shared, now),
+            Self::Stateful(client) => client.next_timeout(now),
             Self::Stateless(server) => server.next_timeout(),
         }
     }
 
-    fn handle_timeout<M: Memory>(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) {
+    fn handle_timeout<M: Memory>(&mut self, _: &mut StarShared, verbs: &mut Verbs<M>) {
         match self {
-            Self::Stateful(client) => client.handle_timeout(shared, verbs),
+            Self::Stateful(client) => client.handle_timeout(verbs),
             Self::Stateless(server) => server.handle_timeout(verbs),
         }
     }
@@ -170,7 +170,7 @@ impl Endpoint for StarQp {
     fn dissolve<M: Memory>(self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
         match self {
             Self::Stateful(client) => client.dissolve(shared, verbs),
-            Self::Stateless(server) => server.dissolve(shared, verbs.now),
+            Self::Stateless(server) => server.dissolve(shared),
         }
     }
 

@@ -2,13 +2,15 @@
 //!
 //! Each packet has a new sequence number, also a retransmission, so that an answer names the copy that it answers. A copy
 //! counts as lost when later ones were answered, but may still arrive and overwrite newer bytes. A lost RDP is therefore
-//! kept until it is answered after all or the packet lifetime of the network is over.
+//! kept until it is answered after all or has certainly expired.
 
 use std::collections::VecDeque;
 
 use nichrome_wire::{Instant, SeqNumber};
 
+use super::lifetime::Lifetime;
 use super::pipeline::Transfer;
+use super::server_clock::Expiration;
 use super::timer::{Awaited, Expiry, RetransmissionTimer};
 use crate::congestion::{Acknowledged, Control, Controller, Mark};
 use crate::core::queue_pair::Settings;
@@ -43,6 +45,8 @@ pub(crate) struct Place {
 struct Copy {
     place: Place,
     at: Instant,
+    /// When it has certainly expired.
+    gone: Instant,
     is_waiting: bool,
 }
 
@@ -51,6 +55,15 @@ struct LostCopy {
     sequence: SeqNumber,
     place: Place,
     sent: Instant,
+    gone: Instant,
+}
+
+/// The packet that an answer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answered {
+    pub(super) place: Place,
+    /// When it left.
+    pub(super) sent: Instant,
 }
 
 /// Packets in flight of one type.
@@ -72,6 +85,7 @@ pub(super) struct Flight {
     free_at: Instant,
     /// The next packet may exceed the window.
     is_probing: bool,
+    lifetime: Lifetime,
 }
 
 impl Flight {
@@ -88,7 +102,19 @@ impl Flight {
             timer: RetransmissionTimer::default(),
             free_at: Instant::ZERO,
             is_probing: false,
+            lifetime: Lifetime::default(),
         }
+    }
+
+    /// Microseconds in which the next packet has to arrive.
+    #[inline]
+    pub(super) fn lifetime(&self) -> u32 {
+        self.lifetime.micros(self.timer.spread())
+    }
+
+    /// Records that a packet that left at `sent` expired before it arrived.
+    pub(super) fn missed(&mut self, sent: Instant, now: Instant) {
+        self.lifetime.missed(sent, now);
     }
 
     /// The number of the next packet.
@@ -125,8 +151,15 @@ impl Flight {
     /// Records a packet that left. `bytes` are those of the datagram that carries its data: the RDP, or the SDP that the
     /// GD requests.
     #[inline]
-    pub(super) fn packet_sent(&mut self, place: Place, bytes: usize, settings: &Settings, now: Instant) {
-        self.copies.push_back(Copy { place, at: now, is_waiting: true });
+    pub(super) fn packet_sent(
+        &mut self,
+        place: Place,
+        bytes: usize,
+        expiration: &Expiration,
+        settings: &Settings,
+        now: Instant,
+    ) {
+        self.copies.push_back(Copy { place, at: now, gone: expiration.certain, is_waiting: true });
         self.waiting += 1;
         self.is_probing = false;
         self.timer.start(Awaited::Answer, settings, now);
@@ -145,27 +178,28 @@ impl Flight {
         self.free_at = self.free_at.max(earliest).plus_nanos(interval);
     }
 
-    /// Records the answer to the packet `sequence` and returns its chunk; `None` if no answer was outstanding.
-    pub(super) fn answered(&mut self, sequence: SeqNumber, mark: Mark, now: Instant) -> Option<Place> {
+    /// Records the answer to the packet `sequence` and returns which that was; `None` if no answer was outstanding.
+    pub(super) fn answered(&mut self, sequence: SeqNumber, mark: Mark, now: Instant) -> Option<Answered> {
         let index = usize::try_from(sequence.since(self.first)).ok();
         let copy = index.and_then(|index| self.copies.get_mut(index)).filter(|copy| copy.is_waiting);
         let Some(copy) = copy else { return self.lost_answered(sequence, now) };
         copy.is_waiting = false;
-        let Copy { place, at, .. } = *copy;
+        let Copy { place, at: sent, .. } = *copy;
         self.waiting -= 1;
-        self.timer.sample(now.nanos_since(at));
+        self.timer.sample(now.nanos_since(sent));
         let next = self.next();
         self.control.acknowledged(&Acknowledged { sequence, packets: 1, next, mark, now });
         self.find_losses(sequence);
         self.trim();
-        Some(place)
+        self.lifetime.met();
+        Some(Answered { place, sent })
     }
 
-    fn lost_answered(&mut self, sequence: SeqNumber, now: Instant) -> Option<Place> {
+    fn lost_answered(&mut self, sequence: SeqNumber, now: Instant) -> Option<Answered> {
         let index = self.lost.iter().position(|copy| copy.sequence == sequence)?;
         let copy = self.lost.remove(index)?;
         self.timer.sample(now.nanos_since(copy.sent));
-        Some(copy.place)
+        Some(Answered { place: copy.place, sent: copy.sent })
     }
 
     /// Declares packets lost that were sent [`REORDERED`] or more before an answered one.
@@ -183,11 +217,12 @@ impl Flight {
     fn retransmit_at(&mut self, index: usize) -> bool {
         let Some(copy) = self.copies.get_mut(index).filter(|copy| copy.is_waiting) else { return false };
         copy.is_waiting = false;
-        let (sequence, place, sent) = (self.first + index as u32, copy.place, copy.at);
+        let Copy { place, at: sent, gone, .. } = *copy;
+        let sequence = self.first + index as u32;
         self.waiting -= 1;
         self.retransmissions.push_back(place);
         if self.transfer == Transfer::ToServer {
-            self.lost.push_back(LostCopy { sequence, place, sent });
+            self.lost.push_back(LostCopy { sequence, place, sent, gone });
         }
         true
     }
@@ -215,14 +250,14 @@ impl Flight {
         self.trim();
     }
 
-    /// When the lifetime of the oldest lost packet ends.
-    pub(super) fn lost_until(&self, lifetime: u64) -> Option<Instant> {
-        self.lost.front().map(|copy| copy.sent.plus_nanos(lifetime))
+    /// When the oldest lost packet has certainly expired.
+    pub(super) fn lost_until(&self) -> Option<Instant> {
+        self.lost.front().map(|copy| copy.gone)
     }
 
-    /// Removes a lost packet whose lifetime is over.
-    pub(super) fn expired(&mut self, lifetime: u64, now: Instant) -> Option<Place> {
-        self.lost_until(lifetime).filter(|until| *until <= now)?;
+    /// Removes a lost packet that has certainly expired.
+    pub(super) fn expired(&mut self, now: Instant) -> Option<Place> {
+        self.lost_until().filter(|until| *until <= now)?;
         self.lost.pop_front().map(|copy| copy.place)
     }
 
@@ -240,6 +275,7 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use nichrome_wire::rdma::PathMtu;
+    use nichrome_wire::star::Stamp;
 
     use super::*;
     use crate::congestion::{Congestion, SendWindow};
@@ -256,7 +292,8 @@ mod tests {
     }
 
     fn send(flight: &mut Flight) {
-        flight.packet_sent(PLACE, 1024, &Settings::new(PathMtu::B1024), NOW);
+        let expiration = Expiration { stamp: Stamp(0), certain: Instant::from_nanos(100) };
+        flight.packet_sent(PLACE, 1024, &expiration, &Settings::new(PathMtu::B1024), NOW);
     }
 
     #[test]
@@ -293,8 +330,8 @@ mod tests {
         assert!(flight.has_room() && flight.control.window() == 8);
         send(&mut flight);
         flight.retransmissions.clear();
-        // The second is lost, the window halved, and nothing else arrives.
-        flight.answered(SeqNumber(3), Mark::Unmarked, NOW);
+        // The second and the third are lost, the window is halved, and nothing else arrives.
+        flight.answered(SeqNumber(4), Mark::Unmarked, NOW);
         assert!(!flight.has_room() && !flight.retransmissions.is_empty());
         let size = flight.control.window();
         flight.retransmit(Expiry::Probe);
@@ -307,9 +344,9 @@ mod tests {
     fn what_is_lost_is_remembered_for_its_lifetime() {
         let mut flight = flight(&SendWindow::default(), 1);
         flight.retransmit(Expiry::Probe);
-        assert_eq!(flight.lost_until(100), Some(Instant::from_nanos(100)));
-        assert_eq!(flight.expired(100, Instant::from_nanos(99)), None);
-        assert_eq!(flight.expired(100, Instant::from_nanos(100)), Some(PLACE));
-        assert_eq!(flight.expired(100, Instant::from_nanos(100)), None);
+        assert_eq!(flight.lost_until(), Some(Instant::from_nanos(100)));
+        assert_eq!(flight.expired(Instant::from_nanos(99)), None);
+        assert_eq!(flight.expired(Instant::from_nanos(100)), Some(PLACE));
+        assert_eq!(flight.expired(Instant::from_nanos(100)), None);
     }
 }

@@ -23,6 +23,7 @@ mod connection_end;
 mod elements;
 mod endpoint;
 mod flight;
+mod lifetime;
 mod memory_table;
 mod mirror;
 mod negotiate;
@@ -30,6 +31,7 @@ mod packet;
 mod pipeline;
 mod seal;
 mod security;
+mod server_clock;
 mod setup;
 mod shared;
 mod stateful;
@@ -45,10 +47,10 @@ pub use memory_table::{KeyKind, MemoryTable, Reach, RegisteredMemory};
 pub use negotiate::{Admit, Connect, MakeOffer};
 pub use security::{Blocked, EgressCounters, EgressModule};
 pub use setup::{
-    Admission, Agreement, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, Setup,
-    SetupError, SetupEvent, Side, Timers, Wish, agree, peek_offer,
+    Admission, Agreement, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, Setup, SetupError,
+    SetupEvent, Side, Timers, Wish, agree, peek_offer,
 };
-pub use tag::{ConnectionKey, ServerClock, ServerSecret};
+pub use tag::{ConnectionKey, ServerSecret};
 
 /// A device's role in a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

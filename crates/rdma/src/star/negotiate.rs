@@ -6,7 +6,7 @@ use nichrome_wire::star::PacketCheck;
 use super::StarRole;
 use super::endpoint::{StarQp, registration};
 use super::seal::Seal;
-use super::setup::{Admission, Credentials, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
+use super::setup::{Admission, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
 use super::shared::StarShared;
 use super::stateful::Stateful;
 use super::stateless::Stateless;
@@ -78,14 +78,13 @@ impl<M: Memory> Answerable<M> for Admit<'_> {
     fn answer(self, qp: &QueuePair, scope: Scope<'_, M, StarShared>) -> Result<Admission, ConnectError> {
         let Scope { shared, verbs, .. } = scope;
         let (Self(peer), domain) = (self, qp.domain);
-        let credentials = shared.config.authentication.as_ref().map(|authentication| Credentials {
-            key: authentication.secret.connection_key(peer.address, peer.connection, domain.name()),
-            clock: shared.card.card().clock(verbs.now),
-            lifetime_ms: authentication.lifetime_ms,
+        let key = shared.config.authentication.as_ref().map(|authentication| {
+            authentication.secret.connection_key(peer.address, peer.connection, domain.name())
         });
+        let clock = shared.card.card().clock(verbs.now);
         let regions = verbs.protection.regions_of(domain);
         let regions = regions.map(|(key, region)| registration(key, region)).collect();
-        Ok(Admission { epoch: shared.config.epoch, domain: domain.name(), credentials, regions })
+        Ok(Admission { epoch: shared.config.epoch, domain: domain.name(), clock, key, regions })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The integrity check and authentication of a connection's packets, on both sides.
 
 use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::star::{Authentication, Flags, PacketCheck, PacketWriter, Stamp};
+use nichrome_wire::star::{Authentication, Flags, PacketCheck, PacketWriter};
 
 use super::tag::ConnectionKey;
 
@@ -35,12 +35,12 @@ impl Seal {
     }
 
     /// Appends a packet's trailer and returns the packet's length in bytes.
-    pub(super) fn finish(&self, writer: PacketWriter<'_>, flow: &UdpFlow, stamp: Stamp) -> usize {
+    pub(super) fn finish(&self, writer: PacketWriter<'_>, flow: &UdpFlow) -> usize {
         match self.proof {
             None => writer.finish(flow, self.check),
             Some((key, domain)) => {
                 let tag = |addresses: &[u8], covered: &[u8]| key.tag(addresses, covered);
-                writer.finish_authenticated(flow, self.check, domain, stamp, tag)
+                writer.finish_authenticated(flow, self.check, domain, tag)
             }
         }
     }

@@ -7,9 +7,8 @@ use std::fmt;
 use std::hash::Hasher as _;
 use std::net::IpAddr;
 
-use nichrome_wire::Instant;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
-use nichrome_wire::star::{Authentication, Stamp};
+use nichrome_wire::star::Authentication;
 use siphasher::{sip, sip128};
 
 /// The server's secret, chosen at random at each start.
@@ -83,32 +82,6 @@ impl fmt::Debug for ConnectionKey {
     }
 }
 
-/// The stamp of a clock at `now`.
-#[inline]
-pub(crate) fn stamp_of(now: Instant) -> Stamp {
-    Stamp((now.as_nanos() / 1_000_000) as u32)
-}
-
-/// A client's estimate of its server's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerClock {
-    /// The difference between the server's clock and the client's, modulo 2³² ms.
-    ahead_ms: u32,
-}
-
-impl ServerClock {
-    /// Synchronizes with the server's `stamp`, received at `now` in set-up or an authenticated packet.
-    pub fn synchronized(stamp: Stamp, now: Instant) -> Self {
-        Self { ahead_ms: stamp.0.wrapping_sub(stamp_of(now).0) }
-    }
-
-    /// The stamp of a packet built at `now`.
-    #[inline]
-    pub fn stamp(&self, now: Instant) -> Stamp {
-        Stamp(stamp_of(now).0.wrapping_add(self.ahead_ms))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,12 +118,5 @@ mod tests {
     #[test]
     fn secrets_are_not_printed() {
         assert_eq!(format!("{SECRET:?} {:?}", key(CLIENT, 17, 3)), "ServerSecret ConnectionKey");
-    }
-
-    #[test]
-    fn a_client_stamps_by_the_clock_of_its_server() {
-        let ms = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-        let clock = ServerClock::synchronized(Stamp(u32::MAX), ms(5000));
-        assert_eq!(clock.stamp(ms(5002)), Stamp(1));
     }
 }

@@ -22,6 +22,8 @@ const UNKNOWN: u64 = 250_000;
 pub(super) struct RetransmissionTimer {
     /// Smoothed round trip in nanoseconds (RFC 6298 section 2); `None` before the first sample.
     round_trip: Option<u64>,
+    /// Its variation, likewise.
+    variation: u64,
     /// Probes since the last progress.
     probes: u32,
     /// Timeouts since the last progress.
@@ -63,7 +65,17 @@ pub(super) enum Awaited {
 impl RetransmissionTimer {
     /// Adds a round-trip sample in nanoseconds.
     pub(super) fn sample(&mut self, nanos: u64) {
-        self.round_trip = Some(self.round_trip.map_or(nanos, |before| before - before / 8 + nanos / 8));
+        let Some(before) = self.round_trip else {
+            (self.round_trip, self.variation) = (Some(nanos), nanos / 2);
+            return;
+        };
+        self.variation = self.variation - self.variation / 4 + before.abs_diff(nanos) / 4;
+        self.round_trip = Some(before - before / 8 + nanos / 8);
+    }
+
+    /// Two round trips and four times their variation, in nanoseconds.
+    pub(super) fn spread(&self) -> u64 {
+        self.round_trip.map_or(2 * UNKNOWN, |round_trip| 2 * round_trip + 4 * self.variation)
     }
 
     /// Smoothed round trip in nanoseconds.

@@ -18,7 +18,7 @@ fn an_rdp_is_stored_and_acknowledged() {
     let packet = Packet::rdp(SHARED, BASE + 100, b"hello").flags(Flags::LAST);
     let answered = server.exchange(&packet.built()).unwrap();
     assert_eq!(server.memory.bytes()[99..106], *b"\x63hello\x69");
-    assert_eq!((answered.repr.message, answered.repr.flags), (Message::Ra(Ok(5)), Flags::LAST));
+    assert_eq!((answered.repr.message, answered.repr.flags), (Message::Ra(Ok(0)), Flags::LAST));
     assert_eq!(
         (answered.repr.connection, answered.repr.sequence),
         (packet.repr.connection, packet.repr.sequence)
@@ -77,7 +77,7 @@ fn rights_are_those_of_peers_or_of_the_servers_own_elements() {
     let store = || Packet::rdp(PRIVATE, private, b"data");
     assert_eq!(answered(&mut server, &store()), Message::Ra(Err(Reason::Right)));
     assert_eq!(server.memory.bytes()[1000], 1000_u32 as u8);
-    assert_eq!(answered(&mut server, &store().flags(local)), Message::Ra(Ok(4)));
+    assert_eq!(answered(&mut server, &store().flags(local)), Message::Ra(Ok(0)));
     assert_eq!(server.memory.bytes()[1000..1004], *b"data");
     let fetch = || Packet::gd(PRIVATE, private, 4);
     assert_eq!(answered(&mut server, &fetch()), Message::Sdp(Err(Reason::Right)));
@@ -146,7 +146,7 @@ fn the_card_drops_packets_other_than_rdps_and_gds() {
         Message::Wqep(Element::Deregister(RKey(SHARED))),
         Message::Cqep(cqe),
         Message::Ea,
-        Message::Ra(Ok(1)),
+        Message::Ra(Ok(0)),
         Message::Sdp(Ok(())),
     ];
     for message in messages {
@@ -172,7 +172,7 @@ fn a_buffer_that_is_too_short_costs_the_answer() {
     let datagram =
         nichrome_rdma::Datagram { flow: to_server(), traffic_class: TrafficClass(0), bytes: &bytes };
     let Server { card, memory, table, .. } = &mut server;
-    assert_eq!(card.respond(&datagram, NOW, table, memory, &mut [0; 115]), None);
-    assert!(card.respond(&datagram, NOW, table, memory, &mut [0; 116]).is_some());
+    assert_eq!(card.respond(&datagram, NOW, table, memory, &mut [0; 119]), None);
+    assert!(card.respond(&datagram, NOW, table, memory, &mut [0; 120]).is_some());
     assert_eq!(card.counters().dropped_buffer, 1);
 }

@@ -13,7 +13,11 @@ use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
 pub(crate) const BASE: u64 = 0x1_0000;
 pub(crate) const EPOCH: Epoch = Epoch(0xC0FF_EE00);
 pub(crate) const DOMAIN: u32 = 0x0000_0302;
-pub(crate) const LIFETIME_MS: u32 = 4000;
+/// Microseconds from [`NOW`] to the expiry of packets that tests build.
+pub(crate) const LIFETIME: u32 = 4000;
+
+/// The clock of the card at [`NOW`].
+pub(crate) const CLOCK: u32 = 100_000_000;
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// The time of the tests: 100 s after the server's start.
@@ -76,7 +80,7 @@ impl Server {
 
     /// A server that takes authenticated packets only.
     pub(crate) fn authenticating() -> Self {
-        Self::new(Some(CardAuthentication { secret: secret(), lifetime_ms: LIFETIME_MS }))
+        Self::new(Some(CardAuthentication { secret: secret() }))
     }
 
     pub(crate) fn respond(&mut self, flow: UdpFlow, traffic_class: u8, bytes: &[u8]) -> Option<Answered> {
@@ -105,7 +109,6 @@ pub(crate) struct Packet {
     pub(crate) epoch: Epoch,
     pub(crate) flow: UdpFlow,
     pub(crate) domain: u32,
-    pub(crate) stamp: Stamp,
     pub(crate) tag: Tag,
 }
 
@@ -120,9 +123,10 @@ pub(crate) enum Tag {
 
 impl Packet {
     pub(crate) fn new(message: Message, payload: &[u8]) -> Self {
-        let repr = Repr { flags: Flags::NONE, connection: connection(17), sequence: SeqNumber(5), message };
-        let (payload, flow, stamp) = (payload.to_vec(), to_server(), Stamp(100_000));
-        Self { repr, payload, epoch: EPOCH, flow, domain: DOMAIN, stamp, tag: Tag::Fixed(0) }
+        let (sequence, stamp) = (SeqNumber(5), Stamp(CLOCK + LIFETIME));
+        let repr = Repr { flags: Flags::NONE, connection: connection(17), sequence, stamp, message };
+        let (payload, flow) = (payload.to_vec(), to_server());
+        Self { repr, payload, epoch: EPOCH, flow, domain: DOMAIN, tag: Tag::Fixed(0) }
     }
 
     pub(crate) fn rdp(key: u32, address: u64, payload: &[u8]) -> Self {
@@ -150,11 +154,9 @@ impl Packet {
         let mut writer = PacketWriter::new(&self.repr, self.payload.len(), &mut datagram).unwrap();
         writer.payload().copy_from_slice(&self.payload);
         let check = PacketCheck::new(self.epoch);
-        writer.finish_authenticated(&self.flow, check, self.domain, self.stamp, |addresses, covered| {
-            match self.tag {
-                Tag::Of(key) => key.tag(addresses, covered),
-                Tag::Fixed(tag) => tag,
-            }
+        writer.finish_authenticated(&self.flow, check, self.domain, |addresses, covered| match self.tag {
+            Tag::Of(key) => key.tag(addresses, covered),
+            Tag::Fixed(tag) => tag,
         });
         datagram
     }

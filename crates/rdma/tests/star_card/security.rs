@@ -6,14 +6,14 @@ use nichrome_rdma::star::*;
 use nichrome_rdma::{Access, RKey};
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::star::{Completed, Cqe, Element, Flags, Message, Reason, Registration, StatusCode};
+use nichrome_wire::star::{Completed, Cqe, Element, Flags, Message, Reason, Registration, Stamp, StatusCode};
 
 use super::common::{BASE, CLIENT, DOMAIN, EPOCH, PRIVATE, Packet, SERVER, SHARED, connection, regions};
 
 const ALL: Access = Access::REMOTE_WRITE;
 
 fn admission() -> Admission {
-    Admission { epoch: EPOCH, domain: DOMAIN, credentials: None, regions: regions().to_vec() }
+    Admission { epoch: EPOCH, domain: DOMAIN, clock: Stamp(0), key: None, regions: regions().to_vec() }
 }
 
 /// The client's module, with an entry for connection 17.

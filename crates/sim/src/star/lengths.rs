@@ -1,10 +1,21 @@
 //! How long packets are on an Ethernet: the one place of all header sizes.
 
 use nichrome_wire::rdma::{Aeth, BthHeader, Deth, ICRC_LEN, Reth};
-use nichrome_wire::star::{PacketType, Segment};
 use nichrome_wire::{EthernetHeader, Ipv4Header, UdpHeader};
 
 use super::packet::Kind;
+
+/// A StaR packet's header and check, which the paper leaves open: type, flags, length, connection, sequence number, CRC.
+const STAR: usize = 12 + 4;
+
+/// Address and key in RDPs and GDs.
+const SPAN: usize = 12;
+
+/// A work queue element with one buffer.
+const ELEMENT: usize = 32 + 16;
+
+/// A completion queue element.
+const COMPLETION: usize = 20;
 
 /// Before the UDP payload.
 const UNDERLAY: usize = EthernetHeader::LEN + Ipv4Header::LEN + UdpHeader::LEN;
@@ -18,13 +29,12 @@ pub(super) const fn packet_len(kind: Kind, payload: u32, is_write: bool) -> u32 
         Kind::Data => BthHeader::LEN + address + payload + ICRC_LEN,
         Kind::Ack | Kind::Nak => BthHeader::LEN + Aeth::LEN + ICRC_LEN,
         Kind::Request | Kind::Response => BthHeader::LEN + Deth::LEN + payload + ICRC_LEN,
-        Kind::Wqep => PacketType::Wqep.datagram_len(Segment::LEN),
-        Kind::Cqep => PacketType::Cqep.datagram_len(0),
-        Kind::Ea => PacketType::Ea.datagram_len(0),
-        Kind::Rdp => PacketType::Rdp.datagram_len(payload),
-        Kind::Ra => PacketType::Ra.datagram_len(0),
-        Kind::Gd => PacketType::Gd.datagram_len(0),
-        Kind::Sdp => PacketType::Sdp.datagram_len(payload),
+        Kind::Wqep => STAR + ELEMENT,
+        Kind::Cqep => STAR + COMPLETION,
+        Kind::Ea | Kind::Ra => STAR,
+        Kind::Rdp => STAR + SPAN + payload,
+        Kind::Gd => STAR + SPAN,
+        Kind::Sdp => STAR + payload,
     };
     (UNDERLAY + datagram) as u32
 }

@@ -13,7 +13,7 @@ use super::message::{Message, Reason, Span};
 use super::packet_type::PacketType;
 use super::{AUTHENTICATION_LEN, CHECK_LEN, VERSION};
 
-/// A time in milliseconds of the server's clock, modulo 2³².
+/// A time in microseconds of the server's clock, modulo 2³².
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u32);
 
@@ -22,8 +22,6 @@ pub struct Stamp(pub u32);
 pub struct Authentication {
     /// The protection domain that the connection is in at the server, by the server's name for it.
     pub domain: u32,
-    /// When the packet was made.
-    pub stamp: Stamp,
     /// A keyed hash of all before it, and of the addresses.
     pub tag: u64,
 }
@@ -33,15 +31,14 @@ impl Authentication {
     const TAG_LEN: usize = 8;
 
     fn from_bytes(bytes: &[u8; AUTHENTICATION_LEN]) -> Self {
-        let tag = u64::from_be_bytes(array(bytes, 8));
-        Self { domain: be32(bytes, 0), stamp: Stamp(be32(bytes, 4)), tag }
+        let tag = u64::from_be_bytes(array(bytes, 4));
+        Self { domain: be32(bytes, 0), tag }
     }
 
     pub(super) fn to_bytes(self) -> [u8; AUTHENTICATION_LEN] {
         let mut bytes = [0; AUTHENTICATION_LEN];
         put(&mut bytes, 0, self.domain.to_be_bytes());
-        put(&mut bytes, 4, self.stamp.0.to_be_bytes());
-        put(&mut bytes, 8, self.tag.to_be_bytes());
+        put(&mut bytes, 4, self.tag.to_be_bytes());
         bytes
     }
 
@@ -63,6 +60,8 @@ pub struct Repr {
     pub connection: QpNumber,
     /// The sequence number.
     pub sequence: SeqNumber,
+    /// RDP and GD: when the packet expires. RA and SDP: the time of the server. 0 on other types.
+    pub stamp: Stamp,
     /// The rest.
     pub message: Message,
 }
@@ -99,7 +98,13 @@ impl Repr {
             None
         };
         Ok((
-            Self { flags, connection, sequence: SeqNumber(header.sequence()), message },
+            Self {
+                flags,
+                connection,
+                sequence: SeqNumber(header.sequence()),
+                stamp: Stamp(header.stamp()),
+                message,
+            },
             payload,
             authentication,
         ))
@@ -128,7 +133,7 @@ impl Repr {
         let Some(length) = self.message.length_field(payload_len) else { return false };
         let first = VERSION << 4 | self.message.packet_type() as u8;
         let (connection, sequence) = (self.connection.value(), self.sequence.0);
-        put(&common_header(first, self.written_flags(), length, connection, sequence));
+        put(&common_header(first, self.written_flags(), length, connection, sequence, self.stamp.0));
         match self.message {
             Message::Wqep(element) => element.write(&mut put),
             Message::Cqep(cqe) => put(&cqe.to_bytes()),

@@ -7,12 +7,12 @@ use crate::bytes::{be16, be32, put};
 /// An unchecked view of a common header.
 #[derive(Clone, Copy, Debug)]
 pub struct CommonHeader<'a> {
-    fixed: &'a [u8; 12],
+    fixed: &'a [u8; 16],
 }
 
 impl<'a> CommonHeader<'a> {
     /// Bytes of a header.
-    pub const LEN: usize = 12;
+    pub const LEN: usize = 16;
 
     /// A view of a datagram's first bytes; `None` where it is shorter than a header.
     #[inline]
@@ -55,6 +55,12 @@ impl<'a> CommonHeader<'a> {
     pub fn sequence(&self) -> u32 {
         be32(self.fixed, 8)
     }
+
+    /// The stamp; which time it is depends on the type.
+    #[inline]
+    pub fn stamp(&self) -> u32 {
+        be32(self.fixed, 12)
+    }
 }
 
 /// The bytes of a common header.
@@ -65,6 +71,7 @@ pub(super) fn common_header(
     length: u16,
     connection: u32,
     sequence: u32,
+    stamp: u32,
 ) -> [u8; CommonHeader::LEN] {
     let mut bytes = [0; CommonHeader::LEN];
     bytes[0] = first;
@@ -72,6 +79,7 @@ pub(super) fn common_header(
     put(&mut bytes, 2, length.to_be_bytes());
     put(&mut bytes, 4, connection.to_be_bytes());
     put(&mut bytes, 8, sequence.to_be_bytes());
+    put(&mut bytes, 12, stamp.to_be_bytes());
     bytes
 }
 
@@ -146,17 +154,21 @@ mod tests {
 
     #[test]
     fn the_view_reads_every_field() {
-        let bytes = common_header(0x14, Flags::LAST | Flags::REFUSED, 0x0102, 0x0304_0506, 0x0708_090A);
-        assert_eq!(bytes, [0x14, 0x21, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let flags = Flags::LAST | Flags::REFUSED;
+        let bytes = common_header(0x14, flags, 0x0102, 0x0304_0506, 0x0708_090A, 0x0B0C_0D0E);
+        assert_eq!(bytes, [0x14, 0x21, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
         let view = CommonHeader::new(&bytes).unwrap();
         assert_eq!((view.version(), view.type_code(), view.length()), (1, 4, 0x0102));
-        assert_eq!((view.connection(), view.sequence()), (0x0304_0506, 0x0708_090A));
+        assert_eq!(
+            (view.connection(), view.sequence(), view.stamp()),
+            (0x0304_0506, 0x0708_090A, 0x0B0C_0D0E)
+        );
         assert!(view.flags().contains(Flags::LAST) && !view.flags().contains(Flags::LAST | Flags::SOLICITED));
         assert_eq!(view.flags().without(Flags::LAST), Flags::REFUSED);
     }
 
     #[test]
     fn a_datagram_shorter_than_the_header_has_no_view() {
-        assert!(CommonHeader::new(&[0x14; 11]).is_none());
+        assert!(CommonHeader::new(&[0x14; 15]).is_none());
     }
 }

@@ -36,8 +36,8 @@ pub enum Reason {
     Fault = 6,
     /// More bytes are wanted than fit in a packet.
     Length = 7,
-    /// The stamp is too old, or of the future: the answer's stamp says what time it is.
-    Stamp = 8,
+    /// The packet has expired, or expires too far in the future.
+    Expired = 8,
     /// The server takes authenticated packets only.
     Unauthenticated = 9,
 }
@@ -52,7 +52,7 @@ impl Reason {
         Self::State,
         Self::Fault,
         Self::Length,
-        Self::Stamp,
+        Self::Expired,
         Self::Unauthenticated,
     ];
 
@@ -76,7 +76,7 @@ pub enum Message {
     Ea,
     /// Store the payload there.
     Rdp(Span),
-    /// So many bytes of the RDP with this sequence number are stored, or why none is.
+    /// The RDP with this sequence number is stored, or why it is not. Bit n of the bitmap: so is the one n + 1 before it.
     Ra(Result<u16, Reason>),
     /// Send so many bytes from there.
     Gd(Span, u16),
@@ -118,7 +118,7 @@ impl Message {
             Self::Rdp(_) | Self::Sdp(Ok(())) => Some(payload_len),
             _ if payload_len > 0 => None,
             Self::Cqep(_) | Self::Ea => Some(0),
-            Self::Ra(Ok(len)) | Self::Gd(_, len) => Some(*len),
+            Self::Ra(Ok(field)) | Self::Gd(_, field) => Some(*field),
             Self::Ra(Err(reason)) | Self::Sdp(Err(reason)) => Some(*reason as u16),
         }
     }

@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn frames_are_as_long_as_the_specification_says() {
         let frame = |kind: PacketType, payload| 42 + kind.datagram_len(payload);
-        assert_eq!([frame(PacketType::Rdp, 8), frame(PacketType::Ra, 0)], [78, 58]);
-        assert_eq!([frame(PacketType::Gd, 0), frame(PacketType::Sdp, 1400)], [70, 1458]);
-        assert_eq!([frame(PacketType::Ea, 0), frame(PacketType::Cqep, 0)], [58, 78]);
-        assert_eq!(frame(PacketType::Wqep, 16), 106);
+        assert_eq!([frame(PacketType::Rdp, 8), frame(PacketType::Ra, 0)], [82, 62]);
+        assert_eq!([frame(PacketType::Gd, 0), frame(PacketType::Sdp, 1400)], [74, 1462]);
+        assert_eq!([frame(PacketType::Ea, 0), frame(PacketType::Cqep, 0)], [62, 82]);
+        assert_eq!(frame(PacketType::Wqep, 16), 110);
     }
 }

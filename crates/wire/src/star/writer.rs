@@ -3,7 +3,7 @@
 use crate::rdma::UdpFlow;
 
 use super::check::PacketCheck;
-use super::datagram::{Authentication, Repr, Stamp};
+use super::datagram::{Authentication, Repr};
 use super::{AUTHENTICATION_LEN, CHECK_LEN};
 
 /// A datagram under construction in a caller's buffer: the headers stand there, the payload is filled in where it will
@@ -40,7 +40,7 @@ impl<'b> PacketWriter<'b> {
     /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED) is finished by [`Self::finish_authenticated`]; here its authentication is zeros.
     #[inline]
     pub fn finish(self, flow: &UdpFlow, check: PacketCheck) -> usize {
-        self.finish_authenticated(flow, check, 0, Stamp(0), |_, _| 0)
+        self.finish_authenticated(flow, check, 0, |_, _| 0)
     }
 
     /// Adds the authentication, if the flags have it, and the check of `flow`; returns the datagram's length in bytes.
@@ -51,13 +51,12 @@ impl<'b> PacketWriter<'b> {
         flow: &UdpFlow,
         check: PacketCheck,
         domain: u32,
-        stamp: Stamp,
         tag: impl FnOnce(&[u8], &[u8]) -> u64,
     ) -> usize {
         let len = self.datagram.len();
         let end = self.header_len + self.payload_len;
         if len == end + AUTHENTICATION_LEN + CHECK_LEN {
-            let unsigned = Authentication { domain, stamp, tag: 0 };
+            let unsigned = Authentication { domain, tag: 0 };
             self.datagram[end..end + AUTHENTICATION_LEN].copy_from_slice(&unsigned.to_bytes());
             if let Some(tag) = Authentication::covered(flow, self.datagram, tag) {
                 let signed = Authentication { tag, ..unsigned };

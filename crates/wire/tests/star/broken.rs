@@ -3,13 +3,13 @@
 use nichrome_wire::rdma::{QpNumber, RKey, UdpFlow};
 use nichrome_wire::star::{
     Completed, Cqe, Data, Element, Epoch, Flags, Message, Operands, PacketCheck, PacketType, PacketWriter,
-    Repr, Request, Segment, Span, StarError, StatusCode, Target, Wqe, WqeFlags,
+    Repr, Request, Segment, Span, Stamp, StarError, StatusCode, Target, Wqe, WqeFlags,
 };
 use nichrome_wire::{AddressPair, SeqNumber};
 
 fn built(message: Message, payload: &[u8]) -> Vec<u8> {
     let connection = QpNumber::new(0x11).unwrap();
-    let repr = Repr { flags: Flags::NONE, connection, sequence: SeqNumber(7), message };
+    let repr = Repr { flags: Flags::NONE, connection, sequence: SeqNumber(7), stamp: Stamp(0), message };
     let mut datagram = vec![0; repr.datagram_len(payload.len())];
     let mut writer = PacketWriter::new(&repr, payload.len(), &mut datagram).unwrap();
     writer.payload().copy_from_slice(payload);
@@ -37,13 +37,13 @@ const CQE: Cqe =
 
 #[test]
 fn of_the_common_header() {
-    assert_eq!(changed(RDP, b"payload", 0, 0x24), StarError::Version(2));
-    assert_eq!(changed(RDP, b"payload", 0, 0x10), StarError::Type(0));
-    assert_eq!(changed(RDP, b"payload", 0, 0x18), StarError::Type(8));
+    assert_eq!(changed(RDP, b"payload", 0, 0x14), StarError::Version(1));
+    assert_eq!(changed(RDP, b"payload", 0, 0x20), StarError::Type(0));
+    assert_eq!(changed(RDP, b"payload", 0, 0x28), StarError::Type(8));
     assert_eq!(changed(RDP, b"payload", 4, 1), StarError::Connection(0x0100_0011));
-    assert_eq!(changed(RDP, b"payload", 3, 8), StarError::Length { len: 35, expected: 36 });
-    assert_eq!(Repr::parse(&[0x14; 11]), Err(StarError::Length { len: 11, expected: 16 }));
-    assert_eq!(Repr::parse(&built(RDP, b"")[..27]), Err(StarError::Length { len: 27, expected: 28 }));
+    assert_eq!(changed(RDP, b"payload", 3, 8), StarError::Length { len: 39, expected: 40 });
+    assert_eq!(Repr::parse(&[0x24; 15]), Err(StarError::Length { len: 15, expected: 20 }));
+    assert_eq!(Repr::parse(&built(RDP, b"")[..31]), Err(StarError::Length { len: 31, expected: 32 }));
     let kind = PacketType::Ea;
     assert_eq!(changed(Message::Ea, b"", 3, 1), StarError::UnusedLength { kind, length: 1 });
 }
@@ -68,33 +68,33 @@ fn of_answers() {
     assert_eq!(changed(Message::Sdp(Ok(())), b"", 1, 0x20), StarError::Reason(0));
     let mut with_payload = built(Message::Ra(Ok(8)), b"");
     with_payload.push(0);
-    assert_eq!(Repr::parse(&with_payload), Err(StarError::Length { len: 17, expected: 16 }));
+    assert_eq!(Repr::parse(&with_payload), Err(StarError::Length { len: 21, expected: 20 }));
 }
 
 #[test]
 fn of_completions() {
-    assert_eq!(changed(Message::Cqep(CQE), b"", 12 + 8, 22), StarError::Status(22));
-    assert_eq!(changed(Message::Cqep(CQE), b"", 12 + 9, 5), StarError::Completed(5));
-    assert_eq!(changed(Message::Cqep(CQE), b"", 12 + 10, 3), StarError::Notice(3));
+    assert_eq!(changed(Message::Cqep(CQE), b"", 16 + 8, 22), StarError::Status(22));
+    assert_eq!(changed(Message::Cqep(CQE), b"", 16 + 9, 5), StarError::Completed(5));
+    assert_eq!(changed(Message::Cqep(CQE), b"", 16 + 10, 3), StarError::Notice(3));
 }
 
 #[test]
 fn of_elements() {
     let segment = Segment { address: 0x1000, len: 8, lkey: 0x100 }.to_bytes();
     let send = work(Request::Send, Data::Segments(1), 8);
-    assert_eq!(changed(send, &segment, 12, 10), StarError::Opcode(10));
-    assert_eq!(changed(send, &segment, 13, 0x11), StarError::ElementFlags { opcode: 1, flags: 0x11 });
-    assert_eq!(changed(send, &segment, 14, 2), StarError::Buffers { len: 16, expected: 8 });
-    assert_eq!(changed(send, &segment, 43, 9), StarError::Buffers { len: 8, expected: 9 });
+    assert_eq!(changed(send, &segment, 16, 10), StarError::Opcode(10));
+    assert_eq!(changed(send, &segment, 17, 0x11), StarError::ElementFlags { opcode: 1, flags: 0x11 });
+    assert_eq!(changed(send, &segment, 18, 2), StarError::Buffers { len: 16, expected: 8 });
+    assert_eq!(changed(send, &segment, 47, 9), StarError::Buffers { len: 8, expected: 9 });
     let inline = work(Request::Send, Data::Inline, 5);
-    assert_eq!(changed(inline, b"hello", 12, 6), StarError::ElementFlags { opcode: 6, flags: 0x09 });
-    assert_eq!(changed(inline, b"hello", 43, 6), StarError::Buffers { len: 5, expected: 6 });
+    assert_eq!(changed(inline, b"hello", 16, 6), StarError::ElementFlags { opcode: 6, flags: 0x09 });
+    assert_eq!(changed(inline, b"hello", 47, 6), StarError::Buffers { len: 5, expected: 6 });
     let deregister = Message::Wqep(Element::Deregister(RKey(0x100)));
-    assert_eq!(changed(deregister, b"", 13, 1), StarError::ElementFlags { opcode: 17, flags: 1 });
+    assert_eq!(changed(deregister, b"", 17, 1), StarError::ElementFlags { opcode: 17, flags: 1 });
     let close = Message::Wqep(Element::Close(StatusCode::FLUSHED));
-    assert_eq!(changed(close, b"", 19, 22), StarError::Status(22));
+    assert_eq!(changed(close, b"", 23, 22), StarError::Status(22));
     // Turned into an atomic operation it has no operands.
-    assert_eq!(changed(close, b"", 12, 8), StarError::Length { len: 48, expected: 64 });
+    assert_eq!(changed(close, b"", 16, 8), StarError::Length { len: 52, expected: 68 });
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn what_cannot_be_said_is_not_written() {
     let operands = Operands { compare: 0, swap_or_add: 1 };
     let add = work(Request::FetchAdd(target, operands), Data::Segments(1), 8);
     for (message, payload_len) in [(Message::Ea, 1), (RDP, 0x1_0000), (add, 8), (Message::Cqep(CQE), 4)] {
-        let repr = Repr { flags: Flags::NONE, connection, sequence: SeqNumber(0), message };
+        let repr = Repr { flags: Flags::NONE, connection, sequence: SeqNumber(0), stamp: Stamp(0), message };
         let mut buffer = vec![0; 0x1_1000];
         assert!(PacketWriter::new(&repr, payload_len, &mut buffer).is_none());
     }

@@ -18,7 +18,6 @@ pub(crate) struct Generated {
     pub(crate) repr: Repr,
     pub(crate) payload: Vec<u8>,
     pub(crate) domain: u32,
-    pub(crate) stamp: Stamp,
     pub(crate) flow: UdpFlow,
     pub(crate) epoch: Epoch,
 }
@@ -30,7 +29,7 @@ impl Generated {
         let mut writer = PacketWriter::new(&self.repr, self.payload.len(), &mut buffer).unwrap();
         writer.payload().copy_from_slice(&self.payload);
         let check = PacketCheck::new(self.epoch);
-        let len = writer.finish_authenticated(&self.flow, check, self.domain, self.stamp, sum);
+        let len = writer.finish_authenticated(&self.flow, check, self.domain, sum);
         assert_eq!(len, buffer.len());
         buffer
     }
@@ -51,9 +50,10 @@ pub(crate) fn packet() -> impl Strategy<Value = Generated> {
             flags: flags(message.packet_type(), message, authenticated, set),
             connection: QpNumber::new(connection).unwrap(),
             sequence: SeqNumber(sequence),
+            stamp: Stamp(stamp),
             message,
         };
-        Generated { repr, payload, domain, stamp: Stamp(stamp), flow, epoch: Epoch(epoch) }
+        Generated { repr, payload, domain, flow, epoch: Epoch(epoch) }
     })
 }
 

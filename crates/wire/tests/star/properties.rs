@@ -1,7 +1,8 @@
 //! What must hold for any packet, and for any bytes.
 
 use nichrome_wire::star::{
-    AUTHENTICATION_LEN, Authentication, Epoch, Flags, PacketCheck, PacketWriter, Repr, StarError, segments,
+    AUTHENTICATION_LEN, Authentication, CHECK_LEN, Epoch, Flags, PacketCheck, PacketWriter, Repr, StarError,
+    segments,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +19,6 @@ proptest! {
         prop_assert_eq!(payload, packet.payload);
         let expected = repr.flags.contains(Flags::AUTHENTICATED).then(|| Authentication {
             domain: packet.domain,
-            stamp: packet.stamp,
             tag: Authentication::covered(&packet.flow, &datagram, sum).unwrap(),
         });
         prop_assert_eq!(authentication, expected);
@@ -49,7 +49,7 @@ proptest! {
     fn the_tag_covers_every_byte_before_it(packet in packet(), at in any::<prop::sample::Index>()) {
         prop_assume!(packet.repr.flags.contains(Flags::AUTHENTICATED));
         let datagram = packet.built();
-        let tagged = datagram.len() - AUTHENTICATION_LEN + 8 - 4;
+        let tagged = datagram.len() - AUTHENTICATION_LEN + 4 - CHECK_LEN;
         let mut changed = datagram.clone();
         changed[at.index(tagged)] ^= 1;
         let tag = |datagram: &[u8]| Authentication::covered(&packet.flow, datagram, sum);

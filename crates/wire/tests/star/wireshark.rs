@@ -66,7 +66,7 @@ struct Line {
 }
 
 /// Every field of the dissector.
-const FIELDS: [&str; 53] = [
+const FIELDS: [&str; 54] = [
     "star.version",
     "star.type",
     "star.flags",
@@ -82,8 +82,10 @@ const FIELDS: [&str; 53] = [
     "star.reason",
     "star.connection",
     "star.sequence",
+    "star.stamp",
     "star.address",
     "star.key",
+    "star.stored_before",
     "star.wqe.opcode",
     "star.wqe.flags",
     "star.wqe.flags.signaled",
@@ -117,7 +119,6 @@ const FIELDS: [&str; 53] = [
     "star.cqe.invalidate",
     "star.payload",
     "star.domain",
-    "star.stamp",
     "star.tag",
     "star.epoch",
 ];
@@ -164,8 +165,8 @@ impl Line {
 
     fn of(packet: &Generated, datagram: &[u8]) -> Self {
         let mut line = Self { fields: Vec::new() };
-        let Repr { flags, connection, sequence, message } = packet.repr;
-        line.put("star.version", 1);
+        let Repr { flags, connection, sequence, stamp, message } = packet.repr;
+        line.put("star.version", 2);
         line.put("star.type", message.packet_type() as u8);
         line.put("star.flags", hex8(flags.bits()));
         for (name, flag) in [
@@ -183,10 +184,10 @@ impl Line {
         line.put("star.length", u16::from_be_bytes([datagram[2], datagram[3]]));
         line.put("star.connection", hex32(connection.value()));
         line.put("star.sequence", sequence.0);
+        line.put("star.stamp", stamp.0);
         line.message(&message, &packet.payload);
         if flags.contains(Flags::AUTHENTICATED) {
             line.put("star.domain", hex32(packet.domain));
-            line.put("star.stamp", packet.stamp.0);
             line.put("star.tag", hex64(Authentication::covered(&packet.flow, datagram, sum).unwrap()));
         }
         line.put("star.epoch", hex32(packet.epoch.0));
@@ -218,7 +219,8 @@ impl Line {
                 self.put("star.key", hex32(span.key));
             }
             Message::Ra(Err(reason)) | Message::Sdp(Err(reason)) => self.put("star.reason", reason as u16),
-            Message::Ea | Message::Ra(Ok(_)) | Message::Sdp(Ok(())) => {}
+            Message::Ea | Message::Sdp(Ok(())) => {}
+            Message::Ra(Ok(before)) => self.put("star.stored_before", format!("0x{before:04x}")),
         }
         let is_data = matches!(message, Message::Rdp(_) | Message::Sdp(_));
         if is_data && !payload.is_empty() {
@@ -363,7 +365,8 @@ fn tshark_says_what_a_packet_is_in_one_line() {
     let mut packet = generated(1).remove(0);
     let message = Message::Ra(Err(nichrome_wire::star::Reason::Bounds));
     let flags = Flags::REFUSED;
-    packet.repr = Repr { flags, connection, sequence: nichrome_wire::SeqNumber(5), message };
+    let (sequence, stamp) = (nichrome_wire::SeqNumber(5), nichrome_wire::star::Stamp(0));
+    packet.repr = Repr { flags, connection, sequence, stamp, message };
     packet.payload.clear();
     let folder = tempfile::tempdir().unwrap();
     let file = capture(&folder, &[frame(&packet, &packet.built())]);

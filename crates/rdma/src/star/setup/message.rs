@@ -7,8 +7,7 @@ use nichrome_wire::rdma::{PathMtu, QpNumber, RKey};
 use nichrome_wire::star::{Epoch, Registration, Stamp};
 
 use super::terms::{
-    Admission, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError, Timers,
-    VERSION, Wish,
+    Admission, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError, Timers, VERSION, Wish,
 };
 use crate::core::access::Access;
 use crate::star::tag::ConnectionKey;
@@ -18,7 +17,7 @@ const MAGIC: [u8; 4] = *b"StaR";
 
 const HEADER_LEN: usize = 12;
 const OFFER_LEN: usize = 44;
-const ADMISSION_LEN: usize = 40;
+const ADMISSION_LEN: usize = 36;
 const REGION_LEN: usize = 24;
 const REFUSAL_LEN: usize = 4;
 
@@ -117,16 +116,12 @@ fn write_offer(offer: &Offer, output: &mut Vec<u8>) {
 }
 
 fn write_admission(admission: &Admission, output: &mut Vec<u8>) {
-    let (flag, key, clock, lifetime_ms) = match admission.credentials {
-        Some(Credentials { key, clock, lifetime_ms }) => (1, key.bytes(), clock, lifetime_ms),
-        None => (0, [0; 16], Stamp(0), 0),
-    };
+    let (flag, key) = admission.key.map_or((0, [0; 16]), |key| (1, key.bytes()));
     output.extend(admission.epoch.0.to_be_bytes());
     output.extend(admission.domain.to_be_bytes());
     output.extend([flag, 0, 0, 0]);
     output.extend(key);
-    output.extend(clock.0.to_be_bytes());
-    output.extend(lifetime_ms.to_be_bytes());
+    output.extend(admission.clock.0.to_be_bytes());
     output.extend((admission.regions.len() as u32).to_be_bytes());
     for region in &admission.regions {
         output.extend(region.key.0.to_be_bytes());
@@ -184,11 +179,10 @@ impl Reader<'_> {
     fn admission(&mut self) -> Option<Admission> {
         let (epoch, domain) = (Epoch(self.be32()?), self.be32()?);
         let [flag, ..] = self.bytes::<4>()?;
-        let (key, clock, lifetime_ms) =
-            (ConnectionKey::new(self.bytes()?), Stamp(self.be32()?), self.be32()?);
-        let credentials = match flag {
+        let (key, clock) = (ConnectionKey::new(self.bytes()?), Stamp(self.be32()?));
+        let key = match flag {
             0 => None,
-            1 => Some(Credentials { key, clock, lifetime_ms }),
+            1 => Some(key),
             _ => return None,
         };
         let count = self.be32()? as usize;
@@ -196,7 +190,7 @@ impl Reader<'_> {
             return None;
         }
         let regions = (0..count).map(|_| self.region()).collect::<Option<_>>()?;
-        Some(Admission { epoch, domain, credentials, regions })
+        Some(Admission { epoch, domain, clock, key, regions })
     }
 
     fn region(&mut self) -> Option<Registration> {

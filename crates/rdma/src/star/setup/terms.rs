@@ -11,7 +11,7 @@ use crate::core::access::Access;
 use crate::star::tag::ConnectionKey;
 
 /// The version of the set-up protocol.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 
 /// Most regions in a memory table.
 pub const MAX_REGIONS: usize = 1 << 16;
@@ -117,21 +117,12 @@ pub struct Admission {
     pub epoch: Epoch,
     /// Its name for the connection's protection domain.
     pub domain: u32,
-    /// The credentials, if its card requires authentication.
-    pub credentials: Option<Credentials>,
+    /// The time of its clock.
+    pub clock: Stamp,
+    /// The key of the connection, if its card requires authentication.
+    pub key: Option<ConnectionKey>,
     /// The memory regions of the domain. Elements announce later changes.
     pub regions: Vec<Registration>,
-}
-
-/// A client's credentials for authenticating packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// The key of the connection.
-    pub key: ConnectionKey,
-    /// The time of the server's clock.
-    pub clock: Stamp,
-    /// Most milliseconds between a stamp and the server's clock.
-    pub lifetime_ms: u32,
 }
 
 /// One of the two sides.

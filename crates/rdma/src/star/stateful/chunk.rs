@@ -3,6 +3,7 @@
 //! A packet accesses one contiguous range of the server's memory. The server's buffers therefore cut an operation into
 //! chunks of up to a path MTU; the client's buffers do not matter.
 
+use nichrome_wire::Instant;
 use nichrome_wire::star::{Flags, Message, Reason, Repr, Span};
 
 use super::Stateful;
@@ -72,21 +73,19 @@ impl Stateful {
     }
 
     /// Describes the packet for a chunk.
-    pub(super) fn chunk_packet(&self, place: Place) -> Option<Outgoing> {
+    pub(super) fn chunk_packet(&self, place: Place, now: Instant) -> Option<Outgoing> {
         let pipeline = self.pipeline(place.initiator);
         let index = pipeline.operation_of(place.nth)?;
         let operation = &pipeline.operations[index];
         let Chunk { span, key, len, is_last, .. } = self.chunk(place.initiator, index, place.nth)?;
-        let sequence = match operation.transfer {
-            Transfer::ToServer => self.rdp.next(),
-            Transfer::FromServer => self.gd.next(),
-        };
+        let flight = self.flight(operation.transfer);
+        let (sequence, stamp) = (flight.next(), self.clock.expiration(flight.lifetime(), now).stamp);
         let (message, payload_len) = match operation.transfer {
             Transfer::ToServer => (Message::Rdp(span), len as usize),
             Transfer::FromServer => (Message::Gd(span, len as u16), 0),
         };
         let flags = if is_last { key | Flags::LAST } else { key };
-        let repr = Repr { flags, connection: self.qp.number, sequence, message };
+        let repr = Repr { flags, connection: self.qp.number, sequence, stamp, message };
         Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place) })
     }
 

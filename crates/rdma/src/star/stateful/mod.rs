@@ -15,7 +15,7 @@ mod timers;
 
 use nichrome_wire::rdma::QpNumber;
 use nichrome_wire::star::{Cqe, Element, Flags, Message, PacketCheck, PacketType, Reason, Repr, Stamp};
-use nichrome_wire::{Ecn, Instant};
+use nichrome_wire::{Ecn, Instant, SeqNumber};
 
 use crate::congestion::{Control, Mark};
 use crate::core::access::Access;
@@ -28,15 +28,15 @@ use crate::core::verbs::Verbs;
 use crate::net::Route;
 use crate::star::connection_end::ConnectionEnd;
 use crate::star::elements::{Inbox, Outbox};
-use crate::star::flight::{Flight, Initiator, Place};
+use crate::star::flight::{Answered, Flight, Initiator, Place};
 use crate::star::mirror::Mirror;
 use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
 use crate::star::pipeline::{Pipeline, Transfer};
 use crate::star::seal::Seal;
 use crate::star::security::Blocked;
+use crate::star::server_clock::ServerClock;
 use crate::star::setup::{Admission, Offer, Timers};
 use crate::star::shared::StarShared;
-use crate::star::tag::ServerClock;
 use crate::star::timer::Awaited;
 
 /// A queue pair whose peer's card keeps no state.
@@ -76,6 +76,13 @@ pub(crate) struct Stateful {
     pub(super) is_closed: bool,
 }
 
+/// An answer of the server's card to the RDP or GD with this sequence number, with the payload of an SDP.
+struct Answer<'a> {
+    sequence: SeqNumber,
+    mark: Mark,
+    outcome: Result<&'a [u8], Reason>,
+}
+
 /// A CQEP for the server's driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
@@ -104,9 +111,9 @@ impl Stateful {
             peer_timers: theirs.timers,
             seal: Seal {
                 check: PacketCheck::new(admission.epoch),
-                proof: admission.credentials.map(|credentials| (credentials.key, admission.domain)),
+                proof: admission.key.map(|key| (key, admission.domain)),
             },
-            clock: ServerClock::synchronized(admission.credentials.map_or(Stamp(0), |it| it.clock), now),
+            clock: ServerClock::set_up(admission.clock, now),
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
             mirror: Mirror::new(theirs.depth),
@@ -145,7 +152,14 @@ impl Stateful {
         }
     }
 
-    pub(super) fn flight(&mut self, transfer: Transfer) -> &mut Flight {
+    pub(super) fn flight(&self, transfer: Transfer) -> &Flight {
+        match transfer {
+            Transfer::ToServer => &self.rdp,
+            Transfer::FromServer => &self.gd,
+        }
+    }
+
+    pub(super) fn flight_mut(&mut self, transfer: Transfer) -> &mut Flight {
         match transfer {
             Transfer::ToServer => &mut self.rdp,
             Transfer::FromServer => &mut self.gd,
@@ -159,7 +173,7 @@ impl Stateful {
 
     fn progress(&mut self, transfer: Transfer, now: Instant) {
         let settings = self.qp.settings;
-        let flight = self.flight(transfer);
+        let flight = self.flight_mut(transfer);
         let awaited = flight.awaited();
         flight.timer.progress(awaited, &settings, now);
     }
@@ -198,27 +212,41 @@ impl Stateful {
         self.inbox.take(packet.repr.sequence);
     }
 
-    /// Handles the answer to a chunk's packet.
-    fn chunk_answered<M: Memory>(
+    /// Handles the answer of the server's card to an RDP or GD.
+    fn answered<M: Memory>(
         &mut self,
-        place: Option<Place>,
-        outcome: Result<&[u8], Reason>,
+        transfer: Transfer,
+        answer: &Answer<'_>,
+        clock: Stamp,
         verbs: &mut Verbs<M>,
     ) {
-        let Some(place) = place else {
+        let Answer { sequence, mark, outcome } = *answer;
+        let Some(Answered { place, sent }) = self.flight_mut(transfer).answered(sequence, mark, verbs.now)
+        else {
             verbs.counters.dropped_stale += 1;
             return;
         };
+        self.clock.answered(clock, sent, verbs.now);
+        if outcome == Err(Reason::Expired) {
+            let flight = self.flight_mut(transfer);
+            flight.missed(sent, verbs.now);
+            flight.retransmissions.push_back(place);
+            self.pipeline_mut(place.initiator).copy_gone(place.nth);
+            return;
+        }
+        self.progress(transfer, verbs.now);
+        self.chunk_answered(place, outcome, verbs);
+    }
+
+    /// Handles the answer to a chunk's packet.
+    fn chunk_answered<M: Memory>(
+        &mut self,
+        place: Place,
+        outcome: Result<&[u8], Reason>,
+        verbs: &mut Verbs<M>,
+    ) {
         let Some(index) = self.pipeline(place.initiator).operation_of(place.nth) else { return };
         let landed = match outcome {
-            // This answer has set the clock: retransmit with a new stamp.
-            Err(Reason::Stamp) if self.seal.proof.is_some() => {
-                let pipeline = self.pipeline_mut(place.initiator);
-                pipeline.copy_gone(place.nth);
-                let transfer = pipeline.operations[index].transfer;
-                self.flight(transfer).retransmissions.push_back(place);
-                return;
-            }
             Err(reason) => Err(self.refused(place, index, reason)),
             Ok(_) if self.pipeline(place.initiator).is_done(place.nth) => Ok(()),
             Ok(payload) => self.store_response(place, index, payload, verbs),
@@ -235,7 +263,7 @@ impl Stateful {
         let flights = [(&self.rdp, Transfer::ToServer), (&self.gd, Transfer::FromServer)];
         flights.into_iter().find_map(|(flight, transfer)| {
             let place = *flight.retransmissions.front()?;
-            if self.may_leave(transfer, now) { self.chunk_packet(place) } else { None }
+            if self.may_leave(transfer, now) { self.chunk_packet(place, now) } else { None }
         })
     }
 
@@ -250,15 +278,12 @@ impl Stateful {
         if !self.may_leave(operation.transfer, now) || self.is_blocked(initiator, index, nth) {
             return None;
         }
-        self.chunk_packet(Place { initiator, nth })
+        self.chunk_packet(Place { initiator, nth }, now)
     }
 
     /// Returns true if window, rate and pacing allow a packet, and the egress module has blocked none since its last retry.
     fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
-        let flight = match transfer {
-            Transfer::ToServer => &self.rdp,
-            Transfer::FromServer => &self.gd,
-        };
+        let flight = self.flight(transfer);
         self.egress_retry.is_none() && flight.has_room() && flight.departure() <= now
     }
 
@@ -269,12 +294,13 @@ impl Stateful {
         let is_retransmission = place.nth != pipeline.next();
         pipeline.chunk_sent(index, place.nth);
         let settings = self.qp.settings;
-        let flight = self.flight(transfer);
+        let expiration = self.clock.expiration(self.flight(transfer).lifetime(), verbs.now);
+        let flight = self.flight_mut(transfer);
         if is_retransmission {
             verbs.counters.retransmitted += 1;
             flight.retransmissions.pop_front();
         }
-        flight.packet_sent(place, bytes, &settings, verbs.now);
+        flight.packet_sent(place, bytes, &expiration, &settings, verbs.now);
         self.turn = if place.initiator == Initiator::Client { Initiator::Server } else { Initiator::Client };
     }
 
@@ -310,10 +336,6 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         &self.seal
     }
 
-    fn stamp(&self, now: Instant) -> Stamp {
-        self.clock.stamp(now)
-    }
-
     fn receive(&mut self, packet: &Incoming<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         if matches!(self.qp.state, QpState::Reset | QpState::Init) {
             verbs.counters.dropped_state += 1;
@@ -321,9 +343,6 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         }
         if packet.ecn == Ecn::Ce {
             verbs.counters.congestion_marks += 1;
-        }
-        if let Some(authentication) = packet.authentication {
-            self.clock = ServerClock::synchronized(authentication.stamp, verbs.now);
         }
         let sequence = packet.repr.sequence;
         match packet.repr.message {
@@ -335,16 +354,19 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
                 }
             }
             Message::Ra(outcome) => {
-                let is_marked = packet.repr.flags.contains(Flags::ECN_ECHO);
-                let place = self.rdp.answered(sequence, Mark::from(is_marked), verbs.now);
-                self.progress(Transfer::ToServer, verbs.now);
-                self.chunk_answered(place, outcome.map(|_| packet.payload), verbs);
+                let mark = Mark::from(packet.repr.flags.contains(Flags::ECN_ECHO));
+                let before = outcome.unwrap_or(0);
+                for distance in (1..=u16::BITS).rev().filter(|distance| before >> (distance - 1) & 1 == 1) {
+                    let stored = Answer { sequence: sequence - distance, mark, outcome: Ok(&[]) };
+                    self.answered(Transfer::ToServer, &stored, packet.repr.stamp, verbs);
+                }
+                let answer = Answer { sequence, mark, outcome: outcome.map(|_| packet.payload) };
+                self.answered(Transfer::ToServer, &answer, packet.repr.stamp, verbs);
             }
             Message::Sdp(outcome) => {
-                let is_marked = packet.ecn == Ecn::Ce;
-                let place = self.gd.answered(sequence, Mark::from(is_marked), verbs.now);
-                self.progress(Transfer::FromServer, verbs.now);
-                self.chunk_answered(place, outcome.map(|()| packet.payload), verbs);
+                let mark = Mark::from(packet.ecn == Ecn::Ce);
+                let answer = Answer { sequence, mark, outcome: outcome.map(|()| packet.payload) };
+                self.answered(Transfer::FromServer, &answer, packet.repr.stamp, verbs);
             }
             _ => verbs.counters.dropped_unknown += 1,
         }
@@ -387,7 +409,8 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         if matches!(self.qp.state, QpState::Reset | QpState::Init) {
             return None;
         }
-        let repr = |message, flags, sequence| Repr { flags, connection: self.peer, sequence, message };
+        let (connection, stamp) = (self.peer, Stamp(0));
+        let repr = |message, flags, sequence| Repr { flags, connection, sequence, stamp, message };
         if self.inbox.ack_due {
             let repr = repr(Message::Ea, Flags::TO_SERVER, self.inbox.expected());
             return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement });

@@ -8,7 +8,6 @@ use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
 use crate::star::flight::{Flight, Initiator};
 use crate::star::pipeline::Transfer;
-use crate::star::shared::StarShared;
 use crate::star::timer::{Awaited, Expiry};
 
 /// The RNR retry count that means no limit (IBA 9.7.5.2.8).
@@ -16,7 +15,7 @@ const UNLIMITED: u8 = 7;
 
 impl Stateful {
     /// Deadline of the next timer; may be early.
-    pub(in crate::star) fn next_timeout(&self, shared: &StarShared, now: Instant) -> Option<Instant> {
+    pub(in crate::star) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let sends = self.is_up() && self.has_work();
         let departures = [&self.rdp, &self.gd].map(Flight::departure);
         let next_departure = departures.into_iter().filter(|departure| sends && *departure > now).min();
@@ -24,7 +23,7 @@ impl Stateful {
             self.outbox.timer.due(),
             self.rdp.timer.due(),
             self.gd.timer.due(),
-            self.rdp.lost_until(shared.config.packet_lifetime),
+            self.rdp.lost_until(),
             next_departure,
             self.rnr_poll,
             self.egress_retry,
@@ -33,11 +32,11 @@ impl Stateful {
     }
 
     /// Handles the timers that are due.
-    pub(in crate::star) fn handle_timeout<M: Memory>(&mut self, shared: &StarShared, verbs: &mut Verbs<M>) {
+    pub(in crate::star) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let (settings, now) = (self.qp.settings, verbs.now);
         self.rnr_poll.take_if(|at| *at <= now);
         self.egress_retry.take_if(|at| *at <= now);
-        while let Some(place) = self.rdp.expired(shared.config.packet_lifetime, now) {
+        while let Some(place) = self.rdp.expired(now) {
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
         }
         if let Some(expiry) = self.outbox.timer.expire(&settings, now) {
@@ -51,7 +50,7 @@ impl Stateful {
             }
         }
         for transfer in [Transfer::ToServer, Transfer::FromServer] {
-            let flight = self.flight(transfer);
+            let flight = self.flight_mut(transfer);
             if let Some(expiry) = flight.timer.expire(&settings, now) {
                 expiry.count(&mut verbs.counters);
                 flight.retransmit(expiry);

@@ -36,7 +36,6 @@ use crate::star::seal::Seal;
 use crate::star::security::Blocked;
 use crate::star::setup::Offer;
 use crate::star::shared::StarShared;
-use crate::star::tag::stamp_of;
 use crate::star::timer::{Awaited, Expiry};
 
 /// An element for the client.
@@ -237,7 +236,7 @@ impl Stateless {
     fn farewell(&self) -> Option<Repr> {
         let message = Message::Wqep(Element::Close(StatusCode::FLUSHED));
         let sequence = self.outbox.next_number();
-        let repr = Repr { flags: Flags::NONE, connection: self.peer, sequence, message };
+        let repr = Repr { flags: Flags::NONE, connection: self.peer, sequence, stamp: Stamp(0), message };
         self.is_up().then_some(repr)
     }
 
@@ -247,10 +246,10 @@ impl Stateless {
     }
 
     /// Ends the connection with one Close, without waiting for its acknowledgement.
-    pub(super) fn dissolve(self, shared: &mut StarShared, now: Instant) -> QueuePair {
+    pub(super) fn dissolve(self, shared: &mut StarShared) -> QueuePair {
         if let Some((repr, route)) = self.farewell().zip(self.route.as_ref()) {
             let route = shared.route_of(route, false);
-            shared.card.push(repr, &self.seal, route, now);
+            shared.card.push(repr, &self.seal, route);
         }
         shared.stateless -= 1;
         self.qp
@@ -264,10 +263,6 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
 
     fn seal(&self) -> &Seal {
         &self.seal
-    }
-
-    fn stamp(&self, now: Instant) -> Stamp {
-        stamp_of(now)
     }
 
     fn receive(&mut self, packet: &Incoming<'_>, _: &mut StarShared, verbs: &mut Verbs<M>) {
@@ -325,7 +320,8 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         if matches!(self.qp.state, QpState::Reset | QpState::Init) {
             return None;
         }
-        let repr = |message, sequence| Repr { flags: Flags::NONE, connection: self.peer, sequence, message };
+        let (flags, connection, stamp) = (Flags::NONE, self.peer, Stamp(0));
+        let repr = |message, sequence| Repr { flags, connection, sequence, stamp, message };
         if self.inbox.ack_due {
             let repr = repr(Message::Ea, self.inbox.expected());
             return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement });
