@@ -259,6 +259,6 @@ const WIRE: Layers = &[
         "vlan.rs",
     ],
     // Whole packets.
-    &["frame_builder.rs", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
+    &["frame_builder.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
     &["star/"],
 ];
