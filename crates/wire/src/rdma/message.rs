@@ -2,6 +2,7 @@
 
 use super::aeth::Aeth;
 use super::extension::{AtomicEth, Deth, Reth};
+use super::feth::Feth;
 use super::number::{ImmediateData, RKey};
 use super::opcode::{Extension, Opcode, Operation, Position, Tail, Transport};
 
@@ -102,6 +103,10 @@ pub enum RcMessage {
     CompareSwap(AtomicEth),
     /// A request to add to 8 bytes.
     FetchAdd(AtomicEth),
+    /// A request to place what was written to a range or a region before.
+    Flush(Feth, Reth),
+    /// A request to write 8 bytes at once.
+    AtomicWrite(Reth),
 }
 
 /// What comes with the end of a SEND.
@@ -272,6 +277,8 @@ impl Reader<'_> {
             }
             Operation::CompareSwap => RcMessage::CompareSwap(self.atomic_eth()?),
             Operation::FetchAdd => RcMessage::FetchAdd(self.atomic_eth()?),
+            Operation::Flush => RcMessage::Flush(Feth::from_bytes(self.take()?)?, self.reth()?),
+            Operation::AtomicWrite => RcMessage::AtomicWrite(self.reth()?),
             Operation::CongestionNotification => return None,
         })
     }
@@ -377,7 +384,11 @@ impl RcMessage {
                 }
                 write_immediate(part.end().copied().flatten(), out);
             }
-            Self::ReadRequest(reth) => out.put(reth.to_bytes()),
+            Self::ReadRequest(reth) | Self::AtomicWrite(reth) => out.put(reth.to_bytes()),
+            Self::Flush(feth, reth) => {
+                out.put(feth.to_bytes());
+                out.put(reth.to_bytes());
+            }
             Self::ReadResponse(part) => {
                 if let Some(aeth) = part.aeth() {
                     out.put(aeth.to_bytes());
@@ -410,6 +421,8 @@ impl RcMessage {
             Self::AtomicAcknowledge(..) => (Operation::AtomicAcknowledge, Position::Only, Tail::Nothing),
             Self::CompareSwap(_) => (Operation::CompareSwap, Position::Only, Tail::Nothing),
             Self::FetchAdd(_) => (Operation::FetchAdd, Position::Only, Tail::Nothing),
+            Self::Flush(..) => (Operation::Flush, Position::Only, Tail::Nothing),
+            Self::AtomicWrite(_) => (Operation::AtomicWrite, Position::Only, Tail::Nothing),
         };
         Opcode::meaning(transport, operation, position, tail)
     }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use Extension::{Aeth, AtomicAckEth, AtomicEth, CnpReserved, Deth, Ieth, ImmDt, Reth};
+use Extension::{Aeth, AtomicAckEth, AtomicEth, CnpReserved, Deth, Feth, Ieth, ImmDt, Reth};
 use Operation::{
-    Acknowledge, AtomicAcknowledge, CompareSwap, CongestionNotification, FetchAdd, ReadRequest, ReadResponse,
-    Send, Write,
+    Acknowledge, AtomicAcknowledge, AtomicWrite, CompareSwap, CongestionNotification, FetchAdd, Flush,
+    ReadRequest, ReadResponse, Send, Write,
 };
 use Position::{First, Last, Middle, Only};
 use Transport::{Cnp, Rc, Uc, Ud};
@@ -45,6 +45,10 @@ pub enum Operation {
     CompareSwap,
     /// A request to add to 8 bytes.
     FetchAdd,
+    /// A request to place earlier writes (annex A19).
+    Flush,
+    /// A request to write 8 bytes at once (annex A19).
+    AtomicWrite,
     /// A receiver of ECN marks asks the sender to slow down (annex A17.9).
     CongestionNotification,
 }
@@ -85,6 +89,8 @@ pub enum Extension {
     Reth,
     /// Atomic operation: address, key and operands.
     AtomicEth,
+    /// Flush: placement type and selectivity.
+    Feth,
     /// Acknowledgement: syndrome and message sequence number.
     Aeth,
     /// Answer to an atomic operation: what stood there before.
@@ -101,7 +107,7 @@ impl Extension {
     /// Bytes of the header.
     pub const fn bytes(self) -> usize {
         match self {
-            ImmDt | Ieth | Aeth => 4,
+            ImmDt | Ieth | Aeth | Feth => 4,
             Deth | AtomicAckEth => 8,
             Reth | CnpReserved => 16,
             AtomicEth => 28,
@@ -157,8 +163,9 @@ impl Row {
     }
 }
 
-/// Every opcode (IBA 9.2.1 and table 38; annex A17.9 for the notification), with its extension headers in order.
-static TABLE: [Row; 38] = [
+/// Every opcode (IBA 9.2.1 and table 38; annex A17.9 for the notification, A19 for FLUSH and ATOMIC WRITE), with its
+/// extension headers in order.
+static TABLE: [Row; 40] = [
     row(0x00, Rc, Send, First, &[]),
     row(0x01, Rc, Send, Middle, &[]),
     row(0x02, Rc, Send, Last, &[]),
@@ -182,6 +189,8 @@ static TABLE: [Row; 38] = [
     row(0x14, Rc, FetchAdd, Only, &[AtomicEth]),
     row(0x16, Rc, Send, Last, &[Ieth]),
     row(0x17, Rc, Send, Only, &[Ieth]),
+    row(0x1C, Rc, Flush, Only, &[Feth, Reth]),
+    row(0x1D, Rc, AtomicWrite, Only, &[Reth]),
     row(0x20, Uc, Send, First, &[]),
     row(0x21, Uc, Send, Middle, &[]),
     row(0x22, Uc, Send, Last, &[]),
@@ -214,8 +223,8 @@ static BY_CODE: [Option<Opcode>; 256] = {
 /// express what no row has.
 ///
 /// [`Message`]: super::message::Message
-static BY_MEANING: [[[[Opcode; 3]; 4]; 9]; 4] = {
-    let mut opcodes = [[[[opcode(0); 3]; 4]; 9]; 4];
+static BY_MEANING: [[[[Opcode; 3]; 4]; 11]; 4] = {
+    let mut opcodes = [[[[opcode(0); 3]; 4]; 11]; 4];
     let mut nth = 0;
     while nth < TABLE.len() {
         let Row { transport, operation, position, .. } = TABLE[nth];
@@ -308,7 +317,7 @@ impl Opcode {
     /// Whether packets carry payload.
     #[inline]
     pub const fn carries_payload(self) -> bool {
-        matches!(self.operation(), Send | Write | ReadResponse)
+        matches!(self.operation(), Send | Write | ReadResponse | AtomicWrite)
     }
 
     #[inline]
