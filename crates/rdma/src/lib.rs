@@ -22,14 +22,15 @@
 //! # Features
 //!
 //! - RC, UC and UD queue pairs.
-//! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and add.
+//! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and add, FLUSH
+//!   (of global visibility), ATOMIC WRITE.
 //! - Memory windows bound and keys invalidated by work requests.
 //! - Inline, fenced, solicited and unsignaled requests of up to 255 buffers; [`Limits`] bounds the sizes.
 //! - READs longer than [`SendWindow::read`] are split, so that responses respect the window.
 //! - Selective repeat between two devices of this crate ([`SelectiveRepeat`]), go-back-N with others.
 //! - A CNP for packets marked by ECN; received CNPs reduce the window or, with [`Dcqcn`], the rate.
 //! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no state. StaR has
-//!   no atomics on that side's memory, no windows, and no invalidation of a side's own keys.
+//!   no atomics on that side's memory, no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
 //!
 //! Not supported: path migration, multicast, atomics on more than 8 bytes, partitions other than the default.
 //!
@@ -159,7 +160,9 @@ pub use crate::core::work::{
     Operation, Payload, ReceiveRequest, Recipient, Remote, SendFlags, SendRequest, Sge,
 };
 pub use nichrome_wire::Instant;
-pub use nichrome_wire::rdma::{ImmediateData, Msn, PKey, PathMtu, Psn, QKey, QpNumber, RKey, RnrTimer};
+pub use nichrome_wire::rdma::{
+    Feth, ImmediateData, Msn, PKey, PathMtu, Placement, Psn, QKey, QpNumber, RKey, RnrTimer, Selectivity,
+};
 
 pub use crate::core::kind;
 

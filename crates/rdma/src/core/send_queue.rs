@@ -47,6 +47,12 @@ impl SendWork {
         )
     }
 
+    /// Returns true if an answer of its own acknowledges the request, not a later ACK: it counts in `max_rd_atomic`.
+    #[inline]
+    pub(crate) fn wants_response(&self) -> bool {
+        self.wants_data() || matches!(self.operation, Operation::Flush { .. } | Operation::AtomicWrite(_))
+    }
+
     /// Returns true if the request sends no packets.
     #[inline]
     pub(crate) fn is_local(&self) -> bool {
@@ -63,6 +69,8 @@ impl SendWork {
             Operation::Read(_) => CompletedOperation::Read,
             Operation::CompareSwap { .. } => CompletedOperation::CompareSwap,
             Operation::FetchAdd { .. } => CompletedOperation::FetchAdd,
+            Operation::Flush { .. } => CompletedOperation::Flush,
+            Operation::AtomicWrite(_) => CompletedOperation::AtomicWrite,
             Operation::LocalInvalidate(_) => CompletedOperation::LocalInvalidate,
             Operation::BindWindow(_) => CompletedOperation::BindWindow,
         }

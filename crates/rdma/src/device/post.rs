@@ -1,6 +1,6 @@
 //! Posting requests and polling completions.
 
-use super::send_form::{SendForm, is_carried};
+use super::send_form::{SendForm, is_carried, wants_response};
 use super::transports::{Transport, for_endpoint};
 use super::{Config, Device};
 use crate::core::attributes::{QpState, QpType};
@@ -171,8 +171,7 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
     if !allowed {
         return Err(PostError::Operation(qp.kind));
     }
-    let reads = matches!(&request.operation, O::Read(_) | O::CompareSwap { .. } | O::FetchAdd { .. });
-    if reads && qp.settings.max_rd_atomic == 0 {
+    if wants_response(&request.operation) && qp.settings.max_rd_atomic == 0 {
         return Err(PostError::NoReads);
     }
     let well_addressed = match (qp.kind, request.recipient) {
@@ -188,7 +187,11 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
 /// Checks that the payload fits the operation; returns its length in bytes.
 #[inline]
 fn payload_len(qp: &QueuePair, request: &SendRequest<'_>) -> Result<u32, PostError> {
-    let max = qp.capacity.inline;
+    let max = match request.operation {
+        // Its 8 bytes are part of the request in rdma-core's `ibv_wr_atomic_write`, whatever the queue was made for.
+        Operation::AtomicWrite(_) => qp.capacity.inline.max(8),
+        _ => qp.capacity.inline,
+    };
     let len = match request.payload {
         Payload::Buffers(buffers) => {
             let (count, max) = (buffers.len(), qp.capacity.send_sges);
@@ -203,7 +206,7 @@ fn payload_len(qp: &QueuePair, request: &SendRequest<'_>) -> Result<u32, PostErr
     let in_buffers = matches!(request.payload, Payload::Buffers(_));
     let fits = match request.operation {
         Operation::Read(_) | Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => in_buffers,
-        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => len == 0,
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) | Operation::Flush { .. } => len == 0,
         _ => true,
     };
     if fits { Ok(len) } else { Err(PostError::Payload) }

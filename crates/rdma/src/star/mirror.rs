@@ -180,7 +180,10 @@ pub(super) fn request(operation: &Operation) -> Option<Request> {
         Operation::FetchAdd { remote, add } => {
             Request::FetchAdd(target(remote), Operands { compare: 0, swap_or_add: *add })
         }
-        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => return None,
+        Operation::LocalInvalidate(_)
+        | Operation::BindWindow(_)
+        | Operation::Flush { .. }
+        | Operation::AtomicWrite(_) => return None,
     })
 }
 

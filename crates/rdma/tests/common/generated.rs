@@ -160,7 +160,7 @@ impl Promises {
         };
         let immediate = ImmediateData([1, 2, 3, 4]);
         let value = u64::from(choose(3)?);
-        let operation = match choose(10)? {
+        let operation = match choose(12)? {
             0 => Operation::Send,
             1 => Operation::SendWithImmediate(immediate),
             2 => Operation::SendWithInvalidate(rkey),
@@ -170,11 +170,17 @@ impl Promises {
             6 => Operation::CompareSwap { remote: aligned, compare: value, swap: value + 1 },
             7 => Operation::FetchAdd { remote: aligned, add: value },
             8 => Operation::LocalInvalidate(window),
+            9 => Operation::AtomicWrite(aligned),
+            10 => {
+                let selectivity = if value == 0 { Selectivity::Region } else { Selectivity::Range };
+                let scope = Feth { placement: Placement::GLOBAL, selectivity };
+                Operation::Flush { remote, len: choose(5000)?, scope }
+            }
             _ => Operation::BindWindow(bind),
         };
         let len = match operation {
-            Operation::LocalInvalidate(_) | Operation::BindWindow(_) => 0,
-            Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => 8,
+            Operation::LocalInvalidate(_) | Operation::BindWindow(_) | Operation::Flush { .. } => 0,
+            Operation::CompareSwap { .. } | Operation::FetchAdd { .. } | Operation::AtomicWrite(_) => 8,
             _ => choose(4000)? as usize,
         };
         let buffers = [pair.ends[end].sge(choose(GUARDED as u32 - 4000)? as usize, len)];

@@ -24,7 +24,8 @@ pub const ALL: Access = {
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
-        | Access::WINDOW_BIND.bits();
+        | Access::WINDOW_BIND.bits()
+        | Access::FLUSH_GLOBAL.bits();
     match Access::from_bits(bits) {
         Some(all) => all,
         None => Access::NONE,
@@ -170,7 +171,8 @@ pub struct Link {
 
 impl Default for Link {
     fn default() -> Self {
-        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let access =
+            Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
         Self {
             mtu: PathMtu::B1024,
             timeout: 8,

@@ -92,6 +92,12 @@ impl Cut {
                 let Remote { address: va, rkey } = remote;
                 RcMessage::FetchAdd(AtomicEth { va, rkey, swap_or_add: add, compare: 0 })
             }
+            Operation::Flush { remote: Remote { address: va, rkey }, len, scope } => {
+                RcMessage::Flush(scope, Reth { va, rkey, len })
+            }
+            Operation::AtomicWrite(Remote { address: va, rkey }) => {
+                RcMessage::AtomicWrite(Reth { va, rkey, len: self.len })
+            }
             Operation::LocalInvalidate(_) | Operation::BindWindow(_) => return None,
         })
     }

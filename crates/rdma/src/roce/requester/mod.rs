@@ -4,7 +4,7 @@
 //! |---|---|
 //! | requests begin in order, none while the send queue drains | [`Requester::next_request`] |
 //! | a fenced request waits for READs and atomics before it (IBA 10.8.3.3) | [`Requester::may_begin`] |
-//! | at most max_rd_atomic READ requests and atomics outstanding | [`Requester::may_begin`] |
+//! | at most max_rd_atomic READ requests, atomics, FLUSHes and ATOMIC WRITEs outstanding | [`Requester::may_begin`] |
 //! | at most a window of packets outstanding, READ responses included | [`Requester::within_window`] |
 //! | every message's last packet asks for an acknowledgement, and so does the last that the window lets out | [`Requester::next_request`] |
 //!
@@ -53,7 +53,7 @@ pub(super) struct Requester {
     spans: Spans,
     /// What is sent next, again or for the first time.
     cursor: Cursor,
-    /// READ requests and atomics that are outstanding.
+    /// READ requests and others that have a response of their own, outstanding.
     rd_atomic: u8,
     /// Repetitions left until something is acknowledged.
     retries: u8,
@@ -222,7 +222,7 @@ impl Requester {
     #[inline]
     fn may_begin(&self, qp: &QueuePair, work: &SendWork, packet: u32) -> bool {
         let fenced = packet == 0 && work.flags.contains(SendFlags::FENCE) && self.rd_atomic > 0;
-        !fenced && (!work.wants_data() || self.rd_atomic < qp.settings.max_rd_atomic)
+        !fenced && (!work.wants_response() || self.rd_atomic < qp.settings.max_rd_atomic)
     }
 
     /// Whether the window has room for `packets` packets from `psn` on. There is always room for one request.
@@ -318,7 +318,7 @@ impl Requester {
         }
         if sent.psn == self.next {
             self.next += packets;
-            self.rd_atomic += u8::from(work.wants_data());
+            self.rd_atomic += u8::from(work.wants_response());
             if sent.ack_request {
                 self.probe.packet_sent(sent.psn, verbs.now);
             }

@@ -1,7 +1,8 @@
 //! Answers that wait to leave.
 //!
-//! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all before it. Then
-//! one ACK acknowledges everything that has arrived: a driver that receives a batch before it sends has ACKs coalesced.
+//! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all before it. A FLUSH
+//! or an ATOMIC WRITE is answered by an empty READ response. Then one ACK acknowledges everything that has arrived: a
+//! driver that receives a batch before it sends has ACKs coalesced.
 
 use std::collections::VecDeque;
 
@@ -38,8 +39,16 @@ struct DataAnswer {
 
 #[derive(Clone, Copy, Debug)]
 enum DataKind {
-    Read { address: u64, rkey: RKey, len: u32 },
-    Atomic { before: u64 },
+    Read {
+        address: u64,
+        rkey: RKey,
+        len: u32,
+    },
+    Atomic {
+        before: u64,
+    },
+    /// An empty READ response: a FLUSH or an ATOMIC WRITE is done.
+    Empty,
 }
 
 /// The answers of a queue pair.
@@ -97,11 +106,19 @@ impl Answers {
     }
 
     pub(super) fn push_atomic(&mut self, psn: Psn, before: u64, limit: usize) -> Result<(), TooMany> {
-        let kind = DataKind::Atomic { before };
+        self.push_whole(psn, DataKind::Atomic { before }, limit)
+    }
+
+    pub(super) fn push_empty(&mut self, psn: Psn, limit: usize) -> Result<(), TooMany> {
+        self.push_whole(psn, DataKind::Empty, limit)
+    }
+
+    /// Adds an answer of one packet.
+    fn push_whole(&mut self, psn: Psn, kind: DataKind, limit: usize) -> Result<(), TooMany> {
         self.push(DataAnswer { first: psn, kind, packets: 1, start: 0, next: 0, end: 1 }, limit)
     }
 
-    /// Whether the result of another atomic could be kept: it must not be done otherwise.
+    /// Whether another answer could be kept: an atomic must not be done otherwise.
     pub(super) fn has_room(&self, limit: usize) -> bool {
         self.data.len() < limit || self.data.front().is_some_and(|oldest| oldest.next == oldest.end)
     }
@@ -138,10 +155,10 @@ impl Answers {
         same
     }
 
-    /// Answers an atomic once more, without doing it again.
-    pub(super) fn repeat_atomic(&mut self, psn: Psn) -> bool {
+    /// Answers an atomic, a FLUSH or an ATOMIC WRITE once more, without doing it again.
+    pub(super) fn repeat_whole(&mut self, psn: Psn) -> bool {
         let Some(index) = self.position(psn) else { return false };
-        let known = matches!(self.data[index].kind, DataKind::Atomic { .. });
+        let known = !matches!(self.data[index].kind, DataKind::Read { .. });
         if known {
             self.send_again(index, 0, 1);
         }
@@ -218,6 +235,9 @@ impl Answers {
         match answer.kind {
             DataKind::Atomic { before } => {
                 plain(Message::Rc(RcMessage::AtomicAcknowledge(aeth, before)), psn, cause)
+            }
+            DataKind::Empty => {
+                plain(Message::Rc(RcMessage::ReadResponse(ReadResponse::Only(aeth))), psn, cause)
             }
             DataKind::Read { address, rkey, len } => {
                 let offset = answer.next * mtu;

@@ -3,7 +3,7 @@
 //! | case | answer |
 //! |---|---|
 //! | ahead of what is expected | one sequence NAK, then silence until the gap is filled (IBA 9.7.5.2.8) |
-//! | behind it | acknowledged again; READs and atomics are answered again, and not done again (IBA 9.7.1.2) |
+//! | behind it | acknowledged again; READs, atomics, FLUSHes and ATOMIC WRITEs are answered again, and not done again (IBA 9.7.1.2) |
 //! | does not carry on the message before it, has not the length it must have, is not allowed on this queue pair | NAK, invalid request; error |
 //! | its key, bounds or rights do not fit | NAK, remote access; error |
 //! | needs a receive, and there is none | RNR NAK; it is expected again |
@@ -168,7 +168,10 @@ impl Responder {
         verbs.counters.duplicates += 1;
         let known = match message {
             RcMessage::ReadRequest(reth) => self.answers.repeat_read(psn, &reth, qp.mtu() as u32),
-            RcMessage::CompareSwap(_) | RcMessage::FetchAdd(_) => self.answers.repeat_atomic(psn),
+            RcMessage::CompareSwap(_)
+            | RcMessage::FetchAdd(_)
+            | RcMessage::Flush(..)
+            | RcMessage::AtomicWrite(_) => self.answers.repeat_whole(psn),
             _ => {
                 self.answers.acknowledge();
                 self.delayed_ack.release();
@@ -196,6 +199,8 @@ impl Responder {
             RcMessage::FetchAdd(eth) => {
                 self.atomic(&eth, request, context, |value| value.wrapping_add(eth.swap_or_add))
             }
+            RcMessage::Flush(feth, reth) => self.flush(feth, &reth, request, context),
+            RcMessage::AtomicWrite(reth) => self.atomic_write(&reth, request, context),
             _ => Err(Reject::Invalid),
         };
         match done {
