@@ -19,7 +19,7 @@ use crate::header::{
     ibv_srq,
 };
 use crate::object::{Object, cell, known, object, take_back, zeroed};
-use crate::queue_pair::{QueuePair, capacity, kind};
+use crate::queue_pair::{Flush, QueuePair, capacity, kind};
 use crate::request_builder::Builder;
 use crate::shared_receive_queue::SharedReceiveQueue;
 
@@ -81,8 +81,10 @@ unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_q
     let mut place = Box::<QueuePair>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
     adapter.dispatcher.qps.insert(handle, Arc::clone(&events));
+    let wr_flush = builder.is_some().then_some(extended_post::flush as Flush);
     let builder = builder.map(UnsafeCell::new);
-    Ok(Box::write(place, QueuePair { abi: cell(abi), adapter, handle, events, builder }).into_abi().cast())
+    let made = QueuePair { abi: cell(abi), wr_flush, adapter, handle, events, builder };
+    Ok(Box::write(place, made).into_abi().cast())
 }
 
 #[unsafe(no_mangle)]

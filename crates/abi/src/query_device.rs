@@ -18,13 +18,17 @@ use crate::object::zeroed;
 /// MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const CAPABILITIES: c_uint = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 21 | 1 << 24;
 
+/// Capabilities above the lower 32 bits: FLUSH_GLOBAL, ATOMIC_WRITE.
+const MORE_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
+
 /// `IBV_ATOMIC_GLOB`: the processor executes atomics, so they are atomic with its own accesses.
 const ATOMIC_CAPABILITY: c_int = 2;
 
 /// On-demand paging (`enum ibv_odp_general_caps`): of regions, and of the whole address space. The bits of a service are SEND,
-/// receive, WRITE, READ, atomics, receive from a shared queue (`enum ibv_odp_transport_cap_bits`); RC, UC, UD.
+/// receive, WRITE, READ, atomics, receive from a shared queue, FLUSH, ATOMIC WRITE (`enum ibv_odp_transport_cap_bits`); RC,
+/// UC, UD.
 const ODP: ibv_odp_caps =
-    ibv_odp_caps { general_caps: 0b11, per_transport_caps: [0b11_1111, 0b10_0111, 0b10_0011] };
+    ibv_odp_caps { general_caps: 0b11, per_transport_caps: [0b1111_1111, 0b10_0111, 0b10_0011] };
 
 /// Vendor ID of a software device, as rxe reports it.
 const VENDOR: u32 = 0xFF_FFFF;
@@ -100,7 +104,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     // SAFETY: the program passes an open context.
     all.orig_attr = attributes(unsafe { Context::of(context) }.adapter());
     all.odp_caps = ODP;
-    all.device_cap_flags_ex = u64::from(CAPABILITIES);
+    all.device_cap_flags_ex = u64::from(CAPABILITIES) | MORE_CAPABILITIES;
     (all.completion_timestamp_mask, all.hca_core_clock) = (u64::MAX, CLOCK);
     (all.cq_mod_caps.max_cq_count, all.cq_mod_caps.max_cq_period) = (u16::MAX, u16::MAX);
     all.phys_port_cnt_ex = 1;

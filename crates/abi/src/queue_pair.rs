@@ -13,10 +13,15 @@ use crate::header::{ibv_qp, ibv_qp_cap, ibv_qp_ex};
 use crate::object::{Object, object};
 use crate::request_builder::Builder;
 
+/// `ibv_wr_flush`: key, address, length, placement types, selectivity.
+pub(crate) type Flush = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8);
+
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct QueuePair {
     pub(crate) abi: UnsafeCell<ibv_qp_ex>,
+    /// The last field of `ibv_qp_ex` since rdma-core 45; older headers end before it.
+    pub(crate) wr_flush: Option<Flush>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: QpHandle,
     pub(crate) events: Arc<AsyncSource>,
@@ -66,5 +71,16 @@ pub(crate) fn capacity(cap: &ibv_qp_cap) -> QpCapacity {
         send_sges: cap.max_send_sge as usize,
         receive_sges: cap.max_recv_sge as usize,
         inline: cap.max_inline_data as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `offsetof(struct ibv_qp_ex, wr_flush)` with the headers of rdma-core 65 on 64-bit machines.
+    #[test]
+    fn flush_stands_where_newer_headers_have_it() {
+        assert_eq!(std::mem::offset_of!(QueuePair, wr_flush), 352);
     }
 }

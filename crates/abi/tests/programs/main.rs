@@ -5,6 +5,7 @@ mod applications;
 #[path = "../common/mod.rs"]
 mod common;
 mod domains;
+mod flush;
 mod lifetimes;
 mod namespaces;
 mod refusals;
