@@ -21,7 +21,7 @@
 //!
 //! # Features
 //!
-//! - RC, UC and UD queue pairs.
+//! - RC, UC and UD queue pairs; multicast to UD queue pairs.
 //! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and add, FLUSH
 //!   (of global visibility), ATOMIC WRITE.
 //! - Memory windows bound and keys invalidated by work requests.
@@ -32,7 +32,7 @@
 //! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no state. StaR has
 //!   no atomics on that side's memory, no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
 //!
-//! Not supported: path migration, multicast, atomics on more than 8 bytes, partitions other than the default.
+//! Not supported: path migration, atomics on more than 8 bytes, partitions other than the default.
 //!
 //! # Example
 //!
@@ -148,10 +148,13 @@ pub use crate::core::attributes::{AddressVector, AttributeMask, DrainNotice, QpC
 pub use crate::core::completion::{CompletedOperation, Completion, Notice, Status};
 pub use crate::core::counters::{Counters, Operations};
 pub use crate::core::cq::{Moderation, Notify};
-pub use crate::core::error::{ModifyError, ObjectError, ObjectKind, PostError, RegisterError};
+pub use crate::core::error::{
+    ModifyError, MulticastError, ObjectError, ObjectKind, PostError, RegisterError,
+};
 pub use crate::core::event::Event;
 pub use crate::core::limits::Limits;
 pub use crate::core::memory::{ByteMemory, Memory, MemoryFault};
+pub use crate::core::multicast::GroupChange;
 pub use crate::core::protection::{Bind, LKey, WindowKind};
 pub use crate::core::queue_pair::{QpCapacity, Signaling};
 pub use crate::core::random::RandomNumbers;

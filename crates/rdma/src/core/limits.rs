@@ -23,6 +23,10 @@ pub struct Limits {
     pub srqs: usize,
     /// Address handles.
     pub addresses: usize,
+    /// Multicast groups with members.
+    pub groups: usize,
+    /// Queue pairs attached to one multicast group.
+    pub group_members: usize,
     /// READs and atomics outstanding on one queue pair, each way.
     pub rd_atomic: u8,
     /// Bytes in one message, at most 2³⁰: its packets must have distinct PSNs.
@@ -42,6 +46,8 @@ impl Default for Limits {
             inline: 512,
             srqs: 1 << 20,
             addresses: 1 << 20,
+            groups: 64,
+            group_members: 64,
             rd_atomic: 128,
             message: 1 << 30,
         }

@@ -1,6 +1,7 @@
 //! Receiving datagrams.
 
 use nichrome_wire::Instant;
+use nichrome_wire::rdma::QpNumber;
 
 use super::Device;
 use super::transports::{Member, for_each_transport};
@@ -33,6 +34,9 @@ impl<M: Memory> Device<M> {
         let Some((index, endpoint)) = found.filter(|(_, endpoint)| {
             !endpoint.qp().on_hold && endpoint.is_from_peer(&datagram.flow.addresses)
         }) else {
+            if number == QpNumber::MULTICAST {
+                return self.receive_multicast::<E>(datagram);
+            }
             verbs.counters.dropped_unknown += 1;
             return;
         };

@@ -9,6 +9,7 @@
 //! | `post.rs` | posting and polling |
 //! | `send_form.rs` | requests that are posted, and complete in error without being sent |
 //! | `datagrams.rs`, `streams.rs` | receiving |
+//! | `multicast.rs` | multicast groups, delivery of their datagrams |
 //! | `line.rs` | transmitting, timers |
 //! | `transports.rs` | the list of transports, static dispatch to them |
 
@@ -17,6 +18,7 @@ mod datagrams;
 #[cfg(test)]
 mod framed;
 mod line;
+mod multicast;
 mod objects;
 mod post;
 mod queue_pairs;
@@ -36,6 +38,7 @@ use crate::core::event::Event;
 use crate::core::kind;
 use crate::core::limits::Limits;
 use crate::core::memory::Memory;
+use crate::core::multicast::Groups;
 use crate::core::numbers::QpNumbers;
 use crate::core::slab::{Handle, Slab};
 use crate::core::verbs::{TICK, Verbs};
@@ -62,6 +65,7 @@ pub struct Device<M> {
     domains: Slab<Domain, kind::Domain>,
     qps: Slab<Transport, kind::Qp>,
     numbers: QpNumbers,
+    groups: Groups,
     /// The transmit queue: queue pairs that may have packets to send, in round-robin order.
     line: VecDeque<u32>,
     /// A timer per queue pair.
@@ -88,6 +92,7 @@ impl<M: Memory> Device<M> {
             domains: Slab::new(limits.domains),
             qps: Slab::new(limits.qps),
             numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed),
+            groups: Groups::new(limits.groups, limits.group_members),
             line: VecDeque::new(),
             wheel: TimingWheel::new(0),
             transports: Transports::new(&environment, &config),

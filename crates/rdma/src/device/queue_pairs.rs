@@ -218,11 +218,15 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Destroys a queue pair. Outstanding requests do not complete; completions already generated can still be polled.
+    /// Destroys a queue pair, detached from all multicast groups. Outstanding requests do not complete; completions already generated can still be polled.
     ///
     /// # Errors
     /// The queue pair does not exist.
     pub fn destroy_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
+        for group in self.multicast_groups(handle) {
+            // It is attached.
+            let _ = self.detach_multicast(handle, group);
+        }
         let Self { qps, transports, verbs, .. } = self;
         let transport = qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         let qp = transport.dissolve(transports, verbs);

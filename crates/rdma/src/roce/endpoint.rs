@@ -323,7 +323,8 @@ impl Endpoint for RoceQp {
     fn is_from_peer(&self, addresses: &AddressPair) -> bool {
         match &self.route {
             Some(route) => route.is_reverse_of(addresses),
-            None => self.qp.kind == QpType::Ud,
+            // Multicast datagrams name no queue pair.
+            None => self.qp.kind == QpType::Ud && !addresses.dst().is_multicast(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Generated sequences of valid and invalid verbs, manipulated packets and time steps, and the invariants that hold for all
 //! of them ([`Promises`]). The choices come from a generator or a fuzzer.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use nichrome_rdma::*;
 use nichrome_wire::star::{Epoch, PacketCheck, STAR_PORT};
 
@@ -27,6 +29,9 @@ struct Promises {
 
 /// Index of the UD queue pair.
 const DATAGRAMS: usize = 3;
+
+/// The multicast group that the UD queue pairs are attached to.
+const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3));
 
 /// Queue pairs from this one on are on StaR: the first with end 0 as the stateless side, the second with end 1.
 const STAR: usize = 4;
@@ -94,6 +99,11 @@ impl Promises {
             pair.bring_up(kind, qps, &link());
             if nth >= STAR {
                 pair.put_on_star(nth - STAR, qps, 0);
+            }
+            if nth == DATAGRAMS {
+                for (end, qp) in pair.ends.iter_mut().zip(qps) {
+                    end.device.attach_multicast(qp, GROUP).unwrap();
+                }
             }
             promises.qps.push(qps);
             promises.waiting.iter_mut().for_each(|waiting| waiting.push(std::collections::VecDeque::new()));
@@ -190,9 +200,13 @@ impl Promises {
         };
         let flags = [SendFlags::NONE, SendFlags::FENCE, SendFlags::SOLICITED][choose(3)? as usize];
         let datagrams = pair.ends[peer].device.qp_number(self.qps[DATAGRAMS][peer]).unwrap();
+        let (to, datagrams) = match value {
+            0 => (GROUP, QpNumber::MULTICAST),
+            _ => (super::address(peer), datagrams),
+        };
         let recipient = (self.kinds[nth] == QpType::Ud).then(|| {
             let end = &mut pair.ends[end];
-            let address = end.device.create_address(end.domain, AddressVector::to(super::address(peer)));
+            let address = end.device.create_address(end.domain, AddressVector::to(to));
             Recipient { address: address.unwrap(), qp: datagrams, qkey: QKey(0x1234) }
         });
         self.next += 1;
@@ -224,6 +238,8 @@ impl Promises {
                 *check = PacketCheck::new(Epoch(0)).compute(&flow, covered);
             }
             pair.inject_star(to, &bytes);
+        } else if choose(4)? == 0 {
+            pair.inject_to_group(to, GROUP, &bytes);
         } else {
             pair.inject(to, &bytes);
         }

@@ -49,6 +49,8 @@ struct Flight {
     nth: u64,
     to: usize,
     port: u16,
+    /// The multicast group that it is for; `None` for the end's address.
+    group: Option<IpAddr>,
     bytes: Vec<u8>,
     class: u8,
 }
@@ -332,14 +334,16 @@ impl Pair {
                     if self.record {
                         self.sent.push((end, bytes.to_vec()));
                     }
-                    self.launch(1 - end, transmit.route.flow.dst_port, bytes);
+                    let UdpFlow { addresses, dst_port, .. } = transmit.route.flow;
+                    let group = Some(addresses.dst()).filter(IpAddr::is_multicast);
+                    self.launch(1 - end, dst_port, group, bytes);
                 }
                 self.buffer = buffer;
             }
         }
     }
 
-    fn launch(&mut self, to: usize, port: u16, bytes: &[u8]) {
+    fn launch(&mut self, to: usize, port: u16, group: Option<IpAddr>, bytes: &[u8]) {
         let fate = self.fates.as_mut().map_or(Fate::Arrives, |fates| fates(to, bytes));
         if fate == Fate::IsLost {
             return;
@@ -368,22 +372,30 @@ impl Pair {
             let late = if let Fate::ArrivesLate(nanos) = fate { nanos } else { late };
             let due = if follows { before } else { self.now.as_nanos() + self.delay + late };
             (before, follows) = (due, is_rdp);
-            self.flights.push(Reverse(Flight { due, nth: self.count, to, port, bytes, class }));
+            self.flights.push(Reverse(Flight { due, nth: self.count, to, port, group, bytes, class }));
         }
     }
 
     /// Delivers a RoCE datagram to an end, from the other's address.
     pub fn inject(&mut self, to: usize, bytes: &[u8]) {
-        self.deliver(to, ROCE_PORT, 0, bytes);
+        self.deliver(to, ROCE_PORT, None, 0, bytes);
+    }
+
+    /// Delivers a RoCE datagram to a multicast group at an end, from the other's address.
+    pub fn inject_to_group(&mut self, to: usize, group: IpAddr, bytes: &[u8]) {
+        self.deliver(to, ROCE_PORT, Some(group), 0, bytes);
     }
 
     /// Delivers a StaR datagram to an end, from the other's address.
     pub fn inject_star(&mut self, to: usize, bytes: &[u8]) {
-        self.deliver(to, STAR_PORT, 0, bytes);
+        self.deliver(to, STAR_PORT, None, 0, bytes);
     }
 
-    fn deliver(&mut self, to: usize, port: u16, class: u8, bytes: &[u8]) {
-        let flow = Self::flow_to(1 - to, port);
+    fn deliver(&mut self, to: usize, port: u16, group: Option<IpAddr>, class: u8, bytes: &[u8]) {
+        let mut flow = Self::flow_to(1 - to, port);
+        if let (AddressPair::V4 { dst, .. }, Some(IpAddr::V4(group))) = (&mut flow.addresses, group) {
+            *dst = group;
+        }
         let datagram = Datagram { flow, traffic_class: TrafficClass(class), bytes };
         self.ends[to].device.receive(&datagram, self.now);
     }
@@ -408,8 +420,9 @@ impl Pair {
         while let Some(Reverse(flight)) = self.flights.peek()
             && flight.due <= self.now.as_nanos()
         {
-            let Some(Reverse(Flight { to, port, bytes, class, .. })) = self.flights.pop() else { break };
-            self.deliver(to, port, class, &bytes);
+            let Some(Reverse(flight)) = self.flights.pop() else { break };
+            let Flight { to, port, group, bytes, class, .. } = flight;
+            self.deliver(to, port, group, class, &bytes);
         }
         true
     }
