@@ -19,6 +19,7 @@
 //! | `completion_queue.rs`, `create_cq.rs` | completion queues |
 //! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, by `ibv_poll_cq` and by `ibv_start_poll` |
 //! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify_qp.rs` | shared receive queues and queue pairs |
+//! | `multicast.rs` | multicast groups |
 //! | `work_request.rs`, `post.rs` | work requests, by `ibv_post_send` and `ibv_post_recv` |
 //! | `request_builder.rs`, `extended_post.rs` | work requests, by `ibv_wr_start` |
 //! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` |
@@ -63,6 +64,7 @@ mod live_objects;
 mod memory_region;
 mod memory_window;
 mod modify_qp;
+mod multicast;
 mod names;
 mod object;
 mod open_device;

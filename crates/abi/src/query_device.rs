@@ -47,6 +47,7 @@ fn at_most(limit: usize) -> c_int {
 fn attributes(adapter: &Adapter) -> ibv_device_attr {
     let limits = adapter.driver.call(|device| *device.limits());
     let Limits { domains, keys, cqs, cqes, qps, wrs, sges, srqs, addresses, rd_atomic, .. } = limits;
+    let Limits { groups, group_members, .. } = limits;
     let mut attributes: ibv_device_attr = zeroed();
     let version = CString::new(env!("CARGO_PKG_VERSION")).unwrap_or_default();
     put(&mut attributes.fw_ver, &version);
@@ -70,6 +71,9 @@ fn attributes(adapter: &Adapter) -> ibv_device_attr {
         max_qp_init_rd_atom: c_int::from(rd_atomic),
         atomic_cap: ATOMIC_CAPABILITY,
         max_mw: at_most(keys),
+        max_mcast_grp: at_most(groups),
+        max_mcast_qp_attach: at_most(group_members),
+        max_total_mcast_qp_attach: at_most(groups.saturating_mul(group_members)),
         max_ah: at_most(addresses),
         max_srq: at_most(srqs),
         max_srq_wr: at_most(wrs),

@@ -7,6 +7,7 @@ mod common;
 mod domains;
 mod flush;
 mod lifetimes;
+mod multicast;
 mod namespaces;
 mod refusals;
 mod running;

@@ -82,6 +82,7 @@ const ABI: Layers = &[
         "get_cq_event.rs",
         "memory_window.rs",
         "modify_qp.rs",
+        "multicast.rs",
         "parent_domain.rs",
         "poll_cq.rs",
         "post.rs",
