@@ -24,7 +24,7 @@ pub use extension::{AtomicEth, Deth, Reth};
 pub use feth::{Feth, Placement, Selectivity};
 pub use icrc::{IcrcCheck, IcrcChecker, UdpFlow};
 pub use message::{Message, Part, RcMessage, ReadResponse, SendEnd, UcMessage};
-pub use number::{ImmediateData, Msn, PKey, Psn, QKey, QpNumber, RKey};
+pub use number::{ImmediateData, Msn, PKey, Psn, QKey, QpNumber, RKey, SrqNumber};
 pub use opcode::{Extension, Opcode, Operation, Position, Transport};
 pub use path_mtu::PathMtu;
 pub use writer::DatagramWriter;

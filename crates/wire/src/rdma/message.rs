@@ -3,7 +3,7 @@
 use super::aeth::Aeth;
 use super::extension::{AtomicEth, Deth, Reth};
 use super::feth::Feth;
-use super::number::{ImmediateData, RKey};
+use super::number::{ImmediateData, RKey, SrqNumber};
 use super::opcode::{Extension, Opcode, Operation, Position, Tail, Transport};
 
 /// A packet's part in a message: what stands in the packet that starts it, and in the one that ends it.
@@ -78,6 +78,9 @@ pub enum Message {
     Rc(RcMessage),
     /// On an unreliable connection.
     Uc(UcMessage),
+    /// On an extended reliable connection, with the shared receive queue that the requester names; 0 in answers, which name
+    /// none.
+    Xrc(SrqNumber, RcMessage),
     /// An unreliable datagram, always a whole message.
     Ud(Deth, Option<ImmediateData>),
     /// A receiver of ECN marks asks the sender to slow down.
@@ -329,6 +332,14 @@ impl Message {
             Transport::Rc => Self::Rc(reader.rc(opcode)?),
             Transport::Uc => Self::Uc(reader.uc(opcode)?),
             Transport::Ud => Self::Ud(Deth::from_bytes(reader.take()?), reader.optional_immediate(opcode)?),
+            Transport::Xrc => {
+                let srq = if opcode.names_srq() {
+                    SrqNumber::from_bytes(reader.take()?)
+                } else {
+                    SrqNumber::default()
+                };
+                Self::Xrc(srq, reader.rc(opcode)?)
+            }
             Transport::Cnp => Self::CongestionNotification,
         })
     }
@@ -339,6 +350,12 @@ impl Message {
         match self {
             Self::Rc(message) => message.write(out),
             Self::Uc(message) => RcMessage::from(*message).write(out),
+            Self::Xrc(srq, message) => {
+                if message.opcode(Transport::Xrc).names_srq() {
+                    out.put(srq.to_bytes());
+                }
+                message.write(out);
+            }
             Self::Ud(deth, immediate) => {
                 out.put(deth.to_bytes());
                 write_immediate(*immediate, out);
@@ -353,6 +370,7 @@ impl Message {
         match self {
             Self::Rc(message) => message.opcode(Transport::Rc),
             Self::Uc(message) => RcMessage::from(*message).opcode(Transport::Uc),
+            Self::Xrc(_, message) => message.opcode(Transport::Xrc),
             Self::Ud(_, immediate) => Opcode::meaning(
                 Transport::Ud,
                 Operation::Send,
@@ -370,6 +388,12 @@ impl Message {
 }
 
 impl RcMessage {
+    /// Whether it answers a request: an acknowledgement or a response.
+    #[inline]
+    pub const fn is_answer(&self) -> bool {
+        matches!(self, Self::Acknowledge(_) | Self::ReadResponse(_) | Self::AtomicAcknowledge(..))
+    }
+
     #[inline]
     fn write(&self, out: &mut HeaderBytes) {
         match self {

@@ -4,7 +4,7 @@ use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::{
     Aeth, AtomicEth, Bth, BthFlags, Credit, Deth, Feth, ImmediateData, Message, Msn, NakCode, PKey, Part,
     Placement, Psn, QKey, QpNumber, RKey, RcMessage, ReadResponse, Repr, Reth, RnrTimer, Selectivity,
-    SendEnd, Syndrome, UcMessage, UdpFlow,
+    SendEnd, SrqNumber, Syndrome, UcMessage, UdpFlow,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -54,6 +54,10 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         8 => rc_message().prop_map(Message::Rc),
         4 => uc_message().prop_map(Message::Uc),
+        4 => (0u32..1 << 24, rc_message()).prop_map(|(srq, message)| {
+            let srq = if message.is_answer() { 0 } else { srq };
+            Message::Xrc(SrqNumber::new(srq).unwrap(), message)
+        }),
         2 => datagram.prop_map(|(qkey, src_qp, immediate)| {
             Message::Ud(Deth { qkey: QKey(qkey), src_qp }, immediate)
         }),
