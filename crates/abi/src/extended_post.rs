@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 
-use nichrome_rdma::{Feth, Operation, Placement, QpType, RKey, Remote, Selectivity, Sge};
+use nichrome_rdma::{Feth, Operation, Placement, QpType, RKey, Remote, Selectivity, Sge, SrqNumber};
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
@@ -25,6 +25,8 @@ pub(crate) fn offered(kind: QpType) -> u64 {
             WRITES | SENDS | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE
         }
         QpType::Uc => WRITES | SENDS | LOCAL,
+        QpType::XrcSend => WRITES | SENDS | READS_AND_ATOMICS | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE,
+        QpType::XrcReceive => 0,
         QpType::Ud => SENDS,
     }
 }
@@ -102,7 +104,14 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: Operation) {
     let (builder, wr_id, bits) = unsafe { (builder(qp), (*qp).wr_id, (*qp).wr_flags) };
     if let Some(builder) = builder {
         let content = Content::Buffers(0..0);
-        builder.requests.push(Request { wr_id, operation, flags: flags(bits), recipient: None, content });
+        builder.requests.push(Request {
+            wr_id,
+            operation,
+            flags: flags(bits),
+            recipient: None,
+            srq: None,
+            content,
+        });
     }
 }
 
@@ -197,9 +206,13 @@ pub(crate) unsafe extern "C" fn flush(
     }
 }
 
-unsafe extern "C" fn set_shared_queue(qp: *mut ibv_qp_ex, _: u32) {
+unsafe extern "C" fn set_shared_queue(qp: *mut ibv_qp_ex, number: u32) {
     // SAFETY: called between `wr_start` and `wr_complete`.
-    unsafe { refuse(qp, Errno::UNSUPPORTED) };
+    let Some(builder) = (unsafe { builder(qp) }) else { return };
+    match SrqNumber::new(number) {
+        Some(number) => builder.change(|request| request.srq = Some(number)),
+        None => builder.fail(Errno::INVALID),
+    }
 }
 
 unsafe extern "C" fn set_recipient(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {

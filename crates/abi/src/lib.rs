@@ -15,6 +15,7 @@
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
 //! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
 //! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | one kind of object each |
+//! | `xrc_domain.rs` | XRC domains |
 //! | `parent_domain.rs`; `import.rs`, `command_file.rs` | thread and parent domains; objects of another context of the process |
 //! | `completion_queue.rs`, `create_cq.rs` | completion queues |
 //! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, by `ibv_poll_cq` and by `ibv_start_poll` |
@@ -82,3 +83,4 @@ mod shared_receive_queue;
 mod sysfs_attribute;
 mod unsupported;
 mod work_request;
+mod xrc_domain;

@@ -15,8 +15,8 @@ use crate::header::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_ca
 use crate::object::zeroed;
 
 /// `enum ibv_device_cap_flags`: CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW,
-/// MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
-const CAPABILITIES: c_uint = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 21 | 1 << 24;
+/// XRC, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
+const CAPABILITIES: c_uint = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
 
 /// Capabilities above the lower 32 bits: FLUSH_GLOBAL, ATOMIC_WRITE.
 const MORE_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
@@ -107,7 +107,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     let mut all: ibv_device_attr_ex = zeroed();
     // SAFETY: the program passes an open context.
     all.orig_attr = attributes(unsafe { Context::of(context) }.adapter());
-    all.odp_caps = ODP;
+    (all.odp_caps, all.xrc_odp_caps) = (ODP, ODP.per_transport_caps[0]);
     all.device_cap_flags_ex = u64::from(CAPABILITIES) | MORE_CAPABILITIES;
     (all.completion_timestamp_mask, all.hca_core_clock) = (u64::MAX, CLOCK);
     (all.cq_mod_caps.max_cq_count, all.cq_mod_caps.max_cq_period) = (u16::MAX, u16::MAX);

@@ -4,10 +4,11 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use nichrome_rdma::{QpCapacity, QpHandle, QpType};
+use nichrome_rdma::{QpCapacity, QpHandle, QpType, XrcHandle};
 
 use crate::adapter::Adapter;
 use crate::async_source::AsyncSource;
+use crate::domain::Users;
 use crate::errno::Errno;
 use crate::header::{ibv_qp, ibv_qp_cap, ibv_qp_ex};
 use crate::object::{Object, object};
@@ -25,6 +26,10 @@ pub(crate) struct QueuePair {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: QpHandle,
     pub(crate) events: Arc<AsyncSource>,
+    /// The other structures of a target that `ibv_open_qp` returned: the queue pair is destroyed with the last.
+    pub(crate) users: Users,
+    /// The XRC domain of a target.
+    pub(crate) xrc: Option<XrcHandle>,
     /// The requests under construction, if the queue pair was created for extended posting.
     pub(crate) builder: Option<UnsafeCell<Builder>>,
 }
@@ -35,6 +40,14 @@ unsafe impl Object for QueuePair {
 
     fn handle_in(abi: &ibv_qp_ex) -> u32 {
         abi.qp_base.handle
+    }
+}
+
+impl QueuePair {
+    /// Returns true if the device's events of the queue pair go to this structure, and not to another that `ibv_open_qp`
+    /// returned.
+    pub(crate) fn is_events_receiver(&self) -> bool {
+        self.adapter.dispatcher.qps.get(&self.handle).is_some_and(|events| Arc::ptr_eq(&events, &self.events))
     }
 }
 
@@ -55,12 +68,15 @@ pub(crate) fn type_code(kind: QpType) -> c_int {
         QpType::Rc => 2,
         QpType::Uc => 3,
         QpType::Ud => 4,
+        QpType::XrcSend => 9,
+        QpType::XrcReceive => 10,
     }
 }
 
 /// Converts `enum ibv_qp_type` to a type.
 pub(crate) fn kind(code: c_int) -> Result<QpType, Errno> {
-    let found = [QpType::Rc, QpType::Uc, QpType::Ud].into_iter().find(|kind| type_code(*kind) == code);
+    let all = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcSend, QpType::XrcReceive];
+    let found = all.into_iter().find(|kind| type_code(*kind) == code);
     found.ok_or(Errno::UNSUPPORTED)
 }
 

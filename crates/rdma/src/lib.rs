@@ -21,7 +21,7 @@
 //!
 //! # Features
 //!
-//! - RC, UC and UD queue pairs; multicast to UD queue pairs.
+//! - RC, UC, UD and XRC queue pairs; multicast to UD queue pairs.
 //! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and add, FLUSH
 //!   (of global visibility), ATOMIC WRITE.
 //! - Memory windows bound and keys invalidated by work requests.
@@ -165,6 +165,7 @@ pub use crate::core::work::{
 pub use nichrome_wire::Instant;
 pub use nichrome_wire::rdma::{
     Feth, ImmediateData, Msn, PKey, PathMtu, Placement, Psn, QKey, QpNumber, RKey, RnrTimer, Selectivity,
+    SrqNumber,
 };
 
 pub use crate::core::kind;
@@ -175,6 +176,8 @@ pub type DomainHandle = Handle<kind::Domain>;
 pub type CqHandle = Handle<kind::Cq>;
 /// A shared receive queue.
 pub type SrqHandle = Handle<kind::Srq>;
+/// An XRC domain.
+pub type XrcHandle = Handle<kind::Xrc>;
 /// A queue pair.
 pub type QpHandle = Handle<kind::Qp>;
 /// An address handle.

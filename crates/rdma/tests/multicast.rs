@@ -5,11 +5,11 @@ mod common;
 
 use std::net::IpAddr;
 
-use common::{End, Link, Pair, address};
+use common::{End, Link, Pair, address, readdressed};
 use nichrome_rdma::*;
 use nichrome_wire::AddressPair;
 use nichrome_wire::TrafficClass;
-use nichrome_wire::rdma::{DatagramWriter, Repr, UdpFlow};
+use nichrome_wire::rdma::UdpFlow;
 
 fn group(last: u8) -> IpAddr {
     IpAddr::from([239, 1, 2, last])
@@ -122,17 +122,6 @@ fn a_datagram_with_another_key_or_without_a_receive_is_dropped_for_that_queue_pa
     assert_eq!(received(&mut two), [0, 1, 7]);
 }
 
-/// The bytes of a datagram with another destination queue pair or flow, and a right ICRC.
-fn changed(bytes: &[u8], flow: &UdpFlow, dest_qp: QpNumber) -> Vec<u8> {
-    let (mut repr, payload) = Repr::parse(bytes).unwrap();
-    repr.bth.dest_qp = dest_qp;
-    let mut out = vec![0; bytes.len()];
-    let mut writer = DatagramWriter::new(&repr, payload.len(), flow, 0, &mut out).unwrap();
-    writer.payload().copy_from_slice(payload);
-    writer.finish();
-    out
-}
-
 /// Only the number 0xFFFFFF and the address of a group together are a multicast datagram.
 #[test]
 fn group_and_queue_pair_number_must_belong_together() {
@@ -143,13 +132,13 @@ fn group_and_queue_pair_number_must_belong_together() {
     let (flow, bytes) = datagram(&mut one, sender, group(1), 0x1234);
     for qp in &qps {
         let number = two.device.qp_number(*qp).unwrap();
-        deliver(&mut two, flow, &changed(&bytes, &flow, number));
+        deliver(&mut two, flow, &readdressed(&bytes, &flow, number));
     }
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (address(0), address(1)) else { panic!() };
     let unicast = UdpFlow { addresses: AddressPair::V4 { src, dst }, ..flow };
-    deliver(&mut two, unicast, &changed(&bytes, &unicast, QpNumber::MULTICAST));
+    deliver(&mut two, unicast, &readdressed(&bytes, &unicast, QpNumber::MULTICAST));
     assert_eq!((received(&mut two), two.device.counters().dropped_unknown), (vec![], 3));
-    deliver(&mut two, flow, &changed(&bytes, &flow, QpNumber::MULTICAST));
+    deliver(&mut two, flow, &readdressed(&bytes, &flow, QpNumber::MULTICAST));
     assert_eq!(received(&mut two), [0]);
 }
 

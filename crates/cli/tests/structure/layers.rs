@@ -69,6 +69,7 @@ const ABI: Layers = &[
         "memory_region.rs",
         "queue_pair.rs",
         "shared_receive_queue.rs",
+        "xrc_domain.rs",
     ],
     &["work_request.rs"],
     // Verbs.

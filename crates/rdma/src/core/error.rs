@@ -75,6 +75,8 @@ pub enum ObjectKind {
     Address,
     /// Multicast group, or membership in one.
     Group,
+    /// XRC domain.
+    Xrc,
 }
 
 impl std::fmt::Display for ObjectKind {
@@ -88,6 +90,7 @@ impl std::fmt::Display for ObjectKind {
             Self::Qp => "queue pair",
             Self::Address => "address handle",
             Self::Group => "multicast group",
+            Self::Xrc => "XRC domain",
         })
     }
 }

@@ -21,6 +21,8 @@ pub struct Limits {
     pub inline: usize,
     /// Shared receive queues.
     pub srqs: usize,
+    /// XRC domains.
+    pub xrc_domains: usize,
     /// Address handles.
     pub addresses: usize,
     /// Multicast groups with members.
@@ -45,6 +47,7 @@ impl Default for Limits {
             sges: 32,
             inline: 512,
             srqs: 1 << 20,
+            xrc_domains: 1 << 16,
             addresses: 1 << 20,
             groups: 64,
             group_members: 64,

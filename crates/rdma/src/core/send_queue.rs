@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use nichrome_wire::rdma::SrqNumber;
+
 use super::completion::{CompletedOperation, Status};
 use super::work::{Operation, Recipient, SendFlags, Sge};
 
@@ -31,6 +33,7 @@ pub(crate) struct SendWork {
     pub(crate) wr_id: u64,
     pub(crate) operation: Operation,
     pub(crate) recipient: Option<Recipient>,
+    pub(crate) srq: Option<SrqNumber>,
     pub(crate) source: Source,
     pub(crate) len: u32,
     pub(crate) flags: SendFlags,
@@ -221,7 +224,8 @@ mod tests {
 
     fn work(source: Source, len: u32) -> SendWork {
         let (flags, progress) = (SendFlags::NONE, Progress::Posted);
-        SendWork { wr_id: 0, operation: Operation::Send, recipient: None, source, len, flags, progress }
+        let (recipient, srq, operation) = (None, None, Operation::Send);
+        SendWork { wr_id: 0, operation, recipient, srq, source, len, flags, progress }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::BitOr;
 
-use nichrome_wire::rdma::{Feth, ImmediateData, QKey, QpNumber, RKey};
+use nichrome_wire::rdma::{Feth, ImmediateData, QKey, QpNumber, RKey, SrqNumber};
 
 use super::protection::{Bind, LKey};
 use super::slab::Handle;
@@ -140,13 +140,15 @@ pub struct SendRequest<'a> {
     pub flags: SendFlags,
     /// The destination, on UD queue pairs; `None` on others.
     pub recipient: Option<Recipient>,
+    /// The peer's shared receive queue, on XRC queue pairs; `None` on others.
+    pub srq: Option<SrqNumber>,
 }
 
 impl<'a> SendRequest<'a> {
     /// Creates a signaled request for a connected queue pair.
     pub const fn new(wr_id: u64, operation: Operation, buffers: &'a [Sge]) -> Self {
         let payload = Payload::Buffers(buffers);
-        Self { wr_id, operation, payload, flags: SendFlags::SIGNALED, recipient: None }
+        Self { wr_id, operation, payload, flags: SendFlags::SIGNALED, recipient: None, srq: None }
     }
 }
 

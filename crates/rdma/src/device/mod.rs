@@ -11,6 +11,7 @@
 //! | `datagrams.rs`, `streams.rs` | receiving |
 //! | `multicast.rs` | multicast groups, delivery of their datagrams |
 //! | `line.rs` | transmitting, timers |
+//! | `xrc.rs` | XRC domains, their shared receive queues and target queue pairs |
 //! | `transports.rs` | the list of transports, static dispatch to them |
 
 pub(crate) mod config;
@@ -27,6 +28,7 @@ mod send_form;
 mod set_up;
 mod streams;
 mod transports;
+mod xrc;
 
 use std::collections::VecDeque;
 
@@ -57,12 +59,23 @@ struct Domain {
     users: u32,
 }
 
+/// An XRC domain.
+struct XrcDomain {
+    /// Number of shared receive queues and targets in the domain.
+    users: u32,
+    /// A protection domain without objects.
+    domain: Handle<kind::Domain>,
+    /// A completion queue without completions.
+    cq: Handle<kind::Cq>,
+}
+
 /// An RDMA device with access to the memory `M`: an engine, see the [crate](crate).
 pub struct Device<M> {
     config: Config,
     environment: Environment,
     verbs: Verbs<M>,
     domains: Slab<Domain, kind::Domain>,
+    xrc_domains: Slab<XrcDomain, kind::Xrc>,
     qps: Slab<Transport, kind::Qp>,
     numbers: QpNumbers,
     groups: Groups,
@@ -90,8 +103,9 @@ impl<M: Memory> Device<M> {
         Ok(Self {
             verbs: Verbs::new(memory, limits, config.seed),
             domains: Slab::new(limits.domains),
+            xrc_domains: Slab::new(limits.xrc_domains),
             qps: Slab::new(limits.qps),
-            numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed),
+            numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed, "queue pair numbers"),
             groups: Groups::new(limits.groups, limits.group_members),
             line: VecDeque::new(),
             wheel: TimingWheel::new(0),

@@ -33,8 +33,8 @@ impl<M: Memory> Device<M> {
         let qp = transport.qp_mut();
         let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
         verbs.counters.operations.posted(&request.operation);
-        let SendRequest { wr_id, operation, flags, recipient, .. } = *request;
-        let work = SendWork { wr_id, operation, recipient, source, len, flags, progress };
+        let SendRequest { wr_id, operation, flags, recipient, srq, .. } = *request;
+        let work = SendWork { wr_id, operation, recipient, srq, source, len, flags, progress };
         for_endpoint!(transport, transports, |endpoint, shared| endpoint.post_send(work, shared, verbs));
         self.settle(handle.index());
         Ok(())
@@ -165,8 +165,10 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
     let sends = matches!(&request.operation, O::Send | O::SendWithImmediate(_));
     let allowed = match qp.kind {
         QpType::Rc => true,
+        QpType::XrcSend => !local,
         QpType::Uc => sends || writes || local,
         QpType::Ud => sends,
+        QpType::XrcReceive => false,
     };
     if !allowed {
         return Err(PostError::Operation(qp.kind));
@@ -179,9 +181,10 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
             verbs.addresses.get(recipient.address).is_some_and(|address| address.domain == qp.domain)
         }
         (QpType::Ud, None) => false,
-        (QpType::Rc | QpType::Uc, recipient) => recipient.is_none(),
+        (_, recipient) => recipient.is_none(),
     };
-    if well_addressed { Ok(()) } else { Err(PostError::Recipient) }
+    let names_its_srq = request.srq.is_some() == (qp.kind == QpType::XrcSend);
+    if well_addressed && names_its_srq { Ok(()) } else { Err(PostError::Recipient) }
 }
 
 /// Checks that the payload fits the operation; returns its length in bytes.

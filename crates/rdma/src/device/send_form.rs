@@ -48,7 +48,7 @@ impl SendForm {
 pub(super) fn is_carried(kind: QpType, operation: &Operation) -> bool {
     let reads = wants_response(operation);
     match kind {
-        QpType::Rc => true,
+        QpType::Rc | QpType::XrcSend | QpType::XrcReceive => true,
         QpType::Uc => !reads,
         QpType::Ud => !reads && !matches!(operation, Operation::Write(_) | Operation::WriteWithImmediate(..)),
     }

@@ -60,6 +60,7 @@ impl Mirror {
             wr_id: wqe.wr_id,
             operation: operation.unwrap_or(Operation::Send),
             recipient: None,
+            srq: None,
             source,
             len: wqe.len,
             flags: send_flags(wqe.flags),

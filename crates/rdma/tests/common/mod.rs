@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use nichrome_rdma::*;
-use nichrome_wire::rdma::{DatagramWriter, ROCE_PORT, Repr, UdpFlow};
+use nichrome_wire::rdma::{DatagramWriter, Message, ROCE_PORT, Repr, UdpFlow};
 use nichrome_wire::star::STAR_PORT;
 use nichrome_wire::{AddressPair, Ecn, SeqNumber, TrafficClass};
 use rand::{Rng, SeedableRng};
@@ -469,6 +469,7 @@ pub fn bring_up<M: Memory>(
 /// The changes that move a queue pair from RESET to INIT, RTR and RTS.
 pub fn changes(kind: QpType, to: IpAddr, peer: QpNumber, link: &Link) -> [QpChange; 3] {
     let rc = kind == QpType::Rc;
+    let (sends, receives) = (rc || kind == QpType::XrcSend, rc || kind == QpType::XrcReceive);
     let connected = kind != QpType::Ud;
     let init = QpChange {
         pkey_index: Some(0),
@@ -482,16 +483,16 @@ pub fn changes(kind: QpType, to: IpAddr, peer: QpNumber, link: &Link) -> [QpChan
         path_mtu: connected.then_some(link.mtu),
         destination: connected.then_some(peer),
         rq_psn: connected.then_some(Psn::new(link.psn)),
-        max_dest_rd_atomic: rc.then_some(link.rd_atomic),
-        min_rnr_timer: rc.then_some(RnrTimer::new(1).unwrap()),
+        max_dest_rd_atomic: receives.then_some(link.rd_atomic),
+        min_rnr_timer: receives.then_some(RnrTimer::new(1).unwrap()),
         ..QpChange::to(QpState::Rtr)
     };
     let rts = QpChange {
         sq_psn: Some(Psn::new(link.psn)),
-        timeout: rc.then_some(link.timeout),
-        retry_count: rc.then_some(link.retry_count),
-        rnr_retry: rc.then_some(link.rnr_retry),
-        max_rd_atomic: rc.then_some(link.rd_atomic),
+        timeout: (sends || receives).then_some(link.timeout),
+        retry_count: sends.then_some(link.retry_count),
+        rnr_retry: sends.then_some(link.rnr_retry),
+        max_rd_atomic: sends.then_some(link.rd_atomic),
         ..QpChange::to(QpState::Rts)
     };
     [init, rtr, rts]
@@ -515,4 +516,29 @@ pub fn datagram_of_flow(flow: &UdpFlow, repr: &Repr, payload: &[u8]) -> Vec<u8> 
     writer.payload().copy_from_slice(payload);
     writer.finish();
     bytes
+}
+
+/// A datagram with other headers and a right ICRC.
+fn changed(bytes: &[u8], flow: &UdpFlow, change: impl Fn(&mut Repr)) -> Vec<u8> {
+    let (mut repr, payload) = Repr::parse(bytes).unwrap();
+    change(&mut repr);
+    let mut out = vec![0; repr.datagram_len(payload.len())];
+    let mut writer = DatagramWriter::new(&repr, payload.len(), flow, 0, &mut out).unwrap();
+    writer.payload().copy_from_slice(payload);
+    writer.finish();
+    out
+}
+
+/// A datagram for another queue pair, with a right ICRC.
+pub fn readdressed(bytes: &[u8], flow: &UdpFlow, dest_qp: QpNumber) -> Vec<u8> {
+    changed(bytes, flow, |repr| repr.bth.dest_qp = dest_qp)
+}
+
+/// A request of XRC that names another shared receive queue, with a right ICRC.
+pub fn with_srq(bytes: &[u8], flow: &UdpFlow, number: SrqNumber) -> Vec<u8> {
+    changed(bytes, flow, |repr| {
+        if let Message::Xrc(srq, _) = &mut repr.message {
+            *srq = number;
+        }
+    })
 }

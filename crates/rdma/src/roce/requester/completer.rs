@@ -18,7 +18,7 @@ use super::super::context::Context;
 use super::super::packet::{Incoming, serial};
 use super::{Cursor, Requester};
 use crate::congestion::{Acknowledged, Controller, Mark};
-use crate::core::attributes::{QpState, QpType};
+use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::QueuePair;
@@ -376,7 +376,7 @@ impl Requester {
     fn fail<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
         self.pop_send(status, context);
         let Context { qp, verbs, .. } = context;
-        self.failed = qp.kind == QpType::Rc;
+        self.failed = qp.kind.is_reliable();
         qp.state = if self.failed { QpState::Err } else { QpState::Sqe };
         self.stop(qp);
         qp.flush_sends(verbs);

@@ -63,6 +63,8 @@ impl Cut {
     pub(super) fn message(&self, qp: &QueuePair, work: &SendWork) -> Option<Message> {
         match qp.kind {
             QpType::Rc => self.rc_message(work).map(Message::Rc),
+            QpType::XrcSend => Some(Message::Xrc(work.srq?, self.rc_message(work)?)),
+            QpType::XrcReceive => None,
             QpType::Uc => self.uc_message(work).map(Message::Uc),
             QpType::Ud => datagram(qp, work),
         }

@@ -29,7 +29,7 @@ use super::context::Context;
 use super::packet::{Cause, Outgoing, serial};
 use super::shared::RoceShared;
 use crate::congestion::{Control, Controller};
-use crate::core::attributes::{QpState, QpType};
+use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::drain::Drain;
 use crate::core::memory::Memory;
@@ -183,7 +183,7 @@ impl Requester {
         }
         let message = cut.message(qp, work)?;
         let (payload, payload_len) = cut.payload(work);
-        let ack_request = qp.kind == QpType::Rc
+        let ack_request = qp.kind.is_reliable()
             && (cut.ends
                 || self.unrequested + 1 >= ACK_EVERY
                 || !self.within_window(qp, psn + cut.packets, 1));
@@ -229,7 +229,7 @@ impl Requester {
     #[inline]
     fn within_window(&self, qp: &QueuePair, psn: Psn, packets: u32) -> bool {
         let ahead = psn.since(self.unacked).unsigned_abs();
-        qp.kind != QpType::Rc || ahead == 0 || ahead + packets <= self.control.window()
+        !qp.kind.is_reliable() || ahead == 0 || ahead + packets <= self.control.window()
     }
 
     /// Does what needs no packet: requests for the device itself, and what time changes.
@@ -330,7 +330,7 @@ impl Requester {
             true => Cursor { work: self.cursor.work + 1, packet: 0 },
             false => Cursor { packet: self.cursor.packet + packets, ..self.cursor },
         };
-        if qp.kind == QpType::Rc {
+        if qp.kind.is_reliable() {
             if self.deadline.is_none() {
                 self.restart_timer(qp, verbs.now);
             }

@@ -11,6 +11,8 @@ use nichrome_wire::rdma::{
 };
 
 use super::super::packet::{Cause, Outgoing, PayloadSource};
+use crate::core::kind;
+use crate::core::slab::Handle;
 
 /// An acknowledgement that waits to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,7 @@ struct DataAnswer {
 #[derive(Clone, Copy, Debug)]
 enum DataKind {
     Read {
+        domain: Handle<kind::Domain>,
         address: u64,
         rkey: RKey,
         len: u32,
@@ -98,10 +101,11 @@ impl Answers {
         &mut self,
         psn: Psn,
         reth: &Reth,
+        domain: Handle<kind::Domain>,
         packets: u32,
         limit: usize,
     ) -> Result<(), TooMany> {
-        let kind = DataKind::Read { address: reth.va, rkey: reth.rkey, len: reth.len };
+        let kind = DataKind::Read { domain, address: reth.va, rkey: reth.rkey, len: reth.len };
         self.push(DataAnswer { first: psn, kind, packets, start: 0, next: 0, end: packets }, limit)
     }
 
@@ -140,7 +144,7 @@ impl Answers {
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, mtu: u32) -> bool {
         let Some(index) = self.position(psn) else { return false };
         let answer = &self.data[index];
-        let DataKind::Read { address, rkey, len } = answer.kind else { return false };
+        let DataKind::Read { address, rkey, len, .. } = answer.kind else { return false };
         let start = psn.since(answer.first).max(0).unsigned_abs();
         let offset = start.saturating_mul(mtu);
         let same = reth.rkey == rkey
@@ -239,7 +243,7 @@ impl Answers {
             DataKind::Empty => {
                 plain(Message::Rc(RcMessage::ReadResponse(ReadResponse::Only(aeth))), psn, cause)
             }
-            DataKind::Read { address, rkey, len } => {
+            DataKind::Read { domain, address, rkey, len } => {
                 let offset = answer.next * mtu;
                 let payload_len = (len - offset).min(mtu) as usize;
                 let part = match (answer.next == answer.start, answer.next + 1 == answer.end) {
@@ -249,7 +253,7 @@ impl Answers {
                     (false, true) => ReadResponse::Last(aeth),
                 };
                 let payload =
-                    PayloadSource::Remote { address: address.wrapping_add(u64::from(offset)), rkey };
+                    PayloadSource::Remote { domain, address: address.wrapping_add(u64::from(offset)), rkey };
                 let message = Message::Rc(RcMessage::ReadResponse(part));
                 Outgoing { payload, payload_len, ..plain(message, psn, cause) }
             }

@@ -112,7 +112,7 @@ impl Responder {
         }
         reachable(reth.rkey, reth.va, reth.len, Access::REMOTE_READ, context)?;
         let packets = reth.len.div_ceil(context.qp.mtu() as u32).max(1);
-        let pushed = self.answers.push_read(request.psn, reth, packets, limit);
+        let pushed = self.answers.push_read(request.psn, reth, context.qp.domain, packets, limit);
         pushed.map_err(|_| Reject::Invalid)?;
         Ok(Done { packets, ends: true, answered: true })
     }
