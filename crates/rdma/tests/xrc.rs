@@ -158,6 +158,22 @@ fn a_key_of_another_domain_is_refused() {
     }
 }
 
+/// A READ is answered in the protection domain of the queue that it named, though the next request has named another.
+#[test]
+fn a_response_keeps_the_domain_of_its_request() {
+    let mut xrc = Xrc::new(Pair::new());
+    let data = pattern(3000, 2);
+    xrc.pair.ends[1].fill(0, &data);
+    xrc.receive(1, 1, 50_000, 100);
+    let (remote, numbers) = (xrc.remote(0, 0), xrc.queues.map(|queue| queue.number));
+    xrc.post(numbers[0], 1, Operation::Read(remote), 10_000, 3000);
+    xrc.post(numbers[1], 2, Operation::Send, 0, 100);
+    // Both requests arrive before an answer leaves.
+    xrc.pair.run();
+    assert_eq!(xrc.pair.ends[0].statuses(), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!(*xrc.pair.ends[0].bytes(10_000, 3000), data);
+}
+
 #[test]
 fn a_number_of_no_queue_of_the_targets_domain_is_refused() {
     for nth in 0..4 {
