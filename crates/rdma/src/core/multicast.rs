@@ -86,8 +86,10 @@ impl Groups {
         attached.map(|group| group.address).collect()
     }
 
-    /// Returns the members of a group.
-    pub(crate) fn members(&self, address: IpAddr) -> &[Handle<kind::Qp>] {
-        self.position(address).map_or(&[], |index| &self.groups[index].members)
+    /// Returns the index of the `nth` member of a group.
+    #[cold]
+    pub(crate) fn member(&self, address: IpAddr, nth: usize) -> Option<u32> {
+        let group = &self.groups[self.position(address)?];
+        group.members.get(nth).map(|member| member.index())
     }
 }

@@ -9,7 +9,7 @@
 //! | `post.rs` | posting and polling |
 //! | `send_form.rs` | requests that are posted, and complete in error without being sent |
 //! | `datagrams.rs`, `streams.rs` | receiving |
-//! | `multicast.rs` | multicast groups, delivery of their datagrams |
+//! | `multicast.rs` | multicast groups |
 //! | `line.rs` | transmitting, timers |
 //! | `xrc.rs` | XRC domains, their shared receive queues and target queue pairs |
 //! | `transports.rs` | the list of transports, static dispatch to them |

@@ -1,17 +1,14 @@
-//! The verbs of multicast groups, and the delivery of their datagrams.
+//! The verbs of multicast groups; `datagrams.rs` delivers their datagrams.
 
 use std::net::IpAddr;
 
 use super::Device;
-use super::transports::Member;
 use crate::core::attributes::QpType;
 use crate::core::error::{MulticastError, ObjectError, ObjectKind};
 use crate::core::kind;
 use crate::core::memory::Memory;
 use crate::core::multicast::GroupChange;
 use crate::core::slab::Handle;
-use crate::net::Datagram;
-use crate::transport::Shared;
 
 impl<M: Memory> Device<M> {
     /// Attaches a UD queue pair to a multicast group: it receives the datagrams to the group. No effect if it is attached
@@ -55,25 +52,5 @@ impl<M: Memory> Device<M> {
     /// [`Device::destroy_qp`], to learn which groups to leave.
     pub fn multicast_groups(&self, handle: Handle<kind::Qp>) -> Vec<IpAddr> {
         self.groups.of(handle)
-    }
-
-    /// Delivers a multicast datagram to each queue pair attached to its group.
-    #[cold]
-    pub(super) fn receive_multicast<E: Member>(&mut self, datagram: &Datagram<'_>) {
-        let group = datagram.flow.addresses.dst();
-        let mut delivered = false;
-        let mut nth = 0;
-        while let Some(member) = self.groups.members(group).get(nth).copied() {
-            nth += 1;
-            let Self { transports, verbs, qps, .. } = self;
-            let shared = E::shared_mut(transports);
-            let Some((_, packet)) = shared.read(datagram, verbs) else { return };
-            let Some(endpoint) = qps.get_mut(member).and_then(E::of) else { continue };
-            delivered = true;
-            if endpoint.receive(packet, datagram, shared, verbs) {
-                self.settle(member.index());
-            }
-        }
-        self.verbs.counters.dropped_unknown += u64::from(!delivered);
     }
 }
