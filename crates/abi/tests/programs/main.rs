@@ -121,6 +121,7 @@ const PYVERBS: &[&str] = &[
     "test_fork",
     "test_relaxed_ordering",
     "test_parent_domain",
+    "test_odp",
 ];
 
 /// Programs run under valgrind, which must find no error and no leak.
