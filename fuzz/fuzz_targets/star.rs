@@ -68,7 +68,7 @@ fn card(authentication: Option<CardAuthentication>) -> StatelessCard {
 fn table() -> MemoryTable {
     let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     let (address, len) = (BASE + MARGIN as u64, REGION as u64);
-    MemoryTable::from_iter([Registration { key: RKey(KEY), address, len, rights: all.bits() }])
+    MemoryTable::from_iter([Registration { key: RKey(KEY), address, len, rights: all.star_bits() }])
 }
 
 fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {

@@ -88,10 +88,10 @@ impl Adapter {
     fn print_stats(&self) {
         let wire = self.driver.wire_counters();
         let (counters, card) = self.driver.call(|device| (*device.counters(), device.view::<CardCounters>()));
-        let Operations { sends, writes, reads, atomics, local, receives } = counters.operations;
+        let Operations { sends, writes, reads, atomics, flushes, local, receives } = counters.operations;
         eprintln!(
-            "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {local} local operations, \
-             {receives} receives posted; {} completions in error",
+            "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {flushes} FLUSHes, \
+             {local} local operations, {receives} receives posted; {} completions in error",
             counters.completions_in_error,
         );
         eprintln!(

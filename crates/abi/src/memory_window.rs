@@ -90,7 +90,8 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted
     // SAFETY: the bind names a region that the program created, or none.
     let posted = unsafe { bind(mw, key, &wanted.bind_info) }.and_then(|operation| {
         let payload = Payload::Buffers(&[]);
-        let request = SendRequest { wr_id: wanted.wr_id, operation, payload, flags, recipient: None };
+        let request =
+            SendRequest { wr_id: wanted.wr_id, operation, payload, flags, recipient: None, srq: None };
         Ok(this.adapter.driver.call(|device| device.post_send(this.handle, &request))?)
     });
     if posted.is_ok() {

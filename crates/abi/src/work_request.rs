@@ -84,6 +84,7 @@ pub(crate) unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
         // SAFETY: the request names a window and a region that the program created.
         8 => unsafe { bind(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info) }?,
         9 => Operation::SendWithInvalidate(RKey(wr.imm_data)),
+        15 => Operation::AtomicWrite(remote),
         _ => return Err(Errno::UNSUPPORTED),
     })
 }
@@ -120,6 +121,7 @@ pub(crate) fn sends_bytes(operation: &Operation) -> bool {
             | O::SendWithInvalidate(_)
             | O::Write(_)
             | O::WriteWithImmediate(..)
+            | O::AtomicWrite(_)
     )
 }
 

@@ -1,9 +1,9 @@
 //! Between the device and its ports: send batches, faults, capture, counters.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use nichrome_port::udp::{Envelope, SendBatch, SendReport, Staged};
+use nichrome_port::udp::{Envelope, SendBatch, SendReport, Staged, UdpError};
 use nichrome_rdma::{Datagram, DatagramBatch, Device, Memory, Transmit};
 use nichrome_wan::{Output, Path};
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT};
@@ -108,6 +108,19 @@ impl Wire {
     /// No descriptor is free.
     pub(crate) fn readiness(&self) -> Result<OwnedFd, OpenError> {
         self.ports.readiness()
+    }
+
+    /// Joins a multicast group; returns a descriptor that is readable while a datagram to any group waits.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn join(&mut self, group: IpAddr) -> Result<OwnedFd, UdpError> {
+        self.ports.join(group)
+    }
+
+    /// Leaves a multicast group.
+    pub(crate) fn leave(&mut self, group: IpAddr) {
+        self.ports.leave(group);
     }
 
     #[inline]

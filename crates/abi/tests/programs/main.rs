@@ -5,12 +5,15 @@ mod applications;
 #[path = "../common/mod.rs"]
 mod common;
 mod domains;
+mod flush;
 mod lifetimes;
+mod multicast;
 mod namespaces;
 mod refusals;
 mod running;
 mod star;
 mod transfer_engines;
+mod xrc;
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -32,6 +35,8 @@ const PINGPONGS: &[&str] = &[
     "ibv_ud_pingpong -n 100 -s 1024 -e",
     "ibv_srq_pingpong -n 200",
     "ibv_srq_pingpong -n 100 -e",
+    "ibv_xsrq_pingpong -n 100",
+    "ibv_xsrq_pingpong -n 100 -e",
 ];
 
 /// Debian's package perftest, with `-F -x 0`.
@@ -62,6 +67,11 @@ const PERFTESTS: &[&str] = &[
     "ib_send_bw -n 50 -c UD -s 1024",
     "ib_send_lat -n 50 -c UD -s 64",
     "ib_send_bw -n 50 -r 64 --use-srq",
+    "ib_send_bw -n 50 -c XRC",
+    "ib_send_lat -n 50 -c XRC",
+    "ib_write_bw -n 50 -c XRC",
+    "ib_read_bw -n 50 -c XRC",
+    "ib_atomic_bw -n 50 -c XRC",
 ];
 
 /// Programs also run with 1 % loss in each direction: those of reliable connections.
@@ -81,6 +91,7 @@ const UNDER_LOSS: &[&str] = &[
     "ib_write_bw -n 20 -q 16",
     "ib_send_bw -n 100 -e",
     "ib_send_lat -n 50 -I 200 -s 200",
+    "ib_send_bw -n 100 -c XRC",
 ];
 
 /// Programs also run over StaR, with a stateless server and with a stateless client, each with and without 1 % loss.
@@ -110,6 +121,7 @@ const PYVERBS: &[&str] = &[
     "test_fork",
     "test_relaxed_ordering",
     "test_parent_domain",
+    "test_odp",
 ];
 
 /// Programs run under valgrind, which must find no error and no leak.

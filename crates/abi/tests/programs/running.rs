@@ -31,6 +31,11 @@ pub(crate) fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -
 
 /// Compiles a C program of this folder and runs it; panics with its standard error if it fails.
 pub(crate) fn c_program(source: &str, arguments: &str) {
+    c_program_by("", source, arguments);
+}
+
+/// As [`c_program`], run by another program, whose words come first.
+pub(crate) fn c_program_by(runner: &str, source: &str, arguments: &str) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     if !Path::new("/usr/include/infiniband/verbs.h").exists() {
         assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs-dev");
@@ -41,7 +46,7 @@ pub(crate) fn c_program(source: &str, arguments: &str) {
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-o"]).args([&program, &source]).arg("-libverbs");
     assert!(cc.status().unwrap().success());
-    let child = command(&format!("{} {arguments}", program.display()), &[], &[]).spawn().unwrap();
+    let child = command(&format!("{runner}{} {arguments}", program.display()), &[], &[]).spawn().unwrap();
     let output = ended(child, arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

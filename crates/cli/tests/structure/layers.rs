@@ -69,6 +69,7 @@ const ABI: Layers = &[
         "memory_region.rs",
         "queue_pair.rs",
         "shared_receive_queue.rs",
+        "xrc_domain.rs",
     ],
     &["work_request.rs"],
     // Verbs.
@@ -82,6 +83,7 @@ const ABI: Layers = &[
         "get_cq_event.rs",
         "memory_window.rs",
         "modify_qp.rs",
+        "multicast.rs",
         "parent_domain.rs",
         "poll_cq.rs",
         "post.rs",

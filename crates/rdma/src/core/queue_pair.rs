@@ -1,6 +1,6 @@
 //! Queue pairs without their transport: queues, attributes, state, completions.
 
-use nichrome_wire::rdma::{PathMtu, QKey, QpNumber, RnrTimer};
+use nichrome_wire::rdma::{PathMtu, QKey, QpNumber, RnrTimer, SrqNumber};
 
 use crate::core::access::Access;
 use crate::core::attributes::{AddressVector, DrainNotice, QpState, QpType};
@@ -119,6 +119,8 @@ pub(crate) struct QueuePair {
     pub(crate) settings: Settings,
     pub(crate) sends: SendQueue,
     pub(crate) receives: Receives,
+    /// The XRC domain of a target; `None` for other queue pairs.
+    pub(crate) xrc: Option<Handle<kind::Xrc>>,
     /// The receive of the current incoming message.
     pub(crate) receiving: Option<ReceiveSlot>,
     /// CQ overrun: the queue pair is about to move to ERROR.
@@ -145,6 +147,19 @@ impl QueuePair {
     #[inline]
     pub(crate) fn mtu(&self) -> usize {
         self.settings.path_mtu.bytes()
+    }
+
+    /// Has a target take receives of the shared receive queue that a request names, with its protection domain and completion
+    /// queue (IBA annex A14). Returns false if its XRC domain has no such queue.
+    #[inline]
+    pub(crate) fn turn_to<M: Memory>(&mut self, srq: SrqNumber, verbs: &Verbs<M>) -> bool {
+        let found = self.xrc.and_then(|domain| verbs.srq_of(domain, srq));
+        let Some((handle, queue, xrc)) = found.and_then(|(handle, queue)| Some((handle, queue, queue.xrc?)))
+        else {
+            return false;
+        };
+        (self.domain, self.receive_cq, self.receives) = (queue.domain, xrc.cq, Receives::Shared(handle));
+        true
     }
 
     /// Takes a receive for the next message. Returns false if none is posted.

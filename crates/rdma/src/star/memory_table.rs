@@ -118,7 +118,7 @@ impl RegisteredMemory for MemoryTable {
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
         let Reach { span, len, right, .. } = *reach;
         let region = self.regions.get(&span.key).ok_or(Reason::Key)?;
-        if region.rights & right.bits() != right.bits() {
+        if u16::from(region.rights) & right.bits() != right.bits() {
             return Err(Reason::Right);
         }
         let offset = span.address.wrapping_sub(region.address);
@@ -173,7 +173,8 @@ mod tests {
         protection.remove_region(handle).unwrap();
         assert_eq!(protection.resolve(&reach(key, 0x1000, 8, BOTH)), Err(Reason::Key));
 
-        let registration = Registration { key: RKey(key), address: 0x1000, len: 100, rights: BOTH.bits() };
+        let registration =
+            Registration { key: RKey(key), address: 0x1000, len: 100, rights: BOTH.star_bits() };
         let mut table = MemoryTable::from_iter([registration]);
         rules(&table, key);
         table.deregister(RKey(key));

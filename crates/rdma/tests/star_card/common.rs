@@ -42,7 +42,7 @@ pub(crate) fn regions() -> [Registration; 2] {
         key: RKey(key),
         address,
         len: 1000,
-        rights: rights.bits(),
+        rights: rights.star_bits(),
     };
     [region(SHARED, BASE, shared), region(PRIVATE, BASE + 1000, Access::LOCAL_WRITE)]
 }

@@ -94,7 +94,7 @@ fn entries_follow_the_elements_of_their_server_only() {
     let mut module = admitted(ALL);
     let server = IpAddr::from(SERVER);
     let more =
-        Registration { key: RKey(0x333), address: 0x9000, len: 10, rights: Access::REMOTE_WRITE.bits() };
+        Registration { key: RKey(0x333), address: 0x9000, len: 10, rights: Access::REMOTE_WRITE.star_bits() };
     let reach = Packet::rdp(0x333, 0x9000, b"data");
     assert_eq!(check(&mut module, &reach), Err(Blocked::Memory(Reason::Key)));
     module.apply(connection(17), IpAddr::from([10, 0, 0, 9]), &Element::Register(more));
