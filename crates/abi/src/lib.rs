@@ -21,7 +21,7 @@
 //! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify_qp.rs` | shared receive queues and queue pairs |
 //! | `work_request.rs`, `post.rs` | work requests, by `ibv_post_send` and `ibv_post_recv` |
 //! | `request_builder.rs`, `extended_post.rs` | work requests, by `ibv_wr_start` |
-//! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` |
+//! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` and `nichrome rdma run --mount` |
 //! | `names.rs`, `rates.rs`, `fork.rs` | the header's remaining functions |
 //! | `private.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
@@ -30,6 +30,7 @@
 
 pub mod configuration;
 pub mod header;
+pub mod sysfs_attribute;
 
 mod adapter;
 mod address_handle;
@@ -77,6 +78,5 @@ mod queue_pair;
 mod rates;
 mod request_builder;
 mod shared_receive_queue;
-mod sysfs_attribute;
 mod unsupported;
 mod work_request;
