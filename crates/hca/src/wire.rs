@@ -115,10 +115,19 @@ impl Wire {
         self.counters
     }
 
-    /// Stops using the ports: datagrams to send are refused, none is received, and the capture ends.
-    pub(crate) fn cut_off(&mut self) {
+    /// Stops using the ports, for a process that ends: datagrams to send are refused, none is received, and the capture is
+    /// closed.
+    pub(crate) fn close(&mut self) {
         self.is_cut_off = true;
         self.recorder = None;
+    }
+
+    /// Stops using the ports, which are those of the parent of this process, as is the capture.
+    pub(crate) fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        if let Some(recorder) = self.recorder.take() {
+            recorder.abandon();
+        }
     }
 
     /// Deadline of the next datagram on an impaired path.
@@ -254,15 +263,6 @@ impl Wire {
         self.counters.sent += sent;
         self.counters.refused += refused;
         is_full
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            // No caller is left that could handle the error.
-            let _ = recorder.flush();
-        }
     }
 }
 

@@ -5,6 +5,7 @@ mod applications;
 #[path = "../common/mod.rs"]
 mod common;
 mod domains;
+mod endings;
 mod lifetimes;
 mod namespaces;
 mod refusals;
