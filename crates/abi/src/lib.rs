@@ -19,7 +19,7 @@
 //! | `completion_queue.rs`, `create_cq.rs` | completion queues |
 //! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, by `ibv_poll_cq` and by `ibv_start_poll` |
 //! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify_qp.rs` | shared receive queues and queue pairs |
-//! | `work_request.rs`, `post.rs` | work requests, by `ibv_post_send` and `ibv_post_recv` |
+//! | `work_request.rs`, `post.rs`, `bind_mw.rs` | work requests, by `ibv_post_send`, `ibv_post_recv` and `ibv_bind_mw` |
 //! | `request_builder.rs`, `extended_post.rs` | work requests, by `ibv_wr_start` |
 //! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` and `nichrome rdma run --mount` |
 //! | `names.rs`, `rates.rs`, `fork.rs` | the header's remaining functions |
@@ -35,6 +35,7 @@ pub mod sysfs_attribute;
 mod adapter;
 mod address_handle;
 mod async_source;
+mod bind_mw;
 mod command_file;
 mod comp_channel;
 mod completion;

@@ -1,9 +1,6 @@
 /* Two connected queue pairs of one process, for the C programs of this folder. */
-#include <infiniband/verbs.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "check.h"
 
-#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
 #define REMOTE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 struct objects {

@@ -67,12 +67,14 @@ const ABI: Layers = &[
         "completion_queue.rs",
         "domain.rs",
         "memory_region.rs",
+        "memory_window.rs",
         "queue_pair.rs",
         "shared_receive_queue.rs",
     ],
     &["work_request.rs"],
     // Verbs.
     &[
+        "bind_mw.rs",
         "create_cq.rs",
         "create_qp.rs",
         "extended_poll.rs",
@@ -80,7 +82,6 @@ const ABI: Layers = &[
         "fork.rs",
         "get_async_event.rs",
         "get_cq_event.rs",
-        "memory_window.rs",
         "modify_qp.rs",
         "parent_domain.rs",
         "poll_cq.rs",
