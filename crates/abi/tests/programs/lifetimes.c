@@ -132,8 +132,8 @@ static void forked(void)
 
 int main(int argc, char **argv)
 {
-	if (argc == 3 && !strcmp(argv[1], "contexts"))
-		contexts(atoi(argv[2]));
+	if (argc == 2 && !strcmp(argv[1], "contexts"))
+		contexts(1000);
 	else if (argc == 2 && !strcmp(argv[1], "unmapped"))
 		unmapped();
 	else if (argc == 2 && !strcmp(argv[1], "forked"))

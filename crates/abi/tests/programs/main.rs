@@ -1,6 +1,7 @@
 //! Unmodified programs of Debian: rdma-core's examples, perftest, pyverbs' tests. The tables list what is tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod answers;
 mod applications;
 #[path = "../common/mod.rs"]
 mod common;

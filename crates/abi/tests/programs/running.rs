@@ -37,13 +37,13 @@ pub(crate) fn compile(source: &str, program: &Path) {
     assert!(cc.status().unwrap().success(), "the tests need Debian's package libibverbs-dev");
 }
 
-/// Compiles a C program of this folder and runs it; panics with its standard error if it fails.
-pub(crate) fn c_program(source: &str, arguments: &str) {
+/// Compiles a C program of this folder and runs it with one argument; panics with its standard error if it fails.
+pub(crate) fn c_program(source: &str, argument: &str) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     compile(source, &program);
-    let child = command(&format!("{} {arguments}", program.display()), &[], &[]).spawn().unwrap();
-    let output = ended(child, arguments);
+    let child = command(program.to_str().unwrap(), &[argument], &[]).spawn().unwrap();
+    let output = ended(child, argument);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
