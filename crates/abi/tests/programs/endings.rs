@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Output};
+use std::process::ExitStatus;
 
 use nichrome_port::capture::Reader;
 
 use crate::lifetimes::output_text;
 use crate::running::{command, compile, ended};
+use crate::tshark::tshark;
 
 /// Runs `endings.c`, which sends 100 messages and ends in this way. Returns its exit status after reading its capture.
 fn ending(way: &str) -> ExitStatus {
@@ -42,13 +43,9 @@ fn messages(capture: &Path) -> Vec<usize> {
 
 /// Returns the number of WRITE packets that tshark finds, counting each copy of a message once.
 fn read_by_tshark(capture: &Path) -> usize {
-    let mut tshark = Command::new("tshark");
-    tshark.arg("-r").arg(capture).args(["-T", "fields", "-e", "infiniband.bth.psn"]);
-    let output = tshark.args(["-Y", "infiniband.bth.opcode == 10"]).output().unwrap();
-    assert!(output.status.success(), "{}", output_text(&output));
-    let Output { stdout, .. } = output;
-    let text = String::from_utf8(stdout).unwrap();
-    let mut numbers: Vec<_> = text.lines().collect();
+    let capture = capture.to_str().unwrap();
+    let filter = ["-Y", "infiniband.bth.opcode == 10", "-T", "fields", "-e", "infiniband.bth.psn"];
+    let mut numbers = tshark(&[&["-r", capture], &filter[..]].concat());
     numbers.dedup();
     numbers.len()
 }
