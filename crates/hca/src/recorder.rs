@@ -33,8 +33,7 @@ impl Recorder {
         Ok(Self { writer, interface, offset, icrc: IcrcChecker::default(), packet: Vec::new() })
     }
 
-    /// Adds a datagram, which then stays in the file however the process ends. A datagram too long for an IP packet is left
-    /// out.
+    /// Adds a datagram. A datagram too long for an IP packet is left out.
     pub(crate) fn record(
         &mut self,
         flow: &UdpFlow,
@@ -50,7 +49,12 @@ impl Recorder {
         if ip_packet(flow, traffic_class, ident, datagram, &mut self.packet).is_none() {
             return Ok(());
         }
-        self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)?;
+        self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
+    }
+
+    /// Writes out the datagrams, which then stay in the file however the process ends.
+    #[inline]
+    pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
         self.writer.flush()
     }
 

@@ -171,8 +171,33 @@ impl Wire {
         }
     }
 
-    /// Sends a batch of the device's datagrams; returns true if it may have more.
+    /// Sends a batch of the device's datagrams and writes out the capture of what was received and sent; returns true if the
+    /// device may have more.
+    #[inline]
     pub(crate) fn transmit<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
+        let has_more = self.send_batch(device, now);
+        self.flush_capture();
+        has_more
+    }
+
+    /// Sends the datagrams that the impaired path releases, and writes out their capture.
+    pub(crate) fn release_sent(&mut self, now: Instant) {
+        self.send_released(now);
+        self.flush_capture();
+    }
+
+    /// Writes out the capture. A write error ends it.
+    #[inline]
+    fn flush_capture(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && recorder.flush().is_err()
+        {
+            self.recorder = None;
+        }
+    }
+
+    /// Sends a batch of the device's datagrams; returns true if it may have more.
+    fn send_batch<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
         if self.is_full() && self.send_staged() {
             return false;
         }
@@ -193,7 +218,7 @@ impl Wire {
         }
         if self.faults.is_some() {
             self.impair_staged(now);
-            self.release_sent(now);
+            self.send_released(now);
             !is_done
         } else {
             !self.flush(now) && !is_done
@@ -217,7 +242,7 @@ impl Wire {
     }
 
     /// Sends the datagrams that the impaired path releases.
-    pub(crate) fn release_sent(&mut self, now: Instant) {
+    fn send_released(&mut self, now: Instant) {
         let Some(paths) = &mut self.faults else { return };
         paths.out.handle_timeout(now);
         loop {

@@ -6,7 +6,7 @@
 //! where the kernel allows it, [`PacketRing`] elsewhere. [`NetworkNamespace`]s give sandboxes without root,
 //! [`Netlink`] configures the interfaces in them, and [`clock`] tells the time and waits. `unsafe` is in the files named
 //! for what they wrap: `namespace`, `process_namespace`, `tap`, `packet_socket`, `packet_options`,
-//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `capture/mapped_file`, `process`, `scheduling`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `capture/durable_file`, `process`, `scheduling`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 pub mod capture;

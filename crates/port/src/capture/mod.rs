@@ -7,9 +7,9 @@
 
 mod block;
 mod clock;
+mod durable_file;
 mod error;
 mod link_type;
-mod mapped_file;
 mod pcap;
 mod pcapng;
 mod reader;
