@@ -101,22 +101,14 @@ fn nothing_is_malformed_and_every_opcode_is_seen() {
     }
     drop(writer);
     let path = path.to_str().unwrap();
-    let Some(malformed) = tshark(&[
-        "-r",
-        path,
-        "--disable-protocol",
-        "rpcordma",
-        "-Y",
-        "_ws.malformed || iwarp_mpa.bad_length",
-    ]) else {
-        return;
-    };
+    let malformed = "_ws.malformed || iwarp_mpa.bad_length";
+    // Wireshark takes any SEND for RPC over RDMA.
+    let malformed = tshark(&["-r", path, "--disable-protocol", "rpcordma", "-Y", malformed]);
     assert_eq!(malformed, Vec::<String>::new());
-    let opcodes =
-        tshark(&["-r", path, "-Y", "iwarp_ddp_rdmap", "-T", "fields", "-e", "iwarp_rdma.opcode"]).unwrap();
+    let opcodes = tshark(&["-r", path, "-Y", "iwarp_ddp_rdmap", "-T", "fields", "-e", "iwarp_rdma.opcode"]);
     let expected = ["0x01", "0x02", "0x00", "0x03", "0x04", "0x05", "0x06", "0x0a", "0x0b", "0x07"];
     assert_eq!(opcodes, expected);
-    let details = tshark(&["-r", path, "-V"]).unwrap();
+    let details = tshark(&["-r", path, "-V"]);
     let count = |text: &str| details.iter().filter(|line| line.contains(text)).count();
     assert_eq!((count("Good CRC32"), count("Bad CRC32")), (expected.len(), 0));
 }
