@@ -1,6 +1,8 @@
 //! FPDUs: the frames of MPA (RFC 5044 section 4).
 //!
-//!     length of the ULPDU (2 B) | ULPDU | zeros up to a multiple of 4 B | CRC-32C (4 B)
+//! ```text
+//! length of the ULPDU (2 B) | ULPDU | zeros up to a multiple of 4 B | CRC-32C (4 B)
+//! ```
 //!
 //! The CRC is over all before it. Its field is there without CRCs too, and ignored.
 
