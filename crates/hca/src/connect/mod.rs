@@ -4,11 +4,14 @@
 //! |---|---|
 //! | `handshake` | what a transport implements: a handshake without I/O, and what its handshakes share |
 //! | `stream` | one handshake on its TCP socket |
+//! | `sealed` | encrypts the bytes of a handshake under a pre-shared key |
 //! | `reactor` | the thread: requests, listener, streams, bounds |
 
 mod handshake;
 mod reactor;
+mod sealed;
 mod stream;
 
 pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
 pub(crate) use reactor::{Connector, Limits};
+pub(crate) use sealed::{PreSharedKey, SealError, Sealed};
