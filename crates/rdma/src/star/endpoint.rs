@@ -1,14 +1,17 @@
 //! A queue pair on StaR, on either side of its connection.
 
 use nichrome_wire::rdma::RKey;
-use nichrome_wire::star::{Element, PacketType, Registration, Segment};
+use nichrome_wire::star::{Element, GrantCode, PacketType, Registration, Rights, Segment};
 use nichrome_wire::{AddressPair, Instant};
 
 use super::connection_end::ConnectionEnd;
+use super::lease::Grantor;
+use super::memory_table::remote_rights;
 use super::packet::Incoming;
 use super::shared::StarShared;
 use super::stateful::Stateful;
 use super::stateless::Stateless;
+use crate::core::access::Access;
 use crate::core::attributes::{QpChange, QpState};
 use crate::core::completion::Status;
 use crate::core::error::PostError;
@@ -84,8 +87,9 @@ impl Endpoint for StarQp {
         }
     }
 
-    fn post_send<M: Memory>(&mut self, work: SendWork, _: &mut StarShared, verbs: &mut Verbs<M>) {
+    fn post_send<M: Memory>(&mut self, work: SendWork, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         either!(self, side => side.post_send(work, verbs));
+        self.revoke_closed(shared, verbs.now);
     }
 
     fn receive_posted<M: Memory>(&mut self, verbs: &mut Verbs<M>) -> bool {
@@ -112,6 +116,7 @@ impl Endpoint for StarQp {
         verbs: &mut Verbs<M>,
     ) -> bool {
         either!(self, side => side.take_in(&packet, datagram, shared, verbs));
+        self.revoke_closed(shared, verbs.now);
         true
     }
 
@@ -121,7 +126,9 @@ impl Endpoint for StarQp {
         shared: &mut StarShared,
         verbs: &mut Verbs<M>,
     ) -> bool {
-        either!(self, side => side.write(room, shared, verbs))
+        let has_more = either!(self, side => side.write(room, shared, verbs));
+        self.revoke_closed(shared, verbs.now);
+        has_more
     }
 
     fn has_work(&self, _: Instant) -> bool {
@@ -135,11 +142,12 @@ impl Endpoint for StarQp {
         }
     }
 
-    fn handle_timeout<M: Memory>(&mut self, _: &mut StarShared, verbs: &mut Verbs<M>) {
+    fn handle_timeout<M: Memory>(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         match self {
             Self::Stateful(client) => client.handle_timeout(verbs),
             Self::Stateless(server) => server.handle_timeout(verbs),
         }
+        self.revoke_closed(shared, verbs.now);
     }
 
     fn repeat_acknowledgement(&mut self) {
@@ -151,17 +159,20 @@ impl Endpoint for StarQp {
         either!(self, side => side.check_drained(verbs));
     }
 
-    fn enter_error<M: Memory>(&mut self, why: Status, _: &mut StarShared, verbs: &mut Verbs<M>) {
+    fn enter_error<M: Memory>(&mut self, why: Status, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         match self {
             Self::Stateful(client) => client.enter_error(why, verbs),
             Self::Stateless(server) => server.enter_error(verbs),
         }
+        self.revoke_closed(shared, verbs.now);
     }
 
     fn region_changed(&mut self, change: &RegionChange) -> bool {
         let Self::Stateless(server) = self else { return false };
-        server.push_element(match &change.region {
-            Some(region) => Element::Register(registration(change.key, region)),
+        let region = change.region.as_ref();
+        let granted = region.and_then(|region| server.registration(change.key, region));
+        server.push_element(match granted {
+            Some(granted) => Element::Register(granted),
             None => Element::Deregister(RKey(change.key)),
         });
         true
@@ -170,7 +181,7 @@ impl Endpoint for StarQp {
     fn dissolve<M: Memory>(self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
         match self {
             Self::Stateful(client) => client.dissolve(shared, verbs),
-            Self::Stateless(server) => server.dissolve(shared),
+            Self::Stateless(server) => server.dissolve(shared, verbs.now),
         }
     }
 
@@ -178,6 +189,15 @@ impl Endpoint for StarQp {
         match self {
             Self::Stateful(_) => size_of::<Stateful>(),
             Self::Stateless(_) => 0,
+        }
+    }
+}
+
+impl StarQp {
+    /// Ends the client's access if the connection is closed.
+    fn revoke_closed(&mut self, shared: &mut StarShared, now: Instant) {
+        if let Self::Stateless(server) = self {
+            server.revoke_closed(shared, now);
         }
     }
 }
@@ -192,8 +212,18 @@ fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
     if count > max { Err(PostError::Buffers { count, max }) } else { Ok(()) }
 }
 
-/// The memory table's entry for a region.
-pub(super) fn registration(key: u32, region: &Region) -> Registration {
+/// The memory table's entry for a region through a queue pair of these rights; `None` if the client may not reach it.
+pub(super) fn registration(
+    key: u32,
+    region: &Region,
+    qp: Access,
+    grantor: Option<&Grantor>,
+) -> Option<Registration> {
     let Region { access, io_address, len, .. } = *region;
-    Registration { key: RKey(key), address: io_address, len, rights: access.bits() }
+    let rights = remote_rights(access, qp);
+    let code = grantor.map_or(GrantCode::default(), |grantor| grantor.code(key, (io_address, len), rights));
+    let given = [(Rights::STORE, Access::REMOTE_WRITE), (Rights::FETCH, Access::REMOTE_READ)];
+    let given = given.into_iter().filter(|(right, _)| rights.contains(*right));
+    let rights = given.fold(Access::NONE, |given, (_, access)| given | access).bits();
+    (rights != 0).then_some(Registration { key: RKey(key), address: io_address, len, rights, code })
 }
