@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use nichrome_wire::Instant;
 
-use super::sealed::{PreSharedKey, SealError};
+use super::key::{PreSharedKey, SealError};
 
 /// How far a handshake is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

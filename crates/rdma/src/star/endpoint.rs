@@ -1,22 +1,19 @@
 //! A queue pair on StaR, on either side of its connection.
 
 use nichrome_wire::rdma::RKey;
-use nichrome_wire::star::{Element, GrantCode, PacketType, Registration, Rights, Segment};
+use nichrome_wire::star::{Element, PacketType, Segment};
 use nichrome_wire::{AddressPair, Instant};
 
 use super::connection_end::ConnectionEnd;
-use super::lease::Grantor;
-use super::memory_table::remote_rights;
 use super::packet::Incoming;
 use super::shared::StarShared;
 use super::stateful::Stateful;
 use super::stateless::Stateless;
-use crate::core::access::Access;
 use crate::core::attributes::{QpChange, QpState};
 use crate::core::completion::Status;
 use crate::core::error::PostError;
 use crate::core::memory::Memory;
-use crate::core::protection::{Region, RegionChange};
+use crate::core::protection::RegionChange;
 use crate::core::queue_pair::QueuePair;
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
@@ -210,20 +207,4 @@ fn element_room(qp: &QueuePair) -> usize {
 fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
     let max = element_room(qp) / Segment::LEN;
     if count > max { Err(PostError::Buffers { count, max }) } else { Ok(()) }
-}
-
-/// The memory table's entry for a region through a queue pair of these rights; `None` if the client may not reach it.
-pub(super) fn registration(
-    key: u32,
-    region: &Region,
-    qp: Access,
-    grantor: Option<&Grantor>,
-) -> Option<Registration> {
-    let Region { access, io_address, len, .. } = *region;
-    let rights = remote_rights(access, qp);
-    let code = grantor.map_or(GrantCode::default(), |grantor| grantor.code(key, (io_address, len), rights));
-    let given = [(Rights::STORE, Access::REMOTE_WRITE), (Rights::FETCH, Access::REMOTE_READ)];
-    let given = given.into_iter().filter(|(right, _)| rights.contains(*right));
-    let rights = given.fold(Access::NONE, |given, (_, access)| given | access).bits();
-    (rights != 0).then_some(Registration { key: RKey(key), address: io_address, len, rights, code })
 }

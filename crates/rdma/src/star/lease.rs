@@ -10,10 +10,13 @@
 use std::collections::VecDeque;
 
 use nichrome_wire::Instant;
-use nichrome_wire::rdma::QpNumber;
-use nichrome_wire::star::{GrantCode, Lease, NextLease, Rights};
+use nichrome_wire::rdma::{QpNumber, RKey};
+use nichrome_wire::star::{GrantCode, Lease, NextLease, Registration, Rights};
 
+use super::memory_table::remote_rights;
 use super::tag::{ConnectionKey, Ends, ServerSecret};
+use crate::core::access::Access;
+use crate::core::protection::Region;
 
 /// Seconds of a lease.
 pub(crate) const SECONDS: u32 = 60;
@@ -111,6 +114,22 @@ impl Grantor {
         let key = self.secret.lease_key(&self.ends, next);
         Some(self.secret.connection_key(&self.ends).next_lease(next, key))
     }
+}
+
+/// The memory table's entry for a region through a queue pair of these rights; `None` if the client may not reach it.
+pub(super) fn registration(
+    key: u32,
+    region: &Region,
+    qp: Access,
+    grantor: Option<&Grantor>,
+) -> Option<Registration> {
+    let Region { access, io_address, len, .. } = *region;
+    let rights = remote_rights(access, qp);
+    let code = grantor.map_or(GrantCode::default(), |grantor| grantor.code(key, (io_address, len), rights));
+    let given = [(Rights::STORE, Access::REMOTE_WRITE), (Rights::FETCH, Access::REMOTE_READ)];
+    let given = given.into_iter().filter(|(right, _)| rights.contains(*right));
+    let rights = given.fold(Access::NONE, |given, (_, access)| given | access).bits();
+    (rights != 0).then_some(Registration { key: RKey(key), address: io_address, len, rights, code })
 }
 
 /// The leases of a client's connection.

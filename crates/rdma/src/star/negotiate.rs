@@ -4,8 +4,8 @@ use nichrome_wire::star::PacketCheck;
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::StarRole;
-use super::endpoint::{StarQp, registration};
-use super::lease::Grantor;
+use super::endpoint::StarQp;
+use super::lease::{Grantor, registration};
 use super::seal::Seal;
 use super::setup::{Admission, Credentials, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
 use super::shared::StarShared;

@@ -35,8 +35,7 @@ use crate::core::work::Sge;
 use crate::net::Route;
 use crate::star::connection_end::ConnectionEnd;
 use crate::star::elements::{Inbox, Outbox};
-use crate::star::endpoint;
-use crate::star::lease::Grantor;
+use crate::star::lease::{self, Grantor};
 use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
 use crate::star::seal::Seal;
 use crate::star::security::Blocked;
@@ -135,7 +134,7 @@ impl Stateless {
 
     /// The memory table's entry for a region; `None` if the client may not reach it.
     pub(super) fn registration(&self, key: u32, region: &Region) -> Option<Registration> {
-        endpoint::registration(key, region, self.qp.settings.access, self.grantor.as_ref())
+        lease::registration(key, region, self.qp.settings.access, self.grantor.as_ref())
     }
 
     /// Makes the client's leases void if the connection is closed.
