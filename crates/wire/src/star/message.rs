@@ -3,6 +3,7 @@
 use super::capability::Capability;
 use super::completion::Cqe;
 use super::element::Element;
+use super::header::CommonHeader;
 use super::packet_type::PacketType;
 
 /// Memory of the server that a packet wants to reach.
@@ -20,6 +21,8 @@ impl Span {
     /// Bytes on the wire.
     pub const LEN: usize = 12 + Capability::LEN;
 }
+
+const _: () = assert!(PacketType::Rdp.header_len() == CommonHeader::LEN + Span::LEN);
 
 /// Why the server's card refuses a packet. It then has touched no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

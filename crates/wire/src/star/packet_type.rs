@@ -1,7 +1,6 @@
 //! The one table of packet types: who takes them, how long they are, which flags they may have.
 
 use super::header::{CommonHeader, Flags};
-use super::message::Span;
 use super::{AUTHENTICATION_LEN, CHECK_LEN};
 
 /// What a packet is (section 3.1 of the paper, "Packet types").
@@ -50,9 +49,9 @@ static TABLE: [Row; 7] = [
     row("WQEP", 32, TAG, NONE),
     row("CQEP", 20, DONE, Flags::TO_SERVER),
     row("EA", 0, Flags::TO_SERVER.with(TAG), NONE),
-    row("RDP", Span::LEN as u8, SPAN, NONE),
+    row("RDP", 36, SPAN, NONE),
     row("RA", 0, ANSWER, NONE),
-    row("GD", Span::LEN as u8, SPAN, NONE),
+    row("GD", 36, SPAN, NONE),
     row("SDP", 0, ANSWER, NONE),
 ];
 
