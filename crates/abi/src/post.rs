@@ -23,7 +23,7 @@ unsafe fn post_all<T>(
     while let Some(wr) = unsafe { next.as_ref() } {
         if let Err(errno) = post(wr) {
             // SAFETY: as above.
-            unsafe { *bad = next };
+            unsafe { set(bad, next) };
             return Err(errno);
         }
         next = following(wr);
@@ -31,10 +31,18 @@ unsafe fn post_all<T>(
     Ok(())
 }
 
+/// Sets `bad`, which some programs pass as null.
+unsafe fn set<T>(bad: *mut *mut T, request: *mut T) {
+    if !bad.is_null() {
+        // SAFETY: the program passes memory for a pointer.
+        unsafe { *bad = request };
+    }
+}
+
 /// Sets `bad` to the first request and returns the error: the queue does not exist.
 unsafe fn refuse_all<T>(first: *mut T, bad: *mut *mut T, errno: Errno) -> c_int {
     // SAFETY: the program passes memory for a pointer.
-    unsafe { *bad = first };
+    unsafe { set(bad, first) };
     status(Err(errno))
 }
 

@@ -88,8 +88,7 @@ fn attributes(adapter: &Adapter) -> ibv_device_attr {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, out: *mut ibv_device_attr) -> c_int {
     // SAFETY: the program passes an open context and memory for the attributes.
-    unsafe { *out = attributes(Context::of(context).adapter()) };
-    0
+    status(unsafe { Context::known(context).map(|opened| *out = attributes(opened.adapter())) })
 }
 
 /// Writes the first `size` bytes of the attributes: programs built with older headers pass a shorter structure.
@@ -106,7 +105,10 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     }
     let mut all: ibv_device_attr_ex = zeroed();
     // SAFETY: the program passes an open context.
-    all.orig_attr = attributes(unsafe { Context::of(context) }.adapter());
+    all.orig_attr = match unsafe { Context::known(context) } {
+        Ok(opened) => attributes(opened.adapter()),
+        Err(errno) => return status(Err(errno)),
+    };
     (all.odp_caps, all.xrc_odp_caps) = (ODP, ODP.per_transport_caps[0]);
     all.device_cap_flags_ex = u64::from(CAPABILITIES) | MORE_CAPABILITIES;
     (all.completion_timestamp_mask, all.hca_core_clock) = (u64::MAX, CLOCK);

@@ -228,6 +228,20 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Paused(self.shared.live())
     }
 
+    /// As [`Driver::pause`], but returns `None` if the device stays locked for `time`. A signal handler may have interrupted
+    /// this thread while it holds the lock.
+    pub fn pause_within(&self, time: Duration) -> Option<Paused<'_, M>> {
+        let until = clock::now() + time;
+        loop {
+            match self.shared.live.try_lock() {
+                Ok(live) => return Some(Paused(live)),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(Paused(poisoned.into_inner())),
+                Err(TryLockError::WouldBlock) if until <= clock::now() => return None,
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
+    }
+
     /// The device's address and RoCE's port.
     pub fn local(&self) -> SocketAddr {
         self.shared.local
@@ -246,6 +260,11 @@ impl<M> Paused<'_, M> {
     /// Cuts the device off from the network for good, in a child: its sockets are the parent's.
     pub fn cut_off(&mut self) {
         self.0.wire.cut_off();
+    }
+
+    /// Cuts the device off from the network for good and closes the capture, for a process that exits.
+    pub fn close(&mut self) {
+        self.0.wire.close();
     }
 }
 

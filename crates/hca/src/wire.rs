@@ -128,10 +128,19 @@ impl Wire {
         self.counters
     }
 
-    /// Stops using the ports: datagrams to send are refused, none is received, and the capture ends.
-    pub(crate) fn cut_off(&mut self) {
+    /// Stops using the ports, for a process that ends: datagrams to send are refused, none is received, and the capture is
+    /// closed.
+    pub(crate) fn close(&mut self) {
         self.is_cut_off = true;
         self.recorder = None;
+    }
+
+    /// Stops using the ports, which are those of the parent of this process, as is the capture.
+    pub(crate) fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        if let Some(recorder) = self.recorder.take() {
+            recorder.abandon();
+        }
     }
 
     /// Deadline of the next datagram on an impaired path.
@@ -175,8 +184,33 @@ impl Wire {
         }
     }
 
-    /// Sends a batch of the device's datagrams; returns true if it may have more.
+    /// Sends a batch of the device's datagrams and writes out the capture of what was received and sent; returns true if the
+    /// device may have more.
+    #[inline]
     pub(crate) fn transmit<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
+        let has_more = self.send_batch(device, now);
+        self.flush_capture();
+        has_more
+    }
+
+    /// Sends the datagrams that the impaired path releases, and writes out their capture.
+    pub(crate) fn release_sent(&mut self, now: Instant) {
+        self.send_released(now);
+        self.flush_capture();
+    }
+
+    /// Writes out the capture. A write error ends it.
+    #[inline]
+    fn flush_capture(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && recorder.flush().is_err()
+        {
+            self.recorder = None;
+        }
+    }
+
+    /// Sends a batch of the device's datagrams; returns true if it may have more.
+    fn send_batch<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
         if self.is_full() && self.send_staged() {
             return false;
         }
@@ -197,7 +231,7 @@ impl Wire {
         }
         if self.faults.is_some() {
             self.impair_staged(now);
-            self.release_sent(now);
+            self.send_released(now);
             !is_done
         } else {
             !self.flush(now) && !is_done
@@ -221,7 +255,7 @@ impl Wire {
     }
 
     /// Sends the datagrams that the impaired path releases.
-    pub(crate) fn release_sent(&mut self, now: Instant) {
+    fn send_released(&mut self, now: Instant) {
         let Some(paths) = &mut self.faults else { return };
         paths.out.handle_timeout(now);
         loop {
@@ -267,15 +301,6 @@ impl Wire {
         self.counters.sent += sent;
         self.counters.refused += refused;
         is_full
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            // No caller is left that could handle the error.
-            let _ = recorder.flush();
-        }
     }
 }
 

@@ -67,6 +67,7 @@ const ABI: Layers = &[
         "completion_queue.rs",
         "domain.rs",
         "memory_region.rs",
+        "memory_window.rs",
         "queue_pair.rs",
         "shared_receive_queue.rs",
         "xrc_domain.rs",
@@ -74,6 +75,7 @@ const ABI: Layers = &[
     &["work_request.rs"],
     // Verbs.
     &[
+        "bind_mw.rs",
         "create_cq.rs",
         "create_qp.rs",
         "extended_poll.rs",
@@ -81,7 +83,6 @@ const ABI: Layers = &[
         "fork.rs",
         "get_async_event.rs",
         "get_cq_event.rs",
-        "memory_window.rs",
         "modify_qp.rs",
         "multicast.rs",
         "parent_domain.rs",
@@ -183,7 +184,7 @@ const PORT: Layers = &[
         "waker.rs",
         "wire_queue.rs",
     ],
-    &["namespace.rs", "process.rs", "process_namespace.rs"],
+    &["mount_namespace.rs", "namespace.rs", "process.rs", "process_namespace.rs"],
     &["channels.rs", "ethtool.rs", "ipv6.rs", "link_events.rs", "netlink.rs", "packet_options.rs"],
     &["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"],
     &["tap_wire.rs"],

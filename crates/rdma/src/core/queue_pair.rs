@@ -58,7 +58,20 @@ pub(crate) struct Settings {
     pub(crate) drain_notice: DrainNotice,
 }
 
+/// Nanoseconds up to which a retransmission timer is prolonged: 4.096 µs × 2^16.
+const LONGEST_BACKOFF: u64 = 4096 << 16;
+
 impl Settings {
+    /// Nanoseconds of the retransmission timer after `retries` retries without progress.
+    ///
+    /// The standard allows 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3); rxe and most hardware wait once that time.
+    /// An adapter in software is silent while its process has no processor, so short timers double up to twice, to at most
+    /// [`LONGEST_BACKOFF`]. With longer timers, a send fails after retry count + 1 of them, as elsewhere.
+    pub(crate) fn retry_timeout(&self, retries: u8) -> u64 {
+        let shortest = 4096u64 << self.timeout;
+        (shortest << retries.min(2)).min(LONGEST_BACKOFF.max(shortest))
+    }
+
     /// The attributes of a new queue pair.
     pub(crate) fn new(path_mtu: PathMtu) -> Self {
         Self {

@@ -360,14 +360,13 @@ impl Requester {
         }
     }
 
-    /// The timer runs from the last progress while anything is outstanding. Without progress it takes up to four times
-    /// as long, as the standard allows (IBA 9.7.6.1.3): a peer that has no processor for a while is not given up.
+    /// The timer runs from the last progress while anything is outstanding.
     #[inline]
     pub(super) fn restart_timer(&mut self, qp: &QueuePair, now: Instant) {
         let settings = &qp.settings;
         let timed = self.outstanding() > 0 && settings.timeout > 0;
         let repeated = settings.retry_count.saturating_sub(self.retries);
-        let wait = 4096u64 << (settings.timeout + repeated.min(2));
+        let wait = settings.retry_timeout(repeated);
         self.deadline = timed.then(|| now.plus_nanos(wait));
     }
 
