@@ -73,7 +73,7 @@ fn table() -> MemoryTable {
         key: RKey(KEY),
         address,
         len,
-        rights: all.bits(),
+        rights: all.star_bits(),
         code: GrantCode(0),
     }])
 }

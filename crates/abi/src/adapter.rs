@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::net::IpAddr;
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::time::Duration;
 
 use nichrome_hca::Driver;
 use nichrome_rdma::star::CardCounters;
@@ -88,10 +89,10 @@ impl Adapter {
     fn print_stats(&self) {
         let wire = self.driver.wire_counters();
         let (counters, card) = self.driver.call(|device| (*device.counters(), device.view::<CardCounters>()));
-        let Operations { sends, writes, reads, atomics, local, receives } = counters.operations;
+        let Operations { sends, writes, reads, atomics, flushes, local, receives } = counters.operations;
         eprintln!(
-            "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {local} local operations, \
-             {receives} receives posted; {} completions in error",
+            "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {flushes} FLUSHes, \
+             {local} local operations, {receives} receives posted; {} completions in error",
             counters.completions_in_error,
         );
         eprintln!(
@@ -134,13 +135,17 @@ impl Drop for Adapter {
     }
 }
 
+/// How long an exiting process waits for the device's lock. A signal handler that exits may have interrupted the thread that
+/// holds the lock; then ACKs and counters are left out. The capture needs no lock: each packet is in the file when it is sent.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// Registers an atexit(3) handler for programs that exit without closing the device. It sends the outstanding ACKs, which
 /// the peers wait for, and prints the counters.
 fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
         if let Some(adapter) = adapter {
-            if adapter.process == process::id() {
+            if adapter.process == process::id() && adapter.driver.pause_within(LOCK_TIMEOUT).is_some() {
                 adapter.driver.call(Device::acknowledge_all);
                 if adapter.prints_stats {
                     adapter.print_stats();
@@ -157,13 +162,15 @@ fn end_at_exit() {
     });
 }
 
-/// Writes the rest of the capture and cuts the device off from the network. Runs after all atexit(3) handlers of the
-/// program, which may still send.
+/// Closes the capture and cuts the device off from the network. Runs after all atexit(3) handlers of the program, which may
+/// still send.
 extern "C" fn end_capture() {
     let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
     if let Some(adapter) = adapter {
-        if adapter.process == process::id() {
-            adapter.driver.pause().cut_off();
+        if adapter.process == process::id()
+            && let Some(mut device) = adapter.driver.pause_within(LOCK_TIMEOUT)
+        {
+            device.close();
         }
         std::mem::forget(adapter);
     }

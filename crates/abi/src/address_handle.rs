@@ -33,9 +33,19 @@ unsafe impl Object for AddressHandle {
 }
 
 /// Returns the IP address that a GID encodes.
-fn address(gid: ibv_gid) -> IpAddr {
+pub(crate) fn address(gid: ibv_gid) -> IpAddr {
     let ip = Ipv6Addr::from(gid.raw);
     ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)
+}
+
+/// Converts a multicast GID of the form `ffXX::ffff:a.b.c.d`, with which programs name IPv4 groups too, to the group's IPv4
+/// address on a device whose address `local` is an IPv4 address. Returns any other address unchanged.
+pub(crate) fn in_family_of(local: IpAddr, destination: IpAddr) -> IpAddr {
+    let IpAddr::V6(ip) = destination else { return destination };
+    let [0xFF00..=0xFFFF, 0, 0, 0, 0, 0xFFFF, ..] = ip.segments() else { return destination };
+    let [.., a, b, c, d] = ip.octets();
+    let group = Ipv4Addr::new(a, b, c, d);
+    if local.is_ipv4() && group.is_multicast() { IpAddr::V4(group) } else { destination }
 }
 
 /// Default hop limit, used if the program passes 0.
@@ -73,10 +83,11 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_a
     if attributes.port_num != 1 {
         return Err(Errno::INVALID);
     }
-    let vector = vector(attributes)?;
+    let mut vector = vector(attributes)?;
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
     let adapter = Arc::clone(&domain.adapter);
+    vector.destination = in_family_of(adapter.address(), vector.destination);
     let handle = adapter.driver.call(|device| device.create_address(domain.handle, vector))?;
     let abi = cell(ibv_ah { context, pd, handle: handle.index() });
     Ok(Box::new(AddressHandle { abi, adapter, handle }).into_abi())
@@ -160,6 +171,21 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_multicast_gid_that_ends_in_an_ipv4_group_is_that_group_on_an_ipv4_device() {
+        let converted = |local: &str, gid: &str| {
+            let gid = ibv_gid { raw: gid.parse::<Ipv6Addr>().unwrap().octets() };
+            in_family_of(local.parse().unwrap(), address(gid)).to_string()
+        };
+        assert_eq!(converted("10.0.0.1", "::ffff:239.1.2.3"), "239.1.2.3");
+        assert_eq!(converted("10.0.0.1", "ff0e::ffff:239.1.2.3"), "239.1.2.3");
+        assert_eq!(converted("10.0.0.1", "ff1e::ffff:239.1.2.3"), "239.1.2.3");
+        assert_eq!(converted("10.0.0.1", "ff0e::ffff:10.1.2.3"), "ff0e::ffff:a01:203");
+        assert_eq!(converted("fd00::1", "ff0e::ffff:239.1.2.3"), "ff0e::ffff:ef01:203");
+        assert_eq!(converted("10.0.0.1", "ff15::77"), "ff15::77");
+        assert_eq!(converted("10.0.0.1", "::ffff:10.0.0.2"), "10.0.0.2");
+    }
 
     #[test]
     fn the_senders_address_is_read_from_either_ip_header() {

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::context::Context;
 use crate::cq_notifier::CqNotifier;
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
@@ -43,7 +44,9 @@ impl CompChannel {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
-    pointer(EventQueue::new().map(|events| {
+    // SAFETY: the program passes an open context.
+    let opened = unsafe { Context::known(context) };
+    pointer(opened.and_then(|_| EventQueue::new()).map(|events| {
         let abi = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
         Box::new(CompChannel { abi: cell(abi), events: Arc::new(events), users: AtomicU32::new(0) })
             .into_abi()

@@ -79,6 +79,8 @@ pub(crate) fn opcode(operation: CompletedOperation) -> c_int {
         CompletedOperation::FetchAdd => 4,
         CompletedOperation::BindWindow => 5,
         CompletedOperation::LocalInvalidate => 6,
+        CompletedOperation::Flush => 8,
+        CompletedOperation::AtomicWrite => 9,
         CompletedOperation::Receive => 128,
         CompletedOperation::ReceiveWithWrite => 129,
     }

@@ -18,6 +18,7 @@
 //! | `NICHROME_DOCTOR` | existing file to append the program's verbs and device paths to | no record |
 
 use std::env::{self, VarError};
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -148,6 +149,15 @@ pub(crate) fn configured_address() -> Option<IpAddr> {
     match place() {
         Ok(Place::Address(address)) => Some(address),
         _ => None,
+    }
+}
+
+/// Returns the address that these values of `NICHROME_IP` and `NICHROME_IFACE` set; `None` if they set none.
+pub(crate) fn address_at([ip, interface]: &[Option<OsString>; 2]) -> Option<IpAddr> {
+    let text = |value: &Option<OsString>| value.as_ref().and_then(|value| Some(value.to_str()?.to_owned()));
+    match text(ip).filter(|ip| !ip.is_empty()) {
+        Some(ip) => ip.parse().ok(),
+        None => address_of(&text(interface)?).ok()?,
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::adapter::Adapter;
 use crate::async_source::AsyncEvents;
+use crate::errno::Errno;
 use crate::header::{ibv_context, verbs_context};
+use crate::live_objects;
 use crate::object::cell;
 
 /// An open context, which keeps the process's device open.
@@ -26,7 +28,10 @@ impl Context {
     ) -> *mut ibv_context {
         let opened = Box::into_raw(Box::new(Self { abi: cell(abi), adapter, async_events }));
         // SAFETY: the field lies within the allocation.
-        unsafe { opened.byte_add(offset_of!(verbs_context, context)) }.cast()
+        let context: *mut ibv_context = unsafe { opened.byte_add(offset_of!(verbs_context, context)) }.cast();
+        // Contexts have no handle.
+        live_objects::add::<Self>(context.cast_const().cast(), 0);
+        context
     }
 
     /// Takes ownership of the context back from the program.
@@ -34,11 +39,25 @@ impl Context {
     /// # Safety
     /// The pointer is from [`Context::into_abi`] and is not used again.
     pub(crate) unsafe fn take_back(context: *mut ibv_context) -> Box<Self> {
+        live_objects::remove(context.cast_const().cast());
         // SAFETY: guaranteed by the caller.
         unsafe { Box::from_raw(Self::start(context)) }
     }
 
-    /// Returns the context of a program's pointer.
+    /// Returns the context of a program's pointer after checking that it is open.
+    ///
+    /// # Errors
+    /// `EINVAL` if no open context has this address.
+    ///
+    /// # Safety
+    /// If the pointer is from `ibv_open_device`, the context stays open for `'a`.
+    pub(crate) unsafe fn known<'a>(context: *mut ibv_context) -> Result<&'a Self, Errno> {
+        live_objects::handle_at::<Self>(context.cast_const().cast())?;
+        // SAFETY: the context is open, and the caller guarantees the rest.
+        Ok(unsafe { Self::of(context) })
+    }
+
+    /// Returns the context of a program's pointer, unchecked.
     ///
     /// # Safety
     /// The pointer is from `ibv_open_device`, and the context stays open for `'a`.

@@ -31,7 +31,7 @@ struct Wanted {
 unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
     let Wanted { context, cqe, cq_context, channel, comp_vector } = *wanted;
     // SAFETY: the program passes an open context.
-    let opened = unsafe { Context::of(context) };
+    let opened = unsafe { Context::known(context) }?;
     let capacity = usize::try_from(cqe).map_err(|_| Errno::INVALID)?;
     if comp_vector != 0 {
         return Err(Errno::INVALID);

@@ -5,23 +5,26 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use nichrome_rdma::{QpConfig, Signaling};
+use nichrome_rdma::{QpConfig, QpHandle, QpType, Signaling, XrcHandle};
 
+use crate::adapter::Adapter;
 use crate::async_source::AsyncSource;
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::doctor::record;
-use crate::domain::Domain;
+use crate::domain::{Domain, Users};
 use crate::errno::{Errno, pointer, status};
 use crate::extended_post;
 use crate::header::{
     ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-    ibv_srq,
+    ibv_qp_open_attr, ibv_srq, ibv_xrcd,
 };
+use crate::live_objects::with_handle;
 use crate::object::{Object, cell, known, object, take_back, zeroed};
-use crate::queue_pair::{QueuePair, capacity, kind};
+use crate::queue_pair::{Flush, QueuePair, capacity, kind, type_code};
 use crate::request_builder::Builder;
 use crate::shared_receive_queue::SharedReceiveQueue;
+use crate::xrc_domain::XrcDomain;
 
 /// Attributes of a new queue pair, common to both verbs.
 #[derive(Clone, Copy)]
@@ -38,16 +41,21 @@ struct Wanted {
 
 unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
     let mut capacity = capacity(&wanted.cap);
-    if !wanted.srq.is_null() {
+    let kind = kind(wanted.qp_type)?;
+    if !wanted.srq.is_null() || kind == QpType::XrcSend {
         (capacity.receive_wrs, capacity.receive_sges) = (0, 0);
     }
     // SAFETY: the program passes objects that it created.
     unsafe {
         Ok(QpConfig {
-            kind: kind(wanted.qp_type)?,
+            kind,
             domain: known::<Domain>(wanted.pd)?.handle,
             send_cq: known::<CompletionQueue>(wanted.send_cq.cast())?.handle,
-            receive_cq: known::<CompletionQueue>(wanted.recv_cq.cast())?.handle,
+            // An initiator of XRC receives nothing.
+            receive_cq: match (kind, wanted.recv_cq.is_null()) {
+                (QpType::XrcSend, true) => known::<CompletionQueue>(wanted.send_cq.cast())?.handle,
+                _ => known::<CompletionQueue>(wanted.recv_cq.cast())?.handle,
+            },
             srq: match wanted.srq.is_null() {
                 true => None,
                 false => Some(known::<SharedReceiveQueue>(wanted.srq)?.handle),
@@ -65,24 +73,54 @@ unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_q
     let Wanted { pd, qp_context, send_cq, recv_cq, srq, qp_type, .. } = *wanted;
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
-    // SAFETY: the domain's context is open.
-    let opened = unsafe { Context::of(context) };
     let adapter = Arc::clone(&domain.adapter);
-    let (handle, number) = adapter.driver.call(|device| {
-        let handle = device.create_qp(config)?;
-        Ok::<_, Errno>((handle, device.qp_number(handle)?.value()))
-    })?;
+    let handle = adapter.driver.call(|device| device.create_qp(config))?;
     let mut abi: ibv_qp_ex = zeroed();
-    let base = ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, qp_type, ..abi.qp_base };
-    abi.qp_base = ibv_qp { handle: number, qp_num: number, ..base };
+    abi.qp_base = ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, qp_type, ..abi.qp_base };
+    // SAFETY: the domain's context is open.
+    unsafe { finish(abi, adapter, handle, None, builder) }
+}
+
+/// Creates a target in an XRC domain.
+unsafe fn create_target(xrcd: *mut ibv_xrcd, qp_context: *mut c_void) -> Result<*mut ibv_qp, Errno> {
+    record("ibv_create_qp");
+    // SAFETY: the program passes a domain that it opened.
+    let (domain, context) = unsafe { (known::<XrcDomain>(xrcd)?, (*xrcd).context) };
+    let (adapter, xrc) = (Arc::clone(&domain.adapter), domain.handle());
+    let handle = adapter.driver.call(|device| device.create_xrc_target(xrc))?;
+    let mut abi: ibv_qp_ex = zeroed();
+    let qp_type = type_code(QpType::XrcReceive);
+    abi.qp_base = ibv_qp { context, qp_context, qp_type, ..abi.qp_base };
+    // SAFETY: the domain's context is open.
+    unsafe { finish(abi, adapter, handle, Some(xrc), None) }
+}
+
+/// Adds the number to a structure whose other fields are set, and gives it to the program.
+///
+/// # Safety
+/// The structure's context is open.
+unsafe fn finish(
+    mut abi: ibv_qp_ex,
+    adapter: Arc<Adapter>,
+    handle: QpHandle,
+    xrc: Option<XrcHandle>,
+    builder: Option<Builder>,
+) -> Result<*mut ibv_qp, Errno> {
+    // SAFETY: guaranteed by the caller.
+    let opened = unsafe { Context::of(abi.qp_base.context) };
+    let number = adapter.driver.call(|device| device.qp_number(handle))?.value();
+    (abi.qp_base.handle, abi.qp_base.qp_num) = (number, number);
     if builder.is_some() {
         extended_post::fill(&mut abi);
     }
     let mut place = Box::<QueuePair>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
     adapter.dispatcher.qps.insert(handle, Arc::clone(&events));
+    let wr_flush = builder.is_some().then_some(extended_post::flush as Flush);
     let builder = builder.map(UnsafeCell::new);
-    Ok(Box::write(place, QueuePair { abi: cell(abi), adapter, handle, events, builder }).into_abi().cast())
+    let (abi, users) = (cell(abi), Users::default());
+    let made = QueuePair { abi, wr_flush, adapter, handle, events, users, xrc, builder };
+    Ok(Box::write(place, made).into_abi().cast())
 }
 
 #[unsafe(no_mangle)]
@@ -95,8 +133,9 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init
     pointer(unsafe { create(&wanted, None) })
 }
 
-/// `enum ibv_qp_init_attr_mask`: protection domain, creation flags, operations of extended posting.
+/// `enum ibv_qp_init_attr_mask`: protection domain, XRC domain, creation flags, operations of extended posting.
 const MASK_DOMAIN: u32 = 1;
+const MASK_XRC_DOMAIN: u32 = 1 << 1;
 const MASK_FLAGS: u32 = 1 << 2;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
 
@@ -107,6 +146,13 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     // SAFETY: the program passes attributes.
     let all = unsafe { &*attributes };
     let has = |mask| all.comp_mask & mask != 0;
+    if kind(all.qp_type) == Ok(QpType::XrcReceive) {
+        if !has(MASK_XRC_DOMAIN) {
+            return pointer(Err(Errno::INVALID));
+        }
+        // SAFETY: the mask promises that the XRC domain is set.
+        return pointer(unsafe { create_target(all.xrcd, all.qp_context) });
+    }
     let has_others = has(!(MASK_DOMAIN | MASK_FLAGS | MASK_SEND_OPERATIONS));
     if has_others || has(MASK_FLAGS) && all.create_flags != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
@@ -132,14 +178,58 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let destroyed = this.adapter.driver.destroy_qp(this.handle);
+    let destroyed = match this.users.are_none() {
+        true => this.adapter.driver.destroy_qp(this.handle),
+        false => Ok(()),
+    };
     if destroyed.is_ok() {
-        this.adapter.dispatcher.qps.remove(&this.handle);
+        if this.is_events_receiver() {
+            this.adapter.dispatcher.qps.remove(&this.handle);
+        }
         this.events.retire();
         // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<QueuePair>(qp.cast()) });
     }
     status(destroyed)
+}
+
+/// `enum ibv_qp_open_attr_mask`: number, XRC domain, context, type.
+const OPEN_REQUIRED: u32 = 1 | 1 << 1 | 1 << 3;
+const OPEN_CONTEXT: u32 = 1 << 2;
+
+/// Returns another structure for a target of the process.
+unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errno> {
+    let ibv_qp_open_attr { comp_mask, qp_num, xrcd, qp_context, qp_type } = *attributes;
+    let is_target = kind(qp_type) == Ok(QpType::XrcReceive);
+    if comp_mask & !OPEN_CONTEXT != OPEN_REQUIRED || !is_target {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: the program passes a domain that it opened.
+    let (domain, context) = unsafe { (known::<XrcDomain>(xrcd)?, (*xrcd).context) };
+    let found = with_handle::<QueuePair>(qp_num).ok_or(Errno::INVALID)?;
+    // SAFETY: the address is of a live queue pair, which the program does not destroy during this call.
+    let original = unsafe { object::<QueuePair>(found.cast_mut().cast()) };
+    if original.xrc != Some(domain.handle()) {
+        return Err(Errno::INVALID);
+    }
+    let mut abi: ibv_qp_ex = zeroed();
+    abi.qp_base = ibv_qp { context, qp_type, handle: qp_num, qp_num, ..abi.qp_base };
+    abi.qp_base.qp_context = if comp_mask & OPEN_CONTEXT != 0 { qp_context } else { ptr::null_mut() };
+    let mut place = Box::<QueuePair>::new_uninit();
+    // SAFETY: the domain's context is open.
+    let events = AsyncSource::new(unsafe { Context::of(context) }.async_events(), place.as_mut_ptr());
+    let (adapter, users) = (Arc::clone(&original.adapter), original.users.clone());
+    let (abi, handle, xrc) = (cell(abi), original.handle, original.xrc);
+    let made = QueuePair { abi, wr_flush: None, adapter, handle, events, users, xrc, builder: None };
+    Ok(Box::write(place, made).into_abi().cast())
+}
+
+pub(crate) unsafe extern "C" fn open_qp(
+    _context: *mut ibv_context,
+    attributes: *mut ibv_qp_open_attr,
+) -> *mut ibv_qp {
+    // SAFETY: the program passes attributes.
+    pointer(unsafe { open_target(&*attributes) })
 }
 
 #[unsafe(no_mangle)]

@@ -1,7 +1,7 @@
 //! The device list (`ibv_get_device_list`), which holds the one device `nichrome0`.
 
 use std::env;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, OsString, c_char, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::OnceLock;
@@ -51,11 +51,17 @@ pub(crate) fn put(array: &mut [c_char], text: &CStr) {
     }
 }
 
-/// Returns the node GUID in network byte order: locally administered, a hash of the host name and the configured address.
+/// Returns the node GUID in network byte order.
 pub(crate) fn guid() -> u64 {
+    guid_at(&[IP, INTERFACE].map(env::var_os))
+}
+
+/// Returns the node GUID, in network byte order, of processes with these values of `NICHROME_IP` and `NICHROME_IFACE`: locally
+/// administered, a hash of the host name and the values.
+pub(crate) fn guid_at(place: &[Option<OsString>; 2]) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default().hash(&mut hasher);
-    [IP, INTERFACE].map(env::var_os).hash(&mut hasher);
+    place.hash(&mut hasher);
     let mut bytes = hasher.finish().to_be_bytes();
     bytes[0] = 0x02;
     u64::from_ne_bytes(bytes)

@@ -65,9 +65,11 @@ unsafe impl Object for Domain {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the program passes an open context.
-    let adapter = Arc::clone(unsafe { Context::of(context) }.adapter());
-    let made = adapter.driver.call(Device::create_domain).map_err(Errno::from);
-    pointer(made.map(|handle| Domain::new(context, &adapter, handle, None).into_abi()))
+    pointer(unsafe { Context::known(context) }.and_then(|opened| {
+        let adapter = Arc::clone(opened.adapter());
+        let handle = adapter.driver.call(Device::create_domain)?;
+        Ok(Domain::new(context, &adapter, handle, None).into_abi())
+    }))
 }
 
 #[unsafe(no_mangle)]

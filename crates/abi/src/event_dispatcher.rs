@@ -73,7 +73,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, key: &K) -> Option<Arc<V>> {
+    pub(crate) fn get(&self, key: &K) -> Option<Arc<V>> {
         self.entries().get(key).cloned()
     }
 }

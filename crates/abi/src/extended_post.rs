@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 
-use nichrome_rdma::{Operation, QpType, RKey, Remote, Sge};
+use nichrome_rdma::{Feth, Operation, Placement, QpType, RKey, Remote, Selectivity, Sge, SrqNumber};
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
@@ -19,9 +19,14 @@ pub(crate) fn offered(kind: QpType) -> u64 {
     const READS_AND_ATOMICS: u64 = 0b111 << 4;
     const LOCAL: u64 = 0b11 << 7;
     const SEND_WITH_INVALIDATE: u64 = 1 << 9;
+    const FLUSH_AND_ATOMIC_WRITE: u64 = 0b11 << 11;
     match kind {
-        QpType::Rc => WRITES | SENDS | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE,
+        QpType::Rc => {
+            WRITES | SENDS | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE
+        }
         QpType::Uc => WRITES | SENDS | LOCAL,
+        QpType::XrcSend => WRITES | SENDS | READS_AND_ATOMICS | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE,
+        QpType::XrcReceive => 0,
         QpType::Ud => SENDS,
     }
 }
@@ -99,7 +104,14 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: Operation) {
     let (builder, wr_id, bits) = unsafe { (builder(qp), (*qp).wr_id, (*qp).wr_flags) };
     if let Some(builder) = builder {
         let content = Content::Buffers(0..0);
-        builder.requests.push(Request { wr_id, operation, flags: flags(bits), recipient: None, content });
+        builder.requests.push(Request {
+            wr_id,
+            operation,
+            flags: flags(bits),
+            recipient: None,
+            srq: None,
+            content,
+        });
     }
 }
 
@@ -162,14 +174,45 @@ unsafe extern "C" fn send_segmented(qp: *mut ibv_qp_ex, _: *mut c_void, _: u16, 
     unsafe { refuse(qp, Errno::UNSUPPORTED) };
 }
 
-unsafe extern "C" fn write_atomically(qp: *mut ibv_qp_ex, _: u32, _: u64, _: *const c_void) {
-    // SAFETY: called between `wr_start` and `wr_complete`.
-    unsafe { refuse(qp, Errno::UNSUPPORTED) };
+/// Appends an ATOMIC WRITE of the 8 bytes at `value`.
+unsafe extern "C" fn write_atomically(qp: *mut ibv_qp_ex, rkey: u32, address: u64, value: *const c_void) {
+    // SAFETY: the program passes 8 bytes; called between `wr_start` and `wr_complete`.
+    unsafe {
+        begin(qp, Operation::AtomicWrite(remote(rkey, address)));
+        set_bytes(qp, value.cast_mut(), 8);
+    }
 }
 
-unsafe extern "C" fn set_shared_queue(qp: *mut ibv_qp_ex, _: u32) {
+/// Appends a FLUSH (`enum ibv_placement_type`, `enum ibv_selectivity_level`).
+pub(crate) unsafe extern "C" fn flush(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    len: usize,
+    placement: u8,
+    level: u8,
+) {
+    let scope = Placement::from_bits(placement.into()).zip(Selectivity::new(level.into()));
+    let request = scope.zip(u32::try_from(len).ok()).map(|((placement, selectivity), len)| {
+        let scope = Feth { placement, selectivity };
+        Operation::Flush { remote: remote(rkey, address), len, scope }
+    });
     // SAFETY: called between `wr_start` and `wr_complete`.
-    unsafe { refuse(qp, Errno::UNSUPPORTED) };
+    unsafe {
+        match request {
+            Some(operation) => begin(qp, operation),
+            None => refuse(qp, Errno::INVALID),
+        }
+    }
+}
+
+unsafe extern "C" fn set_shared_queue(qp: *mut ibv_qp_ex, number: u32) {
+    // SAFETY: called between `wr_start` and `wr_complete`.
+    let Some(builder) = (unsafe { builder(qp) }) else { return };
+    match SrqNumber::new(number) {
+        Some(number) => builder.change(|request| request.srq = Some(number)),
+        None => builder.fail(Errno::INVALID),
+    }
 }
 
 unsafe extern "C" fn set_recipient(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {

@@ -14,7 +14,10 @@ use crate::shared_receive_queue::SharedReceiveQueue;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     // SAFETY: the program passes an open context.
-    let events = unsafe { Context::of(context) }.async_events();
+    let events = match unsafe { Context::known(context) } {
+        Ok(context) => context.async_events(),
+        Err(errno) => return minus_one(Err(errno)),
+    };
     let taken = events.take(|AsyncEvent { source, event_type }| {
         source.unacknowledged.add();
         let element = source.element().cast();

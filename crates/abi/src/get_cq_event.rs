@@ -7,7 +7,7 @@ use crate::comp_channel::CompChannel;
 use crate::completion_queue::CompletionQueue;
 use crate::errno::minus_one;
 use crate::header::{ibv_comp_channel, ibv_cq};
-use crate::object::object;
+use crate::object::{known, object};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_cq_event(
@@ -16,7 +16,10 @@ unsafe extern "C" fn ibv_get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: the program passes a channel that it created.
-    let channel = unsafe { object::<CompChannel>(channel) };
+    let channel = match unsafe { known::<CompChannel>(channel) } {
+        Ok(channel) => channel,
+        Err(errno) => return minus_one(Err(errno)),
+    };
     let taken = channel.events.take(|events| {
         events.unacknowledged.add();
         events
@@ -35,10 +38,10 @@ unsafe extern "C" fn ibv_get_cq_event(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: u32) {
-    // SAFETY: the program passes a queue that it created; only this function writes its counter.
-    let (this, completed) = unsafe {
-        (object::<CompletionQueue>(cq.cast()), AtomicU32::from_ptr(&raw mut (*cq).comp_events_completed))
-    };
+    // SAFETY: the program passes a queue that it created.
+    let Ok(this) = (unsafe { known::<CompletionQueue>(cq.cast()) }) else { return };
+    // SAFETY: the queue exists; only this function writes its counter.
+    let completed = unsafe { AtomicU32::from_ptr(&raw mut (*cq).comp_events_completed) };
     completed.fetch_add(events, Ordering::Relaxed);
     this.events.unacknowledged.acknowledge(events);
 }

@@ -36,7 +36,7 @@ unsafe fn with_handle<'a, T: Object>(handle: u32) -> Result<&'a T, Errno> {
 
 unsafe fn import_pd(context: *mut ibv_context, handle: u32) -> Result<*mut ibv_pd, Errno> {
     // SAFETY: the program passes an open context, and a handle of a domain that it created.
-    let (adapter, domain) = unsafe { (Context::of(context).adapter(), with_handle::<Domain>(handle)?) };
+    let (adapter, domain) = unsafe { (Context::known(context)?.adapter(), with_handle::<Domain>(handle)?) };
     if !Arc::ptr_eq(adapter, &domain.adapter) {
         return Err(Errno::NOT_THERE);
     }

@@ -15,13 +15,15 @@
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
 //! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
 //! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | one kind of object each |
+//! | `xrc_domain.rs` | XRC domains |
 //! | `parent_domain.rs`; `import.rs`, `command_file.rs` | thread and parent domains; objects of another context of the process |
 //! | `completion_queue.rs`, `create_cq.rs` | completion queues |
 //! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, by `ibv_poll_cq` and by `ibv_start_poll` |
 //! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify_qp.rs` | shared receive queues and queue pairs |
-//! | `work_request.rs`, `post.rs` | work requests, by `ibv_post_send` and `ibv_post_recv` |
+//! | `multicast.rs` | multicast groups |
+//! | `work_request.rs`, `post.rs`, `bind_mw.rs` | work requests, by `ibv_post_send`, `ibv_post_recv` and `ibv_bind_mw` |
 //! | `request_builder.rs`, `extended_post.rs` | work requests, by `ibv_wr_start` |
-//! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` |
+//! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` and `nichrome rdma run --mount` |
 //! | `names.rs`, `rates.rs`, `fork.rs` | the header's remaining functions |
 //! | `private.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
@@ -30,10 +32,12 @@
 
 pub mod configuration;
 pub mod header;
+pub mod sysfs_attribute;
 
 mod adapter;
 mod address_handle;
 mod async_source;
+mod bind_mw;
 mod command_file;
 mod comp_channel;
 mod completion;
@@ -63,6 +67,7 @@ mod live_objects;
 mod memory_region;
 mod memory_window;
 mod modify_qp;
+mod multicast;
 mod names;
 mod object;
 mod open_device;
@@ -77,6 +82,6 @@ mod queue_pair;
 mod rates;
 mod request_builder;
 mod shared_receive_queue;
-mod sysfs_attribute;
 mod unsupported;
 mod work_request;
+mod xrc_domain;

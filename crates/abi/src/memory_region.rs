@@ -32,7 +32,7 @@ unsafe impl Object for MemoryRegion {
 }
 
 /// The bits of `enum ibv_access_flags` that the engine defines alike.
-const RIGHTS: c_uint = 0x3F;
+const RIGHTS: c_uint = 0x33F;
 /// Ignored: page sizes do not matter.
 const IBV_ACCESS_HUGETLB: c_uint = 1 << 7;
 /// `IBV_ACCESS_ON_DEMAND`: the memory need not exist before the device accesses it.
@@ -46,7 +46,7 @@ pub(crate) fn access(flags: c_uint) -> Result<Access, Errno> {
     if rights & !RIGHTS != 0 {
         return Err(Errno::UNSUPPORTED);
     }
-    Access::from_bits(rights as u8).ok_or(Errno::INVALID)
+    Access::from_bits(rights as u16).ok_or(Errno::INVALID)
 }
 
 /// `IBV_ACCESS_ZERO_BASED`: the region's addresses begin at 0.

@@ -1,18 +1,16 @@
-//! Memory windows: `ibv_alloc_mw`, `ibv_bind_mw`, `ibv_dealloc_mw`.
+//! Memory windows: `ibv_alloc_mw`, `ibv_dealloc_mw`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use nichrome_rdma::{Payload, SendRequest, WindowHandle, WindowKind};
+use nichrome_rdma::{WindowHandle, WindowKind};
 
 use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
-use crate::header::{ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp};
+use crate::header::{ibv_mw, ibv_pd};
 use crate::object::{Object, cell, known, take_back};
-use crate::queue_pair::addressed;
-use crate::work_request::{bind, flags, set_key};
 
 /// A memory window.
 #[repr(C)]
@@ -70,32 +68,4 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         drop(unsafe { take_back::<MemoryWindow>(mw) });
     }
     status(destroyed)
-}
-
-/// Returns a window's key after the next bind (`ibv_inc_rkey`).
-fn next_key(key: u32) -> u32 {
-    key & !0xFF | u32::from((key as u8).wrapping_add(1))
-}
-
-/// Binds a window of type 1, whose key the library chooses.
-pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted: *mut ibv_mw_bind) -> c_int {
-    // SAFETY: the program passes a queue pair that it created.
-    let this = match unsafe { addressed(qp) } {
-        Ok(this) => this,
-        Err(errno) => return status(Err(errno)),
-    };
-    // SAFETY: the program passes a window that it created, and what to bind.
-    let (wanted, key) = unsafe { (&*wanted, next_key((*mw).rkey)) };
-    let flags = flags(wanted.send_flags);
-    // SAFETY: the bind names a region that the program created, or none.
-    let posted = unsafe { bind(mw, key, &wanted.bind_info) }.and_then(|operation| {
-        let payload = Payload::Buffers(&[]);
-        let request = SendRequest { wr_id: wanted.wr_id, operation, payload, flags, recipient: None };
-        Ok(this.adapter.driver.call(|device| device.post_send(this.handle, &request))?)
-    });
-    if posted.is_ok() {
-        // SAFETY: as above.
-        unsafe { set_key(mw, key) };
-    }
-    status(posted)
 }

@@ -54,6 +54,17 @@ impl Mask {
     /// Unsupported attributes: alternate path, capacities, rate limit.
     const UNSUPPORTED: c_int = !0x17_BFFF;
 
+    /// Ignores what an end of XRC does not have, as the kernel does (`modify_qp_mask` in `uverbs_cmd.c`): an initiator has no
+    /// responder, a target no requester.
+    fn of_type(bits: c_int, qp_type: c_int) -> Self {
+        let ignored = match qp_type {
+            XRC_SEND => Self::MAX_DEST_RD_ATOMIC | Self::MIN_RNR_TIMER,
+            XRC_RECEIVE => Self::MAX_RD_ATOMIC | Self::RETRY_COUNT | Self::RNR_RETRY,
+            _ => 0,
+        };
+        Self(bits & !ignored)
+    }
+
     /// Returns `value` if the bit is set.
     fn when<T>(self, bit: c_int, value: impl FnOnce() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
         if self.0 & bit == 0 { Ok(None) } else { value().map(Some) }
@@ -64,6 +75,10 @@ impl Mask {
         (self.0 & bit != 0).then_some(value)
     }
 }
+
+/// `enum ibv_qp_type`: the ends of an extended reliable connection.
+const XRC_SEND: c_int = 9;
+const XRC_RECEIVE: c_int = 10;
 
 /// `IBV_MIG_MIGRATED`, the only supported state of path migration.
 const MIGRATED: c_int = 0;
@@ -108,8 +123,8 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr
         Err(errno) => return status(Err(errno)),
     };
     // SAFETY: the program passes attributes.
-    let attributes = unsafe { &*attributes };
-    let changed = change(attributes, Mask(mask)).and_then(|change| {
+    let (attributes, mask) = unsafe { (&*attributes, Mask::of_type(mask, (*qp).qp_type)) };
+    let changed = change(attributes, mask).and_then(|change| {
         if change.state == Some(QpState::Reset) {
             this.adapter.driver.call(|device| device.acknowledge(this.handle));
         }

@@ -7,13 +7,13 @@ use crate::adapter::Adapter;
 use crate::command_file::command_fd;
 use crate::context::Context;
 use crate::doctor::record;
-use crate::errno::{Errno, pointer};
+use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
 use crate::fork::prepare_for_forks;
 use crate::header::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_device, verbs_context};
 use crate::{
-    create_cq, create_qp, memory_region, memory_window, parent_domain, poll_cq, port, post, query_device,
-    shared_receive_queue, unsupported,
+    bind_mw, create_cq, create_qp, memory_region, memory_window, parent_domain, poll_cq, port, post,
+    query_device, shared_receive_queue, unsupported, xrc_domain,
 };
 
 /// Returns a context's function table; operations that it does not set return `EOPNOTSUPP`.
@@ -29,10 +29,14 @@ fn operations(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
     table.create_cq_ex = Some(create_cq::create_cq_ex);
     table.query_device_ex = Some(query_device::query_device_ex);
     table.create_qp_ex = Some(create_qp::create_qp_ex);
+    table.open_qp = Some(create_qp::open_qp);
+    table.get_srq_num = Some(shared_receive_queue::get_srq_num);
     table.create_srq_ex = Some(shared_receive_queue::create_srq_ex);
+    table.open_xrcd = Some(xrc_domain::open_xrcd);
+    table.close_xrcd = Some(xrc_domain::close_xrcd);
     let context = &mut table.context;
     context.ops.alloc_mw = Some(memory_window::alloc_mw);
-    context.ops.bind_mw = Some(memory_window::bind_mw);
+    context.ops.bind_mw = Some(bind_mw::bind_mw);
     context.ops.dealloc_mw = Some(memory_window::dealloc_mw);
     context.ops.poll_cq = Some(poll_cq::poll_cq);
     context.ops.req_notify_cq = Some(poll_cq::req_notify_cq);
@@ -59,7 +63,6 @@ extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    // SAFETY: the program passes an open context, and does not use it after this call.
-    drop(unsafe { Context::take_back(context) });
-    0
+    // SAFETY: `known` finds an open context, which the program does not use after this call.
+    status(unsafe { Context::known(context).map(|_| drop(Context::take_back(context))) })
 }

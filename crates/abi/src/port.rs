@@ -83,7 +83,10 @@ pub(crate) unsafe extern "C" fn query_port(
         return status(Err(Errno::INVALID));
     }
     // SAFETY: the program passes an open context.
-    let adapter = unsafe { Context::of(context) }.adapter();
+    let adapter = match unsafe { Context::known(context) } {
+        Ok(context) => context.adapter(),
+        Err(errno) => return status(Err(errno)),
+    };
     let all = attributes(adapter.mtu, adapter.driver.call(|device| device.limits().message));
     let len = size.min(size_of::<ibv_port_attr>());
     // SAFETY: the program passes memory for `size` bytes.
@@ -110,8 +113,7 @@ unsafe extern "C" fn ibv_query_gid(
         return minus_one(Err(Errno::INVALID));
     }
     // SAFETY: the program passes an open context and memory for a GID.
-    unsafe { *out = gid(Context::of(context).adapter().address()) };
-    0
+    minus_one(unsafe { Context::known(context).map(|opened| *out = gid(opened.adapter().address())) })
 }
 
 /// Returns an entry of the GID table.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use nichrome_rdma::{Device, Payload, PostError, ReceiveRequest, SendRequest};
+use nichrome_rdma::{Device, Payload, PostError, QpType, ReceiveRequest, SendRequest, SrqNumber};
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
@@ -23,7 +23,7 @@ unsafe fn post_all<T>(
     while let Some(wr) = unsafe { next.as_ref() } {
         if let Err(errno) = post(wr) {
             // SAFETY: as above.
-            unsafe { *bad = next };
+            unsafe { set(bad, next) };
             return Err(errno);
         }
         next = following(wr);
@@ -31,10 +31,18 @@ unsafe fn post_all<T>(
     Ok(())
 }
 
+/// Sets `bad`, which some programs pass as null.
+unsafe fn set<T>(bad: *mut *mut T, request: *mut T) {
+    if !bad.is_null() {
+        // SAFETY: the program passes memory for a pointer.
+        unsafe { *bad = request };
+    }
+}
+
 /// Sets `bad` to the first request and returns the error: the queue does not exist.
 unsafe fn refuse_all<T>(first: *mut T, bad: *mut *mut T, errno: Errno) -> c_int {
     // SAFETY: the program passes memory for a pointer.
-    unsafe { *bad = first };
+    unsafe { set(bad, first) };
     status(Err(errno))
 }
 
@@ -44,8 +52,7 @@ pub(crate) unsafe extern "C" fn post_send(
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
     // SAFETY: the program passes a queue pair that it created.
-    let (this, is_datagram) =
-        unsafe { (queue_pair::addressed(qp), (*qp).qp_type == type_code(nichrome_rdma::QpType::Ud)) };
+    let (this, qp_type) = unsafe { (queue_pair::addressed(qp), (*qp).qp_type) };
     let this = match this {
         Ok(this) => this,
         // SAFETY: the program passes memory for a pointer.
@@ -53,7 +60,7 @@ pub(crate) unsafe extern "C" fn post_send(
     };
     status(this.adapter.driver.call(|device| {
         // SAFETY: the program passes a null-terminated list, whose requests name objects that it created.
-        unsafe { post_all(first, bad, |wr| wr.next, |wr| post_one_send(device, this, wr, is_datagram)) }
+        unsafe { post_all(first, bad, |wr| wr.next, |wr| post_one_send(device, this, wr, qp_type)) }
     }))
 }
 
@@ -61,11 +68,11 @@ unsafe fn post_one_send(
     device: &mut Device<ProcessMemory>,
     qp: &QueuePair,
     wr: &ibv_send_wr,
-    is_datagram: bool,
+    qp_type: c_int,
 ) -> Result<(), Errno> {
     // SAFETY: guaranteed by the caller.
     let operation = unsafe { operation(wr) }?;
-    let recipient = if is_datagram {
+    let recipient = if qp_type == type_code(QpType::Ud) {
         // SAFETY: for UD queue pairs the union holds `ud`.
         Some(unsafe {
             let to = wr.wr.ud;
@@ -73,6 +80,10 @@ unsafe fn post_one_send(
         }?)
     } else {
         None
+    };
+    let srq = match qp_type == type_code(QpType::XrcSend) {
+        true => Some(SrqNumber::new(wr.qp_type).ok_or(Errno::INVALID)?),
+        false => None,
     };
     // Local operations have no buffers: their scatter-gather list is ignored.
     let count = if operation_is_local(&operation) { 0 } else { wr.num_sge };
@@ -84,7 +95,8 @@ unsafe fn post_one_send(
     } else {
         Payload::Buffers(buffers.as_slice())
     };
-    let request = SendRequest { wr_id: wr.wr_id, operation, payload, flags: flags(wr.send_flags), recipient };
+    let (wr_id, flags) = (wr.wr_id, flags(wr.send_flags));
+    let request = SendRequest { wr_id, operation, payload, flags, recipient, srq };
     device.post_send(qp.handle, &request)?;
     if let nichrome_rdma::Operation::BindWindow(_) = operation {
         // SAFETY: a bind request names a window that the program created.

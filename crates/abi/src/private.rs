@@ -113,10 +113,8 @@ unsupported! {
     execute_ioctl
 }
 
-// Unsupported verbs: multicast, device memory, DMA buffers, completion counters.
+// Unsupported verbs: device memory, DMA buffers, completion counters.
 unsupported! {
-    ibv_attach_mcast
-    ibv_detach_mcast
     ibv_resolve_eth_l2_from_gid
     ibv_dealloc_dmah
     ibv_destroy_comp_cntr

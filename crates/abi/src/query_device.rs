@@ -15,16 +15,20 @@ use crate::header::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_ca
 use crate::object::zeroed;
 
 /// `enum ibv_device_cap_flags`: CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW,
-/// MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
-const CAPABILITIES: c_uint = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 21 | 1 << 24;
+/// XRC, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
+const CAPABILITIES: c_uint = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
+
+/// Capabilities above the lower 32 bits: FLUSH_GLOBAL, ATOMIC_WRITE.
+const MORE_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
 
 /// `IBV_ATOMIC_GLOB`: the processor executes atomics, so they are atomic with its own accesses.
 const ATOMIC_CAPABILITY: c_int = 2;
 
 /// On-demand paging (`enum ibv_odp_general_caps`): of regions, and of the whole address space. The bits of a service are SEND,
-/// receive, WRITE, READ, atomics, receive from a shared queue (`enum ibv_odp_transport_cap_bits`); RC, UC, UD.
+/// receive, WRITE, READ, atomics, receive from a shared queue, FLUSH, ATOMIC WRITE (`enum ibv_odp_transport_cap_bits`); RC,
+/// UC, UD.
 const ODP: ibv_odp_caps =
-    ibv_odp_caps { general_caps: 0b11, per_transport_caps: [0b11_1111, 0b10_0111, 0b10_0011] };
+    ibv_odp_caps { general_caps: 0b11, per_transport_caps: [0b1111_1111, 0b10_0111, 0b10_0011] };
 
 /// Vendor ID of a software device, as rxe reports it.
 const VENDOR: u32 = 0xFF_FFFF;
@@ -43,6 +47,7 @@ fn at_most(limit: usize) -> c_int {
 fn attributes(adapter: &Adapter) -> ibv_device_attr {
     let limits = adapter.driver.call(|device| *device.limits());
     let Limits { domains, keys, cqs, cqes, qps, wrs, sges, srqs, addresses, rd_atomic, .. } = limits;
+    let Limits { groups, group_members, .. } = limits;
     let mut attributes: ibv_device_attr = zeroed();
     let version = CString::new(env!("CARGO_PKG_VERSION")).unwrap_or_default();
     put(&mut attributes.fw_ver, &version);
@@ -66,6 +71,9 @@ fn attributes(adapter: &Adapter) -> ibv_device_attr {
         max_qp_init_rd_atom: c_int::from(rd_atomic),
         atomic_cap: ATOMIC_CAPABILITY,
         max_mw: at_most(keys),
+        max_mcast_grp: at_most(groups),
+        max_mcast_qp_attach: at_most(group_members),
+        max_total_mcast_qp_attach: at_most(groups.saturating_mul(group_members)),
         max_ah: at_most(addresses),
         max_srq: at_most(srqs),
         max_srq_wr: at_most(wrs),
@@ -80,8 +88,7 @@ fn attributes(adapter: &Adapter) -> ibv_device_attr {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, out: *mut ibv_device_attr) -> c_int {
     // SAFETY: the program passes an open context and memory for the attributes.
-    unsafe { *out = attributes(Context::of(context).adapter()) };
-    0
+    status(unsafe { Context::known(context).map(|opened| *out = attributes(opened.adapter())) })
 }
 
 /// Writes the first `size` bytes of the attributes: programs built with older headers pass a shorter structure.
@@ -98,9 +105,12 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     }
     let mut all: ibv_device_attr_ex = zeroed();
     // SAFETY: the program passes an open context.
-    all.orig_attr = attributes(unsafe { Context::of(context) }.adapter());
-    all.odp_caps = ODP;
-    all.device_cap_flags_ex = u64::from(CAPABILITIES);
+    all.orig_attr = match unsafe { Context::known(context) } {
+        Ok(opened) => attributes(opened.adapter()),
+        Err(errno) => return status(Err(errno)),
+    };
+    (all.odp_caps, all.xrc_odp_caps) = (ODP, ODP.per_transport_caps[0]);
+    all.device_cap_flags_ex = u64::from(CAPABILITIES) | MORE_CAPABILITIES;
     (all.completion_timestamp_mask, all.hca_core_clock) = (u64::MAX, CLOCK);
     (all.cq_mod_caps.max_cq_count, all.cq_mod_caps.max_cq_period) = (u16::MAX, u16::MAX);
     all.phys_port_cnt_ex = 1;

@@ -4,22 +4,32 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use nichrome_rdma::{QpCapacity, QpHandle, QpType};
+use nichrome_rdma::{QpCapacity, QpHandle, QpType, XrcHandle};
 
 use crate::adapter::Adapter;
 use crate::async_source::AsyncSource;
+use crate::domain::Users;
 use crate::errno::Errno;
 use crate::header::{ibv_qp, ibv_qp_cap, ibv_qp_ex};
 use crate::object::{Object, object};
 use crate::request_builder::Builder;
 
+/// `ibv_wr_flush`: key, address, length, placement types, selectivity.
+pub(crate) type Flush = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8);
+
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct QueuePair {
     pub(crate) abi: UnsafeCell<ibv_qp_ex>,
+    /// The last field of `ibv_qp_ex` since rdma-core 45; older headers end before it.
+    pub(crate) wr_flush: Option<Flush>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: QpHandle,
     pub(crate) events: Arc<AsyncSource>,
+    /// The other structures of a target that `ibv_open_qp` returned: the queue pair is destroyed with the last.
+    pub(crate) users: Users,
+    /// The XRC domain of a target.
+    pub(crate) xrc: Option<XrcHandle>,
     /// The requests under construction, if the queue pair was created for extended posting.
     pub(crate) builder: Option<UnsafeCell<Builder>>,
 }
@@ -30,6 +40,14 @@ unsafe impl Object for QueuePair {
 
     fn handle_in(abi: &ibv_qp_ex) -> u32 {
         abi.qp_base.handle
+    }
+}
+
+impl QueuePair {
+    /// Returns true if the device's events of the queue pair go to this structure, and not to another that `ibv_open_qp`
+    /// returned.
+    pub(crate) fn is_events_receiver(&self) -> bool {
+        self.adapter.dispatcher.qps.get(&self.handle).is_some_and(|events| Arc::ptr_eq(&events, &self.events))
     }
 }
 
@@ -50,12 +68,15 @@ pub(crate) fn type_code(kind: QpType) -> c_int {
         QpType::Rc => 2,
         QpType::Uc => 3,
         QpType::Ud => 4,
+        QpType::XrcSend => 9,
+        QpType::XrcReceive => 10,
     }
 }
 
 /// Converts `enum ibv_qp_type` to a type.
 pub(crate) fn kind(code: c_int) -> Result<QpType, Errno> {
-    let found = [QpType::Rc, QpType::Uc, QpType::Ud].into_iter().find(|kind| type_code(*kind) == code);
+    let all = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcSend, QpType::XrcReceive];
+    let found = all.into_iter().find(|kind| type_code(*kind) == code);
     found.ok_or(Errno::UNSUPPORTED)
 }
 
@@ -66,5 +87,16 @@ pub(crate) fn capacity(cap: &ibv_qp_cap) -> QpCapacity {
         send_sges: cap.max_send_sge as usize,
         receive_sges: cap.max_recv_sge as usize,
         inline: cap.max_inline_data as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `offsetof(struct ibv_qp_ex, wr_flush)` with the headers of rdma-core 65 on 64-bit machines.
+    #[test]
+    fn flush_stands_where_newer_headers_have_it() {
+        assert_eq!(std::mem::offset_of!(QueuePair, wr_flush), 352);
     }
 }

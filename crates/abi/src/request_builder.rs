@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nichrome_rdma::{Operation, Payload, Recipient, SendFlags, SendRequest, Sge};
+use nichrome_rdma::{Operation, Payload, Recipient, SendFlags, SendRequest, Sge, SrqNumber};
 
 use crate::errno::Errno;
 
@@ -22,6 +22,7 @@ pub(crate) struct Request {
     pub(crate) operation: Operation,
     pub(crate) flags: SendFlags,
     pub(crate) recipient: Option<Recipient>,
+    pub(crate) srq: Option<SrqNumber>,
     pub(crate) content: Content,
 }
 
@@ -61,7 +62,7 @@ impl Builder {
 
     /// Returns the engine's form of a request.
     pub(crate) fn as_request(&self, request: &Request) -> SendRequest<'_> {
-        let Request { wr_id, operation, flags, recipient, ref content } = *request;
-        SendRequest { wr_id, operation, payload: self.payload(content), flags, recipient }
+        let Request { wr_id, operation, flags, recipient, srq, ref content } = *request;
+        SendRequest { wr_id, operation, payload: self.payload(content), flags, recipient, srq }
     }
 }

@@ -4,15 +4,17 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use nichrome_rdma::{SrqAttributes, SrqHandle};
+use nichrome_rdma::{CqHandle, SrqAttributes, SrqHandle, XrcHandle};
 
 use crate::adapter::Adapter;
 use crate::async_source::AsyncSource;
+use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::object::{Object, cell, known, object, take_back, zeroed};
+use crate::xrc_domain::XrcDomain;
 
 /// A shared receive queue.
 #[repr(C)]
@@ -42,10 +44,12 @@ pub(crate) unsafe fn addressed<'a>(srq: *mut ibv_srq) -> Result<&'a SharedReceiv
     if handle == this.handle.index() { Ok(this) } else { Err(Errno::NOT_THERE) }
 }
 
+/// Creates a queue; one of an XRC domain with the domain and the completion queue of its receives.
 unsafe fn create(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
     wanted: &mut ibv_srq_attr,
+    xrc: Option<(XrcHandle, CqHandle)>,
 ) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
@@ -54,7 +58,10 @@ unsafe fn create(
     let adapter = Arc::clone(&domain.adapter);
     // `ibv_modify_srq` arms the limit: an empty new queue would be below any limit.
     let attributes = SrqAttributes { wrs: wanted.max_wr as usize, sges: wanted.max_sge as usize, limit: 0 };
-    let handle = adapter.driver.call(|device| device.create_srq(domain.handle, attributes))?;
+    let handle = adapter.driver.call(|device| match xrc {
+        None => device.create_srq(domain.handle, attributes),
+        Some((xrc, cq)) => device.create_xrc_srq(xrc, domain.handle, cq, attributes),
+    })?;
     let abi = cell(ibv_srq { context, srq_context, pd, handle: handle.index(), ..zeroed() });
     let mut place = Box::<SharedReceiveQueue>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
@@ -65,14 +72,17 @@ unsafe fn create(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, wanted: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     // SAFETY: the program passes a domain that it created, and attributes.
-    pointer(unsafe { create(pd, (*wanted).srq_context, &mut (*wanted).attr) })
+    pointer(unsafe { create(pd, (*wanted).srq_context, &mut (*wanted).attr, None) })
 }
 
-/// `enum ibv_srq_init_attr_mask`: type and protection domain.
+/// `enum ibv_srq_init_attr_mask`: type, protection domain, XRC domain, completion queue.
 const MASK_TYPE: u32 = 1;
 const MASK_DOMAIN: u32 = 1 << 1;
-/// `IBV_SRQT_BASIC`.
+const MASK_XRC_DOMAIN: u32 = 1 << 2;
+const MASK_CQ: u32 = 1 << 3;
+/// `enum ibv_srq_type`.
 const BASIC: c_int = 0;
+const XRC: c_int = 1;
 
 pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
@@ -80,6 +90,18 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 ) -> *mut ibv_srq {
     // SAFETY: the program passes attributes.
     let wanted = unsafe { &mut *wanted };
+    let of_xrc = MASK_TYPE | MASK_DOMAIN | MASK_XRC_DOMAIN | MASK_CQ;
+    if wanted.comp_mask & MASK_TYPE != 0 && wanted.srq_type == XRC {
+        if wanted.comp_mask != of_xrc {
+            return pointer(Err(Errno::INVALID));
+        }
+        // SAFETY: the mask promises that the objects are set.
+        return pointer(unsafe {
+            let found = known::<XrcDomain>(wanted.xrcd)
+                .and_then(|domain| Ok((domain.handle(), known::<CompletionQueue>(wanted.cq.cast())?.handle)));
+            found.and_then(|found| create(wanted.pd, wanted.srq_context, &mut wanted.attr, Some(found)))
+        });
+    }
     let is_basic = wanted.comp_mask & MASK_TYPE == 0 || wanted.srq_type == BASIC;
     if !is_basic || wanted.comp_mask & !(MASK_TYPE | MASK_DOMAIN) != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
@@ -88,7 +110,16 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         return pointer(Err(Errno::INVALID));
     }
     // SAFETY: the mask promises that the domain is set.
-    pointer(unsafe { create(wanted.pd, wanted.srq_context, &mut wanted.attr) })
+    pointer(unsafe { create(wanted.pd, wanted.srq_context, &mut wanted.attr, None) })
+}
+
+/// Writes the number by which requests of XRC name a queue.
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) -> c_int {
+    // SAFETY: the program passes a queue that it created.
+    let found = unsafe { known::<SharedReceiveQueue>(srq) }
+        .and_then(|this| Ok(this.adapter.driver.call(|device| device.srq_number(this.handle))?));
+    // SAFETY: the program passes memory for a number.
+    status(found.map(|number| unsafe { *out = number.value() }))
 }
 
 /// `enum ibv_srq_attr_mask`.

@@ -1,12 +1,12 @@
-//! Values of the `/sys` attributes that differ between processes, for `libnichrome-devices.so`.
+//! Values of the `/sys` attributes that differ between processes, for `libnichrome-devices.so` and for mounted files.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, OsString, c_char};
 use std::net::IpAddr;
 use std::ptr;
 
 use crate::adapter::Adapter;
-use crate::configuration::configured_address;
-use crate::device::guid;
+use crate::configuration::{address_at, configured_address};
+use crate::device::{guid, guid_at};
 use crate::port::{GIDS, gid, interface_of};
 
 /// Returns the address of the open device, else the configured one. `None` for a closed device in 127.0.0.0/8, whose
@@ -22,8 +22,17 @@ fn groups(bytes: &[u8]) -> String {
     groups.join(":")
 }
 
-/// Returns an attribute's value, or `None` if it is the same in all processes.
+/// Returns an attribute's value in this process, or `None` if it is the same in all processes.
 fn value(name: &str) -> Option<String> {
+    value_at(name, guid, address)
+}
+
+/// Returns the value of an attribute of a device with this GUID and address, or `None` if it depends on neither.
+fn value_at(
+    name: &str,
+    guid: impl FnOnce() -> u64,
+    address: impl FnOnce() -> Option<IpAddr>,
+) -> Option<String> {
     let is_gid = |index: &str| index.parse::<u8>().is_ok_and(|index| index < GIDS);
     if matches!(name, "node_guid" | "sys_image_guid") {
         return Some(groups(&guid().to_ne_bytes()));
@@ -35,6 +44,13 @@ fn value(name: &str) -> Option<String> {
     let index = attribute.strip_prefix("gid_attrs/ndevs/")?;
     let interface = || address().and_then(interface_of).unwrap_or_else(|| "lo".to_owned());
     is_gid(index).then(interface)
+}
+
+/// Returns the value of an attribute, named by its path below nichrome0's folder, in a process with these values of
+/// `NICHROME_IP` and `NICHROME_IFACE` that has not opened the device. `None` if the attribute is the same in all processes.
+#[must_use]
+pub fn configured(name: &str, place: &[Option<OsString>; 2]) -> Option<String> {
+    value_at(name, || guid_at(place), || address_at(place))
 }
 
 /// Writes an attribute's value and a line feed to `out`. Returns their length in bytes, or −1 if the attribute is the same
@@ -53,6 +69,7 @@ unsafe extern "C" fn nichrome_attribute(name: *const c_char, out: *mut c_char, s
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -63,6 +80,17 @@ mod tests {
         assert_eq!(value("ports/1/gids/3"), Some(empty), "no device is open");
         assert_eq!(value("ports/1/gid_attrs/ndevs/0"), Some("lo".to_owned()));
         assert_eq!(value("node_guid").map(|guid| guid.len()), Some(19));
+    }
+
+    #[test]
+    fn the_configured_address_determines_the_gid_and_the_guid() {
+        let place = |ip: &str| [Some(ip.into()), None];
+        let gid = |ip: &str| configured("ports/1/gids/1", &place(ip)).unwrap();
+        assert_eq!(gid("192.0.2.7"), "0000:0000:0000:0000:0000:ffff:c000:0207");
+        assert_eq!(gid("2001:db8::1"), "2001:0db8:0000:0000:0000:0000:0000:0001");
+        let guid = |ip: &str| configured("node_guid", &place(ip)).unwrap();
+        assert_ne!(guid("192.0.2.7"), guid("192.0.2.8"));
+        assert_eq!(configured("node_type", &place("192.0.2.7")), None);
     }
 
     #[test]

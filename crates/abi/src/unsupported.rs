@@ -36,6 +36,9 @@ unsupported! {
     create_cq_ex(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex = no_object().cast();
     query_device_ex(*mut ibv_context, *const c_uint, *mut ibv_device_attr_ex, usize) -> c_int = no_status();
     create_qp_ex(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp = no_object().cast();
+    open_qp(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp = no_object().cast();
+    open_xrcd(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd = no_object().cast();
+    close_xrcd(*mut ibv_xrcd) -> c_int = no_status();
     get_srq_num(*mut ibv_srq, *mut u32) -> c_int = no_status();
     create_srq_ex(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq = no_object().cast();
     alloc_mw(*mut ibv_pd, c_int) -> *mut ibv_mw = no_object().cast();
@@ -82,12 +85,12 @@ pub(crate) const TABLE: verbs_context = verbs_context {
     ABI_placeholder2: Some(no_status),
     ibv_create_flow: Some(no_object),
     ABI_placeholder1: Some(no_status),
-    open_qp: Some(no_object),
+    open_qp: Some(open_qp),
     create_qp_ex: Some(create_qp_ex),
     get_srq_num: Some(get_srq_num),
     create_srq_ex: Some(create_srq_ex),
-    open_xrcd: Some(no_object),
-    close_xrcd: Some(no_status),
+    open_xrcd: Some(open_xrcd),
+    close_xrcd: Some(close_xrcd),
     _ABI_placeholder3: 0,
     sz: size_of::<verbs_context>(),
     context: ibv_context {

@@ -10,8 +10,9 @@ use nichrome_rdma::{
 use crate::address_handle::AddressHandle;
 use crate::errno::Errno;
 use crate::header::{ibv_mw, ibv_mw_bind_info, ibv_send_wr, ibv_sge};
-use crate::memory_region::access;
-use crate::object::object;
+use crate::memory_region::{MemoryRegion, access};
+use crate::memory_window::MemoryWindow;
+use crate::object::known;
 
 /// Maximum number of scatter-gather elements in a request: the device's limit.
 pub(crate) const MAX_BUFFERS: usize = 32;
@@ -23,15 +24,18 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Reads a scatter-gather list. Fails with `EINVAL` if it has more than `MAX_BUFFERS` elements.
+    /// Reads a scatter-gather list. Fails with `EINVAL` if it has more than `MAX_BUFFERS` elements, or is null and has any.
     ///
     /// # Safety
-    /// `list` has `count` elements.
+    /// `list` has `count` elements, or is null.
     pub(crate) unsafe fn read(list: *const ibv_sge, count: c_int) -> Result<Self, Errno> {
         let mut entries = [Sge::default(); MAX_BUFFERS];
         let count =
             usize::try_from(count).ok().filter(|count| *count <= MAX_BUFFERS).ok_or(Errno::INVALID)?;
         if count > 0 {
+            if list.is_null() {
+                return Err(Errno::INVALID);
+            }
             // SAFETY: guaranteed by the caller.
             let list = unsafe { slice::from_raw_parts(list, count) };
             entries.iter_mut().zip(list).for_each(|(place, sge)| *place = buffer(sge));
@@ -84,18 +88,28 @@ pub(crate) unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
         // SAFETY: the request names a window and a region that the program created.
         8 => unsafe { bind(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info) }?,
         9 => Operation::SendWithInvalidate(RKey(wr.imm_data)),
+        15 => Operation::AtomicWrite(remote),
         _ => return Err(Errno::UNSUPPORTED),
     })
 }
 
 /// Returns the operation that binds a window and sets the low byte of its key to that of `key`.
 ///
+/// # Errors
+/// A pointer is to no such object, or its handle was overwritten. The region may be null if the length is 0.
+///
 /// # Safety
-/// The window and the region are valid; the region may be null if the length is 0.
+/// No other thread destroys the window or the region.
 pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) -> Result<Operation, Errno> {
     let ibv_mw_bind_info { mr, addr: address, length: len, mw_access_flags } = *info;
-    // SAFETY: guaranteed by the caller.
-    let (window, region) = unsafe { (RKey((*mw).rkey), if mr.is_null() { 0 } else { (*mr).lkey }) };
+    // SAFETY: guaranteed by the caller; `known` finds objects that exist.
+    let (window, region) = unsafe {
+        known::<MemoryWindow>(mw)?;
+        if !mr.is_null() {
+            known::<MemoryRegion>(mr)?;
+        }
+        (RKey((*mw).rkey), if mr.is_null() { 0 } else { (*mr).lkey })
+    };
     let (region, access, key_byte) = (LKey(region), access(mw_access_flags)?, key as u8);
     Ok(Operation::BindWindow(Bind { window, key_byte, region, address, len, access }))
 }
@@ -120,23 +134,24 @@ pub(crate) fn sends_bytes(operation: &Operation) -> bool {
             | O::SendWithInvalidate(_)
             | O::Write(_)
             | O::WriteWithImmediate(..)
+            | O::AtomicWrite(_)
     )
 }
 
 /// Returns the recipient of a datagram.
 ///
+/// # Errors
+/// The pointer is to no address handle, or its handle was overwritten.
+///
 /// # Safety
-/// The address handle is one that the program created, or null.
+/// No other thread destroys the address handle.
 pub(crate) unsafe fn recipient(
     ah: *mut crate::header::ibv_ah,
     number: u32,
     qkey: u32,
 ) -> Result<Recipient, Errno> {
-    if ah.is_null() {
-        return Err(Errno::INVALID);
-    }
     // SAFETY: guaranteed by the caller.
-    let address = unsafe { object::<AddressHandle>(ah) }.handle;
+    let address = unsafe { known::<AddressHandle>(ah) }?.handle;
     let qp = QpNumber::new(number).ok_or(Errno::INVALID)?;
     Ok(Recipient { address, qp, qkey: QKey(qkey) })
 }

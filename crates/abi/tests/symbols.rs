@@ -25,10 +25,7 @@ fn default_version(symbol: &str) -> Option<String> {
 #[test]
 fn every_symbol_of_the_stock_library_is_exported_with_its_version() {
     let stock = Path::new("/usr/lib/x86_64-linux-gnu/libibverbs.so.1");
-    if !stock.exists() {
-        assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs1");
-        return;
-    }
+    assert!(stock.exists(), "the tests need Debian's package libibverbs1");
     let (ours, theirs) = (exported(common::library()), exported(stock));
     let missing: Vec<_> = theirs.difference(&ours).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
@@ -49,13 +46,7 @@ fn every_symbol_that_driver_libraries_and_librdmacm_import_is_exported() {
     let ours = exported(common::library());
     for driver in ["libmlx5.so.1", "libefa.so.1", "librdmacm.so.1"] {
         let path = Path::new("/usr/lib/x86_64-linux-gnu").join(driver);
-        if !path.exists() {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "CI needs Debian's packages ibverbs-providers, librdmacm1"
-            );
-            continue;
-        }
+        assert!(path.exists(), "the tests need Debian's packages ibverbs-providers and librdmacm1");
         let listed = output_of(Command::new("nm").args(["-D", "--with-symbol-versions", "-u"]).arg(path));
         let imported = listed.split_whitespace().filter(|name| name.contains("@IBVERBS_"));
         let missing: Vec<_> = imported.filter(|name| !ours.contains(*name)).collect();

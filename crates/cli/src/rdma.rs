@@ -5,6 +5,7 @@ mod devices;
 mod doctor;
 mod environment;
 mod latency;
+mod mounts;
 mod options;
 mod pingpong;
 mod program;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use nichrome_port::capture::WriteError;
 use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, UdpSocket};
-use nichrome_rdma::{Config, ConfigError, Limits, ObjectError, PathMtu};
+use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
 use nichrome_wire::rdma::ROCE_PORT;
 use rustix::io::Errno;
@@ -136,6 +136,17 @@ pub enum OpenError {
     /// No descriptor or thread is left for the driver.
     #[error("cannot start the driver's thread: {0}")]
     Thread(Errno),
+}
+
+/// A queue pair cannot be attached to a multicast group.
+#[derive(Debug, Error)]
+pub enum JoinError {
+    /// The device refuses the queue pair or the group.
+    #[error(transparent)]
+    Multicast(#[from] MulticastError),
+    /// The kernel refuses the group.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
 }
 
 /// The UDP socket of RoCE: exclusive, or one of several that share an address.

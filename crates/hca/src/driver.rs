@@ -3,18 +3,20 @@
 //! A program that polls receives and sends inline, which saves two context switches per message. One that polls in vain
 //! for [`SPIN`] yields its processor now and then: the peer that it waits for may need it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nichrome_port::{Waker, clock};
-use nichrome_rdma::{Device, Memory, ModifyError, ObjectError, QpChange, QpHandle};
+use nichrome_rdma::{
+    Device, GroupChange, Memory, ModifyError, MulticastError, ObjectError, QpChange, QpHandle,
+};
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
-use crate::config::{AdapterConfig, OpenError, RoceSocket, Transport};
+use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
 use crate::handover::Handover;
 use crate::live_device::{EventSink, LiveDevice};
 use crate::star::{Host, StarSetup, listen};
@@ -46,6 +48,8 @@ struct Shared<M> {
     live: Mutex<LiveDevice<M>>,
     /// Readable while a datagram waits at any port.
     ports: OwnedFd,
+    /// Readable while a datagram to any multicast group waits; set when the first group is joined.
+    groups: OnceLock<OwnedFd>,
     local: SocketAddr,
     handover: Handover,
     events: EventSink,
@@ -66,6 +70,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let shared = Arc::new(Shared {
             live: Mutex::new(LiveDevice::new(device, wire)),
             ports,
+            groups: OnceLock::new(),
             local,
             handover: Handover::new().map_err(OpenError::Thread)?,
             events,
@@ -111,11 +116,51 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.star.as_ref().map_or(0, StarSetup::open)
     }
 
-    /// Destroys a queue pair, after retransmitting its last ACK.
+    /// Attaches a queue pair to a multicast group. The first one of a group has the adapter join it, on the interface of its
+    /// address.
+    ///
+    /// # Errors
+    /// As [`Device::attach_multicast`]; or the group cannot be joined.
+    pub fn attach_multicast(&self, qp: QpHandle, group: IpAddr) -> Result<(), JoinError> {
+        {
+            let live = &mut *self.shared.live();
+            if live.device.attach_multicast(qp, group)? != GroupChange::Joined {
+                return Ok(());
+            }
+            match live.wire.join(group) {
+                Ok(groups) => drop(self.shared.groups.set(groups)),
+                Err(error) => {
+                    live.device.detach_multicast(qp, group)?;
+                    return Err(error.into());
+                }
+            }
+        }
+        // The thread may wait without the groups.
+        self.shared.handover.call_for(Some(Instant::ZERO));
+        Ok(())
+    }
+
+    /// Detaches a queue pair from a multicast group. The adapter leaves a group without queue pairs.
+    ///
+    /// # Errors
+    /// The queue pair is not attached to the group.
+    pub fn detach_multicast(&self, qp: QpHandle, group: IpAddr) -> Result<(), MulticastError> {
+        let live = &mut *self.shared.live();
+        if live.device.detach_multicast(qp, group)? == GroupChange::Left {
+            live.wire.leave(group);
+        }
+        Ok(())
+    }
+
+    /// Destroys a queue pair, after detaching it from multicast groups and retransmitting its last ACK.
     ///
     /// # Errors
     /// The queue pair does not exist, or is in use.
     pub fn destroy_qp(&self, qp: QpHandle) -> Result<(), ObjectError> {
+        for group in self.call(|device| device.multicast_groups(qp)) {
+            // Unless another thread has detached it.
+            let _ = self.detach_multicast(qp, group);
+        }
         for _ in 0..LAST_ACKS {
             self.call(|device| device.acknowledge_again(qp))?;
         }
@@ -184,6 +229,20 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Paused(self.shared.live())
     }
 
+    /// As [`Driver::pause`], but returns `None` if the device stays locked for `time`. A signal handler may have interrupted
+    /// this thread while it holds the lock.
+    pub fn pause_within(&self, time: Duration) -> Option<Paused<'_, M>> {
+        let until = clock::now() + time;
+        loop {
+            match self.shared.live.try_lock() {
+                Ok(live) => return Some(Paused(live)),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(Paused(poisoned.into_inner())),
+                Err(TryLockError::WouldBlock) if until <= clock::now() => return None,
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
+    }
+
     /// The device's address and RoCE's port.
     pub fn local(&self) -> SocketAddr {
         self.shared.local
@@ -202,6 +261,11 @@ impl<M> Paused<'_, M> {
     /// Cuts the device off from the network for good, in a child: its sockets are the parent's.
     pub fn cut_off(&mut self) {
         self.0.wire.cut_off();
+    }
+
+    /// Cuts the device off from the network for good and closes the capture, for a process that exits.
+    pub fn close(&mut self) {
+        self.0.wire.close();
     }
 }
 
@@ -263,7 +327,7 @@ impl<M: Memory> Shared<M> {
             live.progress(&self.events);
             (live.poll_timeout(), live.wire.counters() != before)
         };
-        self.handover.sleep(due, self.ports.as_fd())?;
+        self.handover.sleep(due, self.ports.as_fd(), self.groups.get().map(AsFd::as_fd))?;
         Ok(has_moved)
     }
 }

@@ -20,8 +20,8 @@
 //! ```text
 //! loop: is_polled ── yes ─► nap(20 µs … 640 µs)           the waker alone
 //!          └─ no ─► arm ─► progress under the lock ─► sleep(deadline)
-//!                                                       waiters = 0: the waker and the ports
-//!                                                       waiters > 0: the waker alone
+//!                                                       waiters = 0: the waker, the ports and the multicast groups
+//!                                                       waiters > 0: the waker and the multicast groups
 //! ```
 //!
 //! A nap is bounded and doubles while the program keeps polling. So a program that polls now and then, and in between
@@ -182,15 +182,23 @@ impl Handover {
         self.wakes_at.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Waits until `due`, for the waker, and for `ports` unless a program waits for them.
-    pub(crate) fn sleep(&self, due: Option<Instant>, ports: BorrowedFd<'_>) -> io::Result<()> {
+    /// Waits until `due`, for the waker, for `ports` unless a program waits for them, and for the multicast `groups` if any was
+    /// joined.
+    pub(crate) fn sleep(
+        &self,
+        due: Option<Instant>,
+        ports: BorrowedFd<'_>,
+        groups: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
         if let Some(due) = due {
             self.wakes_at.fetch_min(due.as_nanos(), Ordering::SeqCst);
         }
-        let was_called = if self.waiters.load(Ordering::SeqCst) > 0 {
-            clock::wait([self.waker.as_fd()], due).map(|[called]| called)
-        } else {
-            clock::wait([self.waker.as_fd(), ports], due).map(|[called, _]| called)
+        let waker = self.waker.as_fd();
+        let was_called = match (self.waiters.load(Ordering::SeqCst) > 0, groups) {
+            (true, None) => clock::wait([waker], due).map(|[called]| called),
+            (true, Some(groups)) => clock::wait([waker, groups], due).map(|[called, _]| called),
+            (false, None) => clock::wait([waker, ports], due).map(|[called, _]| called),
+            (false, Some(groups)) => clock::wait([waker, ports, groups], due).map(|[called, ..]| called),
         };
         self.wakes_at.store(0, Ordering::SeqCst);
         if was_called? {
@@ -221,7 +229,7 @@ mod tests {
 
     fn sleep(handover: &Handover, ports: &Waker) {
         handover.arm();
-        handover.sleep(Some(clock::now() + SOON), ports.as_fd()).unwrap();
+        handover.sleep(Some(clock::now() + SOON), ports.as_fd(), None).unwrap();
     }
 
     #[test]
@@ -243,12 +251,26 @@ mod tests {
     }
 
     #[test]
+    fn while_a_program_waits_for_the_ports_the_thread_waits_for_the_multicast_groups() {
+        let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
+        let groups = Waker::new().unwrap();
+        let sleep = || {
+            handover.arm();
+            let until = Some(clock::now() + SOON);
+            handover.sleep(until, ports.as_fd(), Some(groups.as_fd())).unwrap();
+        };
+        handover.begin_wait();
+        ports.wake();
+        ends(sleep, || groups.wake());
+    }
+
+    #[test]
     fn a_later_timer_and_an_attended_nap_cost_no_wake_up() {
         let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
         handover.arm();
         let due = clock::now() + Duration::from_millis(5);
         thread::scope(|scope| {
-            scope.spawn(|| handover.sleep(Some(due), ports.as_fd()).unwrap());
+            scope.spawn(|| handover.sleep(Some(due), ports.as_fd(), None).unwrap());
             thread::sleep(Duration::from_millis(1));
             handover.call_for(Some(due + SOON));
         });

@@ -58,7 +58,7 @@ mod wire;
 
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError, Region, RemoteRegion};
 pub use arena::Arena;
-pub use config::{AdapterConfig, Faults, OpenError, Place, Reception, Transport, TransportError};
+pub use config::{AdapterConfig, Faults, JoinError, OpenError, Place, Reception, Transport, TransportError};
 pub use driver::{Driver, Paused};
 pub use exchange::exchange;
 pub use live_device::EventSink;

@@ -1,9 +1,10 @@
 //! A capture of the datagrams of an adapter.
 
 use std::io::Write;
+use std::mem;
 use std::path::Path;
 
-use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer, create};
+use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer, create_durable};
 use nichrome_port::clock;
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
 use nichrome_wire::{
@@ -25,7 +26,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Creates the file, with one interface named `interface`.
     pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
-        let mut writer = create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
+        let mut writer = create_durable(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
         let interface = writer.add_interface(LinkType::RawIp, interface, MAX_SNAP_LEN)?;
         writer.flush()?;
         let offset = clock::wall_clock().nanos_since(clock::now());
@@ -51,9 +52,15 @@ impl Recorder {
         self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
     }
 
-    /// Writes buffered packets to the file.
+    /// Writes out the datagrams, which then stay in the file however the process ends.
+    #[inline]
     pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
         self.writer.flush()
+    }
+
+    /// Leaves the file to the parent of this process, which goes on writing to it.
+    pub(crate) fn abandon(self) {
+        mem::forget(self);
     }
 }
 

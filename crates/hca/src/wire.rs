@@ -1,9 +1,9 @@
 //! Between the device and its ports: send batches, faults, capture, counters.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use nichrome_port::udp::{Envelope, SendBatch, SendReport, Staged};
+use nichrome_port::udp::{Envelope, SendBatch, SendReport, Staged, UdpError};
 use nichrome_rdma::{Datagram, DatagramBatch, Device, Memory, Transmit};
 use nichrome_wan::{Output, Path};
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT};
@@ -110,15 +110,37 @@ impl Wire {
         self.ports.readiness()
     }
 
+    /// Joins a multicast group; returns a descriptor that is readable while a datagram to any group waits.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn join(&mut self, group: IpAddr) -> Result<OwnedFd, UdpError> {
+        self.ports.join(group)
+    }
+
+    /// Leaves a multicast group.
+    pub(crate) fn leave(&mut self, group: IpAddr) {
+        self.ports.leave(group);
+    }
+
     #[inline]
     pub(crate) fn counters(&self) -> WireCounters {
         self.counters
     }
 
-    /// Stops using the ports: datagrams to send are refused, none is received, and the capture ends.
-    pub(crate) fn cut_off(&mut self) {
+    /// Stops using the ports, for a process that ends: datagrams to send are refused, none is received, and the capture is
+    /// closed.
+    pub(crate) fn close(&mut self) {
         self.is_cut_off = true;
         self.recorder = None;
+    }
+
+    /// Stops using the ports, which are those of the parent of this process, as is the capture.
+    pub(crate) fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        if let Some(recorder) = self.recorder.take() {
+            recorder.abandon();
+        }
     }
 
     /// Deadline of the next datagram on an impaired path.
@@ -162,8 +184,33 @@ impl Wire {
         }
     }
 
-    /// Sends a batch of the device's datagrams; returns true if it may have more.
+    /// Sends a batch of the device's datagrams and writes out the capture of what was received and sent; returns true if the
+    /// device may have more.
+    #[inline]
     pub(crate) fn transmit<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
+        let has_more = self.send_batch(device, now);
+        self.flush_capture();
+        has_more
+    }
+
+    /// Sends the datagrams that the impaired path releases, and writes out their capture.
+    pub(crate) fn release_sent(&mut self, now: Instant) {
+        self.send_released(now);
+        self.flush_capture();
+    }
+
+    /// Writes out the capture. A write error ends it.
+    #[inline]
+    fn flush_capture(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && recorder.flush().is_err()
+        {
+            self.recorder = None;
+        }
+    }
+
+    /// Sends a batch of the device's datagrams; returns true if it may have more.
+    fn send_batch<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
         if self.is_full() && self.send_staged() {
             return false;
         }
@@ -184,7 +231,7 @@ impl Wire {
         }
         if self.faults.is_some() {
             self.impair_staged(now);
-            self.release_sent(now);
+            self.send_released(now);
             !is_done
         } else {
             !self.flush(now) && !is_done
@@ -208,7 +255,7 @@ impl Wire {
     }
 
     /// Sends the datagrams that the impaired path releases.
-    pub(crate) fn release_sent(&mut self, now: Instant) {
+    fn send_released(&mut self, now: Instant) {
         let Some(paths) = &mut self.faults else { return };
         paths.out.handle_timeout(now);
         loop {
@@ -254,15 +301,6 @@ impl Wire {
         self.counters.sent += sent;
         self.counters.refused += refused;
         is_full
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            // No caller is left that could handle the error.
-            let _ = recorder.flush();
-        }
     }
 }
 

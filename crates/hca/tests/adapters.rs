@@ -327,9 +327,9 @@ fn tshark_finds_nothing_malformed_in_a_capture() {
     let path = path.to_str().unwrap();
     // The payload of SENDs is not a remote procedure call.
     let packets = |filter| tshark(&["-r", path, "--disable-protocol", "rpcordma", "-Y", filter]);
-    let Some(all) = packets("infiniband.bth") else { return };
+    let all = packets("infiniband.bth");
     assert_eq!(all.len() as u64, wire.sent + wire.received, "{wire:?}");
-    assert_eq!(packets("_ws.malformed || !infiniband.bth"), Some(vec![]));
+    assert_eq!(packets("_ws.malformed || !infiniband.bth"), [""; 0]);
 }
 
 fn star(stateless: Stateless) -> AdapterConfig {

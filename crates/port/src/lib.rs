@@ -6,7 +6,7 @@
 //! where the kernel allows it, [`PacketRing`] elsewhere. [`NetworkNamespace`]s give sandboxes without root,
 //! [`Netlink`] configures the interfaces in them, and [`clock`] tells the time and waits. `unsafe` is in the files named
 //! for what they wrap: `namespace`, `process_namespace`, `tap`, `packet_socket`, `packet_options`,
-//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`, `scheduling`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `capture/durable_file`, `process`, `scheduling`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 pub mod capture;
@@ -19,6 +19,7 @@ mod interface_name;
 mod ipv6;
 mod link_events;
 mod mapping;
+mod mount_namespace;
 mod namespace;
 mod netlink;
 mod packet_options;
@@ -43,6 +44,7 @@ pub use ethtool::{Feature, FeatureError};
 pub use interface_name::{InterfaceName, InvalidName};
 pub use ipv6::NoIpv6;
 pub use link_events::LinkEvents;
+pub use mount_namespace::MountNamespace;
 pub use namespace::{NamespaceError, NetworkNamespace, become_able};
 pub use netlink::{Counters, Interface, Netlink, NetlinkError, Settings};
 pub use packet_ring::{Fanout, PacketRing, PacketRingConfig, PacketRingError};

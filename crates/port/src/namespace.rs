@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -29,9 +30,19 @@ pub enum NamespaceError {
     /// The kernel does not let this user have one.
     #[error("the kernel refuses a {kind} namespace ({error}): {hint}")]
     Refused {
-        /// `user` or `network`.
+        /// `user`, `network` or `mount`.
         kind: &'static str,
         /// What it said.
+        error: io::Error,
+        /// What would allow it.
+        hint: String,
+    },
+    /// The kernel does not let this user mount there.
+    #[error("the kernel refuses a mount at {} ({error}): {hint}", path.display())]
+    Mount {
+        /// Where to mount.
+        path: PathBuf,
+        /// The kernel's error.
         error: io::Error,
         /// What would allow it.
         hint: String,
@@ -47,6 +58,11 @@ pub enum NamespaceError {
 }
 
 impl NamespaceError {
+    pub(crate) fn mount(path: &Path, error: io::Error) -> Self {
+        let hint = hint("mount", &error, |setting| fs::read_to_string(setting).ok());
+        Self::Mount { path: path.to_owned(), error, hint }
+    }
+
     fn failed(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::Failed { what, error: error.into() }
     }
@@ -110,22 +126,33 @@ impl Drop for Back<'_> {
 /// networks inside it. The process leaves the machine's network then, for one of its own: from a user namespace there
 /// is no way back into the machine's.
 pub fn become_able() -> Result<(), NamespaceError> {
-    if capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN)) {
+    if may_administer() {
         return match NetworkNamespace::current()?.enter_for_good() {
             // Root of a user namespace, but in the machine's network: there would be no way back.
             Err(_) => unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error)),
             Ok(()) => Ok(()),
         };
     }
+    enter_user_namespace(UnshareFlags::NEWNET, "network")?;
+    grant().map_err(NamespaceError::failed("pass capabilities on to child processes"))
+}
+
+/// Returns true if this process may make namespaces without a user namespace.
+pub(crate) fn may_administer() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// Moves this process, which must have one thread only, into a user namespace in which its user and group IDs are unchanged,
+/// and into a namespace of another kind in it.
+pub(crate) fn enter_user_namespace(other: UnshareFlags, kind: &'static str) -> Result<(), NamespaceError> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).map_err(|error| refused("user", error))?;
-    unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error))?;
+    unshare(other).map_err(|error| refused(kind, error))?;
     let map = |file, line: String| fs::write(file, line).map_err(|error| refused("user", error));
     // Without this, a process could leave a group that denies it something (user_namespaces(7)).
     map("/proc/self/setgroups", "deny".into())?;
     map("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    map("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    grant().map_err(NamespaceError::failed("pass capabilities on to child processes"))
+    map("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
 /// Lets child processes have capabilities although they are not root's.
@@ -143,7 +170,7 @@ pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
 }
 
 /// What the kernel refused, with the setting that forbids it.
-fn refused(kind: &'static str, error: impl Into<io::Error>) -> NamespaceError {
+pub(crate) fn refused(kind: &'static str, error: impl Into<io::Error>) -> NamespaceError {
     let error = error.into();
     let hint = hint(kind, &error, |setting| fs::read_to_string(setting).ok());
     NamespaceError::Refused { kind, error, hint }
@@ -159,6 +186,7 @@ fn hint(kind: &str, error: &io::Error, read: impl Fn(&str) -> Option<String>) ->
     if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) {
         let (name, otherwise) = match kind {
             "user" => ("user.max_user_namespaces", ", or run this as root"),
+            "mount" => ("user.max_mnt_namespaces", ""),
             _ => ("user.max_net_namespaces", ""),
         };
         let allowing = if is(name, "0") { 10_000 } else { 100_000 };

@@ -3,12 +3,14 @@
 //!
 //! A [`UdpSocket`] sends what was staged in a [`SendBatch`] and fills a [`ReceiveBatch`]. It has an address to itself, on
 //! the loopback interface one that no one else uses; [`SharedPort`] lets several processes use one address, and has the
-//! kernel hand each datagram to the one whose slot its first bytes name. A [`PacketReceiver`] receives in a socket's place
+//! kernel hand each datagram to the one whose slot its first bytes name. A multicast group has a socket of its own in each
+//! process. A [`PacketReceiver`] receives in a socket's place
 //! where the identifications of IPv4 must be seen.
 
 mod control;
 mod local_addresses;
 mod loopback;
+mod multicast;
 mod packet_receiver;
 mod raw_address;
 mod receive;

@@ -21,17 +21,18 @@
 //!
 //! # Features
 //!
-//! - RC, UC and UD queue pairs.
-//! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and add.
+//! - RC, UC, UD and XRC queue pairs; multicast to UD queue pairs.
+//! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and add, FLUSH
+//!   (of global visibility), ATOMIC WRITE.
 //! - Memory windows bound and keys invalidated by work requests.
 //! - Inline, fenced, solicited and unsignaled requests of up to 255 buffers; [`Limits`] bounds the sizes.
 //! - READs longer than [`SendWindow::read`] are split, so that responses respect the window.
 //! - Selective repeat between two devices of this crate ([`SelectiveRepeat`]), go-back-N with others.
 //! - A CNP for packets marked by ECN; received CNPs reduce the window or, with [`Dcqcn`], the rate.
 //! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no state. StaR has
-//!   no atomics on that side's memory, no windows, and no invalidation of a side's own keys.
+//!   no atomics on that side's memory, no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
 //!
-//! Not supported: path migration, multicast, atomics on more than 8 bytes, partitions other than the default.
+//! Not supported: path migration, atomics on more than 8 bytes, partitions other than the default.
 //!
 //! # Example
 //!
@@ -147,10 +148,13 @@ pub use crate::core::attributes::{AddressVector, AttributeMask, DrainNotice, QpC
 pub use crate::core::completion::{CompletedOperation, Completion, Notice, Status};
 pub use crate::core::counters::{Counters, Operations};
 pub use crate::core::cq::{Moderation, Notify};
-pub use crate::core::error::{ModifyError, ObjectError, ObjectKind, PostError, RegisterError};
+pub use crate::core::error::{
+    ModifyError, MulticastError, ObjectError, ObjectKind, PostError, RegisterError,
+};
 pub use crate::core::event::Event;
 pub use crate::core::limits::Limits;
 pub use crate::core::memory::{ByteMemory, Memory, MemoryFault};
+pub use crate::core::multicast::GroupChange;
 pub use crate::core::protection::{Bind, LKey, WindowKind};
 pub use crate::core::queue_pair::{QpCapacity, Signaling};
 pub use crate::core::random::RandomNumbers;
@@ -159,7 +163,10 @@ pub use crate::core::work::{
     Operation, Payload, ReceiveRequest, Recipient, Remote, SendFlags, SendRequest, Sge,
 };
 pub use nichrome_wire::Instant;
-pub use nichrome_wire::rdma::{ImmediateData, Msn, PKey, PathMtu, Psn, QKey, QpNumber, RKey, RnrTimer};
+pub use nichrome_wire::rdma::{
+    Feth, ImmediateData, Msn, PKey, PathMtu, Placement, Psn, QKey, QpNumber, RKey, RnrTimer, Selectivity,
+    SrqNumber,
+};
 
 pub use crate::core::kind;
 
@@ -169,6 +176,8 @@ pub type DomainHandle = Handle<kind::Domain>;
 pub type CqHandle = Handle<kind::Cq>;
 /// A shared receive queue.
 pub type SrqHandle = Handle<kind::Srq>;
+/// An XRC domain.
+pub type XrcHandle = Handle<kind::Xrc>;
 /// A queue pair.
 pub type QpHandle = Handle<kind::Qp>;
 /// An address handle.

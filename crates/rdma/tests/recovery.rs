@@ -185,3 +185,35 @@ fn a_lost_last_acknowledgement_is_made_good_before_the_queue_pair_goes() {
     assert_eq!(pair.ends[0].completions()[0].status, Status::Success);
     assert_eq!(pair.ends[0].device.counters().retransmitted, 0);
 }
+
+/// Returns the nanoseconds from a send that nobody answers to its completion with `RetryExceeded`.
+fn time_to_give_up(timeout: u8, retry_count: u8) -> u64 {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect(QpType::Rc, &Link { timeout, retry_count, ..Link::default() });
+    pair.faults.loss = 1.0;
+    let (there, start) = (pair.ends[1].remote(0), pair.now);
+    pair.ends[0].post(a, 1, Operation::Write(there), 0, 100);
+    pair.run();
+    let completions = pair.ends[0].completions();
+    assert_eq!(completions[0].status, Status::RetryExceeded);
+    completions[0].at.nanos_since(start)
+}
+
+/// The standard: each of the retry count + 1 timers takes 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3). rxe: once.
+#[test]
+fn a_silent_peer_is_given_up_when_hardware_gives_it_up() {
+    for timeout in [8, 10, 12, 14, 16, 18, 20] {
+        for retry_count in [0, 1, 3, 5, 7] {
+            let (took, shortest) =
+                (time_to_give_up(timeout, retry_count), (4096 << timeout) * (u64::from(retry_count) + 1));
+            let what = format!("timeout {timeout}, retry count {retry_count}: {took} ns");
+            assert!((shortest..=4 * shortest).contains(&took), "{what}");
+            if timeout >= 16 {
+                assert_eq!(took, shortest, "{what}");
+            }
+        }
+    }
+    let milliseconds = |timeout, retry_count| time_to_give_up(timeout, retry_count) / 1_000_000;
+    assert_eq!(milliseconds(14, 7), 1811, "perftest: timeout 14, retry count 7");
+    assert_eq!(milliseconds(18, 5), 6442);
+}

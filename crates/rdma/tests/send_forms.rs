@@ -50,11 +50,12 @@ fn a_datagram_longer_than_the_mtu_completes_with_a_length_error() {
 
 #[test]
 fn datagrams_read_write_and_change_nothing_remotely() {
-    let operations: [fn(Remote) -> Operation; 5] = [
+    let operations: [fn(Remote) -> Operation; 6] = [
         Operation::Read,
         Operation::Write,
         |remote| Operation::WriteWithImmediate(remote, ImmediateData([0; 4])),
         |remote| Operation::FetchAdd { remote, add: 1 },
+        Operation::AtomicWrite,
         |remote| Operation::CompareSwap { remote, compare: 1, swap: 2 },
     ];
     for operation in operations {
@@ -69,20 +70,28 @@ fn datagrams_read_write_and_change_nothing_remotely() {
 
 #[test]
 fn unreliable_connections_do_not_read() {
-    let read = |pair: &Pair| Operation::Read(pair.ends[1].remote(0));
-    let outcome = outcome(QpType::Uc, read, |pair| vec![pair.ends[0].sge(0, 8)]);
-    assert_eq!(outcome, fails_alone(Status::LocalQpOperation, QpState::Sqe));
+    let operations: [fn(Remote) -> Operation; 2] = [Operation::Read, Operation::AtomicWrite];
+    for operation in operations {
+        let outcome = outcome(
+            QpType::Uc,
+            |pair| operation(pair.ends[1].remote(0)),
+            |pair| vec![pair.ends[0].sge(0, 8)],
+        );
+        assert_eq!(outcome, fails_alone(Status::LocalQpOperation, QpState::Sqe));
+    }
 }
 
 #[test]
 fn atomics_of_another_length_than_8_complete_with_a_length_error() {
     let add = |pair: &Pair| Operation::FetchAdd { remote: pair.ends[1].remote(0), add: 1 };
     let swap = |pair: &Pair| Operation::CompareSwap { remote: pair.ends[1].remote(0), compare: 0, swap: 1 };
+    let write = |pair: &Pair| Operation::AtomicWrite(pair.ends[1].remote(0));
     for len in [0, 7, 9] {
         let buffers = |pair: &Pair| vec![pair.ends[0].sge(0, len)];
         let expected = fails_alone(Status::LocalLength, QpState::Err);
         assert_eq!(outcome(QpType::Rc, add, buffers), expected);
         assert_eq!(outcome(QpType::Rc, swap, buffers), expected);
+        assert_eq!(outcome(QpType::Rc, write, buffers), expected);
     }
 }
 

@@ -108,10 +108,10 @@ fn bursts_of_loss_end_in_recovery() {
         while done != [80, 40] {
             started.set(pair.now.as_nanos());
             assert!(pair.step(), "stuck at {done:?}");
-            for end in 0..2 {
-                let completions = pair.ends[end].completions();
+            for (end, done) in pair.ends.iter_mut().zip(&mut done) {
+                let completions = end.completions();
                 assert!(completions.iter().all(|completion| completion.status == Status::Success));
-                done[end] += completions.len();
+                *done += completions.len();
             }
         }
     }

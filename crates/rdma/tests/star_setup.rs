@@ -31,7 +31,7 @@ fn admission(regions: usize) -> Admission {
         key: RKey(nth as u32),
         address: nth as u64 * 4096,
         len: 4096,
-        rights: Access::REMOTE_WRITE.bits(),
+        rights: Access::REMOTE_WRITE.star_bits(),
         code: GrantCode(nth as u64 + 7),
     };
     Admission {

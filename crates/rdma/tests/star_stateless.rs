@@ -25,7 +25,7 @@ fn region_of(nth: u32) -> u32 {
 /// A server with a region for each connection.
 fn server(connections: u32, authenticated: bool) -> Server {
     let mut server = if authenticated { Server::authenticating() } else { Server::new(None) };
-    let rights = (Access::REMOTE_WRITE | Access::REMOTE_READ).bits();
+    let rights = (Access::REMOTE_WRITE | Access::REMOTE_READ).star_bits();
     let region =
         |nth| Registration { key: RKey(region_of(nth)), address: BASE, len: 8, rights, code: GrantCode(0) };
     server.table = (0..connections).map(region).collect();

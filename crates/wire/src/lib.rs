@@ -19,6 +19,7 @@ mod ip;
 mod ipv4;
 mod ipv6;
 mod ipv6_extensions;
+pub mod iwarp;
 mod packet_too_big;
 pub mod rdma;
 mod seq;

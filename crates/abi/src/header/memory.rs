@@ -14,6 +14,12 @@ super::abi! {
     /// Attributes of a new thread domain.
     struct ibv_td_init_attr { comp_mask: u32 }
 
+    /// An XRC domain.
+    struct ibv_xrcd { context: *mut ibv_context }
+
+    /// Attributes of `ibv_open_xrcd`.
+    struct ibv_xrcd_init_attr { comp_mask: u32, fd: c_int, oflags: c_int }
+
     /// Attributes of a new parent domain.
     struct ibv_parent_domain_init_attr {
         pd: *mut ibv_pd,

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::{
     ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device_attr_ex, ibv_modify_cq_attr, ibv_mr,
-    ibv_mw, ibv_mw_bind, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_init_attr_ex, ibv_recv_wr, ibv_send_wr,
-    ibv_sge, ibv_srq, ibv_srq_init_attr_ex, ibv_values_ex, ibv_wc,
+    ibv_mw, ibv_mw_bind, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_recv_wr,
+    ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_init_attr_ex, ibv_values_ex, ibv_wc, ibv_xrcd, ibv_xrcd_init_attr,
 };
 
 /// An obsolete or unsupported operation, declared without its arguments.
@@ -84,12 +84,12 @@ super::abi! {
         ABI_placeholder2: Other,
         ibv_create_flow: Option<unsafe extern "C" fn() -> *mut c_void>,
         ABI_placeholder1: Other,
-        open_qp: Option<unsafe extern "C" fn() -> *mut c_void>,
+        open_qp: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp>,
         create_qp_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,
         get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>,
         create_srq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq>,
-        open_xrcd: Option<unsafe extern "C" fn() -> *mut c_void>,
-        close_xrcd: Other,
+        open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
+        close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
         _ABI_placeholder3: u64,
         sz: usize,
         context: ibv_context,

@@ -6,7 +6,7 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 
 use super::{
     ibv_ah, ibv_ah_attr, ibv_context, ibv_cq, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_pd, ibv_sge,
-    ibv_srq,
+    ibv_srq, ibv_xrcd,
 };
 
 super::abi! {
@@ -49,13 +49,22 @@ super::abi! {
         sq_sig_all: c_int,
         comp_mask: u32,
         pd: *mut ibv_pd,
-        xrcd: *mut c_void,
+        xrcd: *mut ibv_xrcd,
         create_flags: u32,
         max_tso_header: u16,
         rwq_ind_tbl: *mut c_void,
         rx_hash_conf: ibv_rx_hash_conf,
         source_qpn: u32,
         send_ops_flags: u64,
+    }
+
+    /// Attributes of `ibv_open_qp`.
+    struct ibv_qp_open_attr {
+        comp_mask: u32,
+        qp_num: u32,
+        xrcd: *mut ibv_xrcd,
+        qp_context: *mut c_void,
+        qp_type: c_int,
     }
 
     /// Attributes of `ibv_modify_qp` and `ibv_query_qp`.

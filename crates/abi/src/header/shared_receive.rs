@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::{pthread_cond_t, pthread_mutex_t};
 
-use super::{ibv_context, ibv_cq, ibv_pd};
+use super::{ibv_context, ibv_cq, ibv_pd, ibv_xrcd};
 
 super::abi! {
     /// Capacity, and the limit: fewer posted receives than this raise SRQ_LIMIT_REACHED.
@@ -23,7 +23,7 @@ super::abi! {
         comp_mask: u32,
         srq_type: c_int,
         pd: *mut ibv_pd,
-        xrcd: *mut c_void,
+        xrcd: *mut ibv_xrcd,
         cq: *mut ibv_cq,
         tm_cap: ibv_tm_cap,
     }

@@ -1,15 +1,13 @@
 /* Parent domains, imported objects, memory paged on demand: domains.rs runs it. Ends with 0, or says what is wrong. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <infiniband/verbs.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
+#include "check.h"
+
 #define REMOTE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 #define ODP (REMOTE | IBV_ACCESS_ON_DEMAND)
 #define PAGE 4096

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::running::{c_program, command, ended, free_port, is_installed, is_listening, turn};
+use crate::running::{c_program, command, ended, free_port, is_listening, needs, turn};
 
 /// Compiles and runs `lifetimes.c`.
 fn lifetimes(arguments: &str) {
@@ -13,7 +13,7 @@ fn lifetimes(arguments: &str) {
 
 #[test]
 fn closed_contexts_leave_no_descriptors_threads_or_memory() {
-    lifetimes("contexts 1000");
+    lifetimes("contexts");
 }
 
 #[test]
@@ -81,9 +81,7 @@ pub(crate) fn send(signal: libc::c_int, to: &Child) {
 fn a_killed_program_frees_its_address_and_its_peer_ends() {
     use std::os::unix::process::ExitStatusExt;
 
-    if !is_installed("ib_send_bw", "perftest") {
-        return;
-    }
+    needs("ib_send_bw", "perftest");
     for program in ["ib_send_bw", "ib_write_bw"] {
         for signal in [libc::SIGINT, libc::SIGKILL] {
             for victim in [0, 1] {

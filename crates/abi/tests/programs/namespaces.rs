@@ -1,6 +1,6 @@
 //! Programs between two network namespaces, which stand for two machines.
 
-use crate::running::{command, ended, is_installed, turn};
+use crate::running::{command, ended, needs, turn};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/two_namespaces.sh");
 
@@ -15,9 +15,8 @@ const PROGRAMS: &[&str] = &[
 
 #[test]
 fn programs_run_between_two_namespaces() {
-    if !is_installed("ib_write_bw", "perftest") || !is_installed("ibv_rc_pingpong", "ibverbs-utils") {
-        return;
-    }
+    needs("ib_write_bw", "perftest");
+    needs("ibv_rc_pingpong", "ibverbs-utils");
     let _turn = turn();
     for program in PROGRAMS {
         let line = format!("unshare --user --map-root-user --net bash {SCRIPT} {program}");

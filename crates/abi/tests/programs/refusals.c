@@ -1,11 +1,9 @@
 /* Objects that verbs refuse: refusals.rs runs it. Ends with 0, or says what is wrong. */
 #include <errno.h>
-#include <infiniband/verbs.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
+#include "check.h"
+
 /* With the handle of an object overwritten, and as it was again. */
 #define GARBLED(object, what) do { (object)->handle ^= 0xDEADBEEF; errno = 0; CHECK(what); CHECK(errno == ENOENT); \
 	(object)->handle ^= 0xDEADBEEF; } while (0)
@@ -139,6 +137,89 @@ static void pointers(void)
 	CHECK(ibv_destroy_cq(gone.cq) == EINVAL);
 	CHECK(ibv_dealloc_pd(gone.pd) == EINVAL);
 	CHECK(ibv_destroy_comp_channel(gone.channel) == EINVAL);
+	/* The context was closed. */
+	CHECK(ibv_close_device(gone.context) == EINVAL);
+	NONE(EINVAL, ibv_alloc_pd(gone.context));
+	NONE(EINVAL, ibv_create_comp_channel(gone.context));
+	NONE(EINVAL, ibv_create_cq(gone.context, 16, NULL, NULL, 0));
+	union ibv_gid gid;
+	CHECK(ibv_query_gid(gone.context, 1, 0, &gid) == -1 && errno == EINVAL);
+}
+
+static struct ibv_qp *make_ud(struct objects o)
+{
+	struct ibv_qp_init_attr init = { .send_cq = o.cq, .recv_cq = o.cq, .qp_type = IBV_QPT_UD, .sq_sig_all = 1,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 64 } };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 1 };
+	struct ibv_qp *qp = ibv_create_qp(o.pd, &init);
+	CHECK(qp);
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+	attr.qp_state = IBV_QPS_RTR;
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	return qp;
+}
+
+/* Requests with pointers to nothing, to other memory, to objects of another kind, and to objects that are gone. */
+static void posted(void)
+{
+	struct objects o = make();
+	struct ibv_qp *qp = make_ud(o);
+	struct ibv_ah *gone = make_ah(o);
+	CHECK(!ibv_destroy_ah(gone));
+	struct ibv_mr *gone_mr = ibv_reg_mr(o.pd, memory, 64, 0);
+	CHECK(gone_mr && !ibv_dereg_mr(gone_mr));
+	struct ibv_mw *gone_mw = ibv_alloc_mw(o.pd, IBV_MW_TYPE_2);
+	CHECK(gone_mw && !ibv_dealloc_mw(gone_mw));
+	void *none[] = { NULL, memory, (void *)8, o.pd, gone };
+	struct ibv_sge sge = { (uintptr_t)memory, 64, o.mr->lkey };
+	struct ibv_send_wr *bad, send = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .wr.ud.remote_qpn = qp->qp_num };
+	struct ibv_recv_wr *bad_receive, receive = { .sg_list = NULL, .num_sge = 1 };
+
+	for (int i = 0; i < 5; i++) {
+		send.wr.ud.ah = none[i];
+		CHECK(ibv_post_send(qp, &send, &bad) == EINVAL && bad == &send);
+	}
+	/* No list of buffers, and no place for the request that failed. */
+	send.wr.ud.ah = o.ah;
+	send.sg_list = NULL;
+	CHECK(ibv_post_send(qp, &send, &bad) == EINVAL && bad == &send);
+	CHECK(ibv_post_send(qp, &send, NULL) == EINVAL);
+	CHECK(ibv_post_recv(qp, &receive, &bad_receive) == EINVAL && bad_receive == &receive);
+	CHECK(ibv_post_recv(qp, &receive, NULL) == EINVAL);
+	CHECK(ibv_post_srq_recv(o.srq, &receive, NULL) == EINVAL);
+	/* Inline bytes that are not there: like other buffers, an error. */
+	sge.addr = 8;
+	send.sg_list = &sge;
+	send.send_flags = IBV_SEND_INLINE;
+	CHECK(ibv_post_send(qp, &send, &bad));
+	/* Windows and their regions. */
+	struct ibv_mw *mw = ibv_alloc_mw(o.pd, IBV_MW_TYPE_2);
+	struct ibv_send_wr bind = { .opcode = IBV_WR_BIND_MW, .bind_mw = { .bind_info = { .mr = o.mr, .length = 64 } } };
+	for (int i = 0; i < 5; i++) {
+		bind.bind_mw.mw = i == 4 ? gone_mw : none[i];
+		CHECK(ibv_post_send(o.qp, &bind, &bad) == EINVAL);
+		if (bind.bind_mw.mw) {
+			struct ibv_mw_bind other = { .bind_info = bind.bind_mw.bind_info };
+			CHECK(o.qp->context->ops.bind_mw(o.qp, bind.bind_mw.mw, &other) == EINVAL);
+		}
+	}
+	bind.bind_mw.mw = mw;
+	for (int i = 1; i < 5; i++) {
+		bind.bind_mw.bind_info.mr = i == 4 ? gone_mr : none[i];
+		CHECK(ibv_post_send(o.qp, &bind, &bad) == EINVAL);
+	}
+	CHECK(!ibv_dealloc_mw(mw));
+	CHECK(!ibv_destroy_qp(qp));
+	/* Events of no channel and no queue. */
+	struct ibv_cq *cq;
+	void *ours;
+	for (int i = 0; i < 5; i++) {
+		CHECK(ibv_get_cq_event(none[i], &cq, &ours) == -1 && errno == EINVAL);
+		ibv_ack_cq_events(none[i] ? none[i] : memory, 1);
+	}
+	destroy(o);
 }
 
 /* A queue without a channel has no recipient of events. */
@@ -160,6 +241,8 @@ int main(int argc, char **argv)
 		handles();
 	else if (!strcmp(argv[1], "pointers"))
 		pointers();
+	else if (!strcmp(argv[1], "posted"))
+		posted();
 	else if (!strcmp(argv[1], "channels"))
 		channels();
 	else

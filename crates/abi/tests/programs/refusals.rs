@@ -13,6 +13,11 @@ fn a_pointer_to_no_object_is_refused() {
 }
 
 #[test]
+fn a_request_with_a_pointer_to_no_object_is_refused() {
+    c_program("refusals.c", "posted");
+}
+
+#[test]
 fn a_queue_without_a_channel_is_not_armed() {
     c_program("refusals.c", "channels");
 }

@@ -13,11 +13,10 @@ use crate::common;
 /// Time limit for one program: more than any needs on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Returns true if a program is installed; fails the test in CI if it is not.
-pub(crate) fn is_installed(program: &str, package: &str) -> bool {
-    let found = Path::new("/usr/bin").join(program).exists();
-    assert!(found || std::env::var_os("CI").is_none(), "CI needs Debian's package {package}");
-    found
+/// Fails unless a program of a Debian package is installed. `./check` installs all of them.
+pub(crate) fn needs(program: &str, package: &str) {
+    let is_installed = Path::new("/usr/bin").join(program).exists();
+    assert!(is_installed, "the tests need Debian's package {package}");
 }
 
 /// Returns the command to run a program with the libraries; the line is split at spaces.
@@ -29,20 +28,26 @@ pub(crate) fn command(line: &str, more: &[&str], environment: &[(&str, &str)]) -
     command
 }
 
-/// Compiles a C program of this folder and runs it; panics with its standard error if it fails.
-pub(crate) fn c_program(source: &str, arguments: &str) {
+/// Compiles a C program of this folder to `program`.
+pub(crate) fn compile(source: &str, program: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
-    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
-        assert!(std::env::var_os("CI").is_none(), "CI needs Debian's package libibverbs-dev");
-        return;
-    }
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(&source).arg("-libverbs");
+    assert!(cc.status().unwrap().success(), "the tests need Debian's package libibverbs-dev");
+}
+
+/// Compiles a C program of this folder and runs it with one argument; panics with its standard error if it fails.
+pub(crate) fn c_program(source: &str, argument: &str) {
+    c_program_by("", source, &[argument]);
+}
+
+/// As [`c_program`], run by another program, whose words come first.
+pub(crate) fn c_program_by(runner: &str, source: &str, arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
-    let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Wextra", "-Werror", "-o"]).args([&program, &source]).arg("-libverbs");
-    assert!(cc.status().unwrap().success());
-    let child = command(&format!("{} {arguments}", program.display()), &[], &[]).spawn().unwrap();
-    let output = ended(child, arguments);
+    compile(source, &program);
+    let child = command(&format!("{runner}{}", program.display()), arguments, &[]).spawn().unwrap();
+    let output = ended(child, source);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

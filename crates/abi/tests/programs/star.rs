@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::lifetimes::{output_text, pair, send};
-use crate::running::{ended, is_installed, turn};
+use crate::running::{ended, needs, turn};
 
 const STAR: (&str, &str) = ("NICHROME_TRANSPORT", "star");
 
@@ -28,19 +28,16 @@ fn stateful_end_is_killed(line: &str, stateless: &str, victim: usize) {
 
 #[test]
 fn a_stateless_program_ends_in_error_when_its_stateful_peer_is_killed() {
-    if is_installed("ib_send_bw", "perftest") {
-        // perftest's client sends; with -b both ends do.
-        stateful_end_is_killed("ib_write_bw -D 60", "peer", 0);
-        stateful_end_is_killed("ib_send_bw -D 60", "peer", 0);
-        stateful_end_is_killed("ib_send_bw -b -D 60", "self", 1);
-    }
+    needs("ib_send_bw", "perftest");
+    // perftest's client sends; with -b both ends do.
+    stateful_end_is_killed("ib_write_bw -D 60", "peer", 0);
+    stateful_end_is_killed("ib_send_bw -D 60", "peer", 0);
+    stateful_end_is_killed("ib_send_bw -b -D 60", "self", 1);
 }
 
 #[test]
 fn a_restarted_stateless_program_drops_packets_for_its_predecessor() {
-    if !is_installed("ib_write_bw", "perftest") {
-        return;
-    }
+    needs("ib_write_bw", "perftest");
     let _turn = turn();
     let stats = ("NICHROME_STATS", "1");
     let server = [STAR, stats, ("NICHROME_STATELESS", "self"), ("NICHROME_IP", "127.77.2.1")];

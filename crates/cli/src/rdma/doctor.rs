@@ -37,6 +37,7 @@ impl Doctor {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mut command = self.run.command()?;
         let linkage = self.run.file()?.check()?;
+        self.run.show_device()?;
         let folder = tempfile::tempdir().context("cannot make a folder for the records")?;
         let (log, loader) = (folder.path().join("calls"), folder.path().join("loaded"));
         File::create(&log).context("cannot make the record")?;

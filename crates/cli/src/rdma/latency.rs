@@ -102,7 +102,14 @@ impl Ends<'_> {
             }
         };
         let flags = SendFlags::SIGNALED;
-        Ok(session.qp().post_send(&SendRequest { wr_id: 0, operation, payload, flags, recipient: None })?)
+        Ok(session.qp().post_send(&SendRequest {
+            wr_id: 0,
+            operation,
+            payload,
+            flags,
+            recipient: None,
+            srq: None,
+        })?)
     }
 
     /// Measures WRITEs: each end polls its memory for the other's WRITE, then posts its own. The client begins.

@@ -15,6 +15,8 @@ use goblin::elf::header::{EM_X86_64, ET_EXEC};
 pub(super) struct Linkage {
     /// Whether it is linked with libibverbs.
     pub(super) needs_libibverbs: bool,
+    /// Whether it is statically linked, so that it cannot load libraries.
+    pub(super) is_static: bool,
     /// Whether it is linked with AddressSanitizer, which by default must be the first library.
     pub(super) checks_link_order: bool,
 }
@@ -44,10 +46,10 @@ impl Program {
         Ok(Self { path })
     }
 
-    /// Checks that the program can load the libraries. Scripts always pass: their interpreters load them.
+    /// Checks how the program is linked. Scripts always pass: their interpreters load the libraries.
     ///
     /// # Errors
-    /// The program is statically linked, set-user-ID, or for another processor.
+    /// The program is set-user-ID, for another processor, or has libibverbs linked in.
     pub(super) fn check(&self) -> anyhow::Result<Linkage> {
         let name = self.path.display();
         let bytes = fs::read(&self.path).with_context(|| format!("cannot read {name}"))?;
@@ -59,7 +61,7 @@ impl Program {
             bail!("{name} is built for another processor: libibverbs is built for x86-64");
         }
         if elf.header.e_type == ET_EXEC && elf.dynamic.is_none() || elf.interpreter.is_none() {
-            bail!("{name} is statically linked and cannot load another libibverbs: link it dynamically");
+            return Ok(Linkage { is_static: true, ..Linkage::default() });
         }
         if fs::metadata(&self.path)?.permissions().mode() & 0o6000 != 0 {
             bail!(
@@ -73,7 +75,7 @@ impl Program {
         let is_sanitizer =
             |name: &&str| name.starts_with("libasan.so") || name.starts_with("libclang_rt.asan");
         let checks_link_order = elf.libraries.iter().any(is_sanitizer);
-        Ok(Linkage { needs_libibverbs, checks_link_order })
+        Ok(Linkage { needs_libibverbs, is_static: false, checks_link_order })
     }
 }
 

@@ -1,5 +1,6 @@
 //! `nichrome rdma run`: runs an unmodified RDMA program on a software device.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -8,13 +9,14 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use nichrome_abi::configuration as variables;
 use nichrome_hca::{Stateless, Transport};
 use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
 use super::environment::Libraries;
+use super::mounts;
 use super::program::Program;
 use crate::failure;
 
@@ -81,6 +83,10 @@ pub(crate) struct Run {
     /// Record every packet in a pcapng file.
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
+    /// Also show the device in /sys and /dev by mounts that only the program and its children see: for statically linked
+    /// programs, programs that make system calls without the C library (Go), and unusual paths.
+    #[arg(long)]
+    mount: bool,
     /// Print the device's counters when the program exits.
     #[arg(long)]
     stats: bool,
@@ -111,8 +117,10 @@ fn valid<T: FromStr<Err: Display>>(text: &str) -> Result<String, String> {
 
 impl Run {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let mut command = self.command()?;
+        self.show_device()?;
         // exec returns only if it fails.
-        let error = self.command()?.exec();
+        let error = command.exec();
         Err(error).with_context(|| format!("cannot run {}", self.name().display()))
     }
 
@@ -131,10 +139,23 @@ impl Run {
         Libraries::find(self.library.as_deref())
     }
 
+    /// Mounts the device's files if `--mount` is given. To be called while this process has one thread only.
+    pub(super) fn show_device(&self) -> anyhow::Result<()> {
+        if !self.mount {
+            return Ok(());
+        }
+        let variables = self.variables()?;
+        let value = |name| {
+            let given = variables.iter().find(|(variable, _)| *variable == name);
+            given.map(|(_, value)| value.clone()).or_else(|| env::var_os(name))
+        };
+        mounts::show_device(self.libraries()?.folder(), &[variables::IP, variables::INTERFACE].map(value))
+    }
+
     /// Returns the command to run the program, with arguments and environment.
     ///
     /// # Errors
-    /// The program cannot load the libraries, or they are missing.
+    /// The program cannot load the libraries, or they are missing. A statically linked program is accepted with `--mount`.
     pub(super) fn command(&self) -> anyhow::Result<Command> {
         let (name, arguments) = self.program.split_first().context("there is no program to run")?;
         if name.as_encoded_bytes().starts_with(b"-") {
@@ -144,9 +165,16 @@ impl Run {
             )));
         }
         let libraries = self.libraries()?;
-        let checks_link_order = self.file()?.check()?.checks_link_order;
+        let linkage = self.file()?.check()?;
+        if linkage.is_static && !self.mount {
+            bail!(
+                "{} is statically linked and cannot load another libibverbs: link it dynamically, or use --mount if it only \
+                 looks for the device in /sys and /dev",
+                name.display()
+            );
+        }
         let mut variables = self.variables()?;
-        variables.extend(libraries.variables(checks_link_order));
+        variables.extend(libraries.variables(linkage.checks_link_order));
         if self.verbose {
             for (variable, value) in &variables {
                 failure::say(format_args!("nichrome: {variable}={}", value.display()));

@@ -67,12 +67,15 @@ const ABI: Layers = &[
         "completion_queue.rs",
         "domain.rs",
         "memory_region.rs",
+        "memory_window.rs",
         "queue_pair.rs",
         "shared_receive_queue.rs",
+        "xrc_domain.rs",
     ],
     &["work_request.rs"],
     // Verbs.
     &[
+        "bind_mw.rs",
         "create_cq.rs",
         "create_qp.rs",
         "extended_poll.rs",
@@ -80,8 +83,8 @@ const ABI: Layers = &[
         "fork.rs",
         "get_async_event.rs",
         "get_cq_event.rs",
-        "memory_window.rs",
         "modify_qp.rs",
+        "multicast.rs",
         "parent_domain.rs",
         "poll_cq.rs",
         "post.rs",
@@ -182,7 +185,7 @@ const PORT: Layers = &[
         "waker.rs",
         "wire_queue.rs",
     ],
-    &["namespace.rs", "process.rs", "process_namespace.rs"],
+    &["mount_namespace.rs", "namespace.rs", "process.rs", "process_namespace.rs"],
     &["channels.rs", "ethtool.rs", "ipv6.rs", "link_events.rs", "netlink.rs", "packet_options.rs"],
     &["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"],
     &["tap_wire.rs"],
@@ -260,6 +263,6 @@ const WIRE: Layers = &[
         "vlan.rs",
     ],
     // Whole packets.
-    &["frame_builder.rs", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
+    &["frame_builder.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
     &["star/"],
 ];

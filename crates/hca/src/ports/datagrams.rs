@@ -69,18 +69,7 @@ impl DatagramPort {
     pub(crate) fn receive(&mut self, sink: &mut impl Sink) -> bool {
         let local = self.socket.udp().local();
         match &mut self.source {
-            Source::Socket(batch) => {
-                let more = batch.receive(self.socket.udp()).unwrap_or(false);
-                for arrival in batch.arrivals() {
-                    let Some(flow) = flow_between(arrival.peer, local) else { continue };
-                    for bytes in arrival.datagrams() {
-                        let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
-                        sink.capture(&datagram);
-                        sink.accept(&datagram);
-                    }
-                }
-                more
-            }
+            Source::Socket(batch) => receive_batch(batch, self.socket.udp(), sink),
             Source::Packets(receiver, icrc) => (0..MAX_PACKETS).all(|_| {
                 let Ok(Some(mut arrival)) = receiver.receive() else { return false };
                 let Some(flow) = flow_between(arrival.peer, local) else { return true };
@@ -104,6 +93,21 @@ impl AsFd for DatagramPort {
             Source::Packets(receiver, _) => receiver.as_fd(),
         }
     }
+}
+
+/// Receives a batch from a socket; returns true if more may wait.
+#[inline]
+pub(super) fn receive_batch(batch: &mut ReceiveBatch, socket: &UdpSocket, sink: &mut impl Sink) -> bool {
+    let more = batch.receive(socket).unwrap_or(false);
+    for arrival in batch.arrivals() {
+        let Some(flow) = flow_between(arrival.peer, socket.local()) else { continue };
+        for bytes in arrival.datagrams() {
+            let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
+            sink.capture(&datagram);
+            sink.accept(&datagram);
+        }
+    }
+    more
 }
 
 /// The flow from `src` to `dst`; `None` if they are of different families.

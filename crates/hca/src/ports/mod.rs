@@ -1,12 +1,14 @@
 //! The ports of an adapter, and the one descriptor that is readable while anything waits at any of them.
 
 mod datagrams;
+mod groups;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use nichrome_port::udp::UdpSocket;
+use nichrome_port::udp::{UdpError, UdpSocket};
 use nichrome_port::{Epoll, Interest};
+use nichrome_wire::rdma::ROCE_PORT;
 use nichrome_wire::star::STAR_PORT;
 use rustix::io::Errno;
 
@@ -14,6 +16,7 @@ use crate::config::{AdapterConfig, OpenError, Reception, RoceSocket, Transport};
 
 use self::datagrams::DatagramPort;
 pub(crate) use self::datagrams::{Sink, flow_between};
+use self::groups::Groups;
 
 /// The ports of an adapter. Datagrams of every transport are sent from RoCE's port: StaR ignores the source port.
 pub(crate) struct Ports {
@@ -22,6 +25,8 @@ pub(crate) struct Ports {
     /// Watches all ports if there are several. A single port is waited for directly: an epoll in between costs 0.9 µs per
     /// wake-up. The driver's waker is not a member: programs that wait for the ports beside the thread would wake with it.
     ready: Option<Epoll>,
+    /// The multicast groups, once one was joined. The driver's thread waits for these.
+    groups: Option<Groups>,
 }
 
 impl Ports {
@@ -45,7 +50,7 @@ impl Ports {
                 ready.add(port, token as u64, Interest::READ).map_err(OpenError::Thread)?;
             }
         }
-        Ok(Self { roce, others, ready })
+        Ok(Self { roce, others, ready, groups: None })
     }
 
     /// The socket that datagrams are sent from, at the adapter's address.
@@ -68,6 +73,34 @@ impl Ports {
     #[inline]
     pub(crate) fn receive(&mut self, sink: &mut impl Sink) -> bool {
         let more = self.roce.receive(sink);
-        self.others.iter_mut().fold(more, |more, port| port.receive(sink) || more)
+        let more = self.others.iter_mut().fold(more, |more, port| port.receive(sink) || more);
+        match &mut self.groups {
+            None => more,
+            Some(groups) => groups.receive(sink) || more,
+        }
+    }
+
+    /// Joins a multicast group; returns a duplicate of the descriptor that is readable while a datagram to any group waits.
+    ///
+    /// # Errors
+    /// The kernel's: no membership or descriptor is left, or the interface takes no multicast.
+    pub(crate) fn join(&mut self, group: IpAddr) -> Result<OwnedFd, UdpError> {
+        let local = self.socket().local().ip();
+        let failed = |error| UdpError::Io { address: SocketAddr::new(group, ROCE_PORT), error };
+        let groups = match &mut self.groups {
+            Some(groups) => groups,
+            none => none.insert(Groups::new().map_err(failed)?),
+        };
+        let duplicate = groups.as_fd().try_clone_to_owned();
+        let duplicate =
+            duplicate.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))?;
+        groups.join(group, local).map(|()| duplicate)
+    }
+
+    /// Leaves a multicast group.
+    pub(crate) fn leave(&mut self, group: IpAddr) {
+        if let Some(groups) = &mut self.groups {
+            groups.leave(group);
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Capture files: classic pcap and pcapng are read, pcapng with nanoseconds is written.
 //!
-//! [`open`] and [`create`] take a path, `-` for the standard streams; [`Reader`] and [`Writer`] take any stream. The
+//! [`open`] and [`create`] take a path, `-` for the standard streams; [`create_durable`] makes captures of processes that may be
+//! killed; [`Reader`] and [`Writer`] take any stream. The
 //! formats are those of draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A file that is cut off, as the file of a
 //! capture still running is, is read up to its last whole record.
 
 mod block;
 mod clock;
+mod durable_file;
 mod error;
 mod link_type;
 mod pcap;
@@ -19,7 +21,7 @@ mod writer;
 pub use error::{ReadError, WriteError};
 pub use link_type::LinkType;
 pub use reader::{Reader, open};
-pub use writer::{Writer, create};
+pub use writer::{Writer, create, create_durable};
 
 use nichrome_wire::Instant;
 

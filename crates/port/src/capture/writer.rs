@@ -4,6 +4,7 @@ use super::block::{
     self, begin_block, end_block, put_end_of_options, put_option, put_padding, put_text_option, put_u32,
     set_u32,
 };
+use super::durable_file::DurableFile;
 use super::{LinkType, MAX_SNAP_LEN, WriteError};
 use nichrome_wire::Instant;
 use std::fs::File;
@@ -26,6 +27,18 @@ pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + S
         Ok(file) => Ok(Writer::with_destination(Box::new(file), application, destination)),
         Err(error) => Err(WriteError::Io { destination, error }),
     }
+}
+
+/// Creates the capture at `path` as [`create`] does. What [`Writer::flush`] has written out stays in the file however the
+/// process ends. If the file is a regular one, most flushes of a few small records make no system call.
+pub fn create_durable(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
+    let mut writer = create(path, application)?;
+    let is_regular = path.as_os_str() != "-" && path.metadata().is_ok_and(|found| found.is_file());
+    // A file that this process may write to but not read cannot be mapped.
+    if is_regular && let Ok(file) = File::options().read(true).write(true).open(path) {
+        writer.output = Box::new(DurableFile::new(file));
+    }
+    Ok(writer)
 }
 
 /// Writes a capture record by record. What reaches the output is always whole blocks, so that a reader of the file

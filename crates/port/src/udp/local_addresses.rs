@@ -7,7 +7,7 @@ use std::ptr;
 use rustix::io;
 
 use crate::interface_name::InterfaceName;
-use crate::netlink::Netlink;
+use crate::netlink::{Interface, Netlink};
 use crate::packet_options::check;
 
 use super::raw_address::RawAddress;
@@ -36,13 +36,21 @@ pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
 
 /// The longest IP packet that the interface of `ip` takes, in bytes; `None` where that cannot be found out.
 pub(super) fn interface_mtu(ip: IpAddr) -> Option<usize> {
+    usize::try_from(interface_of(ip)?.mtu).ok()
+}
+
+/// The number of the interface of `ip`; `None` where there is none.
+pub(super) fn interface_index(ip: IpAddr) -> Option<u32> {
+    interface_of(ip).map(|interface| interface.index)
+}
+
+fn interface_of(ip: IpAddr) -> Option<Interface> {
     let name = if ip.is_loopback() {
         "lo".parse().ok()
     } else {
         local_addresses().ok()?.into_iter().find(|(_, address)| *address == ip).map(|(name, _)| name)
     };
-    let interface = Netlink::open().ok()?.interface(name?).ok()?;
-    usize::try_from(interface.mtu).ok()
+    Netlink::open().ok()?.interface(name?).ok()
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use thiserror::Error;
 
 use super::local_addresses::interface_mtu;
-use super::socket_options::{coalesce, do_not_coalesce, prepare_ipv4, prepare_ipv6, reserve_room, segments};
+use super::socket_options::{
+    coalesce, do_not_coalesce, prepare_ipv4, prepare_ipv6, reserve_room, segments, send_through_own_interface,
+};
 
 /// Why there is no socket at an address.
 #[derive(Debug, Error)]
@@ -87,6 +89,10 @@ impl UdpSocket {
         do_not_coalesce(&self.fd)
     }
 
+    pub(super) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
     pub(super) fn into_fd(self) -> OwnedFd {
         self.fd
     }
@@ -144,7 +150,10 @@ pub(super) fn open(
     let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
     match address {
         SocketAddr::V4(_) => prepare_ipv4(&fd)?,
-        SocketAddr::V6(_) => prepare_ipv6(&fd)?,
+        SocketAddr::V6(_) => {
+            prepare_ipv6(&fd)?;
+            send_through_own_interface(&fd, address.ip())?;
+        }
     }
     coalesce(&fd)?;
     reserve_room(&fd, ROOM)?;

@@ -1,11 +1,14 @@
 //! Options of UDP sockets (udp(7), ip(7), ipv6(7)).
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use rustix::io::{self, Errno};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 
 use crate::packet_options::set_option_of as set;
+
+use super::local_addresses::interface_index;
 
 const ON: libc::c_int = 1;
 const OFF: libc::c_int = 0;
@@ -22,6 +25,15 @@ pub(super) fn prepare_ipv6(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, ON)?;
     set(socket, libc::SOL_UDP, UDP_NO_CHECK6_RX, ON)
+}
+
+/// Has an IPv6 socket send to multicast groups through the interface of its address. IPv4 takes that interface by itself.
+pub(super) fn send_through_own_interface(socket: &OwnedFd, local: IpAddr) -> io::Result<()> {
+    match interface_index(local) {
+        Some(index) => set(socket, libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, index as libc::c_int),
+        // bind(2) refuses the address.
+        None => Ok(()),
+    }
 }
 
 /// Not in libc.

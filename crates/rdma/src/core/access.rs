@@ -5,7 +5,7 @@ use std::ops::BitOr;
 /// The access rights of a memory region, a memory window or a queue pair, with the bit values of
 /// `enum ibv_access_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Access(u8);
+pub struct Access(u16);
 
 impl Access {
     /// Local reads only.
@@ -25,16 +25,20 @@ impl Access {
     /// Invalidation of the region's keys by work requests and peers. An extension: regions of the verbs that were not
     /// registered by a work request cannot be invalidated.
     pub const INVALIDATE: Self = Self(1 << 7);
+    /// FLUSHes of peers that make writes globally visible.
+    pub const FLUSH_GLOBAL: Self = Self(1 << 8);
+    /// FLUSHes of peers to persistent memory.
+    pub const FLUSH_PERSISTENT: Self = Self(1 << 9);
 
-    const ALL: u8 = 0xBF;
+    const ALL: u16 = 0x3BF;
 
     /// Converts from bits; `None` if an unknown bit is set.
-    pub const fn from_bits(bits: u8) -> Option<Self> {
+    pub const fn from_bits(bits: u16) -> Option<Self> {
         if bits & !Self::ALL == 0 { Some(Self(bits)) } else { None }
     }
 
     /// The rights as bits.
-    pub const fn bits(self) -> u8 {
+    pub const fn bits(self) -> u16 {
         self.0
     }
 
@@ -48,6 +52,11 @@ impl Access {
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// The rights that StaR packets carry: all but those of FLUSH, which StaR does not support.
+    pub const fn star_bits(self) -> u8 {
+        self.0 as u8
     }
 
     /// Returns true if peers can change memory under these rights, which requires local write (IBA C10-44, C10-74).

@@ -17,6 +17,24 @@ pub enum QpType {
     Uc,
     /// Unreliable datagrams.
     Ud,
+    /// Extended reliable connection, initiator: it sends requests, and receives none.
+    XrcSend,
+    /// Extended reliable connection, target: it receives requests, which name the shared receive queue of their receives.
+    XrcReceive,
+}
+
+impl QpType {
+    /// Returns true if packets are acknowledged and repeated.
+    #[inline]
+    pub(crate) const fn is_reliable(self) -> bool {
+        !matches!(self, Self::Uc | Self::Ud)
+    }
+
+    /// Returns true for both ends of an extended reliable connection.
+    #[inline]
+    pub(crate) const fn is_xrc(self) -> bool {
+        matches!(self, Self::XrcSend | Self::XrcReceive)
+    }
 }
 
 /// The state of a queue pair (IBA 10.3.1).

@@ -46,6 +46,10 @@ pub enum CompletedOperation {
     CompareSwap,
     /// A fetch and add.
     FetchAdd,
+    /// A FLUSH.
+    Flush,
+    /// An ATOMIC WRITE.
+    AtomicWrite,
     /// The binding of a memory window.
     BindWindow,
     /// The invalidation of a key.

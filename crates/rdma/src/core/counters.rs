@@ -11,8 +11,10 @@ pub struct Operations {
     pub writes: u64,
     /// READs.
     pub reads: u64,
-    /// Atomics.
+    /// Atomics and ATOMIC WRITEs.
     pub atomics: u64,
+    /// FLUSHes.
+    pub flushes: u64,
     /// Local invalidations and bindings of windows.
     pub local: u64,
     /// Receives, including those of shared receive queues.
@@ -27,7 +29,8 @@ impl Operations {
             O::Send | O::SendWithImmediate(_) | O::SendWithInvalidate(_) => &mut self.sends,
             O::Write(_) | O::WriteWithImmediate(..) => &mut self.writes,
             O::Read(_) => &mut self.reads,
-            O::CompareSwap { .. } | O::FetchAdd { .. } => &mut self.atomics,
+            O::CompareSwap { .. } | O::FetchAdd { .. } | O::AtomicWrite(_) => &mut self.atomics,
+            O::Flush { .. } => &mut self.flushes,
             O::LocalInvalidate(_) | O::BindWindow(_) => &mut self.local,
         };
         *count += 1;

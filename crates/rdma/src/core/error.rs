@@ -1,5 +1,7 @@
 //! Errors of the verbs.
 
+use std::net::IpAddr;
+
 use thiserror::Error;
 
 use crate::core::access::Access;
@@ -34,6 +36,26 @@ pub enum ObjectError {
     Address(u8),
 }
 
+/// A queue pair cannot be attached to a multicast group, or detached from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MulticastError {
+    /// The queue pair, or the number of groups or members.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// Only UD queue pairs receive multicast datagrams.
+    #[error("a queue pair of service {0:?} receives no multicast datagrams: UD does")]
+    Service(QpType),
+    /// The address is not a multicast address.
+    #[error("{0} is no multicast address")]
+    Unicast(IpAddr),
+    /// The device has no address of the group's family.
+    #[error("the device has no address of the family of {0}")]
+    Family(IpAddr),
+    /// The queue pair is not attached to the group.
+    #[error("the queue pair is not attached to the multicast group")]
+    NotAttached,
+}
+
 /// The kinds of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ObjectKind {
@@ -51,6 +73,10 @@ pub enum ObjectKind {
     Qp,
     /// Address handle.
     Address,
+    /// Multicast group, or membership in one.
+    Group,
+    /// XRC domain.
+    Xrc,
 }
 
 impl std::fmt::Display for ObjectKind {
@@ -63,6 +89,8 @@ impl std::fmt::Display for ObjectKind {
             Self::Srq => "shared receive queue",
             Self::Qp => "queue pair",
             Self::Address => "address handle",
+            Self::Group => "multicast group",
+            Self::Xrc => "XRC domain",
         })
     }
 }

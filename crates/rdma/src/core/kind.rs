@@ -12,6 +12,9 @@ pub enum Cq {}
 /// A shared receive queue.
 #[derive(Debug)]
 pub enum Srq {}
+/// An XRC domain.
+#[derive(Debug)]
+pub enum Xrc {}
 /// A queue pair.
 #[derive(Debug)]
 pub enum Qp {}

@@ -21,8 +21,14 @@ pub struct Limits {
     pub inline: usize,
     /// Shared receive queues.
     pub srqs: usize,
+    /// XRC domains.
+    pub xrc_domains: usize,
     /// Address handles.
     pub addresses: usize,
+    /// Multicast groups with members.
+    pub groups: usize,
+    /// Queue pairs attached to one multicast group.
+    pub group_members: usize,
     /// READs and atomics outstanding on one queue pair, each way.
     pub rd_atomic: u8,
     /// Bytes in one message, at most 2³⁰: its packets must have distinct PSNs.
@@ -41,7 +47,10 @@ impl Default for Limits {
             sges: 32,
             inline: 512,
             srqs: 1 << 20,
+            xrc_domains: 1 << 16,
             addresses: 1 << 20,
+            groups: 64,
+            group_members: 64,
             rd_atomic: 128,
             message: 1 << 30,
         }

@@ -12,6 +12,7 @@ pub(crate) mod key_table;
 pub mod kind;
 pub(crate) mod limits;
 pub(crate) mod memory;
+pub(crate) mod multicast;
 pub(crate) mod numbers;
 pub(crate) mod protection;
 pub(crate) mod queue_pair;

@@ -1,10 +1,10 @@
-//! Queue pair numbers.
+//! Numbers of queue pairs, and of shared receive queues of XRC domains.
 
 use nichrome_wire::rdma::QpNumber;
 
 use super::random::RandomNumbers;
 
-/// The mapping of queue pair indices to numbers: index 0 has a random number of the range `first..first + count`, the
+/// The mapping of indices to numbers: index 0 has a random number of the range `first..first + count`, the
 /// following indices the following numbers, modulo the range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpNumbers {
@@ -16,8 +16,8 @@ pub(crate) struct QpNumbers {
 
 impl QpNumbers {
     /// Derives the number of index 0 from `seed`. `first + count` is below 2²⁴.
-    pub(crate) fn new(first: u32, count: u32, seed: u128) -> Self {
-        let start = RandomNumbers::new(seed, "queue pair numbers").below(count);
+    pub(crate) fn new(first: u32, count: u32, seed: u128, purpose: &'static str) -> Self {
+        let start = RandomNumbers::new(seed, purpose).below(count);
         Self { first, count, start }
     }
 
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn each_index_has_a_number_of_the_range_and_each_number_its_index() {
         for (seed, first, count) in [(0, 2, 1), (1, 0x11, 7), (2, 0x11, 1000), (3, 0xFF_F000, 0xFFE)] {
-            let numbers = QpNumbers::new(first, count, seed);
+            let numbers = QpNumbers::new(first, count, seed, "tests");
             let mut all: Vec<u32> = (0..count).map(|index| numbers.number_of(index).value()).collect();
             for (index, number) in (0..).zip(&all) {
                 assert_eq!(numbers.index_of(QpNumber::new(*number).unwrap()), Some(index));
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_first_number_is_random_and_follows_from_the_seed() {
-        let first = |seed| QpNumbers::new(0x11, 1 << 20, seed).number_of(0);
+        let first = |seed| QpNumbers::new(0x11, 1 << 20, seed, "tests").number_of(0);
         let mut seen: Vec<_> = (0..100).map(first).collect();
         assert!(seen.iter().zip(0..).all(|(number, seed)| *number == first(seed)));
         seen.sort_unstable();

@@ -302,6 +302,18 @@ impl Protection {
         }
     }
 
+    /// Checks that a peer's key grants a right, wherever it reaches.
+    pub(crate) fn grants(&self, asker: Asker, key: RKey, right: Access) -> Result<(), Refusal> {
+        match self.named(key.0)? {
+            Named::Region(region) => region.reach(asker.domain, region.io_address, 0, right).map(drop),
+            Named::Window(window) => {
+                let binding = window.open_to(asker, right)?;
+                let region = self.region_of(binding.region())?;
+                region.reach(asker.domain, region.io_address, 0, Access::NONE).map(drop)
+            }
+        }
+    }
+
     /// Checks an access of a packet to a stateless card; returns the address in the program's memory. The card has no queue
     /// pairs; windows are not granted to its clients.
     #[inline]
@@ -344,6 +356,10 @@ impl Protection {
         let region = self.region_of(bind.region)?;
         region.reach(asker.domain, bind.address, bind.len, Access::WINDOW_BIND)?;
         if bind.access.lets_peers_change() && !region.access.contains(Access::LOCAL_WRITE) {
+            return Err(Refusal::Right);
+        }
+        if bind.access.contains(Access::FLUSH_PERSISTENT) && !region.access.contains(Access::FLUSH_PERSISTENT)
+        {
             return Err(Refusal::Right);
         }
         let (access, io_address, len) = (bind.access, bind.address, bind.len);

@@ -1,6 +1,6 @@
 //! Queue pairs without their transport: queues, attributes, state, completions.
 
-use nichrome_wire::rdma::{PathMtu, QKey, QpNumber, RnrTimer};
+use nichrome_wire::rdma::{PathMtu, QKey, QpNumber, RnrTimer, SrqNumber};
 
 use crate::core::access::Access;
 use crate::core::attributes::{AddressVector, DrainNotice, QpState, QpType};
@@ -58,7 +58,20 @@ pub(crate) struct Settings {
     pub(crate) drain_notice: DrainNotice,
 }
 
+/// Nanoseconds up to which a retransmission timer is prolonged: 4.096 µs × 2^16.
+const LONGEST_BACKOFF: u64 = 4096 << 16;
+
 impl Settings {
+    /// Nanoseconds of the retransmission timer after `retries` retries without progress.
+    ///
+    /// The standard allows 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3); rxe and most hardware wait once that time.
+    /// An adapter in software is silent while its process has no processor, so short timers double up to twice, to at most
+    /// [`LONGEST_BACKOFF`]. With longer timers, a send fails after retry count + 1 of them, as elsewhere.
+    pub(crate) fn retry_timeout(&self, retries: u8) -> u64 {
+        let shortest = 4096u64 << self.timeout;
+        (shortest << retries.min(2)).min(LONGEST_BACKOFF.max(shortest))
+    }
+
     /// The attributes of a new queue pair.
     pub(crate) fn new(path_mtu: PathMtu) -> Self {
         Self {
@@ -119,6 +132,8 @@ pub(crate) struct QueuePair {
     pub(crate) settings: Settings,
     pub(crate) sends: SendQueue,
     pub(crate) receives: Receives,
+    /// The XRC domain of a target; `None` for other queue pairs.
+    pub(crate) xrc: Option<Handle<kind::Xrc>>,
     /// The receive of the current incoming message.
     pub(crate) receiving: Option<ReceiveSlot>,
     /// CQ overrun: the queue pair is about to move to ERROR.
@@ -145,6 +160,19 @@ impl QueuePair {
     #[inline]
     pub(crate) fn mtu(&self) -> usize {
         self.settings.path_mtu.bytes()
+    }
+
+    /// Has a target take receives of the shared receive queue that a request names, with its protection domain and completion
+    /// queue (IBA annex A14). Returns false if its XRC domain has no such queue.
+    #[inline]
+    pub(crate) fn turn_to<M: Memory>(&mut self, srq: SrqNumber, verbs: &Verbs<M>) -> bool {
+        let found = self.xrc.and_then(|domain| verbs.srq_of(domain, srq));
+        let Some((handle, queue, xrc)) = found.and_then(|(handle, queue)| Some((handle, queue, queue.xrc?)))
+        else {
+            return false;
+        };
+        (self.domain, self.receive_cq, self.receives) = (queue.domain, xrc.cq, Receives::Shared(handle));
+        true
     }
 
     /// Takes a receive for the next message. Returns false if none is posted.

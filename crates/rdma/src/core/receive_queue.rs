@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::slab::Handle;
 use super::work::Sge;
+use crate::core::kind;
 
 /// A receive that a message has taken from the queue. Its slot is in use until it completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +105,22 @@ impl ReceiveQueue {
 
 /// A receive queue that several queue pairs take from.
 pub(crate) struct SharedReceiveQueue {
-    pub(crate) domain: super::slab::Handle<crate::core::kind::Domain>,
+    pub(crate) domain: Handle<kind::Domain>,
     pub(crate) queue: ReceiveQueue,
     /// An event is raised once when fewer receives than this are posted; 0 disables it.
     pub(crate) limit: usize,
     /// Number of queue pairs that take from the queue.
     pub(crate) users: u32,
+    /// Of a queue of an XRC domain; `None` for others.
+    pub(crate) xrc: Option<XrcQueue>,
+}
+
+/// What a shared receive queue of an XRC domain has in place of the queue pairs'.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct XrcQueue {
+    pub(crate) domain: Handle<kind::Xrc>,
+    /// Completion queue of its receives.
+    pub(crate) cq: Handle<kind::Cq>,
 }
 
 impl SharedReceiveQueue {

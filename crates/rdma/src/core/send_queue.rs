@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use nichrome_wire::rdma::SrqNumber;
+
 use super::completion::{CompletedOperation, Status};
 use super::work::{Operation, Recipient, SendFlags, Sge};
 
@@ -31,6 +33,7 @@ pub(crate) struct SendWork {
     pub(crate) wr_id: u64,
     pub(crate) operation: Operation,
     pub(crate) recipient: Option<Recipient>,
+    pub(crate) srq: Option<SrqNumber>,
     pub(crate) source: Source,
     pub(crate) len: u32,
     pub(crate) flags: SendFlags,
@@ -45,6 +48,12 @@ impl SendWork {
             self.operation,
             Operation::Read(_) | Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
         )
+    }
+
+    /// Returns true if an answer of its own acknowledges the request, not a later ACK: it counts in `max_rd_atomic`.
+    #[inline]
+    pub(crate) fn wants_response(&self) -> bool {
+        self.wants_data() || matches!(self.operation, Operation::Flush { .. } | Operation::AtomicWrite(_))
     }
 
     /// Returns true if the request sends no packets.
@@ -63,6 +72,8 @@ impl SendWork {
             Operation::Read(_) => CompletedOperation::Read,
             Operation::CompareSwap { .. } => CompletedOperation::CompareSwap,
             Operation::FetchAdd { .. } => CompletedOperation::FetchAdd,
+            Operation::Flush { .. } => CompletedOperation::Flush,
+            Operation::AtomicWrite(_) => CompletedOperation::AtomicWrite,
             Operation::LocalInvalidate(_) => CompletedOperation::LocalInvalidate,
             Operation::BindWindow(_) => CompletedOperation::BindWindow,
         }
@@ -213,7 +224,8 @@ mod tests {
 
     fn work(source: Source, len: u32) -> SendWork {
         let (flags, progress) = (SendFlags::NONE, Progress::Posted);
-        SendWork { wr_id: 0, operation: Operation::Send, recipient: None, source, len, flags, progress }
+        let (recipient, srq, operation) = (None, None, Operation::Send);
+        SendWork { wr_id: 0, operation, recipient, srq, source, len, flags, progress }
     }
 
     #[test]

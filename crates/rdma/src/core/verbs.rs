@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use nichrome_wire::rdma::{QpNumber, SrqNumber};
 use nichrome_wire::{Instant, TimingWheel};
 
 use super::access::Access;
@@ -9,6 +10,7 @@ use super::completion::{Completion, Status};
 use super::cq::{Added, CompletionQueue, Urgency};
 use super::event::Event;
 use super::memory::Memory;
+use super::numbers::QpNumbers;
 use super::protection::{Protection, Refusal};
 use super::receive_queue::SharedReceiveQueue;
 use super::send_queue::Pieces;
@@ -34,6 +36,8 @@ pub(crate) struct Verbs<M> {
     pub(crate) protection: Protection,
     pub(crate) cqs: Slab<CompletionQueue, kind::Cq>,
     pub(crate) srqs: Slab<SharedReceiveQueue, kind::Srq>,
+    /// Numbers of the shared receive queues, by which XRC requests name them.
+    srq_numbers: QpNumbers,
     pub(crate) addresses: Slab<Address, kind::Address>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
@@ -50,12 +54,30 @@ impl<M: Memory> Verbs<M> {
             protection: Protection::new(limits.keys, seed),
             cqs: Slab::new(limits.cqs),
             srqs: Slab::new(limits.srqs),
+            srq_numbers: QpNumbers::new(1, limits.srqs as u32, seed, "shared receive queue numbers"),
             addresses: Slab::new(limits.addresses),
             events: VecDeque::new(),
             counters: Counters::default(),
             cq_timers: TimingWheel::new(0),
             now: Instant::ZERO,
         }
+    }
+
+    /// Returns the number of a shared receive queue.
+    pub(crate) fn srq_number(&self, srq: Handle<kind::Srq>) -> SrqNumber {
+        SrqNumber::new(self.srq_numbers.number_of(srq.index()).value()).unwrap_or_default()
+    }
+
+    /// Returns the shared receive queue of an XRC domain that has this number.
+    #[inline]
+    pub(crate) fn srq_of(
+        &self,
+        domain: Handle<kind::Xrc>,
+        number: SrqNumber,
+    ) -> Option<(Handle<kind::Srq>, &SharedReceiveQueue)> {
+        let handle = self.srqs.handle_at(self.srq_numbers.index_of(QpNumber::new(number.value())?)?)?;
+        let queue = self.srqs.get(handle)?;
+        queue.xrc.is_some_and(|xrc| xrc.domain == domain).then_some((handle, queue))
     }
 
     /// Adds a completion to a queue. Returns false on CQ overrun: the completion is lost.

@@ -2,7 +2,7 @@
 
 use std::ops::BitOr;
 
-use nichrome_wire::rdma::{ImmediateData, QKey, QpNumber, RKey};
+use nichrome_wire::rdma::{Feth, ImmediateData, QKey, QpNumber, RKey, SrqNumber};
 
 use super::protection::{Bind, LKey};
 use super::slab::Handle;
@@ -59,6 +59,17 @@ pub enum Operation {
         /// The summand, modulo 2⁶⁴.
         add: u64,
     },
+    /// Places what earlier requests wrote to the peer's memory. Completes when it is placed.
+    Flush {
+        /// The first byte, or any byte of the region.
+        remote: Remote,
+        /// Bytes of the range; ignored for a region.
+        len: u32,
+        /// Where writes are placed, and which.
+        scope: Feth,
+    },
+    /// Writes 8 bytes of the peer's memory at once: no reader sees a part of them. The address is a multiple of 8.
+    AtomicWrite(Remote),
     /// Invalidates a key of the local device.
     LocalInvalidate(RKey),
     /// Binds a memory window of the local device.
@@ -129,13 +140,15 @@ pub struct SendRequest<'a> {
     pub flags: SendFlags,
     /// The destination, on UD queue pairs; `None` on others.
     pub recipient: Option<Recipient>,
+    /// The peer's shared receive queue, on XRC queue pairs; `None` on others.
+    pub srq: Option<SrqNumber>,
 }
 
 impl<'a> SendRequest<'a> {
     /// Creates a signaled request for a connected queue pair.
     pub const fn new(wr_id: u64, operation: Operation, buffers: &'a [Sge]) -> Self {
         let payload = Payload::Buffers(buffers);
-        Self { wr_id, operation, payload, flags: SendFlags::SIGNALED, recipient: None }
+        Self { wr_id, operation, payload, flags: SendFlags::SIGNALED, recipient: None, srq: None }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Receiving datagrams.
 
 use nichrome_wire::Instant;
+use nichrome_wire::rdma::QpNumber;
 
 use super::Device;
 use super::transports::{Member, for_each_transport};
@@ -22,22 +23,34 @@ impl<M: Memory> Device<M> {
         self.verbs.counters.dropped_unknown += 1;
     }
 
-    /// Processes a datagram for the transport of `E`.
+    /// Processes a datagram for the transport of `E`. A multicast datagram is for each member of its group, any other for one
+    /// queue pair.
     #[inline]
     fn receive_for<E: Member>(&mut self, datagram: &Datagram<'_>) {
-        let Self { transports, verbs, qps, numbers, .. } = self;
-        let shared = E::shared_mut(transports);
-        let Some((number, packet)) = shared.read(datagram, verbs) else { return };
-        let index = numbers.index_of(number);
-        let found = index.and_then(|index| Some((index, E::of(qps.at_mut(index)?)?)));
-        let Some((index, endpoint)) = found.filter(|(_, endpoint)| {
-            !endpoint.qp().on_hold && endpoint.is_from_peer(&datagram.flow.addresses)
-        }) else {
-            verbs.counters.dropped_unknown += 1;
-            return;
-        };
-        if endpoint.receive(packet, datagram, shared, verbs) {
-            self.settle(index);
+        let addresses = &datagram.flow.addresses;
+        for nth in 0.. {
+            let Self { transports, verbs, qps, numbers, groups, .. } = self;
+            let shared = E::shared_mut(transports);
+            let Some((number, packet)) = shared.read(datagram, verbs) else { return };
+            let is_multicast = number == QpNumber::MULTICAST;
+            let index = match is_multicast {
+                true => groups.member(addresses.dst(), nth),
+                false => numbers.index_of(number),
+            };
+            let found = index.and_then(|index| Some((index, E::of(qps.at_mut(index)?)?)));
+            let Some((index, endpoint)) = found.filter(|(_, endpoint)| {
+                !endpoint.qp().on_hold && (is_multicast || endpoint.is_from_peer(addresses))
+            }) else {
+                // Behind the last member of a group.
+                verbs.counters.dropped_unknown += u64::from(nth == 0);
+                return;
+            };
+            if endpoint.receive(packet, datagram, shared, verbs) {
+                self.settle(index);
+            }
+            if !is_multicast {
+                return;
+            }
         }
     }
 }

@@ -9,7 +9,9 @@
 //! | `post.rs` | posting and polling |
 //! | `send_form.rs` | requests that are posted, and complete in error without being sent |
 //! | `datagrams.rs`, `streams.rs` | receiving |
+//! | `multicast.rs` | multicast groups |
 //! | `line.rs` | transmitting, timers |
+//! | `xrc.rs` | XRC domains, their shared receive queues and target queue pairs |
 //! | `transports.rs` | the list of transports, static dispatch to them |
 
 pub(crate) mod config;
@@ -17,6 +19,7 @@ mod datagrams;
 #[cfg(test)]
 mod framed;
 mod line;
+mod multicast;
 mod objects;
 mod post;
 mod queue_pairs;
@@ -25,6 +28,7 @@ mod send_form;
 mod set_up;
 mod streams;
 mod transports;
+mod xrc;
 
 use std::collections::VecDeque;
 
@@ -36,6 +40,7 @@ use crate::core::event::Event;
 use crate::core::kind;
 use crate::core::limits::Limits;
 use crate::core::memory::Memory;
+use crate::core::multicast::Groups;
 use crate::core::numbers::QpNumbers;
 use crate::core::slab::{Handle, Slab};
 use crate::core::verbs::{TICK, Verbs};
@@ -54,14 +59,26 @@ struct Domain {
     users: u32,
 }
 
+/// An XRC domain.
+struct XrcDomain {
+    /// Number of shared receive queues and targets in the domain.
+    users: u32,
+    /// A protection domain without objects.
+    domain: Handle<kind::Domain>,
+    /// A completion queue without completions.
+    cq: Handle<kind::Cq>,
+}
+
 /// An RDMA device with access to the memory `M`: an engine, see the [crate](crate).
 pub struct Device<M> {
     config: Config,
     environment: Environment,
     verbs: Verbs<M>,
     domains: Slab<Domain, kind::Domain>,
+    xrc_domains: Slab<XrcDomain, kind::Xrc>,
     qps: Slab<Transport, kind::Qp>,
     numbers: QpNumbers,
+    groups: Groups,
     /// The transmit queue: queue pairs that may have packets to send, in round-robin order.
     line: VecDeque<u32>,
     /// A timer per queue pair.
@@ -86,8 +103,10 @@ impl<M: Memory> Device<M> {
         Ok(Self {
             verbs: Verbs::new(memory, limits, config.seed),
             domains: Slab::new(limits.domains),
+            xrc_domains: Slab::new(limits.xrc_domains),
             qps: Slab::new(limits.qps),
-            numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed),
+            numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed, "queue pair numbers"),
+            groups: Groups::new(limits.groups, limits.group_members),
             line: VecDeque::new(),
             wheel: TimingWheel::new(0),
             transports: Transports::new(&environment, &config),

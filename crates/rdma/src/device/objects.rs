@@ -117,7 +117,8 @@ impl<M: Memory> Device<M> {
         in_range("the number of buffers", sges, 0, self.config.limits.sges)?;
         in_range("the limit of the shared receive queue", limit, 0, wrs)?;
         let queue = ReceiveQueue::new(wrs, sges);
-        let made = self.verbs.srqs.insert(|_| SharedReceiveQueue { domain, queue, limit, users: 0 });
+        let made =
+            self.verbs.srqs.insert(|_| SharedReceiveQueue { domain, queue, limit, users: 0, xrc: None });
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Srq))?;
         self.join(domain);
         Ok(made)
@@ -164,9 +165,13 @@ impl<M: Memory> Device<M> {
         if shared.users > 0 {
             return Err(ObjectError::InUse(ObjectKind::Srq));
         }
-        let domain = shared.domain;
+        let (domain, xrc) = (shared.domain, shared.xrc);
         self.verbs.srqs.remove(srq);
         self.leave(domain);
+        if let Some(xrc) = xrc {
+            self.leave_xrc(xrc.domain);
+            self.cq_mut(xrc.cq)?.users -= 1;
+        }
         Ok(())
     }
 

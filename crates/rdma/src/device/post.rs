@@ -1,6 +1,6 @@
 //! Posting requests and polling completions.
 
-use super::send_form::{SendForm, is_carried};
+use super::send_form::{SendForm, is_carried, wants_response};
 use super::transports::{Transport, for_endpoint};
 use super::{Config, Device};
 use crate::core::attributes::{QpState, QpType};
@@ -33,8 +33,8 @@ impl<M: Memory> Device<M> {
         let qp = transport.qp_mut();
         let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
         verbs.counters.operations.posted(&request.operation);
-        let SendRequest { wr_id, operation, flags, recipient, .. } = *request;
-        let work = SendWork { wr_id, operation, recipient, source, len, flags, progress };
+        let SendRequest { wr_id, operation, flags, recipient, srq, .. } = *request;
+        let work = SendWork { wr_id, operation, recipient, srq, source, len, flags, progress };
         for_endpoint!(transport, transports, |endpoint, shared| endpoint.post_send(work, shared, verbs));
         self.settle(handle.index());
         Ok(())
@@ -165,14 +165,15 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
     let sends = matches!(&request.operation, O::Send | O::SendWithImmediate(_));
     let allowed = match qp.kind {
         QpType::Rc => true,
+        QpType::XrcSend => !local,
         QpType::Uc => sends || writes || local,
         QpType::Ud => sends,
+        QpType::XrcReceive => false,
     };
     if !allowed {
         return Err(PostError::Operation(qp.kind));
     }
-    let reads = matches!(&request.operation, O::Read(_) | O::CompareSwap { .. } | O::FetchAdd { .. });
-    if reads && qp.settings.max_rd_atomic == 0 {
+    if wants_response(&request.operation) && qp.settings.max_rd_atomic == 0 {
         return Err(PostError::NoReads);
     }
     let well_addressed = match (qp.kind, request.recipient) {
@@ -180,15 +181,20 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
             verbs.addresses.get(recipient.address).is_some_and(|address| address.domain == qp.domain)
         }
         (QpType::Ud, None) => false,
-        (QpType::Rc | QpType::Uc, recipient) => recipient.is_none(),
+        (_, recipient) => recipient.is_none(),
     };
-    if well_addressed { Ok(()) } else { Err(PostError::Recipient) }
+    let names_its_srq = request.srq.is_some() == (qp.kind == QpType::XrcSend);
+    if well_addressed && names_its_srq { Ok(()) } else { Err(PostError::Recipient) }
 }
 
 /// Checks that the payload fits the operation; returns its length in bytes.
 #[inline]
 fn payload_len(qp: &QueuePair, request: &SendRequest<'_>) -> Result<u32, PostError> {
-    let max = qp.capacity.inline;
+    let max = match request.operation {
+        // Its 8 bytes are part of the request in rdma-core's `ibv_wr_atomic_write`, whatever the queue was made for.
+        Operation::AtomicWrite(_) => qp.capacity.inline.max(8),
+        _ => qp.capacity.inline,
+    };
     let len = match request.payload {
         Payload::Buffers(buffers) => {
             let (count, max) = (buffers.len(), qp.capacity.send_sges);
@@ -203,7 +209,7 @@ fn payload_len(qp: &QueuePair, request: &SendRequest<'_>) -> Result<u32, PostErr
     let in_buffers = matches!(request.payload, Payload::Buffers(_));
     let fits = match request.operation {
         Operation::Read(_) | Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => in_buffers,
-        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => len == 0,
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) | Operation::Flush { .. } => len == 0,
         _ => true,
     };
     if fits { Ok(len) } else { Err(PostError::Payload) }

@@ -78,11 +78,14 @@ pub struct QpReport {
 }
 
 impl<M: Memory> Device<M> {
-    /// Creates a queue pair in state [`QpState::Reset`].
+    /// Creates a queue pair in state [`QpState::Reset`]. Targets of XRC are created by [`Device::create_xrc_target`].
     ///
     /// # Errors
     /// An object does not exist, a size is out of range, or the limit of queue pairs is reached.
     pub fn create_qp(&mut self, config: QpConfig) -> Result<Handle<kind::Qp>, ObjectError> {
+        if config.kind == QpType::XrcReceive {
+            return Err(ObjectError::Unknown(ObjectKind::Xrc));
+        }
         self.domain_mut(config.domain)?;
         self.cq_mut(config.send_cq)?;
         self.cq_mut(config.receive_cq)?;
@@ -90,10 +93,20 @@ impl<M: Memory> Device<M> {
             self.srq_mut(srq)?;
         }
         self.check_capacity(&config)?;
+        self.insert_qp(config, None)
+    }
+
+    /// Adds a queue pair whose objects exist.
+    pub(super) fn insert_qp(
+        &mut self,
+        config: QpConfig,
+        xrc: Option<Handle<kind::Xrc>>,
+    ) -> Result<Handle<kind::Qp>, ObjectError> {
         let Self { qps, numbers, config: device, transports, .. } = self;
         let made = qps.insert(|handle| {
             let number = numbers.number_of(handle.index());
-            Transport::new(queue_pair(handle, number, &config, device), transports)
+            let qp = QueuePair { xrc, ..queue_pair(handle, number, &config, device) };
+            Transport::new(qp, transports)
         });
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Qp))?;
         self.wheel.grow(made.index() as usize + 1);
@@ -218,14 +231,19 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Destroys a queue pair. Outstanding requests do not complete; completions already generated can still be polled.
+    /// Destroys a queue pair, detached from all multicast groups. Outstanding requests do not complete; completions already generated can still be polled.
     ///
     /// # Errors
     /// The queue pair does not exist.
     pub fn destroy_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
+        for group in self.multicast_groups(handle) {
+            // It is attached.
+            let _ = self.detach_multicast(handle, group);
+        }
         let Self { qps, transports, verbs, .. } = self;
         let transport = qps.remove(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         let qp = transport.dissolve(transports, verbs);
+        let qp = self.turned_back(qp);
         self.wheel.cancel(handle.index());
         self.leave(qp.domain);
         for cq in [qp.send_cq, qp.receive_cq] {
@@ -233,6 +251,9 @@ impl<M: Memory> Device<M> {
         }
         if let Receives::Shared(srq) = qp.receives {
             self.srq_mut(srq)?.users -= 1;
+        }
+        if let Some(xrc) = qp.xrc {
+            self.leave_xrc(xrc);
         }
         Ok(())
     }
@@ -286,6 +307,7 @@ fn queue_pair(
         settings: Settings::new(device.mtu),
         sends: SendQueue::default(),
         receives: srq.map_or_else(own, Receives::Shared),
+        xrc: None,
         receiving: None,
         cq_overrun: false,
         drain: Drain::Running,

@@ -86,7 +86,8 @@ impl<M: Memory> Device<M> {
 
     fn region(&self, domain: Handle<kind::Domain>, config: RegionConfig) -> Result<Region, RegisterError> {
         let RegionConfig { address, len, io_address, access, paging } = config;
-        if access.contains(Access::ZERO_BASED) {
+        // The program's memory is volatile.
+        if access.intersects(Access::ZERO_BASED | Access::FLUSH_PERSISTENT) {
             return Err(RegisterError::Rights(access));
         }
         if access.lets_peers_change() && !access.contains(Access::LOCAL_WRITE) {

@@ -8,9 +8,9 @@
 //! |---|---|---|---|
 //! | longer than the port's largest message (IBA 11.6.2) | EINVAL | local length error | [`Status::LocalLength`] |
 //! | a datagram longer than the port's MTU | success, and nothing is sent | local length error | [`Status::LocalLength`] |
-//! | an atomic whose buffers are not 8 bytes | EINVAL below 8, 8 bytes else | local length error | [`Status::LocalLength`] |
+//! | an atomic or ATOMIC WRITE whose buffers are not 8 bytes | EINVAL below 8, 8 bytes else | local length error | [`Status::LocalLength`] |
 //! | an atomic on an address that is no multiple of 8 | EINVAL | NAK, invalid request | sent; the responder refuses it |
-//! | READ or atomic on UC; READ, WRITE or atomic on UD | EINVAL | local QP operation error | [`Status::LocalQpOperation`] |
+//! | READ, atomic, FLUSH or ATOMIC WRITE on UC; these or WRITE on UD | EINVAL | local QP operation error | [`Status::LocalQpOperation`] |
 //! | key operation on UD, SEND with invalidate on UC or UD | EINVAL | error when posted | refused |
 //! | more inline bytes than the queue was made for; READ or atomic with inline bytes | EINVAL | error when posted | refused |
 
@@ -34,7 +34,7 @@ impl SendForm {
     pub(super) fn new(kind: QpType, operation: &Operation, len: u32, limit: u32) -> Self {
         let progress = if !is_carried(kind, operation) {
             Progress::Failed(Status::LocalQpOperation)
-        } else if len > limit || is_atomic(operation) && len != 8 {
+        } else if len > limit || is_of_8_bytes(operation) && len != 8 {
             Progress::Failed(Status::LocalLength)
         } else {
             Progress::Posted
@@ -46,15 +46,22 @@ impl SendForm {
 /// Whether the service has packets for an operation on the peer's memory. True for all other operations.
 #[inline]
 pub(super) fn is_carried(kind: QpType, operation: &Operation) -> bool {
-    let reads = is_atomic(operation) || matches!(operation, Operation::Read(_));
+    let reads = wants_response(operation);
     match kind {
-        QpType::Rc => true,
+        QpType::Rc | QpType::XrcSend | QpType::XrcReceive => true,
         QpType::Uc => !reads,
         QpType::Ud => !reads && !matches!(operation, Operation::Write(_) | Operation::WriteWithImmediate(..)),
     }
 }
 
+/// Whether the service must have responses other than acknowledgements.
 #[inline]
-fn is_atomic(operation: &Operation) -> bool {
-    matches!(operation, Operation::CompareSwap { .. } | Operation::FetchAdd { .. })
+pub(super) fn wants_response(operation: &Operation) -> bool {
+    is_of_8_bytes(operation) || matches!(operation, Operation::Read(_) | Operation::Flush { .. })
+}
+
+#[inline]
+fn is_of_8_bytes(operation: &Operation) -> bool {
+    use Operation as O;
+    matches!(operation, O::CompareSwap { .. } | O::FetchAdd { .. } | O::AtomicWrite(_))
 }

@@ -1,7 +1,7 @@
 //! A queue pair on RoCE: packets in and out, error, timers.
 
 use nichrome_wire::rdma::{
-    Bth, BthFlags, DatagramWriter, IcrcCheck, Message, PKey, Psn, QpNumber, RcMessage, Repr,
+    Bth, BthFlags, DatagramWriter, IcrcCheck, Message, PKey, Psn, QpNumber, Repr, SrqNumber,
 };
 use nichrome_wire::{AddressPair, Ecn, Instant};
 
@@ -17,7 +17,7 @@ use crate::core::attributes::{QpChange, QpState, QpType};
 use crate::core::completion::Status;
 use crate::core::event::Event;
 use crate::core::memory::Memory;
-use crate::core::protection::Refusal;
+use crate::core::protection::{Asker, Refusal};
 use crate::core::queue_pair::{QueuePair, Receives};
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
@@ -74,7 +74,9 @@ impl Connection {
         }
         let Self { requester, responder, .. } = self;
         let in_sequence = || match message {
-            Message::Rc(message) if is_answer(message) => requester.is_outstanding(psn),
+            Message::Rc(message) | Message::Xrc(_, message) if message.is_answer() => {
+                requester.is_outstanding(psn)
+            }
             _ => psn == responder.expected(),
         };
         self.identifications.accept(check, in_sequence, now)
@@ -83,7 +85,7 @@ impl Connection {
     /// A packet arrived with a congestion mark: notifies its sender, though not each time.
     fn marked<M: Memory>(&mut self, shared: &RoceShared, verbs: &mut Verbs<M>) {
         verbs.counters.congestion_marks += 1;
-        if shared.echoes_marks() && self.qp.kind == QpType::Rc {
+        if shared.echoes_marks() && self.qp.kind.is_reliable() {
             return self.responder.echo_congestion();
         }
         let due = self.notified.is_none_or(|last| verbs.now.nanos_since(last) >= NOTIFICATION_INTERVAL);
@@ -153,7 +155,12 @@ impl Connection {
         }
         let dest_qp = self.destination(packet)?;
         let bth = Bth { flags, pkey: PKey::default(), dest_qp, psn: packet.psn };
-        Some(Repr { bth, message: packet.message })
+        let message = match packet.message {
+            // An answer of a target.
+            Message::Rc(message) if self.qp.kind.is_xrc() => Message::Xrc(SrqNumber::default(), message),
+            message => message,
+        };
+        Some(Repr { bth, message })
     }
 
     /// Whether a packet offers selective repeat, or is a selective NAK.
@@ -161,7 +168,7 @@ impl Connection {
     fn offers_selective(&self, packet: &Outgoing, shared: &RoceShared) -> bool {
         let is_offered = shared.config.selective_repeat == SelectiveRepeat::Offered;
         match packet.cause {
-            Cause::Request { .. } | Cause::Repeat { .. } => is_offered && self.qp.kind == QpType::Rc,
+            Cause::Request { .. } | Cause::Repeat { .. } => is_offered && self.qp.kind.is_reliable(),
             Cause::Missing => true,
             _ => is_offered && self.responder.offers_selective(packet),
         }
@@ -185,11 +192,11 @@ impl Connection {
                 let pieces = self.qp.sends.pieces(source, offset, into.len() as u32);
                 verbs.gather(self.qp.domain, pieces, into)
             }
-            PayloadSource::Remote { address, rkey } => {
+            PayloadSource::Remote { domain, address, rkey } => {
                 if into.is_empty() {
                     return Ok(());
                 }
-                let (asker, len) = (self.qp.asker(), into.len() as u64);
+                let (asker, len) = (Asker { domain, ..self.qp.asker() }, into.len() as u64);
                 let at = verbs.protection.remote(asker, rkey, address, len, Access::REMOTE_READ)?;
                 verbs.memory.read(at, into).map_err(|_| Refusal::Bounds)
             }
@@ -323,7 +330,8 @@ impl Endpoint for RoceQp {
     fn is_from_peer(&self, addresses: &AddressPair) -> bool {
         match &self.route {
             Some(route) => route.is_reverse_of(addresses),
-            None => self.qp.kind == QpType::Ud,
+            // Multicast datagrams name no queue pair.
+            None => self.qp.kind == QpType::Ud && !addresses.dst().is_multicast(),
         }
     }
 
@@ -357,10 +365,12 @@ impl Endpoint for RoceQp {
         let kind = qp.kind;
         let context = &mut Context { qp, shared, verbs };
         match (kind, *message) {
-            (QpType::Rc, Message::Rc(message)) if is_answer(&message) => {
+            (QpType::Rc, Message::Rc(message)) | (QpType::XrcSend, Message::Xrc(_, message))
+                if message.is_answer() =>
+            {
                 requester.receive(message, incoming, context);
             }
-            (QpType::Rc, Message::Rc(message)) => {
+            (QpType::Rc, Message::Rc(message)) | (QpType::XrcReceive, Message::Xrc(_, message)) => {
                 if responder.receive(message, incoming, context).is_err() {
                     self.fail(shared, verbs);
                     return true;
@@ -370,7 +380,7 @@ impl Endpoint for RoceQp {
             (QpType::Ud, Message::Ud(deth, immediate)) => {
                 Responder::receive_datagram(deth, immediate, incoming, context);
             }
-            (QpType::Rc | QpType::Uc, Message::CongestionNotification) => {
+            (QpType::Rc | QpType::Uc | QpType::XrcSend, Message::CongestionNotification) => {
                 verbs.counters.congestion_notifications_received += 1;
                 requester.congested(verbs.now);
             }
@@ -456,13 +466,6 @@ impl Endpoint for RoceQp {
     fn state_bytes(&self) -> usize {
         size_of::<Connection>()
     }
-}
-
-fn is_answer(message: &RcMessage) -> bool {
-    matches!(
-        message,
-        RcMessage::Acknowledge(_) | RcMessage::ReadResponse(_) | RcMessage::AtomicAcknowledge(..)
-    )
 }
 
 /// Whether a packet is of the default partition, as full or limited member (IBA 10.9.3).

@@ -1,14 +1,18 @@
 //! Packets on their way in and out.
 
-use nichrome_wire::rdma::{Message, Psn, RKey};
+use nichrome_wire::rdma::{Message, Psn, RKey, SrqNumber};
 use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
 
+use crate::core::kind;
 use crate::core::send_queue::Source;
+use crate::core::slab::Handle;
 
 /// What a received request or answer says.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
     pub(super) psn: Psn,
+    /// The shared receive queue that an XRC request names; 0 for others.
+    pub(super) srq: SrqNumber,
     pub(super) ack_request: bool,
     pub(super) solicited: bool,
     /// The sender takes NAKs of single packets.
@@ -43,6 +47,7 @@ pub(super) enum PayloadSource {
     },
     /// Memory that the peer READs.
     Remote {
+        domain: Handle<kind::Domain>,
         address: u64,
         rkey: RKey,
     },

@@ -1,6 +1,6 @@
 //! What the queue pairs of a device share on RoCE.
 
-use nichrome_wire::rdma::{BthFlags, IcrcChecker, Message, PKey, QpNumber, ROCE_PORT, Repr};
+use nichrome_wire::rdma::{BthFlags, IcrcChecker, Message, PKey, QpNumber, ROCE_PORT, Repr, SrqNumber};
 
 use super::config::RoceConfig;
 use super::packet::Incoming;
@@ -66,6 +66,7 @@ impl Shared for RoceShared {
         };
         let incoming = Incoming {
             psn: bth.psn,
+            srq: if let Message::Xrc(srq, _) = message { srq } else { SrqNumber::default() },
             ack_request: bth.flags.contains(BthFlags::ACK_REQUEST),
             solicited: bth.flags.contains(BthFlags::SOLICITED),
             selective: bth.flags.contains(BthFlags::SELECTIVE),

@@ -124,7 +124,7 @@ impl RegisteredMemory for MemoryTable {
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
         let Reach { span, len, right } = *reach;
         let region = self.regions.get(&span.key).ok_or(Reason::Key)?;
-        if region.rights & right.bits() != right.bits() {
+        if u16::from(region.rights) & right.bits() != right.bits() {
             return Err(Reason::Right);
         }
         let offset = span.address.wrapping_sub(region.address);
@@ -208,7 +208,7 @@ mod tests {
         protection.remove_region(handle).unwrap();
         assert_eq!(protection.resolve(&reach(key, 0x1000, 8, LOCAL)), Err(Reason::Key));
 
-        let (rights, code) = (LOCAL.bits(), GrantCode(0));
+        let (rights, code) = (LOCAL.star_bits(), GrantCode(0));
         let registration = Registration { key: RKey(key), address: 0x1000, len: 100, rights, code };
         let mut table = MemoryTable::from_iter([registration]);
         rules(&table, key);

@@ -104,6 +104,7 @@ impl Mirror {
             wr_id: wqe.wr_id,
             operation: operation.unwrap_or(Operation::Send),
             recipient: None,
+            srq: None,
             source,
             len: wqe.len,
             flags: send_flags(wqe.flags),
@@ -243,7 +244,10 @@ pub(super) fn request(operation: &Operation) -> Option<Request> {
         Operation::FetchAdd { remote, add } => {
             Request::FetchAdd(target(remote), Operands { compare: 0, swap_or_add: *add })
         }
-        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => return None,
+        Operation::LocalInvalidate(_)
+        | Operation::BindWindow(_)
+        | Operation::Flush { .. }
+        | Operation::AtomicWrite(_) => return None,
     })
 }
 

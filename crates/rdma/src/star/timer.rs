@@ -110,10 +110,10 @@ impl RetransmissionTimer {
         }
     }
 
-    /// The timeout doubles up to twice (IBA 9.7.6.1.3 allows four times the interval); 0 disables it.
+    /// Starts the timeout; 0 disables it.
     fn start_deadline(&mut self, settings: &Settings, now: Instant) {
         if self.deadline.is_none() && settings.timeout > 0 {
-            let wait = 4096u64 << (settings.timeout + self.timeouts.min(2));
+            let wait = settings.retry_timeout(self.timeouts);
             self.deadline = Some(now.plus_nanos(wait));
         }
     }

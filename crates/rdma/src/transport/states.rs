@@ -6,7 +6,7 @@ use crate::core::attributes::{AttributeMask, QpState, QpType, Rule};
 pub(crate) fn infiniband(kind: QpType, from: QpState, to: QpState) -> Option<Rule> {
     use AttributeMask as A;
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-    use QpType::{Rc, Uc, Ud};
+    use QpType::{Rc, Uc, Ud, XrcReceive, XrcSend};
 
     const LINK: A = A::PKEY_INDEX.with(A::PORT);
     const CONNECT: A = A::PATH.with(A::PATH_MTU).with(A::DESTINATION).with(A::RQ_PSN);
@@ -16,36 +16,40 @@ pub(crate) fn infiniband(kind: QpType, from: QpState, to: QpState) -> Option<Rul
     let (required, optional) = match (from, to) {
         (_, Reset) | (Init | Rtr | Rts | Sqd | Sqe | Err, Err) => (A::NONE, A::NONE),
         (Reset, Init) => match kind {
-            Rc | Uc => (LINK | A::ACCESS, A::NONE),
+            Rc | Uc | XrcSend | XrcReceive => (LINK | A::ACCESS, A::NONE),
             Ud => (LINK | A::QKEY, A::NONE),
         },
         (Init, Init) => match kind {
-            Rc | Uc => (A::NONE, LINK | A::ACCESS),
+            Rc | Uc | XrcSend | XrcReceive => (A::NONE, LINK | A::ACCESS),
             Ud => (A::NONE, LINK | A::QKEY),
         },
         (Init, Rtr) => match kind {
-            Rc => (CONNECT | A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER, A::ACCESS | A::PKEY_INDEX),
-            Uc => (CONNECT, A::ACCESS | A::PKEY_INDEX),
+            Rc | XrcReceive => {
+                (CONNECT | A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER, A::ACCESS | A::PKEY_INDEX)
+            }
+            Uc | XrcSend => (CONNECT, A::ACCESS | A::PKEY_INDEX),
             Ud => (A::NONE, A::PKEY_INDEX | A::QKEY),
         },
         (Rtr, Rts) => match kind {
             Rc => (RETRIES | A::SQ_PSN | A::MAX_RD_ATOMIC, RUNNING | A::MIN_RNR_TIMER),
+            XrcSend => (RETRIES | A::SQ_PSN | A::MAX_RD_ATOMIC, RUNNING),
+            XrcReceive => (A::TIMEOUT | A::SQ_PSN, RUNNING | A::MIN_RNR_TIMER),
             Uc => (A::SQ_PSN, RUNNING),
             Ud => (A::SQ_PSN, A::CURRENT_STATE | A::QKEY),
         },
         (Rts | Sqd, Rts) => match kind {
-            Rc => (A::NONE, RUNNING | A::MIN_RNR_TIMER),
-            Uc => (A::NONE, RUNNING),
+            Rc | XrcReceive => (A::NONE, RUNNING | A::MIN_RNR_TIMER),
+            Uc | XrcSend => (A::NONE, RUNNING),
             Ud => (A::NONE, A::CURRENT_STATE | A::QKEY),
         },
         (Sqe, Rts) => match kind {
-            Rc => return None,
+            Rc | XrcSend | XrcReceive => return None,
             Uc => (A::NONE, RUNNING),
             Ud => (A::NONE, A::CURRENT_STATE | A::QKEY),
         },
         (Rts, Sqd) => (A::NONE, A::DRAIN_NOTICE),
         (Sqd, Sqd) => match kind {
-            Rc => (
+            Rc | XrcSend | XrcReceive => (
                 A::NONE,
                 LINK | A::PATH
                     | A::ACCESS

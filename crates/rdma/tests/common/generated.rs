@@ -1,6 +1,8 @@
 //! Generated sequences of valid and invalid verbs, manipulated packets and time steps, and the invariants that hold for all
 //! of them ([`Promises`]). The choices come from a generator or a fuzzer.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use nichrome_rdma::*;
 use nichrome_wire::star::{Epoch, PacketCheck, STAR_PORT};
 
@@ -22,14 +24,24 @@ struct Promises {
     regions: [Vec<RegionHandle>; 2],
     windows: [Vec<WindowHandle>; 2],
     srq: [SrqHandle; 2],
+    /// The shared receive queue of end 1 that requests of XRC name, and its number.
+    xrc_srq: SrqHandle,
+    named: SrqNumber,
+    xrc: XrcHandle,
     next: u64,
 }
 
 /// Index of the UD queue pair.
 const DATAGRAMS: usize = 3;
 
+/// The multicast group that the UD queue pairs are attached to.
+const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3));
+
 /// Queue pairs from this one on are on StaR: the first with end 0 as the stateless side, the second with end 1.
-const STAR: usize = 4;
+const STAR: usize = 5;
+
+/// Index of the initiator of end 0 and the target of end 1.
+const XRC: usize = 4;
 
 /// Runs a sequence; returns the counters of both ends. Panics if an invariant is violated.
 pub fn run(choose: &mut Choose<'_>) -> [Counters; 2] {
@@ -62,6 +74,19 @@ fn link() -> Link {
     Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() }
 }
 
+/// Brings up a queue pair at each end: of XRC, an initiator at end 0 and a target at end 1.
+fn bring_up(pair: &mut Pair, kind: QpType, qps: [QpHandle; 2]) {
+    if kind == QpType::XrcSend {
+        let numbers = [0, 1].map(|end| pair.ends[end].device.qp_number(qps[end]).unwrap());
+        for (end, kind) in [kind, QpType::XrcReceive].into_iter().enumerate() {
+            let (device, to) = (&mut pair.ends[end].device, super::address(1 - end));
+            super::bring_up(device, kind, qps[end], to, numbers[1 - end], &link());
+        }
+        return;
+    }
+    pair.bring_up(kind, qps, &link());
+}
+
 /// Registers the first `len` bytes of an end's memory as its region.
 fn replace_region(end: &mut End, len: u64) {
     let (region, keys) = end.register(RegionConfig::new(BASE, len, ALL));
@@ -81,19 +106,33 @@ impl Promises {
             regions[at].push(end.region);
             windows[at].push(end.device.create_window(end.domain, WindowKind::Two).unwrap());
         }
-        let kinds = vec![QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud, QpType::Rc, QpType::Rc];
+        let kinds = [QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcSend, QpType::Rc, QpType::Rc];
+        let kinds = kinds.to_vec();
+        let end = &mut pair.ends[1];
+        let xrc = end.device.create_xrc_domain().unwrap();
+        let attributes = SrqAttributes { wrs: 8, sges: 2, limit: 1 };
+        let xrc_srq = end.device.create_xrc_srq(xrc, end.domain, end.cq, attributes).unwrap();
+        let named = end.device.srq_number(xrc_srq).unwrap();
         let (qps, waiting) = (Vec::new(), Default::default());
-        let mut promises = Self { qps, kinds, waiting, regions, windows, srq, next: 0 };
+        let mut promises = Self { qps, kinds, waiting, regions, windows, srq, xrc_srq, named, xrc, next: 0 };
         for nth in 0..promises.kinds.len() {
             let kind = promises.kinds[nth];
             let qps = [0, 1].map(|end| {
+                if (nth, end) == (XRC, 1) {
+                    return pair.ends[1].device.create_xrc_target(xrc).unwrap();
+                }
                 let srq = (nth == 1).then_some(promises.srq[end]);
                 let config = QpConfig { srq, ..pair.ends[end].qp_config(kind) };
                 pair.ends[end].device.create_qp(config).unwrap()
             });
-            pair.bring_up(kind, qps, &link());
+            bring_up(pair, kind, qps);
             if nth >= STAR {
                 pair.put_on_star(nth - STAR, qps, 0);
+            }
+            if nth == DATAGRAMS {
+                for (end, qp) in pair.ends.iter_mut().zip(qps) {
+                    end.device.attach_multicast(qp, GROUP).unwrap();
+                }
             }
             promises.qps.push(qps);
             promises.waiting.iter_mut().for_each(|waiting| waiting.push(std::collections::VecDeque::new()));
@@ -113,6 +152,7 @@ impl Promises {
                 let request = ReceiveRequest { wr_id: u64::MAX, buffers: &buffers };
                 let _ = pair.ends[end].device.post_receive(qp, &request);
                 let _ = pair.ends[end].device.post_srq_receive(self.srq[end], &request);
+                let _ = pair.ends[1].device.post_srq_receive(self.xrc_srq, &request);
             }
             6..10 => (0..choose(20)?).for_each(|_| {
                 pair.step();
@@ -160,7 +200,7 @@ impl Promises {
         };
         let immediate = ImmediateData([1, 2, 3, 4]);
         let value = u64::from(choose(3)?);
-        let operation = match choose(10)? {
+        let operation = match choose(12)? {
             0 => Operation::Send,
             1 => Operation::SendWithImmediate(immediate),
             2 => Operation::SendWithInvalidate(rkey),
@@ -170,11 +210,17 @@ impl Promises {
             6 => Operation::CompareSwap { remote: aligned, compare: value, swap: value + 1 },
             7 => Operation::FetchAdd { remote: aligned, add: value },
             8 => Operation::LocalInvalidate(window),
+            9 => Operation::AtomicWrite(aligned),
+            10 => {
+                let selectivity = if value == 0 { Selectivity::Region } else { Selectivity::Range };
+                let scope = Feth { placement: Placement::GLOBAL, selectivity };
+                Operation::Flush { remote, len: choose(5000)?, scope }
+            }
             _ => Operation::BindWindow(bind),
         };
         let len = match operation {
-            Operation::LocalInvalidate(_) | Operation::BindWindow(_) => 0,
-            Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => 8,
+            Operation::LocalInvalidate(_) | Operation::BindWindow(_) | Operation::Flush { .. } => 0,
+            Operation::CompareSwap { .. } | Operation::FetchAdd { .. } | Operation::AtomicWrite(_) => 8,
             _ => choose(4000)? as usize,
         };
         let buffers = [pair.ends[end].sge(choose(GUARDED as u32 - 4000)? as usize, len)];
@@ -184,14 +230,21 @@ impl Promises {
         };
         let flags = [SendFlags::NONE, SendFlags::FENCE, SendFlags::SOLICITED][choose(3)? as usize];
         let datagrams = pair.ends[peer].device.qp_number(self.qps[DATAGRAMS][peer]).unwrap();
+        let (to, datagrams) = match value {
+            0 => (GROUP, QpNumber::MULTICAST),
+            _ => (super::address(peer), datagrams),
+        };
         let recipient = (self.kinds[nth] == QpType::Ud).then(|| {
             let end = &mut pair.ends[end];
-            let address = end.device.create_address(end.domain, AddressVector::to(super::address(peer)));
+            let address = end.device.create_address(end.domain, AddressVector::to(to));
             Recipient { address: address.unwrap(), qp: datagrams, qkey: QKey(0x1234) }
         });
         self.next += 1;
         let (wr_id, flags) = (self.next, flags | SendFlags::SIGNALED);
-        let request = SendRequest { wr_id, operation, payload, flags, recipient };
+        let wrong = if value == 0 && choose(4)? == 0 { 1 } else { 0 };
+        let srq = (self.kinds[nth] == QpType::XrcSend)
+            .then(|| SrqNumber::new(self.named.value() ^ wrong).unwrap_or_default());
+        let request = SendRequest { wr_id, operation, payload, flags, recipient, srq };
         if pair.ends[end].device.post_send(self.qps[nth][end], &request).is_ok() {
             self.waiting[end][nth].push_back(wr_id);
         }
@@ -218,6 +271,8 @@ impl Promises {
                 *check = PacketCheck::new(Epoch(0)).compute(&flow, covered);
             }
             pair.inject_star(to, &bytes);
+        } else if choose(4)? == 0 {
+            pair.inject_to_group(to, GROUP, &bytes);
         } else {
             pair.inject(to, &bytes);
         }
@@ -236,7 +291,7 @@ impl Promises {
                     self.completions(pair);
                     self.waiting[end][nth].clear();
                 }
-                pair.bring_up(self.kinds[nth], self.qps[nth], &link());
+                bring_up(pair, self.kinds[nth], self.qps[nth]);
                 if nth >= STAR {
                     self.next += 1000;
                     pair.put_on_star(nth - STAR, self.qps[nth], self.next as u32);
@@ -312,6 +367,10 @@ impl Promises {
             assert!(pair.ends[end].bytes(GUARDED, MEMORY - GUARDED).iter().all(|byte| *byte == 0));
             for qps in &self.qps {
                 pair.ends[end].device.destroy_qp(qps[end]).unwrap();
+            }
+            if end == 1 {
+                pair.ends[1].device.destroy_srq(self.xrc_srq).unwrap();
+                pair.ends[1].device.destroy_xrc_domain(self.xrc).unwrap();
             }
             let (cq, srq) = (pair.ends[end].cq, self.srq[end]);
             pair.ends[end].device.destroy_cq(cq).unwrap();

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use nichrome_rdma::*;
-use nichrome_wire::rdma::{DatagramWriter, ROCE_PORT, Repr, UdpFlow};
+use nichrome_wire::rdma::{DatagramWriter, Message, ROCE_PORT, Repr, UdpFlow};
 use nichrome_wire::star::STAR_PORT;
 use nichrome_wire::{AddressPair, Ecn, SeqNumber, TrafficClass};
 use rand::{Rng, SeedableRng};
@@ -24,7 +24,8 @@ pub const ALL: Access = {
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
-        | Access::WINDOW_BIND.bits();
+        | Access::WINDOW_BIND.bits()
+        | Access::FLUSH_GLOBAL.bits();
     match Access::from_bits(bits) {
         Some(all) => all,
         None => Access::NONE,
@@ -48,6 +49,8 @@ struct Flight {
     nth: u64,
     to: usize,
     port: u16,
+    /// The multicast group that it is for; `None` for the end's address.
+    group: Option<IpAddr>,
     bytes: Vec<u8>,
     class: u8,
 }
@@ -170,7 +173,8 @@ pub struct Link {
 
 impl Default for Link {
     fn default() -> Self {
-        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let access =
+            Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
         Self {
             mtu: PathMtu::B1024,
             timeout: 8,
@@ -330,14 +334,16 @@ impl Pair {
                     if self.record {
                         self.sent.push((end, bytes.to_vec()));
                     }
-                    self.launch(1 - end, transmit.route.flow.dst_port, bytes);
+                    let UdpFlow { addresses, dst_port, .. } = transmit.route.flow;
+                    let group = Some(addresses.dst()).filter(IpAddr::is_multicast);
+                    self.launch(1 - end, dst_port, group, bytes);
                 }
                 self.buffer = buffer;
             }
         }
     }
 
-    fn launch(&mut self, to: usize, port: u16, bytes: &[u8]) {
+    fn launch(&mut self, to: usize, port: u16, group: Option<IpAddr>, bytes: &[u8]) {
         let fate = self.fates.as_mut().map_or(Fate::Arrives, |fates| fates(to, bytes));
         if fate == Fate::IsLost {
             return;
@@ -366,22 +372,30 @@ impl Pair {
             let late = if let Fate::ArrivesLate(nanos) = fate { nanos } else { late };
             let due = if follows { before } else { self.now.as_nanos() + self.delay + late };
             (before, follows) = (due, is_rdp);
-            self.flights.push(Reverse(Flight { due, nth: self.count, to, port, bytes, class }));
+            self.flights.push(Reverse(Flight { due, nth: self.count, to, port, group, bytes, class }));
         }
     }
 
     /// Delivers a RoCE datagram to an end, from the other's address.
     pub fn inject(&mut self, to: usize, bytes: &[u8]) {
-        self.deliver(to, ROCE_PORT, 0, bytes);
+        self.deliver(to, ROCE_PORT, None, 0, bytes);
+    }
+
+    /// Delivers a RoCE datagram to a multicast group at an end, from the other's address.
+    pub fn inject_to_group(&mut self, to: usize, group: IpAddr, bytes: &[u8]) {
+        self.deliver(to, ROCE_PORT, Some(group), 0, bytes);
     }
 
     /// Delivers a StaR datagram to an end, from the other's address.
     pub fn inject_star(&mut self, to: usize, bytes: &[u8]) {
-        self.deliver(to, STAR_PORT, 0, bytes);
+        self.deliver(to, STAR_PORT, None, 0, bytes);
     }
 
-    fn deliver(&mut self, to: usize, port: u16, class: u8, bytes: &[u8]) {
-        let flow = Self::flow_to(1 - to, port);
+    fn deliver(&mut self, to: usize, port: u16, group: Option<IpAddr>, class: u8, bytes: &[u8]) {
+        let mut flow = Self::flow_to(1 - to, port);
+        if let (AddressPair::V4 { dst, .. }, Some(IpAddr::V4(group))) = (&mut flow.addresses, group) {
+            *dst = group;
+        }
         let datagram = Datagram { flow, traffic_class: TrafficClass(class), bytes };
         self.ends[to].device.receive(&datagram, self.now);
     }
@@ -406,8 +420,9 @@ impl Pair {
         while let Some(Reverse(flight)) = self.flights.peek()
             && flight.due <= self.now.as_nanos()
         {
-            let Some(Reverse(Flight { to, port, bytes, class, .. })) = self.flights.pop() else { break };
-            self.deliver(to, port, class, &bytes);
+            let Some(Reverse(flight)) = self.flights.pop() else { break };
+            let Flight { to, port, group, bytes, class, .. } = flight;
+            self.deliver(to, port, group, class, &bytes);
         }
         true
     }
@@ -454,6 +469,7 @@ pub fn bring_up<M: Memory>(
 /// The changes that move a queue pair from RESET to INIT, RTR and RTS.
 pub fn changes(kind: QpType, to: IpAddr, peer: QpNumber, link: &Link) -> [QpChange; 3] {
     let rc = kind == QpType::Rc;
+    let (sends, receives) = (rc || kind == QpType::XrcSend, rc || kind == QpType::XrcReceive);
     let connected = kind != QpType::Ud;
     let init = QpChange {
         pkey_index: Some(0),
@@ -467,16 +483,16 @@ pub fn changes(kind: QpType, to: IpAddr, peer: QpNumber, link: &Link) -> [QpChan
         path_mtu: connected.then_some(link.mtu),
         destination: connected.then_some(peer),
         rq_psn: connected.then_some(Psn::new(link.psn)),
-        max_dest_rd_atomic: rc.then_some(link.rd_atomic),
-        min_rnr_timer: rc.then_some(RnrTimer::new(1).unwrap()),
+        max_dest_rd_atomic: receives.then_some(link.rd_atomic),
+        min_rnr_timer: receives.then_some(RnrTimer::new(1).unwrap()),
         ..QpChange::to(QpState::Rtr)
     };
     let rts = QpChange {
         sq_psn: Some(Psn::new(link.psn)),
-        timeout: rc.then_some(link.timeout),
-        retry_count: rc.then_some(link.retry_count),
-        rnr_retry: rc.then_some(link.rnr_retry),
-        max_rd_atomic: rc.then_some(link.rd_atomic),
+        timeout: (sends || receives).then_some(link.timeout),
+        retry_count: sends.then_some(link.retry_count),
+        rnr_retry: sends.then_some(link.rnr_retry),
+        max_rd_atomic: sends.then_some(link.rd_atomic),
         ..QpChange::to(QpState::Rts)
     };
     [init, rtr, rts]
@@ -500,4 +516,29 @@ pub fn datagram_of_flow(flow: &UdpFlow, repr: &Repr, payload: &[u8]) -> Vec<u8> 
     writer.payload().copy_from_slice(payload);
     writer.finish();
     bytes
+}
+
+/// A datagram with other headers and a right ICRC.
+fn changed(bytes: &[u8], flow: &UdpFlow, change: impl Fn(&mut Repr)) -> Vec<u8> {
+    let (mut repr, payload) = Repr::parse(bytes).unwrap();
+    change(&mut repr);
+    let mut out = vec![0; repr.datagram_len(payload.len())];
+    let mut writer = DatagramWriter::new(&repr, payload.len(), flow, 0, &mut out).unwrap();
+    writer.payload().copy_from_slice(payload);
+    writer.finish();
+    out
+}
+
+/// A datagram for another queue pair, with a right ICRC.
+pub fn readdressed(bytes: &[u8], flow: &UdpFlow, dest_qp: QpNumber) -> Vec<u8> {
+    changed(bytes, flow, |repr| repr.bth.dest_qp = dest_qp)
+}
+
+/// A request of XRC that names another shared receive queue, with a right ICRC.
+pub fn with_srq(bytes: &[u8], flow: &UdpFlow, number: SrqNumber) -> Vec<u8> {
+    changed(bytes, flow, |repr| {
+        if let Message::Xrc(srq, _) = &mut repr.message {
+            *srq = number;
+        }
+    })
 }

@@ -150,7 +150,7 @@ pub fn post(
         _ if len == 8 => Payload::Buffers(&whole),
         _ => Payload::Buffers(&buffers),
     };
-    let request = SendRequest { wr_id: nth, operation, payload, flags, recipient: None };
+    let request = SendRequest { wr_id: nth, operation, payload, flags, recipient: None, srq: None };
     pair.ends[end].device.post_send(qp, &request).unwrap();
     if signaled {
         model.sends[end].push(nth);

@@ -81,7 +81,9 @@ fn rights_are_those_of_peers_or_of_the_servers_own_elements() {
     let fetch = || Packet::gd(PRIVATE, private, 4);
     assert_eq!(answered(&mut server, &fetch()), Message::Sdp(Err(Reason::Right)));
     assert_eq!(answered(&mut server, &fetch().of_element()), Message::Sdp(Ok(())));
-    server.table.register(Registration { rights: Access::REMOTE_READ.bits(), ..super::common::regions()[0] });
+    server
+        .table
+        .register(Registration { rights: Access::REMOTE_READ.star_bits(), ..super::common::regions()[0] });
     let read_only = Packet::rdp(SHARED, BASE, b"data").of_element();
     assert_eq!(answered(&mut server, &read_only), Message::Ra(Err(Reason::Right)));
     assert_eq!(server.card.counters().refused_memory, 3);

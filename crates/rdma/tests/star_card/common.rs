@@ -44,7 +44,7 @@ pub(crate) fn regions() -> [Registration; 2] {
         key: RKey(key),
         address,
         len: 1000,
-        rights: rights.bits(),
+        rights: rights.star_bits(),
         code: GrantCode(0),
     };
     [region(SHARED, BASE, shared), region(PRIVATE, BASE + 1000, Access::LOCAL_WRITE)]

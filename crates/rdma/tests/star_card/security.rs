@@ -99,7 +99,7 @@ fn entries_follow_the_elements_of_their_server_only() {
         key: RKey(0x333),
         address: 0x9000,
         len: 10,
-        rights: Access::REMOTE_WRITE.bits(),
+        rights: Access::REMOTE_WRITE.star_bits(),
         code: GrantCode(0),
     };
     let reach = Packet::rdp(0x333, 0x9000, b"data");

@@ -24,9 +24,9 @@ pub enum RdmaError {
     /// The version of the header is not 0.
     #[error("version {0} of the base transport header where 0 is expected")]
     Version(u8),
-    /// The syndrome of an acknowledgement is reserved.
-    #[error("a reserved acknowledgement syndrome")]
-    Syndrome,
+    /// The syndrome of an acknowledgement, or a field of a FLUSH, is reserved.
+    #[error("a reserved value in an extension header")]
+    Reserved,
     /// There is payload where the opcode has none.
     #[error("{len} bytes of payload where {opcode:?} carries none")]
     Payload {
@@ -69,7 +69,7 @@ impl Repr {
             return Err(RdmaError::Padding(padded));
         }
         let extensions = &datagram[BthHeader::LEN..opcode.header_len()];
-        let message = Message::read(opcode, extensions).ok_or(RdmaError::Syndrome)?;
+        let message = Message::read(opcode, extensions).ok_or(RdmaError::Reserved)?;
         let payload = &datagram[opcode.header_len()..][..payload_len];
         Ok((Self { bth: Bth::of(&header), message }, payload))
     }
@@ -115,7 +115,7 @@ mod tests {
         };
         assert_eq!(changed(0, 0x15), RdmaError::Opcode(0x15));
         assert_eq!(changed(1, 0x01), RdmaError::Version(1));
-        assert_eq!(changed(12, 0x40), RdmaError::Syndrome);
+        assert_eq!(changed(12, 0x40), RdmaError::Reserved);
         assert_eq!(changed(1, 0x30), RdmaError::Truncated { len: 20, expected: 23 });
         assert_eq!(Repr::parse(&good[..11]), Err(RdmaError::Truncated { len: 11, expected: 16 }));
         let opcode = Opcode::new(0x11).unwrap();

@@ -2,7 +2,8 @@
 
 use super::aeth::Aeth;
 use super::extension::{AtomicEth, Deth, Reth};
-use super::number::{ImmediateData, RKey};
+use super::feth::Feth;
+use super::number::{ImmediateData, RKey, SrqNumber};
 use super::opcode::{Extension, Opcode, Operation, Position, Tail, Transport};
 
 /// A packet's part in a message: what stands in the packet that starts it, and in the one that ends it.
@@ -77,6 +78,9 @@ pub enum Message {
     Rc(RcMessage),
     /// On an unreliable connection.
     Uc(UcMessage),
+    /// On an extended reliable connection, with the shared receive queue that the requester names; 0 in answers, which name
+    /// none.
+    Xrc(SrqNumber, RcMessage),
     /// An unreliable datagram, always a whole message.
     Ud(Deth, Option<ImmediateData>),
     /// A receiver of ECN marks asks the sender to slow down.
@@ -102,6 +106,10 @@ pub enum RcMessage {
     CompareSwap(AtomicEth),
     /// A request to add to 8 bytes.
     FetchAdd(AtomicEth),
+    /// A request to place what was written to a range or a region before.
+    Flush(Feth, Reth),
+    /// A request to write 8 bytes at once.
+    AtomicWrite(Reth),
 }
 
 /// What comes with the end of a SEND.
@@ -272,6 +280,8 @@ impl Reader<'_> {
             }
             Operation::CompareSwap => RcMessage::CompareSwap(self.atomic_eth()?),
             Operation::FetchAdd => RcMessage::FetchAdd(self.atomic_eth()?),
+            Operation::Flush => RcMessage::Flush(Feth::from_bytes(self.take()?)?, self.reth()?),
+            Operation::AtomicWrite => RcMessage::AtomicWrite(self.reth()?),
             Operation::CongestionNotification => return None,
         })
     }
@@ -322,6 +332,14 @@ impl Message {
             Transport::Rc => Self::Rc(reader.rc(opcode)?),
             Transport::Uc => Self::Uc(reader.uc(opcode)?),
             Transport::Ud => Self::Ud(Deth::from_bytes(reader.take()?), reader.optional_immediate(opcode)?),
+            Transport::Xrc => {
+                let srq = if opcode.names_srq() {
+                    SrqNumber::from_bytes(reader.take()?)
+                } else {
+                    SrqNumber::default()
+                };
+                Self::Xrc(srq, reader.rc(opcode)?)
+            }
             Transport::Cnp => Self::CongestionNotification,
         })
     }
@@ -332,6 +350,12 @@ impl Message {
         match self {
             Self::Rc(message) => message.write(out),
             Self::Uc(message) => RcMessage::from(*message).write(out),
+            Self::Xrc(srq, message) => {
+                if message.opcode(Transport::Xrc).names_srq() {
+                    out.put(srq.to_bytes());
+                }
+                message.write(out);
+            }
             Self::Ud(deth, immediate) => {
                 out.put(deth.to_bytes());
                 write_immediate(*immediate, out);
@@ -346,6 +370,7 @@ impl Message {
         match self {
             Self::Rc(message) => message.opcode(Transport::Rc),
             Self::Uc(message) => RcMessage::from(*message).opcode(Transport::Uc),
+            Self::Xrc(_, message) => message.opcode(Transport::Xrc),
             Self::Ud(_, immediate) => Opcode::meaning(
                 Transport::Ud,
                 Operation::Send,
@@ -363,6 +388,12 @@ impl Message {
 }
 
 impl RcMessage {
+    /// Whether it answers a request: an acknowledgement or a response.
+    #[inline]
+    pub const fn is_answer(&self) -> bool {
+        matches!(self, Self::Acknowledge(_) | Self::ReadResponse(_) | Self::AtomicAcknowledge(..))
+    }
+
     #[inline]
     fn write(&self, out: &mut HeaderBytes) {
         match self {
@@ -377,7 +408,11 @@ impl RcMessage {
                 }
                 write_immediate(part.end().copied().flatten(), out);
             }
-            Self::ReadRequest(reth) => out.put(reth.to_bytes()),
+            Self::ReadRequest(reth) | Self::AtomicWrite(reth) => out.put(reth.to_bytes()),
+            Self::Flush(feth, reth) => {
+                out.put(feth.to_bytes());
+                out.put(reth.to_bytes());
+            }
             Self::ReadResponse(part) => {
                 if let Some(aeth) = part.aeth() {
                     out.put(aeth.to_bytes());
@@ -410,6 +445,8 @@ impl RcMessage {
             Self::AtomicAcknowledge(..) => (Operation::AtomicAcknowledge, Position::Only, Tail::Nothing),
             Self::CompareSwap(_) => (Operation::CompareSwap, Position::Only, Tail::Nothing),
             Self::FetchAdd(_) => (Operation::FetchAdd, Position::Only, Tail::Nothing),
+            Self::Flush(..) => (Operation::Flush, Position::Only, Tail::Nothing),
+            Self::AtomicWrite(_) => (Operation::AtomicWrite, Position::Only, Tail::Nothing),
         };
         Opcode::meaning(transport, operation, position, tail)
     }

@@ -140,6 +140,36 @@ impl fmt::Display for QpNumber {
     }
 }
 
+/// The number of a shared receive queue of an XRC domain, below 2²⁴.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SrqNumber(u32);
+
+impl SrqNumber {
+    /// Bytes of the XRC extended transport header: 8 reserved bits, then the number.
+    pub(super) const LEN: usize = 4;
+
+    /// The queue of this number; `None` from 2²⁴ on.
+    pub const fn new(value: u32) -> Option<Self> {
+        if value <= BITS_24 { Some(Self(value)) } else { None }
+    }
+
+    /// The number.
+    #[inline]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        Self(u32::from_be_bytes(bytes) & BITS_24)
+    }
+
+    #[inline]
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        self.0.to_be_bytes()
+    }
+}
+
 /// The key by which a peer names a memory region or window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RKey(pub u32);

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use Extension::{Aeth, AtomicAckEth, AtomicEth, CnpReserved, Deth, Ieth, ImmDt, Reth};
+use Extension::{Aeth, AtomicAckEth, AtomicEth, CnpReserved, Deth, Feth, Ieth, ImmDt, Reth, XrcEth};
 use Operation::{
-    Acknowledge, AtomicAcknowledge, CompareSwap, CongestionNotification, FetchAdd, ReadRequest, ReadResponse,
-    Send, Write,
+    Acknowledge, AtomicAcknowledge, AtomicWrite, CompareSwap, CongestionNotification, FetchAdd, Flush,
+    ReadRequest, ReadResponse, Send, Write,
 };
 use Position::{First, Last, Middle, Only};
-use Transport::{Cnp, Rc, Uc, Ud};
+use Transport::{Cnp, Rc, Uc, Ud, Xrc};
 
 /// Bytes of the base transport header, which every packet begins with.
 pub(super) const BTH_LEN: usize = 12;
@@ -22,6 +22,8 @@ pub enum Transport {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// Extended reliable connection: each request names the shared receive queue of its receives (annex A14).
+    Xrc,
     /// No service: notification of congestion.
     Cnp,
 }
@@ -45,6 +47,10 @@ pub enum Operation {
     CompareSwap,
     /// A request to add to 8 bytes.
     FetchAdd,
+    /// A request to place earlier writes (annex A19).
+    Flush,
+    /// A request to write 8 bytes at once (annex A19).
+    AtomicWrite,
     /// A receiver of ECN marks asks the sender to slow down (annex A17.9).
     CongestionNotification,
 }
@@ -81,10 +87,14 @@ impl Position {
 pub enum Extension {
     /// Datagram: Q key and source queue pair.
     Deth,
+    /// Extended reliable connection: the shared receive queue.
+    XrcEth,
     /// Remote memory: address, key and length.
     Reth,
     /// Atomic operation: address, key and operands.
     AtomicEth,
+    /// Flush: placement type and selectivity.
+    Feth,
     /// Acknowledgement: syndrome and message sequence number.
     Aeth,
     /// Answer to an atomic operation: what stood there before.
@@ -101,7 +111,7 @@ impl Extension {
     /// Bytes of the header.
     pub const fn bytes(self) -> usize {
         match self {
-            ImmDt | Ieth | Aeth => 4,
+            ImmDt | Ieth | Aeth | Feth | XrcEth => 4,
             Deth | AtomicAckEth => 8,
             Reth | CnpReserved => 16,
             AtomicEth => 28,
@@ -157,8 +167,9 @@ impl Row {
     }
 }
 
-/// Every opcode (IBA 9.2.1 and table 38; annex A17.9 for the notification), with its extension headers in order.
-static TABLE: [Row; 38] = [
+/// Every opcode (IBA 9.2.1 and table 38; annex A14 for XRC, A17.9 for the notification, A19 for FLUSH and ATOMIC
+/// WRITE), with its extension headers in order.
+static TABLE: [Row; 65] = [
     row(0x00, Rc, Send, First, &[]),
     row(0x01, Rc, Send, Middle, &[]),
     row(0x02, Rc, Send, Last, &[]),
@@ -182,6 +193,8 @@ static TABLE: [Row; 38] = [
     row(0x14, Rc, FetchAdd, Only, &[AtomicEth]),
     row(0x16, Rc, Send, Last, &[Ieth]),
     row(0x17, Rc, Send, Only, &[Ieth]),
+    row(0x1C, Rc, Flush, Only, &[Feth, Reth]),
+    row(0x1D, Rc, AtomicWrite, Only, &[Reth]),
     row(0x20, Uc, Send, First, &[]),
     row(0x21, Uc, Send, Middle, &[]),
     row(0x22, Uc, Send, Last, &[]),
@@ -196,6 +209,31 @@ static TABLE: [Row; 38] = [
     row(0x2B, Uc, Write, Only, &[Reth, ImmDt]),
     row(0x64, Ud, Send, Only, &[Deth]),
     row(0x65, Ud, Send, Only, &[Deth, ImmDt]),
+    row(0xA0, Xrc, Send, First, &[XrcEth]),
+    row(0xA1, Xrc, Send, Middle, &[XrcEth]),
+    row(0xA2, Xrc, Send, Last, &[XrcEth]),
+    row(0xA3, Xrc, Send, Last, &[XrcEth, ImmDt]),
+    row(0xA4, Xrc, Send, Only, &[XrcEth]),
+    row(0xA5, Xrc, Send, Only, &[XrcEth, ImmDt]),
+    row(0xA6, Xrc, Write, First, &[XrcEth, Reth]),
+    row(0xA7, Xrc, Write, Middle, &[XrcEth]),
+    row(0xA8, Xrc, Write, Last, &[XrcEth]),
+    row(0xA9, Xrc, Write, Last, &[XrcEth, ImmDt]),
+    row(0xAA, Xrc, Write, Only, &[XrcEth, Reth]),
+    row(0xAB, Xrc, Write, Only, &[XrcEth, Reth, ImmDt]),
+    row(0xAC, Xrc, ReadRequest, Only, &[XrcEth, Reth]),
+    row(0xAD, Xrc, ReadResponse, First, &[Aeth]),
+    row(0xAE, Xrc, ReadResponse, Middle, &[]),
+    row(0xAF, Xrc, ReadResponse, Last, &[Aeth]),
+    row(0xB0, Xrc, ReadResponse, Only, &[Aeth]),
+    row(0xB1, Xrc, Acknowledge, Only, &[Aeth]),
+    row(0xB2, Xrc, AtomicAcknowledge, Only, &[Aeth, AtomicAckEth]),
+    row(0xB3, Xrc, CompareSwap, Only, &[XrcEth, AtomicEth]),
+    row(0xB4, Xrc, FetchAdd, Only, &[XrcEth, AtomicEth]),
+    row(0xB6, Xrc, Send, Last, &[XrcEth, Ieth]),
+    row(0xB7, Xrc, Send, Only, &[XrcEth, Ieth]),
+    row(0xBC, Xrc, Flush, Only, &[XrcEth, Feth, Reth]),
+    row(0xBD, Xrc, AtomicWrite, Only, &[XrcEth, Reth]),
     row(0x81, Cnp, CongestionNotification, Only, &[CnpReserved]),
 ];
 
@@ -214,8 +252,8 @@ static BY_CODE: [Option<Opcode>; 256] = {
 /// express what no row has.
 ///
 /// [`Message`]: super::message::Message
-static BY_MEANING: [[[[Opcode; 3]; 4]; 9]; 4] = {
-    let mut opcodes = [[[[opcode(0); 3]; 4]; 9]; 4];
+static BY_MEANING: [[[[Opcode; 3]; 4]; 11]; 5] = {
+    let mut opcodes = [[[[opcode(0); 3]; 4]; 11]; 5];
     let mut nth = 0;
     while nth < TABLE.len() {
         let Row { transport, operation, position, .. } = TABLE[nth];
@@ -240,7 +278,7 @@ pub struct Opcode {
 
 impl Opcode {
     /// Bytes of the longest headers.
-    pub const MAX_HEADER_LEN: usize = BTH_LEN + AtomicEth.bytes();
+    pub const MAX_HEADER_LEN: usize = BTH_LEN + XrcEth.bytes() + AtomicEth.bytes();
 
     /// The opcode of this byte; `None` where there is none.
     #[inline]
@@ -299,16 +337,22 @@ impl Opcode {
         self.row().extensions
     }
 
-    /// Bytes of the base and extension headers, 12 to 40.
+    /// Bytes of the base and extension headers, 12 to 44.
     #[inline]
     pub const fn header_len(self) -> usize {
         self.header_len as usize
     }
 
+    /// Whether packets name a shared receive queue: the requests of XRC.
+    #[inline]
+    pub(super) const fn names_srq(self) -> bool {
+        matches!(self.extensions(), [XrcEth, ..])
+    }
+
     /// Whether packets carry payload.
     #[inline]
     pub const fn carries_payload(self) -> bool {
-        matches!(self.operation(), Send | Write | ReadResponse)
+        matches!(self.operation(), Send | Write | ReadResponse | AtomicWrite)
     }
 
     #[inline]

@@ -2,9 +2,9 @@
 
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::{
-    Aeth, AtomicEth, Bth, BthFlags, Credit, Deth, ImmediateData, Message, Msn, NakCode, PKey, Part, Psn,
-    QKey, QpNumber, RKey, RcMessage, ReadResponse, Repr, Reth, RnrTimer, SendEnd, Syndrome, UcMessage,
-    UdpFlow,
+    Aeth, AtomicEth, Bth, BthFlags, Credit, Deth, Feth, ImmediateData, Message, Msn, NakCode, PKey, Part,
+    Placement, Psn, QKey, QpNumber, RKey, RcMessage, ReadResponse, Repr, Reth, RnrTimer, Selectivity,
+    SendEnd, SrqNumber, Syndrome, UcMessage, UdpFlow,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -54,6 +54,10 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         8 => rc_message().prop_map(Message::Rc),
         4 => uc_message().prop_map(Message::Uc),
+        4 => (0u32..1 << 24, rc_message()).prop_map(|(srq, message)| {
+            let srq = if message.is_answer() { 0 } else { srq };
+            Message::Xrc(SrqNumber::new(srq).unwrap(), message)
+        }),
         2 => datagram.prop_map(|(qkey, src_qp, immediate)| {
             Message::Ud(Deth { qkey: QKey(qkey), src_qp }, immediate)
         }),
@@ -76,6 +80,8 @@ fn rc_message() -> impl Strategy<Value = RcMessage> {
         (aeth(), any::<u64>()).prop_map(|(aeth, original)| RcMessage::AtomicAcknowledge(aeth, original)),
         atomic_eth().prop_map(RcMessage::CompareSwap),
         atomic_eth().prop_map(RcMessage::FetchAdd),
+        (feth(), reth()).prop_map(|(feth, reth)| RcMessage::Flush(feth, reth)),
+        reth().prop_map(RcMessage::AtomicWrite),
     ]
 }
 
@@ -104,6 +110,13 @@ fn read_response() -> impl Strategy<Value = ReadResponse> {
 
 fn reth() -> impl Strategy<Value = Reth> {
     any::<(u64, u32, u32)>().prop_map(|(va, rkey, len)| Reth { va, rkey: RKey(rkey), len })
+}
+
+fn feth() -> impl Strategy<Value = Feth> {
+    (0u32..4, any::<bool>()).prop_map(|(bits, is_region)| Feth {
+        placement: Placement::from_bits(bits).unwrap(),
+        selectivity: if is_region { Selectivity::Region } else { Selectivity::Range },
+    })
 }
 
 fn atomic_eth() -> impl Strategy<Value = AtomicEth> {

@@ -8,6 +8,7 @@
 //! | RNR NAK | as a sequence NAK, after the time that it names |
 //! | other NAK | everything before has arrived, that send fails, the rest is flushed |
 //! | READ response, atomic response | as an ACK of what is before it; the data is taken if it is what comes next |
+//! | empty READ response | the same for a FLUSH or an ATOMIC WRITE |
 //! | none in time | everything that is not acknowledged is sent again |
 
 use nichrome_wire::Instant;
@@ -17,7 +18,7 @@ use super::super::context::Context;
 use super::super::packet::{Incoming, serial};
 use super::{Cursor, Requester};
 use crate::congestion::{Acknowledged, Controller, Mark};
-use crate::core::attributes::{QpState, QpType};
+use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::QueuePair;
@@ -84,7 +85,7 @@ impl Requester {
             && work.progress == Progress::Begun
             && !self.unacked.after(psn)
         {
-            if work.wants_data() {
+            if work.wants_response() {
                 return Err(ResponseLost);
             }
             let Some(span) = self.spans.get(0) else { break };
@@ -212,6 +213,13 @@ impl Requester {
         }
         let Context { qp, verbs, shared } = context;
         let Some(work) = qp.sends.front().filter(|work| work.progress == Progress::Begun) else { return };
+        if work.wants_response() && !work.wants_data() {
+            let fits = matches!(part, ReadResponse::Only(_)) && answer.payload.is_empty();
+            return match fits {
+                true => self.data_arrived(answer.psn, mark, true, true, context),
+                false => self.fail(Status::BadResponse, context),
+            };
+        }
         let Some(span) = self.spans.get(0) else { return };
         let packet = span.place_of(answer.psn);
         let (mtu, last) = (qp.mtu() as u32, packet + 1 == span.packets);
@@ -251,7 +259,7 @@ impl Requester {
         self.data_arrived(psn, mark, true, true, context);
     }
 
-    /// The data that was next has arrived.
+    /// The response that was next has arrived.
     fn data_arrived<M: Memory>(
         &mut self,
         psn: Psn,
@@ -352,14 +360,13 @@ impl Requester {
         }
     }
 
-    /// The timer runs from the last progress while anything is outstanding. Without progress it takes up to four times
-    /// as long, as the standard allows (IBA 9.7.6.1.3): a peer that has no processor for a while is not given up.
+    /// The timer runs from the last progress while anything is outstanding.
     #[inline]
     pub(super) fn restart_timer(&mut self, qp: &QueuePair, now: Instant) {
         let settings = &qp.settings;
         let timed = self.outstanding() > 0 && settings.timeout > 0;
         let repeated = settings.retry_count.saturating_sub(self.retries);
-        let wait = 4096u64 << (settings.timeout + repeated.min(2));
+        let wait = settings.retry_timeout(repeated);
         self.deadline = timed.then(|| now.plus_nanos(wait));
     }
 
@@ -368,7 +375,7 @@ impl Requester {
     fn fail<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
         self.pop_send(status, context);
         let Context { qp, verbs, .. } = context;
-        self.failed = qp.kind == QpType::Rc;
+        self.failed = qp.kind.is_reliable();
         qp.state = if self.failed { QpState::Err } else { QpState::Sqe };
         self.stop(qp);
         qp.flush_sends(verbs);

@@ -63,6 +63,8 @@ impl Cut {
     pub(super) fn message(&self, qp: &QueuePair, work: &SendWork) -> Option<Message> {
         match qp.kind {
             QpType::Rc => self.rc_message(work).map(Message::Rc),
+            QpType::XrcSend => Some(Message::Xrc(work.srq?, self.rc_message(work)?)),
+            QpType::XrcReceive => None,
             QpType::Uc => self.uc_message(work).map(Message::Uc),
             QpType::Ud => datagram(qp, work),
         }
@@ -91,6 +93,12 @@ impl Cut {
             Operation::FetchAdd { remote, add } => {
                 let Remote { address: va, rkey } = remote;
                 RcMessage::FetchAdd(AtomicEth { va, rkey, swap_or_add: add, compare: 0 })
+            }
+            Operation::Flush { remote: Remote { address: va, rkey }, len, scope } => {
+                RcMessage::Flush(scope, Reth { va, rkey, len })
+            }
+            Operation::AtomicWrite(Remote { address: va, rkey }) => {
+                RcMessage::AtomicWrite(Reth { va, rkey, len: self.len })
             }
             Operation::LocalInvalidate(_) | Operation::BindWindow(_) => return None,
         })

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | requests begin in order, none while the send queue drains | [`Requester::next_request`] |
 //! | a fenced request waits for READs and atomics before it (IBA 10.8.3.3) | [`Requester::may_begin`] |
-//! | at most max_rd_atomic READ requests and atomics outstanding | [`Requester::may_begin`] |
+//! | at most max_rd_atomic READ requests, atomics, FLUSHes and ATOMIC WRITEs outstanding | [`Requester::may_begin`] |
 //! | at most a window of packets outstanding, READ responses included | [`Requester::within_window`] |
 //! | every message's last packet asks for an acknowledgement, and so does the last that the window lets out | [`Requester::next_request`] |
 //!
@@ -29,7 +29,7 @@ use super::context::Context;
 use super::packet::{Cause, Outgoing, serial};
 use super::shared::RoceShared;
 use crate::congestion::{Control, Controller};
-use crate::core::attributes::{QpState, QpType};
+use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::drain::Drain;
 use crate::core::memory::Memory;
@@ -53,7 +53,7 @@ pub(super) struct Requester {
     spans: Spans,
     /// What is sent next, again or for the first time.
     cursor: Cursor,
-    /// READ requests and atomics that are outstanding.
+    /// READ requests and others that have a response of their own, outstanding.
     rd_atomic: u8,
     /// Repetitions left until something is acknowledged.
     retries: u8,
@@ -183,7 +183,7 @@ impl Requester {
         }
         let message = cut.message(qp, work)?;
         let (payload, payload_len) = cut.payload(work);
-        let ack_request = qp.kind == QpType::Rc
+        let ack_request = qp.kind.is_reliable()
             && (cut.ends
                 || self.unrequested + 1 >= ACK_EVERY
                 || !self.within_window(qp, psn + cut.packets, 1));
@@ -222,14 +222,14 @@ impl Requester {
     #[inline]
     fn may_begin(&self, qp: &QueuePair, work: &SendWork, packet: u32) -> bool {
         let fenced = packet == 0 && work.flags.contains(SendFlags::FENCE) && self.rd_atomic > 0;
-        !fenced && (!work.wants_data() || self.rd_atomic < qp.settings.max_rd_atomic)
+        !fenced && (!work.wants_response() || self.rd_atomic < qp.settings.max_rd_atomic)
     }
 
     /// Whether the window has room for `packets` packets from `psn` on. There is always room for one request.
     #[inline]
     fn within_window(&self, qp: &QueuePair, psn: Psn, packets: u32) -> bool {
         let ahead = psn.since(self.unacked).unsigned_abs();
-        qp.kind != QpType::Rc || ahead == 0 || ahead + packets <= self.control.window()
+        !qp.kind.is_reliable() || ahead == 0 || ahead + packets <= self.control.window()
     }
 
     /// Does what needs no packet: requests for the device itself, and what time changes.
@@ -318,7 +318,7 @@ impl Requester {
         }
         if sent.psn == self.next {
             self.next += packets;
-            self.rd_atomic += u8::from(work.wants_data());
+            self.rd_atomic += u8::from(work.wants_response());
             if sent.ack_request {
                 self.probe.packet_sent(sent.psn, verbs.now);
             }
@@ -330,7 +330,7 @@ impl Requester {
             true => Cursor { work: self.cursor.work + 1, packet: 0 },
             false => Cursor { packet: self.cursor.packet + packets, ..self.cursor },
         };
-        if qp.kind == QpType::Rc {
+        if qp.kind.is_reliable() {
             if self.deadline.is_none() {
                 self.restart_timer(qp, verbs.now);
             }

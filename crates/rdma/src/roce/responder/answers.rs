@@ -1,7 +1,8 @@
 //! Answers that wait to leave.
 //!
-//! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all before it. Then
-//! one ACK acknowledges everything that has arrived: a driver that receives a batch before it sends has ACKs coalesced.
+//! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all before it. A FLUSH
+//! or an ATOMIC WRITE is answered by an empty READ response. Then one ACK acknowledges everything that has arrived: a
+//! driver that receives a batch before it sends has ACKs coalesced.
 
 use std::collections::VecDeque;
 
@@ -10,6 +11,8 @@ use nichrome_wire::rdma::{
 };
 
 use super::super::packet::{Cause, Outgoing, PayloadSource};
+use crate::core::kind;
+use crate::core::slab::Handle;
 
 /// An acknowledgement that waits to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +41,17 @@ struct DataAnswer {
 
 #[derive(Clone, Copy, Debug)]
 enum DataKind {
-    Read { address: u64, rkey: RKey, len: u32 },
-    Atomic { before: u64 },
+    Read {
+        domain: Handle<kind::Domain>,
+        address: u64,
+        rkey: RKey,
+        len: u32,
+    },
+    Atomic {
+        before: u64,
+    },
+    /// An empty READ response: a FLUSH or an ATOMIC WRITE is done.
+    Empty,
 }
 
 /// The answers of a queue pair.
@@ -89,19 +101,28 @@ impl Answers {
         &mut self,
         psn: Psn,
         reth: &Reth,
+        domain: Handle<kind::Domain>,
         packets: u32,
         limit: usize,
     ) -> Result<(), TooMany> {
-        let kind = DataKind::Read { address: reth.va, rkey: reth.rkey, len: reth.len };
+        let kind = DataKind::Read { domain, address: reth.va, rkey: reth.rkey, len: reth.len };
         self.push(DataAnswer { first: psn, kind, packets, start: 0, next: 0, end: packets }, limit)
     }
 
     pub(super) fn push_atomic(&mut self, psn: Psn, before: u64, limit: usize) -> Result<(), TooMany> {
-        let kind = DataKind::Atomic { before };
+        self.push_whole(psn, DataKind::Atomic { before }, limit)
+    }
+
+    pub(super) fn push_empty(&mut self, psn: Psn, limit: usize) -> Result<(), TooMany> {
+        self.push_whole(psn, DataKind::Empty, limit)
+    }
+
+    /// Adds an answer of one packet.
+    fn push_whole(&mut self, psn: Psn, kind: DataKind, limit: usize) -> Result<(), TooMany> {
         self.push(DataAnswer { first: psn, kind, packets: 1, start: 0, next: 0, end: 1 }, limit)
     }
 
-    /// Whether the result of another atomic could be kept: it must not be done otherwise.
+    /// Whether another answer could be kept: an atomic must not be done otherwise.
     pub(super) fn has_room(&self, limit: usize) -> bool {
         self.data.len() < limit || self.data.front().is_some_and(|oldest| oldest.next == oldest.end)
     }
@@ -123,7 +144,7 @@ impl Answers {
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, mtu: u32) -> bool {
         let Some(index) = self.position(psn) else { return false };
         let answer = &self.data[index];
-        let DataKind::Read { address, rkey, len } = answer.kind else { return false };
+        let DataKind::Read { address, rkey, len, .. } = answer.kind else { return false };
         let start = psn.since(answer.first).max(0).unsigned_abs();
         let offset = start.saturating_mul(mtu);
         let same = reth.rkey == rkey
@@ -138,10 +159,10 @@ impl Answers {
         same
     }
 
-    /// Answers an atomic once more, without doing it again.
-    pub(super) fn repeat_atomic(&mut self, psn: Psn) -> bool {
+    /// Answers an atomic, a FLUSH or an ATOMIC WRITE once more, without doing it again.
+    pub(super) fn repeat_whole(&mut self, psn: Psn) -> bool {
         let Some(index) = self.position(psn) else { return false };
-        let known = matches!(self.data[index].kind, DataKind::Atomic { .. });
+        let known = !matches!(self.data[index].kind, DataKind::Read { .. });
         if known {
             self.send_again(index, 0, 1);
         }
@@ -219,7 +240,10 @@ impl Answers {
             DataKind::Atomic { before } => {
                 plain(Message::Rc(RcMessage::AtomicAcknowledge(aeth, before)), psn, cause)
             }
-            DataKind::Read { address, rkey, len } => {
+            DataKind::Empty => {
+                plain(Message::Rc(RcMessage::ReadResponse(ReadResponse::Only(aeth))), psn, cause)
+            }
+            DataKind::Read { domain, address, rkey, len } => {
                 let offset = answer.next * mtu;
                 let payload_len = (len - offset).min(mtu) as usize;
                 let part = match (answer.next == answer.start, answer.next + 1 == answer.end) {
@@ -229,7 +253,7 @@ impl Answers {
                     (false, true) => ReadResponse::Last(aeth),
                 };
                 let payload =
-                    PayloadSource::Remote { address: address.wrapping_add(u64::from(offset)), rkey };
+                    PayloadSource::Remote { domain, address: address.wrapping_add(u64::from(offset)), rkey };
                 let message = Message::Rc(RcMessage::ReadResponse(part));
                 Outgoing { payload, payload_len, ..plain(message, psn, cause) }
             }

@@ -3,7 +3,8 @@
 //! | case | answer |
 //! |---|---|
 //! | ahead of what is expected | one sequence NAK, then silence until the gap is filled (IBA 9.7.5.2.8) |
-//! | behind it | acknowledged again; READs and atomics are answered again, and not done again (IBA 9.7.1.2) |
+//! | behind it | acknowledged again; READs, atomics, FLUSHes and ATOMIC WRITEs are answered again, and not done again (IBA 9.7.1.2) |
+//! | on XRC, names no shared receive queue of the target's XRC domain, or another than the packet before it | NAK, invalid request; error |
 //! | does not carry on the message before it, has not the length it must have, is not allowed on this queue pair | NAK, invalid request; error |
 //! | its key, bounds or rights do not fit | NAK, remote access; error |
 //! | needs a receive, and there is none | RNR NAK; it is expected again |
@@ -26,7 +27,7 @@ mod requests;
 mod unreliable;
 
 use nichrome_wire::Instant;
-use nichrome_wire::rdma::{Msn, NakCode, Psn, RKey, RcMessage, Syndrome};
+use nichrome_wire::rdma::{Msn, NakCode, Psn, RKey, RcMessage, SrqNumber, Syndrome};
 
 use super::config::SelectiveRepeat;
 use super::context::Context;
@@ -51,6 +52,8 @@ pub(super) struct Responder {
     /// Messages that were done.
     msn: Msn,
     inbound: Inbound,
+    /// The shared receive queue of that message, on XRC.
+    srq: SrqNumber,
     /// A sequence or RNR NAK was sent: silence until what is expected comes.
     nak_sent: bool,
     /// The communication established event was reported.
@@ -87,6 +90,7 @@ impl Responder {
             expected: Psn::new(0),
             msn: Msn::new(0),
             inbound: Inbound::Nothing,
+            srq: SrqNumber::default(),
             nak_sent: false,
             established: false,
             answers: Answers::default(),
@@ -168,7 +172,10 @@ impl Responder {
         verbs.counters.duplicates += 1;
         let known = match message {
             RcMessage::ReadRequest(reth) => self.answers.repeat_read(psn, &reth, qp.mtu() as u32),
-            RcMessage::CompareSwap(_) | RcMessage::FetchAdd(_) => self.answers.repeat_atomic(psn),
+            RcMessage::CompareSwap(_)
+            | RcMessage::FetchAdd(_)
+            | RcMessage::Flush(..)
+            | RcMessage::AtomicWrite(_) => self.answers.repeat_whole(psn),
             _ => {
                 self.answers.acknowledge();
                 self.delayed_ack.release();
@@ -186,6 +193,9 @@ impl Responder {
         context: &mut Context<'_, M>,
     ) -> Result<(), Refused> {
         self.report_established(context);
+        if context.qp.kind == QpType::XrcReceive && !self.turns_to(request.srq, context) {
+            return self.reject(Reject::Invalid, context);
+        }
         let done = match message {
             RcMessage::Send(part) => self.send(part, request, context),
             RcMessage::Write(part) => self.write(part, request, context),
@@ -196,6 +206,8 @@ impl Responder {
             RcMessage::FetchAdd(eth) => {
                 self.atomic(&eth, request, context, |value| value.wrapping_add(eth.swap_or_add))
             }
+            RcMessage::Flush(feth, reth) => self.flush(feth, &reth, request, context),
+            RcMessage::AtomicWrite(reth) => self.atomic_write(&reth, request, context),
             _ => Err(Reject::Invalid),
         };
         match done {
@@ -205,6 +217,15 @@ impl Responder {
             }
             Err(reject) => self.reject(reject, context),
         }
+    }
+
+    /// Has a target of XRC turn to the shared receive queue that a request names; the packets of one message name one.
+    fn turns_to<M: Memory>(&mut self, srq: SrqNumber, context: &mut Context<'_, M>) -> bool {
+        if self.inbound == Inbound::Nothing {
+            self.srq = srq;
+            return context.qp.turn_to(srq, context.verbs);
+        }
+        srq == self.srq
     }
 
     /// Reports that the first packet came in while the queue pair was not ready to send yet.
@@ -320,7 +341,7 @@ impl Responder {
 
     /// Retransmits the last acknowledgement, unless one is sent anyway.
     pub(super) fn repeat_acknowledgement(&mut self, qp: &QueuePair) {
-        if qp.kind == QpType::Rc && qp.state != QpState::Err && self.msn != Msn::new(0) {
+        if qp.kind.is_reliable() && qp.state != QpState::Err && self.msn != Msn::new(0) {
             self.answers.acknowledge();
             self.delayed_ack.release();
         }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use nichrome_wire::rdma::{Psn, RcMessage};
+use nichrome_wire::rdma::{Psn, RcMessage, SrqNumber};
 use nichrome_wire::{AddressPair, TrafficClass};
 
 use super::super::packet::Incoming;
@@ -20,6 +20,7 @@ const REACH: usize = 1024;
 pub(super) struct Held {
     pub(super) message: RcMessage,
     pub(super) psn: Psn,
+    srq: SrqNumber,
     ack_request: bool,
     solicited: bool,
     addresses: AddressPair,
@@ -31,6 +32,7 @@ impl Held {
     pub(super) fn incoming(&self) -> Incoming<'_> {
         Incoming {
             psn: self.psn,
+            srq: self.srq,
             ack_request: self.ack_request,
             solicited: self.solicited,
             selective: true,
@@ -104,8 +106,8 @@ impl Reorder {
         if self.places.len() <= place {
             self.places.resize_with(place + 1, || None);
         }
-        let Incoming { psn, ack_request, solicited, addresses, traffic_class, .. } = *request;
-        let held = Held { message, psn, ack_request, solicited, addresses, traffic_class, payload };
+        let Incoming { psn, srq, ack_request, solicited, addresses, traffic_class, .. } = *request;
+        let held = Held { message, psn, srq, ack_request, solicited, addresses, traffic_class, payload };
         self.places[place] = Some(held);
         true
     }
@@ -183,6 +185,7 @@ mod tests {
             let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
             let request = Incoming {
                 psn: EXPECTED + ahead,
+                srq: SrqNumber::default(),
                 ack_request: false,
                 solicited: false,
                 selective: true,

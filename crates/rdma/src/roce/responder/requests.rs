@@ -1,6 +1,8 @@
 //! What each kind of request does.
 
-use nichrome_wire::rdma::{AtomicEth, ImmediateData, Part, Position, RKey, Reth, SendEnd};
+use nichrome_wire::rdma::{
+    AtomicEth, Feth, ImmediateData, Part, Placement, Position, RKey, Reth, Selectivity, SendEnd,
+};
 
 use super::super::context::Context;
 use super::super::packet::Incoming;
@@ -110,7 +112,7 @@ impl Responder {
         }
         reachable(reth.rkey, reth.va, reth.len, Access::REMOTE_READ, context)?;
         let packets = reth.len.div_ceil(context.qp.mtu() as u32).max(1);
-        let pushed = self.answers.push_read(request.psn, reth, packets, limit);
+        let pushed = self.answers.push_read(request.psn, reth, context.qp.domain, packets, limit);
         pushed.map_err(|_| Reject::Invalid)?;
         Ok(Done { packets, ends: true, answered: true })
     }
@@ -136,6 +138,70 @@ impl Responder {
         pushed.map_err(|_| Reject::Invalid)?;
         Ok(Done { packets: 1, ends: true, answered: true })
     }
+
+    /// Writes 8 bytes at once.
+    pub(super) fn atomic_write<M: Memory>(
+        &mut self,
+        reth: &Reth,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) -> Result<Done, Reject> {
+        let value = <[u8; 8]>::try_from(request.payload).map_err(|_| Reject::Invalid)?;
+        if reth.len != 8 || !reth.va.is_multiple_of(8) {
+            return Err(Reject::Invalid);
+        }
+        let limit = self.answerable(Access::REMOTE_WRITE, context)?;
+        let at = reachable(reth.rkey, reth.va, 8, Access::REMOTE_WRITE, context)?;
+        let at = at.filter(|at| at.is_multiple_of(8)).ok_or(Reject::Invalid)?;
+        let written = context.verbs.memory.update(at, |_| u64::from_ne_bytes(value));
+        written.map_err(|_| Reject::Memory)?;
+        self.answer_empty(request, limit)
+    }
+
+    /// Answers a FLUSH. What was written before is in the program's memory already, and all processors see it there; the rights
+    /// are those of rxe: of the queue pair for each placement type, and of the region.
+    pub(super) fn flush<M: Memory>(
+        &mut self,
+        feth: Feth,
+        reth: &Reth,
+        request: &Incoming<'_>,
+        context: &mut Context<'_, M>,
+    ) -> Result<Done, Reject> {
+        let right = right_to_flush(feth.placement);
+        let limit = self.answerable(right, context)?;
+        let (asker, protection) = (context.qp.asker(), &context.verbs.protection);
+        let found = match feth.selectivity {
+            Selectivity::Range => {
+                protection.remote(asker, reth.rkey, reth.va, reth.len.into(), right).map(drop)
+            }
+            Selectivity::Region => protection.grants(asker, reth.rkey, right),
+        };
+        found.map_err(|_| Reject::Access)?;
+        self.answer_empty(request, limit)
+    }
+
+    /// Whether a request that needs this right of the queue pair and an answer of its own may be done: returns how many such
+    /// answers are kept.
+    fn answerable<M: Memory>(&self, right: Access, context: &Context<'_, M>) -> Result<usize, Reject> {
+        let settings = &context.qp.settings;
+        let limit = usize::from(settings.max_dest_rd_atomic);
+        let is_alone = self.inbound == Inbound::Nothing;
+        let allowed = settings.access.contains(right) && limit > 0 && self.answers.has_room(limit);
+        if allowed && is_alone { Ok(limit) } else { Err(Reject::Invalid) }
+    }
+
+    /// The request is done: answers it by an empty READ response.
+    fn answer_empty(&mut self, request: &Incoming<'_>, limit: usize) -> Result<Done, Reject> {
+        self.answers.push_empty(request.psn, limit).map_err(|_| Reject::Invalid)?;
+        Ok(Done { packets: 1, ends: true, answered: true })
+    }
+}
+
+fn right_to_flush(placement: Placement) -> Access {
+    let rights =
+        [(Placement::GLOBAL, Access::FLUSH_GLOBAL), (Placement::PERSISTENT, Access::FLUSH_PERSISTENT)];
+    let needed = rights.into_iter().filter(|(kind, _)| placement.contains(*kind));
+    needed.fold(Access::NONE, |all, (_, right)| all | right)
 }
 
 /// Whether a packet at this place of a message may have this length (IBA 9.7.4.1.6).

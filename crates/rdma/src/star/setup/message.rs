@@ -105,7 +105,7 @@ fn write_offer(offer: &Offer, output: &mut Vec<u8>) {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,
     };
-    output.extend([offer.wish as u8, room | shares | names, mtu, offer.access.bits()]);
+    output.extend([offer.wish as u8, room | shares | names, mtu, offer.access.star_bits()]);
     output.extend(offer.connection.value().to_be_bytes());
     output.extend(offer.peer_connection.unwrap_or_default().value().to_be_bytes());
     output.extend(offer.first_element.0.to_be_bytes());
@@ -175,7 +175,7 @@ impl Reader<'_> {
             peer_connection: (flags & NAMES_PEER != 0).then_some(peer_connection),
             address,
             path_mtu: *PathMtu::ALL.get(usize::from(mtu))?,
-            access: Access::from_bits(access)?,
+            access: Access::from_bits(access.into())?,
             first_element,
             depth,
             timers: timers.checked()?,

@@ -243,6 +243,8 @@ impl Stateful {
             }
             Verb::CompareSwap { .. }
             | Verb::FetchAdd { .. }
+            | Verb::Flush { .. }
+            | Verb::AtomicWrite(_)
             | Verb::LocalInvalidate(_)
             | Verb::BindWindow(_) => Err(Hindrance::Failure(Status::LocalQpOperation, Status::Flushed)),
         }
@@ -297,7 +299,9 @@ impl Stateful {
             Verb::FetchAdd { remote, add } => {
                 self.atomic(work, remote, verbs, |value| value.wrapping_add(add))
             }
-            Verb::LocalInvalidate(_) | Verb::BindWindow(_) => Err(INVALID),
+            Verb::LocalInvalidate(_) | Verb::BindWindow(_) | Verb::Flush { .. } | Verb::AtomicWrite(_) => {
+                Err(INVALID)
+            }
         }
     }
 

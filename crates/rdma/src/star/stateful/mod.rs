@@ -375,7 +375,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         if !capability.rights.contains(Rights::ELEMENT)
             && let Some(region) = shared.egress.region(self.qp.number, span.key)
         {
-            let access = Access::from_bits(region.rights).unwrap_or(Access::NONE);
+            let access = Access::from_bits(region.rights.into()).unwrap_or(Access::NONE);
             capability.rights = remote_rights(access, access);
             (capability.base, capability.len, code) = (region.address, region.len, region.code);
         }

@@ -1,0 +1,246 @@
+//! A capture file whose content survives any end of the process, SIGKILL included: no bytes wait in a buffer of this process.
+//!
+//! Large pieces are written by pwrite(2). A series of small ones is copied to memory mapped to the file, which takes no
+//! system call; but each new page costs a page fault, which is why large pieces take the other way.
+//!
+//! The file is always a whole capture. While a window of it is mapped, the space behind the last block is one block of a type
+//! that readers skip. A block is copied into that space and then published by its header: a process that is killed
+//! in between leaves only the end of the skipped block wrong. Closing truncates the file behind the last block.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::ptr;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::mapping::Mapping;
+
+/// Bytes mapped at a time.
+const WINDOW: u64 = 256 * 1024;
+
+/// Windows start at a multiple of this, the largest page size of the supported processors.
+const ALIGNMENT: u64 = 64 * 1024;
+
+/// Pieces of this many bytes and more are written by a system call.
+const LARGE: usize = 16 * 1024;
+
+/// Small pieces in a row after which a window is mapped.
+const SMALL_IN_A_ROW: u32 = 32;
+
+/// Type of the block behind the last one: of those for local use (draft-ietf-opsawg-pcapng, section 11.1).
+const FREE: u32 = 0x8000_4652;
+
+/// Bytes of the smallest block.
+const SMALLEST: u64 = 12;
+
+/// A capture file under construction.
+pub(super) struct DurableFile {
+    file: File,
+    window: Option<Window>,
+    /// Offset of the end of the last block.
+    end: u64,
+    /// Small pieces since the last large one.
+    small_pieces: u32,
+}
+
+impl DurableFile {
+    /// Writes to an empty file, opened for reading and writing.
+    pub(super) fn new(file: File) -> Self {
+        Self { file, window: None, end: 0, small_pieces: 0 }
+    }
+
+    /// Returns the window if `len` bytes and a block behind them fit, after moving it if necessary. `None` if no window is to be
+    /// used, or the file cannot be mapped.
+    fn window_for(&mut self, len: u64) -> Option<&mut Window> {
+        let has_room = |window: &Window| self.end + len + SMALLEST <= window.end();
+        if !self.window.as_ref().is_some_and(has_room) {
+            if self.small_pieces < SMALL_IN_A_ROW {
+                return None;
+            }
+            self.window = Window::map(&self.file, self.end).ok();
+            match &mut self.window {
+                Some(window) => window.free_rest(self.end),
+                // Tries again after as many pieces.
+                None => self.small_pieces = 0,
+            }
+        }
+        self.window.as_mut()
+    }
+
+    /// Removes the window and the space behind the last block.
+    fn leave_window(&mut self) -> io::Result<()> {
+        if self.window.take().is_some() {
+            self.file.set_len(self.end)?;
+        }
+        Ok(())
+    }
+
+    fn write_directly(&mut self, blocks: &[u8]) -> io::Result<()> {
+        self.leave_window()?;
+        self.file.write_all_at(blocks, self.end).inspect_err(|_| {
+            // If it fails, readers find the last block cut off.
+            let _ = self.file.set_len(self.end);
+        })
+    }
+}
+
+impl Write for DurableFile {
+    /// Adds whole blocks, all or none of them.
+    fn write(&mut self, blocks: &[u8]) -> io::Result<usize> {
+        let Some((first, rest)) = blocks.split_first_chunk::<8>() else { return Ok(0) };
+        let (at, end) = (self.end, self.end + blocks.len() as u64);
+        self.small_pieces = if blocks.len() < LARGE { self.small_pieces.saturating_add(1) } else { 0 };
+        let is_small = self.small_pieces > 0;
+        match self.window_for(blocks.len() as u64).filter(|_| is_small) {
+            Some(window) => {
+                window.put(at + 8, rest);
+                window.free_rest(end);
+                window.put_header(at, *first);
+            }
+            None => self.write_directly(blocks)?,
+        }
+        self.end = end;
+        Ok(blocks.len())
+    }
+
+    /// Does nothing: what is written is in the file.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for DurableFile {
+    fn drop(&mut self) {
+        // If it fails, readers skip the last block.
+        let _ = self.leave_window();
+    }
+}
+
+/// A mapped part of the file, up to its end.
+struct Window {
+    memory: Mapping,
+    /// Offset in the file.
+    start: u64,
+}
+
+impl Window {
+    /// Maps the file from `end`, its current end. Without the reservation, a full disk would be a SIGBUS.
+    fn map(file: &File, end: u64) -> io::Result<Self> {
+        let start = end - end % ALIGNMENT;
+        let reserved = fallocate(file, FallocateFlags::empty(), start, WINDOW);
+        let mapped = reserved.and_then(|()| Mapping::of(file.as_fd(), start, WINDOW as usize));
+        let memory = mapped.inspect_err(|_| {
+            // If it fails, readers find zeros behind the last block.
+            let _ = file.set_len(end);
+        })?;
+        Ok(Self { memory, start })
+    }
+
+    /// Offset of its end in the file.
+    fn end(&self) -> u64 {
+        self.start + self.memory.len() as u64
+    }
+
+    /// Makes the space from offset `from` a block that readers skip.
+    fn free_rest(&mut self, from: u64) {
+        let len = (self.end() - from) as u32;
+        self.put(self.end() - 4, &len.to_le_bytes());
+        self.put_header(from, header(FREE, len));
+    }
+
+    /// Writes bytes at an offset of the file.
+    #[allow(unsafe_code)]
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        debug_assert!(self.start <= at && at + bytes.len() as u64 <= self.end());
+        // SAFETY: the callers write within the window (`window_for`), which nothing borrows.
+        unsafe {
+            let to = self.memory.start().as_ptr().add((at - self.start) as usize);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+
+    /// Writes a block's type and length in one store, after all earlier ones.
+    #[allow(unsafe_code)]
+    fn put_header(&mut self, at: u64, header: [u8; 8]) {
+        debug_assert!(self.start <= at && at + 8 <= self.end());
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as in `put`; the store needs no alignment.
+        unsafe {
+            let to = self.memory.start().as_ptr().add((at - self.start) as usize);
+            ptr::write_unaligned(to.cast(), header);
+        }
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+/// Returns the first bytes of a block.
+fn header(kind: u32, len: u32) -> [u8; 8] {
+    let [t0, t1, t2, t3] = kind.to_le_bytes();
+    let [l0, l1, l2, l3] = len.to_le_bytes();
+    [t0, t1, t2, t3, l0, l1, l2, l3]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::read_all;
+    use super::super::{LinkType, Writer};
+    use super::*;
+    use nichrome_wire::Instant;
+
+    fn writer(file: &File) -> Writer<DurableFile> {
+        let mut writer = Writer::new(DurableFile::new(file.try_clone().unwrap()), "test");
+        writer.add_interface(LinkType::RawIp, "nichrome", 0).unwrap();
+        writer
+    }
+
+    fn empty_file() -> File {
+        let name = format!("nichrome-durable-{}-{:?}", std::process::id(), std::thread::current().id());
+        let path = std::env::temp_dir().join(name);
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
+    }
+
+    fn content(file: &File) -> Vec<u8> {
+        use std::os::unix::fs::FileExt;
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    /// Small packets in a row, then large ones, and again: each way and each change between them.
+    #[test]
+    fn the_file_is_a_whole_capture_after_each_record() {
+        let file = empty_file();
+        let mut writer = writer(&file);
+        let packet = |number: usize| {
+            let len =
+                if (number / 500).is_multiple_of(2) { 1 + number % 1_500 } else { 9_001 * (number % 30) };
+            vec![number as u8; len]
+        };
+        let mut has_free_block = [false; 2];
+        for number in 0..1_400 {
+            writer.write(0, Instant::from_nanos(7), None, [&packet(number)], None).unwrap();
+            writer.flush().unwrap();
+            if number % 50 == 49 {
+                let content = content(&file);
+                let (records, error, _) = read_all(&content);
+                assert!(error.is_none(), "{error:?}");
+                assert_eq!(records.len(), number + 1);
+                assert_eq!(records[number].1, packet(number));
+                has_free_block[number / 500 % 2] |= content.windows(4).any(|kind| kind == FREE.to_le_bytes());
+            }
+        }
+        assert_eq!(has_free_block, [true, false], "small packets are copied, large ones written");
+        let unclosed = content(&file);
+        drop(writer);
+        let closed = content(&file);
+        assert!(closed.len() < unclosed.len() && unclosed.starts_with(&closed));
+        let (records, error, progress) = read_all(&closed);
+        assert!(error.is_none() && records.len() == 1_400, "{error:?}");
+        assert_eq!(progress.bytes, closed.len() as u64);
+    }
+}

@@ -1,0 +1,200 @@
+//! TERMINATE messages (RFC 5040 section 4.8).
+//!
+//! Linux siw on little-endian machines builds the message from bit fields and so sends both nibbles of the first byte, and the
+//! bits of the third, in reverse order. [`Terminated::from_bytes`] reads both.
+
+/// The error of a TERMINATE: layer, type and code of RFC 5040 section 4.8, RFC 5041 section 8, RFC 5044 section 8, RFC 6581
+/// section 7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TerminateCode {
+    /// 0 RDMAP, 1 DDP, 2 LLP (MPA).
+    pub layer: u8,
+    /// The type, of the layer.
+    pub kind: u8,
+    /// The code, of the type.
+    pub code: u8,
+}
+
+/// Names the codes of a layer's type.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $layer:literal, $kind:literal, $code:literal;)*) => {
+        impl TerminateCode {
+            $($(#[$doc])* pub const $name: Self = Self { layer: $layer, kind: $kind, code: $code };)*
+        }
+    };
+}
+
+codes! {
+    /// RDMAP: a local catastrophic error.
+    CATASTROPHIC = 0, 0, 0;
+    /// RDMAP: invalid STag.
+    STAG = 0, 1, 0;
+    /// RDMAP: base or bounds violation.
+    BOUNDS = 0, 1, 1;
+    /// RDMAP: access rights violation.
+    RIGHTS = 0, 1, 2;
+    /// RDMAP: the STag is of another stream.
+    STREAM = 0, 1, 3;
+    /// RDMAP: the tagged offset wraps.
+    WRAP = 0, 1, 4;
+    /// RDMAP: the STag cannot be invalidated.
+    INVALIDATE = 0, 1, 9;
+    /// RDMAP: invalid version.
+    RDMAP_VERSION = 0, 2, 5;
+    /// RDMAP: unexpected opcode.
+    OPCODE = 0, 2, 6;
+    /// RDMAP: catastrophic error of the stream.
+    STREAM_CATASTROPHIC = 0, 2, 7;
+    /// RDMAP: unspecified error.
+    UNSPECIFIED = 0, 2, 0xFF;
+    /// DDP, tagged buffer: invalid STag.
+    TAGGED_STAG = 1, 1, 0;
+    /// DDP, tagged buffer: base or bounds violation.
+    TAGGED_BOUNDS = 1, 1, 1;
+    /// DDP, tagged buffer: the STag is of another stream.
+    TAGGED_STREAM = 1, 1, 2;
+    /// DDP, tagged buffer: the tagged offset wraps.
+    TAGGED_WRAP = 1, 1, 3;
+    /// DDP, tagged buffer: invalid version.
+    TAGGED_VERSION = 1, 1, 4;
+    /// DDP, untagged buffer: invalid queue number.
+    QUEUE = 1, 2, 1;
+    /// DDP, untagged buffer: no buffer for the message.
+    NO_BUFFER = 1, 2, 2;
+    /// DDP, untagged buffer: the message number is out of range.
+    MESSAGE_NUMBER = 1, 2, 3;
+    /// DDP, untagged buffer: invalid message offset.
+    MESSAGE_OFFSET = 1, 2, 4;
+    /// DDP, untagged buffer: the message is too long for the buffer.
+    TOO_LONG = 1, 2, 5;
+    /// DDP, untagged buffer: invalid version.
+    UNTAGGED_VERSION = 1, 2, 6;
+    /// MPA: the TCP connection was lost.
+    STREAM_LOST = 2, 0, 1;
+    /// MPA: wrong CRC.
+    CRC = 2, 0, 2;
+    /// MPA: marker and length do not agree.
+    MARKER = 2, 0, 3;
+    /// MPA: invalid Request or Reply frame.
+    FRAME = 2, 0, 4;
+    /// MPA: local catastrophic error.
+    MPA_CATASTROPHIC = 2, 0, 5;
+    /// MPA: not enough IRD.
+    IRD = 2, 0, 6;
+    /// MPA: no matching RTR.
+    RTR = 2, 0, 7;
+}
+
+/// The order of nibbles and bits in the first four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NibbleOrder {
+    /// That of the RFC.
+    Standard,
+    /// That of siw on little-endian machines.
+    Reversed,
+}
+
+/// A TERMINATE message: the error, and the headers of the segment that caused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminated<'a> {
+    /// The error.
+    pub error: TerminateCode,
+    /// The headers of the segment that caused it, as they came: the length of the segment (2 B) if known, then DDP's and
+    /// RDMAP's headers.
+    pub context: &'a [u8],
+    /// The order of bits that was sent.
+    pub order: NibbleOrder,
+}
+
+/// The segment that caused a TERMINATE.
+#[derive(Clone, Copy, Debug)]
+pub struct TerminateCause<'a> {
+    /// Bytes of the segment.
+    pub segment_len: u16,
+    /// The header of DDP.
+    pub ddp: &'a [u8],
+    /// The header of a READ request; empty for other messages.
+    pub rdmap: &'a [u8],
+}
+
+/// Bytes of the control field.
+const CONTROL_LEN: usize = 4;
+
+/// Flags of the control field: the length of the DDP segment, the DDP header, the RDMAP header follow.
+const HAS_LENGTH: u8 = 0x80;
+const HAS_DDP: u8 = 0x40;
+const HAS_RDMAP: u8 = 0x20;
+
+impl<'a> Terminated<'a> {
+    /// Reads the payload of a TERMINATE; `None` if it is too short. The order of bits is that which makes the error one that
+    /// the RFCs define; the standard's if both do or none.
+    pub fn from_bytes(payload: &'a [u8]) -> Option<Self> {
+        let (control, context) = payload.split_first_chunk::<CONTROL_LEN>()?;
+        let [first, code, ..] = *control;
+        let standard = TerminateCode { layer: first >> 4, kind: first & 0x0F, code };
+        let reversed = TerminateCode { layer: first & 0x0F, kind: first >> 4, code };
+        // The flags tell the orders apart where they are set: they stand at one end of their byte.
+        let (high, low) = (control[2] & (HAS_LENGTH | HAS_DDP | HAS_RDMAP), control[2] & 0x07);
+        let is_reversed = match (high, low) {
+            (0, 1..) => true,
+            (1.., 0) => false,
+            _ => !standard.is_defined() && reversed.is_defined(),
+        };
+        let (error, order) =
+            if is_reversed { (reversed, NibbleOrder::Reversed) } else { (standard, NibbleOrder::Standard) };
+        Some(Self { error, context, order })
+    }
+
+    /// Appends the payload of a TERMINATE to `output`, with the headers of the segment that caused it, if any did.
+    pub fn write(error: TerminateCode, cause: Option<&TerminateCause<'_>>, output: &mut Vec<u8>) {
+        let flags = match cause {
+            None => 0,
+            Some(cause) if cause.rdmap.is_empty() => HAS_LENGTH | HAS_DDP,
+            Some(_) => HAS_LENGTH | HAS_DDP | HAS_RDMAP,
+        };
+        output.extend([error.layer << 4 | error.kind, error.code, flags, 0]);
+        if let Some(TerminateCause { segment_len, ddp, rdmap }) = cause {
+            output.extend(segment_len.to_be_bytes());
+            output.extend(*ddp);
+            output.extend(*rdmap);
+        }
+    }
+}
+
+impl TerminateCode {
+    /// Whether an RFC defines the error.
+    pub const fn is_defined(self) -> bool {
+        match (self.layer, self.kind) {
+            (0, 0) => self.code == 0,
+            (0, 1) => matches!(self.code, 0..=4 | 7..=9 | 0xFF),
+            (0, 2) => matches!(self.code, 5..=8 | 0xFF),
+            (1, 0) => self.code == 0,
+            (1, 1) => self.code <= 4,
+            (1, 2) => matches!(self.code, 1..=6),
+            (2, 0) => matches!(self.code, 1..=7),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_orders_are_read() {
+        let cause = TerminateCause { segment_len: 30, ddp: &[1; 14], rdmap: &[] };
+        let mut bytes = Vec::new();
+        Terminated::write(TerminateCode::TAGGED_BOUNDS, Some(&cause), &mut bytes);
+        assert_eq!(bytes[..6], [0x11, 1, 0xC0, 0, 0, 30]);
+        let read = Terminated::from_bytes(&bytes).unwrap();
+        assert_eq!((read.error, read.order), (TerminateCode::TAGGED_BOUNDS, NibbleOrder::Standard));
+        assert_eq!(read.context, &bytes[4..]);
+        // siw, a SEND without a receive: layer 1, type 2, code 2.
+        let read = Terminated::from_bytes(&[0x21, 2, 0x03, 0, 0, 30]).unwrap();
+        assert_eq!((read.error, read.order), (TerminateCode::NO_BUFFER, NibbleOrder::Reversed));
+        let read = Terminated::from_bytes(&[0x12, 2, 0xC0, 0, 0, 30]).unwrap();
+        assert_eq!((read.error, read.order), (TerminateCode::NO_BUFFER, NibbleOrder::Standard));
+        assert_eq!(Terminated::from_bytes(&[0x12, 2, 0xC0]), None);
+    }
+}

@@ -1,0 +1,10 @@
+//! iWARP against what others wrote: the capture of Linux's siw, tshark; and properties of any message.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod generated;
+mod properties;
+mod siw;
+mod tshark_reads;
+
+#[path = "../../../../tests/tshark.rs"]
+mod tshark;
