@@ -4,8 +4,8 @@
 --
 -- or copy this file to the folder "Personal Lua Plugins" that Help > About Wireshark > Folders shows. From Wireshark 3.6 on.
 --
--- The integrity check begins with the epoch, the number of the server's start, which no packet carries. It is found from
--- the check: star.epoch is the same for all undamaged packets of one server.
+-- The integrity check of packets without a tag begins with the epoch, the number of the server's start, which no packet carries.
+-- It is found from the check: star.epoch is the same for all undamaged packets of one server.
 
 local star = Proto("star", "StaR")
 
@@ -19,7 +19,7 @@ local WQEP, CQEP, EA, RDP, RA, GD, SDP = 1, 2, 3, 4, 5, 6, 7
 local OPCODES = {
   [1] = "SEND", [2] = "SEND with immediate", [3] = "SEND with invalidate", [4] = "WRITE", [5] = "WRITE with immediate",
   [6] = "READ", [7] = "Compare and swap", [8] = "Fetch and add", [9] = "RECEIVE",
-  [16] = "Register", [17] = "Deregister", [18] = "Close",
+  [16] = "Register", [17] = "Deregister", [18] = "Close", [19] = "Lease",
 }
 local COMPLETED = {
   [0] = "SEND", [1] = "WRITE", [2] = "READ", [3] = "Compare and swap", [4] = "Fetch and add",
@@ -33,13 +33,13 @@ local STATUSES = {
 }
 local NOTICES = { [0] = "None", "Immediate", "Invalidate" }
 local REASONS = {
-  "Key", "Owner", "Right", "Bounds", "State", "Fault", "Length", "Expired", "Unauthenticated",
+  "Key", "Owner", "Right", "Bounds", "State", "Fault", "Length", "Expired", "Denied", "Lease",
 }
 
-local COMMON_LEN, CHECK_LEN, AUTHENTICATION_LEN, SEGMENT_LEN, ELEMENT_LEN = 16, 4, 12, 16, 32
-local BODY_LENS = { 32, 20, 0, 12, 0, 12, 0 }
+local COMMON_LEN, CHECK_LEN, AUTHENTICATION_LEN, SEGMENT_LEN, ELEMENT_LEN = 16, 4, 8, 24, 32
+local BODY_LENS = { 32, 20, 0, 36, 0, 36, 0 }
 -- Flags that a packet of each type may have: the sum of their bits.
-local ALLOWED = { 0x40, 0x4A, 0x48, 0x45, 0x75, 0x45, 0x75 }
+local ALLOWED = { 0x40, 0x4A, 0x48, 0x41, 0x71, 0x41, 0x71 }
 
 local f = star.fields
 f.version = ProtoField.uint8("star.version", "Version", base.DEC, nil, 0xF0)
@@ -48,12 +48,12 @@ f.flags = ProtoField.uint8("star.flags", "Flags", base.HEX)
 local FLAGS = {
   { "last", "Last", 0x01, "the last packet of its message" },
   { "solicited", "Solicited", 0x02, "the server's program asks to be woken" },
-  { "local_key", "Local key", 0x04, "the key is of the server's own program" },
   { "to_server", "To server", 0x08, "the connection is a number of the server" },
   { "ecn_echo", "ECN echo", 0x10, "the packet that is answered had a congestion mark" },
   { "refused", "Refused", 0x20, "the length is a reason" },
-  { "authenticated", "Authenticated", 0x40, "there is an authentication before the check" },
+  { "authenticated", "Authenticated", 0x40, "there is a tag in the place of the check" },
   { "reserved", "Reserved", 0x80, "must be 0" },
+  { "reserved_4", "Reserved", 0x04, "must be 0" },
 }
 for _, flag in ipairs(FLAGS) do
   f["flag_" .. flag[1]] = ProtoField.bool("star.flags." .. flag[1], flag[2], 8, nil, flag[3], flag[4])
@@ -66,6 +66,11 @@ f.stamp = ProtoField.uint32("star.stamp", "Stamp (us of the server's clock)", ba
 
 f.address = ProtoField.uint64("star.address", "Address", base.HEX)
 f.key = ProtoField.uint32("star.key", "Memory key", base.HEX)
+f.capability_base = ProtoField.uint64("star.capability.base", "First byte granted", base.HEX)
+f.capability_len = ProtoField.uint64("star.capability.len", "Bytes granted", base.DEC)
+f.capability_rights = ProtoField.uint8("star.capability.rights", "Rights granted (1 store, 2 fetch, 4 element)", base.HEX)
+f.capability_server = ProtoField.uint24("star.capability.server", "Connection at the server", base.HEX)
+f.lease = ProtoField.uint32("star.lease", "End of the lease (s of the server's clock)", base.DEC)
 f.stored_before = ProtoField.uint16("star.stored_before", "Stored before (bitmap)", base.HEX)
 
 f.opcode = ProtoField.uint8("star.wqe.opcode", "Opcode", base.DEC, OPCODES)
@@ -91,6 +96,9 @@ f.segment = ProtoField.none("star.segment", "Segment")
 f.segment_address = ProtoField.uint64("star.segment.address", "Address", base.HEX)
 f.segment_len = ProtoField.uint32("star.segment.len", "Length", base.DEC)
 f.segment_lkey = ProtoField.uint32("star.segment.lkey", "Local key", base.HEX)
+f.segment_code = ProtoField.uint64("star.segment.code", "Grant code", base.HEX)
+f.region_code = ProtoField.uint64("star.region.code", "Grant code of the region", base.HEX)
+f.masked_key = ProtoField.bytes("star.lease.masked_key", "Key of the lease, masked")
 f.region_key = ProtoField.uint32("star.region.key", "Key of the region", base.HEX)
 f.region_address = ProtoField.uint64("star.region.address", "Address of the region", base.HEX)
 f.region_len = ProtoField.uint64("star.region.len", "Bytes of the region", base.DEC)
@@ -106,7 +114,6 @@ f.cqe_immediate = ProtoField.bytes("star.cqe.immediate", "Immediate data")
 f.cqe_invalidate = ProtoField.uint32("star.cqe.invalidate", "Key to invalidate", base.HEX)
 
 f.payload = ProtoField.bytes("star.payload", "Payload")
-f.domain = ProtoField.uint32("star.domain", "Protection domain", base.HEX)
 f.tag = ProtoField.uint64("star.tag", "Tag", base.HEX)
 f.check = ProtoField.uint32("star.check", "Integrity check", base.HEX)
 f.epoch = ProtoField.uint32("star.epoch", "Epoch that the check is right for", base.HEX)
@@ -200,9 +207,17 @@ local function element(tvb, tree, at, stop)
     tree:add(f.region_len, tvb(at + 8, 8))
     tree:add(f.region_address, tvb(at + 16, 8))
     tree:add(f.region_key, tvb(at + 24, 4))
-    return stop ~= at + ELEMENT_LEN and "bytes after a control element" or nil, name
+    if stop ~= at + ELEMENT_LEN + 8 then
+      return "no grant code, or bytes after it", name
+    end
+    tree:add(f.region_code, tvb(at + ELEMENT_LEN, 8))
+    return nil, name
   elseif opcode == 17 then
     tree:add(f.region_key, tvb(at + 24, 4))
+    return stop ~= at + ELEMENT_LEN and "bytes after a control element" or nil, name
+  elseif opcode == 19 then
+    tree:add(f.masked_key, tvb(at + 8, 16))
+    tree:add(f.lease, tvb(at + 24, 4))
     return stop ~= at + ELEMENT_LEN and "bytes after a control element" or nil, name
   elseif opcode == 18 then
     tree:add(f.close_status, tvb(at + 7, 1))
@@ -253,6 +268,7 @@ local function element(tvb, tree, at, stop)
     branch:add(f.segment_address, tvb(at, 8))
     branch:add(f.segment_len, tvb(at + 8, 4))
     branch:add(f.segment_lkey, tvb(at + 12, 4))
+    branch:add(f.segment_code, tvb(at + 16, 8))
     sum = sum + tvb(at + 8, 4):uint()
     at = at + SEGMENT_LEN
   end
@@ -320,11 +336,8 @@ function star.dissector(tvb, pinfo, root)
   end
   tree:append_text(", " .. name .. " (" .. TYPE_TITLES[kind] .. ")")
 
-  local check_at = len - CHECK_LEN
-  local stop = check_at
-  if has(flags, 0x40) then
-    stop = check_at - AUTHENTICATION_LEN
-  end
+  local is_tagged = has(flags, 0x40)
+  local stop = len - (is_tagged and AUTHENTICATION_LEN or CHECK_LEN)
   local at = COMMON_LEN + BODY_LENS[kind]
   if stop < at then
     return fail("cut short")
@@ -341,6 +354,14 @@ function star.dissector(tvb, pinfo, root)
     local address, key = tvb(COMMON_LEN, 8), tvb(COMMON_LEN + 8, 4)
     tree:add(f.address, address)
     tree:add(f.key, key)
+    tree:add(f.capability_base, tvb(COMMON_LEN + 12, 8))
+    tree:add(f.capability_len, tvb(COMMON_LEN + 20, 8))
+    tree:add(f.capability_rights, tvb(COMMON_LEN + 28, 1))
+    tree:add(f.capability_server, tvb(COMMON_LEN + 29, 3))
+    tree:add(f.lease, tvb(COMMON_LEN + 32, 4))
+    if tvb(COMMON_LEN + 28, 1):uint() > 7 then
+      wrong = "unknown rights"
+    end
     summary = string.format("Addr=0x%s Key=0x%x Len=%d", address:uint64():tohex(), key:uint(), length)
     payload = kind == RDP and length or 0
   elseif refused and (kind == RA or kind == SDP) then
@@ -356,7 +377,7 @@ function star.dissector(tvb, pinfo, root)
     payload = length
   end
   if kind == WQEP then
-    local operands = ({ [7] = 16, [8] = 16 })[tvb(COMMON_LEN, 1):uint()] or 0
+    local operands = ({ [7] = 16, [8] = 16, [16] = 8 })[tvb(COMMON_LEN, 1):uint()] or 0
     if not wrong and stop - COMMON_LEN - ELEMENT_LEN - operands ~= length then
       wrong = "length of another number of bytes"
     end
@@ -370,12 +391,13 @@ function star.dissector(tvb, pinfo, root)
     tree:add(f.payload, tvb(at, payload))
   end
 
-  if has(flags, 0x40) then
-    tree:add(f.domain, tvb(stop, 4))
-    tree:add(f.tag, tvb(stop + 4, 8))
+  local check_at, epoch = stop, nil
+  if is_tagged then
+    tree:add(f.tag, tvb(stop, AUTHENTICATION_LEN))
+  else
+    tree:add(f.check, tvb(check_at, CHECK_LEN))
+    epoch = epoch_of(tvb, check_at)
   end
-  tree:add(f.check, tvb(check_at, CHECK_LEN))
-  local epoch = epoch_of(tvb, check_at)
   if epoch then
     tree:add(f.epoch, tvb(check_at, CHECK_LEN), epoch):set_generated()
     local expected = tonumber((star.prefs.epoch:gsub("^0[xX]", "")), 16)

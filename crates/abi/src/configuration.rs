@@ -5,7 +5,8 @@
 //! | `NICHROME_TRANSPORT` | the device's transport: `roce` or `star` | `roce` |
 //! | `NICHROME_STATELESS` | with `star`, the side of a connection that keeps no state: `self`, `peer`, `auto` | `auto` |
 //! | `NICHROME_CONNECTION_BUDGET` | with `star`, the maximum number of connections whose state is kept here | no maximum |
-//! | `NICHROME_AUTHENTICATE` | `1`: with `star`, the stateless side accepts authenticated packets only | accepts all |
+//! | `NICHROME_KEY_FILE` | with `star`, the file of the key under which connections are set up | loopback addresses only |
+//! | `NICHROME_AUTHENTICATE` | `0`: with `star`, packets are not authenticated; loopback addresses only | authenticated |
 //! | `NICHROME_IP` | the device's address, one of this machine's | a free address in 127.0.0.0/8 |
 //! | `NICHROME_IFACE` | the interface whose first address the device takes | |
 //! | `NICHROME_MTU` | maximum payload of a packet in bytes: 256, 512, 1024, 2048, 4096 | the largest that fits the interface |
@@ -36,7 +37,9 @@ pub const TRANSPORT: &str = "NICHROME_TRANSPORT";
 pub const STATELESS: &str = "NICHROME_STATELESS";
 /// Maximum number of connections whose state is kept here.
 pub const CONNECTION_BUDGET: &str = "NICHROME_CONNECTION_BUDGET";
-/// Whether the stateless side accepts authenticated packets only.
+/// The file of the key under which StaR's connections are set up.
+pub const KEY_FILE: &str = "NICHROME_KEY_FILE";
+/// `0` if packets to the stateless side are not authenticated.
 pub const AUTHENTICATE: &str = "NICHROME_AUTHENTICATE";
 /// The device's IP address.
 pub const IP: &str = "NICHROME_IP";
@@ -109,7 +112,8 @@ impl Configuration {
             star: StarOptions {
                 stateless: variable(STATELESS)?.unwrap_or_default(),
                 connection_budget: variable(CONNECTION_BUDGET)?,
-                authenticates: is_set(AUTHENTICATE),
+                authenticates: env::var_os(AUTHENTICATE).is_none_or(|value| value != "0"),
+                key_file: variable(KEY_FILE)?,
                 report: |why| eprintln!("nichrome: {why}"),
             },
             place: place()?,

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
-use crate::star::StarOptions;
+use crate::star::{StarAddressError, StarOptions};
 
 /// The transport protocol of reliable connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +112,9 @@ pub enum OpenError {
     /// StaR with [`Reception::Packets`].
     #[error("StaR's packets are received from sockets only, not from the interfaces")]
     StarFromPackets,
+    /// StaR is not safe at the address.
+    #[error(transparent)]
+    Star(#[from] StarAddressError),
     /// The kernel gives no random numbers, which memory keys, queue pair numbers, and StaR's epoch and secret come from.
     #[error("no random numbers from the kernel: {0}")]
     Random(Errno),

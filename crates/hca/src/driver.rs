@@ -79,7 +79,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
             Transport::Roce => None,
             Transport::Star => {
                 let host = Arc::clone(&shared) as Arc<dyn Host<M>>;
-                Some(StarSetup::start(listen(local.ip())?, host, &config.star).map_err(failed)?)
+                let key = config.star.admit(local.ip())?;
+                Some(StarSetup::start(listen(local.ip())?, host, &config.star, key).map_err(failed)?)
             }
         };
         let driven = Arc::clone(&shared);

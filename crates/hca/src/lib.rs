@@ -63,5 +63,5 @@ pub use driver::{Driver, Paused};
 pub use exchange::exchange;
 pub use live_device::EventSink;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
-pub use star::{StarOptions, Stateless, StatelessError};
+pub use star::{KeyFileError, StarAddressError, StarOptions, Stateless, StatelessError};
 pub use wire::WireCounters;

@@ -362,7 +362,7 @@ fn everything_is_done_where_one_side_keeps_no_state() {
 
 #[test]
 fn nothing_is_lost_where_one_side_keeps_no_state() {
-    let ends = star_ends(Some(&rough()), false, Stateless::Automatic);
+    let ends = star_ends(Some(&rough()), true, Stateless::Automatic);
     does_everything(&ends, &[1, 65_536, LEN]);
     let [server, client] = ends;
     moves_messages(&[client, server], &[1, 65_536, LEN]);

@@ -32,6 +32,7 @@ mod scheduling;
 mod stripped_tag;
 mod tap;
 mod tap_wire;
+mod tcp_owner;
 pub mod udp;
 mod waker;
 mod wire_queue;
@@ -54,6 +55,7 @@ pub use process_namespace::ProcessNamespace;
 pub use scheduling::{come_first, waited_for_processor};
 pub use tap::{Offloads, Reception, Tap, TapError};
 pub use tap_wire::TapWire;
+pub use tcp_owner::{TcpOwner, tcp_peer_owner};
 pub use waker::Waker;
 pub use wire_queue::{TransmitError, WireFrame, WireQueue, WireStats};
 pub use xdp::{

@@ -446,16 +446,16 @@ fn a_request_of_the_stateless_side_fits_one_packet() {
         let request = SendRequest { payload, ..SendRequest::new(1, Operation::Send, &[]) };
         pair.ends[end].device.post_send(qp, &request)
     };
-    let too_long = Err(PostError::Inline { len: 237, max: 236 });
-    assert_eq!(post(&mut pair, 0, a, Payload::Inline(&[0; 237])), too_long);
-    assert_eq!(post(&mut pair, 0, a, Payload::Inline(&[0; 236])), Ok(()));
-    assert_eq!(post(&mut pair, 1, b, Payload::Inline(&[0; 237])), Ok(()));
-    let buffers = [pair.ends[0].sge(0, 1); 15];
-    let too_many = Err(PostError::Buffers { count: 15, max: 14 });
+    let too_long = Err(PostError::Inline { len: 261, max: 260 });
+    assert_eq!(post(&mut pair, 0, a, Payload::Inline(&[0; 261])), too_long);
+    assert_eq!(post(&mut pair, 0, a, Payload::Inline(&[0; 260])), Ok(()));
+    assert_eq!(post(&mut pair, 1, b, Payload::Inline(&[0; 261])), Ok(()));
+    let buffers = [pair.ends[0].sge(0, 1); 11];
+    let too_many = Err(PostError::Buffers { count: 11, max: 10 });
     assert_eq!(post(&mut pair, 0, a, Payload::Buffers(&buffers)), too_many);
     let receive = |buffers| ReceiveRequest { wr_id: 1, buffers };
     assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers)), too_many);
-    assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers[..14])), Ok(()));
+    assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers[..10])), Ok(()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use nichrome_rdma::star::*;
 use nichrome_rdma::{Access, PathMtu, QpNumber, RKey};
 use nichrome_wire::SeqNumber;
-use nichrome_wire::star::{Epoch, Registration, Stamp};
+use nichrome_wire::star::{Epoch, GrantCode, Lease, Registration, Stamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -31,13 +31,16 @@ fn admission(regions: usize) -> Admission {
         key: RKey(nth as u32),
         address: nth as u64 * 4096,
         len: 4096,
-        rights: Access::LOCAL_WRITE.star_bits(),
+        rights: Access::REMOTE_WRITE.star_bits(),
+        code: GrantCode(nth as u64 + 7),
     };
     Admission {
         epoch: Epoch(77),
-        domain: 3,
         clock: Stamp(1234),
-        key: Some(ConnectionKey::new([9; 16])),
+        credentials: Some(Credentials {
+            key: ConnectionKey::new([9; 16]),
+            lease: (Lease(60), ConnectionKey::new([8; 16])),
+        }),
         regions: (0..regions).map(region).collect(),
     }
 }

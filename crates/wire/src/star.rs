@@ -5,6 +5,7 @@
 //! [`Authentication`] where the connection asks for it, and the [integrity check](PacketCheck). [`Repr`] holds the headers
 //! as types. "Server" is the stateless side and "client" the stateful one, as in the paper.
 
+mod capability;
 mod check;
 mod completion;
 mod datagram;
@@ -16,10 +17,11 @@ mod packet_type;
 mod segment;
 mod writer;
 
+pub use capability::{Capability, GrantCode, Lease, Rights};
 pub use check::{Epoch, PacketCheck};
 pub use completion::{Completed, Cqe, CqeNotice, StatusCode};
 pub use datagram::{Authentication, Repr, Stamp};
-pub use element::{Data, Element, Operands, Registration, Request, Target, Wqe, WqeFlags};
+pub use element::{Data, Element, NextLease, Operands, Registration, Request, Target, Wqe, WqeFlags};
 pub use error::StarError;
 pub use header::{CommonHeader, Flags};
 pub use message::{Message, Reason, Span};
@@ -37,4 +39,4 @@ pub const VERSION: u8 = 2;
 pub const CHECK_LEN: usize = 4;
 
 /// Bytes of an [`Authentication`].
-pub const AUTHENTICATION_LEN: usize = 12;
+pub const AUTHENTICATION_LEN: usize = 8;

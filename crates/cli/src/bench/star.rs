@@ -34,9 +34,9 @@ pub(crate) struct Star {
     /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results are rough.
     #[arg(long)]
     quick: bool,
-    /// Make the stateless server accept authenticated packets only.
+    /// Do not authenticate packets to the stateless server.
     #[arg(long)]
-    authenticate: bool,
+    no_authenticate: bool,
 }
 
 /// Numbers of connections, duration and repetitions of each measurement.
@@ -86,14 +86,15 @@ impl Star {
         for &connections in plan.connections {
             for (transport, server, client) in TRANSPORTS {
                 progress.set_message(format!("{transport}, {} connections", Grouped(u64::from(connections))));
-                let more = if self.authenticate && transport == "star" { " --authenticate" } else { "" };
+                let more =
+                    if self.no_authenticate && transport == "star" { " --no-authenticate" } else { "" };
                 let run = Run { pair: &pair, server: &format!("{server}{more}"), client, plan, connections };
                 points.push(run.point(transport)?);
                 progress.inc(1);
             }
         }
         progress.finish_and_clear();
-        Ok(Report { points, authenticated: self.authenticate, rounds: plan.rounds })
+        Ok(Report { points, authenticated: !self.no_authenticate, rounds: plan.rounds })
     }
 }
 
@@ -143,7 +144,7 @@ impl Run<'_> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = if self.authenticated { ", StaR's packets authenticated" } else { "" };
+        let how = if self.authenticated { "" } else { ", StaR's packets not authenticated" };
         writeln!(f, "a server on loopback, medians of {} rounds{how}\n", self.rounds)?;
         write!(
             f,

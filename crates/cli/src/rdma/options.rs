@@ -44,9 +44,14 @@ pub(super) struct Options {
     /// ones.
     #[arg(long, value_name = "NUMBER")]
     connection_budget: Option<usize>,
-    /// With --transport star, accept authenticated packets only where this side is stateless.
+    /// With --transport star, the file of the key under which connections are set up, the same at both sides: at least 32
+    /// bytes, closed to other users. Necessary unless the address is a loopback address.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// With --transport star, do not authenticate packets where this side is stateless: on loopback addresses only, where
+    /// every process can then read and write registered memory.
     #[arg(long)]
-    authenticate: bool,
+    no_authenticate: bool,
     /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4 identification, which the ICRC
     /// covers. Needs CAP_NET_RAW.
     #[arg(long)]
@@ -98,7 +103,8 @@ impl Options {
         let star = StarOptions {
             stateless: self.stateless,
             connection_budget: self.connection_budget,
-            authenticates: self.authenticate,
+            authenticates: !self.no_authenticate,
+            key_file: self.key_file.clone(),
             report: |why| eprintln!("nichrome: {why}"),
         };
         Ok(AdapterConfig {

@@ -34,9 +34,14 @@ pub(crate) struct Run {
     /// ones.
     #[arg(long, value_name = "NUMBER", requires = "transport")]
     connection_budget: Option<usize>,
-    /// With --transport star, accept authenticated packets only where this side is stateless.
+    /// With --transport star, the file of the key under which connections are set up, the same at both sides: at least 32
+    /// bytes, closed to other users. Necessary unless the address is a loopback address.
+    #[arg(long, value_name = "FILE", requires = "transport")]
+    key_file: Option<PathBuf>,
+    /// With --transport star, do not authenticate packets where this side is stateless: on loopback addresses only, where
+    /// every process can then read and write registered memory.
     #[arg(long, requires = "transport")]
-    authenticate: bool,
+    no_authenticate: bool,
     /// The device's address, one of this machine's. By default a free address in 127.0.0.0/8.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "iface")]
     ip: Option<IpAddr>,
@@ -183,12 +188,14 @@ impl Run {
     fn variables(&self) -> anyhow::Result<Vec<(&'static str, OsString)>> {
         let absolute = |path: &PathBuf| std::path::absolute(path).map(PathBuf::into_os_string);
         let capture = self.capture.as_ref().map(absolute).transpose().context("--capture")?;
+        let key_file = self.key_file.as_ref().map(absolute).transpose().context("--key-file")?;
         let text = |text: &Option<String>| text.as_ref().map(OsString::from);
         let all = [
             (variables::TRANSPORT, text(&self.transport)),
             (variables::STATELESS, text(&self.stateless)),
             (variables::CONNECTION_BUDGET, self.connection_budget.map(|budget| budget.to_string().into())),
-            (variables::AUTHENTICATE, self.authenticate.then(|| "1".into())),
+            (variables::KEY_FILE, key_file),
+            (variables::AUTHENTICATE, self.no_authenticate.then(|| "0".into())),
             (variables::IP, self.ip.map(|ip| ip.to_string().into())),
             (variables::INTERFACE, text(&self.iface)),
             (variables::MTU, text(&self.path_mtu)),

@@ -181,6 +181,7 @@ const PORT: Layers = &[
         "pool.rs",
         "scheduling.rs",
         "stripped_tag.rs",
+        "tcp_owner.rs",
         "waker.rs",
         "wire_queue.rs",
     ],

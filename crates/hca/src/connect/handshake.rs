@@ -1,9 +1,11 @@
 //! One side of the set-up of a connection: bytes in, bytes out, a deadline. No sockets, no clock.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use nichrome_wire::Instant;
+
+use super::key::{PreSharedKey, SealError};
 
 /// How far a handshake is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,10 @@ pub(crate) enum Cause {
     Displaced,
     /// The adapter closes.
     Shutdown,
+    /// The peer is not known to be allowed: [`Context::trusts`].
+    Untrusted,
+    /// The bytes cannot be decrypted.
+    Seal(SealError),
     /// The stream failed.
     Io(io::Error),
 }
@@ -82,6 +88,12 @@ pub(crate) trait Context {
 
     /// Takes a request of the program. Returns it if this side connects; otherwise the peer is expected to.
     fn request(&mut self, request: Self::Request, now: Instant) -> Option<Self::Request>;
+
+    /// The key of the set-up, which both sides know; `None` for plain bytes.
+    fn key(&self) -> Option<&PreSharedKey>;
+
+    /// Whether the peer of a stream, which has sent its first bytes, may connect.
+    fn trusts(&self, stream: &TcpStream) -> bool;
 
     /// Deadline of the next expected peer.
     fn poll_timeout(&self) -> Option<Instant>;

@@ -1,6 +1,7 @@
 //! A handshake on its TCP socket.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_linger, set_tcp_user_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
-use super::handshake::{Cause, Handshake, Phase, Route};
+use super::handshake::{Cause, Context, Handshake, Phase, Route};
 
 /// How long the peer's kernel may leave a SYN or data unacknowledged.
 const TCP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -41,6 +42,8 @@ pub(super) struct Stream<H> {
     pub(super) direction: Direction,
     pub(super) opened_at: Instant,
     pub(super) handshake: H,
+    /// Nothing has been received.
+    is_silent: bool,
     /// To be written.
     output: Vec<u8>,
     /// Set when the handshake enters [`Phase::Closing`].
@@ -64,7 +67,7 @@ impl<H: Handshake> Stream<H> {
 
     fn new(socket: TcpStream, peer: IpAddr, direction: Direction, handshake: H, now: Instant) -> Self {
         let (output, lingers_until) = (Vec::new(), None);
-        Self { socket, peer, direction, opened_at: now, handshake, output, lingers_until }
+        Self { socket, peer, direction, opened_at: now, handshake, is_silent: true, output, lingers_until }
     }
 
     /// Returns true if `source` connected.
@@ -124,6 +127,9 @@ impl<H: Handshake> Stream<H> {
         for _ in 0..MAX_READS {
             match self.socket.read(&mut chunk) {
                 Ok(0) => return self.handshake.close(context, Cause::Closed),
+                Ok(_) if mem::take(&mut self.is_silent) && !context.trusts(&self.socket) => {
+                    return self.handshake.close(context, Cause::Untrusted);
+                }
                 Ok(len) if self.handshake.phase() != Phase::Closing => {
                     self.handshake.receive(context, &chunk[..len], now);
                 }

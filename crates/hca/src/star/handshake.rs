@@ -259,6 +259,8 @@ impl<M: Memory> Handshake for StarHandshake<M> {
                 self.fail(pending, &failure);
             }
             (State::Running(_), Cause::Io(error)) => self.fail(pending, &error.into()),
+            (State::Running(_), Cause::Untrusted) => self.fail(pending, &SetupFailure::OtherUser),
+            (State::Running(_), Cause::Seal(error)) => self.fail(pending, &error.into()),
             (State::Opening | State::Parked(_) | State::Closing | State::Done, _) => {}
         }
         self.state = State::Done;

@@ -4,10 +4,13 @@
 //! until both sides have negotiated. The verb returns at once. The side with the lower address and QP number connects.
 
 mod handshake;
+mod key_file;
 mod pending;
 mod set_up;
 
 use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use nichrome_rdma::StarConfig;
@@ -17,23 +20,64 @@ use rustix::io;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
+use crate::connect::PreSharedKey;
+
+pub use key_file::KeyFileError;
 pub(crate) use pending::Host;
 pub(crate) use set_up::{StarSetup, listen};
 
 /// Options of StaR.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StarOptions {
     /// Which side of the adapter's connections is to be stateless.
     pub stateless: Stateless,
     /// Connections whose state the adapter keeps; further ones are stateless at this side. `None` for any number.
     pub connection_budget: Option<usize>,
-    /// Packets to stateless connections must be authenticated.
+    /// Packets to stateless connections must be authenticated. Without it, StaR is for loopback addresses only.
     pub authenticates: bool,
-    /// Called with one line per connection that could not be set up. Its queue pair is in ERROR then.
+    /// The file of the key under which connections are set up, the same at both sides: [`KeyFileError`] has its rules. Without
+    /// one, StaR is for loopback addresses and processes of one user only.
+    pub key_file: Option<PathBuf>,
+    /// Called with a line per connection that could not be set up, whose queue pair is then in ERROR, and with warnings.
     pub report: fn(&str),
 }
 
+/// Why StaR does not run at an address.
+#[derive(Debug, Error)]
+pub enum StarAddressError {
+    /// No key protects the keys and memory tables that set-up exchanges.
+    #[error(
+        "StaR at {0} needs a key for its set-up: give both sides the same --key-file (NICHROME_KEY_FILE)"
+    )]
+    NoKey(IpAddr),
+    /// Whoever reaches the port could read and write registered memory.
+    #[error("StaR without authentication is for loopback addresses only: {0} needs authenticated packets")]
+    NoTags(IpAddr),
+    /// The key file.
+    #[error(transparent)]
+    KeyFile(#[from] KeyFileError),
+}
+
 impl StarOptions {
+    /// Reads the key of set-ups at `address`, and reports that packets are not authenticated if so.
+    ///
+    /// # Errors
+    /// The key file is not usable, or the address needs what these options leave out.
+    pub(crate) fn admit(&self, address: IpAddr) -> Result<Option<PreSharedKey>, StarAddressError> {
+        let key = self.key_file.as_deref().map(key_file::read).transpose()?;
+        let is_loopback = address.to_canonical().is_loopback();
+        match (self.authenticates, &key) {
+            (false, _) if !is_loopback => return Err(StarAddressError::NoTags(address)),
+            (_, None) if !is_loopback => return Err(StarAddressError::NoKey(address)),
+            (false, _) => (self.report)(
+                "warning: StaR's packets are not authenticated: every process of this machine can read and write \
+                 registered memory",
+            ),
+            (true, _) => {}
+        }
+        Ok(key)
+    }
+
     /// The device's configuration, with a random epoch and secret.
     ///
     /// # Errors
@@ -56,7 +100,7 @@ impl StarOptions {
 impl Default for StarOptions {
     fn default() -> Self {
         let stateless = Stateless::default();
-        Self { stateless, connection_budget: None, authenticates: false, report: |_| {} }
+        Self { stateless, connection_budget: None, authenticates: true, key_file: None, report: |_| {} }
     }
 }
 

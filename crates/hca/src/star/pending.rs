@@ -1,17 +1,19 @@
 //! Queue pairs whose set-up is not complete.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use nichrome_port::{TcpOwner, tcp_peer_owner};
 use nichrome_rdma::star::{SetupError, Wish};
 use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpNumber, QpState};
 use nichrome_wire::Instant;
+use rustix::process::geteuid;
 use thiserror::Error;
 
-use crate::connect::Context;
+use crate::connect::{Context, PreSharedKey, SealError};
 
 /// How long one side waits for the program of the other.
 pub(super) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,6 +58,10 @@ pub(super) enum SetupFailure {
     Timeout,
     #[error("the peer is another queue pair than the one to be connected to")]
     WrongPeer,
+    #[error("the peer is a process of another user: with the same --key-file at both sides it may connect")]
+    OtherUser,
+    #[error(transparent)]
+    Seal(#[from] SealError),
 }
 
 /// Access to the device.
@@ -73,14 +79,20 @@ pub(super) struct Pending<M> {
     deadlines: VecDeque<(Instant, QpNumber)>,
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
+    key: Option<PreSharedKey>,
     failures: usize,
     report: fn(&str),
 }
 
 impl<M: Memory> Pending<M> {
-    pub(super) fn new(host: Arc<dyn Host<M>>, open: Arc<AtomicUsize>, report: fn(&str)) -> Self {
+    pub(super) fn new(
+        host: Arc<dyn Host<M>>,
+        open: Arc<AtomicUsize>,
+        key: Option<PreSharedKey>,
+        report: fn(&str),
+    ) -> Self {
         let (expected, deadlines) = (HashMap::new(), VecDeque::new());
-        Self { host, expected, deadlines, open, failures: 0, report }
+        Self { host, expected, deadlines, open, key, failures: 0, report }
     }
 
     /// Takes the request of queue pair `ours` if it is for `peer`.
@@ -137,6 +149,20 @@ impl<M: Memory> Context for Pending<M> {
         None
     }
 
+    fn key(&self) -> Option<&PreSharedKey> {
+        self.key.as_ref()
+    }
+
+    /// Without a key, only processes of this machine's same user may connect; of a kernel that does not tell the owner, all.
+    fn trusts(&self, stream: &TcpStream) -> bool {
+        self.key.is_some()
+            || match tcp_peer_owner(stream) {
+                Ok(TcpOwner::User(user)) => user == geteuid().as_raw(),
+                Ok(TcpOwner::Nobody) => false,
+                Ok(TcpOwner::Unknown) | Err(_) => true,
+            }
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.front().map(|(until, _)| *until)
     }
@@ -151,5 +177,32 @@ impl<M: Memory> Context for Pending<M> {
                 self.fail(&request, &SetupFailure::NoPeer);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::Arena;
+    use std::net::TcpListener;
+
+    struct NoHost;
+
+    impl Host<Arena> for NoHost {
+        fn with(&self, _: &mut dyn FnMut(&mut Device<Arena>)) {}
+    }
+
+    #[test]
+    fn without_a_key_the_peer_must_be_an_open_socket_of_the_same_user() {
+        let trusts = |key: Option<PreSharedKey>, stream: &TcpStream| {
+            Pending::new(Arc::new(NoHost), Arc::default(), key, |_| {}).trusts(stream)
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(trusts(None, &accepted));
+        drop(caller);
+        let key = Some(PreSharedKey::new(b"key"));
+        assert_eq!([trusts(None, &accepted), trusts(key, &accepted)], [false, true]);
     }
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::StarOptions;
 use super::handshake::{StarHandshake, hold};
 use super::pending::{Host, Pending, Request};
-use crate::connect::{Connector, Limits};
+use crate::connect::{Connector, Limits, PreSharedKey, Sealed};
 
 /// Sets up the reliable connections of an adapter.
 pub(crate) struct StarSetup {
@@ -26,7 +26,7 @@ pub(crate) struct StarSetup {
 }
 
 impl StarSetup {
-    /// Starts the thread for the device behind `host`, which accepts from `listener`.
+    /// Starts the thread for the device behind `host`, which accepts from `listener`. Set-ups are encrypted under `key`.
     ///
     /// # Errors
     /// No descriptor or thread is left.
@@ -34,12 +34,14 @@ impl StarSetup {
         listener: TcpListener,
         host: Arc<dyn Host<M>>,
         options: &StarOptions,
+        key: Option<PreSharedKey>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?.ip();
         let open = Arc::new(AtomicUsize::new(0));
-        let pending = Pending::new(host, Arc::clone(&open), options.report);
+        let pending = Pending::new(host, Arc::clone(&open), key, options.report);
+        let limits = Limits::default();
         let connector =
-            Connector::start::<StarHandshake<M>>(Limits::default(), "nichrome-star", listener, pending)?;
+            Connector::start::<Sealed<StarHandshake<M>>>(limits, "nichrome-star", listener, pending)?;
         Ok(Self { connector, address, wish: options.stateless.wish(), open })
     }
 

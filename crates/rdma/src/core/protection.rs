@@ -315,32 +315,12 @@ impl Protection {
     }
 
     /// Checks an access of a packet to a stateless card; returns the address in the program's memory. The card has no queue
-    /// pairs, so windows of type 2 are inaccessible. `domain` is the [name](Handle::name) of the protection domain that the
-    /// packet authenticated for, if packets are authenticated.
+    /// pairs; windows are not granted to its clients.
     #[inline]
-    pub(crate) fn stateless(
-        &self,
-        key: u32,
-        domain: Option<u32>,
-        address: u64,
-        len: u64,
-        right: Access,
-    ) -> Result<u64, Refusal> {
-        let is_owner = |owner: Handle<kind::Domain>| domain.is_none_or(|name| name == owner.name());
+    pub(crate) fn stateless(&self, key: u32, address: u64, len: u64, right: Access) -> Result<u64, Refusal> {
         match self.named(key)? {
-            Named::Region(region) if is_owner(region.domain) => {
-                region.reach(region.domain, address, len, right)
-            }
-            Named::Window(window) if window.kind == WindowKind::One && is_owner(window.domain) => {
-                let binding = window.binding.as_ref().ok_or(Refusal::State)?;
-                if !binding.access.contains(right) {
-                    return Err(Refusal::Right);
-                }
-                let within = binding.region_address(address, len)?;
-                let region = self.region_of(binding.region())?;
-                region.reach(region.domain, within, len, Access::NONE)
-            }
-            Named::Region(_) | Named::Window(_) => Err(Refusal::Owner),
+            Named::Region(region) => region.reach(region.domain, address, len, right),
+            Named::Window(_) => Err(Refusal::Owner),
         }
     }
 

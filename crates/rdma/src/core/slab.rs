@@ -21,11 +21,6 @@ impl<T> Handle<T> {
     pub const fn index(self) -> u32 {
         self.index
     }
-
-    /// A 32-bit name: 24 bits of index, 8 bits of generation. Repeats after 256 uses of the index.
-    pub(crate) const fn name(self) -> u32 {
-        self.index << 8 | self.generation & 0xFF
-    }
 }
 
 impl<T> Clone for Handle<T> {

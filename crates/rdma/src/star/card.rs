@@ -3,26 +3,29 @@
 //! | packet | check, in this order | if it fails |
 //! |---|---|---|
 //! | any | form, type RDP or GD, integrity check (which covers the epoch) | dropped |
-//! | authenticated | the tag, by the key computed from the secret and the packet | dropped |
-//! | not authenticated | the card requires no authentication | refused: [`Reason::Unauthenticated`] |
+//! | authenticated | the tag, by lease key and grant code computed from the secret and the packet | dropped |
+//! | not authenticated | the card requires no authentication | refused: [`Reason::Denied`] |
 //! | any | the packet has not expired, and expires within [`LONGEST`] | refused: [`Reason::Expired`] |
+//! | authenticated | the lease has not ended, and is not void | refused: [`Reason::Lease`] |
 //! | GD | the bytes fit in a packet | refused: [`Reason::Length`] |
-//! | RDP, GD | key, protection domain, right, bounds, as for every other access of a peer | refused, with the reason |
+//! | RDP, GD | rights and bytes of the capability | refused, with the reason |
+//! | RDP, GD | key, right and bounds of the region | refused, with the reason |
 //!
+//! A refusal of a packet that is not authenticated has no other reason than [`Reason::Expired`] and [`Reason::Denied`].
 //! The card looks up no connection: it copies the connection's number into the answer and sends that to the packet's
-//! source, authenticated with the packet's key.
+//! source, authenticated with the packet's lease key.
 
-use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
-    Authentication, Epoch, Flags, Message, PacketCheck, PacketType, PacketWriter, Reason, Repr, STAR_PORT,
-    Span, Stamp,
+    Authentication, Capability, Epoch, Flags, GrantCode, Lease, Message, PacketCheck, PacketType,
+    PacketWriter, Reason, Repr, Rights, STAR_PORT, Span, Stamp,
 };
 use nichrome_wire::{AddressPair, Ecn, Instant, TrafficClass};
 
-use super::memory_table::{KeyKind, Reach, RegisteredMemory};
+use super::lease::Revoked;
+use super::memory_table::{Reach, RegisteredMemory};
 use super::server_clock::{LONGEST, stamp_of};
-use super::tag::{ConnectionKey, ServerSecret};
-use crate::core::access::Access;
+use super::tag::{ConnectionKey, Ends, ServerSecret};
 use crate::core::memory::Memory;
 use crate::net::{Datagram, Route};
 
@@ -67,6 +70,8 @@ pub struct CardCounters {
     pub refused_expired: u64,
     /// Refused: not authenticated.
     pub refused_unauthenticated: u64,
+    /// Refused: the lease has ended, or the connection is closed.
+    pub refused_lease: u64,
     /// Dropped: not an RDP or GD.
     pub dropped_malformed: u64,
     /// Dropped: wrong integrity check, by damage or another epoch.
@@ -86,11 +91,13 @@ pub struct Answer {
     pub len: usize,
 }
 
-/// The card of the stateless side. Its size does not depend on the number of connections, and it uses no heap.
+/// The card of the stateless side. Its size does not depend on the number of connections; all its memory is allocated at its
+/// start.
 #[derive(Clone, Debug)]
 pub struct StatelessCard {
     config: CardConfig,
     counters: CardCounters,
+    revoked: Revoked,
 }
 
 /// An RA that is not built yet.
@@ -98,7 +105,7 @@ pub struct StatelessCard {
 pub(super) struct Acknowledgement {
     repr: Repr,
     pub(super) route: Route,
-    proof: Option<Proof>,
+    key: Option<ConnectionKey>,
 }
 
 impl Acknowledgement {
@@ -118,7 +125,7 @@ impl Acknowledgement {
         let like = Repr { sequence: self.repr.sequence, message: self.repr.message, ..later.repr };
         let is_like = self.repr.flags.with(Flags::LAST) == like.flags.with(Flags::LAST)
             && self.repr.connection == like.connection
-            && (self.route, self.proof) == (later.route, later.proof);
+            && (self.route, self.key) == (later.route, later.key);
         if !is_like || u32::from(before).leading_zeros() - 16 < distance {
             return false;
         }
@@ -132,20 +139,14 @@ impl Acknowledgement {
 struct CardRequest<'a> {
     repr: Repr,
     payload: &'a [u8],
-    proof: Option<Proof>,
-}
-
-/// The key and protection domain of an authenticated packet and of its answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Proof {
-    key: ConnectionKey,
-    domain: u32,
+    /// The key of an authenticated packet, and of its answer.
+    key: Option<ConnectionKey>,
 }
 
 impl StatelessCard {
     /// A card that starts.
     pub fn new(config: CardConfig) -> Self {
-        Self { config, counters: CardCounters::default() }
+        Self { config, counters: CardCounters::default(), revoked: Revoked::new() }
     }
 
     /// The counters since the start.
@@ -156,6 +157,21 @@ impl StatelessCard {
     /// The time of the card's clock at `now`, for set-up.
     pub fn clock(&self, now: Instant) -> Stamp {
         stamp_of(now)
+    }
+
+    /// The lease of a connection that begins at `now`.
+    pub fn lease(&self, server: QpNumber, now: Instant) -> Lease {
+        self.revoked.begin(server, now)
+    }
+
+    /// The leases that are void.
+    pub(super) const fn revoked(&self) -> &Revoked {
+        &self.revoked
+    }
+
+    /// Ends the leases of a closed connection at once, the last of which is `last`.
+    pub fn revoke(&mut self, server: QpNumber, last: Lease, now: Instant) {
+        self.revoked.revoke(server, last, now);
     }
 
     /// Executes an RDP or GD that arrived at `now` and builds the answer at the front of `buffer`. Drops and counts invalid
@@ -195,13 +211,13 @@ impl StatelessCard {
             && let Ok(Done { address, .. }) = outcome
             && memory.read(address, writer.payload()).is_err()
         {
-            outcome = Err(Reason::Fault);
+            outcome = Err(request.told(Reason::Fault));
             writer = PacketWriter::new(&answer_to(&request.repr, &outcome, is_marked, clock), 0, buffer)?;
         }
         self.count(&request.repr.message, outcome);
         let is_data = payload_len > 0 && outcome.is_ok();
         let route = self.route_back(datagram, is_data);
-        Some(Answer { route, len: self.finish(writer, &route.flow, request.proof) })
+        Some(Answer { route, len: self.finish(writer, &route.flow, request.key) })
     }
 
     /// Executes an RDP that arrived at `now`, and returns its RA; `None` as [`Self::respond`], or if it is a GD.
@@ -230,7 +246,7 @@ impl StatelessCard {
         let is_marked = datagram.traffic_class.ecn() == Ecn::Ce;
         self.counters.congestion_marks += u64::from(is_marked);
         let repr = answer_to(&request.repr, &stored, is_marked, Stamp(0));
-        Acknowledgement { repr, route: self.route_back(datagram, false), proof: request.proof }
+        Acknowledgement { repr, route: self.route_back(datagram, false), key: request.key }
     }
 
     /// Builds an RA at the front of `buffer`, with the card's clock at `now`.
@@ -241,7 +257,7 @@ impl StatelessCard {
             self.counters.dropped_buffer += 1;
             return None;
         };
-        Some(Answer { route: ra.route, len: self.finish(writer, &ra.route.flow, ra.proof) })
+        Some(Answer { route: ra.route, len: self.finish(writer, &ra.route.flow, ra.key) })
     }
 
     /// Parses a packet and checks it, apart from its memory. Returns `None` if it drops the packet, an error if the answer is
@@ -259,30 +275,42 @@ impl StatelessCard {
                 return None;
             }
         };
-        if !PacketCheck::new(self.config.epoch).is_right(&datagram.flow, datagram.bytes) {
-            self.counters.dropped_check += 1;
-            return None;
-        }
-        let (proof, admitted) = match (&self.config.authentication, authentication) {
-            (None, None) => (None, Ok(())),
-            (Some(_), None) => (None, Err(Reason::Unauthenticated)),
-            (Some(config), Some(authentication)) => {
-                let Authentication { domain, .. } = authentication;
-                let client = datagram.flow.addresses.src();
-                let key = config.secret.connection_key(client, repr.connection, domain);
-                if !key.is_right(&datagram.flow, datagram.bytes, &authentication) {
-                    self.counters.dropped_tag += 1;
-                    return None;
-                }
-                (Some(Proof { key, domain }), Ok(()))
-            }
-            (None, Some(_)) => {
-                self.counters.dropped_tag += 1;
+        let Some(authentication) = authentication else {
+            if !PacketCheck::new(self.config.epoch).is_right(&datagram.flow, datagram.bytes) {
+                self.counters.dropped_check += 1;
                 return None;
             }
+            let admitted = match self.config.authentication {
+                None => is_current(repr.stamp, stamp_of(now)),
+                Some(_) => Err(Reason::Denied),
+            };
+            self.counters.refused_unauthenticated += u64::from(admitted == Err(Reason::Denied));
+            return Some((CardRequest { repr, payload, key: None }, admitted));
         };
-        let current = if is_current(repr.stamp, stamp_of(now)) { Ok(()) } else { Err(Reason::Expired) };
-        Some((CardRequest { repr, payload, proof }, admitted.and(current)))
+        let key = self.lease_key(datagram, &repr, &authentication);
+        self.counters.dropped_tag += u64::from(key.is_none());
+        let (Message::Rdp(span) | Message::Gd(span, _)) = repr.message else { return None };
+        let Capability { server, lease, .. } = span.capability;
+        let admitted = is_current(repr.stamp, stamp_of(now))
+            .and_then(|()| if self.revoked.admits(server, lease, now) { Ok(()) } else { Err(Reason::Lease) });
+        Some((CardRequest { repr, payload, key: Some(key?) }, admitted))
+    }
+
+    /// The lease key of a packet, if its tag is right: it is of a client of this server, and for memory that it was granted.
+    #[inline]
+    fn lease_key(
+        &self,
+        datagram: &Datagram<'_>,
+        repr: &Repr,
+        authentication: &Authentication,
+    ) -> Option<ConnectionKey> {
+        let secret = &self.config.authentication.as_ref()?.secret;
+        let (Message::Rdp(span) | Message::Gd(span, _)) = repr.message else { return None };
+        let Capability { base, len, rights, server, lease } = span.capability;
+        let ends = Ends { address: datagram.flow.addresses.src(), client: repr.connection, server };
+        let key = secret.lease_key(&ends, lease);
+        let code = secret.grant_code(&ends, span.key, (base, len), rights);
+        key.is_right(code, &datagram.flow, datagram.bytes, authentication).then_some(key)
     }
 
     /// Stores the payload of an RDP.
@@ -295,9 +323,8 @@ impl StatelessCard {
         memory: &mut M,
     ) -> Result<Done, Reason> {
         let len = u16::try_from(request.payload.len()).map_err(|_| Reason::Length)?;
-        let right = Reach::storing(request.key_kind());
-        let address = registered.resolve(&request.reach(span, len, right))?;
-        memory.write(address, request.payload).map_err(|_| Reason::Fault)?;
+        let address = request.resolve(span, len, Rights::STORE, registered)?;
+        memory.write(address, request.payload).map_err(|_| request.told(Reason::Fault))?;
         Ok(Done { address, len })
     }
 
@@ -311,10 +338,9 @@ impl StatelessCard {
         registered: &impl RegisteredMemory,
     ) -> Result<Done, Reason> {
         if len > self.config.max_payload {
-            return Err(Reason::Length);
+            return Err(request.told(Reason::Length));
         }
-        let right = Reach::fetching(request.key_kind());
-        let address = registered.resolve(&request.reach(span, len, right))?;
+        let address = request.resolve(span, len, Rights::FETCH, registered)?;
         Ok(Done { address, len })
     }
 
@@ -332,7 +358,7 @@ impl StatelessCard {
             }
             (_, Err(Reason::Length)) => counters.refused_length += 1,
             (_, Err(Reason::Expired)) => counters.refused_expired += 1,
-            (_, Err(Reason::Unauthenticated)) => counters.refused_unauthenticated += 1,
+            (_, Err(Reason::Lease)) => counters.refused_lease += 1,
             (_, Err(_)) => counters.refused_memory += 1,
         }
     }
@@ -352,15 +378,12 @@ impl StatelessCard {
     }
 
     #[inline]
-    fn finish(&self, writer: PacketWriter<'_>, flow: &UdpFlow, proof: Option<Proof>) -> usize {
-        let check = PacketCheck::new(self.config.epoch);
-        match proof {
-            Some(Proof { key, domain }) => {
-                writer.finish_authenticated(flow, check, domain, |addresses, covered| {
-                    key.tag(addresses, covered)
-                })
-            }
-            None => writer.finish(flow, check),
+    fn finish(&self, writer: PacketWriter<'_>, flow: &UdpFlow, key: Option<ConnectionKey>) -> usize {
+        match key {
+            Some(key) => writer.finish_authenticated(flow, |addresses, covered| {
+                key.tag(GrantCode::default(), addresses, covered)
+            }),
+            None => writer.finish(flow, PacketCheck::new(self.config.epoch)),
         }
     }
 }
@@ -373,14 +396,23 @@ struct Done {
 }
 
 impl CardRequest<'_> {
+    /// Checks capability and region; returns the address in the program's memory.
     #[inline]
-    fn key_kind(&self) -> KeyKind {
-        if self.repr.flags.contains(Flags::LOCAL_KEY) { KeyKind::Local } else { KeyKind::Remote }
+    fn resolve(
+        &self,
+        span: Span,
+        len: u16,
+        right: Rights,
+        registered: &impl RegisteredMemory,
+    ) -> Result<u64, Reason> {
+        let reached = Reach::new(span, len, right).and_then(|reach| registered.resolve(&reach));
+        reached.map_err(|reason| self.told(reason))
     }
 
+    /// The reason that the answer gives: none to those who have not proved who they are.
     #[inline]
-    fn reach(&self, span: Span, len: u16, right: Access) -> Reach {
-        Reach { span, len, right, domain: self.proof.map(|proof| proof.domain) }
+    fn told(&self, reason: Reason) -> Reason {
+        if self.key.is_some() { reason } else { Reason::Denied }
     }
 }
 
@@ -395,8 +427,8 @@ fn answer_to(request: &Repr, outcome: &Result<Done, Reason>, is_marked: bool, cl
     Repr { flags: request.flags | echo, stamp: clock, message, ..*request }
 }
 
-/// Whether a packet's stamp is at most [`LONGEST`] after `now`, and not before.
+/// Checks that a packet's stamp is at most [`LONGEST`] after `now`, and not before.
 #[inline]
-fn is_current(stamp: Stamp, now: Stamp) -> bool {
-    stamp.0.wrapping_sub(now.0) <= LONGEST
+fn is_current(stamp: Stamp, now: Stamp) -> Result<(), Reason> {
+    if stamp.0.wrapping_sub(now.0) <= LONGEST { Ok(()) } else { Err(Reason::Expired) }
 }

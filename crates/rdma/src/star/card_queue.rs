@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 
-use nichrome_wire::TrafficClass;
-use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::star::{AUTHENTICATION_LEN, CHECK_LEN, PacketType, PacketWriter, Repr};
+use nichrome_wire::rdma::{QpNumber, UdpFlow};
+use nichrome_wire::star::{
+    AUTHENTICATION_LEN, CHECK_LEN, CommonHeader, Flags, Lease, PacketType, PacketWriter, Repr,
+};
+use nichrome_wire::{Instant, TrafficClass};
 
 use super::card::{Acknowledgement, Answer, StatelessCard};
 use super::seal::Seal;
@@ -59,6 +61,11 @@ impl CardQueue {
 
     pub(super) fn card(&self) -> &StatelessCard {
         &self.card
+    }
+
+    /// Ends the leases of a closed connection.
+    pub(super) fn revoke(&mut self, server: QpNumber, last: Lease, now: Instant) {
+        self.card.revoke(server, last, now);
     }
 
     /// Receives an RDP or GD.
@@ -157,6 +164,6 @@ impl CardQueue {
 /// Bytes of the SDP that answers a GD.
 fn expected_len(gd: &[u8]) -> usize {
     let wanted = gd.get(2..4).map_or(0, |len| usize::from(u16::from_be_bytes([len[0], len[1]])));
-    let authentication = gd.len() > PacketType::Gd.datagram_len(0);
-    PacketType::Sdp.header_len() + wanted + CHECK_LEN + if authentication { AUTHENTICATION_LEN } else { 0 }
+    let is_authenticated = CommonHeader::new(gd).is_some_and(|gd| gd.flags().contains(Flags::AUTHENTICATED));
+    PacketType::Sdp.header_len() + wanted + if is_authenticated { AUTHENTICATION_LEN } else { CHECK_LEN }
 }

@@ -1,6 +1,7 @@
 //! One end of a connection: building and receiving its packets, alike on both sides.
 
 use nichrome_wire::Instant;
+use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{PacketWriter, Repr};
 
 use super::packet::{Cause, Impossible, Incoming, Outgoing};
@@ -16,6 +17,17 @@ pub(super) trait ConnectionEnd<M: Memory> {
     /// The route to the peer, of RoCE's addresses.
     fn route(&self) -> Option<&Route>;
     fn seal(&self) -> &Seal;
+
+    /// Whether a packet is of the peer and undamaged.
+    fn is_right(&self, packet: &Incoming<'_>, datagram: &Datagram<'_>) -> bool {
+        self.seal().is_right(&datagram.flow, datagram.bytes, packet.authentication.as_ref())
+    }
+
+    /// Adds to an RDP or GD what the server has granted, if it has.
+    fn authorize(&self, packet: Outgoing, shared: &StarShared) -> Outgoing;
+
+    /// Appends the trailer of a packet, and returns its length in bytes.
+    fn finish(&self, packet: &Outgoing, writer: PacketWriter<'_>, flow: &UdpFlow) -> usize;
 
     /// Receives a packet whose addresses and seal are valid.
     fn receive(&mut self, packet: &Incoming<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>);
@@ -46,7 +58,7 @@ pub(super) trait ConnectionEnd<M: Memory> {
         shared: &mut StarShared,
         verbs: &mut Verbs<M>,
     ) {
-        if self.seal().is_right(&datagram.flow, datagram.bytes, packet.authentication.as_ref()) {
+        if self.is_right(packet, datagram) {
             self.receive(packet, shared, verbs);
         } else {
             verbs.counters.dropped_icrc += 1;
@@ -79,6 +91,7 @@ pub(super) trait ConnectionEnd<M: Memory> {
         let Some(route) = self.route().map(|route| shared.route_of(route, is_data(packet))) else {
             return Built::Unroutable;
         };
+        let packet = &self.authorize(*packet, shared);
         let seal = self.seal();
         let repr = Repr { flags: packet.repr.flags | seal.flags(), ..packet.repr };
         let len = repr.datagram_len(packet.payload_len);
@@ -91,7 +104,7 @@ pub(super) trait ConnectionEnd<M: Memory> {
         if self.fill(packet, writer.payload(), verbs).is_err() {
             return Built::Impossible;
         }
-        let len = seal.finish(writer, &route.flow);
+        let len = self.finish(packet, writer, &route.flow);
         if let Err(why) = shared.egress.check(&route.flow, &room.free()[..len]) {
             return Built::Blocked(why);
         }

@@ -1,7 +1,7 @@
 //! A queue pair on StaR, on either side of its connection.
 
 use nichrome_wire::rdma::RKey;
-use nichrome_wire::star::{Element, PacketType, Registration, Segment};
+use nichrome_wire::star::{Element, PacketType, Segment};
 use nichrome_wire::{AddressPair, Instant};
 
 use super::connection_end::ConnectionEnd;
@@ -13,7 +13,7 @@ use crate::core::attributes::{QpChange, QpState};
 use crate::core::completion::Status;
 use crate::core::error::PostError;
 use crate::core::memory::Memory;
-use crate::core::protection::{Region, RegionChange};
+use crate::core::protection::RegionChange;
 use crate::core::queue_pair::QueuePair;
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
@@ -86,8 +86,9 @@ impl Endpoint for StarQp {
         }
     }
 
-    fn post_send<M: Memory>(&mut self, work: SendWork, _: &mut StarShared, verbs: &mut Verbs<M>) {
+    fn post_send<M: Memory>(&mut self, work: SendWork, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         either!(self, side => side.post_send(work, verbs));
+        self.revoke_closed(shared, verbs.now);
     }
 
     fn receive_posted<M: Memory>(&mut self, verbs: &mut Verbs<M>) -> bool {
@@ -114,6 +115,7 @@ impl Endpoint for StarQp {
         verbs: &mut Verbs<M>,
     ) -> bool {
         either!(self, side => side.take_in(&packet, datagram, shared, verbs));
+        self.revoke_closed(shared, verbs.now);
         true
     }
 
@@ -123,7 +125,9 @@ impl Endpoint for StarQp {
         shared: &mut StarShared,
         verbs: &mut Verbs<M>,
     ) -> bool {
-        either!(self, side => side.write(room, shared, verbs))
+        let has_more = either!(self, side => side.write(room, shared, verbs));
+        self.revoke_closed(shared, verbs.now);
+        has_more
     }
 
     fn has_work(&self, _: Instant) -> bool {
@@ -137,11 +141,12 @@ impl Endpoint for StarQp {
         }
     }
 
-    fn handle_timeout<M: Memory>(&mut self, _: &mut StarShared, verbs: &mut Verbs<M>) {
+    fn handle_timeout<M: Memory>(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         match self {
             Self::Stateful(client) => client.handle_timeout(verbs),
             Self::Stateless(server) => server.handle_timeout(verbs),
         }
+        self.revoke_closed(shared, verbs.now);
     }
 
     fn repeat_acknowledgement(&mut self) {
@@ -153,17 +158,20 @@ impl Endpoint for StarQp {
         either!(self, side => side.check_drained(verbs));
     }
 
-    fn enter_error<M: Memory>(&mut self, why: Status, _: &mut StarShared, verbs: &mut Verbs<M>) {
+    fn enter_error<M: Memory>(&mut self, why: Status, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         match self {
             Self::Stateful(client) => client.enter_error(why, verbs),
             Self::Stateless(server) => server.enter_error(verbs),
         }
+        self.revoke_closed(shared, verbs.now);
     }
 
     fn region_changed(&mut self, change: &RegionChange) -> bool {
         let Self::Stateless(server) = self else { return false };
-        server.push_element(match &change.region {
-            Some(region) => Element::Register(registration(change.key, region)),
+        let region = change.region.as_ref();
+        let granted = region.and_then(|region| server.registration(change.key, region));
+        server.push_element(match granted {
+            Some(granted) => Element::Register(granted),
             None => Element::Deregister(RKey(change.key)),
         });
         true
@@ -172,7 +180,7 @@ impl Endpoint for StarQp {
     fn dissolve<M: Memory>(self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
         match self {
             Self::Stateful(client) => client.dissolve(shared, verbs),
-            Self::Stateless(server) => server.dissolve(shared),
+            Self::Stateless(server) => server.dissolve(shared, verbs.now),
         }
     }
 
@@ -180,6 +188,15 @@ impl Endpoint for StarQp {
         match self {
             Self::Stateful(_) => size_of::<Stateful>(),
             Self::Stateless(_) => 0,
+        }
+    }
+}
+
+impl StarQp {
+    /// Ends the client's access if the connection is closed.
+    fn revoke_closed(&mut self, shared: &mut StarShared, now: Instant) {
+        if let Self::Stateless(server) = self {
+            server.revoke_closed(shared, now);
         }
     }
 }
@@ -192,10 +209,4 @@ fn element_room(qp: &QueuePair) -> usize {
 fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
     let max = element_room(qp) / Segment::LEN;
     if count > max { Err(PostError::Buffers { count, max }) } else { Ok(()) }
-}
-
-/// The memory table's entry for a region.
-pub(super) fn registration(key: u32, region: &Region) -> Registration {
-    let Region { access, io_address, len, .. } = *region;
-    Registration { key: RKey(key), address: io_address, len, rights: access.star_bits() }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nichrome_wire::rdma::RKey;
-use nichrome_wire::star::{Reason, Registration, Span};
+use nichrome_wire::star::{Reason, Registration, Rights, Span};
 
 use super::setup::MAX_REGIONS;
 use crate::core::access::Access;
@@ -18,37 +18,38 @@ pub struct Reach {
     pub len: u16,
     /// The right that the key must grant.
     pub right: Access,
-    /// The server's name for the protection domain that the packet's tag covers; `None` without authentication.
-    pub domain: Option<u32>,
 }
 
 impl Reach {
-    /// The right to store.
+    /// The access of a packet that may do `right`, [`Rights::STORE`] or [`Rights::FETCH`], by its capability.
+    ///
+    /// # Errors
+    /// The capability has not the right, or does not cover the bytes.
     #[inline]
-    pub const fn storing(key: KeyKind) -> Access {
-        match key {
-            KeyKind::Local => Access::LOCAL_WRITE,
-            KeyKind::Remote => Access::REMOTE_WRITE,
+    pub fn new(span: Span, len: u16, right: Rights) -> Result<Self, Reason> {
+        let capability = span.capability;
+        if !capability.rights.contains(right) {
+            return Err(Reason::Right);
         }
-    }
-
-    /// The right to fetch.
-    #[inline]
-    pub const fn fetching(key: KeyKind) -> Access {
-        match key {
-            KeyKind::Local => Access::NONE,
-            KeyKind::Remote => Access::REMOTE_READ,
+        if !capability.covers(span.address, len) {
+            return Err(Reason::Bounds);
         }
+        let right = match (capability.rights.contains(Rights::ELEMENT), right) {
+            (true, Rights::STORE) => Access::LOCAL_WRITE,
+            (true, _) => Access::NONE,
+            (false, Rights::STORE) => Access::REMOTE_WRITE,
+            (false, _) => Access::REMOTE_READ,
+        };
+        Ok(Self { span, len, right })
     }
 }
 
-/// The kind of a packet's memory key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum KeyKind {
-    /// An lkey of the server's program, from a WQE.
-    Local,
-    /// An rkey of the server.
-    Remote,
+/// What a client may do with a region of these rights through a queue pair of those.
+pub(crate) fn remote_rights(region: Access, qp: Access) -> Rights {
+    let given = |access: Access, right| {
+        if region.contains(access) && qp.contains(access) { right } else { Rights::NONE }
+    };
+    given(Access::REMOTE_WRITE, Rights::STORE) | given(Access::REMOTE_READ, Rights::FETCH)
 }
 
 /// The registered memory of a server.
@@ -63,8 +64,8 @@ pub trait RegisteredMemory {
 impl RegisteredMemory for Protection {
     #[inline]
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
-        let Reach { span, len, right, domain } = *reach;
-        self.stateless(span.key, domain, span.address, len.into(), right).map_err(|refusal| match refusal {
+        let Reach { span, len, right } = *reach;
+        self.stateless(span.key, span.address, len.into(), right).map_err(|refusal| match refusal {
             Refusal::Key => Reason::Key,
             Refusal::Owner => Reason::Owner,
             Refusal::Right => Reason::Right,
@@ -93,6 +94,11 @@ impl MemoryTable {
         self.regions.remove(&key.0);
     }
 
+    /// The region with this key.
+    pub fn region(&self, key: u32) -> Option<&Registration> {
+        self.regions.get(&key)
+    }
+
     /// The number of regions.
     pub fn len(&self) -> usize {
         self.regions.len()
@@ -112,11 +118,11 @@ impl FromIterator<Registration> for MemoryTable {
     }
 }
 
-/// Returns the server's addresses. The table is of one domain, so `domain` is not checked.
+/// Returns the server's addresses.
 impl RegisteredMemory for MemoryTable {
     #[inline]
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
-        let Reach { span, len, right, .. } = *reach;
+        let Reach { span, len, right } = *reach;
         let region = self.regions.get(&span.key).ok_or(Reason::Key)?;
         if u16::from(region.rights) & right.bits() != right.bits() {
             return Err(Reason::Right);
@@ -135,17 +141,25 @@ mod tests {
     use crate::core::kind;
     use crate::core::protection::{Asker, Bind, LKey, Region, Validity, Window, WindowKind};
     use crate::core::slab::Slab;
+    use nichrome_wire::rdma::QpNumber;
+    use nichrome_wire::star::{Capability, GrantCode, Lease};
 
-    const BOTH: Access = Access::LOCAL_WRITE;
+    const LOCAL: Access = Access::LOCAL_WRITE;
+
+    fn span(key: u32, address: u64, rights: Rights) -> Span {
+        let server = QpNumber::new(1).unwrap();
+        let capability = Capability { base: 0x1000, len: 100, rights, server, lease: Lease(0) };
+        Span { address, key, capability }
+    }
 
     fn reach(key: u32, address: u64, len: u16, right: Access) -> Reach {
-        Reach { span: Span { address, key }, len, right, domain: None }
+        Reach { span: span(key, address, Rights::NONE), len, right }
     }
 
     /// Rules that the server's memory and the client's table share.
     fn rules(memory: &impl RegisteredMemory, key: u32) {
         let writable = |address, len| memory.resolve(&reach(key, address, len, Access::LOCAL_WRITE));
-        assert_eq!(memory.resolve(&reach(key ^ 1, 0x1000, 8, BOTH)), Err(Reason::Key));
+        assert_eq!(memory.resolve(&reach(key ^ 1, 0x1000, 8, LOCAL)), Err(Reason::Key));
         assert_eq!(memory.resolve(&reach(key, 0x1000, 8, Access::REMOTE_WRITE)), Err(Reason::Right));
         assert_eq!(memory.resolve(&reach(key, 0x1000, 8, Access::NONE)), Ok(0x1000));
         assert_eq!([writable(0x1000, 100), writable(0x1063, 1)], [Ok(0x1000), Ok(0x1063)]);
@@ -156,37 +170,57 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_the_rules_of_the_memory_that_it_copies() {
-        let mut domains: Slab<(), kind::Domain> = Slab::new(4);
-        let domain = domains.insert(|_| ()).unwrap();
-        let other = domains.insert(|_| ()).unwrap();
-        let mut protection = Protection::new(4, 7);
-        let (io_address, address) = (0x1000, 0x1000);
-        let validity = Validity::Valid;
-        let region = Region { domain, access: BOTH, io_address, address, len: 100, windows: 0, validity };
-        let handle = protection.add_region(region).unwrap();
-        let key = protection.key_of(handle).unwrap();
-        rules(&protection, key);
-        let of_domain = |name| Reach { domain: Some(name), ..reach(key, 0x1000, 8, BOTH) };
-        assert_eq!(protection.resolve(&of_domain(domain.name())), Ok(0x1000));
-        assert_eq!(protection.resolve(&of_domain(other.name())), Err(Reason::Owner));
-        protection.remove_region(handle).unwrap();
-        assert_eq!(protection.resolve(&reach(key, 0x1000, 8, BOTH)), Err(Reason::Key));
-
-        let registration =
-            Registration { key: RKey(key), address: 0x1000, len: 100, rights: BOTH.star_bits() };
-        let mut table = MemoryTable::from_iter([registration]);
-        rules(&table, key);
-        table.deregister(RKey(key));
-        assert_eq!(table.resolve(&reach(key, 0x1000, 8, BOTH)), Err(Reason::Key));
+    fn a_capability_gives_its_rights_within_its_bytes() {
+        let right = |rights, right| Reach::new(span(1, 0x1000, rights), 100, right).map(|reach| reach.right);
+        let (store, fetch, element) = (Rights::STORE, Rights::FETCH, Rights::ELEMENT);
+        assert_eq!(
+            [right(store, store), right(fetch, store)],
+            [Ok(Access::REMOTE_WRITE), Err(Reason::Right)]
+        );
+        assert_eq!([right(fetch, fetch), right(store, fetch)], [Ok(Access::REMOTE_READ), Err(Reason::Right)]);
+        assert_eq!(right(store | element, store), Ok(Access::LOCAL_WRITE));
+        assert_eq!(right(fetch | element, fetch), Ok(Access::NONE));
+        assert_eq!([right(element, store), right(element, fetch)], [Err(Reason::Right); 2]);
+        for (address, len) in [(0x1000, 101), (0xFFF, 1), (0x1064, 1)] {
+            assert_eq!(Reach::new(span(1, address, store), len, store), Err(Reason::Bounds));
+        }
     }
 
     #[test]
-    fn the_card_reaches_windows_that_serve_all_queue_pairs() {
+    fn peers_have_the_rights_that_region_and_queue_pair_give() {
+        let all = Access::REMOTE_WRITE | Access::REMOTE_READ;
+        assert_eq!(remote_rights(all, all), Rights::STORE | Rights::FETCH);
+        assert_eq!([remote_rights(all, LOCAL), remote_rights(LOCAL, all)], [Rights::NONE; 2]);
+        assert_eq!(remote_rights(Access::REMOTE_READ, all), Rights::FETCH);
+    }
+
+    #[test]
+    fn a_table_has_the_rules_of_the_memory_that_it_copies() {
+        let mut domains: Slab<(), kind::Domain> = Slab::new(4);
+        let domain = domains.insert(|_| ()).unwrap();
+        let mut protection = Protection::new(4, 7);
+        let (io_address, address) = (0x1000, 0x1000);
+        let validity = Validity::Valid;
+        let region = Region { domain, access: LOCAL, io_address, address, len: 100, windows: 0, validity };
+        let handle = protection.add_region(region).unwrap();
+        let key = protection.key_of(handle).unwrap();
+        rules(&protection, key);
+        protection.remove_region(handle).unwrap();
+        assert_eq!(protection.resolve(&reach(key, 0x1000, 8, LOCAL)), Err(Reason::Key));
+
+        let (rights, code) = (LOCAL.star_bits(), GrantCode(0));
+        let registration = Registration { key: RKey(key), address: 0x1000, len: 100, rights, code };
+        let mut table = MemoryTable::from_iter([registration]);
+        rules(&table, key);
+        table.deregister(RKey(key));
+        assert_eq!(table.resolve(&reach(key, 0x1000, 8, LOCAL)), Err(Reason::Key));
+    }
+
+    #[test]
+    fn the_card_reaches_no_bound_window() {
         let mut domains: Slab<(), kind::Domain> = Slab::new(4);
         let mut qps: Slab<(), kind::Qp> = Slab::new(4);
         let asker = Asker { domain: domains.insert(|_| ()).unwrap(), qp: qps.insert(|_| ()).unwrap() };
-        let other = domains.insert(|_| ()).unwrap();
         let mut protection = Protection::new(8, 7);
         let (domain, validity) = (asker.domain, Validity::Valid);
         let (io_address, address, len) = (0x1000, 0x5000, 100);
@@ -200,13 +234,10 @@ mod tests {
             let (address, len, access) = (0x1010, 10, Access::REMOTE_WRITE);
             protection.bind(asker, Bind { window, key_byte: 9, region, address, len, access }).unwrap().0
         };
-        let [one, two] = [WindowKind::One, WindowKind::Two].map(&mut bound);
-        let store = |key, address, right| protection.resolve(&reach(key, address, 8, right));
-        assert_eq!(store(one, 0x1010, Access::REMOTE_WRITE), Ok(0x5010));
-        assert_eq!(store(one, 0x1013, Access::REMOTE_WRITE), Err(Reason::Bounds));
-        assert_eq!(store(one, 0x1010, Access::REMOTE_READ), Err(Reason::Right));
-        assert_eq!(store(two, 0x1010, Access::REMOTE_WRITE), Err(Reason::Owner));
-        let elsewhere = Reach { domain: Some(other.name()), ..reach(one, 0x1010, 8, Access::REMOTE_WRITE) };
-        assert_eq!(protection.resolve(&elsewhere), Err(Reason::Owner));
+        for key in [WindowKind::One, WindowKind::Two].map(&mut bound) {
+            for right in [Access::REMOTE_WRITE, Access::LOCAL_WRITE, Access::NONE] {
+                assert_eq!(protection.resolve(&reach(key, 0x1010, 8, right)), Err(Reason::Owner));
+            }
+        }
     }
 }

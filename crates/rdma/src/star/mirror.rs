@@ -1,5 +1,7 @@
 //! The client's copy of the server's send and receive queues, and the conversion between requests and WQEs.
 
+use std::collections::VecDeque;
+
 use nichrome_wire::star::{Data, Operands, Request, Segment, Target, Wqe, WqeFlags, segments};
 
 use super::setup::QueueDepth;
@@ -11,12 +13,51 @@ use crate::core::work::{Operation, Remote, SendFlags, Sge};
 pub(super) struct Mirror {
     pub(super) sends: SendQueue,
     receives: SendQueue,
+    send_segments: Segments,
+    receive_segments: Segments,
     /// Receives released so far: the number of the oldest in the queue.
     released: u64,
     /// Receives at the front that operations have taken.
     taken: usize,
     depth: QueueDepth,
     scratch: Vec<Sge>,
+}
+
+/// The segments of the requests of one queue.
+#[derive(Default)]
+struct Segments {
+    segments: VecDeque<Segment>,
+    /// By request, the number of the segment behind its last one.
+    ends: VecDeque<u64>,
+    /// The number of the first of `segments`.
+    first: u64,
+}
+
+impl Segments {
+    fn push(&mut self, segments: impl Iterator<Item = Segment>) {
+        self.segments.extend(segments);
+        self.ends.push_back(self.first + self.segments.len() as u64);
+    }
+
+    fn pop(&mut self) {
+        let end = self.ends.pop_front().unwrap_or(self.first);
+        self.segments.drain(..(end - self.first) as usize);
+        self.first = end;
+    }
+
+    /// The segment of the request at `index` that `part` is a part of.
+    fn around(&self, index: usize, part: &Sge) -> Option<Segment> {
+        let start = match index.checked_sub(1) {
+            None => self.first,
+            Some(before) => *self.ends.get(before)?,
+        };
+        let range = (start - self.first) as usize..(self.ends.get(index)? - self.first) as usize;
+        let is_around = |segment: &&Segment| {
+            let offset = part.address.wrapping_sub(segment.address);
+            segment.lkey == part.lkey.0 && offset.saturating_add(part.len.into()) <= segment.len.into()
+        };
+        self.segments.range(range).find(is_around).copied()
+    }
 }
 
 /// The server announced more requests than the queue depth in its offer.
@@ -26,22 +67,25 @@ pub(super) struct Overrun;
 impl Mirror {
     pub(super) fn new(depth: QueueDepth) -> Self {
         let (sends, receives, scratch) = Default::default();
-        Self { sends, receives, released: 0, taken: 0, depth, scratch }
+        let (send_segments, receive_segments) = Default::default();
+        Self { sends, receives, send_segments, receive_segments, released: 0, taken: 0, depth, scratch }
     }
 
     /// Adds a request of the server's program, whose form the parser has checked.
     pub(super) fn push(&mut self, wqe: &Wqe, payload: &[u8]) -> Result<(), Overrun> {
         let operation = operation(&wqe.request);
-        let (queue, depth) = match operation {
-            Some(_) => (&mut self.sends, self.depth.sends),
-            None => (&mut self.receives, self.depth.receives),
+        let (queue, depth, granted) = match operation {
+            Some(_) => (&mut self.sends, self.depth.sends, &mut self.send_segments),
+            None => (&mut self.receives, self.depth.receives, &mut self.receive_segments),
         };
         if queue.len() >= depth as usize {
             return Err(Overrun);
         }
+        let is_inline = wqe.data == Data::Inline;
+        granted.push(segments(if is_inline { &[] } else { payload }));
         let source = match wqe.data {
             Data::Segments(_) => {
-                let sges = segments(payload).map(|Segment { address, len, lkey }| Sge {
+                let sges = segments(payload).map(|Segment { address, len, lkey, .. }| Sge {
                     address,
                     len,
                     lkey: LKey(lkey),
@@ -101,9 +145,27 @@ impl Mirror {
         self.receive(number).into_iter().flat_map(move |receive| pieces(&self.receives, receive.source, len))
     }
 
+    /// The segment of a receive that `part` is a part of.
+    pub(super) fn receive_segment(&self, number: u64, part: &Sge) -> Option<Segment> {
+        let index = usize::try_from(number.checked_sub(self.released)?).ok()?;
+        self.receive_segments.around(index, part)
+    }
+
+    /// The segment of the send at `index` that `part` is a part of.
+    pub(super) fn send_segment(&self, index: usize, part: &Sge) -> Option<Segment> {
+        self.send_segments.around(index, part)
+    }
+
+    /// Removes the oldest send.
+    pub(super) fn pop_send(&mut self) -> Option<SendWork> {
+        self.send_segments.pop();
+        self.sends.pop()
+    }
+
     /// Removes the oldest receive, which was taken, and returns the server's number for it.
     pub(super) fn release_receive(&mut self) -> Option<u64> {
         let receive = self.receives.pop()?;
+        self.receive_segments.pop();
         self.released += 1;
         self.taken -= 1;
         Some(receive.wr_id)
@@ -112,6 +174,7 @@ impl Mirror {
     /// Drops all requests.
     pub(super) fn clear(&mut self) {
         (self.sends, self.receives) = Default::default();
+        (self.send_segments, self.receive_segments) = Default::default();
         self.taken = 0;
     }
 }

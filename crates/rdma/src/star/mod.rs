@@ -14,6 +14,7 @@
 //! | `security.rs` | the egress module: blocks packets that no server has allowed |
 //! | `setup.rs`, `negotiate.rs` | the negotiation of roles, and its questions to the device |
 //! | `config.rs`, `shared.rs` | configuration and state that the queue pairs of a device share |
+//! | `lease.rs` | how long a client may use what it was granted |
 //! | `tag.rs` | keyed tags: keys derived from one secret, and the server's clock at the client |
 
 mod card;
@@ -23,6 +24,7 @@ mod connection_end;
 mod elements;
 mod endpoint;
 mod flight;
+mod lease;
 mod lifetime;
 mod memory_table;
 mod mirror;
@@ -43,14 +45,14 @@ mod timer;
 pub use card::{Answer, CardAuthentication, CardConfig, CardCounters, StatelessCard};
 pub use config::StarConfig;
 pub(crate) use endpoint::StarQp;
-pub use memory_table::{KeyKind, MemoryTable, Reach, RegisteredMemory};
+pub use memory_table::{MemoryTable, Reach, RegisteredMemory};
 pub use negotiate::{Admit, Connect, MakeOffer};
 pub use security::{Blocked, EgressCounters, EgressModule};
 pub use setup::{
-    Admission, Agreement, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, Setup, SetupError,
-    SetupEvent, Side, Timers, Wish, agree, peek_offer,
+    Admission, Agreement, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, Setup,
+    SetupError, SetupEvent, Side, Timers, Wish, agree, peek_offer,
 };
-pub use tag::{ConnectionKey, ServerSecret};
+pub use tag::{ConnectionKey, Ends, ServerSecret};
 
 /// A device's role in a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

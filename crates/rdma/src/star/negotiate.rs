@@ -1,15 +1,17 @@
 //! A set-up's questions to the device, and putting a queue pair on StaR.
 
-use nichrome_wire::SeqNumber;
 use nichrome_wire::star::PacketCheck;
+use nichrome_wire::{Instant, SeqNumber};
 
 use super::StarRole;
-use super::endpoint::{StarQp, registration};
+use super::endpoint::StarQp;
+use super::lease::{Grantor, registration};
 use super::seal::Seal;
-use super::setup::{Admission, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
+use super::setup::{Admission, Credentials, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
 use super::shared::StarShared;
 use super::stateful::Stateful;
 use super::stateless::Stateless;
+use super::tag::Ends;
 use crate::core::attributes::QpState;
 use crate::core::error::ObjectError;
 use crate::core::memory::Memory;
@@ -77,14 +79,17 @@ impl<M: Memory> Answerable<M> for Admit<'_> {
 
     fn answer(self, qp: &QueuePair, scope: Scope<'_, M, StarShared>) -> Result<Admission, ConnectError> {
         let Scope { shared, verbs, .. } = scope;
-        let (Self(peer), domain) = (self, qp.domain);
-        let key = shared.config.authentication.as_ref().map(|authentication| {
-            authentication.secret.connection_key(peer.address, peer.connection, domain.name())
+        let Self(peer) = self;
+        let grantor = grantor(qp, peer, shared, verbs.now);
+        let credentials = grantor.as_ref().map(|Grantor { secret, ends, lease, .. }| Credentials {
+            key: secret.connection_key(ends),
+            lease: (*lease, secret.lease_key(ends, *lease)),
         });
         let clock = shared.card.card().clock(verbs.now);
-        let regions = verbs.protection.regions_of(domain);
-        let regions = regions.map(|(key, region)| registration(key, region)).collect();
-        Ok(Admission { epoch: shared.config.epoch, domain: domain.name(), clock, key, regions })
+        let access = qp.settings.access;
+        let regions = verbs.protection.regions_of(qp.domain);
+        let granted = regions.filter_map(|(key, region)| registration(key, region, access, grantor.as_ref()));
+        Ok(Admission { epoch: shared.config.epoch, clock, credentials, regions: granted.collect() })
     }
 }
 
@@ -127,16 +132,20 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
                 StarQp::Stateful(Box::new(client))
             }
             StarRole::Stateless => {
-                let proof = shared.config.authentication.as_ref().map(|authentication| {
-                    let (address, connection) = (theirs.address, theirs.connection);
-                    let domain = qp.domain.name();
-                    (authentication.secret.connection_key(address, connection, domain), domain)
-                });
-                let seal = Seal { check: PacketCheck::new(shared.config.epoch), proof };
+                let grantor = grantor(&qp, theirs, shared, verbs.now);
+                let key = grantor.as_ref().map(|Grantor { secret, ends, .. }| secret.connection_key(ends));
+                let seal = Seal { check: PacketCheck::new(shared.config.epoch), key };
                 shared.egress.serve();
                 shared.stateless += 1;
-                StarQp::Stateless(Box::new(Stateless::new(qp, route, ours, theirs, seal)))
+                StarQp::Stateless(Box::new(Stateless::new(qp, route, ours, theirs, (seal, grantor))))
             }
         }
     }
+}
+
+/// What grants a connection with `peer` access, with authentication.
+fn grantor(qp: &QueuePair, peer: &Offer, shared: &StarShared, now: Instant) -> Option<Grantor> {
+    let secret = shared.config.authentication.as_ref()?.secret.clone();
+    let ends = Ends { address: peer.address, client: peer.connection, server: qp.number };
+    Some(Grantor::new(secret, ends, shared.card.card().lease(qp.number, now), now))
 }

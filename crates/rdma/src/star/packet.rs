@@ -1,7 +1,7 @@
 //! A connection's packets between parser or builder and the connection.
 
 use nichrome_wire::Ecn;
-use nichrome_wire::star::{Authentication, Repr};
+use nichrome_wire::star::{Authentication, GrantCode, Repr};
 
 use super::flight::Place;
 
@@ -20,6 +20,8 @@ pub(crate) struct Outgoing {
     pub(crate) repr: Repr,
     pub(crate) payload_len: usize,
     pub(crate) cause: Cause,
+    /// The code of what an RDP or GD reaches.
+    pub(crate) code: GrantCode,
 }
 
 /// Why a packet is sent, which determines the state that changes when it leaves.

@@ -1,7 +1,7 @@
 //! The integrity check and authentication of a connection's packets, on both sides.
 
 use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::star::{Authentication, Flags, PacketCheck, PacketWriter};
+use nichrome_wire::star::{Authentication, Flags, GrantCode, PacketCheck, PacketWriter};
 
 use super::tag::ConnectionKey;
 
@@ -9,39 +9,37 @@ use super::tag::ConnectionKey;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seal {
     pub(crate) check: PacketCheck,
-    /// The key of the connection, and the server's name for its protection domain.
-    pub(crate) proof: Option<(ConnectionKey, u32)>,
+    /// The key of the connection.
+    pub(crate) key: Option<ConnectionKey>,
 }
 
 impl Seal {
     /// The flags of sealed packets.
     pub(crate) fn flags(&self) -> Flags {
-        if self.proof.is_some() { Flags::AUTHENTICATED } else { Flags::NONE }
+        if self.key.is_some() { Flags::AUTHENTICATED } else { Flags::NONE }
     }
 
-    /// Whether check and tag of a packet are valid.
+    /// Whether the check or, with authentication, the tag of a packet is valid.
     pub(crate) fn is_right(
         &self,
         flow: &UdpFlow,
         datagram: &[u8],
         authentication: Option<&Authentication>,
     ) -> bool {
-        let proved = match (&self.proof, authentication) {
-            (None, None) => true,
-            (Some((key, _)), Some(authentication)) => key.is_right(flow, datagram, authentication),
+        match (&self.key, authentication) {
+            (None, None) => self.check.is_right(flow, datagram),
+            (Some(key), Some(tag)) => key.is_right(GrantCode::default(), flow, datagram, tag),
             _ => false,
-        };
-        proved && self.check.is_right(flow, datagram)
+        }
     }
 
     /// Appends a packet's trailer and returns the packet's length in bytes.
     pub(super) fn finish(&self, writer: PacketWriter<'_>, flow: &UdpFlow) -> usize {
-        match self.proof {
+        match self.key {
             None => writer.finish(flow, self.check),
-            Some((key, domain)) => {
-                let tag = |addresses: &[u8], covered: &[u8]| key.tag(addresses, covered);
-                writer.finish_authenticated(flow, self.check, domain, tag)
-            }
+            Some(key) => writer.finish_authenticated(flow, |addresses, covered| {
+                key.tag(GrantCode::default(), addresses, covered)
+            }),
         }
     }
 }

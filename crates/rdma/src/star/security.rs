@@ -6,7 +6,7 @@
 //!
 //! | packet | leaves if |
 //! |---|---|
-//! | RDP, GD | its connection has an entry for the destination, with a region whose rights and bounds allow the access |
+//! | RDP, GD | its connection has an entry for the destination; by a remote key, with a region whose rights and bounds allow the access; by the key of an element, within a capability |
 //! | CQEP, EA to a server | some connection has an entry for the destination |
 //! | WQEP, EA to a client, RA, SDP | this host has taken the stateless role for any connection |
 
@@ -14,9 +14,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
-use nichrome_wire::star::{Element, Flags, Message, Reason, Repr, Span};
+use nichrome_wire::star::{Element, Flags, Message, Reason, Registration, Repr, Rights, Span};
 
-use super::memory_table::{KeyKind, MemoryTable, Reach, RegisteredMemory};
+use super::memory_table::{MemoryTable, Reach, RegisteredMemory};
 use super::setup::Admission;
 use crate::core::access::Access;
 
@@ -85,8 +85,13 @@ impl EgressModule {
             Element::Register(region) => entry.memory.register(*region),
             Element::Deregister(key) => entry.memory.deregister(*key),
             Element::Close(_) => self.remove(connection),
-            Element::Work(_) => {}
+            Element::Work(_) | Element::Lease(_) => {}
         }
+    }
+
+    /// The region of a connection's server with this key.
+    pub fn region(&self, connection: QpNumber, key: u32) -> Option<&Registration> {
+        self.entries.get(&connection)?.memory.region(key)
     }
 
     /// Removes the entry of a connection.
@@ -143,16 +148,13 @@ impl EgressModule {
 
     #[inline]
     fn judge(&self, flow: &UdpFlow, repr: &Repr, payload_len: usize) -> Result<(), Blocked> {
-        let key = if repr.flags.contains(Flags::LOCAL_KEY) { KeyKind::Local } else { KeyKind::Remote };
         let to = flow.addresses.dst();
         match repr.message {
             Message::Rdp(span) => {
                 let len = u16::try_from(payload_len).map_err(|_| Blocked::Malformed)?;
-                self.judge_reach(repr.connection, to, span, len, key, Reach::storing(key))
+                self.judge_reach(repr.connection, to, span, len, Rights::STORE)
             }
-            Message::Gd(span, len) => {
-                self.judge_reach(repr.connection, to, span, len, key, Reach::fetching(key))
-            }
+            Message::Gd(span, len) => self.judge_reach(repr.connection, to, span, len, Rights::FETCH),
             _ if repr.flags.contains(Flags::TO_SERVER) => {
                 if self.servers.contains_key(&to) {
                     Ok(())
@@ -172,17 +174,23 @@ impl EgressModule {
         to: IpAddr,
         span: Span,
         len: u16,
-        key: KeyKind,
-        right: Access,
+        right: Rights,
     ) -> Result<(), Blocked> {
         let entry = self.entries.get(&connection).ok_or(Blocked::Role)?;
         if entry.server != to {
             return Err(Blocked::Destination);
         }
-        if key == KeyKind::Remote && !entry.access.contains(right) {
+        let is_element = span.capability.rights.contains(Rights::ELEMENT);
+        if !is_element && entry.memory.region(span.key).is_none() {
+            return Err(Blocked::Memory(Reason::Key));
+        }
+        let reach = Reach::new(span, len, right).map_err(Blocked::Memory)?;
+        if is_element {
+            return Ok(());
+        }
+        if !entry.access.contains(reach.right) {
             return Err(Blocked::Memory(Reason::Right));
         }
-        let reach = Reach { span, len, right, domain: None };
         entry.memory.resolve(&reach).map(|_| ()).map_err(Blocked::Memory)
     }
 }

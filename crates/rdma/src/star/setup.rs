@@ -21,8 +21,8 @@ mod terms;
 
 use self::message::{SetupMessage, read, write};
 pub use self::terms::{
-    Admission, Agreement, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError, Side, Timers,
-    Wish,
+    Admission, Agreement, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError,
+    Side, Timers, Wish,
 };
 
 /// The agreement of two offers. Both sides compute the same roles.

@@ -1,15 +1,65 @@
-//! Keyed tags, by which the stateless card authenticates packets.
+//! Keyed tags, by which the stateless card recognizes packets of its clients and the memory that they were granted.
 //!
-//! A connection's key is a function of the server's secret and of fields in each packet, so the card computes it for each
-//! packet and stores none. Keys are SipHash-2-4 with 128 bits of output, tags with 64.
+//! All follow from the server's secret and from fields of each packet, so the card computes them for each packet and stores
+//! none. Keys and codes are SipHash-2-4, tags HighwayHash-64.
+//!
+//! | | of | known to |
+//! |---|---|---|
+//! | connection key | the connection's two ends | the client, from set-up |
+//! | lease key | the two ends, the end of the lease | the client, from set-up and masked in elements |
+//! | grant code | the two ends, key, range and rights | the client, in elements; no secret by itself |
+//!
+//! The tag of an RDP or GD is by the lease key, and covers the grant code, which the packet does not carry. Who knows the one
+//! without the other cannot make it.
 
 use std::fmt;
-use std::hash::Hasher as _;
 use std::net::IpAddr;
 
+use highway::{HighwayHash, HighwayHasher, Key};
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
-use nichrome_wire::star::Authentication;
+use nichrome_wire::star::{Authentication, GrantCode, Lease, NextLease, Rights};
 use siphasher::{sip, sip128};
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The client's address.
+    pub address: IpAddr,
+    /// The client's number of the connection.
+    pub client: QpNumber,
+    /// The server's number of the connection.
+    pub server: QpNumber,
+}
+
+/// What is computed from the secret: the first byte of the input.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Purpose {
+    Connection = 1,
+    Lease = 2,
+    Grant = 3,
+}
+
+/// Bytes that all inputs begin with.
+const ENDS_LEN: usize = 28;
+
+impl Ends {
+    /// The input for a purpose: that and the client's number, the server's number, the client's address, and `rest`.
+    #[inline]
+    fn input<const LEN: usize>(&self, purpose: Purpose, rest: &[u8]) -> [u8; LEN] {
+        let address = match self.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let mut input = [0; LEN];
+        input[..4].copy_from_slice(&[purpose as u8, 0, 0, 0]);
+        input[4..8].copy_from_slice(&self.client.value().to_be_bytes());
+        input[8..12].copy_from_slice(&self.server.value().to_be_bytes());
+        input[12..ENDS_LEN].copy_from_slice(&address.octets());
+        input[ENDS_LEN..].copy_from_slice(rest);
+        input
+    }
+}
 
 /// The server's secret, chosen at random at each start.
 #[derive(Clone)]
@@ -21,18 +71,32 @@ impl ServerSecret {
         Self(bytes)
     }
 
-    /// The key of a client's connection, by the client's address and number for it, and the server's protection domain.
     #[inline]
-    pub fn connection_key(&self, client: IpAddr, connection: QpNumber, domain: u32) -> ConnectionKey {
-        let address = match client {
-            IpAddr::V4(client) => client.to_ipv6_mapped(),
-            IpAddr::V6(client) => client,
-        };
-        let mut input = [0; 24];
-        input[..16].copy_from_slice(&address.octets());
-        input[16..20].copy_from_slice(&connection.value().to_be_bytes());
-        input[20..].copy_from_slice(&domain.to_be_bytes());
-        ConnectionKey(sip128::SipHasher24::new_with_key(&self.0).hash(&input).as_bytes())
+    fn key(&self, input: &[u8]) -> ConnectionKey {
+        ConnectionKey(sip128::SipHasher24::new_with_key(&self.0).hash(input).as_bytes())
+    }
+
+    /// The key of a connection, by which the two drivers authenticate elements, completions and their acknowledgements.
+    pub fn connection_key(&self, ends: &Ends) -> ConnectionKey {
+        self.key(&ends.input::<ENDS_LEN>(Purpose::Connection, &[]))
+    }
+
+    /// The key of a lease, by which the client and the card authenticate RDPs and GDs, and their answers.
+    #[inline]
+    pub fn lease_key(&self, ends: &Ends, lease: Lease) -> ConnectionKey {
+        self.key(&ends.input::<{ ENDS_LEN + 4 }>(Purpose::Lease, &lease.0.to_be_bytes()))
+    }
+
+    /// The code of memory that the connection was granted.
+    #[inline]
+    pub fn grant_code(&self, ends: &Ends, key: u32, (base, len): (u64, u64), rights: Rights) -> GrantCode {
+        let mut rest = [0; 24];
+        rest[..4].copy_from_slice(&key.to_be_bytes());
+        rest[4] = rights.bits();
+        rest[8..16].copy_from_slice(&base.to_be_bytes());
+        rest[16..].copy_from_slice(&len.to_be_bytes());
+        let input = ends.input::<{ ENDS_LEN + 24 }>(Purpose::Grant, &rest);
+        GrantCode(sip::SipHasher24::new_with_key(&self.0).hash(&input))
     }
 }
 
@@ -43,7 +107,7 @@ impl fmt::Debug for ServerSecret {
     }
 }
 
-/// The key of one connection's tags, known to its client and computed by the server.
+/// The key of one connection's tags or of one of its leases, known to its client and computed by the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionKey([u8; 16]);
 
@@ -58,20 +122,54 @@ impl ConnectionKey {
         self.0
     }
 
-    /// The tag over a packet's addresses and the datagram up to the tag.
+    /// The tag over a grant code, 0 where there is none, a packet's addresses and the datagram up to the tag.
     #[inline]
-    pub fn tag(&self, addresses: &[u8], covered: &[u8]) -> u64 {
-        let mut hasher = sip::SipHasher24::new_with_key(&self.0);
-        hasher.write(addresses);
-        hasher.write(covered);
-        hasher.finish()
+    pub fn tag(&self, code: GrantCode, addresses: &[u8], covered: &[u8]) -> u64 {
+        let [low, high] = self.halves();
+        let mut hasher = HighwayHasher::new(Key([low, high, 0, 0]));
+        let mut first = [0; 8 + 32];
+        first[..8].copy_from_slice(&code.0.to_be_bytes());
+        let len = 8 + addresses.len().min(32);
+        first[8..len].copy_from_slice(&addresses[..len - 8]);
+        hasher.append(&first[..len]);
+        hasher.append(covered);
+        hasher.finalize64()
     }
 
     /// Whether a received datagram has the tag of this key.
     #[inline]
-    pub fn is_right(&self, flow: &UdpFlow, datagram: &[u8], authentication: &Authentication) -> bool {
-        let tag = Authentication::covered(flow, datagram, |addresses, covered| self.tag(addresses, covered));
-        tag == Some(authentication.tag)
+    pub fn is_right(
+        &self,
+        code: GrantCode,
+        flow: &UdpFlow,
+        datagram: &[u8],
+        authentication: &Authentication,
+    ) -> bool {
+        let tag =
+            Authentication::covered(flow, datagram, |addresses, covered| self.tag(code, addresses, covered));
+        // One word is compared in constant time.
+        tag.is_some_and(|tag| tag ^ authentication.tag == 0)
+    }
+
+    /// Masks the key of a lease by the key of its connection; each lease is masked once. Masking again gives the key.
+    fn mask(&self, lease: Lease, bytes: [u8; 16]) -> [u8; 16] {
+        let mask = sip128::SipHasher24::new_with_key(&self.0).hash(&lease.0.to_be_bytes()).as_bytes();
+        std::array::from_fn(|nth| bytes[nth] ^ mask[nth])
+    }
+
+    /// The element that hands over a lease, of a connection with this key.
+    pub fn next_lease(&self, lease: Lease, key: Self) -> NextLease {
+        NextLease { lease, masked_key: self.mask(lease, key.0) }
+    }
+
+    /// The key of a lease that an element hands over.
+    pub fn lease_key(&self, next: &NextLease) -> Self {
+        Self(self.mask(next.lease, next.masked_key))
+    }
+
+    fn halves(&self) -> [u64; 2] {
+        let (halves, _) = self.0.as_chunks();
+        [halves[0], halves[1]].map(u64::from_le_bytes)
     }
 }
 
@@ -88,35 +186,72 @@ mod tests {
     use std::net::Ipv4Addr;
 
     const SECRET: ServerSecret = ServerSecret::new([7; 16]);
-    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
-    fn key(client: IpAddr, connection: u32, domain: u32) -> ConnectionKey {
-        SECRET.connection_key(client, QpNumber::new(connection).unwrap(), domain)
+    fn ends(address: u8, client: u32, server: u32) -> Ends {
+        let [client, server] = [client, server].map(|number| QpNumber::new(number).unwrap());
+        Ends { address: Ipv4Addr::new(10, 0, 0, address).into(), client, server }
     }
 
     #[test]
-    fn each_connection_has_a_key_of_its_own() {
-        let one = key(CLIENT, 17, 3);
-        assert_eq!(one, key(CLIENT, 17, 3));
-        let other_secret = ServerSecret::new([8; 16]);
-        let other = other_secret.connection_key(CLIENT, QpNumber::new(17).unwrap(), 3);
-        let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-        for other in [other, key(address, 17, 3), key(CLIENT, 18, 3), key(CLIENT, 17, 4)] {
-            assert_ne!(one, other);
+    fn each_connection_lease_and_grant_has_a_value_of_its_own() {
+        let mut keys = Vec::new();
+        let mut codes = Vec::new();
+        for secret in [SECRET, ServerSecret::new([8; 16])] {
+            for ends in [ends(1, 17, 3), ends(2, 17, 3), ends(1, 18, 3), ends(1, 17, 4)] {
+                keys.push(secret.connection_key(&ends));
+                keys.extend([1, 2].map(|lease| secret.lease_key(&ends, Lease(lease))));
+                for (key, range, rights) in [
+                    (1, (8, 8), Rights::STORE),
+                    (2, (8, 8), Rights::STORE),
+                    (1, (9, 8), Rights::STORE),
+                    (1, (8, 9), Rights::STORE),
+                    (1, (8, 8), Rights::FETCH),
+                    (1, (8, 8), Rights::STORE | Rights::ELEMENT),
+                ] {
+                    codes.push(secret.grant_code(&ends, key, range, rights).0);
+                }
+            }
         }
+        let distinct = |values: &[u128]| {
+            let mut values = values.to_vec();
+            values.sort_unstable();
+            values.dedup();
+            values.len()
+        };
+        let keys: Vec<u128> = keys.iter().map(|key| u128::from_le_bytes(key.bytes())).collect();
+        let codes: Vec<u128> = codes.into_iter().map(u128::from).collect();
+        assert_eq!((distinct(&keys), distinct(&codes)), (24, 48));
+        assert_eq!(SECRET.connection_key(&ends(1, 17, 3)), SECRET.connection_key(&ends(1, 17, 3)));
     }
 
-    /// The first and the last vector of SipHash-2-4's authors: a key and a message of ascending bytes.
+    /// A key whose upper half is 0, over the bytes 0 to 39, from the portable implementation of HighwayHash.
     #[test]
-    fn the_tag_is_siphash_2_4() {
+    fn the_tag_is_highwayhash_of_code_addresses_and_datagram() {
+        let bytes: [u8; 40] = std::array::from_fn(|nth| nth as u8);
         let key = ConnectionKey::new(std::array::from_fn(|nth| nth as u8));
-        let message: [u8; 63] = std::array::from_fn(|nth| nth as u8);
-        assert_eq!(key.tag(&[], &[]), 0x726F_DB47_DD0E_0E31);
-        assert_eq!(key.tag(&message[..8], &message[8..]), 0x958A_324C_EB06_4572);
+        let mut portable =
+            highway::PortableHash::new(Key([0x0706_0504_0302_0100, 0x0F0E_0D0C_0B0A_0908, 0, 0]));
+        portable.append(&bytes);
+        let code = GrantCode(0x0001_0203_0405_0607);
+        assert_eq!(key.tag(code, &bytes[8..16], &bytes[16..]), portable.finalize64());
+        assert_ne!(
+            key.tag(GrantCode(0), &bytes[8..16], &bytes[16..]),
+            key.tag(code, &bytes[8..16], &bytes[16..])
+        );
+    }
+
+    #[test]
+    fn the_key_of_a_lease_is_read_with_the_key_of_its_connection() {
+        let (connection, key) = (ConnectionKey::new([1; 16]), ConnectionKey::new([9; 16]));
+        let next = connection.next_lease(Lease(5), key);
+        assert_ne!(next.masked_key, key.bytes());
+        assert_eq!(connection.lease_key(&next), key);
+        assert_ne!(ConnectionKey::new([2; 16]).lease_key(&next), key);
     }
 
     #[test]
     fn secrets_are_not_printed() {
-        assert_eq!(format!("{SECRET:?} {:?}", key(CLIENT, 17, 3)), "ServerSecret ConnectionKey");
+        let key = SECRET.connection_key(&ends(1, 17, 3));
+        assert_eq!(format!("{SECRET:?} {key:?}"), "ServerSecret ConnectionKey");
     }
 }

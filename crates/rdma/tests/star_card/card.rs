@@ -9,7 +9,7 @@ use nichrome_wire::{Ecn, TrafficClass};
 use super::common::{BASE, EPOCH, NOW, PRIVATE, Packet, SHARED, Server, to_server};
 
 fn answered(server: &mut Server, packet: &Packet) -> Message {
-    server.exchange(&packet.built()).unwrap().repr.message
+    server.exchange(&packet.clone().authenticated().built()).unwrap().repr.message
 }
 
 #[test]
@@ -71,28 +71,27 @@ fn a_mark_is_echoed() {
 
 #[test]
 fn rights_are_those_of_peers_or_of_the_servers_own_elements() {
-    let mut server = Server::new(None);
-    let local = Flags::LOCAL_KEY;
+    let mut server = Server::authenticating();
     let private = BASE + 1000;
     let store = || Packet::rdp(PRIVATE, private, b"data");
     assert_eq!(answered(&mut server, &store()), Message::Ra(Err(Reason::Right)));
     assert_eq!(server.memory.bytes()[1000], 1000_u32 as u8);
-    assert_eq!(answered(&mut server, &store().flags(local)), Message::Ra(Ok(0)));
+    assert_eq!(answered(&mut server, &store().of_element()), Message::Ra(Ok(0)));
     assert_eq!(server.memory.bytes()[1000..1004], *b"data");
     let fetch = || Packet::gd(PRIVATE, private, 4);
     assert_eq!(answered(&mut server, &fetch()), Message::Sdp(Err(Reason::Right)));
-    assert_eq!(answered(&mut server, &fetch().flags(local)), Message::Sdp(Ok(())));
+    assert_eq!(answered(&mut server, &fetch().of_element()), Message::Sdp(Ok(())));
     server
         .table
         .register(Registration { rights: Access::REMOTE_READ.star_bits(), ..super::common::regions()[0] });
-    let read_only = Packet::rdp(SHARED, BASE, b"data").flags(local);
+    let read_only = Packet::rdp(SHARED, BASE, b"data").of_element();
     assert_eq!(answered(&mut server, &read_only), Message::Ra(Err(Reason::Right)));
     assert_eq!(server.card.counters().refused_memory, 3);
 }
 
 #[test]
 fn keys_and_bounds_are_checked() {
-    let mut server = Server::new(None);
+    let mut server = Server::authenticating();
     for (key, address, reason) in [
         (SHARED ^ 1, BASE, Reason::Key),
         (0, BASE, Reason::Key),
@@ -103,13 +102,13 @@ fn keys_and_bounds_are_checked() {
         assert_eq!(answered(&mut server, &Packet::rdp(key, address, b"data")), Message::Ra(Err(reason)));
         assert_eq!(answered(&mut server, &Packet::gd(key, address, 4)), Message::Sdp(Err(reason)));
     }
-    assert_eq!(server.memory.bytes(), Server::new(None).memory.bytes());
+    assert_eq!(server.memory.bytes(), Server::authenticating().memory.bytes());
     assert_eq!(server.card.counters().refused_memory, 10);
 }
 
 #[test]
 fn memory_that_is_deregistered_or_gone_is_out_of_reach_at_once() {
-    let mut server = Server::new(None);
+    let mut server = Server::authenticating();
     server.memory = ByteMemory::new(BASE, 500);
     assert_eq!(answered(&mut server, &Packet::gd(SHARED, BASE + 498, 4)), Message::Sdp(Err(Reason::Fault)));
     assert_eq!(
@@ -123,10 +122,11 @@ fn memory_that_is_deregistered_or_gone_is_out_of_reach_at_once() {
 
 #[test]
 fn more_bytes_than_fit_a_packet_are_refused() {
-    let mut server = Server::new(None);
+    let mut server = Server::authenticating();
+    let large = |len| Packet::gd(SHARED, BASE, len).changed(|capability| capability.len = 1 << 20);
     server.table.register(Registration { len: 1 << 20, ..super::common::regions()[0] });
-    assert_eq!(answered(&mut server, &Packet::gd(SHARED, BASE, 1024)), Message::Sdp(Ok(())));
-    assert_eq!(answered(&mut server, &Packet::gd(SHARED, BASE, 1025)), Message::Sdp(Err(Reason::Length)));
+    assert_eq!(answered(&mut server, &large(1024)), Message::Sdp(Ok(())));
+    assert_eq!(answered(&mut server, &large(1025)), Message::Sdp(Err(Reason::Length)));
     assert_eq!(server.card.counters().refused_length, 1);
 }
 

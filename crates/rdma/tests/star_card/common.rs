@@ -6,13 +6,15 @@ use nichrome_rdma::star::*;
 use nichrome_rdma::{Access, ByteMemory, Datagram, Instant, QpNumber, RKey};
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{
-    Epoch, Flags, Message, PacketCheck, PacketWriter, Registration, Repr, Span, Stamp,
+    Capability, Epoch, Flags, GrantCode, Lease, Message, PacketCheck, PacketWriter, Registration, Repr,
+    Rights, Span, Stamp,
 };
 use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
 
 pub(crate) const BASE: u64 = 0x1_0000;
 pub(crate) const EPOCH: Epoch = Epoch(0xC0FF_EE00);
-pub(crate) const DOMAIN: u32 = 0x0000_0302;
+/// The lease of the packets that tests build.
+pub(crate) const LEASE: Lease = Lease(160);
 /// Microseconds from [`NOW`] to the expiry of packets that tests build.
 pub(crate) const LIFETIME: u32 = 4000;
 
@@ -43,8 +45,25 @@ pub(crate) fn regions() -> [Registration; 2] {
         address,
         len: 1000,
         rights: rights.star_bits(),
+        code: GrantCode(0),
     };
     [region(SHARED, BASE, shared), region(PRIVATE, BASE + 1000, Access::LOCAL_WRITE)]
+}
+
+/// The two ends of the connection of the packets that tests build.
+pub(crate) fn ends() -> Ends {
+    Ends { address: CLIENT.into(), client: connection(17), server: connection(33) }
+}
+
+/// An address and key, with the capability of that key's region; of other keys, one of all memory.
+pub(crate) fn span(key: u32, address: u64) -> Span {
+    let (base, len) = match key {
+        SHARED => (BASE, 1000),
+        PRIVATE => (BASE + 1000, 1000),
+        _ => (0, u64::MAX),
+    };
+    let (rights, server) = (Rights::STORE | Rights::FETCH, connection(33));
+    Span { address, key, capability: Capability { base, len, rights, server, lease: LEASE } }
 }
 
 pub(crate) fn to_server() -> UdpFlow {
@@ -89,8 +108,8 @@ impl Server {
         let Self { card, memory, table, now } = self;
         let answer = card.respond(&datagram, *now, table, memory, &mut buffer)?;
         buffer.truncate(answer.len);
-        assert!(PacketCheck::new(EPOCH).is_right(&answer.route.flow, &buffer));
-        let (repr, payload, _) = Repr::parse(&buffer).unwrap();
+        let (repr, payload, authentication) = Repr::parse(&buffer).unwrap();
+        assert!(authentication.is_some() || PacketCheck::new(EPOCH).is_right(&answer.route.flow, &buffer));
         let payload = payload.to_vec();
         Some(Answered { answer, repr, payload, datagram: buffer })
     }
@@ -108,15 +127,14 @@ pub(crate) struct Packet {
     pub(crate) payload: Vec<u8>,
     pub(crate) epoch: Epoch,
     pub(crate) flow: UdpFlow,
-    pub(crate) domain: u32,
     pub(crate) tag: Tag,
 }
 
 /// The tag of an authenticated packet.
 #[derive(Clone, Copy)]
 pub(crate) enum Tag {
-    /// The valid tag by this key.
-    Of(ConnectionKey),
+    /// The valid tag by this key and for this grant.
+    Of(ConnectionKey, GrantCode),
     /// This value.
     Fixed(u64),
 }
@@ -126,15 +144,15 @@ impl Packet {
         let (sequence, stamp) = (SeqNumber(5), Stamp(CLOCK + LIFETIME));
         let repr = Repr { flags: Flags::NONE, connection: connection(17), sequence, stamp, message };
         let (payload, flow) = (payload.to_vec(), to_server());
-        Self { repr, payload, epoch: EPOCH, flow, domain: DOMAIN, tag: Tag::Fixed(0) }
+        Self { repr, payload, epoch: EPOCH, flow, tag: Tag::Fixed(0) }
     }
 
     pub(crate) fn rdp(key: u32, address: u64, payload: &[u8]) -> Self {
-        Self::new(Message::Rdp(Span { address, key }), payload)
+        Self::new(Message::Rdp(span(key, address)), payload)
     }
 
     pub(crate) fn gd(key: u32, address: u64, len: u16) -> Self {
-        Self::new(Message::Gd(Span { address, key }, len), &[])
+        Self::new(Message::Gd(span(key, address), len), &[])
     }
 
     pub(crate) fn flags(mut self, flags: Flags) -> Self {
@@ -142,10 +160,27 @@ impl Packet {
         self
     }
 
-    /// Authenticates the packet by the connection's key.
+    /// Changes the capability.
+    pub(crate) fn changed(mut self, change: impl FnOnce(&mut Capability)) -> Self {
+        if let Message::Rdp(span) | Message::Gd(span, _) = &mut self.repr.message {
+            change(&mut span.capability);
+        }
+        self
+    }
+
+    /// Makes the capability that of an element.
+    pub(crate) fn of_element(self) -> Self {
+        self.changed(|capability| capability.rights = capability.rights | Rights::ELEMENT)
+    }
+
+    /// Authenticates the packet by the lease of its connection, as if the server had granted its capability.
     pub(crate) fn authenticated(mut self) -> Self {
         self.repr.flags = self.repr.flags | Flags::AUTHENTICATED;
-        self.tag = Tag::Of(secret().connection_key(CLIENT.into(), self.repr.connection, self.domain));
+        let (Message::Rdp(span) | Message::Gd(span, _)) = self.repr.message else { return self };
+        let Capability { base, len, rights, server, lease } = span.capability;
+        let ends = Ends { address: self.flow.addresses.src(), client: self.repr.connection, server };
+        let code = secret().grant_code(&ends, span.key, (base, len), rights);
+        self.tag = Tag::Of(secret().lease_key(&ends, lease), code);
         self
     }
 
@@ -153,9 +188,12 @@ impl Packet {
         let mut datagram = vec![0; self.repr.datagram_len(self.payload.len())];
         let mut writer = PacketWriter::new(&self.repr, self.payload.len(), &mut datagram).unwrap();
         writer.payload().copy_from_slice(&self.payload);
-        let check = PacketCheck::new(self.epoch);
-        writer.finish_authenticated(&self.flow, check, self.domain, |addresses, covered| match self.tag {
-            Tag::Of(key) => key.tag(addresses, covered),
+        if !self.repr.flags.contains(Flags::AUTHENTICATED) {
+            writer.finish(&self.flow, PacketCheck::new(self.epoch));
+            return datagram;
+        }
+        writer.finish_authenticated(&self.flow, |addresses, covered| match self.tag {
+            Tag::Of(key, code) => key.tag(code, addresses, covered),
             Tag::Fixed(tag) => tag,
         });
         datagram

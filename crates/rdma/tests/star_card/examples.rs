@@ -1,6 +1,8 @@
 //! The examples of docs/star.md.
 
-use super::common::{CLIENT, DOMAIN, Packet, Server, connection, secret};
+use nichrome_wire::star::Rights;
+
+use super::common::{LEASE, Packet, Server, ends, secret};
 
 const SPECIFICATION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/star.md"));
 
@@ -21,7 +23,9 @@ fn the_examples_of_the_specification_are_what_is_built() {
     is_in_the_specification(&rdp);
     is_in_the_specification(&Server::new(None).exchange(&rdp).unwrap().datagram);
     let gd = Packet::gd(0x111, 0x1_0000, 8).authenticated().built();
-    is_in_the_specification(&secret().connection_key(CLIENT.into(), connection(17), DOMAIN).bytes());
+    is_in_the_specification(&secret().lease_key(&ends(), LEASE).bytes());
+    let code = secret().grant_code(&ends(), 0x111, (0x1_0000, 1000), Rights::STORE | Rights::FETCH);
+    is_in_the_specification(&code.0.to_be_bytes());
     is_in_the_specification(&gd);
     is_in_the_specification(&Server::authenticating().exchange(&gd).unwrap().datagram);
 }

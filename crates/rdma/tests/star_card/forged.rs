@@ -1,13 +1,16 @@
 //! Forged and replayed packets to a card that requires authentication.
 
 use nichrome_rdma::star::*;
-use nichrome_rdma::{Datagram, Instant, QpNumber};
+use nichrome_rdma::{Instant, QpNumber};
+use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::star::{Flags, Message, Reason, Repr, Span, Stamp};
-use nichrome_wire::{AddressPair, TrafficClass};
+use nichrome_wire::star::{Capability, Flags, GrantCode, Lease, Message, Reason, Repr, Rights, Span, Stamp};
 use proptest::prelude::*;
 
-use super::common::{BASE, CLIENT, CLOCK, DOMAIN, LIFETIME, Packet, SERVER, SHARED, Server, Tag, secret};
+use super::common::{
+    BASE, CLOCK, LEASE, LIFETIME, NOW, PRIVATE, Packet, SERVER, SHARED, Server, Tag, connection, ends,
+    secret, span,
+};
 
 fn honest() -> Packet {
     Packet::rdp(SHARED, BASE + 8, b"honest").authenticated()
@@ -40,15 +43,15 @@ fn an_authenticated_packet_is_answered_with_a_tag() {
     assert_eq!(server.memory.bytes()[8..14], *b"honest");
     let (_, _, authentication) = Repr::parse(&answered.datagram).unwrap();
     let authentication = authentication.unwrap();
-    let key = secret().connection_key(CLIENT.into(), honest().repr.connection, DOMAIN);
-    assert!(key.is_right(&answered.answer.route.flow, &answered.datagram, &authentication));
+    let key = secret().lease_key(&ends(), LEASE);
+    assert!(key.is_right(GrantCode(0), &answered.answer.route.flow, &answered.datagram, &authentication));
     // The answer carries the server's time.
-    assert_eq!((authentication.domain, answered.repr.stamp), (DOMAIN, Stamp(CLOCK)));
+    assert_eq!(answered.repr.stamp, Stamp(CLOCK));
 }
 
 #[test]
 fn a_forged_address_length_or_key_has_the_wrong_tag() {
-    let span = Span { address: BASE + 8, key: SHARED };
+    let span = span(SHARED, BASE + 8);
     is_dropped(&with_the_old_tag(Message::Rdp(Span { address: BASE + 9, ..span }), b"honest"));
     is_dropped(&with_the_old_tag(Message::Rdp(Span { key: SHARED + 1, ..span }), b"honest"));
     is_dropped(&with_the_old_tag(Message::Rdp(span), b"honest and longer"));
@@ -63,28 +66,131 @@ fn a_connection_has_no_tag_for_another() {
     is_dropped(&Packet { repr: Repr { connection: other, ..forged.repr }, ..forged });
     let addresses = AddressPair::V4 { src: [10, 0, 0, 3].into(), dst: SERVER };
     is_dropped(&Packet { flow: UdpFlow::to_star(addresses, 0xC123), ..honest() });
-    is_dropped(&Packet { domain: DOMAIN + 1, ..honest() });
-    is_dropped(&Packet { tag: Tag::Of(ConnectionKey::new([0; 16])), ..honest() });
+    let Tag::Of(key, code) = honest().tag else { panic!() };
+    is_dropped(&Packet { tag: Tag::Of(ConnectionKey::new([0; 16]), code), ..honest() });
+    is_dropped(&Packet { tag: Tag::Of(key, GrantCode(0)), ..honest() });
 }
 
-/// Memory of one protection domain.
-struct OfDomain(u32);
-
-impl RegisteredMemory for OfDomain {
-    fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
-        if reach.domain == Some(self.0) { Ok(reach.span.address) } else { Err(Reason::Owner) }
+/// A client that has the key of its lease, and the codes of what it was granted, makes other capabilities of them.
+#[test]
+fn a_client_reaches_only_what_it_was_granted() {
+    let changes: [fn(&mut Capability); 8] = [
+        |it| it.base -= 1,
+        |it| it.base += 1,
+        |it| it.len += 1,
+        |it| it.len = u64::MAX,
+        |it| it.rights = Rights::STORE,
+        |it| it.rights = it.rights | Rights::ELEMENT,
+        |it| it.server = connection(34),
+        |it| it.lease = Lease(161),
+    ];
+    for change in changes {
+        is_dropped(&honest().changed(change));
+        // The key of the lease that is named, and the code of the honest grant.
+        let Tag::Of(_, code) = honest().tag else { panic!() };
+        let mut named = honest().changed(change);
+        let Message::Rdp(Span { capability, .. }) = named.repr.message else { panic!() };
+        named.tag = Tag::Of(secret().lease_key(&ends(), capability.lease), code);
+        if capability.lease == LEASE {
+            is_dropped(&named);
+        }
     }
+    let Tag::Of(key, code) = honest().tag else { panic!() };
+    let other = Packet {
+        tag: Tag::Of(key, code),
+        ..Packet::rdp(PRIVATE, BASE + 1000, b"x").flags(Flags::AUTHENTICATED)
+    };
+    is_dropped(&other);
 }
 
 #[test]
-fn a_packet_reaches_memory_of_the_domain_that_its_key_is_for() {
-    for (owner, outcome) in [(DOMAIN, Ok(0)), (DOMAIN + 1, Err(Reason::Owner))] {
-        let Server { mut card, mut memory, now, .. } = Server::authenticating();
-        let (bytes, mut buffer) = (honest().built(), [0; 100]);
-        let datagram = Datagram { flow: honest().flow, traffic_class: TrafficClass(0), bytes: &bytes };
-        let answer = card.respond(&datagram, now, &OfDomain(owner), &mut memory, &mut buffer).unwrap();
-        let (repr, ..) = Repr::parse(&buffer[..answer.len]).unwrap();
-        assert_eq!(repr.message, Message::Ra(outcome));
+fn what_is_reached_lies_within_the_capability_and_the_region() {
+    let mut server = Server::authenticating();
+    let mut outcome = |packet: Packet| {
+        let before = server.memory.bytes().to_vec();
+        let message = server.exchange(&packet.authenticated().built()).unwrap().repr.message;
+        let is_changed = server.memory.bytes() != before;
+        (message, is_changed)
+    };
+    let part = |it: &mut Capability| (it.base, it.len) = (BASE + 8, 8);
+    let store = |at, payload: &[u8]| Packet::rdp(SHARED, at, payload).changed(part);
+    assert_eq!(outcome(store(BASE + 8, b"granted!")), (Message::Ra(Ok(0)), true));
+    for (at, payload) in [(BASE + 7, &b"x"[..]), (BASE + 9, b"too long"), (BASE + 16, b"x"), (BASE, b"x")] {
+        assert_eq!(outcome(store(at, payload)), (Message::Ra(Err(Reason::Bounds)), false));
+    }
+    let fetches = |it: &mut Capability| it.rights = Rights::FETCH;
+    assert_eq!(
+        outcome(Packet::rdp(SHARED, BASE, b"x").changed(fetches)),
+        (Message::Ra(Err(Reason::Right)), false)
+    );
+    // A region that has become smaller, or is another program's since.
+    let wide = |it: &mut Capability| it.len = 2000;
+    assert_eq!(
+        outcome(Packet::rdp(SHARED, BASE + 1000, b"x").changed(wide)),
+        (Message::Ra(Err(Reason::Bounds)), false)
+    );
+}
+
+#[test]
+fn an_ended_lease_is_refused_and_a_closed_connection_has_none() {
+    let mut server = Server::authenticating();
+    let lease = server.card.lease(connection(33), NOW);
+    assert_eq!(lease, LEASE);
+    let outcome = |server: &mut Server, packet: &Packet| {
+        let mut packet = packet.clone();
+        packet.repr.stamp = Stamp((server.now.as_nanos() / 1000) as u32 + 5);
+        server.exchange(&packet.authenticated().built()).unwrap().repr.message
+    };
+    for (seconds, expected) in [(0, Ok(0)), (59, Ok(0)), (60, Err(Reason::Lease)), (4295, Err(Reason::Lease))]
+    {
+        server.now = Instant::from_nanos(NOW.as_nanos() + seconds * 1_000_000_000);
+        assert_eq!(outcome(&mut server, &honest()), Message::Ra(expected), "{seconds}");
+    }
+    server.now = NOW;
+    server.card.revoke(connection(33), lease, NOW);
+    assert_eq!(outcome(&mut server, &honest()), Message::Ra(Err(Reason::Lease)));
+    let other = honest().changed(|capability| capability.server = connection(34));
+    assert_eq!(outcome(&mut server, &other), Message::Ra(Ok(0)));
+    let again = server.card.lease(connection(33), NOW);
+    assert_eq!(
+        outcome(&mut server, &honest().changed(|capability| capability.lease = again)),
+        Message::Ra(Ok(0))
+    );
+}
+
+/// Microseconds wrap after 71 minutes: the lease has ended by then.
+#[test]
+fn a_packet_of_an_hour_ago_is_refused_when_the_clock_shows_its_time_again() {
+    let mut server = Server::authenticating();
+    let replayed = honest().built();
+    server.now = Instant::from_nanos(NOW.as_nanos() + (1 << 32) * 1000);
+    assert_eq!(server.exchange(&replayed).unwrap().repr.message, Message::Ra(Err(Reason::Lease)));
+}
+
+/// A refusal says nothing to those who have not proved who they are, and is no longer than what they sent.
+#[test]
+fn an_unverified_source_gets_one_refusal_and_no_more_bytes_than_it_sent() {
+    let packets = [
+        Packet::rdp(SHARED ^ 1, BASE, b""),
+        Packet::rdp(SHARED, BASE + 1001, b""),
+        Packet::rdp(PRIVATE, BASE + 1000, b""),
+        Packet::gd(SHARED ^ 1, BASE, 1024),
+        Packet::gd(PRIVATE, BASE + 1000, 1000),
+        Packet::gd(SHARED, BASE, 1001),
+        Packet::gd(SHARED, BASE, 1025),
+    ];
+    for (mut server, is_open) in [(Server::authenticating(), false), (Server::new(None), true)] {
+        for packet in &packets {
+            let sent = packet.built();
+            let answered = server.exchange(&sent).unwrap();
+            let reason = match answered.repr.message {
+                Message::Ra(Err(reason)) | Message::Sdp(Err(reason)) => reason,
+                message => panic!("{message:?}"),
+            };
+            assert_eq!((reason, answered.datagram.len() <= sent.len()), (Reason::Denied, true));
+        }
+        let fetched = server.exchange(&Packet::gd(SHARED, BASE, 1000).built()).unwrap();
+        assert_eq!(fetched.payload.len(), if is_open { 1000 } else { 0 });
     }
 }
 
@@ -92,7 +198,7 @@ fn a_packet_reaches_memory_of_the_domain_that_its_key_is_for() {
 fn a_packet_without_a_tag_is_refused() {
     let mut server = Server::authenticating();
     let answered = server.exchange(&Packet::rdp(SHARED, BASE, b"plain").built()).unwrap();
-    assert_eq!(answered.repr.message, Message::Ra(Err(Reason::Unauthenticated)));
+    assert_eq!(answered.repr.message, Message::Ra(Err(Reason::Denied)));
     assert_eq!(server.memory.bytes()[0], 0);
     assert_eq!(server.card.counters().refused_unauthenticated, 1);
 }
@@ -110,7 +216,7 @@ fn a_replayed_packet_is_refused_when_its_time_is_over() {
     let replayed = honest().built();
     let lifetime = u64::from(LIFETIME) * 1000;
     for (after, outcome) in [(0, Ok(0)), (lifetime, Ok(0)), (lifetime + 1000, Err(Reason::Expired))] {
-        server.now = Instant::from_nanos(super::common::NOW.as_nanos() + after);
+        server.now = Instant::from_nanos(NOW.as_nanos() + after);
         server.memory.bytes_mut()[8..14].fill(0xEE);
         let answered = server.exchange(&replayed).unwrap();
         assert_eq!(answered.repr.message, Message::Ra(outcome));
@@ -150,10 +256,8 @@ proptest! {
     ) {
         let packet = if fetches { Packet::gd(SHARED, BASE, 20).authenticated() } else { honest() };
         let mut bytes = packet.built();
-        let covered = bytes.len() - 4;
-        bytes[at.index(covered)] ^= bits;
-        let check = nichrome_wire::star::PacketCheck::new(packet.epoch).compute(&packet.flow, &bytes[..covered]);
-        bytes[covered..].copy_from_slice(&check);
+        let place = at.index(bytes.len());
+        bytes[place] ^= bits;
         let mut server = Server::authenticating();
         let before = server.memory.bytes().to_vec();
         if let Some(answered) = server.exchange(&bytes) {

@@ -6,14 +6,16 @@ use nichrome_rdma::star::*;
 use nichrome_rdma::{Access, RKey};
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::UdpFlow;
-use nichrome_wire::star::{Completed, Cqe, Element, Flags, Message, Reason, Registration, Stamp, StatusCode};
+use nichrome_wire::star::{
+    Completed, Cqe, Element, Flags, GrantCode, Message, Reason, Registration, Stamp, StatusCode,
+};
 
-use super::common::{BASE, CLIENT, DOMAIN, EPOCH, PRIVATE, Packet, SERVER, SHARED, connection, regions};
+use super::common::{BASE, CLIENT, EPOCH, PRIVATE, Packet, SERVER, SHARED, connection, regions};
 
 const ALL: Access = Access::REMOTE_WRITE;
 
 fn admission() -> Admission {
-    Admission { epoch: EPOCH, domain: DOMAIN, clock: Stamp(0), key: None, regions: regions().to_vec() }
+    Admission { epoch: EPOCH, clock: Stamp(0), credentials: None, regions: regions().to_vec() }
 }
 
 /// The client's module, with an entry for connection 17.
@@ -53,7 +55,7 @@ fn an_admitted_connection_reaches_what_the_server_has_registered() {
     let mut module = admitted(Access::REMOTE_WRITE | Access::REMOTE_READ);
     assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"data")), Ok(()));
     assert_eq!(check(&mut module, &Packet::gd(SHARED, BASE + 992, 8)), Ok(()));
-    let local = Packet::rdp(PRIVATE, BASE + 1000, b"data").flags(Flags::LOCAL_KEY);
+    let local = Packet::rdp(PRIVATE, BASE + 1000, b"data").of_element();
     assert_eq!(check(&mut module, &local), Ok(()));
     assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Ok(()));
     assert_eq!(check(&mut module, &Packet::new(Message::Ea, &[]).flags(Flags::TO_SERVER)), Ok(()));
@@ -72,7 +74,7 @@ fn a_forged_address_length_key_or_right_is_blocked() {
     blocked(&Packet::rdp(PRIVATE, BASE + 1000, b"data"), Reason::Right);
     // The server's queue pair does not let its peer read.
     blocked(&Packet::gd(SHARED, BASE, 8), Reason::Right);
-    blocked(&Packet::gd(SHARED, BASE, 1001).flags(Flags::LOCAL_KEY), Reason::Bounds);
+    blocked(&Packet::gd(SHARED, BASE, 1001).of_element(), Reason::Bounds);
     assert_eq!((module.counters().blocked_memory, module.counters().passed), (6, 0));
 }
 
@@ -93,8 +95,13 @@ fn a_forged_connection_or_destination_is_blocked() {
 fn entries_follow_the_elements_of_their_server_only() {
     let mut module = admitted(ALL);
     let server = IpAddr::from(SERVER);
-    let more =
-        Registration { key: RKey(0x333), address: 0x9000, len: 10, rights: Access::REMOTE_WRITE.star_bits() };
+    let more = Registration {
+        key: RKey(0x333),
+        address: 0x9000,
+        len: 10,
+        rights: Access::REMOTE_WRITE.star_bits(),
+        code: GrantCode(0),
+    };
     let reach = Packet::rdp(0x333, 0x9000, b"data");
     assert_eq!(check(&mut module, &reach), Err(Blocked::Memory(Reason::Key)));
     module.apply(connection(17), IpAddr::from([10, 0, 0, 9]), &Element::Register(more));

@@ -1,12 +1,13 @@
 //! A whole datagram: the headers as types, the payload within its bounds, the authentication.
 
-use crate::bytes::{array, be32, put};
+use crate::bytes::{array, be32};
 use crate::rdma::{QpNumber, UdpFlow};
 use crate::seq::SeqNumber;
 
+use super::capability::Capability;
 use super::check::AddressBytes;
 use super::completion::Cqe;
-use super::element::{Element, Operands};
+use super::element::Element;
 use super::error::StarError;
 use super::header::{CommonHeader, Flags, common_header};
 use super::message::{Message, Reason, Span};
@@ -20,32 +21,19 @@ pub struct Stamp(pub u32);
 /// What proves that a packet comes from a client that the server has admitted, or from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Authentication {
-    /// The protection domain that the connection is in at the server, by the server's name for it.
-    pub domain: u32,
     /// A keyed hash of all before it, and of the addresses.
     pub tag: u64,
 }
 
 impl Authentication {
-    /// Bytes of the tag, at the end.
-    const TAG_LEN: usize = 8;
-
     fn from_bytes(bytes: &[u8; AUTHENTICATION_LEN]) -> Self {
-        let tag = u64::from_be_bytes(array(bytes, 4));
-        Self { domain: be32(bytes, 0), tag }
-    }
-
-    pub(super) fn to_bytes(self) -> [u8; AUTHENTICATION_LEN] {
-        let mut bytes = [0; AUTHENTICATION_LEN];
-        put(&mut bytes, 0, self.domain.to_be_bytes());
-        put(&mut bytes, 4, self.tag.to_be_bytes());
-        bytes
+        Self { tag: u64::from_be_bytes(*bytes) }
     }
 
     /// What the tag of a received, authenticated `datagram` is a hash of, in two parts: the addresses, and the
     /// datagram up to the tag. `None` where it is too short to have one.
     pub fn covered<T>(flow: &UdpFlow, datagram: &[u8], hash: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
-        let len = datagram.len().checked_sub(Self::TAG_LEN + CHECK_LEN)?;
+        let len = datagram.len().checked_sub(AUTHENTICATION_LEN)?;
         Some(hash(AddressBytes::new(&flow.addresses).as_slice(), &datagram[..len]))
     }
 }
@@ -90,10 +78,10 @@ impl Repr {
         });
         let body = body.ok_or(short(minimum))?;
         let (message, payload) =
-            read_message(kind, &header, body).ok_or(short(minimum + Operands::LEN))??;
+            read_message(kind, &header, body).ok_or(short(minimum + Element::behind(body)))??;
         check_length(&message, &header, payload.len(), datagram.len())?;
         let authentication = if flags.contains(Flags::AUTHENTICATED) {
-            datagram[..datagram.len() - CHECK_LEN].last_chunk().map(Authentication::from_bytes)
+            datagram.last_chunk().map(Authentication::from_bytes)
         } else {
             None
         };
@@ -140,6 +128,7 @@ impl Repr {
             Message::Rdp(span) | Message::Gd(span, _) => {
                 put(&span.address.to_be_bytes());
                 put(&span.key.to_be_bytes());
+                put(&span.capability.to_bytes());
             }
             Message::Ea | Message::Ra(_) | Message::Sdp(_) => {}
         }
@@ -150,7 +139,7 @@ impl Repr {
 /// Bytes behind the payload.
 #[inline]
 const fn trailer_len(flags: Flags) -> usize {
-    if flags.contains(Flags::AUTHENTICATED) { AUTHENTICATION_LEN + CHECK_LEN } else { CHECK_LEN }
+    if flags.contains(Flags::AUTHENTICATED) { AUTHENTICATION_LEN } else { CHECK_LEN }
 }
 
 /// The message and the payload; `None` where the bytes end before the headers do.
@@ -179,7 +168,12 @@ fn read_message<'a>(
         PacketType::Sdp => Some(outcome().map(|outcome| (Message::Sdp(outcome.map(|_| ())), body))),
         PacketType::Rdp | PacketType::Gd => {
             let (bytes, payload) = body.split_first_chunk::<{ Span::LEN }>()?;
-            let span = Span { address: u64::from_be_bytes(array(bytes, 0)), key: be32(bytes, 8) };
+            let (_, capability) = bytes.split_last_chunk()?;
+            let capability = match Capability::from_bytes(capability) {
+                Ok(capability) => capability,
+                Err(error) => return Some(Err(error)),
+            };
+            let span = Span { address: u64::from_be_bytes(array(bytes, 0)), key: be32(bytes, 8), capability };
             let message =
                 if kind == PacketType::Rdp { Message::Rdp(span) } else { Message::Gd(span, header.length()) };
             Some(Ok((message, payload)))

@@ -5,6 +5,7 @@ use std::ops::BitOr;
 use crate::bytes::{array, be32, put};
 use crate::rdma::{ImmediateData, RKey};
 
+use super::capability::{GrantCode, Lease};
 use super::completion::StatusCode;
 use super::error::StarError;
 use super::segment::{Segment, segments};
@@ -19,6 +20,8 @@ pub enum Element {
     Register(Registration),
     /// The key of memory that is no longer registered.
     Deregister(RKey),
+    /// The next lease of the connection.
+    Lease(NextLease),
     /// The server has closed the connection, for this reason.
     Close(StatusCode),
 }
@@ -104,6 +107,22 @@ pub struct Registration {
     pub len: u64,
     /// What the region lets others do (`enum ibv_access_flags`, the low 8 bits).
     pub rights: u8,
+    /// The code by which the card recognizes the region; 0 without tags.
+    pub code: GrantCode,
+}
+
+impl Registration {
+    /// Bytes of the code, behind the element.
+    const CODE_LEN: usize = 8;
+}
+
+/// A lease, and its key, which only the client can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NextLease {
+    /// When it ends.
+    pub lease: Lease,
+    /// Its key, masked by the key of the connection.
+    pub masked_key: [u8; 16],
 }
 
 /// What a request asks for besides its operation.
@@ -152,6 +171,7 @@ mod opcode {
     pub(super) const REGISTER: u8 = 16;
     pub(super) const DEREGISTER: u8 = 17;
     pub(super) const CLOSE: u8 = 18;
+    pub(super) const LEASE: u8 = 19;
 }
 
 /// The fields of an element at their places.
@@ -166,11 +186,17 @@ struct Fields {
     key: u32,
     len: u32,
     operands: Option<Operands>,
+    code: Option<GrantCode>,
 }
 
 impl Element {
     /// Bytes on the wire, without operands and payload.
     pub const LEN: usize = 32;
+
+    /// Bytes that stand behind an element that begins like `body`: the operands of an atomic operation, the code of a region.
+    pub(super) fn behind(body: &[u8]) -> usize {
+        if body.first() == Some(&opcode::REGISTER) { Registration::CODE_LEN } else { Operands::LEN }
+    }
 
     /// Bytes of the element with its operands, before the payload.
     #[inline]
@@ -179,6 +205,7 @@ impl Element {
             Self::Work(Wqe { request: Request::CompareSwap(..) | Request::FetchAdd(..), .. }) => {
                 Self::LEN + Operands::LEN
             }
+            Self::Register(_) => Self::LEN + Registration::CODE_LEN,
             _ => Self::LEN,
         }
     }
@@ -207,6 +234,7 @@ impl Element {
             key: be32(bytes, 24),
             len: be32(bytes, 28),
             operands: None,
+            code: None,
         };
         let mut payload = rest;
         if matches!(fields.opcode, opcode::COMPARE_SWAP | opcode::FETCH_ADD) {
@@ -214,6 +242,11 @@ impl Element {
             let compare = u64::from_be_bytes(array(operands, 0));
             let swap_or_add = u64::from_be_bytes(array(operands, 8));
             fields.operands = Some(Operands { compare, swap_or_add });
+            payload = after;
+        }
+        if fields.opcode == opcode::REGISTER {
+            let (code, after) = rest.split_first_chunk()?;
+            fields.code = Some(GrantCode(u64::from_be_bytes(*code)));
             payload = after;
         }
         Some((fields.element(payload), payload))
@@ -227,20 +260,31 @@ impl Element {
             put(&compare.to_be_bytes());
             put(&swap_or_add.to_be_bytes());
         }
+        if let Some(GrantCode(code)) = fields.code {
+            put(&code.to_be_bytes());
+        }
     }
 
     fn fields(&self) -> Fields {
         match *self {
             Self::Work(wqe) => wqe.fields(),
-            Self::Register(Registration { key, address, len, rights }) => Fields {
+            Self::Register(Registration { key, address, len, rights, code }) => Fields {
                 opcode: opcode::REGISTER,
                 value: u32::from(rights).to_be_bytes(),
                 id: len,
                 address,
                 key: key.0,
+                code: Some(code),
                 ..Fields::default()
             },
             Self::Deregister(key) => Fields { opcode: opcode::DEREGISTER, key: key.0, ..Fields::default() },
+            Self::Lease(NextLease { lease, masked_key }) => Fields {
+                opcode: opcode::LEASE,
+                id: u64::from_be_bytes(array(&masked_key, 0)),
+                address: u64::from_be_bytes(array(&masked_key, 8)),
+                key: lease.0,
+                ..Fields::default()
+            },
             Self::Close(status) => Fields {
                 opcode: opcode::CLOSE,
                 value: u32::from(status.code()).to_be_bytes(),
@@ -301,9 +345,16 @@ impl Fields {
         let element = match self.opcode {
             opcode::REGISTER => {
                 let (address, len) = (self.address, self.id);
-                Element::Register(Registration { key: rkey, address, len, rights: self.value[3] })
+                let (rights, code) = (self.value[3], self.code.unwrap_or_default());
+                Element::Register(Registration { key: rkey, address, len, rights, code })
             }
             opcode::DEREGISTER => Element::Deregister(rkey),
+            opcode::LEASE => {
+                let mut masked_key = [0; 16];
+                put(&mut masked_key, 0, self.id.to_be_bytes());
+                put(&mut masked_key, 8, self.address.to_be_bytes());
+                Element::Lease(NextLease { lease: Lease(self.key), masked_key })
+            }
             opcode::CLOSE => {
                 let status = StatusCode::new(self.value[3]).ok_or(StarError::Status(self.value[3]))?;
                 Element::Close(status)

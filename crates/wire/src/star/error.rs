@@ -16,8 +16,8 @@ pub enum StarError {
         /// The bytes that it should have.
         expected: usize,
     },
-    /// Another version than 1.
-    #[error("version {0} of StaR where 1 is expected")]
+    /// Another version than 2.
+    #[error("version {0} of StaR where 2 is expected")]
     Version(u8),
     /// No type that is spoken.
     #[error("unknown StaR packet type {0}")]
@@ -33,6 +33,9 @@ pub enum StarError {
     /// The number of a connection has more than 24 bits.
     #[error("connection number {0:#x} is longer than 24 bits")]
     Connection(u32),
+    /// Rights of a capability that are unknown.
+    #[error("unknown rights {0:#04x} of a capability")]
+    Rights(u8),
     /// A length that the type has no use for.
     #[error("length {length} on a {} packet", kind.name())]
     UnusedLength {

@@ -94,15 +94,13 @@ impl Flags {
     pub const LAST: Self = Self(0x01);
     /// The server's program asks to be woken for this completion.
     pub const SOLICITED: Self = Self(0x02);
-    /// The memory key is one of the server's own program, named by an element of its: not one given to peers.
-    pub const LOCAL_KEY: Self = Self(0x04);
     /// The connection is one of the server's numbers; else one of the client's.
     pub const TO_SERVER: Self = Self(0x08);
     /// The packet that this one answers came with a congestion mark.
     pub const ECN_ECHO: Self = Self(0x10);
     /// The packet that this one answers was refused; the length is the [`Reason`](super::Reason).
     pub const REFUSED: Self = Self(0x20);
-    /// There is an [`Authentication`](super::Authentication) before the check.
+    /// There is an [`Authentication`](super::Authentication) in the place of the check.
     pub const AUTHENTICATED: Self = Self(0x40);
 
     /// Whether every flag of `flags` is set.

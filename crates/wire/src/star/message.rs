@@ -1,7 +1,9 @@
 //! What a packet says besides the common header, as types.
 
+use super::capability::Capability;
 use super::completion::Cqe;
 use super::element::Element;
+use super::header::CommonHeader;
 use super::packet_type::PacketType;
 
 /// Memory of the server that a packet wants to reach.
@@ -9,14 +11,18 @@ use super::packet_type::PacketType;
 pub struct Span {
     /// The first byte, as the region or window counts.
     pub address: u64,
-    /// The key: a local one where the flags say so, else a remote one.
+    /// The key: a local one if the capability is of an element, else a remote one.
     pub key: u32,
+    /// What the packet may reach.
+    pub capability: Capability,
 }
 
 impl Span {
     /// Bytes on the wire.
-    pub const LEN: usize = 12;
+    pub const LEN: usize = 12 + Capability::LEN;
 }
+
+const _: () = assert!(PacketType::Rdp.header_len() == CommonHeader::LEN + Span::LEN);
 
 /// Why the server's card refuses a packet. It then has touched no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,13 +44,15 @@ pub enum Reason {
     Length = 7,
     /// The packet has expired, or expires too far in the future.
     Expired = 8,
-    /// The server takes authenticated packets only.
-    Unauthenticated = 9,
+    /// The card gives no reason: it does not know who asks.
+    Denied = 9,
+    /// The lease of the connection has ended: the client is to ask the server's driver for another.
+    Lease = 10,
 }
 
 impl Reason {
     /// Every reason, in the order of the codes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Key,
         Self::Owner,
         Self::Right,
@@ -53,13 +61,14 @@ impl Reason {
         Self::Fault,
         Self::Length,
         Self::Expired,
-        Self::Unauthenticated,
+        Self::Denied,
+        Self::Lease,
     ];
 
     /// The reason of this code; `None` where there is none.
     pub const fn new(code: u16) -> Option<Self> {
         match code {
-            1..=9 => Some(Self::ALL[code as usize - 1]),
+            1..=10 => Some(Self::ALL[code as usize - 1]),
             _ => None,
         }
     }

@@ -36,7 +36,7 @@ struct Row {
 
 const NONE: Flags = Flags::NONE;
 const TAG: Flags = Flags::AUTHENTICATED;
-const SPAN: Flags = Flags::LAST.with(Flags::LOCAL_KEY).with(TAG);
+const SPAN: Flags = Flags::LAST.with(TAG);
 const ANSWER: Flags = SPAN.with(Flags::ECN_ECHO).with(Flags::REFUSED);
 const DONE: Flags = Flags::SOLICITED.with(Flags::TO_SERVER).with(TAG);
 
@@ -49,9 +49,9 @@ static TABLE: [Row; 7] = [
     row("WQEP", 32, TAG, NONE),
     row("CQEP", 20, DONE, Flags::TO_SERVER),
     row("EA", 0, Flags::TO_SERVER.with(TAG), NONE),
-    row("RDP", 12, SPAN, NONE),
+    row("RDP", 36, SPAN, NONE),
     row("RA", 0, ANSWER, NONE),
-    row("GD", 12, SPAN, NONE),
+    row("GD", 36, SPAN, NONE),
     row("SDP", 0, ANSWER, NONE),
 ];
 
@@ -93,7 +93,7 @@ impl PacketType {
     /// Bytes of a datagram with authentication.
     #[inline]
     pub const fn authenticated_len(self, payload_len: usize) -> usize {
-        self.datagram_len(payload_len) + AUTHENTICATION_LEN
+        self.header_len() + payload_len + AUTHENTICATION_LEN
     }
 
     /// The flags that packets of this type may have.
@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn frames_are_as_long_as_the_specification_says() {
         let frame = |kind: PacketType, payload| 42 + kind.datagram_len(payload);
-        assert_eq!([frame(PacketType::Rdp, 8), frame(PacketType::Ra, 0)], [82, 62]);
-        assert_eq!([frame(PacketType::Gd, 0), frame(PacketType::Sdp, 1400)], [74, 1462]);
+        assert_eq!([frame(PacketType::Rdp, 8), frame(PacketType::Ra, 0)], [106, 62]);
+        assert_eq!([frame(PacketType::Gd, 0), frame(PacketType::Sdp, 1400)], [98, 1462]);
         assert_eq!([frame(PacketType::Ea, 0), frame(PacketType::Cqep, 0)], [62, 82]);
-        assert_eq!(frame(PacketType::Wqep, 16), 110);
+        assert_eq!(frame(PacketType::Wqep, 24), 118);
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::bytes::{array, be32, put};
 
+use super::capability::GrantCode;
+
 /// A piece of the server's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Segment {
@@ -11,14 +13,21 @@ pub struct Segment {
     pub len: u32,
     /// The key that the server's own program has for the region.
     pub lkey: u32,
+    /// The code by which the card recognizes the segment; 0 without tags.
+    pub code: GrantCode,
 }
 
 impl Segment {
     /// Bytes on the wire.
-    pub const LEN: usize = 16;
+    pub const LEN: usize = 24;
 
     fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
-        Self { address: u64::from_be_bytes(array(bytes, 0)), len: be32(bytes, 8), lkey: be32(bytes, 12) }
+        Self {
+            address: u64::from_be_bytes(array(bytes, 0)),
+            len: be32(bytes, 8),
+            lkey: be32(bytes, 12),
+            code: GrantCode(u64::from_be_bytes(array(bytes, 16))),
+        }
     }
 
     /// The segment as it stands in the payload of a WQEP.
@@ -27,6 +36,7 @@ impl Segment {
         put(&mut bytes, 0, self.address.to_be_bytes());
         put(&mut bytes, 8, self.len.to_be_bytes());
         put(&mut bytes, 12, self.lkey.to_be_bytes());
+        put(&mut bytes, 16, self.code.0.to_be_bytes());
         bytes
     }
 }

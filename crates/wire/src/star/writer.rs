@@ -37,34 +37,28 @@ impl<'b> PacketWriter<'b> {
     }
 
     /// Adds the check of `flow`; returns the datagram's length in bytes. A packet whose flags have
-    /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED) is finished by [`Self::finish_authenticated`]; here its authentication is zeros.
+    /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED) is finished by [`Self::finish_authenticated`] instead; here its tag is 0.
     #[inline]
     pub fn finish(self, flow: &UdpFlow, check: PacketCheck) -> usize {
-        self.finish_authenticated(flow, check, 0, |_, _| 0)
+        let end = self.header_len + self.payload_len;
+        let (covered, place) = self.datagram.split_at_mut(end);
+        match place.len() {
+            CHECK_LEN => place.copy_from_slice(&check.compute(flow, covered)),
+            _ => place.fill(0),
+        }
+        self.datagram.len()
     }
 
-    /// Adds the authentication, if the flags have it, and the check of `flow`; returns the datagram's length in bytes.
-    /// `tag` hashes the addresses, and the datagram up to the tag.
+    /// Adds the authentication of a packet whose flags have it; returns the datagram's length in bytes. `tag` hashes the
+    /// addresses, and the datagram up to the tag.
     #[inline]
-    pub fn finish_authenticated(
-        self,
-        flow: &UdpFlow,
-        check: PacketCheck,
-        domain: u32,
-        tag: impl FnOnce(&[u8], &[u8]) -> u64,
-    ) -> usize {
-        let len = self.datagram.len();
+    pub fn finish_authenticated(self, flow: &UdpFlow, tag: impl FnOnce(&[u8], &[u8]) -> u64) -> usize {
         let end = self.header_len + self.payload_len;
-        if len == end + AUTHENTICATION_LEN + CHECK_LEN {
-            let unsigned = Authentication { domain, tag: 0 };
-            self.datagram[end..end + AUTHENTICATION_LEN].copy_from_slice(&unsigned.to_bytes());
-            if let Some(tag) = Authentication::covered(flow, self.datagram, tag) {
-                let signed = Authentication { tag, ..unsigned };
-                self.datagram[end..end + AUTHENTICATION_LEN].copy_from_slice(&signed.to_bytes());
-            }
+        if let Some(tag) = Authentication::covered(flow, self.datagram, tag)
+            && let Some(place) = self.datagram[end..].first_chunk_mut::<AUTHENTICATION_LEN>()
+        {
+            *place = tag.to_be_bytes();
         }
-        let (covered, place) = self.datagram.split_at_mut(len - CHECK_LEN);
-        place.copy_from_slice(&check.compute(flow, covered));
-        len
+        self.datagram.len()
     }
 }

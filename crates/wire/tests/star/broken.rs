@@ -2,8 +2,9 @@
 
 use nichrome_wire::rdma::{QpNumber, RKey, UdpFlow};
 use nichrome_wire::star::{
-    Completed, Cqe, Data, Element, Epoch, Flags, Message, Operands, PacketCheck, PacketType, PacketWriter,
-    Repr, Request, Segment, Span, Stamp, StarError, StatusCode, Target, Wqe, WqeFlags,
+    Capability, Completed, Cqe, Data, Element, Epoch, Flags, GrantCode, Lease, Message, Operands,
+    PacketCheck, PacketType, PacketWriter, Repr, Request, Rights, Segment, Span, Stamp, StarError,
+    StatusCode, Target, Wqe, WqeFlags,
 };
 use nichrome_wire::{AddressPair, SeqNumber};
 
@@ -30,7 +31,17 @@ fn work(request: Request, data: Data, len: u32) -> Message {
     Message::Wqep(Element::Work(Wqe { wr_id: 1, request, flags: WqeFlags::SIGNALED, len, data }))
 }
 
-const SPAN: Span = Span { address: 0x1000, key: 0x100 };
+const CAPABILITY: Capability = Capability {
+    base: 0x1000,
+    len: 0x100,
+    rights: Rights::STORE,
+    server: match QpNumber::new(0x21) {
+        Some(number) => number,
+        None => panic!(),
+    },
+    lease: Lease(160),
+};
+const SPAN: Span = Span { address: 0x1000, key: 0x100, capability: CAPABILITY };
 const RDP: Message = Message::Rdp(SPAN);
 const CQE: Cqe =
     Cqe { wr_id: 1, status: StatusCode::SUCCESS, completed: Completed::Receive, len: 8, notice: None };
@@ -41,9 +52,11 @@ fn of_the_common_header() {
     assert_eq!(changed(RDP, b"payload", 0, 0x20), StarError::Type(0));
     assert_eq!(changed(RDP, b"payload", 0, 0x28), StarError::Type(8));
     assert_eq!(changed(RDP, b"payload", 4, 1), StarError::Connection(0x0100_0011));
-    assert_eq!(changed(RDP, b"payload", 3, 8), StarError::Length { len: 39, expected: 40 });
+    assert_eq!(changed(RDP, b"payload", 3, 8), StarError::Length { len: 63, expected: 64 });
     assert_eq!(Repr::parse(&[0x24; 15]), Err(StarError::Length { len: 15, expected: 20 }));
-    assert_eq!(Repr::parse(&built(RDP, b"")[..31]), Err(StarError::Length { len: 31, expected: 32 }));
+    assert_eq!(Repr::parse(&built(RDP, b"")[..55]), Err(StarError::Length { len: 55, expected: 56 }));
+    // Rights, in front of the server's number of the connection.
+    assert_eq!(changed(RDP, b"payload", 16 + 12 + 16, 8), StarError::Rights(8));
     let kind = PacketType::Ea;
     assert_eq!(changed(Message::Ea, b"", 3, 1), StarError::UnusedLength { kind, length: 1 });
 }
@@ -80,11 +93,11 @@ fn of_completions() {
 
 #[test]
 fn of_elements() {
-    let segment = Segment { address: 0x1000, len: 8, lkey: 0x100 }.to_bytes();
+    let segment = Segment { address: 0x1000, len: 8, lkey: 0x100, code: GrantCode(7) }.to_bytes();
     let send = work(Request::Send, Data::Segments(1), 8);
     assert_eq!(changed(send, &segment, 16, 10), StarError::Opcode(10));
     assert_eq!(changed(send, &segment, 17, 0x11), StarError::ElementFlags { opcode: 1, flags: 0x11 });
-    assert_eq!(changed(send, &segment, 18, 2), StarError::Buffers { len: 16, expected: 8 });
+    assert_eq!(changed(send, &segment, 18, 2), StarError::Buffers { len: 24, expected: 8 });
     assert_eq!(changed(send, &segment, 47, 9), StarError::Buffers { len: 8, expected: 9 });
     let inline = work(Request::Send, Data::Inline, 5);
     assert_eq!(changed(inline, b"hello", 16, 6), StarError::ElementFlags { opcode: 6, flags: 0x09 });
@@ -93,6 +106,8 @@ fn of_elements() {
     assert_eq!(changed(deregister, b"", 17, 1), StarError::ElementFlags { opcode: 17, flags: 1 });
     let close = Message::Wqep(Element::Close(StatusCode::FLUSHED));
     assert_eq!(changed(close, b"", 23, 22), StarError::Status(22));
+    // Turned into a registration it has no code.
+    assert_eq!(changed(close, b"", 16, 16), StarError::Length { len: 52, expected: 60 });
     // Turned into an atomic operation it has no operands.
     assert_eq!(changed(close, b"", 16, 8), StarError::Length { len: 52, expected: 68 });
 }

@@ -2,9 +2,9 @@
 
 use nichrome_wire::rdma::{ImmediateData, QpNumber, RKey, UdpFlow};
 use nichrome_wire::star::{
-    Completed, Cqe, CqeNotice, Data, Element, Epoch, Flags, Message, Operands, PacketCheck, PacketType,
-    PacketWriter, Reason, Registration, Repr, Request, Segment, Span, Stamp, StatusCode, Target, Wqe,
-    WqeFlags,
+    Capability, Completed, Cqe, CqeNotice, Data, Element, Epoch, Flags, GrantCode, Lease, Message, NextLease,
+    Operands, PacketCheck, PacketType, PacketWriter, Reason, Registration, Repr, Request, Rights, Segment,
+    Span, Stamp, StatusCode, Target, Wqe, WqeFlags,
 };
 use nichrome_wire::{AddressPair, SeqNumber};
 use proptest::collection::vec;
@@ -17,7 +17,6 @@ use proptest::sample::select;
 pub(crate) struct Generated {
     pub(crate) repr: Repr,
     pub(crate) payload: Vec<u8>,
-    pub(crate) domain: u32,
     pub(crate) flow: UdpFlow,
     pub(crate) epoch: Epoch,
 }
@@ -29,7 +28,10 @@ impl Generated {
         let mut writer = PacketWriter::new(&self.repr, self.payload.len(), &mut buffer).unwrap();
         writer.payload().copy_from_slice(&self.payload);
         let check = PacketCheck::new(self.epoch);
-        let len = writer.finish_authenticated(&self.flow, check, self.domain, sum);
+        let len = match self.repr.flags.contains(Flags::AUTHENTICATED) {
+            true => writer.finish_authenticated(&self.flow, sum),
+            false => writer.finish(&self.flow, check),
+        };
         assert_eq!(len, buffer.len());
         buffer
     }
@@ -42,10 +44,10 @@ pub(crate) fn sum(addresses: &[u8], covered: &[u8]) -> u64 {
 
 pub(crate) fn packet() -> impl Strategy<Value = Generated> {
     let header = (any::<bool>(), any::<[bool; 4]>(), 0u32..1 << 24, any::<u32>());
-    (header, message(), any::<(u32, u32, u32)>(), flow()).prop_map(|(header, message, trailer, flow)| {
+    (header, message(), any::<(u32, u32)>(), flow()).prop_map(|(header, message, trailer, flow)| {
         let (authenticated, set, connection, sequence) = header;
         let (message, payload) = message;
-        let (domain, stamp, epoch) = trailer;
+        let (stamp, epoch) = trailer;
         let repr = Repr {
             flags: flags(message.packet_type(), message, authenticated, set),
             connection: QpNumber::new(connection).unwrap(),
@@ -53,7 +55,7 @@ pub(crate) fn packet() -> impl Strategy<Value = Generated> {
             stamp: Stamp(stamp),
             message,
         };
-        Generated { repr, payload, domain, flow, epoch: Epoch(epoch) }
+        Generated { repr, payload, flow, epoch: Epoch(epoch) }
     })
 }
 
@@ -64,10 +66,8 @@ fn flags(kind: PacketType, message: Message, authenticated: bool, set: [bool; 4]
         PacketType::Wqep => Flags::NONE,
         PacketType::Cqep => Flags::TO_SERVER | chosen(Flags::SOLICITED, 0),
         PacketType::Ea => chosen(Flags::TO_SERVER, 0),
-        PacketType::Rdp | PacketType::Gd => chosen(Flags::LAST, 0) | chosen(Flags::LOCAL_KEY, 1),
-        PacketType::Ra | PacketType::Sdp => {
-            chosen(Flags::LAST, 0) | chosen(Flags::LOCAL_KEY, 1) | chosen(Flags::ECN_ECHO, 2)
-        }
+        PacketType::Rdp | PacketType::Gd => chosen(Flags::LAST, 0),
+        PacketType::Ra | PacketType::Sdp => chosen(Flags::LAST, 0) | chosen(Flags::ECN_ECHO, 2),
     };
     let refused = matches!(message, Message::Ra(Err(_)) | Message::Sdp(Err(_)));
     let refused = if refused { Flags::REFUSED } else { Flags::NONE };
@@ -105,16 +105,23 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn span() -> impl Strategy<Value = Span> {
-    any::<(u64, u32)>().prop_map(|(address, key)| Span { address, key })
+    let capability = (any::<(u64, u64, u32)>(), 0u8..8, 0u32..1 << 24);
+    (any::<(u64, u32)>(), capability).prop_map(|((address, key), ((base, len, lease), rights, server))| {
+        let (rights, server) = (Rights::from_bits(rights).unwrap(), QpNumber::new(server).unwrap());
+        Span { address, key, capability: Capability { base, len, rights, server, lease: Lease(lease) } }
+    })
 }
 
 fn control() -> impl Strategy<Value = Element> {
-    let registration = any::<(u32, u64, u64, u8)>().prop_map(|(key, address, len, rights)| {
-        Element::Register(Registration { key: RKey(key), address, len, rights })
+    let registration = any::<(u32, u64, u64, u8, u64)>().prop_map(|(key, address, len, rights, code)| {
+        Element::Register(Registration { key: RKey(key), address, len, rights, code: GrantCode(code) })
     });
     prop_oneof![
         registration,
         any::<u32>().prop_map(|key| Element::Deregister(RKey(key))),
+        any::<(u32, [u8; 16])>().prop_map(|(lease, masked_key)| {
+            Element::Lease(NextLease { lease: Lease(lease), masked_key })
+        }),
         status().prop_map(Element::Close),
     ]
 }
@@ -136,11 +143,8 @@ fn work() -> impl Strategy<Value = (Wqe, Vec<u8>)> {
             .filter(|(_, set)| *set)
             .fold(WqeFlags::NONE, |flags, (flag, _)| flags | flag)
     });
-    let segment = (any::<u64>(), 0u32..1 << 24, any::<u32>()).prop_map(|(address, len, lkey)| Segment {
-        address,
-        len,
-        lkey,
-    });
+    let segment = (any::<u64>(), 0u32..1 << 24, any::<(u32, u64)>())
+        .prop_map(|(address, len, (lkey, code))| Segment { address, len, lkey, code: GrantCode(code) });
     let buffers = prop_oneof![vec(segment, 0..8).prop_map(Ok), bytes().prop_map(Err)];
     (any::<u64>(), request(), flags, buffers).prop_map(|(wr_id, request, flags, buffers)| {
         let may_be_inline = matches!(

@@ -9,8 +9,8 @@ use etherparse::PacketBuilder;
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::{QpNumber, RKey};
 use nichrome_wire::star::{
-    Authentication, CqeNotice, Data, Element, Epoch, Flags, Message, Repr, Request, Target, Wqe, WqeFlags,
-    segments,
+    Authentication, CqeNotice, Data, Element, Epoch, Flags, Message, NextLease, Repr, Request, Target, Wqe,
+    WqeFlags, segments,
 };
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 use proptest::prelude::*;
@@ -66,18 +66,18 @@ struct Line {
 }
 
 /// Every field of the dissector.
-const FIELDS: [&str; 54] = [
+const FIELDS: [&str; 61] = [
     "star.version",
     "star.type",
     "star.flags",
     "star.flags.last",
     "star.flags.solicited",
-    "star.flags.local_key",
     "star.flags.to_server",
     "star.flags.ecn_echo",
     "star.flags.refused",
     "star.flags.authenticated",
     "star.flags.reserved",
+    "star.flags.reserved_4",
     "star.length",
     "star.reason",
     "star.connection",
@@ -85,6 +85,11 @@ const FIELDS: [&str; 54] = [
     "star.stamp",
     "star.address",
     "star.key",
+    "star.capability.base",
+    "star.capability.len",
+    "star.capability.rights",
+    "star.capability.server",
+    "star.lease",
     "star.stored_before",
     "star.wqe.opcode",
     "star.wqe.flags",
@@ -105,10 +110,13 @@ const FIELDS: [&str; 54] = [
     "star.segment.address",
     "star.segment.len",
     "star.segment.lkey",
+    "star.segment.code",
     "star.region.key",
     "star.region.address",
     "star.region.len",
     "star.region.rights",
+    "star.region.code",
+    "star.lease.masked_key",
     "star.close.status",
     "star.cqe.wr_id",
     "star.cqe.status",
@@ -118,7 +126,6 @@ const FIELDS: [&str; 54] = [
     "star.cqe.immediate",
     "star.cqe.invalidate",
     "star.payload",
-    "star.domain",
     "star.tag",
     "star.epoch",
 ];
@@ -172,7 +179,6 @@ impl Line {
         for (name, flag) in [
             ("star.flags.last", Flags::LAST),
             ("star.flags.solicited", Flags::SOLICITED),
-            ("star.flags.local_key", Flags::LOCAL_KEY),
             ("star.flags.to_server", Flags::TO_SERVER),
             ("star.flags.ecn_echo", Flags::ECN_ECHO),
             ("star.flags.refused", Flags::REFUSED),
@@ -181,16 +187,17 @@ impl Line {
             line.put(name, bit(flags.contains(flag)));
         }
         line.put("star.flags.reserved", bit(false));
+        line.put("star.flags.reserved_4", bit(false));
         line.put("star.length", u16::from_be_bytes([datagram[2], datagram[3]]));
         line.put("star.connection", hex32(connection.value()));
         line.put("star.sequence", sequence.0);
         line.put("star.stamp", stamp.0);
         line.message(&message, &packet.payload);
         if flags.contains(Flags::AUTHENTICATED) {
-            line.put("star.domain", hex32(packet.domain));
             line.put("star.tag", hex64(Authentication::covered(&packet.flow, datagram, sum).unwrap()));
+        } else {
+            line.put("star.epoch", hex32(packet.epoch.0));
         }
-        line.put("star.epoch", hex32(packet.epoch.0));
         line
     }
 
@@ -217,6 +224,11 @@ impl Line {
             Message::Rdp(span) | Message::Gd(span, _) => {
                 self.put("star.address", hex64(span.address));
                 self.put("star.key", hex32(span.key));
+                self.put("star.capability.base", hex64(span.capability.base));
+                self.put("star.capability.len", span.capability.len);
+                self.put("star.capability.rights", hex8(span.capability.rights.bits()));
+                self.put("star.capability.server", format!("0x{:06x}", span.capability.server.value()));
+                self.put("star.lease", span.capability.lease.0);
             }
             Message::Ra(Err(reason)) | Message::Sdp(Err(reason)) => self.put("star.reason", reason as u16),
             Message::Ea | Message::Sdp(Ok(())) => {}
@@ -239,11 +251,17 @@ impl Line {
                 self.put("star.region.address", hex64(region.address));
                 self.put("star.region.len", region.len);
                 self.put("star.region.rights", hex8(region.rights));
+                self.put("star.region.code", hex64(region.code.0));
                 16
             }
             Element::Deregister(key) => {
                 self.put("star.region.key", hex32(key.0));
                 17
+            }
+            Element::Lease(NextLease { lease, masked_key }) => {
+                self.put("star.lease", lease.0);
+                self.put("star.lease.masked_key", hex(masked_key));
+                19
             }
             Element::Close(status) => {
                 self.put("star.close.status", status.code());
@@ -290,6 +308,7 @@ impl Line {
                     self.put("star.segment.address", hex64(segment.address));
                     self.put("star.segment.len", segment.len);
                     self.put("star.segment.lkey", hex32(segment.lkey));
+                    self.put("star.segment.code", hex64(segment.code.0));
                 }
             }
             Data::Inline => {
@@ -382,6 +401,7 @@ fn tshark_marks_packets_of_another_start() {
     let mut packets = generated(10);
     for (nth, packet) in packets.iter_mut().enumerate() {
         packet.epoch = Epoch(0xABCD_0000 + u32::from(nth == 3));
+        packet.repr.flags = packet.repr.flags.without(Flags::AUTHENTICATED);
     }
     let frames: Vec<Vec<u8>> = packets.iter().map(|packet| frame(packet, &packet.built())).collect();
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 
 use super::*;
-use crate::connect::Route;
+use crate::connect::{PreSharedKey, Route};
 
 /// Enters the phase that a byte names, and sends a byte back: `p`arked, `r`unning, `c`losing, `d`one.
 struct Toy {
@@ -57,6 +57,8 @@ impl Handshake for Toy {
             Cause::Displaced => "displaced",
             Cause::Shutdown => "shutdown",
             Cause::Io(_) => "io",
+            Cause::Untrusted => "untrusted",
+            Cause::Seal(_) => "sealed",
         };
         context.ends.lock().unwrap().push((self.phase, name));
         self.phase = Phase::Done;
@@ -77,6 +79,8 @@ impl Handshake for Toy {
 
 struct ToyContext {
     ends: Ends,
+    key: Option<PreSharedKey>,
+    untrusted: Option<IpAddr>,
 }
 
 impl Context for ToyContext {
@@ -84,6 +88,14 @@ impl Context for ToyContext {
 
     fn request(&mut self, request: Self::Request, _: Instant) -> Option<Self::Request> {
         request.map(Some)
+    }
+
+    fn key(&self) -> Option<&PreSharedKey> {
+        self.key.as_ref()
+    }
+
+    fn trusts(&self, stream: &TcpStream) -> bool {
+        self.untrusted != Some(stream.peer_addr().unwrap().ip())
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -108,7 +120,7 @@ impl Fixture {
         let ends = Ends::default();
         let listener = TcpListener::bind(local(1)).unwrap();
         let address = listener.local_addr().unwrap();
-        let context = ToyContext { ends: Arc::clone(&ends) };
+        let context = ToyContext { ends: Arc::clone(&ends), key: None, untrusted: Some(local(66).ip()) };
         let limits = Limits {
             outbound: 4,
             inbound,
@@ -259,6 +271,18 @@ fn a_parked_connection_keeps_its_place_for_a_while() {
     assert!(start.elapsed() >= PATIENCE / 10 - Duration::from_millis(20));
     assert_eq!(parked.each_ref().map(is_open), [false, true]);
     assert_eq!(fixture.ends(Phase::Parked, "displaced"), 1);
+}
+
+#[test]
+fn a_peer_that_is_not_trusted_is_closed_at_its_first_byte() {
+    let fixture = Fixture::new(64, 64);
+    let mut stream = dial(Route { from: local(66).ip(), to: fixture.address }).unwrap();
+    stream.set_nonblocking(false).unwrap();
+    thread::sleep(Duration::from_millis(20));
+    assert!(fixture.ends.lock().unwrap().is_empty());
+    stream.write_all(b"r").unwrap();
+    assert!(!matches!(stream.read(&mut [0]), Ok(1..)));
+    fixture.await_ends(Phase::Opening, "untrusted", 1);
 }
 
 #[test]

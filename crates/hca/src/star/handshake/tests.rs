@@ -9,7 +9,7 @@ use nichrome_rdma::{
 
 use super::*;
 use crate::arena::Arena;
-use crate::connect::Context;
+use crate::connect::{Context, PreSharedKey, Sealed};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
@@ -30,7 +30,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(address: IpAddr, peer: IpAddr, wish: Wish) -> Self {
+    fn new(address: IpAddr, peer: IpAddr, wish: Wish, key: Option<PreSharedKey>) -> Self {
         let mut device = Device::new(Config::new(vec![address]), Arena::default()).unwrap();
         let domain = device.create_domain().unwrap();
         let cq = device.create_cq(16).unwrap();
@@ -62,7 +62,7 @@ impl Side {
         let request = hold(&mut device, qp, &ready_to_receive, (address, wish)).unwrap().unwrap();
         let host = Arc::new(TestHost(Mutex::new(device)));
         let open = Arc::new(AtomicUsize::new(1));
-        let pending = Pending::new(Arc::clone(&host) as Arc<dyn Host<Arena>>, Arc::clone(&open), |_| {});
+        let pending = Pending::new(Arc::clone(&host) as Arc<dyn Host<Arena>>, Arc::clone(&open), key, |_| {});
         Self { host, pending, open, request }
     }
 
@@ -76,25 +76,39 @@ impl Side {
 
 /// The side that connects, and the other.
 fn sides(wishes: [Wish; 2]) -> [Side; 2] {
-    let [low, high] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().unwrap());
-    [Side::new(low, high, wishes[0]), Side::new(high, low, wishes[1])]
+    keyed_sides(wishes, [None, None])
 }
+
+fn keyed_sides(wishes: [Wish; 2], keys: Keys) -> [Side; 2] {
+    let [low, high] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().unwrap());
+    let [ours, theirs] = keys.map(|key| key.map(|key| PreSharedKey::new(key.as_bytes())));
+    [Side::new(low, high, wishes[0], ours), Side::new(high, low, wishes[1], theirs)]
+}
+
+/// The contents of the key files.
+type Keys = [Option<&'static str>; 2];
+
+const KEY: Option<&str> = Some("key");
 
 /// Both handshakes of one connection, and the bytes that each has received.
 struct SetUp {
     sides: [Side; 2],
-    ends: [StarHandshake<Arena>; 2],
+    ends: [Sealed<StarHandshake<Arena>>; 2],
     received: [usize; 2],
 }
 
 impl SetUp {
     fn new(wishes: [Wish; 2]) -> Self {
-        let mut sides = sides(wishes);
+        Self::keyed(wishes, [None, None])
+    }
+
+    fn keyed(wishes: [Wish; 2], keys: Keys) -> Self {
+        let mut sides = keyed_sides(wishes, keys);
         let request = sides[1].request;
         sides[1].pending.request(request, NOW);
         let request = sides[0].request;
-        let (_, out) = StarHandshake::outbound(request, &mut sides[0].pending, NOW).unwrap();
-        let back = StarHandshake::inbound(sides[0].request.address, NOW);
+        let (_, out) = Sealed::outbound(request, &mut sides[0].pending, NOW).unwrap();
+        let back = Sealed::inbound(sides[0].request.address, NOW);
         Self { sides, ends: [out, back], received: [0; 2] }
     }
 
@@ -149,12 +163,12 @@ fn set_up_leads_to_what_both_sides_wish() {
 
 #[test]
 fn input_split_anywhere_gives_the_same_result() {
-    for wishes in WISHES {
-        let mut whole = SetUp::new(wishes);
+    for (wishes, key) in WISHES.into_iter().flat_map(|wishes| [(wishes, None), (wishes, KEY)]) {
+        let mut whole = SetUp::keyed(wishes, [key; 2]);
         whole.run(0, 0);
         for to in [0, 1] {
             for at in 1..whole.received[to] {
-                let mut split = SetUp::new(wishes);
+                let mut split = SetUp::keyed(wishes, [key; 2]);
                 split.run(to, at);
                 assert_eq!(split.result(), whole.result(), "{wishes:?}, to {to}, split at {at}");
             }
@@ -227,9 +241,22 @@ fn an_offer_must_name_its_tcp_peer_and_the_requested_queue_pair() {
     end.receive(&mut target.pending, &offer_of(&mut caller), NOW);
     assert_eq!((end.phase(), target.outcome().0), (Phase::Done, 1), "the real peer may still come");
     let mut connection = SetUp::new([Wish::Automatic, Wish::Own]);
-    let mut third = Side::new("10.0.0.3".parse().unwrap(), "10.0.0.1".parse().unwrap(), Wish::Own);
+    let mut third = Side::new("10.0.0.3".parse().unwrap(), "10.0.0.1".parse().unwrap(), Wish::Own, None);
     connection.deliver(0, &offer_of(&mut third));
     assert_eq!(connection.result()[0], (Phase::Done, (0, 0, QpState::Err)));
+}
+
+#[test]
+fn without_the_key_no_queue_pair_is_connected_and_no_key_or_table_is_sent() {
+    for keys in [[KEY, None], [None, KEY], [KEY, Some("another key")]] {
+        let mut connection = SetUp::keyed([Wish::Automatic, Wish::Own], keys);
+        connection.run(0, 0);
+        let [caller, target] = connection.result();
+        assert_eq!((target.0, target.1), (Phase::Done, (1, 0, QpState::Rtr)), "the real peer may still come");
+        connection.ends[0].close(&mut connection.sides[0].pending, Cause::Closed);
+        assert_eq!(connection.result()[0], (Phase::Done, (0, 0, QpState::Err)), "was {caller:?}");
+        assert_eq!(connection.received[0], 0);
+    }
 }
 
 #[test]

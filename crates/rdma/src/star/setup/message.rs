@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use nichrome_wire::SeqNumber;
 use nichrome_wire::rdma::{PathMtu, QpNumber, RKey};
-use nichrome_wire::star::{Epoch, Registration, Stamp};
+use nichrome_wire::star::{Epoch, GrantCode, Lease, Registration, Stamp};
 
 use super::terms::{
-    Admission, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError, Timers, VERSION, Wish,
+    Admission, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError, Timers,
+    VERSION, Wish,
 };
 use crate::core::access::Access;
 use crate::star::tag::ConnectionKey;
@@ -17,8 +18,8 @@ const MAGIC: [u8; 4] = *b"StaR";
 
 const HEADER_LEN: usize = 12;
 const OFFER_LEN: usize = 44;
-const ADMISSION_LEN: usize = 36;
-const REGION_LEN: usize = 24;
+const ADMISSION_LEN: usize = 52;
+const REGION_LEN: usize = 32;
 const REFUSAL_LEN: usize = 4;
 
 /// Flags of an offer.
@@ -116,18 +117,23 @@ fn write_offer(offer: &Offer, output: &mut Vec<u8>) {
 }
 
 fn write_admission(admission: &Admission, output: &mut Vec<u8>) {
-    let (flag, key) = admission.key.map_or((0, [0; 16]), |key| (1, key.bytes()));
+    let (flag, key, lease, lease_key) = match admission.credentials {
+        Some(Credentials { key, lease: (lease, lease_key) }) => (1, key.bytes(), lease, lease_key.bytes()),
+        None => (0, [0; 16], Lease::default(), [0; 16]),
+    };
     output.extend(admission.epoch.0.to_be_bytes());
-    output.extend(admission.domain.to_be_bytes());
+    output.extend(admission.clock.0.to_be_bytes());
     output.extend([flag, 0, 0, 0]);
     output.extend(key);
-    output.extend(admission.clock.0.to_be_bytes());
+    output.extend(lease.0.to_be_bytes());
+    output.extend(lease_key);
     output.extend((admission.regions.len() as u32).to_be_bytes());
     for region in &admission.regions {
         output.extend(region.key.0.to_be_bytes());
         output.extend([region.rights, 0, 0, 0]);
         output.extend(region.address.to_be_bytes());
         output.extend(region.len.to_be_bytes());
+        output.extend(region.code.0.to_be_bytes());
     }
 }
 
@@ -177,12 +183,13 @@ impl Reader<'_> {
     }
 
     fn admission(&mut self) -> Option<Admission> {
-        let (epoch, domain) = (Epoch(self.be32()?), self.be32()?);
+        let (epoch, clock) = (Epoch(self.be32()?), Stamp(self.be32()?));
         let [flag, ..] = self.bytes::<4>()?;
-        let (key, clock) = (ConnectionKey::new(self.bytes()?), Stamp(self.be32()?));
-        let key = match flag {
+        let key = ConnectionKey::new(self.bytes()?);
+        let lease = (Lease(self.be32()?), ConnectionKey::new(self.bytes()?));
+        let credentials = match flag {
             0 => None,
-            1 => Some(key),
+            1 => Some(Credentials { key, lease }),
             _ => return None,
         };
         let count = self.be32()? as usize;
@@ -190,13 +197,14 @@ impl Reader<'_> {
             return None;
         }
         let regions = (0..count).map(|_| self.region()).collect::<Option<_>>()?;
-        Some(Admission { epoch, domain, clock, key, regions })
+        Some(Admission { epoch, clock, credentials, regions })
     }
 
     fn region(&mut self) -> Option<Registration> {
         let key = RKey(self.be32()?);
         let [rights, ..] = self.bytes::<4>()?;
-        Some(Registration { key, rights, address: self.be64()?, len: self.be64()? })
+        let (address, len, code) = (self.be64()?, self.be64()?, GrantCode(self.be64()?));
+        Some(Registration { key, rights, address, len, code })
     }
 
     fn refusal(&mut self) -> Option<Refusal> {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nichrome_wire::SeqNumber;
 use nichrome_wire::rdma::{PathMtu, QpNumber};
-use nichrome_wire::star::{Epoch, Registration, Stamp};
+use nichrome_wire::star::{Epoch, Lease, Registration, Stamp};
 use thiserror::Error;
 
 use crate::core::access::Access;
@@ -115,14 +115,21 @@ pub struct Offer {
 pub struct Admission {
     /// The epoch of its card.
     pub epoch: Epoch,
-    /// Its name for the connection's protection domain.
-    pub domain: u32,
     /// The time of its clock.
     pub clock: Stamp,
-    /// The key of the connection, if its card requires authentication.
-    pub key: Option<ConnectionKey>,
-    /// The memory regions of the domain. Elements announce later changes.
+    /// The keys, if its card requires authentication.
+    pub credentials: Option<Credentials>,
+    /// The memory regions that the client may reach. Elements announce later changes.
     pub regions: Vec<Registration>,
+}
+
+/// A client's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The key of the connection.
+    pub key: ConnectionKey,
+    /// The first lease and its key.
+    pub lease: (Lease, ConnectionKey),
 }
 
 /// One of the two sides.

@@ -4,7 +4,9 @@
 //! chunks of up to a path MTU; the client's buffers do not matter.
 
 use nichrome_wire::Instant;
-use nichrome_wire::star::{Flags, Message, Reason, Repr, Span};
+use nichrome_wire::star::{
+    Capability, Flags, GrantCode, Lease, Message, Reason, Repr, Rights, Segment, Span,
+};
 
 use super::Stateful;
 use crate::core::access::Access;
@@ -24,10 +26,9 @@ const EGRESS_RETRY_INTERVAL: u64 = 1_000_000;
 
 /// A chunk of an operation.
 struct Chunk {
-    /// In the server's memory.
+    /// In the server's memory; by a remote key, the capability is that of the memory table and is still to be added.
     span: Span,
-    /// [`Flags::LOCAL_KEY`] if the span names the server's own key.
-    key: Flags,
+    code: GrantCode,
     /// Bytes from the start of the message.
     offset: u32,
     len: u32,
@@ -41,7 +42,7 @@ impl Stateful {
         let work = self.work(initiator, index)?;
         let operation = self.pipeline(initiator).operations.get(index)?;
         let nth = u32::try_from(nth.checked_sub(operation.first)?).ok()?;
-        let (sge, offset, key) = match (initiator, work.operation) {
+        let (sge, offset, granted) = match (initiator, work.operation) {
             (
                 Initiator::Client,
                 Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) | Verb::Read(remote),
@@ -49,27 +50,33 @@ impl Stateful {
                 let Remote { address, rkey } = remote;
                 let whole = Sge { address, len: work.len, lkey: LKey(rkey.0) };
                 let (sge, offset) = cut(std::iter::once(whole), nth, mtu)?;
-                (sge, offset, Flags::NONE)
+                (sge, offset, None)
             }
             (Initiator::Client, _) => {
-                let (sge, offset) =
-                    cut(self.mirror.receive_buffers(operation.mirrored?, work.len), nth, mtu)?;
-                (sge, offset, Flags::LOCAL_KEY)
+                let number = operation.mirrored?;
+                let (sge, offset) = cut(self.mirror.receive_buffers(number, work.len), nth, mtu)?;
+                (sge, offset, Some(self.mirror.receive_segment(number, &sge)?))
             }
             (Initiator::Server, _) => {
                 let buffers = mirror::pieces(&self.mirror.sends, work.source, work.len);
                 let (sge, offset) = cut(buffers, nth, mtu)?;
-                (sge, offset, Flags::LOCAL_KEY)
+                (sge, offset, Some(self.mirror.send_segment(index, &sge)?))
             }
         };
         let is_last = nth + 1 == operation.chunks;
-        Some(Chunk {
-            span: Span { address: sge.address, key: sge.lkey.0 },
-            key,
-            offset,
-            len: sge.len,
-            is_last,
-        })
+        let right = match operation.transfer {
+            Transfer::ToServer => Rights::STORE,
+            Transfer::FromServer => Rights::FETCH,
+        };
+        let (base, len, rights, code) = match granted {
+            Some(Segment { address, len, code, .. }) => {
+                (address, u64::from(len), right | Rights::ELEMENT, code)
+            }
+            None => (0, 0, Rights::NONE, GrantCode::default()),
+        };
+        let capability = Capability { base, len, rights, server: self.peer, lease: Lease::default() };
+        let span = Span { address: sge.address, key: sge.lkey.0, capability };
+        Some(Chunk { span, code, offset, len: sge.len, is_last })
     }
 
     /// Describes the packet for a chunk.
@@ -77,16 +84,16 @@ impl Stateful {
         let pipeline = self.pipeline(place.initiator);
         let index = pipeline.operation_of(place.nth)?;
         let operation = &pipeline.operations[index];
-        let Chunk { span, key, len, is_last, .. } = self.chunk(place.initiator, index, place.nth)?;
+        let Chunk { span, code, len, is_last, .. } = self.chunk(place.initiator, index, place.nth)?;
         let flight = self.flight(operation.transfer);
         let (sequence, stamp) = (flight.next(), self.clock.expiration(flight.lifetime(), now).stamp);
         let (message, payload_len) = match operation.transfer {
             Transfer::ToServer => (Message::Rdp(span), len as usize),
             Transfer::FromServer => (Message::Gd(span, len as u16), 0),
         };
-        let flags = if is_last { key | Flags::LAST } else { key };
+        let flags = if is_last { Flags::LAST } else { Flags::NONE };
         let repr = Repr { flags, connection: self.qp.number, sequence, stamp, message };
-        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place) })
+        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place), code })
     }
 
     /// Whether a new chunk must wait: for operations before it that write what it reads or writes, or because its operation

@@ -131,7 +131,7 @@ impl Stateful {
                 return;
             }
             let Some(operation) = self.theirs.retire() else { return };
-            let Some(work) = self.mirror.sends.pop() else { return };
+            let Some(work) = self.mirror.pop_send() else { return };
             if !self.theirs_settled(&operation, &work, verbs) {
                 return;
             }
@@ -198,7 +198,7 @@ impl Stateful {
     /// to ERROR; an error in the server's own memory, the server's only.
     fn fail_theirs<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
         let Some(operation) = self.theirs.retire() else { return };
-        let Some(work) = self.mirror.sends.pop() else { return };
+        let Some(work) = self.mirror.pop_send() else { return };
         self.report_send(&work, status);
         verbs.counters.refused += 1;
         self.qp.receiving = operation.receive;

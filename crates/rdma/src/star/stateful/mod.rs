@@ -13,8 +13,11 @@ mod chunk;
 mod complete;
 mod timers;
 
-use nichrome_wire::rdma::QpNumber;
-use nichrome_wire::star::{Cqe, Element, Flags, Message, PacketCheck, PacketType, Reason, Repr, Stamp};
+use nichrome_wire::rdma::{QpNumber, UdpFlow};
+use nichrome_wire::star::{
+    Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Reason, Repr,
+    Rights, Stamp,
+};
 use nichrome_wire::{Ecn, Instant, SeqNumber};
 
 use crate::congestion::{Control, Mark};
@@ -25,17 +28,19 @@ use crate::core::memory::Memory;
 use crate::core::queue_pair::QueuePair;
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
-use crate::net::Route;
+use crate::net::{Datagram, Route};
 use crate::star::connection_end::ConnectionEnd;
 use crate::star::elements::{Inbox, Outbox};
 use crate::star::flight::{Answered, Flight, Initiator, Place};
+use crate::star::lease::Held;
+use crate::star::memory_table::remote_rights;
 use crate::star::mirror::Mirror;
 use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
 use crate::star::pipeline::{Pipeline, Transfer};
 use crate::star::seal::Seal;
 use crate::star::security::Blocked;
 use crate::star::server_clock::ServerClock;
-use crate::star::setup::{Admission, Offer, Timers};
+use crate::star::setup::{Admission, Credentials, Offer, Timers};
 use crate::star::shared::StarShared;
 use crate::star::timer::Awaited;
 
@@ -50,6 +55,8 @@ pub(crate) struct Stateful {
     /// The server's timers.
     pub(super) peer_timers: Timers,
     seal: Seal,
+    /// With authentication, what RDPs and GDs may be sent under.
+    pub(super) lease: Option<Held>,
     clock: ServerClock,
     /// WQEPs.
     pub(super) inbox: Inbox,
@@ -111,8 +118,9 @@ impl Stateful {
             peer_timers: theirs.timers,
             seal: Seal {
                 check: PacketCheck::new(admission.epoch),
-                proof: admission.key.map(|key| (key, admission.domain)),
+                key: admission.credentials.map(|credentials| credentials.key),
             },
+            lease: admission.credentials.map(|Credentials { key, lease }| Held::new(key, lease, now)),
             clock: ServerClock::set_up(admission.clock, now),
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
@@ -203,6 +211,11 @@ impl Stateful {
                     }
                 }
                 Element::Register(_) | Element::Deregister(_) => self.egress_retry = None,
+                Element::Lease(next) => {
+                    if let Some(lease) = &mut self.lease {
+                        lease.take(next, verbs.now);
+                    }
+                }
                 Element::Close(_) => self.peer_gone(verbs),
             }
             if let Some(route) = &self.route {
@@ -227,7 +240,12 @@ impl Stateful {
             return;
         };
         self.clock.answered(clock, sent, verbs.now);
-        if outcome == Err(Reason::Expired) {
+        if outcome == Err(Reason::Lease)
+            && let Some(lease) = &mut self.lease
+        {
+            lease.refused();
+        }
+        if matches!(outcome, Err(Reason::Expired | Reason::Lease)) {
             let flight = self.flight_mut(transfer);
             flight.missed(sent, verbs.now);
             flight.retransmissions.push_back(place);
@@ -284,7 +302,8 @@ impl Stateful {
     /// Returns true if window, rate and pacing allow a packet, and the egress module has blocked none since its last retry.
     fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
         let flight = self.flight(transfer);
-        self.egress_retry.is_none() && flight.has_room() && flight.departure() <= now
+        let has_lease = self.lease.is_none_or(|lease| lease.is_valid(now));
+        self.egress_retry.is_none() && has_lease && flight.has_room() && flight.departure() <= now
     }
 
     fn chunk_sent<M: Memory>(&mut self, place: Place, bytes: usize, verbs: &mut Verbs<M>) {
@@ -313,17 +332,20 @@ impl Stateful {
 
     /// Returns true if there may be something to send.
     pub(super) fn has_work(&self) -> bool {
+        self.inbox.ack_due || self.outbox.next().is_some() || self.has_chunks()
+    }
+
+    /// Returns true if there may be RDPs or GDs to send.
+    fn has_chunks(&self) -> bool {
         let begun = |initiator| {
             let pipeline = self.pipeline(initiator);
             !pipeline.is_all_sent() || self.work(initiator, pipeline.operations.len()).is_some()
         };
-        self.inbox.ack_due
-            || self.outbox.next().is_some()
-            || self.is_up()
-                && (begun(Initiator::Client)
-                    || begun(Initiator::Server)
-                    || !self.rdp.retransmissions.is_empty()
-                    || !self.gd.retransmissions.is_empty())
+        self.is_up()
+            && (begun(Initiator::Client)
+                || begun(Initiator::Server)
+                || !self.rdp.retransmissions.is_empty()
+                || !self.gd.retransmissions.is_empty())
     }
 }
 
@@ -334,6 +356,43 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
 
     fn seal(&self) -> &Seal {
         &self.seal
+    }
+
+    fn is_right(&self, packet: &Incoming<'_>, datagram: &Datagram<'_>) -> bool {
+        let Datagram { flow, bytes, .. } = datagram;
+        match (packet.repr.message, &self.lease, &packet.authentication) {
+            (Message::Ra(_) | Message::Sdp(_), Some(lease), Some(tag)) => {
+                lease.keys().iter().any(|key| key.is_right(GrantCode::default(), flow, bytes, tag))
+            }
+            _ => self.seal.is_right(flow, bytes, packet.authentication.as_ref()),
+        }
+    }
+
+    fn authorize(&self, packet: Outgoing, shared: &StarShared) -> Outgoing {
+        let (Message::Rdp(mut span) | Message::Gd(mut span, _)) = packet.repr.message else { return packet };
+        let (capability, mut code) = (&mut span.capability, packet.code);
+        capability.lease = self.lease.map_or(Lease::default(), |lease| lease.lease);
+        if !capability.rights.contains(Rights::ELEMENT)
+            && let Some(region) = shared.egress.region(self.qp.number, span.key)
+        {
+            let access = Access::from_bits(region.rights.into()).unwrap_or(Access::NONE);
+            capability.rights = remote_rights(access, access);
+            (capability.base, capability.len, code) = (region.address, region.len, region.code);
+        }
+        let message = match packet.repr.message {
+            Message::Gd(_, len) => Message::Gd(span, len),
+            _ => Message::Rdp(span),
+        };
+        Outgoing { repr: Repr { message, ..packet.repr }, code, ..packet }
+    }
+
+    fn finish(&self, packet: &Outgoing, writer: PacketWriter<'_>, flow: &UdpFlow) -> usize {
+        match (packet.cause, &self.lease) {
+            (Cause::Chunk(_), Some(lease)) => writer.finish_authenticated(flow, |addresses, covered| {
+                lease.key.tag(packet.code, addresses, covered)
+            }),
+            _ => self.seal.finish(writer, flow),
+        }
     }
 
     fn receive(&mut self, packet: &Incoming<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>) {
@@ -379,6 +438,11 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         }
         self.rdp.advance(verbs.now);
         self.gd.advance(verbs.now);
+        let has_chunks = self.has_chunks();
+        if let Some(lease) = self.lease.as_mut().filter(|_| has_chunks) {
+            // The server's driver answers an EA by the next lease.
+            self.inbox.ack_due |= lease.asks(verbs.now);
+        }
         for initiator in [Initiator::Client, Initiator::Server] {
             while self.should_begin(initiator) && self.begin(initiator, shared, verbs) {
                 self.complete(verbs);
@@ -411,13 +475,14 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         }
         let (connection, stamp) = (self.peer, Stamp(0));
         let repr = |message, flags, sequence| Repr { flags, connection, sequence, stamp, message };
+        let outgoing = |repr, cause| Outgoing { repr, payload_len: 0, cause, code: GrantCode::default() };
         if self.inbox.ack_due {
             let repr = repr(Message::Ea, Flags::TO_SERVER, self.inbox.expected());
-            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement });
+            return Some(outgoing(repr, Cause::Acknowledgement));
         }
         if let Some((sequence, Report { cqe, flags })) = self.outbox.next() {
             let repr = repr(Message::Cqep(cqe), flags, sequence);
-            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Element });
+            return Some(outgoing(repr, Cause::Element));
         }
         if !self.is_up() || self.is_closed {
             return None;

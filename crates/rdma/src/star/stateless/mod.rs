@@ -16,14 +16,18 @@ mod requests;
 use std::collections::VecDeque;
 
 use nichrome_wire::SeqNumber;
-use nichrome_wire::rdma::QpNumber;
-use nichrome_wire::star::{Element, Flags, Message, Repr, Request, Segment, Stamp, StatusCode};
+use nichrome_wire::rdma::{QpNumber, UdpFlow};
+use nichrome_wire::star::{
+    Element, Flags, GrantCode, Message, PacketWriter, Registration, Repr, Request, Rights, Segment, Stamp,
+    StatusCode,
+};
 use nichrome_wire::{Ecn, Instant};
 
 use crate::core::attributes::QpState;
 use crate::core::cq::Urgency;
 use crate::core::drain::Drain;
 use crate::core::memory::Memory;
+use crate::core::protection::{LKey, Region};
 use crate::core::queue_pair::{QueuePair, Receives};
 use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
@@ -31,6 +35,7 @@ use crate::core::work::Sge;
 use crate::net::Route;
 use crate::star::connection_end::ConnectionEnd;
 use crate::star::elements::{Inbox, Outbox};
+use crate::star::lease::{self, Grantor};
 use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
 use crate::star::seal::Seal;
 use crate::star::security::Blocked;
@@ -74,6 +79,10 @@ pub(crate) struct Stateless {
     /// The client's number of the connection.
     peer: QpNumber,
     seal: Seal,
+    /// With authentication, what grants the client access.
+    pub(super) grantor: Option<Grantor>,
+    /// The leases of the client are void.
+    is_revoked: bool,
     /// CQEPs.
     inbox: Inbox,
     /// WQEPs.
@@ -87,12 +96,20 @@ pub(crate) struct Stateless {
 
 impl Stateless {
     /// A connection by both sides' offers.
-    pub(super) fn new(qp: QueuePair, route: Option<Route>, ours: &Offer, theirs: &Offer, seal: Seal) -> Self {
+    pub(super) fn new(
+        qp: QueuePair,
+        route: Option<Route>,
+        ours: &Offer,
+        theirs: &Offer,
+        (seal, grantor): (Seal, Option<Grantor>),
+    ) -> Self {
         Self {
             qp,
             route,
             peer: theirs.connection,
             seal,
+            grantor,
+            is_revoked: false,
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
             sends: Announced::default(),
@@ -112,6 +129,25 @@ impl Stateless {
         match self.outbox.outstanding() {
             Awaited::Nothing if !self.sends.elements.is_empty() && self.is_up() => Awaited::Liveness,
             awaited => awaited,
+        }
+    }
+
+    /// The memory table's entry for a region; `None` if the client may not reach it.
+    pub(super) fn registration(&self, key: u32, region: &Region) -> Option<Registration> {
+        lease::registration(key, region, self.qp.settings.access, self.grantor.as_ref())
+    }
+
+    /// Makes the client's leases void if the connection is closed.
+    pub(super) fn revoke_closed(&mut self, shared: &mut StarShared, now: Instant) {
+        if self.closing == Closing::Closed {
+            self.revoke(shared, now);
+        }
+    }
+
+    fn revoke(&mut self, shared: &mut StarShared, now: Instant) {
+        if let Some(grantor) = self.grantor.as_ref().filter(|_| !self.is_revoked) {
+            shared.card.revoke(grantor.ends.server, grantor.lease, now);
+            self.is_revoked = true;
         }
     }
 
@@ -246,7 +282,8 @@ impl Stateless {
     }
 
     /// Ends the connection with one Close, without waiting for its acknowledgement.
-    pub(super) fn dissolve(self, shared: &mut StarShared) -> QueuePair {
+    pub(super) fn dissolve(mut self, shared: &mut StarShared, now: Instant) -> QueuePair {
+        self.revoke(shared, now);
         if let Some((repr, route)) = self.farewell().zip(self.route.as_ref()) {
             let route = shared.route_of(route, false);
             shared.card.push(repr, &self.seal, route);
@@ -265,13 +302,26 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         &self.seal
     }
 
-    fn receive(&mut self, packet: &Incoming<'_>, _: &mut StarShared, verbs: &mut Verbs<M>) {
+    fn authorize(&self, packet: Outgoing, _: &StarShared) -> Outgoing {
+        packet
+    }
+
+    fn finish(&self, _: &Outgoing, writer: PacketWriter<'_>, flow: &UdpFlow) -> usize {
+        self.seal.finish(writer, flow)
+    }
+
+    fn receive(&mut self, packet: &Incoming<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>) {
         if matches!(self.qp.state, QpState::Reset | QpState::Init) {
             verbs.counters.dropped_state += 1;
             return;
         }
         if packet.ecn == Ecn::Ce {
             verbs.counters.congestion_marks += 1;
+        }
+        let open = self.grantor.as_mut().filter(|_| self.closing == Closing::Open);
+        if let Some(next) = open.and_then(|grantor| grantor.renewed(shared.card.card().revoked(), verbs.now))
+        {
+            self.push_element(Element::Lease(next));
         }
         let sequence = packet.repr.sequence;
         let news = match packet.repr.message {
@@ -320,11 +370,11 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         if matches!(self.qp.state, QpState::Reset | QpState::Init) {
             return None;
         }
-        let (flags, connection, stamp) = (Flags::NONE, self.peer, Stamp(0));
+        let (flags, connection, stamp, code) = (Flags::NONE, self.peer, Stamp(0), GrantCode::default());
         let repr = |message, sequence| Repr { flags, connection, sequence, stamp, message };
         if self.inbox.ack_due {
             let repr = repr(Message::Ea, self.inbox.expected());
-            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement });
+            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement, code });
         }
         let (sequence, entry, cause) = match self.outbox.next() {
             Some((sequence, entry)) => (sequence, entry, Cause::Element),
@@ -334,15 +384,24 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
             }
         };
         let (element, payload_len) = self.element(entry)?;
-        Some(Outgoing { repr: repr(Message::Wqep(element), sequence), payload_len, cause })
+        Some(Outgoing { repr: repr(Message::Wqep(element), sequence), payload_len, cause, code })
     }
 
     fn fill(&self, packet: &Outgoing, into: &mut [u8], _verbs: &Verbs<M>) -> Result<(), Impossible> {
         let Message::Wqep(Element::Work(wqe)) = packet.repr.message else { return Ok(()) };
+        let right = match wqe.request {
+            Request::Receive | Request::Read(_) | Request::CompareSwap(..) | Request::FetchAdd(..) => {
+                Rights::STORE
+            }
+            _ => Rights::FETCH,
+        };
         let put = |into: &mut [u8], buffers: &mut dyn Iterator<Item = Sge>| {
             for (place, sge) in into.chunks_exact_mut(Segment::LEN).zip(buffers) {
-                let Sge { address, len, lkey } = sge;
-                place.copy_from_slice(&Segment { address, len, lkey: lkey.0 }.to_bytes());
+                let Sge { address, len, lkey: LKey(lkey) } = sge;
+                let range = (address, u64::from(len));
+                let code = |grantor: &Grantor| grantor.code(lkey, range, right | Rights::ELEMENT);
+                let code = self.grantor.as_ref().map_or(GrantCode::default(), code);
+                place.copy_from_slice(&Segment { address, len, lkey, code }.to_bytes());
             }
         };
         if wqe.request == Request::Receive {

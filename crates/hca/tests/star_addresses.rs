@@ -1,0 +1,127 @@
+//! Where StaR runs: at loopback addresses, elsewhere under a key.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use nichrome_hca::{Adapter, AdapterConfig, Connection, Place, StarOptions, Stateless, Transport};
+use nichrome_port::{Netlink, NetworkNamespace, become_able};
+use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, SendRequest, Status};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Reported lines; the report is a plain function, so they are static.
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn config(place: Place, key_file: Option<PathBuf>) -> AdapterConfig {
+    let star = StarOptions { stateless: Stateless::Own, key_file, ..StarOptions::default() };
+    AdapterConfig { transport: Transport::Star, star, place, ..AdapterConfig::default() }
+}
+
+fn key_file(folder: &TempDir, name: &str, byte: u8) -> Option<PathBuf> {
+    let path = folder.path().join(name);
+    fs::write(&path, [byte; 32]).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    Some(path)
+}
+
+/// Runs `f` where 192.0.2.1 and 192.0.2.2 are addresses of this machine.
+fn elsewhere<T: Send>(f: impl FnOnce([Place; 2]) -> T + Send) -> T {
+    become_able().unwrap();
+    let addresses: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
+    let namespace = NetworkNamespace::new().unwrap();
+    let prepared = || {
+        let netlink = Netlink::open().unwrap();
+        let lo = netlink.interface("lo".parse().unwrap()).unwrap();
+        netlink.set_up(&lo).unwrap();
+        addresses.iter().for_each(|address| netlink.add_address(&lo, *address, 32).unwrap());
+        f(addresses.map(Place::Address))
+    };
+    namespace.run(prepared).unwrap()
+}
+
+/// The status of a WRITE from the first adapter to the second.
+fn write(configs: &[AdapterConfig; 2]) -> Status {
+    let capacity = QpCapacity { send_wrs: 4, receive_wrs: 4, send_sges: 1, receive_sges: 1, inline: 0 };
+    let ends = configs.each_ref().map(|config| {
+        let adapter = Adapter::open(config).unwrap();
+        let region = adapter.region(64, Access::REMOTE_WRITE).unwrap();
+        let cq = adapter.completion_queue(16).unwrap();
+        let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
+        (adapter, region, cq, qp)
+    });
+    let [(_, region, cq, qp), (_, there, _, peer)] = &ends;
+    let connection = Connection::new(PathMtu::B1024);
+    qp.connect(&peer.endpoint(), &connection).unwrap();
+    peer.connect(&qp.endpoint(), &connection).unwrap();
+    let write = Operation::Write(there.remote().at(0));
+    qp.post_send(&SendRequest::new(1, write, &[region.slice(0, 8)])).unwrap();
+    cq.wait(PATIENCE).unwrap().status
+}
+
+#[test]
+fn beyond_loopback_star_needs_a_key_and_authenticated_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = key_file(&folder, "key", 7);
+    let refused = elsewhere(|[place, _]| {
+        let plain = config(place, None);
+        let mut without_tags = config(place, key);
+        without_tags.star.authenticates = false;
+        [plain, without_tags].map(|config| Adapter::open(&config).err().unwrap().to_string())
+    });
+    assert_eq!(
+        refused,
+        [
+            "StaR at 192.0.2.1 needs a key for its set-up: give both sides the same --key-file (NICHROME_KEY_FILE)",
+            "StaR without authentication is for loopback addresses only: 192.0.2.1 needs authenticated packets"
+        ]
+    );
+}
+
+#[test]
+fn with_equal_keys_star_runs_anywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = key_file(&folder, "key", 7);
+    let status = elsewhere(|places| {
+        let [one, other] = places.map(|place| config(place, key.clone()));
+        let peer = StarOptions { stateless: Stateless::Peer, ..other.star.clone() };
+        write(&[one, AdapterConfig { star: peer, ..other }])
+    });
+    assert_eq!(status, Status::Success);
+}
+
+#[test]
+fn with_other_keys_no_connection_is_set_up_and_one_line_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = [key_file(&folder, "one", 7), key_file(&folder, "other", 8)];
+    let status = elsewhere(|[low, high]| {
+        // The lower address connects.
+        let mut one = config(low, keys[0].clone());
+        one.star.report = |line| LINES.lock().unwrap().push(line.to_owned());
+        write(&[one, config(high, keys[1].clone())])
+    });
+    assert_eq!(status, Status::Flushed);
+    let lines = LINES.lock().unwrap();
+    let why = "the peer does not accept this side's key: both sides need the same --key-file";
+    assert!(lines.len() == 1 && lines[0].ends_with(why), "{lines:?}");
+}
+
+#[test]
+fn without_authentication_a_warning_says_what_is_lost() {
+    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut plain = config(Place::Loopback, None);
+    plain.star.authenticates = false;
+    plain.star.report = |line| WARNINGS.lock().unwrap().push(line.to_owned());
+    drop(Adapter::open(&plain).unwrap());
+    let lines = WARNINGS.lock().unwrap();
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("warning: StaR's packets are not authenticated"),
+        "{lines:?}"
+    );
+    assert!(config(Place::Loopback, None).star.authenticates);
+}

@@ -1,0 +1,117 @@
+//! The user whose process has the other end of a TCP connection within this machine (`NETLINK_SOCK_DIAG`).
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
+
+/// `SOCK_DIAG_BY_FAMILY`.
+const BY_FAMILY: u16 = 20;
+/// `NLMSG_ERROR`.
+const ERROR: u16 = 2;
+/// `NLM_F_REQUEST`.
+const REQUEST: u16 = 1;
+
+const HEADER_LEN: usize = 16;
+/// Bytes of `struct inet_diag_req_v2`.
+const REQUEST_LEN: usize = 56;
+/// Offsets in `struct inet_diag_msg`.
+const UID: usize = 64;
+const INODE: usize = 68;
+
+/// The owner of the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpOwner {
+    /// The user ID of its process.
+    User(u32),
+    /// No process of this network namespace has it: it is elsewhere, closed, or not accepted yet.
+    Nobody,
+    /// The kernel does not tell.
+    Unknown,
+}
+
+/// Returns the owner of the other end of `stream`.
+///
+/// # Errors
+/// The stream is not connected, or the kernel gives no netlink socket.
+pub fn tcp_peer_owner(stream: &TcpStream) -> io::Result<TcpOwner> {
+    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+    let socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.connect(&NetlinkAddress::new(0, 0))?;
+    socket.send(&request(peer, local), 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    parse(&answer).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "a short answer of sock_diag"))
+}
+
+/// A request for the socket at `ours` that is connected to `theirs`.
+fn request(ours: SocketAddr, theirs: SocketAddr) -> [u8; HEADER_LEN + REQUEST_LEN] {
+    let mut bytes = [0; HEADER_LEN + REQUEST_LEN];
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(0, &((HEADER_LEN + REQUEST_LEN) as u32).to_ne_bytes());
+    put(4, &BY_FAMILY.to_ne_bytes());
+    put(6, &REQUEST.to_ne_bytes());
+    let family = if ours.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    put(HEADER_LEN, &[family as u8, libc::IPPROTO_TCP as u8]);
+    // Every state.
+    put(HEADER_LEN + 4, &u32::MAX.to_ne_bytes());
+    put(HEADER_LEN + 8, &ours.port().to_be_bytes());
+    put(HEADER_LEN + 10, &theirs.port().to_be_bytes());
+    for (at, address) in [(12, ours.ip()), (28, theirs.ip())] {
+        match address {
+            IpAddr::V4(address) => put(HEADER_LEN + at, &address.octets()),
+            IpAddr::V6(address) => put(HEADER_LEN + at, &address.octets()),
+        }
+    }
+    // INET_DIAG_NOCOOKIE.
+    put(HEADER_LEN + 48, &[0xFF; 8]);
+    bytes
+}
+
+/// Reads an answer; `None` if it is short.
+fn parse(answer: &[u8]) -> Option<TcpOwner> {
+    let field = |at: usize| Some(u32::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
+    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
+    if kind == ERROR {
+        let error = field(HEADER_LEN)?.cast_signed();
+        let known = error == -libc::ENOENT && field(HEADER_LEN + 8)? & 0xFFFF == u32::from(BY_FAMILY);
+        return Some(if known { TcpOwner::Nobody } else { TcpOwner::Unknown });
+    }
+    let (uid, inode) = (field(HEADER_LEN + UID)?, field(HEADER_LEN + INODE)?);
+    Some(if inode == 0 { TcpOwner::Nobody } else { TcpOwner::User(uid) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn owner(address: &str) -> [TcpOwner; 3] {
+        let listener = TcpListener::bind((address, 0)).unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let before = tcp_peer_owner(&caller).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let both = [tcp_peer_owner(&caller).unwrap(), tcp_peer_owner(&accepted).unwrap()];
+        [before, both[0], both[1]]
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_have_an_owner_once_it_is_accepted() {
+        let us = TcpOwner::User(rustix::process::geteuid().as_raw());
+        assert_eq!(owner("127.0.0.1"), [TcpOwner::Nobody, us, us]);
+    }
+
+    #[test]
+    fn a_closed_end_has_no_owner() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        drop(caller);
+        assert_eq!(tcp_peer_owner(&accepted).unwrap(), TcpOwner::Nobody);
+    }
+
+    #[test]
+    fn short_answers_are_no_owner() {
+        assert_eq!([&[0; 3][..], &[0; 70]].map(parse), [None, None]);
+    }
+}

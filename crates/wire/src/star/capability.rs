@@ -1,0 +1,132 @@
+//! What a client may reach of the server's memory: the fields of an RDP or GD that the server's driver has granted.
+
+use std::ops::BitOr;
+
+use crate::bytes::{array, be32, put};
+use crate::rdma::QpNumber;
+
+use super::error::StarError;
+
+/// The rights of a capability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// No right.
+    pub const NONE: Self = Self(0);
+    /// RDPs store there.
+    pub const STORE: Self = Self(0x01);
+    /// GDs fetch from there.
+    pub const FETCH: Self = Self(0x02);
+    /// A segment of an element: the rights that the key gives to the server's own program count, not those of peers.
+    pub const ELEMENT: Self = Self(0x04);
+
+    const ALL: u8 = 0x07;
+
+    /// The rights of these bits; `None` where one is unknown.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        if bits & !Self::ALL == 0 { Some(Self(bits)) } else { None }
+    }
+
+    /// The rights as bits.
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether all of `other` are given.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Rights {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// When the lease of a connection ends: a second of the server's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lease(pub u32);
+
+/// The memory that a packet may touch, and the connection that it may do so for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Capability {
+    /// The first byte, as the region counts.
+    pub base: u64,
+    /// Bytes.
+    pub len: u64,
+    /// What the packet may do there.
+    pub rights: Rights,
+    /// The server's number of the connection.
+    pub server: QpNumber,
+    /// The lease whose key the packet's tag is by; 0 without tags.
+    pub lease: Lease,
+}
+
+impl Capability {
+    /// Bytes on the wire.
+    pub const LEN: usize = 24;
+
+    /// Whether `len` bytes from `address` on are within.
+    #[inline]
+    pub fn covers(&self, address: u64, len: u16) -> bool {
+        let offset = address.wrapping_sub(self.base);
+        offset <= self.len && u64::from(len) <= self.len - offset
+    }
+
+    #[inline]
+    pub(super) fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, StarError> {
+        let place = be32(bytes, 16);
+        let rights = (place >> 24) as u8;
+        Ok(Self {
+            base: u64::from_be_bytes(array(bytes, 0)),
+            len: u64::from_be_bytes(array(bytes, 8)),
+            rights: Rights::from_bits(rights).ok_or(StarError::Rights(rights))?,
+            server: QpNumber::new(place & 0xFF_FFFF).ok_or(StarError::Connection(place))?,
+            lease: Lease(be32(bytes, 20)),
+        })
+    }
+
+    #[inline]
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        put(&mut bytes, 0, self.base.to_be_bytes());
+        put(&mut bytes, 8, self.len.to_be_bytes());
+        put(&mut bytes, 16, (u32::from(self.rights.0) << 24 | self.server.value()).to_be_bytes());
+        put(&mut bytes, 20, self.lease.0.to_be_bytes());
+        bytes
+    }
+}
+
+/// A code by which the server's card recognizes what its driver has granted. It is no part of RDPs and GDs: their tags cover it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GrantCode(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_covers_what_lies_within() {
+        let (server, lease, rights) = (QpNumber::new(7).unwrap(), Lease(0), Rights::STORE);
+        let whole = Capability { base: 100, len: 50, rights, server, lease };
+        for (address, len, within) in [
+            (100, 50, true),
+            (149, 1, true),
+            (150, 0, true),
+            (99, 1, false),
+            (149, 2, false),
+            (u64::MAX, 2, false),
+        ] {
+            assert_eq!(whole.covers(address, len), within, "{address} {len}");
+        }
+        let all = Capability { base: 0, len: u64::MAX, ..whole };
+        assert!(all.covers(u64::MAX, 0) && !all.covers(u64::MAX, 1));
+    }
+}
