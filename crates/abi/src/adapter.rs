@@ -108,14 +108,14 @@ impl Adapter {
         );
         if card != CardCounters::default() {
             eprintln!(
-                "nichrome: stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check",
+                "nichrome: stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check or tag",
                 card.stored,
                 card.fetched,
                 card.refused_memory
                     + card.refused_length
                     + card.refused_expired
                     + card.refused_unauthenticated,
-                card.dropped_check,
+                card.dropped_check + card.dropped_tag,
             );
         }
     }

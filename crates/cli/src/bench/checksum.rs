@@ -1,4 +1,4 @@
-//! `nichrome bench checksum`: the Internet checksum of bytes in the cache.
+//! `nichrome bench checksum`: the Internet checksum and the CRC-32C of bytes in the cache.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -6,16 +6,17 @@ use std::time::Instant;
 
 use clap::Args;
 use nichrome_wire::checksum::checksum;
+use nichrome_wire::iwarp::crc32c;
 use serde::Serialize;
 
 use super::figures::{median, rounded};
 
-const SIZES: [usize; 4] = [64, 576, 1500, 9000];
+const SIZES: [usize; 5] = [64, 576, 1500, 9000, 65_536];
 const RUNS: usize = 15;
 /// Bytes summed per run.
 const BYTES: usize = 64 << 20;
 
-/// Measure the Internet checksum of packets in the cache, in gigabytes per second.
+/// Measure the Internet checksum and iWARP's CRC-32C of packets in the cache, in gigabytes per second.
 #[derive(Args)]
 pub(crate) struct Checksum {
     /// Print one JSON object.
@@ -33,32 +34,37 @@ struct Report {
 struct Size {
     bytes: usize,
     gb_per_s: f64,
+    crc32c_gb_per_s: f64,
 }
 
 impl Checksum {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let sizes = SIZES.map(|bytes| Size { bytes, gb_per_s: rounded(gigabytes_per_second(bytes)) });
+        let sizes = SIZES.map(|bytes| Size {
+            bytes,
+            gb_per_s: rounded(gigabytes_per_second(bytes, checksum)),
+            crc32c_gb_per_s: rounded(gigabytes_per_second(bytes, crc32c)),
+        });
         let report = Report { sizes: sizes.into(), runs: RUNS };
         let mut output = io::stdout().lock();
         if self.json {
             writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
             return Ok(());
         }
-        writeln!(output, "Internet checksum, median of {RUNS} runs\n")?;
-        for Size { bytes, gb_per_s } in &report.sizes {
-            writeln!(output, "{bytes:>6} bytes {gb_per_s:>8.1} GB/s")?;
+        writeln!(output, "Internet checksum and CRC-32C, medians of {RUNS} runs\n")?;
+        for Size { bytes, gb_per_s, crc32c_gb_per_s } in &report.sizes {
+            writeln!(output, "{bytes:>6} bytes {gb_per_s:>8.1} GB/s {crc32c_gb_per_s:>8.1} GB/s")?;
         }
         Ok(())
     }
 }
 
-fn gigabytes_per_second(size: usize) -> f64 {
+fn gigabytes_per_second<T>(size: usize, sum: impl Fn(&[u8]) -> T) -> f64 {
     let bytes: Vec<u8> = (0..size).map(|at| at as u8).collect();
     let times = BYTES / size;
     let run = || {
         let start = Instant::now();
         for _ in 0..times {
-            black_box(checksum(black_box(&bytes)));
+            black_box(sum(black_box(&bytes)));
         }
         (times * size) as f64 / start.elapsed().as_nanos().max(1) as f64
     };

@@ -53,11 +53,14 @@ fn every_pass_over_a_file_is_like_the_first() {
 }
 
 #[test]
-fn the_checksum_is_measured_at_four_sizes() {
+fn checksum_and_crc_are_measured_at_five_sizes() {
     let report = measured(&["checksum"]);
     let sizes = report["sizes"].as_array().unwrap();
-    assert_eq!(sizes.iter().map(|size| number(size, "bytes")).collect::<Vec<_>>(), [64, 576, 1500, 9000]);
-    assert!(sizes.iter().all(|size| size["gb_per_s"].as_f64().unwrap() > 0.0));
+    let bytes: Vec<_> = sizes.iter().map(|size| number(size, "bytes")).collect();
+    assert_eq!(bytes, [64, 576, 1500, 9000, 65_536]);
+    for name in ["gb_per_s", "crc32c_gb_per_s"] {
+        assert!(sizes.iter().all(|size| size[name].as_f64().unwrap() > 0.0), "{name}");
+    }
 }
 
 #[test]

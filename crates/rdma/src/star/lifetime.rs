@@ -11,7 +11,7 @@ const SHORTEST: u64 = 200;
 const MOST: u32 = 12;
 
 /// Answers in time after which the lifetime is halved again.
-const CALM: u32 = 1024;
+const CALM: u32 = 1 << 14;
 
 /// The lifetime of the packets of one type on one connection.
 #[derive(Clone, Copy, Debug, Default)]

@@ -26,6 +26,12 @@ pub enum Crc {
     Unused,
 }
 
+/// CRC-32C (RFC 5044 section 4.4): that of iSCSI.
+#[inline]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
 /// Bytes of the FPDU of a ULPDU with `ulpdu` bytes, without markers.
 #[inline]
 pub const fn fpdu_len(ulpdu: usize) -> usize {
@@ -59,7 +65,7 @@ impl<'a> Fpdu<'a> {
         let len = fpdu_len(ulpdu_len);
         let Some(fpdu) = stream.get(..len) else { return Ok(None) };
         let (covered, field) = fpdu.split_at(len - CRC_LEN);
-        if crc == Crc::Used && field != crc32c::crc32c(covered).to_le_bytes() {
+        if crc == Crc::Used && field != crc32c(covered).to_le_bytes() {
             return Err(FpduError::Crc);
         }
         Ok(Some(Self { ulpdu: &fpdu[LENGTH_LEN..LENGTH_LEN + ulpdu_len], len }))
@@ -85,7 +91,7 @@ impl<'a> Fpdu<'a> {
         covered[..LENGTH_LEN].copy_from_slice(&length.to_be_bytes());
         covered[LENGTH_LEN + len..].fill(0);
         let value = match crc {
-            Crc::Used => crc32c::crc32c(covered),
+            Crc::Used => crc32c(covered),
             Crc::Unused => 0,
         };
         field.copy_from_slice(&value.to_le_bytes());
@@ -100,7 +106,7 @@ mod tests {
     /// The vector of iSCSI (RFC 3720 appendix B.4): 32 bytes of zeros.
     #[test]
     fn the_crc_is_that_of_iscsi() {
-        assert_eq!(crc32c::crc32c(&[0; 32]).to_le_bytes(), [0xAA, 0x36, 0x91, 0x8A]);
+        assert_eq!(crc32c(&[0; 32]).to_le_bytes(), [0xAA, 0x36, 0x91, 0x8A]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! FPDUs are multiples of four bytes, so that markers split neither the length field nor the CRC.
 
 use super::error::FpduError;
-use super::fpdu::{CRC_LEN, Crc, fpdu_len};
+use super::fpdu::{CRC_LEN, Crc, crc32c, fpdu_len};
 
 /// Bytes of a marker.
 pub const MARKER_LEN: usize = 4;
@@ -47,7 +47,7 @@ impl Markers {
         }
         if let (Crc::Used, Some((covered, field))) = (crc, output[start..].split_last_chunk_mut::<CRC_LEN>())
         {
-            *field = crc32c::crc32c(covered).to_le_bytes();
+            *field = crc32c(covered).to_le_bytes();
         }
     }
 
@@ -69,7 +69,7 @@ impl Markers {
         let total = self.len_with(rest);
         let Some(fpdu) = stream.get(..total) else { return Ok(None) };
         if let (Crc::Used, Some((covered, field))) = (crc, fpdu.split_last_chunk::<CRC_LEN>())
-            && *field != crc32c::crc32c(covered).to_le_bytes()
+            && *field != crc32c(covered).to_le_bytes()
         {
             return Err(FpduError::Crc);
         }
