@@ -3,8 +3,9 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
@@ -14,18 +15,24 @@ fn room() -> TempDir {
     let room = tempfile::tempdir().unwrap();
     fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_nichrome"), room.path().join("nichrome")).unwrap();
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
-    let built = Command::new(scripts.join("build-libibverbs")).arg("test").output().unwrap();
-    assert!(built.status.success(), "{}", text(&built.stderr));
-    let library = text(&built.stdout);
-    let libraries = Path::new(library.trim()).parent().unwrap();
-    let copied = Command::new("cp").arg("-r").args([libraries, &room.path().join("libibverbs")]).status();
+    let copied = Command::new("cp").arg("-r").args([libraries(), &room.path().join("libibverbs")]).status();
     assert!(copied.unwrap().success());
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rdma_mount/finds.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-std=gnu11", "-static", "-o"]).arg(room.path().join("finds")).arg(source);
     assert!(compiler.status().unwrap().success());
     room
+}
+
+/// The folder of the libraries, built once: building replaces files that another test may be copying.
+fn libraries() -> &'static Path {
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(|| {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
+        let built = Command::new(scripts.join("build-libibverbs")).arg("test").output().unwrap();
+        assert!(built.status.success(), "{}", text(&built.stderr));
+        Path::new(text(&built.stdout).trim()).parent().unwrap().to_owned()
+    })
 }
 
 fn text(bytes: &[u8]) -> String {
