@@ -120,13 +120,14 @@
 //! | `net` | routes, datagrams, the driver's send buffer |
 //! | `congestion` | congestion controllers |
 //! | `transport` | the traits of a transport |
-//! | `roce`, [`star`] | the transports |
+//! | `roce`, [`star`], [`iwarp`] | the transports |
 //! | `device` | the API of programs and drivers |
 #![forbid(unsafe_code)]
 
 mod congestion;
 mod core;
 mod device;
+pub mod iwarp;
 mod net;
 mod roce;
 pub mod star;

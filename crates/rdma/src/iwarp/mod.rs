@@ -1,0 +1,9 @@
+//! iWARP: RDMAP over DDP over MPA over a byte stream (RFC 5040, RFC 5041, RFC 5044, RFC 6581, RFC 7306).
+//!
+//! | file | concept |
+//! |---|---|
+//! | `terms.rs` | what the two ends agree on before the first FPDU |
+
+mod terms;
+
+pub use terms::{Role, RtrMessage, Terms};
