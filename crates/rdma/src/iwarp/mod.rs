@@ -2,8 +2,10 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | [`setup`] | MPA's start-up of a stream |
 //! | `terms.rs` | what the two ends agree on before the first FPDU |
 
+pub mod setup;
 mod terms;
 
 pub use terms::{Role, RtrMessage, Terms};
