@@ -138,7 +138,8 @@ pub use device::{
     Config, ConfigError, Device, Paging, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport,
     SrqAttributes, WindowHandle,
 };
-pub use net::{Datagram, DatagramBatch, Route, StreamBytes, Transmit};
+pub use iwarp::IwarpConfig;
+pub use net::{Datagram, DatagramBatch, Route, StreamBytes, StreamEnding, StreamShutdown, Transmit};
 pub use roce::{RoceConfig, SelectiveRepeat};
 pub use star::StarConfig;
 pub use transport::StreamEnd;

@@ -8,6 +8,7 @@ use thiserror::Error;
 use crate::congestion::SendWindow;
 use crate::core::limits::Limits;
 use crate::core::protection::Protection;
+use crate::iwarp::IwarpConfig;
 use crate::roce::RoceConfig;
 use crate::star::StarConfig;
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub roce: RoceConfig,
     /// Configuration of StaR.
     pub star: StarConfig,
+    /// Configuration of iWARP.
+    pub iwarp: IwarpConfig,
 }
 
 impl Config {
@@ -46,6 +49,7 @@ impl Config {
             seed: 0,
             roce: RoceConfig::default(),
             star: StarConfig::default(),
+            iwarp: IwarpConfig::default(),
         }
     }
 
@@ -82,6 +86,12 @@ impl AsRef<RoceConfig> for Config {
 impl AsRef<StarConfig> for Config {
     fn as_ref(&self) -> &StarConfig {
         &self.star
+    }
+}
+
+impl AsRef<IwarpConfig> for Config {
+    fn as_ref(&self) -> &IwarpConfig {
+        &self.iwarp
     }
 }
 

@@ -42,9 +42,8 @@ impl<M: Memory> Device<M> {
     fn fill(&mut self, index: u32, room: &mut Room<'_>) -> bool {
         let Self { qps, transports, verbs, .. } = self;
         let Some(transport) = qps.at_mut(index) else { return false };
-        let qp = transport.qp_mut();
-        qp.in_line = false;
-        if qp.is_blocked {
+        transport.qp_mut().in_line = false;
+        if is_stopped(transport) {
             return false;
         }
         for_endpoint!(transport, transports, |endpoint, shared| endpoint.write(room, shared, verbs))
@@ -120,10 +119,16 @@ impl<M: Memory> Device<M> {
     fn queue_up(&mut self, index: u32) {
         let Some(transport) = self.qps.at_mut(index) else { return };
         let qp = transport.qp();
-        let may_send = !qp.in_line && !qp.on_hold && !qp.is_blocked;
+        let may_send = !qp.in_line && !qp.on_hold && !is_stopped(transport);
         if may_send && for_endpoint!(transport, |endpoint| endpoint.has_work(self.verbs.now)) {
             transport.qp_mut().in_line = true;
             self.line.push_back(index);
         }
     }
+}
+
+/// Whether a queue pair's stream is blocked. One that is to be reset is not.
+#[inline]
+fn is_stopped(transport: &Transport) -> bool {
+    transport.qp().is_blocked && !for_endpoint!(transport, |endpoint| endpoint.aborts_stream())
 }

@@ -35,7 +35,7 @@ impl<M: Memory> Device<M> {
     /// Returns true if the queue pair accepts bytes of its stream.
     pub fn wants_stream(&self, qp: Handle<kind::Qp>) -> bool {
         let Some(transport) = self.qps.get(qp) else { return false };
-        for_endpoint!(transport, |endpoint| endpoint.wants_stream())
+        for_endpoint!(transport, |endpoint| endpoint.wants_stream(&self.verbs))
     }
 
     /// Marks a queue pair's stream as blocked, after a partial write of data from [`Device::poll_transmit`]. The queue pair

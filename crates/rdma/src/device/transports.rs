@@ -109,6 +109,7 @@ pub(super) trait Member: Endpoint {
 transports! {
     Roce, roce: crate::roce::RoceQp;
     Star, star: crate::star::StarQp;
+    Iwarp, iwarp: crate::iwarp::IwarpQp;
     #[cfg(test)]
     Framed, framed: FramedQp;
 }

@@ -1,0 +1,10 @@
+//! iWARP between two devices, over streams in virtual time.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/program.rs"]
+mod program;
+
+mod support;
+mod verbs;
