@@ -34,6 +34,7 @@ pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
     ("cli", &[&["coalesce/", "nic/", "rdma/", "sim/", "wan/"]]),
     ("lro", &[&["gro.rs", "netfpga.rs", "npu/", "verify/"]]),
     ("port", &[&["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"]]),
+    ("hca", &[&["iwarp/", "star/"]]),
     ("rdma", &[&["iwarp/", "roce/", "star/"]]),
     ("sim", &[&["netfpga/", "star/", "xls416/"]]),
 ];
@@ -126,8 +127,16 @@ const CLI: Layers = &[
 ];
 
 const HCA: Layers = &[
-    &["arena.rs", "connect/", "exchange.rs", "handover.rs", "parcel.rs", "recorder.rs"],
-    &["star/"],
+    &[
+        "arena.rs",
+        "connect/",
+        "connected_stream.rs",
+        "exchange.rs",
+        "handover.rs",
+        "parcel.rs",
+        "recorder.rs",
+    ],
+    &["iwarp/", "star/"],
     &["config.rs"],
     &["ports/"],
     &["wire.rs"],
