@@ -6,5 +6,6 @@ mod common;
 #[path = "../common/program.rs"]
 mod program;
 
+mod property;
 mod support;
 mod verbs;
