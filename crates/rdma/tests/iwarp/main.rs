@@ -6,6 +6,8 @@ mod common;
 #[path = "../common/program.rs"]
 mod program;
 
+mod foreign;
 mod property;
 mod support;
+mod terminate;
 mod verbs;
