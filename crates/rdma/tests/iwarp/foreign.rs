@@ -35,6 +35,11 @@ impl Alone {
     pub(crate) fn with(terms: Terms, link: &Link, change: impl Fn(&mut Config)) -> Self {
         let mut pair = Pair::with(change);
         let [qp, _] = pair.connect(QpType::Rc, link);
+        Self::on(pair, qp, terms)
+    }
+
+    /// Connects a queue pair of end 0 on these terms.
+    pub(crate) fn on(mut pair: Pair, qp: QpHandle, terms: Terms) -> Self {
         pair.ends[0].device.connect(qp, &terms).unwrap();
         Self { pair, qp, crc: terms.crc, ending: None, sent: Vec::new() }
     }

@@ -8,6 +8,7 @@ mod program;
 
 mod foreign;
 mod property;
+mod stream;
 mod support;
 mod terminate;
 mod verbs;
