@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod generated;
+pub mod hostile_stream;
 pub mod streams;
 
 use std::cmp::Reverse;

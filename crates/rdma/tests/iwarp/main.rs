@@ -7,6 +7,7 @@ mod common;
 mod program;
 
 mod foreign;
+mod hostile;
 mod property;
 mod stream;
 mod support;
