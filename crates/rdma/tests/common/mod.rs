@@ -245,7 +245,7 @@ impl Pair {
             flights: BinaryHeap::new(),
             count: 0,
             random: Pcg64::seed_from_u64(1),
-            buffer: vec![0; 80_000],
+            buffer: vec![0; 65_507],
         }
     }
 
