@@ -10,7 +10,6 @@ use nichrome_rdma::{QpConfig, QpHandle, QpType, Signaling, XrcHandle};
 use crate::adapter::Adapter;
 use crate::async_source::AsyncSource;
 use crate::completion_queue::CompletionQueue;
-use crate::configuration::is_iwarp;
 use crate::context::Context;
 use crate::doctor::record;
 use crate::domain::{Domain, Users};
@@ -43,10 +42,6 @@ struct Wanted {
 unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
     let mut capacity = capacity(&wanted.cap);
     let kind = kind(wanted.qp_type)?;
-    // iWARP has reliable connections only.
-    if kind != QpType::Rc && is_iwarp() {
-        return Err(Errno::UNSUPPORTED);
-    }
     if !wanted.srq.is_null() || kind == QpType::XrcSend {
         (capacity.receive_wrs, capacity.receive_sges) = (0, 0);
     }
@@ -89,9 +84,6 @@ unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_q
 /// Creates a target in an XRC domain.
 unsafe fn create_target(xrcd: *mut ibv_xrcd, qp_context: *mut c_void) -> Result<*mut ibv_qp, Errno> {
     record("ibv_create_qp");
-    if is_iwarp() {
-        return Err(Errno::UNSUPPORTED);
-    }
     // SAFETY: the program passes a domain that it opened.
     let (domain, context) = unsafe { (known::<XrcDomain>(xrcd)?, (*xrcd).context) };
     let (adapter, xrc) = (Arc::clone(&domain.adapter), domain.handle());

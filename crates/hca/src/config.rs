@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use nichrome_port::capture::WriteError;
 use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, UdpSocket};
-use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, ObjectError, PathMtu};
+use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, Native, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
 use nichrome_wire::rdma::ROCE_PORT;
 use rustix::io::Errno;
@@ -235,6 +235,9 @@ impl RoceSocket {
         device.roce.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
         device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
+        if config.transport == Transport::Iwarp {
+            device.native = Native::Iwarp;
+        }
         if config.transport == Transport::Star {
             device.star = config.star.device().map_err(OpenError::Random)?;
         }

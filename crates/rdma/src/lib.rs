@@ -135,8 +135,8 @@ mod transport;
 
 pub use congestion::{Congestion, Dcqcn, SendWindow};
 pub use device::{
-    Config, ConfigError, Device, Paging, QpConfig, QpReport, RegionConfig, RegionHandle, RegionReport,
-    SrqAttributes, WindowHandle,
+    Config, ConfigError, Device, Native, Paging, QpConfig, QpReport, RegionConfig, RegionHandle,
+    RegionReport, SrqAttributes, WindowHandle,
 };
 pub use iwarp::IwarpConfig;
 pub use net::{Datagram, DatagramBatch, Route, StreamBytes, StreamEnding, StreamShutdown, Transmit};

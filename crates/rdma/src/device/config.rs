@@ -6,6 +6,7 @@ use nichrome_wire::rdma::PathMtu;
 use thiserror::Error;
 
 use crate::congestion::SendWindow;
+use crate::core::attributes::QpType;
 use crate::core::limits::Limits;
 use crate::core::protection::Protection;
 use crate::iwarp::IwarpConfig;
@@ -29,6 +30,8 @@ pub struct Config {
     /// Secret from which memory keys and queue pair numbers are derived. Drivers draw it from the kernel's random number
     /// generator.
     pub seed: u128,
+    /// The transport of queue pairs for which no other is negotiated.
+    pub native: Native,
     /// Configuration of RoCE.
     pub roce: RoceConfig,
     /// Configuration of StaR.
@@ -47,6 +50,7 @@ impl Config {
             limits: Limits::default(),
             window: SendWindow::default(),
             seed: 0,
+            native: Native::default(),
             roce: RoceConfig::default(),
             star: StarConfig::default(),
             iwarp: IwarpConfig::default(),
@@ -74,6 +78,24 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+/// The transport of queue pairs for which no other is negotiated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Native {
+    /// RoCEv2.
+    #[default]
+    Roce,
+    /// iWARP, with its state table. RC queue pairs only, which send and receive once they are connected
+    /// ([`Device::connect`](crate::Device::connect) with [`Terms`](crate::iwarp::Terms)).
+    Iwarp,
+}
+
+impl Native {
+    /// Returns true if the transport has queue pairs of this service.
+    pub(super) fn has(self, kind: QpType) -> bool {
+        self == Self::Roce || kind == QpType::Rc
     }
 }
 

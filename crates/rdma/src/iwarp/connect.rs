@@ -24,6 +24,6 @@ impl<M: Memory> Agreed<M> for Terms {
             let agreed = u8::try_from(agreed).unwrap_or(u8::MAX);
             *setting = if *setting == 0 { agreed } else { agreed.min(*setting) };
         }
-        Stream::connected(qp, self, &shared.config)
+        Stream::new(qp, Some(self), shared)
     }
 }

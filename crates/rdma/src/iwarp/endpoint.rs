@@ -3,7 +3,6 @@
 use nichrome_wire::iwarp::{Opcode, Place, Segment, TerminateCode, Terminated};
 use nichrome_wire::{AddressPair, Instant};
 
-use super::config::IwarpConfig;
 use super::context::Context;
 use super::fault::{self, Fault};
 use super::link::{Link, Stage, is_ready_to_receive};
@@ -70,14 +69,16 @@ enum Sender {
 }
 
 impl Stream {
-    /// Puts a queue pair on a stream with these terms.
-    pub(super) fn connected(qp: QueuePair, terms: &Terms, config: &IwarpConfig) -> IwarpQp {
+    /// Puts a queue pair on a stream with these terms; on none if there are no terms yet.
+    pub(crate) fn new(qp: QueuePair, terms: Option<&Terms>, shared: &IwarpShared) -> IwarpQp {
+        let (ird, ord, extended) =
+            terms.map_or((0, 0, false), |terms| (terms.ird, terms.ord, terms.extended));
         Box::new(Self {
             qp,
-            link: Some(Link::new(terms)),
-            extended: terms.extended,
-            requester: Requester::new(terms),
-            responder: Responder::new(terms, config.without_receive),
+            link: terms.map(Link::new),
+            extended,
+            requester: Requester::new(ord, extended),
+            responder: Responder::new(ird, extended, shared.config.without_receive),
             burst: 0,
             is_starved: false,
         })

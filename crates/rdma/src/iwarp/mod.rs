@@ -33,5 +33,5 @@ mod states;
 mod terms;
 
 pub use config::{IwarpConfig, WithoutReceive};
-pub(crate) use endpoint::IwarpQp;
+pub(crate) use endpoint::{IwarpQp, Stream};
 pub use terms::{Role, RtrMessage, Terms};

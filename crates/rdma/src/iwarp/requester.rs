@@ -21,7 +21,7 @@ use nichrome_wire::iwarp::{
 use super::context::Context;
 use super::fault::Fault;
 use super::segment::{Body, Data, Origin, Outgoing, untagged};
-use super::terms::{RtrMessage, Terms};
+use super::terms::RtrMessage;
 use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::drain::Drain;
@@ -57,6 +57,8 @@ struct Cursor {
     work: usize,
     /// Bytes of that request that have left, of READs those that were requested.
     sent: u32,
+    /// Some segments of a message have left, and others have not.
+    is_within_message: bool,
     /// The WRITE of a WRITE with immediate data has left.
     data_has_left: bool,
 }
@@ -84,10 +86,10 @@ enum Awaited {
 }
 
 impl Requester {
-    pub(super) fn new(terms: &Terms) -> Self {
+    pub(super) fn new(ord: u16, extended: bool) -> Self {
         Self {
-            ord: terms.ord.into(),
-            extended: terms.extended,
+            ord: ord.into(),
+            extended,
             retired: 0,
             cursor: Cursor::default(),
             next_send: MessageNumber::FIRST,
@@ -107,7 +109,7 @@ impl Requester {
     /// Returns true if some segments of a message have left, and others have not.
     #[inline]
     pub(super) fn is_within_message(&self) -> bool {
-        self.cursor.sent > 0 || self.cursor.data_has_left
+        self.cursor.is_within_message
     }
 
     /// Returns true if some segments of a READ response have arrived, and others have not.
@@ -291,6 +293,7 @@ impl Requester {
         let Some(work) = context.qp.sends.get_mut(self.cursor.work) else { return };
         work.progress = Progress::Begun;
         self.cursor.sent += len as u32;
+        self.cursor.is_within_message = true;
         if !is_last {
             return;
         }
@@ -342,8 +345,14 @@ impl Requester {
         self.retire(context);
     }
 
-    /// The request at the cursor cannot be sent: it fails when those before it are complete.
+    /// The request at the cursor cannot be sent: it fails when those before it are complete. Within a message nothing else
+    /// can be sent, so that those before it are flushed.
     pub(super) fn request_failed<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
+        if self.is_within_message() {
+            (0..self.cursor.work).for_each(|_| context.qp.complete_send(Status::Flushed, context.verbs));
+            self.retired = self.retired.wrapping_add(self.cursor.work as u32);
+            self.cursor.work = 0;
+        }
         if let Some(work) = context.qp.sends.get_mut(self.cursor.work) {
             work.progress = Progress::Failed(status);
         }
@@ -374,7 +383,7 @@ impl Requester {
     /// Raises the drain event if the send queue was draining and no request is outstanding.
     pub(super) fn check_drained<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         let Context { qp, verbs } = context;
-        qp.check_drained(self.cursor.work > 0 || self.is_within_message(), verbs);
+        qp.check_drained(self.cursor.work > 0 || self.cursor.sent > 0 || self.is_within_message(), verbs);
     }
 
     /// A segment of a READ response has arrived.

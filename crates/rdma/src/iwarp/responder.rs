@@ -20,7 +20,6 @@ use super::config::WithoutReceive;
 use super::context::Context;
 use super::fault::Fault;
 use super::responses::{Responses, key};
-use super::terms::Terms;
 use crate::core::access::Access;
 use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;
@@ -31,7 +30,7 @@ use crate::core::queue_pair::Received;
 /// The responder's half of a queue pair.
 pub(super) struct Responder {
     extended: bool,
-    pub(super) without_receive: WithoutReceive,
+    without_receive: WithoutReceive,
     /// The next message of the peer's queue 0.
     next_send: MessageNumber,
     /// The next message of the peer's queue 1.
@@ -69,16 +68,16 @@ pub(super) enum Taken {
 }
 
 impl Responder {
-    pub(super) fn new(terms: &Terms, without_receive: WithoutReceive) -> Self {
+    pub(super) fn new(ird: u16, extended: bool, without_receive: WithoutReceive) -> Self {
         Self {
-            extended: terms.extended,
+            extended,
             without_receive,
             next_send: MessageNumber::FIRST,
             next_request: MessageNumber::FIRST,
             send: None,
             write: None,
             written: 0,
-            responses: Responses::new(terms.ird),
+            responses: Responses::new(ird),
         }
     }
 

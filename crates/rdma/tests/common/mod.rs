@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod generated;
+pub mod hostile_stream;
 pub mod streams;
 
 use std::cmp::Reverse;
@@ -244,7 +245,7 @@ impl Pair {
             flights: BinaryHeap::new(),
             count: 0,
             random: Pcg64::seed_from_u64(1),
-            buffer: vec![0; 80_000],
+            buffer: vec![0; 65_507],
         }
     }
 

@@ -6,5 +6,10 @@ mod common;
 #[path = "../common/program.rs"]
 mod program;
 
+mod foreign;
+mod hostile;
+mod property;
+mod stream;
 mod support;
+mod terminate;
 mod verbs;
