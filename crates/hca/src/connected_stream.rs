@@ -30,4 +30,6 @@ pub(crate) struct ConnectedStream {
     pub(crate) set_up: Vec<(Sender, Vec<u8>)>,
     /// Bytes that the peer sent behind the set-up.
     pub(crate) rest: Vec<u8>,
+    /// The peer was connected by queue pair number, without a connection manager.
+    pub(crate) by_number: bool,
 }

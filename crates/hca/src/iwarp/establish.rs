@@ -103,7 +103,7 @@ impl Talk {
         if let Some((Sender::Peer, last)) = set_up.last_mut() {
             last.truncate(last.len() - rest.len());
         }
-        Ok(ConnectedStream { socket: self.socket, set_up, rest })
+        Ok(ConnectedStream { socket: self.socket, set_up, rest, by_number: false })
     }
 }
 

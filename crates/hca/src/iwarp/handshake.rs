@@ -194,7 +194,11 @@ impl Handshake for IwarpHandshake {
         if let Some((Sender::Peer, last)) = set_up.last_mut() {
             last.truncate(last.len() - rest.len());
         }
-        match pending.host.attach(request.qp, &terms, ConnectedStream { socket, set_up, rest }) {
+        match pending.host.attach(
+            request.qp,
+            &terms,
+            ConnectedStream { socket, set_up, rest, by_number: true },
+        ) {
             Ok(()) => pending.complete(),
             Err(error) => pending.fail(&request, &error.into()),
         }

@@ -35,6 +35,10 @@ use crate::recorder::Recorder;
 /// How long a stream that its queue pair has left waits for the peer to close it.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How long the device does not know yet that an idle stream has ended, if the peer was connected by queue pair number: without a
+/// connection manager, a program that has received all that it waits for need not see its other receives flushed.
+const GRACE: Duration = Duration::from_millis(500);
+
 /// Bytes that a queue pair sends in its turn: one system call for several of the longest FPDUs.
 const SEND_LEN: usize = 256 << 10;
 
@@ -62,6 +66,8 @@ pub(crate) struct StreamPorts {
     paused: Vec<u64>,
     /// Streams that their queue pair has left.
     closing: VecDeque<u64>,
+    /// Streams that the peer has ended, and when the device is to know.
+    ended: VecDeque<(Instant, u64)>,
     pool: Pool,
     send_buffer: Box<[u8]>,
     /// The impaired paths out and back.
@@ -83,6 +89,7 @@ impl StreamPorts {
             tokens: Vec::new(),
             paused: Vec::new(),
             closing: VecDeque::new(),
+            ended: VecDeque::new(),
             pool: Pool::default(),
             send_buffer: vec![0; SEND_LEN].into_boxed_slice(),
             paths: faults.map(StreamPath::both).transpose()?,
@@ -97,7 +104,8 @@ impl StreamPorts {
     /// Deadline of the next chunk on an impaired path, or of a stream that is closing.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let paths = self.paths.iter().flatten().filter_map(StreamPath::poll_timeout);
-        paths.chain(self.closing_until()).min()
+        let ended = self.ended.front().map(|(until, _)| *until);
+        paths.chain(self.closing_until()).chain(ended).min()
     }
 
     /// Deadline of the work that keeps an adapter from closing.
@@ -124,12 +132,12 @@ impl StreamPorts {
         recorder: &mut Option<Recorder>,
         now: Instant,
     ) -> io::Result<()> {
-        let ConnectedStream { socket, set_up, rest } = connected;
+        let ConnectedStream { socket, set_up, rest, by_number } = connected;
         let token = self.next_token;
         self.ready.add(&socket, token, Interest::READ)?;
         self.next_token += 1;
         let trace = recorder.as_ref().and_then(|_| traced(&socket));
-        let mut stream = Stream::new(socket, qp, trace);
+        let mut stream = Stream::new(socket, qp, by_number, trace);
         if let Some(trace) = &mut stream.trace {
             trace.record_set_up(&set_up, &mut Output::new(recorder, now));
         }
@@ -187,6 +195,9 @@ impl StreamPorts {
         self.resume(device, now);
         self.release_received(device, now);
         self.expire(now);
+        while let Some((_, token)) = self.ended.pop_front_if(|(until, _)| *until <= now) {
+            self.end(token, StreamEnd::Closed, device, now);
+        }
         if self.paths.as_ref().is_some_and(|[_, back]| back.is_full()) {
             return false;
         }
@@ -438,6 +449,9 @@ impl StreamPorts {
         if stream.write(bytes).is_err() {
             // What the peer sent before, a TERMINATE perhaps, is read before the end.
             device.block(stream.qp);
+            if stream.state == State::Ended && self.paths.is_none() {
+                self.end(token, StreamEnd::Lost, device, now);
+            }
             return;
         }
         if stream.is_blocked() {
@@ -448,13 +462,19 @@ impl StreamPorts {
 
     /// The peer's direction of a stream has ended, behind the bytes on an impaired path.
     fn peer_ended(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
-        match (&mut self.paths, self.streams.get_mut(&token)) {
-            (Some([_, back]), Some(stream)) => {
-                stream.state = State::Ended;
-                back.end(token, end, now);
-                self.watch(token);
-            }
-            _ => self.end(token, end, device, now),
+        let Some(stream) = self.streams.get_mut(&token) else { return };
+        if let Some([_, back]) = &mut self.paths {
+            stream.state = State::Ended;
+            back.end(token, end, now);
+            self.watch(token);
+        } else if end == StreamEnd::Closed && stream.has_grace() {
+            // The peer waits for this end's FIN. Nothing can come of the socket any more.
+            stream.finish();
+            stream.state = State::Ended;
+            let _ = self.ready.remove(&*stream);
+            self.ended.push_back((now + GRACE, token));
+        } else {
+            self.end(token, end, device, now);
         }
     }
 

@@ -17,6 +17,8 @@ use super::trace::Trace;
 pub(super) struct Stream {
     socket: TcpStream,
     pub(super) qp: QpHandle,
+    /// The peer was connected by queue pair number.
+    by_number: bool,
     /// Received bytes that the transport has not consumed.
     pub(super) held: Held,
     /// Bytes that the socket has not accepted.
@@ -36,7 +38,7 @@ pub(super) enum State {
     Open,
     /// The transport wants no bytes.
     Paused,
-    /// The peer's direction has ended, and its last bytes are on an impaired path.
+    /// The peer's direction has ended, which the device does not know yet.
     Ended,
     /// The queue pair has left the stream. Received bytes are discarded until the peer closes it, so that the kernel does not
     /// reset the connection and with it discard what the peer has not read; until this time at most.
@@ -52,9 +54,19 @@ pub(super) enum ReadOutcome {
 }
 
 impl Stream {
-    pub(super) fn new(socket: TcpStream, qp: QpHandle, trace: Option<Box<Trace>>) -> Self {
+    pub(super) fn new(socket: TcpStream, qp: QpHandle, by_number: bool, trace: Option<Box<Trace>>) -> Self {
         let (state, watched) = (State::Open, Interest::READ);
-        Self { socket, qp, held: Held::Nothing, unsent: Vec::new(), finishes: false, state, watched, trace }
+        Self {
+            socket,
+            qp,
+            by_number,
+            held: Held::Nothing,
+            unsent: Vec::new(),
+            finishes: false,
+            state,
+            watched,
+            trace,
+        }
     }
 
     /// What the socket is to be watched for.
@@ -126,6 +138,11 @@ impl Stream {
             // Fails if the connection is lost.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
+    }
+
+    /// Returns true if the end of the peer's direction can wait: no connection manager reports it, and nothing is under way.
+    pub(super) fn has_grace(&self) -> bool {
+        self.by_number && self.held.is_empty() && !self.is_blocked()
     }
 
     /// Makes closing the socket reset the connection.

@@ -56,10 +56,11 @@ impl StreamDevice for Frames {
     }
 
     fn transmit(&mut self, buffer: &mut [u8], _: Instant) -> Option<Outgoing> {
-        let at = self
-            .outgoing
-            .iter()
-            .position(|out| !matches!(out, Outgoing::Bytes(qp, _) if self.blocked.contains(qp)))?;
+        let is_blocked = |out: &Outgoing| match out {
+            Outgoing::Bytes(qp, _) | Outgoing::Finish(qp) => self.blocked.contains(qp),
+            Outgoing::Reset(_) => false,
+        };
+        let at = self.outgoing.iter().position(|out| !is_blocked(out))?;
         let out = self.outgoing.remove(at)?;
         if let Outgoing::Bytes(_, len) = out {
             let bytes = self.bytes.pop_front()?;
@@ -95,12 +96,18 @@ struct Bench {
     ports: StreamPorts,
     device: Frames,
     listener: TcpListener,
+    by_number: bool,
 }
 
 impl Bench {
     fn new(faults: Option<&Faults>) -> Self {
         let ports = StreamPorts::new(Epoll::new().unwrap(), faults).unwrap();
-        Self { ports, device: Frames::default(), listener: TcpListener::bind("127.0.0.1:0").unwrap() }
+        Self {
+            ports,
+            device: Frames::default(),
+            listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+            by_number: false,
+        }
     }
 
     /// Puts a queue pair on a stream; returns the peer's socket.
@@ -108,7 +115,8 @@ impl Bench {
         let peer = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
         let (socket, _) = self.listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
-        let connected = ConnectedStream { socket, set_up: Vec::new(), rest: Vec::new() };
+        let connected =
+            ConnectedStream { socket, set_up: Vec::new(), rest: Vec::new(), by_number: self.by_number };
         self.ports.attach(qp, connected, &mut None, clock::now()).unwrap();
         peer
     }
@@ -334,4 +342,24 @@ fn what_tcp_repairs_is_refused_by_a_line_that_says_where_it_can_be_had() {
         refused(Impairments { corrupt: "1%".parse().unwrap(), rate: Some("1gbit".parse().unwrap()), ..none }),
         None
     );
+}
+
+#[test]
+fn without_a_connection_manager_an_idle_stream_ends_after_a_while_or_when_it_is_used() {
+    let mut bench = Bench::new(None);
+    bench.by_number = true;
+    let qps = handles(3);
+    let mut peers: Vec<TcpStream> = qps.iter().map(|qp| bench.attach(*qp)).collect();
+    peers[1].write_all(&frame(0, 100)[..50]).unwrap();
+    let start = clock::now();
+    peers.iter().for_each(|peer| peer.shutdown(std::net::Shutdown::Write).unwrap());
+    bench.until(|bench| bench.device.ended == [(qps[1], StreamEnd::Lost)]);
+    let mut byte = [0; 1];
+    bench.until(|bench| bench.ports.ended.len() == 2);
+    assert_eq!(peers[0].read(&mut byte).unwrap(), 0, "this end's FIN does not wait");
+    bench.device.send(qps[2], vec![1]);
+    bench.until(|bench| bench.device.ended.last() == Some(&(qps[2], StreamEnd::Lost)));
+    assert!(!bench.wakes() && clock::now() < start + GRACE);
+    bench.until(|bench| bench.device.ended.last() == Some(&(qps[0], StreamEnd::Closed)));
+    assert!(clock::now() >= start + GRACE && bench.ports.streams.is_empty());
 }
