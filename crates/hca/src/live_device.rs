@@ -85,7 +85,7 @@ impl<M: Memory> LiveDevice<M> {
 
     /// Deadline of the next work that needs no datagram.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        if self.is_unfinished {
+        if self.is_unfinished || self.wire.has_wanted_stream(&self.device) {
             return Some(Instant::ZERO);
         }
         let socket = self.wire.is_full().then(|| clock::now() + FULL_SOCKET_DELAY);

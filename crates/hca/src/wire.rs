@@ -162,6 +162,12 @@ impl Wire {
         }
     }
 
+    /// Returns true if the device wants bytes of a stream that is not read.
+    #[inline]
+    pub(crate) fn has_wanted_stream<M: Memory>(&self, device: &Device<M>) -> bool {
+        self.ports.streams().is_some_and(|streams| streams.has_wanted(device))
+    }
+
     /// Readable while bytes of streams wait, if the adapter has streams.
     pub(crate) fn streams(&self) -> Option<BorrowedFd<'_>> {
         self.ports.streams().map(AsFd::as_fd)

@@ -108,6 +108,13 @@ impl StreamPorts {
         paths.chain(self.closing_until()).chain(ended).min()
     }
 
+    /// Returns true if a transport wants bytes of a stream that is not read, as after the program has posted a receive.
+    #[inline]
+    pub(crate) fn has_wanted(&self, device: &impl StreamDevice) -> bool {
+        let mut paused = self.paused.iter().filter_map(|token| self.streams.get(token));
+        paused.any(|stream| stream.state == State::Paused && device.wants(stream.qp))
+    }
+
     /// Deadline of the work that keeps an adapter from closing.
     pub(crate) fn outgoing_timeout(&self) -> Option<Instant> {
         let out = self.paths.as_ref().and_then(|[out, _]| out.poll_timeout());
