@@ -275,3 +275,42 @@ fn a_damaged_byte_ends_a_connection_with_crc_by_a_terminate() {
     assert_eq!(b.cq.wait(PATIENCE).unwrap().status, Status::Flushed);
     assert!(b.adapter.counters().terminates_sent > 0);
 }
+
+/// `NICHROME_QUEUE_PAIRS` sets another number than 500.
+#[test]
+fn very_many_queue_pairs_have_streams_of_their_own() {
+    let count = std::env::var("NICHROME_QUEUE_PAIRS").map_or(500, |count| count.parse().unwrap());
+    let adapters = [Adapter::open(&config()).unwrap(), Adapter::open(&config()).unwrap()];
+    let capacity = QpCapacity { send_wrs: 2, receive_wrs: 2, send_sges: 1, receive_sges: 1, inline: 0 };
+    let queues = adapters.each_ref().map(|adapter| adapter.completion_queue(2 * count).unwrap());
+    let regions = adapters.each_ref().map(|adapter| adapter.region(8 * count, Access::NONE).unwrap());
+    let [ours, theirs] = [0, 1].map(|end| {
+        let pair = |_| adapters[end].queue_pair(capacity, &queues[end], &queues[end]).unwrap();
+        (0..count).map(pair).collect::<Vec<_>>()
+    });
+    let connection = Connection::new(PathMtu::B4096);
+    for (nth, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+        a.connect(&b.endpoint(), &connection).unwrap();
+        b.connect(&a.endpoint(), &connection).unwrap();
+        let buffers = [regions[1].slice(8 * nth, 8)];
+        b.post_receive(&ReceiveRequest { wr_id: nth as u64, buffers: &buffers }).unwrap();
+    }
+    regions[0].with(|bytes| bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 3) as u8));
+    for (nth, qp) in ours.iter().enumerate() {
+        let buffers = [regions[0].slice(8 * nth, 8)];
+        qp.post_send(&SendRequest::new(nth as u64, Operation::Send, &buffers)).unwrap();
+    }
+    for queue in &queues {
+        let mut done: Vec<u64> = (0..count)
+            .map(|_| {
+                let done = queue.wait(PATIENCE).unwrap();
+                assert_eq!(done.status, Status::Success);
+                done.wr_id
+            })
+            .collect();
+        done.sort_unstable();
+        assert!(done.into_iter().eq(0..count as u64));
+    }
+    let [sent, received] = regions.each_ref().map(|region| region.with(|bytes| bytes.to_vec()));
+    assert!(sent == received);
+}
