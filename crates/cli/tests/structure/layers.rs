@@ -76,6 +76,7 @@ const ABI: Layers = &[
     // Verbs.
     &[
         "bind_mw.rs",
+        "buffer.rs",
         "create_cq.rs",
         "create_qp.rs",
         "extended_poll.rs",
