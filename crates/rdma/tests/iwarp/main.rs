@@ -9,6 +9,7 @@ mod program;
 mod foreign;
 mod hostile;
 mod property;
+mod siw;
 mod stream;
 mod support;
 mod terminate;
