@@ -69,8 +69,9 @@ enum Sender {
 }
 
 impl Stream {
-    /// Puts a queue pair on a stream with these terms; on none if there are no terms yet.
-    pub(crate) fn new(qp: QueuePair, terms: Option<&Terms>, shared: &IwarpShared) -> IwarpQp {
+    /// Puts a queue pair on a stream with these terms. Without terms it is on hold, until the set-up has agreed on some.
+    pub(crate) fn new(mut qp: QueuePair, terms: Option<&Terms>, shared: &IwarpShared) -> IwarpQp {
+        qp.on_hold = terms.is_none();
         let (ird, ord, extended) =
             terms.map_or((0, 0, false), |terms| (terms.ird, terms.ord, terms.extended));
         Box::new(Self {

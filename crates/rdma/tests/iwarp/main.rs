@@ -10,6 +10,7 @@ mod foreign;
 mod hostile;
 mod property;
 mod siw;
+mod states;
 mod stream;
 mod support;
 mod terminate;
