@@ -66,6 +66,7 @@ impl From<ObjectError> for Errno {
             ObjectError::Unknown(_) | ObjectError::Size { .. } | ObjectError::Address(_) => Self::INVALID,
             ObjectError::Exhausted(_) => Self::NO_MEMORY,
             ObjectError::InUse(_) => Self::BUSY,
+            ObjectError::Service(_) => Self::UNSUPPORTED,
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
     ("cli", &[&["coalesce/", "nic/", "rdma/", "sim/", "wan/"]]),
     ("lro", &[&["gro.rs", "netfpga.rs", "npu/", "verify/"]]),
     ("port", &[&["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"]]),
-    ("rdma", &[&["roce/", "star/"]]),
+    ("rdma", &[&["iwarp/", "roce/", "star/"]]),
     ("sim", &[&["netfpga/", "star/", "xls416/"]]),
 ];
 
@@ -198,7 +198,7 @@ const RDMA: Layers = &[
     &["congestion/", "net/"],
     // What a transport is.
     &["transport/"],
-    &["roce/", "star/"],
+    &["iwarp/", "roce/", "star/"],
     // What programs and drivers call.
     &["device/"],
 ];

@@ -42,9 +42,9 @@ impl Operations {
 pub struct Counters {
     /// Posted requests.
     pub operations: Operations,
-    /// Datagrams received.
+    /// Datagrams received, or FPDUs.
     pub received: u64,
-    /// Datagrams sent.
+    /// Datagrams sent, or FPDUs.
     pub sent: u64,
     /// Bytes of payload received in packets that were not dropped.
     pub bytes_received: u64,
@@ -71,6 +71,10 @@ pub struct Counters {
     pub rnr_naks_received: u64,
     /// Requests answered with a fatal NAK.
     pub refused: u64,
+    /// TERMINATE messages sent.
+    pub terminates_sent: u64,
+    /// TERMINATE messages received.
+    pub terminates_received: u64,
     /// Completions in error.
     pub completions_in_error: u64,
     /// Packets received with the ECN mark CE.

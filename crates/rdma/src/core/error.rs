@@ -31,6 +31,9 @@ pub enum ObjectError {
         /// The maximum.
         max: usize,
     },
+    /// The device's transport has no queue pairs of this service.
+    #[error("the device has no {0:?} queue pairs")]
+    Service(QpType),
     /// The device has no address of this index and of the destination's family.
     #[error("the device has no address {0} of the destination's family")]
     Address(u8),

@@ -192,6 +192,11 @@ impl QueuePair {
         self.receiving.is_some()
     }
 
+    /// Returns true if a receive is posted.
+    pub(crate) fn has_receive<M: Memory>(&self, verbs: &Verbs<M>) -> bool {
+        self.receives.queue(&verbs.srqs).is_some_and(|queue| queue.len() > 0)
+    }
+
     /// Returns the receive of an incomplete message to the front of its queue.
     pub(crate) fn put_back_receive<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         if let Some(slot) = self.receiving.take()

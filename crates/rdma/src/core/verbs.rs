@@ -11,11 +11,11 @@ use super::cq::{Added, CompletionQueue, Urgency};
 use super::event::Event;
 use super::memory::Memory;
 use super::numbers::QpNumbers;
-use super::protection::{Protection, Refusal};
+use super::protection::{Asker, Invalidator, Protection, Refusal};
 use super::receive_queue::SharedReceiveQueue;
 use super::send_queue::Pieces;
 use super::slab::{Handle, Slab};
-use super::work::Sge;
+use super::work::{Operation, Sge};
 use crate::core::attributes::AddressVector;
 use crate::core::counters::Counters;
 use crate::core::kind;
@@ -107,6 +107,23 @@ impl<M: Memory> Verbs<M> {
                 false
             }
             Added::Lost => false,
+        }
+    }
+
+    /// Executes a request for the device itself: invalidates a key or binds a window.
+    ///
+    /// # Errors
+    /// The status with which the request completes.
+    pub(crate) fn execute_local(&mut self, asker: Asker, operation: &Operation) -> Result<(), Status> {
+        match *operation {
+            Operation::LocalInvalidate(key) => {
+                let done = self.protection.invalidate(asker, key, Invalidator::Program);
+                done.map_err(|_| Status::LocalQpOperation)
+            }
+            Operation::BindWindow(bind) => {
+                self.protection.bind(asker, bind).map(drop).map_err(|_| Status::WindowBind)
+            }
+            _ => Ok(()),
         }
     }
 

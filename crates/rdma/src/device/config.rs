@@ -6,8 +6,10 @@ use nichrome_wire::rdma::PathMtu;
 use thiserror::Error;
 
 use crate::congestion::SendWindow;
+use crate::core::attributes::QpType;
 use crate::core::limits::Limits;
 use crate::core::protection::Protection;
+use crate::iwarp::IwarpConfig;
 use crate::roce::RoceConfig;
 use crate::star::StarConfig;
 
@@ -28,10 +30,14 @@ pub struct Config {
     /// Secret from which memory keys and queue pair numbers are derived. Drivers draw it from the kernel's random number
     /// generator.
     pub seed: u128,
+    /// The transport of queue pairs for which no other is negotiated.
+    pub native: Native,
     /// Configuration of RoCE.
     pub roce: RoceConfig,
     /// Configuration of StaR.
     pub star: StarConfig,
+    /// Configuration of iWARP.
+    pub iwarp: IwarpConfig,
 }
 
 impl Config {
@@ -44,8 +50,10 @@ impl Config {
             limits: Limits::default(),
             window: SendWindow::default(),
             seed: 0,
+            native: Native::default(),
             roce: RoceConfig::default(),
             star: StarConfig::default(),
+            iwarp: IwarpConfig::default(),
         }
     }
 
@@ -73,6 +81,24 @@ impl Config {
     }
 }
 
+/// The transport of queue pairs for which no other is negotiated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Native {
+    /// RoCEv2.
+    #[default]
+    Roce,
+    /// iWARP, with its state table. RC queue pairs only, which send and receive once they are connected
+    /// ([`Device::connect`](crate::Device::connect) with [`Terms`](crate::iwarp::Terms)).
+    Iwarp,
+}
+
+impl Native {
+    /// Returns true if the transport has queue pairs of this service.
+    pub(super) fn has(self, kind: QpType) -> bool {
+        self == Self::Roce || kind == QpType::Rc
+    }
+}
+
 impl AsRef<RoceConfig> for Config {
     fn as_ref(&self) -> &RoceConfig {
         &self.roce
@@ -82,6 +108,12 @@ impl AsRef<RoceConfig> for Config {
 impl AsRef<StarConfig> for Config {
     fn as_ref(&self) -> &StarConfig {
         &self.star
+    }
+}
+
+impl AsRef<IwarpConfig> for Config {
+    fn as_ref(&self) -> &IwarpConfig {
+        &self.iwarp
     }
 }
 

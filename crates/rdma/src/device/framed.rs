@@ -89,7 +89,7 @@ impl Endpoint for FramedQp {
         bytes.len() - rest.len()
     }
 
-    fn wants_stream(&self) -> bool {
+    fn wants_stream<M: Memory>(&self, _: &Verbs<M>) -> bool {
         !self.is_starved
     }
 

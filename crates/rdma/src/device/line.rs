@@ -11,8 +11,8 @@ use crate::net::{Room, Transmit};
 use crate::transport::{Endpoint, Shared};
 
 impl<M: Memory> Device<M> {
-    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes of a stream; `None` if there
-    /// is none now. The buffer must be 4 KiB larger than the largest datagram.
+    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes or the end of a stream; `None`
+    /// if there is none now. The buffer must be 4 KiB larger than the largest datagram.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -42,9 +42,8 @@ impl<M: Memory> Device<M> {
     fn fill(&mut self, index: u32, room: &mut Room<'_>) -> bool {
         let Self { qps, transports, verbs, .. } = self;
         let Some(transport) = qps.at_mut(index) else { return false };
-        let qp = transport.qp_mut();
-        qp.in_line = false;
-        if qp.is_blocked {
+        transport.qp_mut().in_line = false;
+        if is_stopped(transport) {
             return false;
         }
         for_endpoint!(transport, transports, |endpoint, shared| endpoint.write(room, shared, verbs))
@@ -120,10 +119,16 @@ impl<M: Memory> Device<M> {
     fn queue_up(&mut self, index: u32) {
         let Some(transport) = self.qps.at_mut(index) else { return };
         let qp = transport.qp();
-        let may_send = !qp.in_line && !qp.on_hold && !qp.is_blocked;
+        let may_send = !qp.in_line && !qp.on_hold && !is_stopped(transport);
         if may_send && for_endpoint!(transport, |endpoint| endpoint.has_work(self.verbs.now)) {
             transport.qp_mut().in_line = true;
             self.line.push_back(index);
         }
     }
+}
+
+/// Whether a queue pair's stream is blocked. One that is to be reset is not.
+#[inline]
+fn is_stopped(transport: &Transport) -> bool {
+    transport.qp().is_blocked && !for_endpoint!(transport, |endpoint| endpoint.aborts_stream())
 }

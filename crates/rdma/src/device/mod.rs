@@ -48,7 +48,7 @@ use crate::net::LocalAddresses;
 use crate::transport::Environment;
 use transports::{Transport, Transports};
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, Native};
 pub use objects::SrqAttributes;
 pub use queue_pairs::{QpConfig, QpReport};
 pub use regions::{Paging, RegionConfig, RegionHandle, RegionReport, WindowHandle};

@@ -102,11 +102,14 @@ impl<M: Memory> Device<M> {
         config: QpConfig,
         xrc: Option<Handle<kind::Xrc>>,
     ) -> Result<Handle<kind::Qp>, ObjectError> {
+        if !self.config.native.has(config.kind) {
+            return Err(ObjectError::Service(config.kind));
+        }
         let Self { qps, numbers, config: device, transports, .. } = self;
         let made = qps.insert(|handle| {
             let number = numbers.number_of(handle.index());
             let qp = QueuePair { xrc, ..queue_pair(handle, number, &config, device) };
-            Transport::new(qp, transports)
+            Transport::new(qp, device.native, transports)
         });
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Qp))?;
         self.wheel.grow(made.index() as usize + 1);
@@ -262,7 +265,7 @@ impl<M: Memory> Device<M> {
 impl<M: Memory> Device<M> {
     /// Returns the queue pair to RESET and removes its completions from their queues.
     fn reset(&mut self, handle: Handle<kind::Qp>) {
-        let Self { qps, verbs, transports, .. } = self;
+        let Self { qps, verbs, transports, config, .. } = self;
         qps.replace(handle, |transport| {
             let mut qp = transport.dissolve(transports, verbs);
             for cq in [qp.send_cq, qp.receive_cq] {
@@ -272,7 +275,7 @@ impl<M: Memory> Device<M> {
             }
             (qp.state, qp.drain) = (QpState::Reset, Drain::Running);
             (qp.cq_overrun, qp.on_hold, qp.is_blocked, qp.is_set_up) = (false, false, false, false);
-            Transport::new(qp, transports)
+            Transport::new(qp, config.native, transports)
         });
     }
 }

@@ -1,9 +1,11 @@
 //! The device's list of transports, and static dispatch to them.
 
 use super::Config;
+use super::config::Native;
 #[cfg(test)]
 use super::framed::FramedQp;
 use crate::core::queue_pair::QueuePair;
+use crate::iwarp::Stream;
 use crate::roce::Connection;
 use crate::transport::{Endpoint, Environment, Shared};
 
@@ -109,14 +111,18 @@ pub(super) trait Member: Endpoint {
 transports! {
     Roce, roce: crate::roce::RoceQp;
     Star, star: crate::star::StarQp;
+    Iwarp, iwarp: crate::iwarp::IwarpQp;
     #[cfg(test)]
     Framed, framed: FramedQp;
 }
 
 impl Transport {
-    /// Puts a new or reset queue pair on RoCE, the default transport.
-    pub(super) fn new(qp: QueuePair, transports: &Transports) -> Self {
-        Self::Roce(Connection::new(qp, &transports.roce))
+    /// Puts a new or reset queue pair on the device's own transport.
+    pub(super) fn new(qp: QueuePair, native: Native, transports: &Transports) -> Self {
+        match native {
+            Native::Roce => Self::Roce(Connection::new(qp, &transports.roce)),
+            Native::Iwarp => Self::Iwarp(Stream::new(qp, None, &transports.iwarp)),
+        }
     }
 
     #[inline]

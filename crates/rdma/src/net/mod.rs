@@ -6,6 +6,6 @@ mod route;
 
 pub use datagram::Datagram;
 pub(crate) use room::Room;
-pub use room::{DatagramBatch, StreamBytes, Transmit};
+pub use room::{DatagramBatch, StreamBytes, StreamEnding, StreamShutdown, Transmit};
 pub(crate) use route::LocalAddresses;
 pub use route::Route;

@@ -11,6 +11,8 @@ pub enum Transmit {
     Datagrams(DatagramBatch),
     /// Bytes of a queue pair's stream.
     Stream(StreamBytes),
+    /// The end of a queue pair's stream.
+    End(StreamEnding),
 }
 
 /// Datagrams to one destination.
@@ -27,7 +29,8 @@ pub struct DatagramBatch {
     pub segment_len: usize,
 }
 
-/// Bytes of a queue pair's stream. The driver keeps and later sends those that a write does not accept: see
+/// Bytes of a queue pair's stream. Requests in it have completed: the bytes are TCP's, and the driver sends them also if
+/// the queue pair is destroyed or reset. It keeps and later sends those that a write does not accept: see
 /// [`Device::block_stream`](crate::Device::block_stream).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBytes {
@@ -37,12 +40,32 @@ pub struct StreamBytes {
     pub len: usize,
 }
 
+/// The end of a queue pair's stream, behind all bytes that were sent. The driver drops what still arrives, until the peer
+/// has closed too or a deadline of the driver's: a socket closed with unread bytes resets, and the peer may lose the
+/// TERMINATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamEnding {
+    /// The queue pair.
+    pub qp: Handle<kind::Qp>,
+    /// How the driver ends it.
+    pub how: StreamShutdown,
+}
+
+/// How a driver ends a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamShutdown {
+    /// Sends the bytes that it has kept, then closes (TCP: FIN).
+    Orderly,
+    /// Drops the bytes that it has kept, and resets (TCP: RST).
+    Abort,
+}
+
 impl Transmit {
-    /// Returns the datagrams; `None` for bytes of a stream.
+    /// Returns the datagrams; `None` for a stream.
     pub const fn datagrams(self) -> Option<DatagramBatch> {
         match self {
             Self::Datagrams(batch) => Some(batch),
-            Self::Stream(_) => None,
+            Self::Stream(_) | Self::End(_) => None,
         }
     }
 }
@@ -68,6 +91,7 @@ pub(crate) struct Room<'b> {
 enum Target {
     Route(Route),
     Stream(Handle<kind::Qp>),
+    End(StreamEnding),
 }
 
 impl<'b> Room<'b> {
@@ -81,6 +105,7 @@ impl<'b> Room<'b> {
         Some(match self.target? {
             Target::Route(route) => Transmit::Datagrams(DatagramBatch { route, len, segment_len }),
             Target::Stream(qp) => Transmit::Stream(StreamBytes { qp, len }),
+            Target::End(ending) => Transmit::End(ending),
         })
     }
 
@@ -126,7 +151,6 @@ impl<'b> Room<'b> {
 
     /// Fills an empty room with bytes of a queue pair's stream: `fill` returns how many. Returns false if the room is not
     /// empty.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no transport of the library uses streams yet"))]
     pub(crate) fn fill_stream(
         &mut self,
         qp: Handle<kind::Qp>,
@@ -140,6 +164,15 @@ impl<'b> Room<'b> {
             (self.segment_len, self.count, self.target) =
                 (self.len, self.max_segments, Some(Target::Stream(qp)));
         }
+        true
+    }
+
+    /// Fills an empty room with the end of a queue pair's stream. Returns false if the room is not empty.
+    pub(crate) fn end_stream(&mut self, qp: Handle<kind::Qp>, how: StreamShutdown) -> bool {
+        if self.count > 0 {
+            return false;
+        }
+        (self.count, self.target) = (self.max_segments, Some(Target::End(StreamEnding { qp, how })));
         true
     }
 

@@ -91,8 +91,14 @@ pub(crate) trait Endpoint: Sized {
     }
 
     /// Returns true if the endpoint accepts bytes of the peer's stream.
-    fn wants_stream(&self) -> bool {
+    fn wants_stream<M: Memory>(&self, verbs: &Verbs<M>) -> bool {
+        let _ = verbs;
         true
+    }
+
+    /// Returns true if the driver is to reset the stream, blocked or not.
+    fn aborts_stream(&self) -> bool {
+        false
     }
 
     /// Handles the end of the peer's stream.

@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod generated;
+pub mod hostile_stream;
+pub mod streams;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -211,6 +213,8 @@ pub struct Pair {
     pub record: bool,
     /// Fates that precede the random faults.
     pub fates: Option<Fates>,
+    /// Streams of queue pairs on iWARP.
+    pub streams: streams::Streams,
     flights: BinaryHeap<Reverse<Flight>>,
     count: u64,
     random: Pcg64,
@@ -237,6 +241,7 @@ impl Pair {
             sent: Vec::new(),
             record: false,
             fates: None,
+            streams: streams::Streams::default(),
             flights: BinaryHeap::new(),
             count: 0,
             random: Pcg64::seed_from_u64(1),
@@ -325,9 +330,19 @@ impl Pair {
     /// Sends the outgoing datagrams of both ends.
     pub fn transmit(&mut self) {
         for end in 0..2 {
-            while let Some(Transmit::Datagrams(transmit)) =
-                self.ends[end].device.poll_transmit(self.now, 16, &mut self.buffer)
-            {
+            while let Some(transmit) = self.ends[end].device.poll_transmit(self.now, 16, &mut self.buffer) {
+                let transmit = match transmit {
+                    Transmit::Datagrams(transmit) => transmit,
+                    Transmit::Stream(StreamBytes { qp, len }) => {
+                        let bytes = &self.buffer[..len];
+                        self.streams.send(&mut self.ends[end], end, qp, bytes, &mut self.random);
+                        continue;
+                    }
+                    Transmit::End(StreamEnding { qp, how }) => {
+                        self.streams.end(end, qp, how);
+                        continue;
+                    }
+                };
                 assert!(transmit.len > 0 && transmit.len <= transmit.segment_len * 16);
                 let buffer = std::mem::take(&mut self.buffer);
                 for bytes in transmit.datagrams(&buffer) {
@@ -402,10 +417,16 @@ impl Pair {
 
     /// Returns the time of the next arrival or timer.
     fn next(&mut self) -> Option<Instant> {
+        if self.faults.loss >= 1.0 {
+            self.streams.break_all(&mut self.ends, self.now);
+        }
         self.transmit();
+        while self.streams.deliver(&mut self.ends, self.now, &mut self.random) {
+            self.transmit();
+        }
         let flight = self.flights.peek().map(|Reverse(flight)| Instant::from_nanos(flight.due));
         let timers = self.ends.iter().filter_map(|end| end.device.poll_timeout());
-        timers.chain(flight).min()
+        timers.chain(flight).chain(self.streams.next().map(Instant::from_nanos)).min()
     }
 
     /// Advances to the next arrival or timer and processes it. Returns false if there is none.

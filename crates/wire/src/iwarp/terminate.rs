@@ -47,6 +47,8 @@ codes! {
     STREAM_CATASTROPHIC = 0, 2, 7;
     /// RDMAP: unspecified error.
     UNSPECIFIED = 0, 2, 0xFF;
+    /// DDP: a local catastrophic error.
+    DDP_CATASTROPHIC = 1, 0, 0;
     /// DDP, tagged buffer: invalid STag.
     TAGGED_STAG = 1, 1, 0;
     /// DDP, tagged buffer: base or bounds violation.

@@ -33,7 +33,6 @@ use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::drain::Drain;
 use crate::core::memory::Memory;
-use crate::core::protection::Invalidator;
 use crate::core::queue_pair::{QueuePair, Settings};
 use crate::core::send_queue::{Progress, SendWork};
 use crate::core::work::{Operation, Recipient, SendFlags};
@@ -261,16 +260,7 @@ impl Requester {
         let asker = qp.asker();
         let Some(work) = qp.sends.get_mut(self.cursor.work) else { return };
         if work.progress == Progress::Posted {
-            let done = match work.operation {
-                Operation::LocalInvalidate(key) => {
-                    let done = verbs.protection.invalidate(asker, key, Invalidator::Program);
-                    done.map_err(|_| Status::LocalQpOperation)
-                }
-                Operation::BindWindow(bind) => {
-                    verbs.protection.bind(asker, bind).map(drop).map_err(|_| Status::WindowBind)
-                }
-                _ => Ok(()),
-            };
+            let done = verbs.execute_local(asker, &work.operation);
             work.progress = done.map_or_else(Progress::Failed, |()| Progress::Done);
         }
         if work.progress == Progress::Done {

@@ -1,0 +1,10 @@
+//! What requester and responder work on.
+
+use crate::core::queue_pair::QueuePair;
+use crate::core::verbs::Verbs;
+
+/// The queue pair and the objects it uses.
+pub(super) struct Context<'a, M> {
+    pub(super) qp: &'a mut QueuePair,
+    pub(super) verbs: &'a mut Verbs<M>,
+}

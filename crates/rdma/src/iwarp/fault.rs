@@ -1,0 +1,99 @@
+//! Errors that end a connection by a TERMINATE.
+//!
+//! | error | layer, type, code | source |
+//! |---|---|---|
+//! | a WRITE or READ response to memory: key, bounds, owner, wrap | DDP tagged | RFC 5041 section 8; a missing right is an invalid STag, as in siw |
+//! | a READ or atomic request to memory | RDMAP remote protection | RFC 5040 section 8 |
+//! | message number, offset, queue, a message that is too long | DDP untagged | RFC 5041 section 8 |
+//! | more requests than the IRD, no receive where that is an error | DDP untagged, no buffer | RFC 5041 section 8 |
+//! | a key that cannot be invalidated | RDMAP remote protection | RFC 5040 section 8 |
+//! | a response without request, messages that interleave, opcodes of RFC 7306 without agreement | RDMAP, unexpected opcode | RFC 5040 section 8 |
+//! | CRC, markers, the ready-to-receive message | MPA | RFC 5044 section 8, RFC 6581 section 7 |
+//! | local errors | catastrophic, of RDMAP for requests and of DDP for receives | as siw |
+
+use nichrome_wire::iwarp::{
+    FpduError, Opcode, ReadRequest, Segment, SegmentError, TerminateCause, TerminateCode, Terminated,
+};
+
+use crate::core::protection::Refusal;
+
+/// An error in what the peer sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) code: TerminateCode,
+    /// The peer accessed memory without right.
+    pub(super) is_access: bool,
+}
+
+impl From<TerminateCode> for Fault {
+    fn from(code: TerminateCode) -> Self {
+        Self { code, is_access: false }
+    }
+}
+
+impl Fault {
+    /// An access to memory by a tagged segment was refused.
+    pub(super) fn tagged(refusal: Refusal) -> Self {
+        let code = match refusal {
+            Refusal::Key | Refusal::Right | Refusal::State => TerminateCode::TAGGED_STAG,
+            Refusal::Owner => TerminateCode::TAGGED_STREAM,
+            Refusal::Bounds => TerminateCode::TAGGED_BOUNDS,
+        };
+        Self { code, is_access: true }
+    }
+
+    /// An access to memory by a READ or atomic request was refused.
+    pub(super) fn remote(refusal: Refusal) -> Self {
+        let code = match refusal {
+            Refusal::Key | Refusal::State => TerminateCode::STAG,
+            Refusal::Owner => TerminateCode::STREAM,
+            Refusal::Right => TerminateCode::RIGHTS,
+            Refusal::Bounds => TerminateCode::BOUNDS,
+        };
+        Self { code, is_access: true }
+    }
+
+    /// A segment cannot be parsed. The layout of its headers is unknown.
+    pub(super) fn segment(error: SegmentError, ulpdu: &[u8]) -> Self {
+        const TAGGED: u8 = 0x80;
+        let is_tagged = ulpdu.first().is_some_and(|control| control & TAGGED != 0);
+        let code = match error {
+            SegmentError::Short(_) => TerminateCode::DDP_CATASTROPHIC,
+            SegmentError::DdpVersion(_) if is_tagged => TerminateCode::TAGGED_VERSION,
+            SegmentError::DdpVersion(_) => TerminateCode::UNTAGGED_VERSION,
+            SegmentError::RdmapVersion(_) => TerminateCode::RDMAP_VERSION,
+            SegmentError::Queue(_) => TerminateCode::QUEUE,
+            SegmentError::Opcode(_) | SegmentError::Tagged(_) | SegmentError::Atomic(_) => {
+                TerminateCode::OPCODE
+            }
+        };
+        code.into()
+    }
+
+    /// An FPDU is damaged.
+    pub(super) fn fpdu(error: FpduError) -> Self {
+        match error {
+            FpduError::Crc => TerminateCode::CRC.into(),
+            FpduError::Marker => TerminateCode::MARKER.into(),
+        }
+    }
+}
+
+/// Returns the payload of a TERMINATE for this error in the segment `ulpdu`; `None` for errors that no segment caused.
+pub(super) fn terminate(code: TerminateCode, ulpdu: Option<&[u8]>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let segment = ulpdu.and_then(|ulpdu| Some((ulpdu, Segment::parse(ulpdu).ok()?.0)));
+    let cause = segment.filter(|_| names_its_segment(code)).map(|(ulpdu, segment)| {
+        let (ddp, rest) = ulpdu.split_at(segment.header_len());
+        let of_request = segment.opcode == Opcode::ReadRequest && code.layer == 0;
+        let rdmap = rest.get(..ReadRequest::LEN).filter(|_| of_request).unwrap_or_default();
+        TerminateCause { segment_len: ulpdu.len() as u16, ddp, rdmap }
+    });
+    Terminated::write(code, cause.as_ref(), &mut payload);
+    payload
+}
+
+/// Whether a TERMINATE carries headers (RFC 5040 section 4.8): not for MPA's, and not for errors of this end.
+fn names_its_segment(code: TerminateCode) -> bool {
+    code.layer < 2 && code != TerminateCode::CATASTROPHIC && code != TerminateCode::DDP_CATASTROPHIC
+}

@@ -1,0 +1,120 @@
+//! FPDUs in the driver's send buffer, and in the bytes of the peer's stream.
+//!
+//! A segment is built where it leaves from: header, payload, padding and CRC in one FPDU. It is received where the driver
+//! has read it to. Markers, which only hardware asks for, take a copy in each direction.
+
+use nichrome_wire::iwarp::{Crc, Fpdu, FpduError, MARKER_INTERVAL, MARKER_LEN, Markers, Segment, fpdu_len};
+
+use super::terms::Terms;
+
+/// A segment is not shortened to what is left of the send buffer if that has fewer bytes than this.
+const SHORTEST_CUT: usize = 4096;
+
+/// Bytes of an FPDU that are not the segment, without padding.
+const OVERHEAD: usize = fpdu_len(2) - 2;
+
+/// The outgoing direction of a stream.
+pub(super) struct FpduWriter {
+    crc: Crc,
+    max_ulpdu: usize,
+    markers: Option<Markers>,
+}
+
+impl FpduWriter {
+    pub(super) fn new(terms: &Terms) -> Self {
+        let markers = terms.markers_out.then(Markers::default);
+        Self { crc: terms.crc, max_ulpdu: terms.max_ulpdu.into(), markers }
+    }
+
+    /// Returns how many of `wanted` bytes of payload the next segment carries behind `header` bytes, in a send buffer with
+    /// `free` of `len` bytes; `None` if the buffer is too full.
+    #[inline]
+    pub(super) fn payload_len(&self, header: usize, wanted: usize, free: usize, len: usize) -> Option<usize> {
+        let in_segment = self.max_ulpdu.saturating_sub(header) & !7;
+        let wanted_now = wanted.min(in_segment.max(1));
+        let unmarked = match &self.markers {
+            None => free,
+            Some(_) => free.saturating_sub((free / (MARKER_INTERVAL - MARKER_LEN) + 2) * MARKER_LEN),
+        };
+        let available = (unmarked & !3).checked_sub(OVERHEAD + header)?;
+        if available >= wanted_now {
+            Some(wanted_now)
+        } else if available >= SHORTEST_CUT || free == len && available >= 8 {
+            Some(available & !7)
+        } else {
+            None
+        }
+    }
+
+    /// Builds the FPDU of a segment at the front of `buffer`; returns its length. `fill` copies the payload, `marked` is space
+    /// for the FPDU with markers.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    #[inline]
+    pub(super) fn write<E>(
+        &mut self,
+        segment: &Segment,
+        payload_len: usize,
+        buffer: &mut [u8],
+        marked: &mut Vec<u8>,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let len = segment.header_len() + payload_len;
+        let ulpdu = Fpdu::ulpdu_mut(buffer, len);
+        let Some(payload) = ulpdu.and_then(|ulpdu| segment.write(ulpdu)) else { return Ok(0) };
+        fill(payload)?;
+        let Some(markers) = &mut self.markers else { return Ok(Fpdu::finish(buffer, len, self.crc)) };
+        let fpdu = Fpdu::finish(buffer, len, Crc::Unused);
+        marked.clear();
+        markers.insert(&buffer[..fpdu], self.crc, marked);
+        buffer[..marked.len()].copy_from_slice(marked);
+        Ok(marked.len())
+    }
+}
+
+/// The incoming direction of a stream: its format and the position of its markers.
+#[derive(Clone, Copy)]
+pub(super) struct FpduReader {
+    crc: Crc,
+    markers: Option<Markers>,
+}
+
+/// A received FPDU.
+pub(super) struct Received<'a> {
+    /// The DDP segment.
+    pub(super) ulpdu: &'a [u8],
+    /// Bytes of the stream.
+    pub(super) len: usize,
+    /// The reader for what follows.
+    pub(super) next: FpduReader,
+}
+
+impl FpduReader {
+    pub(super) fn new(terms: &Terms) -> Self {
+        Self { crc: terms.crc, markers: terms.markers_in.then(Markers::default) }
+    }
+
+    /// Reads the FPDU at the front of `stream`; `None` while it is incomplete. `unmarked` is space for the FPDU without
+    /// markers.
+    ///
+    /// # Errors
+    /// The CRC or a marker is wrong.
+    #[inline]
+    pub(super) fn peek<'a>(
+        self,
+        stream: &'a [u8],
+        unmarked: &'a mut Vec<u8>,
+    ) -> Result<Option<Received<'a>>, FpduError> {
+        let Some(mut markers) = self.markers else {
+            let fpdu = Fpdu::parse(stream, self.crc)?;
+            return Ok(fpdu.map(|Fpdu { ulpdu, len }| Received { ulpdu, len, next: self }));
+        };
+        unmarked.clear();
+        let Some(len) = markers.remove(stream, self.crc, unmarked)? else { return Ok(None) };
+        let next = Self { markers: Some(markers), ..self };
+        // The CRC was checked with the markers.
+        let fpdu = Fpdu::parse(unmarked, Crc::Unused)?;
+        Ok(fpdu.map(|Fpdu { ulpdu, .. }| Received { ulpdu, len, next }))
+    }
+}

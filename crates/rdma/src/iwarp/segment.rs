@@ -1,0 +1,77 @@
+//! The segment that leaves next.
+
+use nichrome_wire::iwarp::{
+    AtomicRequest, AtomicResponse, IMMEDIATE_LEN, MessageNumber, Opcode, Place, ReadRequest, STag, Segment,
+};
+use nichrome_wire::rdma::{ImmediateData, RKey};
+
+use crate::core::send_queue::Source;
+
+/// The segment that leaves next.
+pub(super) enum Outgoing {
+    /// The next segment of a message of any length.
+    Data(Data),
+    /// A message of one segment.
+    Whole(Segment, Body),
+}
+
+/// The rest of a message.
+pub(super) struct Data {
+    pub(super) opcode: Opcode,
+    /// Where the next segment's payload goes.
+    pub(super) place: Place,
+    pub(super) origin: Origin,
+    /// Bytes of the message that have not left.
+    pub(super) left: u32,
+}
+
+/// Where the payload of the next segment comes from.
+pub(super) enum Origin {
+    /// A request's local data, from byte `offset` on.
+    Send { source: Source, offset: u32 },
+    /// Memory that a READ request names.
+    Remote { rkey: RKey, address: u64 },
+}
+
+/// The payload of a message of one segment.
+pub(super) enum Body {
+    Empty,
+    ReadRequest([u8; ReadRequest::LEN]),
+    AtomicRequest([u8; AtomicRequest::LEN]),
+    AtomicResponse([u8; AtomicResponse::LEN]),
+    Immediate([u8; IMMEDIATE_LEN]),
+    Terminate(Vec<u8>),
+}
+
+impl Data {
+    /// The header of the next segment if it carries `len` bytes.
+    #[inline]
+    pub(super) fn segment(&self, len: usize) -> Segment {
+        Segment { is_last: len == self.left as usize, opcode: self.opcode, place: self.place }
+    }
+}
+
+impl Body {
+    /// The immediate data stands in the first four of eight bytes.
+    pub(super) fn immediate(data: ImmediateData) -> Self {
+        let mut bytes = [0; IMMEDIATE_LEN];
+        bytes[..4].copy_from_slice(&data.0);
+        Self::Immediate(bytes)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Empty => &[],
+            Self::ReadRequest(bytes) => bytes,
+            Self::AtomicRequest(bytes) => bytes,
+            Self::AtomicResponse(bytes) => bytes,
+            Self::Immediate(bytes) => bytes,
+            Self::Terminate(bytes) => bytes,
+        }
+    }
+}
+
+/// The place of a message of one segment.
+pub(super) fn untagged(message: MessageNumber) -> Place {
+    Place::Untagged { message, offset: 0, invalidate: STag(0) }
+}
