@@ -264,5 +264,5 @@ const WIRE: Layers = &[
     ],
     // Whole packets.
     &["frame_builder.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
-    &["star/"],
+    &["cm/", "star/"],
 ];
