@@ -89,7 +89,7 @@ fn connect(ends: &mut [End; 2], qp: u32, now: Instant) -> [IdName; 2] {
     ends[0].manager.connect(client, &parameters(qp), Ece::default(), now).unwrap();
     exchange(ends, now);
     let server = IdName(ends[1].event().id);
-    ends[1].manager.accept(server, 2, &parameters(qp), now).unwrap();
+    ends[1].manager.accept(server, 2, &parameters(qp), Ece::default(), now).unwrap();
     exchange(ends, now);
     ends[0].event();
     ends[0].manager.establish(client, now).unwrap();

@@ -21,15 +21,14 @@ pub(crate) struct Queued {
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub(crate) events: VecDeque<Queued>,
-    /// Number of identifiers of the channel.
-    pub(crate) identifiers: usize,
 }
 
 impl Channel {
     /// Takes out the events that `belongs` selects.
     pub(crate) fn take(&mut self, belongs: impl Fn(&Queued) -> bool) -> Vec<Queued> {
-        let (taken, kept) = std::mem::take(&mut self.events).into_iter().partition(|queued| belongs(queued));
-        self.events = kept;
-        taken.into_iter().collect::<VecDeque<Queued>>().into()
+        let (taken, kept): (Vec<Queued>, Vec<Queued>) =
+            std::mem::take(&mut self.events).into_iter().partition(|queued| belongs(queued));
+        self.events = kept.into();
+        taken
     }
 }

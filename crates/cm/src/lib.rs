@@ -29,7 +29,9 @@
 //!
 //! A message changes a connection only if it comes from the address that the connection began with, to the same own address,
 //! and names the connection by its random 32-bit identifier (a REQ's receiver is not known yet, so the first answer names one;
-//! all later messages both). Nothing here protects from a sender on the path: the messages carry no authentication.
+//! all later messages both). A REQ from the address of an established connection's peer that names the peer's adapter and queue pair
+//! ends that connection, as IBA 12.9.8.3.1 demands: the peer has forgotten it. The messages carry no authentication: nothing here
+//! protects from senders on the path, or from those that send from the peer's address.
 //!
 //! # Modules
 //!

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use common::*;
 use nichrome_cm::{Config, EventKind, IdName, Input};
+use nichrome_wire::Engine;
 use nichrome_wire::cm::{Mad, Message, PortSpace};
 use proptest::prelude::*;
 
@@ -98,6 +99,83 @@ fn disconnects_and_rejections_with_guessed_identifiers_change_nothing() {
     let event = network.event(1);
     assert_eq!((event.kind, event.id), (EventKind::Disconnected, server.0));
     assert_ne!(dreq.ids.local, dreq.ids.remote);
+}
+
+/// The step that a connection waits for, with the message that takes it there, which was lost: who receives it, and its event.
+fn about_to(step: EventKind) -> (Network, usize) {
+    let mut network = Network::pair();
+    let (space, port) = match step {
+        EventKind::Unreachable => (PortSpace::Udp, 8),
+        _ => (PortSpace::Tcp, 7),
+    };
+    network.listen(1, 9, space, port, 0);
+    let client = network.resolved(0, 1, space, at(1, port));
+    network.connect(0, client, 0x11).unwrap();
+    network.pass(2 * MILLISECOND);
+    let (server, now) = (IdName(network.event(1).id), network.now);
+    let manager = &mut network.nodes[1].manager;
+    if let EventKind::Rejected | EventKind::Unreachable = step {
+        manager.reject(server, nichrome_wire::cm::RejectReason::CONSUMER, b"", now).unwrap();
+        network.drain(&mut lost);
+        return (network, 0);
+    }
+    network.accept(1, server, 2, 0x22).unwrap();
+    if step == EventKind::ConnectResponse {
+        network.drain(&mut lost);
+        return (network, 0);
+    }
+    network.pass(2 * MILLISECOND);
+    network.event(0);
+    network.establish(0, client).unwrap();
+    if step == EventKind::Established {
+        network.drain(&mut lost);
+        return (network, 1);
+    }
+    network.pass(2 * MILLISECOND);
+    network.event(1);
+    network.disconnect(0, client).unwrap();
+    network.drain(&mut lost);
+    (network, 1)
+}
+
+#[test]
+fn the_message_that_is_waited_for_counts_from_its_sender_only() {
+    use EventKind::{ConnectResponse, Disconnected, Established, Rejected, Unreachable};
+    for step in [ConnectResponse, Established, Rejected, Disconnected, Unreachable] {
+        let (mut network, receiver) = about_to(step);
+        let payload = network.log.last().unwrap().payload;
+        let usage = network.nodes[receiver].manager.usage();
+        for source in [stranger(), address(receiver)] {
+            forge(&mut network, receiver, source, &payload);
+        }
+        // Another of the receiver's addresses.
+        let destination = stranger();
+        let input = Input::Datagram { source: address(1 - receiver), destination, payload: payload.to_vec() };
+        network.nodes[receiver].manager.receive(input, network.now);
+        while network.nodes[receiver].manager.poll().is_some() {}
+        assert_eq!(
+            (network.events(receiver), network.nodes[receiver].manager.usage()),
+            (vec![], usage),
+            "{step:?}"
+        );
+        forge(&mut network, receiver, address(1 - receiver), &payload);
+        assert_eq!(network.event(receiver).kind, step);
+    }
+}
+
+#[test]
+fn a_request_without_addresses_is_not_supported() {
+    let mut network = Network::pair();
+    network.listen(1, 9, PortSpace::Tcp, 7, 0);
+    let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
+    network.connect(0, client, 0x11).unwrap();
+    network.drain(&mut lost);
+    let mut payload = network.log[0].payload;
+    payload[24 + 140..].fill(0);
+    forge(&mut network, 1, address(0), &payload);
+    network.pass(2 * MILLISECOND);
+    let event = network.event(0);
+    assert_eq!((event.kind, event.status), (EventKind::Rejected, 5));
 }
 
 #[test]

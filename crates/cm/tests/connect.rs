@@ -38,6 +38,7 @@ fn a_connection_has_the_events_of_the_kernel() {
     let response = network.event(0);
     assert_eq!((response.kind, response.uid, response.id), (EventKind::ConnectResponse, 1, client.0));
     assert_eq!(of_connection(&response).private_data.len(), 196);
+    assert_eq!((response.ece.vendor, response.ece.options), (7, 9));
     assert!(of_connection(&response).private_data.starts_with(b"welcome\0"));
     assert_eq!(network.events(1), []);
     network.establish(0, client).unwrap();

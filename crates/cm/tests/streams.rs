@@ -138,5 +138,6 @@ fn queue_pairs_have_the_attributes_of_iwarp() {
             (Some(rights), Some(1), None, None)
         );
     }
-    assert_eq!(attributes(QpState::Rts).access, None);
+    let rts = attributes(QpState::Rts);
+    assert_eq!((rts.state, rts.access, rts.port), (None, None, Some(1)));
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use nichrome_wire::Instant;
-use nichrome_wire::cm::{CommId, CommIds, Guid, Mad, TimeExponent, TransactionId, TransportService};
+use nichrome_wire::cm::{CommId, CommIds, Ece, Guid, Mad, TimeExponent, TransactionId, TransportService};
 use nichrome_wire::rdma::{PathMtu, Psn, QpNumber};
 
 use crate::name::IdName;
@@ -44,6 +44,7 @@ pub(crate) struct Accept<'a> {
     pub(crate) initiator_depth: u8,
     pub(crate) flow_control: bool,
     pub(crate) rnr_retry: u8,
+    pub(crate) ece: Ece,
     pub(crate) private_data: &'a [u8],
 }
 

@@ -136,7 +136,7 @@ impl Connections {
         connection.initiator_depth = accept.initiator_depth;
         let rep = Rep {
             ids: connection.ids(),
-            ece: Default::default(),
+            ece: accept.ece,
             qkey: QKey(0),
             qp: accept.qp,
             psn: accept.psn,

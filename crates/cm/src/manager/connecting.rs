@@ -82,6 +82,7 @@ impl<H: Host> Manager<H> {
         id: IdName,
         uid: u64,
         parameters: &ConnectionParameters,
+        ece: Ece,
         now: Instant,
     ) -> Result<(), CommandError> {
         let identifier = self.identifier(id)?;
@@ -94,7 +95,7 @@ impl<H: Host> Manager<H> {
                 self.answer_service(id, connection, parameters, now)
             }
             (_, Some(connection)) => {
-                let accept = identifier.ib_accept(parameters);
+                let accept = identifier.ib_accept(parameters, ece);
                 match self.ib.accept(connection, &accept, now) {
                     Ok(true) => Ok(()),
                     Ok(false) => Err(CommandError::State),
@@ -275,7 +276,7 @@ impl Identifier {
         })
     }
 
-    fn ib_accept<'a>(&self, parameters: &'a ConnectionParameters) -> Accept<'a> {
+    fn ib_accept<'a>(&self, parameters: &'a ConnectionParameters, ece: Ece) -> Accept<'a> {
         Accept {
             qp: parameters.qp,
             srq: parameters.srq,
@@ -284,6 +285,7 @@ impl Identifier {
             initiator_depth: parameters.initiator_depth,
             flow_control: parameters.flow_control,
             rnr_retry: parameters.rnr_retry,
+            ece,
             private_data: &parameters.private_data,
         }
     }

@@ -64,8 +64,9 @@ impl<H: Host> Manager<H> {
         if self.identifiers.len() >= self.config.max_identifiers {
             return Err(CommandError::Exhausted);
         }
-        let channel = self.channels.get_mut(&identifier.channel).ok_or(CommandError::NotFound)?;
-        channel.identifiers += 1;
+        if !self.channels.contains_key(&identifier.channel) {
+            return Err(CommandError::NotFound);
+        }
         let name = IdName(self.next_name());
         self.identifiers.insert(name, identifier);
         Ok(name)
@@ -106,15 +107,20 @@ impl<H: Host> Manager<H> {
         if identifier.owns_port {
             self.ports.release(&mut self.host, identifier.space, identifier.source.port(), id);
         }
-        let queue = self.channels.get_mut(&channel)?;
-        queue.identifiers -= 1;
-        // Requests that the program has not seen end with their listener.
-        let requests =
-            queue.take(|queued| queued.context == id).into_iter().filter_map(|queued| queued.request);
-        for request in requests {
-            self.remove_identifier(request, now);
+        if identifier.events_queued > 0 {
+            self.drop_events(id, channel, now);
         }
         Some(identifier.events_reported)
+    }
+
+    /// Drops the events that the program has not fetched. Requests that it has not seen end with their listener.
+    fn drop_events(&mut self, id: IdName, channel: ChannelName, now: Instant) {
+        let Some(queue) = self.channels.get_mut(&channel) else { return };
+        for queued in queue.take(|queued| queued.context == id) {
+            if let Some(request) = queued.request {
+                self.remove_identifier(request, now);
+            }
+        }
     }
 
     fn release_link(&mut self, id: IdName, now: Instant) {
@@ -141,9 +147,7 @@ impl<H: Host> Manager<H> {
         }
         let source = self.channels.get_mut(&from).ok_or(CommandError::NotFound)?;
         let events = source.take(|queued| queued.context == id);
-        source.identifiers -= 1;
         let target = self.channels.get_mut(&to).ok_or(CommandError::NotFound)?;
-        target.identifiers += 1;
         if target.events.is_empty() && !events.is_empty() {
             self.outputs.push_back(Output::Readable(to));
         }

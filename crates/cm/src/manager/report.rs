@@ -112,14 +112,17 @@ impl Identifier {
         }
     }
 
-    /// Of a queue pair whose connection the driver sets up (`iw_cm_init_qp_attr`).
+    /// Of a queue pair whose connection the driver sets up (`iw_cm_init_qp_attr`). The driver brings it to RTS with the
+    /// connection: the program's change leaves the state as it is.
     fn stream_attributes(&self, state: QpState) -> QpChange {
-        let rights = Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let access = match (self.link, state) {
-            (_, QpState::Rts) => None,
-            (Link::None, _) => Some(Access::NONE),
-            (Link::Ib(_) | Link::Stream(_), _) => Some(rights),
+        let port = Some(1);
+        if state == QpState::Rts {
+            return QpChange { port, ..QpChange::default() };
+        }
+        let rights = match self.link {
+            Link::None => Access::NONE,
+            Link::Ib(_) | Link::Stream(_) => Access::REMOTE_WRITE | Access::REMOTE_READ,
         };
-        QpChange { access, port: Some(1), ..QpChange::to(state) }
+        QpChange { access: Some(rights), port, ..QpChange::to(state) }
     }
 }

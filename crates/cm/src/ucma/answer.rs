@@ -83,9 +83,10 @@ fn put_path(s: &mut Structure, at: usize, path: &AddressVector) {
 /// `struct ib_uverbs_qp_attr`.
 pub(super) fn qp_attributes(change: &QpChange, state: QpState) -> Structure {
     let mut s = Structure::new(qp_attr::SIZE);
-    let mut mask = 1;
+    let mut mask = 0;
     s.u32(qp_attr::qp_state, state as u32);
     let mut set = |bit: u32, is_set: bool| mask |= u32::from(is_set) << bit;
+    set(0, change.state.is_some());
     set(3, change.access.is_some());
     set(4, change.pkey_index.is_some());
     set(5, change.port.is_some());

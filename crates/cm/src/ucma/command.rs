@@ -47,7 +47,7 @@ pub enum Command {
     Query { id: IdName, option: u32, response: u64 },
     Connect { id: IdName, parameters: ConnectionParameters, ece: Ece },
     Listen { id: IdName, backlog: u32 },
-    Accept { id: IdName, uid: u64, parameters: Option<ConnectionParameters> },
+    Accept { id: IdName, uid: u64, parameters: Option<ConnectionParameters>, ece: Ece },
     Reject { id: IdName, reason: RejectReason, private_data: Vec<u8> },
     Disconnect { id: IdName },
     InitQpAttr { id: IdName, state: QpState, response: u64 },
@@ -211,7 +211,8 @@ fn parse_accept(f: Fields<'_>) -> Result<Command, Errno> {
     }
     let is_valid = f.u8(accept::conn_param + conn_param::valid) != 0;
     let parameters = is_valid.then(|| parse_conn_param(f, accept::conn_param));
-    Ok(Command::Accept { id: IdName(f.u32(accept::id)), uid: f.u64(accept::uid), parameters })
+    let (id, uid) = (IdName(f.u32(accept::id)), f.u64(accept::uid));
+    Ok(Command::Accept { id, uid, parameters, ece: parse_ece(f, accept::ece) })
 }
 
 fn parse_reject(f: Fields<'_>) -> Result<Command, Errno> {

@@ -1,6 +1,7 @@
 //! Commands on a manager.
 
 use nichrome_wire::Instant;
+use nichrome_wire::cm::Ece;
 
 use super::answer;
 use super::command::{Command, CommandHeader};
@@ -133,7 +134,7 @@ impl<H: Host, C: Caller> Execution<'_, H, C> {
             }
             Command::Connect { id, parameters, ece } => manager.connect(id, &parameters, ece, now)?,
             Command::Listen { id, backlog } => manager.listen(id, backlog)?,
-            Command::Accept { id, uid, parameters } => self.accept(id, uid, parameters)?,
+            Command::Accept { id, uid, parameters, ece } => self.accept(id, uid, parameters, ece)?,
             Command::Reject { id, reason, private_data } => manager.reject(id, reason, &private_data, now)?,
             Command::Disconnect { id } => manager.disconnect(id, now)?,
             Command::InitQpAttr { id, state, response } => {
@@ -167,9 +168,10 @@ impl<H: Host, C: Caller> Execution<'_, H, C> {
         id: IdName,
         uid: u64,
         parameters: Option<ConnectionParameters>,
+        ece: Ece,
     ) -> Result<(), CommandError> {
         match parameters {
-            Some(parameters) => self.manager.accept(id, uid, &parameters, self.now),
+            Some(parameters) => self.manager.accept(id, uid, &parameters, ece, self.now),
             None => self.manager.establish(id, self.now),
         }
     }

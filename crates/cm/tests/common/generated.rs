@@ -199,7 +199,13 @@ impl World {
             return;
         };
         let parameters = parameters(0x200 + number as u32, b"");
-        let accepted = self.network.nodes[1].manager.accept(server.id, 200 + number as u64, &parameters, now);
+        let accepted = self.network.nodes[1].manager.accept(
+            server.id,
+            200 + number as u64,
+            &parameters,
+            Ece::default(),
+            now,
+        );
         // Only a request that the peer has withdrawn cannot be accepted.
         server.has_agreed = accepted.is_ok();
         pair.is_rejected |= accepted.is_err();

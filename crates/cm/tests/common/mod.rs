@@ -227,7 +227,13 @@ impl Network {
 
     pub(crate) fn accept(&mut self, node: usize, id: IdName, uid: u64, qp: u32) -> Result<(), CommandError> {
         let now = self.now;
-        self.nodes[node].manager.accept(id, uid, &parameters(qp, b"welcome"), now)
+        self.nodes[node].manager.accept(
+            id,
+            uid,
+            &parameters(qp, b"welcome"),
+            Ece { vendor: 7, options: 9 },
+            now,
+        )
     }
 
     pub(crate) fn establish(&mut self, node: usize, id: IdName) -> Result<(), CommandError> {
