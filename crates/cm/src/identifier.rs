@@ -74,7 +74,6 @@ pub(crate) struct Identifier {
     pub(crate) backlog: u32,
     pub(crate) link: Link,
     pub(crate) qp: QpNumber,
-    pub(crate) srq: bool,
     /// PSN of the first packet received.
     pub(crate) psn: Psn,
     pub(crate) qkey: Option<QKey>,
@@ -116,7 +115,6 @@ impl Identifier {
             backlog: 0,
             link: Link::None,
             qp: QpNumber::default(),
-            srq: false,
             psn,
             qkey: None,
             ece: Ece::default(),

@@ -33,6 +33,82 @@
 //! ends that connection, as IBA 12.9.8.3.1 demands: the peer has forgotten it. The messages carry no authentication: nothing here
 //! protects from senders on the path, or from those that send from the peer's address.
 //!
+//! # Example
+//!
+//! Two managers in one program, connected by a loop that carries their datagrams and answers their questions:
+//!
+//! ```
+//! use std::net::{IpAddr, SocketAddr};
+//!
+//! use nichrome_cm::*;
+//! use nichrome_rdma::{QpState, QpType};
+//! use nichrome_wire::cm::{Ece, Guid, PortSpace};
+//! use nichrome_wire::rdma::{PathMtu, QpNumber};
+//! use nichrome_wire::{Engine, Instant};
+//! # use std::error::Error;
+//!
+//! fn drive(managers: &mut [Manager<OwnAddresses>; 2], addresses: [IpAddr; 2], now: Instant) {
+//!     // Datagrams are answered until both are silent.
+//!     for n in (0..2).cycle().take(8) {
+//!         while let Some(output) = managers[n].poll() {
+//!             let (to, input) = match output {
+//!                 Output::Transmit(sent) => {
+//!                     let Transmit { source, destination, payload } = *sent;
+//!                     (1 - n, Input::Datagram { source, destination, payload: payload.to_vec() })
+//!                 }
+//!                 Output::ResolveAddress { query, .. } => (n, Input::AddressResolved(query, Ok(addresses[n]))),
+//!                 Output::ResolveRoute { query, .. } => {
+//!                     let route = Route { path_mtu: PathMtu::B1024, hop_limit: 64 };
+//!                     (n, Input::RouteResolved(query, Ok(route)))
+//!                 }
+//!                 _ => continue,
+//!             };
+//!             managers[to].receive(input, now);
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn Error>> {
+//! let now = Instant::ZERO;
+//! let addresses: [IpAddr; 2] = ["10.0.0.1".parse()?, "10.0.0.2".parse()?];
+//! let manager = |n: usize| {
+//!     let config = Config::new(Bearer::Roce, Guid(n as u64 + 1), n as u128);
+//!     Manager::new(config, OwnAddresses(vec![addresses[n]]))
+//! };
+//! let mut managers = [manager(0)?, manager(1)?];
+//! let channels = [managers[0].create_channel()?, managers[1].create_channel()?];
+//!
+//! // The second program listens, the first resolves and connects.
+//! let service = SocketAddr::new(addresses[1], 7174);
+//! let listener = managers[1].create_id(channels[1], 1, PortSpace::Tcp, QpType::Rc)?;
+//! managers[1].bind(listener, service)?;
+//! managers[1].listen(listener, 0)?;
+//! let client = managers[0].create_id(channels[0], 2, PortSpace::Tcp, QpType::Rc)?;
+//! managers[0].resolve_address(client, None, service, 1000, now)?;
+//! drive(&mut managers, addresses, now);
+//! managers[0].resolve_route(client, 1000, now)?;
+//! drive(&mut managers, addresses, now);
+//! let parameters = |qp| ConnectionParameters { qp, ..ConnectionParameters::default() };
+//! let queue_pairs = [QpNumber::new(0x11), QpNumber::new(0x12)].map(Option::unwrap_or_default);
+//! managers[0].connect(client, &parameters(queue_pairs[0]), Ece::default(), now)?;
+//! drive(&mut managers, addresses, now);
+//!
+//! // The second program accepts; the first moves its queue pair and says that it is ready.
+//! let request = managers[1].get_event(channels[1])?.ok_or("no request")?;
+//! assert_eq!(request.kind, EventKind::ConnectRequest);
+//! let server = IdName(request.id);
+//! managers[1].accept(server, 3, &parameters(queue_pairs[1]), Ece::default(), now)?;
+//! drive(&mut managers, addresses, now);
+//! let rtr = managers[0].qp_attributes(client, QpState::Rtr)?;
+//! assert_eq!(rtr.destination, Some(queue_pairs[1]));
+//! managers[0].establish(client, now)?;
+//! drive(&mut managers, addresses, now);
+//! let established = managers[1].get_event(channels[1])?.ok_or("not established")?;
+//! assert_eq!((established.kind, established.uid), (EventKind::Established, 3));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Modules
 //!
 //! | module | concept |

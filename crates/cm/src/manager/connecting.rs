@@ -69,7 +69,6 @@ impl<H: Host> Manager<H> {
         identifier.state = IdState::Connect;
         identifier.link = link;
         identifier.qp = parameters.qp;
-        identifier.srq = parameters.srq;
         Ok(())
     }
 
@@ -112,7 +111,6 @@ impl<H: Host> Manager<H> {
         let identifier = self.identifier_mut(id)?;
         identifier.uid = uid;
         identifier.qp = parameters.qp;
-        identifier.srq = parameters.srq;
         Ok(())
     }
 
