@@ -368,3 +368,31 @@ fn a_dreq_for_nothing_is_answered() {
     network.pass(5 * MILLISECOND);
     assert_eq!(network.event(0).kind, EventKind::Disconnected);
 }
+
+#[test]
+fn a_machine_connects_to_itself() {
+    let mut network = Network::pair();
+    let listener = network.listen(0, 9, PortSpace::Tcp, 7, 0);
+    let mut ends = vec![listener];
+    for n in 0..3 {
+        let client = network.resolved(0, 10 + n, PortSpace::Tcp, at(0, 7));
+        network.connect(0, client, 0x11 + n as u32).unwrap();
+        network.pass(2 * MILLISECOND);
+        let server = IdName(network.event(0).id);
+        network.accept(0, server, 20 + n, 0x21 + n as u32).unwrap();
+        network.pass(2 * MILLISECOND);
+        assert_eq!(network.event(0).kind, EventKind::ConnectResponse);
+        network.establish(0, client).unwrap();
+        network.pass(2 * MILLISECOND);
+        assert_eq!(network.event(0).uid, 20 + n);
+        ends.extend([client, server]);
+    }
+    network.disconnect(0, ends[1]).unwrap();
+    network.pass(3 * MILLISECOND);
+    let events = network.events(0);
+    assert_eq!(kinds(&events), [EventKind::Disconnected; 2]);
+    for id in ends {
+        network.destroy(0, id).unwrap();
+    }
+    network.assert_nothing_leaks();
+}
