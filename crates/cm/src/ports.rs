@@ -116,9 +116,14 @@ impl Ports {
         let binding = Binding { reuse: false, ..binding };
         let port = binding.source.port();
         self.check(space, port, id, &binding)?;
-        let owners = self.owners.get_mut(&(space, port)).into_iter().flatten();
-        owners.filter(|(owner, _)| *owner == id).for_each(|(_, held)| held.reuse = false);
+        self.change(space, id, binding);
         Ok(())
+    }
+
+    /// Changes how an identifier is bound to the port that it has.
+    pub(crate) fn change(&mut self, space: PortSpace, id: IdName, binding: Binding) {
+        let owners = self.owners.get_mut(&(space, binding.source.port())).into_iter().flatten();
+        owners.filter(|(owner, _)| *owner == id).for_each(|(_, held)| *held = binding);
     }
 
     /// Gives back the port of an identifier.

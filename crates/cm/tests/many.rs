@@ -117,3 +117,22 @@ fn connections_without_program_are_limited() {
     let manager = &network.nodes[0].manager;
     assert_eq!((manager.usage().connections, manager.counters().lingering_evicted), (5, 15));
 }
+
+#[test]
+fn a_port_is_shared_by_those_that_say_so_before_or_after_they_are_bound() {
+    let mut network = Network::pair();
+    let ids: Vec<IdName> = (0..3).map(|_| network.create(0, 1, PortSpace::Tcp)).collect();
+    let manager = &mut network.nodes[0].manager;
+    manager.bind(ids[0], at(0, 7)).unwrap();
+    manager.set_reuse_address(ids[1], true).unwrap();
+    assert_eq!(manager.bind(ids[1], at(0, 7)), Err(CommandError::AddressInUse));
+    manager.set_reuse_address(ids[0], true).unwrap();
+    assert_eq!(manager.set_reuse_address(ids[0], false), Err(CommandError::State));
+    manager.bind(ids[1], at(0, 7)).unwrap();
+    assert_eq!(manager.listen(ids[0], 0), Err(CommandError::AddressInUse));
+    manager.destroy_id(ids[1], Instant::ZERO).unwrap();
+    manager.listen(ids[0], 0).unwrap();
+    assert_eq!(manager.set_reuse_address(ids[0], true), Err(CommandError::State));
+    manager.set_reuse_address(ids[2], true).unwrap();
+    assert_eq!(manager.bind(ids[2], at(0, 7)), Err(CommandError::AddressInUse));
+}

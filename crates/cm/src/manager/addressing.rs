@@ -183,7 +183,7 @@ impl<H: Host> Manager<H> {
 }
 
 impl Identifier {
-    fn binding(&self, source: SocketAddr) -> Binding {
+    pub(super) fn binding(&self, source: SocketAddr) -> Binding {
         let family_only = self.options.family_only.unwrap_or(source.is_ipv4());
         Binding { source, reuse: self.options.reuse_address, family_only }
     }

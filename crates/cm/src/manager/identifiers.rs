@@ -169,27 +169,37 @@ impl<H: Host> Manager<H> {
     /// Shares the port with others that do likewise and do not listen.
     ///
     /// # Errors
-    /// No such identifier; it is bound.
+    /// No such identifier; it listens; it is bound, and would share no longer.
     pub fn set_reuse_address(&mut self, id: IdName, reuse: bool) -> Result<(), CommandError> {
         let identifier = self.identifier_mut(id)?;
-        // As Linux: what is bound exclusively stays so.
-        if identifier.state != IdState::Idle && reuse != identifier.options.reuse_address {
+        let may_begin = reuse && identifier.state != IdState::Listen;
+        if !may_begin && identifier.state != IdState::Idle {
             return Err(CommandError::State);
         }
         identifier.options.reuse_address = reuse;
-        Ok(())
+        self.change_binding(id)
     }
 
     /// Leaves the port of the other address family to others.
     ///
     /// # Errors
-    /// No such identifier; it is bound.
+    /// No such identifier; it is bound and resolves, listens or connects.
     pub fn set_family_only(&mut self, id: IdName, only: bool) -> Result<(), CommandError> {
         let identifier = self.identifier_mut(id)?;
         if !matches!(identifier.state, IdState::Idle | IdState::AddressBound) {
             return Err(CommandError::State);
         }
         identifier.options.family_only = Some(only);
+        self.change_binding(id)
+    }
+
+    /// Binds an identifier that has a port by its changed options.
+    fn change_binding(&mut self, id: IdName) -> Result<(), CommandError> {
+        let identifier = self.identifier(id)?;
+        let (space, binding) = (identifier.space, identifier.binding(identifier.source));
+        if identifier.owns_port {
+            self.ports.change(space, id, binding);
+        }
         Ok(())
     }
 
