@@ -7,7 +7,7 @@
 //! [`poll`](nichrome_wire::Engine::poll) too.
 //!
 //! Connections over RoCEv2 ([`Bearer::Roce`]) are set up by InfiniBand's messages on queue pair 1, here. Those over iWARP and
-//! StaR have a set-up of their own, which the driver runs: the manager asks for connections and is told of them.
+//! StaR have a set-up of their own, which the driver runs: the manager requests connections, and the driver reports what became of them.
 //!
 //! The semantics are those of Linux's `rdma_ucm` (drivers/infiniband/core/ucma.c, cma.c and cm.c; the table in `ib/mod.rs` says
 //! where the messages differ), so that [`ucma`], the commands of `/dev/infiniband/rdma_cm`, is a thin layer in front:

@@ -114,7 +114,7 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// Tells the peer that the queue pair is ready: follows `ConnectResponse`.
+    /// Sends the RTU: follows `ConnectResponse`, once the queue pair is ready.
     ///
     /// # Errors
     /// [`CommandError`]; the connection is rejected, as Linux does.
