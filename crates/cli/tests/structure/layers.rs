@@ -18,6 +18,7 @@ pub(crate) const KNOTS: &[(&str, &str, &str)] =
 pub(crate) const LAYERS: &[(&str, Layers)] = &[
     ("abi", ABI),
     ("cli", CLI),
+    ("cm", CM),
     ("hca", HCA),
     ("lro", LRO),
     ("nic", NIC),
@@ -124,6 +125,18 @@ const CLI: Layers = &[
     &["coalesce/", "nic/", "rdma/", "sim/", "wan/"],
     // Commands made of others.
     &["bench/", "demo/"],
+];
+
+const CM: Layers = &[
+    &["config.rs", "counters.rs", "deadlines.rs", "error.rs", "event.rs", "host.rs", "name.rs"],
+    // Connections; ports; events not fetched.
+    &["channel.rs", "ib/", "ports.rs"],
+    // What passes between manager and driver.
+    &["exchange.rs"],
+    &["identifier.rs"],
+    &["manager/"],
+    // The kernel's commands.
+    &["ucma/"],
 ];
 
 const HCA: Layers = &[
@@ -265,5 +278,5 @@ const WIRE: Layers = &[
     ],
     // Whole packets.
     &["frame_builder.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
-    &["star/"],
+    &["cm/", "star/"],
 ];
