@@ -22,8 +22,9 @@ use nichrome_wire::star::{
 };
 use nichrome_wire::{AddressPair, Ecn, Instant, TrafficClass};
 
-use super::lease::Revoked;
+use super::grants::{Grant, GrantCache};
 use super::memory_table::{Reach, RegisteredMemory};
+use super::revoked::Revoked;
 use super::server_clock::{LONGEST, stamp_of};
 use super::tag::{ConnectionKey, Ends, ServerSecret};
 use crate::core::memory::Memory;
@@ -98,6 +99,7 @@ pub struct StatelessCard {
     config: CardConfig,
     counters: CardCounters,
     revoked: Revoked,
+    grants: GrantCache,
 }
 
 /// An RA that is not built yet.
@@ -144,9 +146,13 @@ struct CardRequest<'a> {
 }
 
 impl StatelessCard {
+    /// Bytes of its memory.
+    pub(super) const BYTES: usize = size_of::<Self>() + Revoked::BYTES + GrantCache::BYTES;
+
     /// A card that starts.
     pub fn new(config: CardConfig) -> Self {
-        Self { config, counters: CardCounters::default(), revoked: Revoked::new() }
+        let (counters, revoked, grants) = (CardCounters::default(), Revoked::new(), GrantCache::new());
+        Self { config, counters, revoked, grants }
     }
 
     /// The counters since the start.
@@ -299,7 +305,7 @@ impl StatelessCard {
     /// The lease key of a packet, if its tag is right: it is of a client of this server, and for memory that it was granted.
     #[inline]
     fn lease_key(
-        &self,
+        &mut self,
         datagram: &Datagram<'_>,
         repr: &Repr,
         authentication: &Authentication,
@@ -308,9 +314,13 @@ impl StatelessCard {
         let (Message::Rdp(span) | Message::Gd(span, _)) = repr.message else { return None };
         let Capability { base, len, rights, server, lease } = span.capability;
         let ends = Ends { address: datagram.flow.addresses.src(), client: repr.connection, server };
-        let key = secret.lease_key(&ends, lease);
-        let code = secret.grant_code(&ends, span.key, (base, len), rights);
-        key.is_right(code, &datagram.flow, datagram.bytes, authentication).then_some(key)
+        let grant = Grant { ends, lease, key: span.key, range: (base, len), rights };
+        let input = self.grants.tag_input(&grant, secret);
+        if !input.key.is_right(input.code, &datagram.flow, datagram.bytes, authentication) {
+            return None;
+        }
+        self.grants.keep(&grant, input);
+        Some(input.key)
     }
 
     /// Stores the payload of an RDP.

@@ -63,6 +63,11 @@ impl CardQueue {
         &self.card
     }
 
+    /// Bytes of the card's memory, which is allocated at its start, and of its queue, which grows to its limit.
+    pub(super) fn state_bytes(&self) -> usize {
+        StatelessCard::BYTES + self.limit * size_of::<Waiting>()
+    }
+
     /// Ends the leases of a closed connection.
     pub(super) fn revoke(&mut self, server: QpNumber, last: Lease, now: Instant) {
         self.card.revoke(server, last, now);

@@ -14,7 +14,8 @@
 //! | `security.rs` | the egress module: blocks packets that no server has allowed |
 //! | `setup.rs`, `negotiate.rs` | the negotiation of roles, and its questions to the device |
 //! | `config.rs`, `shared.rs` | configuration and state that the queue pairs of a device share |
-//! | `lease.rs` | how long a client may use what it was granted |
+//! | `lease.rs`, `revoked.rs` | how long a client may use what it was granted; leases that are void before their time |
+//! | `grants.rs` | the card's cache of keys and codes |
 //! | `tag.rs` | keyed tags: keys derived from one secret, and the server's clock at the client |
 
 mod card;
@@ -24,6 +25,7 @@ mod connection_end;
 mod elements;
 mod endpoint;
 mod flight;
+mod grants;
 mod lease;
 mod lifetime;
 mod memory_table;
@@ -31,6 +33,7 @@ mod mirror;
 mod negotiate;
 mod packet;
 mod pipeline;
+mod revoked;
 mod seal;
 mod security;
 mod server_clock;

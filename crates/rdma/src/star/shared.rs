@@ -98,7 +98,7 @@ impl Shared for StarShared {
     }
 
     fn state_bytes(&self) -> usize {
-        size_of::<StatelessCard>()
+        if self.stateless > 0 { self.card.state_bytes() } else { 0 }
     }
 }
 
