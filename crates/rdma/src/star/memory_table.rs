@@ -122,17 +122,26 @@ impl FromIterator<Registration> for MemoryTable {
 impl RegisteredMemory for MemoryTable {
     #[inline]
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
-        let Reach { span, len, right } = *reach;
-        let region = self.regions.get(&span.key).ok_or(Reason::Key)?;
-        if u16::from(region.rights) & right.bits() != right.bits() {
-            return Err(Reason::Right);
-        }
-        let offset = span.address.wrapping_sub(region.address);
-        if offset > region.len || u64::from(len) > region.len - offset {
-            return Err(Reason::Bounds);
-        }
-        Ok(span.address)
+        let region = self.regions.get(&reach.span.key).ok_or(Reason::Key)?;
+        region_allows(region, reach).map(|()| reach.span.address)
     }
+}
+
+/// Whether rights and bounds of a region allow an access.
+///
+/// # Errors
+/// The reason for refusing it.
+#[inline]
+pub(super) fn region_allows(region: &Registration, reach: &Reach) -> Result<(), Reason> {
+    let Reach { span, len, right } = *reach;
+    if u16::from(region.rights) & right.bits() != right.bits() {
+        return Err(Reason::Right);
+    }
+    let offset = span.address.wrapping_sub(region.address);
+    if offset > region.len || u64::from(len) > region.len - offset {
+        return Err(Reason::Bounds);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

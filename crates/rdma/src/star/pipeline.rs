@@ -182,8 +182,19 @@ impl Pipeline {
     /// The index of a chunk's operation; `None` if the chunk is quiet, or was never part of an operation.
     #[inline]
     pub(super) fn operation_of(&self, nth: u64) -> Option<usize> {
-        let index = self.operations.partition_point(|operation| operation.first <= nth).checked_sub(1)?;
-        (nth >= self.base && nth < self.operations[index].end()).then_some(index)
+        if nth < self.base {
+            return None;
+        }
+        let holds = |index: &usize| {
+            let operation = self.operations.get(*index);
+            operation.is_some_and(|operation| (operation.first..operation.end()).contains(&nth))
+        };
+        // Chunks leave in order and are answered in order, mostly.
+        let last = self.operations.len().wrapping_sub(1);
+        [last, last.wrapping_sub(1), self.quiet].into_iter().find(holds).or_else(|| {
+            let behind = self.operations.partition_point(|operation| operation.first <= nth);
+            behind.checked_sub(1).filter(holds)
+        })
     }
 
     fn chunk(&mut self, nth: u64) -> Option<&mut Chunk> {

@@ -225,19 +225,19 @@ impl Stateful {
         self.inbox.take(packet.repr.sequence);
     }
 
-    /// Handles the answer of the server's card to an RDP or GD.
+    /// Handles the answer of the server's card to an RDP or GD. Returns true if it ends the wait for that packet.
     fn answered<M: Memory>(
         &mut self,
         transfer: Transfer,
         answer: &Answer<'_>,
         clock: Stamp,
         verbs: &mut Verbs<M>,
-    ) {
+    ) -> bool {
         let Answer { sequence, mark, outcome } = *answer;
         let Some(Answered { place, sent }) = self.flight_mut(transfer).answered(sequence, mark, verbs.now)
         else {
             verbs.counters.dropped_stale += 1;
-            return;
+            return false;
         };
         self.clock.answered(clock, sent, verbs.now);
         if outcome == Err(Reason::Lease)
@@ -250,10 +250,32 @@ impl Stateful {
             flight.missed(sent, verbs.now);
             flight.retransmissions.push_back(place);
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
-            return;
+            return false;
         }
-        self.progress(transfer, verbs.now);
         self.chunk_answered(place, outcome, verbs);
+        true
+    }
+
+    /// Handles an RA: those of the 16 RDPs before its own that `before` names were stored, too.
+    fn acknowledged<M: Memory>(
+        &mut self,
+        packet: &Incoming<'_>,
+        outcome: Result<u16, Reason>,
+        verbs: &mut Verbs<M>,
+    ) {
+        let Repr { sequence, flags, stamp, .. } = packet.repr;
+        let mark = Mark::from(flags.contains(Flags::ECN_ECHO));
+        let before = outcome.unwrap_or(0);
+        let mut is_news = false;
+        for distance in (1..=u16::BITS).rev().filter(|distance| before >> (distance - 1) & 1 == 1) {
+            let stored = Answer { sequence: sequence - distance, mark, outcome: Ok(&[]) };
+            is_news |= self.answered(Transfer::ToServer, &stored, stamp, verbs);
+        }
+        let answer = Answer { sequence, mark, outcome: outcome.map(|_| packet.payload) };
+        is_news |= self.answered(Transfer::ToServer, &answer, stamp, verbs);
+        if is_news {
+            self.progress(Transfer::ToServer, verbs.now);
+        }
     }
 
     /// Handles the answer to a chunk's packet.
@@ -300,9 +322,9 @@ impl Stateful {
     }
 
     /// Returns true if window, rate and pacing allow a packet, and the egress module has blocked none since its last retry.
-    fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
+    pub(super) fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
         let flight = self.flight(transfer);
-        let has_lease = self.lease.is_none_or(|lease| lease.is_valid(now));
+        let has_lease = self.lease.as_ref().is_none_or(|lease| lease.is_valid(now));
         self.egress_retry.is_none() && has_lease && flight.has_room() && flight.departure() <= now
     }
 
@@ -333,6 +355,18 @@ impl Stateful {
     /// Returns true if there may be something to send.
     pub(super) fn has_work(&self) -> bool {
         self.inbox.ack_due || self.outbox.next().is_some() || self.has_chunks()
+    }
+
+    /// Returns true if anything may have to leave before the next new chunk of `initiator`.
+    fn has_work_before(&self, initiator: Initiator) -> bool {
+        let other = if initiator == Initiator::Client { Initiator::Server } else { Initiator::Client };
+        let pipeline = self.pipeline(other);
+        self.inbox.ack_due
+            || !self.rdp.retransmissions.is_empty()
+            || !self.gd.retransmissions.is_empty()
+            || !pipeline.is_all_sent()
+            || self.work(other, pipeline.operations.len()).is_some()
+            || self.outbox.next().is_some()
     }
 
     /// Returns true if there may be RDPs or GDs to send.
@@ -371,7 +405,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
     fn authorize(&self, packet: Outgoing, shared: &StarShared) -> Outgoing {
         let (Message::Rdp(mut span) | Message::Gd(mut span, _)) = packet.repr.message else { return packet };
         let (capability, mut code) = (&mut span.capability, packet.code);
-        capability.lease = self.lease.map_or(Lease::default(), |lease| lease.lease);
+        capability.lease = self.lease.as_ref().map_or(Lease::default(), |lease| lease.lease);
         if !capability.rights.contains(Rights::ELEMENT)
             && let Some(region) = shared.egress.region(self.qp.number, span.key)
         {
@@ -412,20 +446,13 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
                     self.outbox.timer.progress(awaited, &self.qp.settings, verbs.now);
                 }
             }
-            Message::Ra(outcome) => {
-                let mark = Mark::from(packet.repr.flags.contains(Flags::ECN_ECHO));
-                let before = outcome.unwrap_or(0);
-                for distance in (1..=u16::BITS).rev().filter(|distance| before >> (distance - 1) & 1 == 1) {
-                    let stored = Answer { sequence: sequence - distance, mark, outcome: Ok(&[]) };
-                    self.answered(Transfer::ToServer, &stored, packet.repr.stamp, verbs);
-                }
-                let answer = Answer { sequence, mark, outcome: outcome.map(|_| packet.payload) };
-                self.answered(Transfer::ToServer, &answer, packet.repr.stamp, verbs);
-            }
+            Message::Ra(outcome) => self.acknowledged(packet, outcome, verbs),
             Message::Sdp(outcome) => {
                 let mark = Mark::from(packet.ecn == Ecn::Ce);
                 let answer = Answer { sequence, mark, outcome: outcome.map(|()| packet.payload) };
-                self.answered(Transfer::FromServer, &answer, packet.repr.stamp, verbs);
+                if self.answered(Transfer::FromServer, &answer, packet.repr.stamp, verbs) {
+                    self.progress(Transfer::FromServer, verbs.now);
+                }
             }
             _ => verbs.counters.dropped_unknown += 1,
         }
@@ -475,7 +502,8 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         }
         let (connection, stamp) = (self.peer, Stamp(0));
         let repr = |message, flags, sequence| Repr { flags, connection, sequence, stamp, message };
-        let outgoing = |repr, cause| Outgoing { repr, payload_len: 0, cause, code: GrantCode::default() };
+        let outgoing =
+            |repr, cause| Outgoing { repr, payload_len: 0, cause, code: GrantCode::default(), offset: 0 };
         if self.inbox.ack_due {
             let repr = repr(Message::Ea, Flags::TO_SERVER, self.inbox.expected());
             return Some(outgoing(repr, Cause::Acknowledgement));
@@ -493,10 +521,20 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             .or_else(|| self.next_chunk(other, now))
     }
 
+    fn following(&self, packet: &Outgoing, now: Instant) -> Option<Outgoing> {
+        let Cause::Chunk(place) = packet.cause else { return None };
+        let is_last = packet.repr.flags.contains(Flags::LAST);
+        if is_last || self.has_work_before(place.initiator) {
+            None
+        } else {
+            self.next_of_message(packet, place, now)
+        }
+    }
+
     fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible> {
         match packet.cause {
             Cause::Chunk(place) if !into.is_empty() => {
-                self.copy_payload(place, into, verbs).map_err(|_| Impossible)
+                self.copy_payload(place, packet.offset, into, verbs).map_err(|_| Impossible)
             }
             _ => Ok(()),
         }

@@ -374,7 +374,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         let repr = |message, sequence| Repr { flags, connection, sequence, stamp, message };
         if self.inbox.ack_due {
             let repr = repr(Message::Ea, self.inbox.expected());
-            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement, code });
+            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement, code, offset: 0 });
         }
         let (sequence, entry, cause) = match self.outbox.next() {
             Some((sequence, entry)) => (sequence, entry, Cause::Element),
@@ -384,7 +384,12 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
             }
         };
         let (element, payload_len) = self.element(entry)?;
-        Some(Outgoing { repr: repr(Message::Wqep(element), sequence), payload_len, cause, code })
+        let repr = repr(Message::Wqep(element), sequence);
+        Some(Outgoing { repr, payload_len, cause, code, offset: 0 })
+    }
+
+    fn following(&self, _: &Outgoing, _: Instant) -> Option<Outgoing> {
+        None
     }
 
     fn fill(&self, packet: &Outgoing, into: &mut [u8], _verbs: &Verbs<M>) -> Result<(), Impossible> {
