@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use nichrome_rdma::{
-    Access, DomainHandle, LKey, ObjectError, RKey, RegionConfig, RegionHandle, RegisterError, Remote, Sge,
+    Access, Device, DomainHandle, LKey, ObjectError, RKey, RegionConfig, RegionHandle, RegisterError, Remote,
+    Sge,
 };
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +74,7 @@ impl Adapter {
     /// # Errors
     /// No domain is free.
     pub fn protection_domain(&self) -> Result<ProtectionDomain, ObjectError> {
-        let handle = self.inner.driver.call(|device| device.create_domain())?;
+        let handle = self.inner.driver.call(Device::create_domain)?;
         Ok(ProtectionDomain { shared: Arc::new(SharedDomain { adapter: self.clone(), handle }) })
     }
 
