@@ -74,7 +74,11 @@ pub(super) fn registration(
     let Region { access, io_address, len, .. } = *region;
     let rights = remote_rights(access, qp);
     let code = grantor.map_or(GrantCode::default(), |grantor| grantor.code(key, (io_address, len), rights));
-    let given = [(Rights::STORE, Access::REMOTE_WRITE), (Rights::FETCH, Access::REMOTE_READ)];
+    let given = [
+        (Rights::STORE, Access::REMOTE_WRITE),
+        (Rights::FETCH, Access::REMOTE_READ),
+        (Rights::ATOMIC, Access::REMOTE_ATOMIC),
+    ];
     let given = given.into_iter().filter(|(right, _)| rights.contains(*right));
     let rights = given.fold(Access::NONE, |given, (_, access)| given | access).star_bits();
     (rights != 0).then_some(Registration { key: RKey(key), address: io_address, len, rights, code })

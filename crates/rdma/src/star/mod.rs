@@ -10,6 +10,7 @@
 //! | `endpoint.rs` | a queue pair on either side |
 //! | `connection_end.rs`, `seal.rs`, `packet.rs`, `status.rs` | what both sides share: building and receiving packets |
 //! | `card.rs`, `card_queue.rs` | the stateless card, and the packets that wait for it |
+//! | `result_slots.rs` | results of the clients' atomic operations, in the memory of the server's host |
 //! | `memory_table.rs` | access to a server's registered memory, at its card and in its clients' copies |
 //! | `security.rs` | the egress module: blocks packets that no server has allowed |
 //! | `setup.rs`, `negotiate.rs` | the negotiation of roles, and its questions to the device |
@@ -33,6 +34,7 @@ mod mirror;
 mod negotiate;
 mod packet;
 mod pipeline;
+mod result_slots;
 mod revoked;
 mod seal;
 mod security;
@@ -50,6 +52,7 @@ pub use config::StarConfig;
 pub(crate) use endpoint::StarQp;
 pub use memory_table::{MemoryTable, Reach, RegisteredMemory};
 pub use negotiate::{Admit, Connect, MakeOffer};
+pub use result_slots::ResultSlots;
 pub use security::{Blocked, EgressCounters, EgressModule};
 pub use setup::{
     Admission, Agreement, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, Setup,

@@ -6,7 +6,7 @@
 //!
 //! | packet | leaves if |
 //! |---|---|
-//! | RDP, GD | its connection has an entry for the destination; by a remote key, with a region whose rights and bounds allow the access; by the key of an element, within a capability |
+//! | RDP, GD, AOP | its connection has an entry for the destination; by a remote key, with a region whose rights and bounds allow the access; by the key of an element, within a capability |
 //! | CQEP, EA to a server | some connection has an entry for the destination |
 //! | WQEP, EA to a client, RA, SDP | this host has taken the stateless role for any connection |
 
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
-use nichrome_wire::star::{Element, Flags, Message, Reason, Registration, Repr, Rights, Span};
+use nichrome_wire::star::{Atomic, Element, Flags, Message, Reason, Registration, Repr, Rights, Span};
 
 use super::memory_table::{MemoryTable, Reach, region_allows};
 use super::setup::Admission;
@@ -170,6 +170,9 @@ impl EgressModule {
                 self.judge_reach(repr.connection, to, span, len, Rights::STORE)
             }
             Message::Gd(span, len) => self.judge_reach(repr.connection, to, span, len, Rights::FETCH),
+            Message::Aop(span, _) => {
+                self.judge_reach(repr.connection, to, span, Atomic::WORD, Rights::ATOMIC)
+            }
             Message::Cqep(_) | Message::Ea if is_to_server(repr) => {
                 if self.servers.contains_key(&to) {
                     Ok(())

@@ -45,7 +45,11 @@ impl Stateful {
         let (sge, offset, granted) = match (initiator, work.operation) {
             (
                 Initiator::Client,
-                Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) | Verb::Read(remote),
+                Verb::Write(remote)
+                | Verb::WriteWithImmediate(remote, _)
+                | Verb::Read(remote)
+                | Verb::CompareSwap { remote, .. }
+                | Verb::FetchAdd { remote, .. },
             ) => {
                 let Remote { address, rkey } = remote;
                 let whole = Sge { address, len: work.len, lkey: LKey(rkey.0) };
@@ -89,7 +93,10 @@ impl Stateful {
         let (sequence, stamp) = (flight.next(), self.clock.expiration(flight.lifetime(), now).stamp);
         let (message, payload_len) = match operation.transfer {
             Transfer::ToServer => (Message::Rdp(span), len as usize),
-            Transfer::FromServer => (Message::Gd(span, len as u16), 0),
+            Transfer::FromServer => match operation.atomic {
+                Some(atomic) => (Message::Aop(span, atomic), 0),
+                None => (Message::Gd(span, len as u16), 0),
+            },
         };
         let flags = if is_last { Flags::LAST } else { Flags::NONE };
         let repr = Repr { flags, connection: self.qp.number, sequence, stamp, message };
@@ -134,6 +141,10 @@ impl Stateful {
         let operation = &pipeline.operations[index];
         if operation.failed.is_some() {
             return true;
+        }
+        if operation.atomic.is_some() {
+            // The card's slot holds one result: that of the operation before this one may still be wanted.
+            return !pipeline.is_first(operation);
         }
         match operation.conflict {
             Conflict::None => return false,
@@ -248,7 +259,14 @@ impl Stateful {
     /// memory.
     pub(super) fn refused(&self, place: Place, index: usize, reason: Reason) -> (Status, Status) {
         let is_remote = |work: &crate::core::send_queue::SendWork| {
-            matches!(work.operation, Verb::Write(_) | Verb::WriteWithImmediate(..) | Verb::Read(_))
+            matches!(
+                work.operation,
+                Verb::Write(_)
+                    | Verb::WriteWithImmediate(..)
+                    | Verb::Read(_)
+                    | Verb::CompareSwap { .. }
+                    | Verb::FetchAdd { .. }
+            )
         };
         let names_remote = self.work(place.initiator, index).is_some_and(is_remote);
         match (place.initiator, reason) {

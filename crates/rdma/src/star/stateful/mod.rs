@@ -15,8 +15,8 @@ mod timers;
 
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
-    Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Reason, Repr,
-    Rights, Stamp,
+    Atomic, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Reason,
+    Repr, Rights, Span, Stamp,
 };
 use nichrome_wire::{Ecn, Instant, SeqNumber};
 
@@ -77,6 +77,8 @@ pub(crate) struct Stateful {
     pub(super) egress_retry: Option<Instant>,
     /// Deadline for polling a receive queue again.
     pub(super) rnr_poll: Option<Instant>,
+    /// The ticket of the last atomic operation of the client's program, 0 before the first.
+    pub(super) ticket: u32,
     /// Completed sends of the server that no CQEP has reported.
     pub(super) unreported: u32,
     /// The server closed the connection or no longer answers.
@@ -133,6 +135,7 @@ impl Stateful {
             rnr_since: [None; 2],
             egress_retry: None,
             rnr_poll: None,
+            ticket: 0,
             unreported: 0,
             is_closed: false,
         }
@@ -403,20 +406,16 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
     }
 
     fn authorize(&self, packet: Outgoing, shared: &StarShared) -> Outgoing {
-        let (Message::Rdp(mut span) | Message::Gd(mut span, _)) = packet.repr.message else { return packet };
-        let (capability, mut code) = (&mut span.capability, packet.code);
+        let (mut message, mut code) = (packet.repr.message, packet.code);
+        let Some(Span { key, capability, .. }) = message.span_mut() else { return packet };
         capability.lease = self.lease.as_ref().map_or(Lease::default(), |lease| lease.lease);
         if !capability.rights.contains(Rights::ELEMENT)
-            && let Some(region) = shared.egress.region(self.qp.number, span.key)
+            && let Some(region) = shared.egress.region(self.qp.number, *key)
         {
             let access = Access::from_bits(region.rights.into()).unwrap_or(Access::NONE);
             capability.rights = remote_rights(access, access);
             (capability.base, capability.len, code) = (region.address, region.len, region.code);
         }
-        let message = match packet.repr.message {
-            Message::Gd(_, len) => Message::Gd(span, len),
-            _ => Message::Rdp(span),
-        };
         Outgoing { repr: Repr { message, ..packet.repr }, code, ..packet }
     }
 
@@ -552,6 +551,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             Cause::Chunk(place) => {
                 let bytes = match packet.repr.message {
                     Message::Gd(_, requested) => PacketType::Sdp.datagram_len(requested.into()),
+                    Message::Aop(..) => PacketType::Sdp.datagram_len(Atomic::WORD.into()),
                     _ => len,
                 };
                 self.chunk_sent(place, bytes, verbs);

@@ -288,6 +288,7 @@ impl Stateless {
             let route = shared.route_of(route, false);
             shared.card.push(repr, &self.seal, route);
         }
+        shared.slots.close(self.qp.number);
         shared.stateless -= 1;
         self.qp
     }
