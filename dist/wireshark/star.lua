@@ -20,7 +20,7 @@ local WQEP, CQEP, EA, RDP, RA, GD, SDP, AOP = 1, 2, 3, 4, 5, 6, 7, 8
 local OPCODES = {
   [1] = "SEND", [2] = "SEND with immediate", [3] = "SEND with invalidate", [4] = "WRITE", [5] = "WRITE with immediate",
   [6] = "READ", [7] = "Compare and swap", [8] = "Fetch and add", [9] = "RECEIVE",
-  [16] = "Register", [17] = "Deregister", [18] = "Close", [19] = "Lease",
+  [16] = "Register", [17] = "Deregister", [18] = "Close", [19] = "Lease", [20] = "Rights",
 }
 local COMPLETED = {
   [0] = "SEND", [1] = "WRITE", [2] = "READ", [3] = "Compare and swap", [4] = "Fetch and add",
@@ -224,6 +224,9 @@ local function element(tvb, tree, at, stop)
   elseif opcode == 19 then
     tree:add(f.masked_key, tvb(at + 8, 16))
     tree:add(f.lease, tvb(at + 24, 4))
+    return stop ~= at + ELEMENT_LEN and "bytes after a control element" or nil, name
+  elseif opcode == 20 then
+    tree:add(f.region_rights, tvb(at + 7, 1))
     return stop ~= at + ELEMENT_LEN and "bytes after a control element" or nil, name
   elseif opcode == 18 then
     tree:add(f.close_status, tvb(at + 7, 1))

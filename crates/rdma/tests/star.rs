@@ -635,3 +635,32 @@ fn an_atomic_needs_the_right_and_an_aligned_address() {
         assert_eq!(pair.ends[1].bytes(0, 16), [0; 16]);
     }
 }
+
+#[test]
+fn rights_that_the_servers_queue_pair_gives_later_are_granted_and_taken_back() {
+    let link = Link { access: Access::REMOTE_READ, ..Link::default() };
+    let mut pair = Pair::new();
+    let qps = pair.connect_star(1, &link);
+    let there = pair.ends[1].remote(0x1000);
+    pair.ends[0].fill(0, b"granted");
+    let mut change = |pair: &mut Pair, access| {
+        let change = QpChange { access: Some(access), ..QpChange::to(QpState::Rts) };
+        pair.ends[1].device.modify_qp(qps[1], &change).unwrap();
+        pair.run();
+    };
+    change(&mut pair, Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+    pair.ends[0].post(qps[0], 1, Operation::Write(there), 0, 7);
+    pair.ends[0].post(qps[0], 2, Operation::FetchAdd { remote: pair.ends[1].remote(0x2000), add: 4 }, 64, 8);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!((pair.ends[1].bytes(0x1000, 7), pair.ends[1].bytes(0x2000, 1)), (&b"granted"[..], &[4][..]));
+    change(&mut pair, Access::REMOTE_READ);
+    pair.ends[0].post(qps[0], 3, Operation::Read(there), 128, 7);
+    pair.ends[0].post(qps[0], 4, Operation::Write(there), 200, 7);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(3, Status::Success), (4, Status::RemoteInvalidRequest)]);
+    assert_eq!(
+        (pair.ends[0].bytes(128, 7), pair.ends[1].bytes(0x1000, 7)),
+        (&b"granted"[..], &b"granted"[..])
+    );
+}

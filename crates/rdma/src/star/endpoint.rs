@@ -55,6 +55,10 @@ impl Endpoint for StarQp {
             let route = shared.environment.addresses.route(path, 0, 0);
             either!(self, side => side.route = route);
         }
+        if let (Self::Stateless(server), Some(access)) = (self, change.access) {
+            // The device reports all regions of the domain again.
+            server.push_element(Element::Rights(access.star_bits()));
+        }
     }
 
     /// Rejects window binds and local invalidations; FLUSH and ATOMIC WRITE, which StaR has no packets for; and requests of the stateless side that do

@@ -85,6 +85,9 @@ impl EgressModule {
         match element {
             Element::Register(region) => entry.memory.register(*region),
             Element::Deregister(key) => entry.memory.deregister(*key),
+            Element::Rights(rights) => {
+                entry.access = Access::from_bits((*rights).into()).unwrap_or(Access::NONE);
+            }
             Element::Close(_) => self.remove(connection),
             Element::Work(_) | Element::Lease(_) => {}
         }

@@ -133,6 +133,7 @@ fn control() -> impl Strategy<Value = Element> {
             Element::Lease(NextLease { lease: Lease(lease), masked_key })
         }),
         status().prop_map(Element::Close),
+        any::<u8>().prop_map(Element::Rights),
     ]
 }
 

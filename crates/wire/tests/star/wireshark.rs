@@ -273,6 +273,10 @@ impl Line {
                 self.put("star.lease.masked_key", hex(masked_key));
                 19
             }
+            Element::Rights(rights) => {
+                self.put("star.region.rights", hex8(*rights));
+                20
+            }
             Element::Close(status) => {
                 self.put("star.close.status", status.code());
                 18

@@ -214,6 +214,9 @@ impl Stateful {
                     }
                 }
                 Element::Register(_) | Element::Deregister(_) => self.egress_retry = None,
+                Element::Rights(rights) => {
+                    self.peer_access = Access::from_bits((*rights).into()).unwrap_or(Access::NONE);
+                }
                 Element::Lease(next) => {
                     if let Some(lease) = &mut self.lease {
                         lease.take(next, verbs.now);
