@@ -643,7 +643,7 @@ fn rights_that_the_servers_queue_pair_gives_later_are_granted_and_taken_back() {
     let qps = pair.connect_star(1, &link);
     let there = pair.ends[1].remote(0x1000);
     pair.ends[0].fill(0, b"granted");
-    let mut change = |pair: &mut Pair, access| {
+    let change = |pair: &mut Pair, access| {
         let change = QpChange { access: Some(access), ..QpChange::to(QpState::Rts) };
         pair.ends[1].device.modify_qp(qps[1], &change).unwrap();
         pair.run();
