@@ -9,13 +9,10 @@ use nichrome_wire::rdma::RKey;
 use nichrome_wire::star::{GrantCode, Lease, NextLease, Registration, Rights};
 
 use super::memory_table::remote_rights;
-use super::revoked::Revoked;
+use super::revoked::{Revoked, SECONDS};
 use super::tag::{ConnectionKey, Ends, ServerSecret};
 use crate::core::access::Access;
 use crate::core::protection::Region;
-
-/// Seconds of a lease.
-pub(crate) const SECONDS: u32 = 60;
 
 /// Nanoseconds after which a client asks for the next lease.
 const RENEWAL: u64 = SECONDS as u64 * 1_000_000_000 / 2;
@@ -25,11 +22,6 @@ const MARGIN: u64 = 5_000_000_000;
 
 /// Nanoseconds between two EAs that ask for a lease.
 const INTERVAL: u64 = 50_000_000;
-
-/// The second of a clock at `now`.
-pub(super) fn second_of(now: Instant) -> u32 {
-    (now.as_nanos() / 1_000_000_000) as u32
-}
 
 /// What the driver of the server grants one connection.
 #[derive(Clone, Debug)]

@@ -9,11 +9,18 @@ use nichrome_wire::Instant;
 use nichrome_wire::rdma::QpNumber;
 use nichrome_wire::star::Lease;
 
-use super::lease::{SECONDS, second_of};
 use crate::core::qp_map::QpMap;
+
+/// Seconds of a lease.
+pub(super) const SECONDS: u32 = 60;
 
 /// Closed connections whose leases the card keeps.
 const CLOSED: usize = 256;
+
+/// The second of a clock at `now`.
+fn second_of(now: Instant) -> u32 {
+    (now.as_nanos() / 1_000_000_000) as u32
+}
 
 /// The leases that are void before their time.
 #[derive(Clone, Debug)]
