@@ -1,7 +1,9 @@
 //! Any bytes as a StaR packet, for the parser and for the stateless card.
 #![no_main]
 
-use nichrome_rdma::star::{ResultSlots, CardAuthentication, CardConfig, MemoryTable, ServerSecret, StatelessCard};
+use nichrome_rdma::star::{
+    CardAuthentication, CardConfig, MemoryTable, ResultSlots, ServerSecret, StatelessCard,
+};
 use nichrome_rdma::{Access, ByteMemory, Datagram, Instant, RKey};
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{
@@ -95,7 +97,8 @@ fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {
     let mut buffer = [0; 128];
     let received = Datagram { flow: *flow, traffic_class: TrafficClass(0), bytes: &datagram };
     let mut card = card(None);
-    let answer = card.respond(&received, Instant::ZERO, &table(), (&mut memory, &mut slots(&datagram)), &mut buffer);
+    let answer =
+        card.respond(&received, Instant::ZERO, &table(), (&mut memory, &mut slots(&datagram)), &mut buffer);
     let (before, rest) = memory.bytes().split_at(MARGIN);
     let (region, behind) = rest.split_at(REGION);
     assert!(before.iter().chain(behind).all(|byte| *byte == 0));
@@ -115,7 +118,8 @@ fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {
         (Message::Rdp(_), Message::Ra(Ok(before))) => assert_eq!(before, 0),
         (Message::Gd(_, len), Message::Sdp(Ok(()))) => assert_eq!(usize::from(len), data.len()),
         (Message::Aop(..), Message::Sdp(Ok(()))) => assert_eq!(data, [0; 8]),
-        (Message::Rdp(_), Message::Ra(Err(_))) | (Message::Gd(..) | Message::Aop(..), Message::Sdp(Err(_))) => {
+        (Message::Rdp(_), Message::Ra(Err(_)))
+        | (Message::Gd(..) | Message::Aop(..), Message::Sdp(Err(_))) => {
             assert!(region.iter().all(|byte| *byte == 0));
         }
         (asked, said) => panic!("{said:?} in answer to {asked:?}"),
@@ -128,7 +132,8 @@ fn a_card_that_wants_tags_does_nothing_without(flow: &UdpFlow, bytes: &[u8]) {
     let received = Datagram { flow: *flow, traffic_class: TrafficClass(0), bytes: &datagram };
     let secret = ServerSecret::new([0x5E; 16]);
     let mut card = card(Some(CardAuthentication { secret }));
-    let answer = card.respond(&received, Instant::ZERO, &table(), (&mut memory, &mut slots(&datagram)), &mut [0; 128]);
+    let answer =
+        card.respond(&received, Instant::ZERO, &table(), (&mut memory, &mut slots(&datagram)), &mut [0; 128]);
     assert!(memory.bytes().iter().all(|byte| *byte == 0));
     assert_eq!(answer.is_some(), card.counters().refused_unauthenticated == 1);
 }
