@@ -53,15 +53,17 @@ mod parcel;
 mod ports;
 mod queue_pair;
 mod recorder;
+mod region;
 mod star;
 mod wire;
 
-pub use adapter::{Adapter, CompletionQueue, CompletionQueueError, Region, RemoteRegion};
+pub use adapter::{Adapter, CompletionQueue, CompletionQueueError};
 pub use arena::Arena;
 pub use config::{AdapterConfig, Faults, JoinError, OpenError, Place, Reception, Transport, TransportError};
 pub use driver::{Driver, Paused};
 pub use exchange::exchange;
 pub use live_device::EventSink;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
+pub use region::{ProtectionDomain, Region, RemoteRegion};
 pub use star::{KeyFileError, StarAddressError, StarOptions, Stateless, StatelessError};
 pub use wire::WireCounters;

@@ -147,7 +147,7 @@ const HCA: Layers = &[
     &["wire.rs"],
     &["live_device.rs"],
     &["driver.rs"],
-    &["adapter.rs", "queue_pair.rs"],
+    &["adapter.rs", "queue_pair.rs", "region.rs"],
 ];
 
 const LRO: Layers = &[
