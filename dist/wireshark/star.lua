@@ -9,17 +9,18 @@
 
 local star = Proto("star", "StaR")
 
-local TYPES = { "WQEP", "CQEP", "EA", "RDP", "RA", "GD", "SDP" }
+local TYPES = { "WQEP", "CQEP", "EA", "RDP", "RA", "GD", "SDP", "AOP" }
 local TYPE_TITLES = {
   "Work queue element", "Completion queue element", "Element acknowledgement", "Receiving data",
   "Receiving acknowledgement", "Getting data", "Sending data",
+  "Atomic operation",
 }
-local WQEP, CQEP, EA, RDP, RA, GD, SDP = 1, 2, 3, 4, 5, 6, 7
+local WQEP, CQEP, EA, RDP, RA, GD, SDP, AOP = 1, 2, 3, 4, 5, 6, 7, 8
 
 local OPCODES = {
   [1] = "SEND", [2] = "SEND with immediate", [3] = "SEND with invalidate", [4] = "WRITE", [5] = "WRITE with immediate",
   [6] = "READ", [7] = "Compare and swap", [8] = "Fetch and add", [9] = "RECEIVE",
-  [16] = "Register", [17] = "Deregister", [18] = "Close", [19] = "Lease",
+  [16] = "Register", [17] = "Deregister", [18] = "Close", [19] = "Lease", [20] = "Rights",
 }
 local COMPLETED = {
   [0] = "SEND", [1] = "WRITE", [2] = "READ", [3] = "Compare and swap", [4] = "Fetch and add",
@@ -33,13 +34,13 @@ local STATUSES = {
 }
 local NOTICES = { [0] = "None", "Immediate", "Invalidate" }
 local REASONS = {
-  "Key", "Owner", "Right", "Bounds", "State", "Fault", "Length", "Expired", "Denied", "Lease",
+  "Key", "Owner", "Right", "Bounds", "State", "Fault", "Length", "Expired", "Denied", "Lease", "Atomic",
 }
 
 local COMMON_LEN, CHECK_LEN, AUTHENTICATION_LEN, SEGMENT_LEN, ELEMENT_LEN = 16, 4, 8, 24, 32
-local BODY_LENS = { 32, 20, 0, 36, 0, 36, 0 }
+local BODY_LENS = { 32, 20, 0, 36, 0, 36, 0, 60 }
 -- Flags that a packet of each type may have: the sum of their bits.
-local ALLOWED = { 0x40, 0x4A, 0x48, 0x41, 0x71, 0x41, 0x71 }
+local ALLOWED = { 0x40, 0x4A, 0x48, 0x41, 0x71, 0x41, 0x71, 0x41 }
 
 local f = star.fields
 f.version = ProtoField.uint8("star.version", "Version", base.DEC, nil, 0xF0)
@@ -68,10 +69,15 @@ f.address = ProtoField.uint64("star.address", "Address", base.HEX)
 f.key = ProtoField.uint32("star.key", "Memory key", base.HEX)
 f.capability_base = ProtoField.uint64("star.capability.base", "First byte granted", base.HEX)
 f.capability_len = ProtoField.uint64("star.capability.len", "Bytes granted", base.DEC)
-f.capability_rights = ProtoField.uint8("star.capability.rights", "Rights granted (1 store, 2 fetch, 4 element)", base.HEX)
+f.capability_rights = ProtoField.uint8("star.capability.rights", "Rights granted (1 store, 2 fetch, 4 element, 8 atomic)", base.HEX)
 f.capability_server = ProtoField.uint24("star.capability.server", "Connection at the server", base.HEX)
 f.lease = ProtoField.uint32("star.lease", "End of the lease (s of the server's clock)", base.DEC)
 f.stored_before = ProtoField.uint16("star.stored_before", "Stored before (bitmap)", base.HEX)
+
+f.atomic_opcode = ProtoField.uint8("star.atomic.opcode", "Operation", base.DEC, OPCODES)
+f.atomic_ticket = ProtoField.uint32("star.atomic.ticket", "Ticket", base.DEC)
+f.atomic_compare = ProtoField.uint64("star.atomic.compare", "Compare", base.HEX)
+f.atomic_swap_or_add = ProtoField.uint64("star.atomic.swap_or_add", "Swap or add", base.HEX)
 
 f.opcode = ProtoField.uint8("star.wqe.opcode", "Opcode", base.DEC, OPCODES)
 f.wqe_flags = ProtoField.uint8("star.wqe.flags", "Element flags", base.HEX)
@@ -219,6 +225,9 @@ local function element(tvb, tree, at, stop)
     tree:add(f.masked_key, tvb(at + 8, 16))
     tree:add(f.lease, tvb(at + 24, 4))
     return stop ~= at + ELEMENT_LEN and "bytes after a control element" or nil, name
+  elseif opcode == 20 then
+    tree:add(f.region_rights, tvb(at + 7, 1))
+    return stop ~= at + ELEMENT_LEN and "bytes after a control element" or nil, name
   elseif opcode == 18 then
     tree:add(f.close_status, tvb(at + 7, 1))
     if not STATUSES[tvb(at + 7, 1):uint()] then
@@ -350,7 +359,7 @@ function star.dissector(tvb, pinfo, root)
     at = stop
   elseif kind == CQEP then
     wrong, summary = completion(tvb, tree, COMMON_LEN)
-  elseif kind == RDP or kind == GD then
+  elseif kind == RDP or kind == GD or kind == AOP then
     local address, key = tvb(COMMON_LEN, 8), tvb(COMMON_LEN + 8, 4)
     tree:add(f.address, address)
     tree:add(f.key, key)
@@ -359,11 +368,24 @@ function star.dissector(tvb, pinfo, root)
     tree:add(f.capability_rights, tvb(COMMON_LEN + 28, 1))
     tree:add(f.capability_server, tvb(COMMON_LEN + 29, 3))
     tree:add(f.lease, tvb(COMMON_LEN + 32, 4))
-    if tvb(COMMON_LEN + 28, 1):uint() > 7 then
+    if tvb(COMMON_LEN + 28, 1):uint() > 15 then
       wrong = "unknown rights"
     end
     summary = string.format("Addr=0x%s Key=0x%x Len=%d", address:uint64():tohex(), key:uint(), length)
     payload = kind == RDP and length or 0
+    if kind == AOP then
+      local operation = tvb(COMMON_LEN + 36, 1):uint()
+      tree:add(f.atomic_opcode, tvb(COMMON_LEN + 36, 1))
+      tree:add(f.atomic_ticket, tvb(COMMON_LEN + 40, 4))
+      tree:add(f.atomic_compare, tvb(COMMON_LEN + 44, 8))
+      tree:add(f.atomic_swap_or_add, tvb(COMMON_LEN + 52, 8))
+      if operation ~= 7 and operation ~= 8 then
+        wrong = "unknown opcode " .. operation
+      elseif length ~= 8 then
+        wrong = "length on " .. name
+      end
+      summary = summary .. " " .. (OPCODES[operation] or operation) .. " Ticket=" .. tvb(COMMON_LEN + 40, 4):uint()
+    end
   elseif refused and (kind == RA or kind == SDP) then
     tree:add(f.reason, tvb(2, 2))
     summary = "Refused: " .. (REASONS[length] or length)

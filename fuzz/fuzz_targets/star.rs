@@ -1,7 +1,9 @@
 //! Any bytes as a StaR packet, for the parser and for the stateless card.
 #![no_main]
 
-use nichrome_rdma::star::{CardAuthentication, CardConfig, MemoryTable, ServerSecret, StatelessCard};
+use nichrome_rdma::star::{
+    CardAuthentication, CardConfig, MemoryTable, ResultSlots, ServerSecret, StatelessCard,
+};
 use nichrome_rdma::{Access, ByteMemory, Datagram, Instant, RKey};
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{
@@ -67,7 +69,7 @@ fn card(authentication: Option<CardAuthentication>) -> StatelessCard {
 }
 
 fn table() -> MemoryTable {
-    let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let (address, len) = (BASE + MARGIN as u64, REGION as u64);
     MemoryTable::from_iter([Registration {
         key: RKey(KEY),
@@ -78,13 +80,25 @@ fn table() -> MemoryTable {
     }])
 }
 
+/// The slot of the connection that a packet names.
+fn slots(datagram: &[u8]) -> ResultSlots {
+    let mut slots = ResultSlots::default();
+    if let Ok((Repr { message, .. }, ..)) = Repr::parse(datagram)
+        && let Some(span) = message.span()
+    {
+        slots.open(span.capability.server);
+    }
+    slots
+}
+
 fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {
     let datagram = believable(flow, bytes);
     let mut memory = ByteMemory::new(BASE, MARGIN + REGION + MARGIN);
     let mut buffer = [0; 128];
     let received = Datagram { flow: *flow, traffic_class: TrafficClass(0), bytes: &datagram };
     let mut card = card(None);
-    let answer = card.respond(&received, Instant::ZERO, &table(), &mut memory, &mut buffer);
+    let answer =
+        card.respond(&received, Instant::ZERO, &table(), (&mut memory, &mut slots(&datagram)), &mut buffer);
     let (before, rest) = memory.bytes().split_at(MARGIN);
     let (region, behind) = rest.split_at(REGION);
     assert!(before.iter().chain(behind).all(|byte| *byte == 0));
@@ -103,7 +117,9 @@ fn the_card_keeps_to_its_region(flow: &UdpFlow, bytes: &[u8]) {
     match (asked.message, said.message) {
         (Message::Rdp(_), Message::Ra(Ok(before))) => assert_eq!(before, 0),
         (Message::Gd(_, len), Message::Sdp(Ok(()))) => assert_eq!(usize::from(len), data.len()),
-        (Message::Rdp(_), Message::Ra(Err(_))) | (Message::Gd(..), Message::Sdp(Err(_))) => {
+        (Message::Aop(..), Message::Sdp(Ok(()))) => assert_eq!(data, [0; 8]),
+        (Message::Rdp(_), Message::Ra(Err(_)))
+        | (Message::Gd(..) | Message::Aop(..), Message::Sdp(Err(_))) => {
             assert!(region.iter().all(|byte| *byte == 0));
         }
         (asked, said) => panic!("{said:?} in answer to {asked:?}"),
@@ -116,7 +132,8 @@ fn a_card_that_wants_tags_does_nothing_without(flow: &UdpFlow, bytes: &[u8]) {
     let received = Datagram { flow: *flow, traffic_class: TrafficClass(0), bytes: &datagram };
     let secret = ServerSecret::new([0x5E; 16]);
     let mut card = card(Some(CardAuthentication { secret }));
-    let answer = card.respond(&received, Instant::ZERO, &table(), &mut memory, &mut [0; 128]);
+    let answer =
+        card.respond(&received, Instant::ZERO, &table(), (&mut memory, &mut slots(&datagram)), &mut [0; 128]);
     assert!(memory.bytes().iter().all(|byte| *byte == 0));
     assert_eq!(answer.is_some(), card.counters().refused_unauthenticated == 1);
 }

@@ -17,10 +17,13 @@ from pyverbs.device import Context
 from pyverbs.enums import *  # noqa: F403
 from pyverbs.mr import MR
 from pyverbs.pd import PD
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QPAttr, QPCap, QPEx, QPInitAttrEx
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-ACCESS = (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+# pyverbs 44 has no name for it.
+FLUSH_GLOBAL = 1 << 8
+ACCESS = (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
+          | FLUSH_GLOBAL)
 PERIOD = 65521
 BLOCK = bytes(((i * 2654435761) >> 13) & 0xFF for i in range(PERIOD))
 OPCODES = {
@@ -56,8 +59,10 @@ class Peer:
         self.type = TYPES[type]
         self.mtu = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}[mtu]
         cap = QPCap(max_send_wr=256, max_recv_wr=256, max_send_sge=4, max_recv_sge=4)
-        init = QPInitAttr(qp_type=self.type, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=1)
-        self.qp = QP(self.pd, init)
+        init = QPInitAttrEx(qp_type=self.type, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=1, pd=self.pd,
+                            comp_mask=IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                            send_ops_flags=IBV_QP_EX_WITH_ATOMIC_WRITE)
+        self.qp = QPEx(self.context, init)
         attr = QPAttr(port_num=1)
         attr.qp_access_flags = ACCESS
         self.qp.to_init(attr)
@@ -119,7 +124,6 @@ class Peer:
 
     def post(self, operation, length, offset=0, addr=0, rkey=0, count=1, compare=0, swap=0):
         """Posts `count` requests, waits for all, and says how each ended."""
-        statuses = []
         for nth in range(count):
             wr = SendWR(wr_id=1000 + nth, opcode=OPCODES[operation], num_sge=1,
                         sg=[SGE(self.mr.buf + offset, length, self.mr.lkey)], send_flags=IBV_SEND_SIGNALED,
@@ -129,6 +133,20 @@ class Peer:
             elif not operation.startswith("send"):
                 wr.set_wr_rdma(rkey, addr)
             self.qp.post_send(wr)
+        return self.ended(count)
+
+    def atomic_write(self, value, addr, rkey):
+        """Posts an ATOMIC WRITE, waits for it, and says how it ended."""
+        self.qp.wr_start()
+        self.qp.wr_id = 1000
+        self.qp.wr_flags = IBV_SEND_SIGNALED
+        self.qp.wr_atomic_write(rkey, addr, value.to_bytes(8, sys.byteorder))
+        self.qp.wr_complete()
+        return self.ended(1)
+
+    def ended(self, count):
+        """Waits for `count` requests, and says how each ended."""
+        statuses = []
         while len(statuses) < count:
             statuses += [completion.status for completion in self.poll() if completion.wr_id >= 1000]
         return {"statuses": statuses}

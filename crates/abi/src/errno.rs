@@ -13,6 +13,7 @@ impl Errno {
     pub(crate) const INVALID: Self = Self(libc::EINVAL);
     pub(crate) const NOT_THERE: Self = Self(libc::ENOENT);
     pub(crate) const NO_MEMORY: Self = Self(libc::ENOMEM);
+    pub(crate) const NO_DATA: Self = Self(libc::ENODATA);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
 

@@ -15,6 +15,7 @@
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
 //! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
 //! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | one kind of object each |
+//! | `buffer.rs` | buffers that the library allocates, and their regions |
 //! | `xrc_domain.rs` | XRC domains |
 //! | `parent_domain.rs`; `import.rs`, `command_file.rs` | thread and parent domains; objects of another context of the process |
 //! | `completion_queue.rs`, `create_cq.rs` | completion queues |
@@ -38,6 +39,7 @@ mod adapter;
 mod address_handle;
 mod async_source;
 mod bind_mw;
+mod buffer;
 mod command_file;
 mod comp_channel;
 mod completion;

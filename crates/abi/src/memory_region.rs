@@ -65,7 +65,8 @@ fn wanted(address: u64, len: usize, io_address: u64, flags: c_uint) -> Result<Re
     Ok(RegionConfig { address, len: len as u64, io_address, access, paging })
 }
 
-unsafe fn register(
+/// Registers a region.
+pub(crate) unsafe fn register(
     pd: *mut ibv_pd,
     address: *mut c_void,
     len: usize,

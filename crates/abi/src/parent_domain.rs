@@ -46,8 +46,8 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut c_void) -> c_int {
     status(freed)
 }
 
-/// `enum ibv_parent_domain_init_attr_mask`: allocators and their context.
-const KNOWN: u32 = 0b11;
+/// `enum ibv_parent_domain_init_attr_mask`: allocators and their context; memory that a confidential machine shares.
+const KNOWN: u32 = 0b111;
 
 unsafe fn allocate(
     context: *mut ibv_context,

@@ -125,7 +125,6 @@ unsupported! {
     ibv_read_err_comp_cntr
     ibv_set_comp_cntr
     ibv_set_err_comp_cntr
-    ibv_free_buf
     _ibv_query_comp_cntr_caps
 }
 
@@ -133,9 +132,6 @@ objects_unsupported! {
     ibv_import_dm
     ibv_reg_dmabuf_mr
     ibv_alloc_dmah
-    ibv_reg_mr_ex
-    ibv_alloc_buf
-    ibv_reg_buf_mr
     ibv_create_comp_cntr
     ibv_dmabuf_heap_alloc
     _verbs_init_and_alloc_context
@@ -194,12 +190,6 @@ extern "C" fn __ioctl_final_num_attrs(_count: c_uint, _last: *mut c_void) -> c_u
 /// Returns −1: DMA buffers cannot be exported.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_dm_export_dmabuf_fd() -> c_int {
-    minus_one(Err(Errno::UNSUPPORTED))
-}
-
-/// Returns −1: DMA buffers cannot be exported.
-#[unsafe(no_mangle)]
-extern "C" fn ibv_export_buf_dmabuf_fd() -> c_int {
     minus_one(Err(Errno::UNSUPPORTED))
 }
 

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::{
-    Access, Completion, Counters, CqHandle, Device, DomainHandle, Event, LKey, Notify, ObjectError, PathMtu,
-    Psn, RKey, RandomNumbers, RegionConfig, RegionHandle, RegisterError, Remote, Sge,
+    Completion, Counters, CqHandle, Device, DomainHandle, Event, Notify, ObjectError, PathMtu, Psn,
+    RandomNumbers,
 };
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::arena::Arena;
@@ -85,27 +84,6 @@ impl Adapter {
         self.inner.driver.call(|device| device.config().mtu)
     }
 
-    /// Allocates `len` zero bytes and registers them with the rights `access`, and local write.
-    ///
-    /// # Errors
-    /// The rights contradict each other, or no key is free.
-    pub fn region(&self, len: usize, access: Access) -> Result<Region, RegisterError> {
-        let access = access | Access::LOCAL_WRITE;
-        let (handle, address, lkey, rkey) = self.inner.driver.call(|device| {
-            let address = device.memory_mut().allocate(len);
-            let config = RegionConfig::new(address, len as u64, access);
-            let registered = device.register(self.inner.domain, config);
-            match registered.and_then(|handle| Ok((handle, device.query_region(handle)?))) {
-                Ok((handle, report)) => Ok((handle, address, report.lkey, report.rkey)),
-                Err(error) => {
-                    device.memory_mut().free(address);
-                    Err(error)
-                }
-            }
-        })?;
-        Ok(Region { adapter: self.clone(), handle, address, len, lkey, rkey })
-    }
-
     /// Creates a completion queue for `capacity` completions.
     ///
     /// # Errors
@@ -157,76 +135,6 @@ pub enum CompletionQueueError {
     /// No descriptor is free for the queue's waker.
     #[error("cannot create an eventfd for the completion queue: {0}")]
     Waker(rustix::io::Errno),
-}
-
-/// Registered memory.
-pub struct Region {
-    adapter: Adapter,
-    handle: RegionHandle,
-    address: u64,
-    len: usize,
-    lkey: LKey,
-    rkey: RKey,
-}
-
-/// The address and key of a peer's region, to be exchanged out of band.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RemoteRegion {
-    address: u64,
-    rkey: u32,
-    /// Bytes.
-    pub len: usize,
-}
-
-impl RemoteRegion {
-    /// The remote address `at` bytes behind the region's start.
-    pub const fn at(&self, at: usize) -> Remote {
-        Remote { address: self.address.wrapping_add(at as u64), rkey: RKey(self.rkey) }
-    }
-}
-
-impl Region {
-    /// Bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns true if the region has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// A scatter/gather element of `len` bytes from `at` on. If it exceeds the region, the work request completes with an
-    /// error.
-    pub fn slice(&self, at: usize, len: usize) -> Sge {
-        Sge { address: self.address.wrapping_add(at as u64), len: len as u32, lkey: self.lkey }
-    }
-
-    /// The address and key for peers.
-    pub fn remote(&self) -> RemoteRegion {
-        RemoteRegion { address: self.address, rkey: self.rkey.0, len: self.len }
-    }
-
-    /// Accesses the bytes under the adapter's lock.
-    pub fn with<T>(&self, f: impl FnOnce(&mut [u8]) -> T) -> T {
-        self.adapter.inner.driver.touch(|memory| f(memory.piece_mut(self.address)))
-    }
-
-    /// Drives the adapter, then evaluates `condition` on the bytes: for programs that wait for a peer's WRITE.
-    pub fn poll(&self, condition: impl FnOnce(&[u8]) -> bool) -> bool {
-        let driver = &self.adapter.inner.driver;
-        driver.poll(|device| condition(device.memory().piece(self.address)).then_some(())).is_some()
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        self.adapter.inner.driver.call(|device| {
-            // Fails if memory windows are bound: their keys remain, but the memory is gone.
-            let _ = device.deregister(self.handle);
-            device.memory_mut().free(self.address);
-        });
-    }
 }
 
 /// A completion queue. Clones refer to the same queue.

@@ -9,12 +9,13 @@ use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, Ud
 use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, Native, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
 use nichrome_wire::rdma::ROCE_PORT;
+use nichrome_wire::star::STAR_PORT;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
 use crate::iwarp::IwarpOptions;
-use crate::star::{StarAddressError, StarOptions};
+use crate::star::{self, SLOT_BITS, StarAddressError, StarOptions};
 
 /// The transport protocol of reliable connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,7 +181,7 @@ pub(crate) enum RoceSocket {
 }
 
 /// The kernel selects the process by the top bits of the destination QP, from byte 5 of the BTH on.
-const STEERING: Steering = Steering { byte: 5, bits: 5 };
+const STEERING: Steering = Steering { byte: 5, bits: SLOT_BITS, others: None };
 
 /// QP numbers of a slot.
 const QPS_OF_A_SLOT: u32 = 1 << (24 - STEERING.bits);
@@ -199,6 +200,26 @@ impl RoceSocket {
             Place::Address(ip) => {
                 SharedPort::join(SocketAddr::new(ip, ROCE_PORT), STEERING).map(Self::Shared)
             }
+        }
+    }
+
+    /// The socket of StaR at the same address, in the same slot.
+    ///
+    /// # Errors
+    /// The port is taken.
+    pub(crate) fn star(&self) -> Result<Self, UdpError> {
+        let address = SocketAddr::new(self.udp().local().ip(), STAR_PORT);
+        match self.slot() {
+            None => UdpSocket::open(address).map(Self::Own),
+            Some(slot) => SharedPort::join_slot(address, star::STEERING, slot).map(Self::Shared),
+        }
+    }
+
+    /// The slot at a shared address.
+    pub(crate) fn slot(&self) -> Option<usize> {
+        match self {
+            Self::Own(_) => None,
+            Self::Shared(port) => Some(port.slot()),
         }
     }
 

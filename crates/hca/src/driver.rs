@@ -74,6 +74,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     pub fn open(config: &AdapterConfig, memory: M, events: EventSink) -> Result<Self, OpenError> {
         let socket = RoceSocket::open(config.place)?;
         let device = Device::new(socket.device(config)?, memory)?;
+        let slot = socket.slot();
         let wire = Wire::open(socket, config)?;
         let (ports, local) = (wire.readiness()?, wire.local());
         let failed =
@@ -96,7 +97,9 @@ impl<M: Memory + Send + 'static> Driver<M> {
             Transport::Star => {
                 let host = Arc::clone(&shared) as Arc<dyn Host<M>>;
                 let key = config.star.admit(local.ip())?;
-                SetUp::Star(StarSetup::start(listen(local.ip())?, host, &config.star, key).map_err(failed)?)
+                SetUp::Star(
+                    StarSetup::start(listen(local.ip(), slot)?, host, &config.star, key).map_err(failed)?,
+                )
             }
         };
         let driven = Arc::clone(&shared);

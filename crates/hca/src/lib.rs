@@ -55,10 +55,11 @@ mod parcel;
 mod ports;
 mod queue_pair;
 mod recorder;
+mod region;
 mod star;
 mod wire;
 
-pub use adapter::{Adapter, CompletionQueue, CompletionQueueError, Region, RemoteRegion};
+pub use adapter::{Adapter, CompletionQueue, CompletionQueueError};
 pub use arena::Arena;
 pub use config::{
     AdapterConfig, Faults, JoinError, OpenError, Place, Reception, StreamFaultsError, Transport,
@@ -69,5 +70,6 @@ pub use exchange::exchange;
 pub use iwarp::{EstablishError, IWARP_PORT, Incoming, IwarpCounters, IwarpOptions, Listener, port_of};
 pub use live_device::EventSink;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
+pub use region::{ProtectionDomain, Region, RemoteRegion};
 pub use star::{KeyFileError, StarAddressError, StarOptions, Stateless, StatelessError};
 pub use wire::WireCounters;

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 use nichrome_rdma::iwarp::setup::Options;
 use nichrome_rdma::{
-    Access, AddressVector, ModifyError, ObjectError, PathMtu, PostError, Psn, QpCapacity, QpChange, QpConfig,
-    QpHandle, QpNumber, QpState, QpType, ReceiveRequest, RnrTimer, SendRequest, Signaling,
+    Access, AddressVector, DomainHandle, ModifyError, ObjectError, PathMtu, PostError, Psn, QpCapacity,
+    QpChange, QpConfig, QpHandle, QpNumber, QpState, QpType, ReceiveRequest, RnrTimer, SendRequest,
+    Signaling,
 };
 use nichrome_wire::{Ecn, TrafficClass};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use thiserror::Error;
 
 use crate::adapter::{Adapter, CompletionQueue};
 use crate::iwarp::{self, EstablishError, Established, Incoming};
+use crate::region::ProtectionDomain;
 
 /// What a peer needs to connect to a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub struct QueuePair {
     psn: Psn,
     /// The send and receive completion queues, kept alive.
     _queues: [CompletionQueue; 2],
+    /// Kept alive; `None` for the adapter's own.
+    _domain: Option<ProtectionDomain>,
 }
 
 impl Adapter {
@@ -79,25 +83,50 @@ impl Adapter {
         sends: &CompletionQueue,
         receives: &CompletionQueue,
     ) -> Result<QueuePair, ObjectError> {
+        QueuePair::new(self, (self.inner.domain, None), capacity, [sends, receives])
+    }
+}
+
+impl ProtectionDomain {
+    /// Creates an RC queue pair in this domain, as [`Adapter::queue_pair`].
+    ///
+    /// # Errors
+    /// The capacity is out of range, or no queue pair is free.
+    pub fn queue_pair(
+        &self,
+        capacity: QpCapacity,
+        sends: &CompletionQueue,
+        receives: &CompletionQueue,
+    ) -> Result<QueuePair, ObjectError> {
+        let domain = (self.shared.handle, Some(self.clone()));
+        QueuePair::new(&self.shared.adapter, domain, capacity, [sends, receives])
+    }
+}
+
+impl QueuePair {
+    fn new(
+        adapter: &Adapter,
+        (domain, held): (DomainHandle, Option<ProtectionDomain>),
+        capacity: QpCapacity,
+        [sends, receives]: [&CompletionQueue; 2],
+    ) -> Result<Self, ObjectError> {
         let config = QpConfig {
             kind: QpType::Rc,
-            domain: self.inner.domain,
+            domain,
             send_cq: sends.shared.handle,
             receive_cq: receives.shared.handle,
             srq: None,
             capacity,
             signaling: Signaling::Requested,
         };
-        let (handle, number) = self.inner.driver.call(|device| {
+        let (handle, number) = adapter.inner.driver.call(|device| {
             let handle = device.create_qp(config)?;
             Ok::<_, ObjectError>((handle, device.qp_number(handle)?))
         })?;
-        let (psn, queues) = (self.first_psn(), [sends.clone(), receives.clone()]);
-        Ok(QueuePair { adapter: self.clone(), handle, number, psn, _queues: queues })
+        let (psn, queues) = (adapter.first_psn(), [sends.clone(), receives.clone()]);
+        Ok(Self { adapter: adapter.clone(), handle, number, psn, _queues: queues, _domain: held })
     }
-}
 
-impl QueuePair {
     /// The endpoint for the peer.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint { address: self.adapter.address(), qp: self.number, psn: self.psn }

@@ -2,16 +2,24 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nichrome_hca::{
     Adapter, AdapterConfig, CompletionQueue, Connection, Endpoint, Place, QueuePair, Region, RemoteRegion,
 };
+use nichrome_port::clock;
+use nichrome_port::udp::{Envelope, ReceiveBatch, SendBatch, UdpSocket};
 use nichrome_rdma::{
-    Access, CompletedOperation, Completion, ImmediateData, Notice, Operation, PathMtu, Psn, QpCapacity,
-    QpNumber, ReceiveRequest, SendRequest, Status,
+    Access, CompletedOperation, Completion, Notice, Operation, QpCapacity, ReceiveRequest, SendRequest,
+    Status,
 };
+use nichrome_wire::rdma::{
+    Aeth, Bth, BthFlags, DatagramWriter, Feth, ImmediateData, Message, NakCode, PKey, PathMtu, Placement,
+    Psn, QpNumber, RKey, ROCE_PORT, RcMessage, ReadResponse, Repr, Reth, Selectivity, Syndrome, UdpFlow,
+};
+use nichrome_wire::{AddressPair, TrafficClass};
 use serde_json::{Value, json};
 
 /// Where tests/rdma/kernel_peer.py listens.
@@ -200,6 +208,16 @@ impl Pair {
         );
     }
 
+    fn both_write_words_at_once(&mut self) {
+        self.region.with(|bytes| bytes[..8].copy_from_slice(&11_u64.to_ne_bytes()));
+        self.we_do(Operation::AtomicWrite(self.remote.at(0)), 8, CompletedOperation::AtomicWrite);
+        assert_eq!(self.peer.ask("word", json!({"offset": 0}))["value"].as_u64(), Some(11));
+        let region = serde_json::to_value(self.region.remote()).unwrap();
+        let with = json!({"value": 12, "addr": region["address"], "rkey": region["rkey"]});
+        assert_eq!(self.peer.ask("atomic_write", with)["statuses"], json!([0]));
+        assert_eq!(self.word(), 12);
+    }
+
     fn both_do_everything(&mut self) {
         for (nth, len) in SIZES.into_iter().enumerate() {
             let seed = nth as u8 * 16;
@@ -207,6 +225,7 @@ impl Pair {
             self.the_kernel_writes_reads_and_sends(len, seed + 8);
         }
         self.both_count();
+        self.both_write_words_at_once();
     }
 }
 
@@ -234,4 +253,97 @@ fn small_packets_agree_with_the_kernel_too() {
 #[ignore = "needs a kernel with soft-RoCE: scripts/rdma-kernel-peer"]
 fn jumbo_frames_agree_with_the_kernel_too() {
     Pair::open(PathMtu::B4096).both_do_everything();
+}
+
+/// A requester without an adapter, which sends what it is told to a queue pair of the kernel.
+struct BareRequester {
+    socket: UdpSocket,
+    flow: UdpFlow,
+    dest_qp: QpNumber,
+}
+
+impl BareRequester {
+    const QP: u32 = 0x1234;
+
+    fn datagram(&self, psn: Psn, message: RcMessage) -> Vec<u8> {
+        let bth = Bth { flags: BthFlags::ACK_REQUEST, pkey: PKey::default(), dest_qp: self.dest_qp, psn };
+        let repr = Repr { bth, message: Message::Rc(message) };
+        let mut bytes = vec![0; 256];
+        let len = DatagramWriter::new(&repr, 0, &self.flow, 0, &mut bytes).unwrap().finish();
+        bytes.truncate(len);
+        bytes
+    }
+
+    /// Sends a request; returns the answer, if there is one within a second.
+    fn ask(&self, request: &[u8]) -> Option<RcMessage> {
+        let peer = SocketAddr::new(self.flow.addresses.dst(), self.flow.dst_port);
+        let mut batch = SendBatch::default();
+        batch.room().unwrap()[..request.len()].copy_from_slice(request);
+        let envelope = Envelope { peer, traffic_class: TrafficClass::default(), hop_limit: None };
+        batch.stage(envelope, request.len(), request.len());
+        assert_eq!(batch.send(&self.socket).sent, 1);
+        let mut answers = ReceiveBatch::default();
+        let end = clock::now() + Duration::from_secs(1);
+        while clock::now() < end {
+            clock::wait([self.socket.as_fd()], Some(end)).unwrap();
+            answers.receive(&self.socket).unwrap();
+            if let Some(arrival) = answers.arrivals().next() {
+                let (repr, _) = Repr::parse(arrival.datagrams().next().unwrap()).unwrap();
+                let Message::Rc(message) = repr.message else { panic!("an answer: {repr:?}") };
+                return Some(message);
+            }
+        }
+        None
+    }
+}
+
+/// The datagram with the ICRC that Linux 6.2 to at least 6.12 computes for FLUSH: its table of opcodes does not say where the
+/// payload begins, so the CRC goes on over the headers once more.
+fn with_linux_icrc(mut datagram: Vec<u8>) -> Vec<u8> {
+    let (headers, icrc) = datagram.split_last_chunk_mut::<4>().unwrap();
+    let mut hasher = crc32fast::Hasher::new_with_initial(u32::from_le_bytes(*icrc));
+    hasher.update(headers);
+    *icrc = hasher.finalize().to_le_bytes();
+    datagram
+}
+
+#[test]
+#[ignore = "needs a kernel with soft-RoCE: scripts/rdma-kernel-peer"]
+fn the_kernel_answers_flush_as_we_do() {
+    let mut peer = Peer::connect();
+    let told = peer.ask("open", json!({"size": LEN}));
+    let number = |key: &str| u32::try_from(told[key].as_u64().unwrap()).unwrap();
+    let stream = peer.0.get_ref();
+    let socket = UdpSocket::open(SocketAddr::new(stream.local_addr().unwrap().ip(), ROCE_PORT)).unwrap();
+    let (IpAddr::V4(src), IpAddr::V4(dst)) = (socket.local().ip(), stream.peer_addr().unwrap().ip()) else {
+        panic!("the peer has an IPv4 address")
+    };
+    let flow = UdpFlow::to_roce(AddressPair::V4 { src, dst }, ROCE_PORT);
+    peer.ask("connect", json!({"qpn": BareRequester::QP, "psn": 0, "gid": format!("::ffff:{src}")}));
+    let requester = BareRequester { socket, flow, dest_qp: QpNumber::new(number("qpn")).unwrap() };
+    let (va, rkey) = (told["addr"].as_u64().unwrap(), RKey(number("rkey")));
+    for (nth, selectivity) in [Selectivity::Region, Selectivity::Range].into_iter().enumerate() {
+        let feth = Feth { placement: Placement::GLOBAL, selectivity };
+        let flush = RcMessage::Flush(feth, Reth { va, rkey, len: LEN as u32 });
+        let standard = requester.datagram(Psn::new(nth as u32), flush);
+        let answer = requester.ask(&standard).or_else(|| requester.ask(&with_linux_icrc(standard.clone())));
+        assert!(
+            matches!(
+                answer,
+                Some(RcMessage::ReadResponse(ReadResponse::Only(Aeth { syndrome: Syndrome::Ack(_), .. })))
+            ),
+            "{answer:?}"
+        );
+    }
+    let feth = Feth { placement: Placement::GLOBAL, selectivity: Selectivity::Range };
+    let beyond = RcMessage::Flush(feth, Reth { va, rkey, len: LEN as u32 + 1 });
+    let beyond = with_linux_icrc(requester.datagram(Psn::new(2), beyond));
+    let refused = requester.ask(&beyond);
+    assert!(
+        matches!(
+            refused,
+            Some(RcMessage::Acknowledge(Aeth { syndrome: Syndrome::Nak(NakCode::RemoteAccess), .. }))
+        ),
+        "{refused:?}"
+    );
 }

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use nichrome_hca::{Adapter, AdapterConfig, Connection, Place, StarOptions, Stateless, Transport};
+use nichrome_hca::{
+    Adapter, AdapterConfig, CompletionQueue, Connection, Place, QueuePair, Region, StarOptions, Stateless,
+    Transport,
+};
 use nichrome_port::{Netlink, NetworkNamespace, become_able};
 use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, SendRequest, Status};
 use tempfile::TempDir;
@@ -124,4 +127,75 @@ fn without_authentication_a_warning_says_what_is_lost() {
         "{lines:?}"
     );
     assert!(config(Place::Loopback, None).star.authenticates);
+}
+
+/// One end of a connection between adapters.
+struct End {
+    adapter: Adapter,
+    region: Region,
+    cq: CompletionQueue,
+    qp: QueuePair,
+}
+
+impl End {
+    fn new(config: &AdapterConfig) -> Self {
+        let capacity = QpCapacity { send_wrs: 4, receive_wrs: 4, send_sges: 1, receive_sges: 1, inline: 0 };
+        let adapter = Adapter::open(config).unwrap();
+        let region = adapter.region(64, Access::REMOTE_WRITE | Access::REMOTE_ATOMIC).unwrap();
+        let cq = adapter.completion_queue(16).unwrap();
+        let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
+        Self { adapter, region, cq, qp }
+    }
+
+    /// Posts a request and waits for its success.
+    fn complete(&self, operation: Operation, at: usize) {
+        self.qp.post_send(&SendRequest::new(1, operation, &[self.region.slice(at, 8)])).unwrap();
+        assert_eq!(self.cq.wait(PATIENCE).unwrap().status, Status::Success);
+    }
+}
+
+/// Three adapters share the server's address, and three the client's; each has a slot of its own. WRITEs and atomic operations
+/// of both sides reach the memory of their peer.
+#[test]
+fn several_adapters_share_an_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = key_file(&folder, "key", 7);
+    elsewhere(|places| {
+        let [mine, theirs] = places.map(|place| config(place, key.clone()));
+        let peer = StarOptions { stateless: Stateless::Peer, ..theirs.star.clone() };
+        let theirs = AdapterConfig { star: peer, ..theirs };
+        let open = |config: &AdapterConfig| [(); 3].map(|()| End::new(config));
+        let (servers, mut clients) = (open(&mine), open(&theirs));
+        // Each server's slot is another than that of its client, but for one.
+        clients.reverse();
+        let connection = Connection::new(PathMtu::B1024);
+        for (server, client) in servers.iter().zip(&clients) {
+            server.qp.connect(&client.qp.endpoint(), &connection).unwrap();
+            client.qp.connect(&server.qp.endpoint(), &connection).unwrap();
+        }
+        for (nth, (server, client)) in servers.iter().zip(&clients).enumerate() {
+            for (one, other) in [(server, client), (client, server)] {
+                one.region.with(|bytes| bytes[..8].fill(1 + nth as u8));
+                one.complete(Operation::Write(other.region.remote().at(16)), 0);
+                let remote = other.region.remote().at(32);
+                one.complete(Operation::FetchAdd { remote, add: 10 + nth as u64 }, 8);
+                let swap = 100;
+                one.complete(Operation::CompareSwap { remote, compare: 10 + nth as u64, swap }, 40);
+            }
+        }
+        for (nth, end) in servers
+            .iter()
+            .zip(&clients)
+            .enumerate()
+            .flat_map(|(nth, (one, other))| [(nth, one), (nth, other)])
+        {
+            end.region.with(|bytes| {
+                assert_eq!(bytes[16..24], [1 + nth as u8; 8]);
+                assert_eq!(bytes[8..16], [0; 8]);
+                assert_eq!(bytes[40..48], (10 + nth as u64).to_ne_bytes());
+                assert_eq!(bytes[32..40], 100u64.to_ne_bytes());
+            });
+        }
+        assert!(servers.iter().all(|server| server.adapter.stateless_connections() == 1));
+    });
 }

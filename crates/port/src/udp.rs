@@ -26,4 +26,4 @@ pub use receive::{Arrival, ReceiveBatch};
 pub use send::{Envelope, SendBatch, SendReport, Staged};
 pub use shared_port::SharedPort;
 pub use socket::{UdpError, UdpSocket};
-pub use steering::Steering;
+pub use steering::{OtherKinds, Steering};

@@ -1,7 +1,7 @@
-//! What the engine costs without I/O: two devices in one process, ICRCs computed and checked.
+//! What the engine costs without I/O: two devices in one process, checks computed and checked where there are any.
 //!
 //! `cargo bench -p nichrome-rdma`. Nothing is copied between the two but what they copy themselves.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -9,8 +9,10 @@ mod common;
 use std::time::{Duration, Instant as Clock};
 
 use common::{Link, Pair};
+use nichrome_rdma::iwarp::{Role, Terms};
 use nichrome_rdma::*;
 use nichrome_wire::TrafficClass;
+use nichrome_wire::iwarp::Crc;
 
 /// What one round has cost: time of each side, packets that carried payload.
 #[derive(Clone, Copy, Default)]
@@ -35,14 +37,10 @@ impl Bench {
                     let sent = self.pair.ends[from].device.poll_transmit(self.pair.now, 64, &mut self.buffer);
                     let built = start.elapsed();
                     *cost.of(from) += built;
-                    let Some(Transmit::Datagrams(transmit)) = sent else { break };
+                    let Some(sent) = sent else { break };
                     idle = false;
                     let start = Clock::now();
-                    for bytes in transmit.datagrams(&self.buffer) {
-                        let flow = Pair::flow(from);
-                        let datagram = Datagram { flow, traffic_class: TrafficClass(0), bytes };
-                        self.pair.ends[1 - from].device.receive(&datagram, self.pair.now);
-                    }
+                    self.receive(1 - from, &sent);
                     let taken = start.elapsed();
                     *cost.of(1 - from) += taken;
                 }
@@ -51,6 +49,50 @@ impl Bench {
                 return;
             }
         }
+    }
+
+    fn receive(&mut self, to: usize, sent: &Transmit) {
+        let Self { pair: Pair { ends, now, .. }, buffer } = self;
+        let device = &mut ends[to].device;
+        match sent {
+            Transmit::Datagrams(transmit) => {
+                for bytes in transmit.datagrams(buffer) {
+                    let flow = Pair::flow(1 - to);
+                    device.receive(&Datagram { flow, traffic_class: TrafficClass(0), bytes }, *now);
+                }
+            }
+            // Both ends have the same handles.
+            Transmit::Stream(StreamBytes { qp, len }) => {
+                assert_eq!(device.receive_stream(*qp, &buffer[..*len], *now), Ok(*len));
+            }
+            Transmit::End(ending) => panic!("{ending:?}"),
+        }
+    }
+}
+
+/// The transport of a run.
+#[derive(Clone, Copy)]
+enum Transport {
+    Roce,
+    Iwarp(Crc),
+}
+
+impl Transport {
+    fn connect(self, pair: &mut Pair) -> QpHandle {
+        let link = Link { mtu: PathMtu::B4096, timeout: 20, ..Link::default() };
+        let Self::Iwarp(crc) = self else { return pair.connect(QpType::Rc, &link)[0] };
+        let initiator = Terms {
+            role: Role::Initiator,
+            crc,
+            markers_out: false,
+            markers_in: false,
+            ird: 4,
+            ord: 4,
+            rtr: None,
+            extended: true,
+            max_ulpdu: Terms::LONGEST_ULPDU,
+        };
+        pair.connect_iwarp(&link, [initiator, Terms { role: Role::Responder, ..initiator }])[0]
     }
 }
 
@@ -62,12 +104,19 @@ impl Cost {
 
 /// Rounds of `depth` messages of `len` bytes on each queue pair, for about a second: the middle round counts, since
 /// others may have to wait for the processor.
-fn run(name: &str, len: usize, depth: u64, qps: usize, operation: impl Fn(Remote) -> Operation) {
+fn run(
+    name: &str,
+    transport: Transport,
+    len: usize,
+    depth: u64,
+    qps: usize,
+    operation: impl Fn(Remote) -> Operation,
+) {
     let mut pair = Pair::new();
-    let link = Link { mtu: PathMtu::B4096, timeout: 20, ..Link::default() };
-    let qps: Vec<QpHandle> = (0..qps).map(|_| pair.connect(QpType::Rc, &link)[0]).collect();
+    let qps: Vec<QpHandle> = (0..qps).map(|_| transport.connect(&mut pair)).collect();
     let there = pair.ends[1].remote(0);
-    let mut bench = Bench { pair, buffer: vec![0; 65_507] };
+    let room = if matches!(transport, Transport::Roce) { 65_507 } else { 1 << 18 };
+    let mut bench = Bench { pair, buffer: vec![0; room] };
     let mut rounds = Vec::new();
     let begin = Clock::now();
     while begin.elapsed() < Duration::from_secs(1) {
@@ -120,14 +169,21 @@ fn round(
 }
 
 fn main() {
-    println!("{:<28} {:^15} {:^17} {:>9}", "", "ns per packet", "Gb/s per core", "M msg/s");
+    println!("{:<28} {:^15} {:^17} {:>9}", "", "ns per 4 KB", "Gb/s per core", "M msg/s");
     println!("{:<28} {:>7} {:>7} {:>8} {:>8}", "", "req", "resp", "req", "resp");
-    run("WRITE 64 KB, depth 64", 65_536, 64, 1, Operation::Write);
-    run("READ 64 KB, depth 64", 65_536, 64, 1, Operation::Read);
-    run("WRITE 8 B, depth 128", 8, 128, 1, Operation::Write);
-    run("WRITE 8 B, depth 1", 8, 1, 1, Operation::Write);
-    run("WRITE 8 B, 1000 QPs", 8, 4, 1000, Operation::Write);
-    run("WRITE 4 KB, 1000 QPs", 4096, 4, 1000, Operation::Write);
+    for (name, transport) in [
+        ("RoCE", Transport::Roce),
+        ("iWARP", Transport::Iwarp(Crc::Used)),
+        ("iWARP without CRC", Transport::Iwarp(Crc::Unused)),
+    ] {
+        println!("{name}");
+        run("  WRITE 64 KB, depth 64", transport, 65_536, 64, 1, Operation::Write);
+        run("  READ 64 KB, depth 64", transport, 65_536, 64, 1, Operation::Read);
+        run("  WRITE 8 B, depth 128", transport, 8, 128, 1, Operation::Write);
+        run("  WRITE 8 B, depth 1", transport, 8, 1, 1, Operation::Write);
+        run("  WRITE 8 B, 1000 QPs", transport, 8, 4, 1000, Operation::Write);
+        run("  WRITE 4 KB, 1000 QPs", transport, 4096, 4, 1000, Operation::Write);
+    }
     idle_queue_pairs();
 }
 

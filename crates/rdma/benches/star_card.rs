@@ -45,11 +45,11 @@ impl Case {
 
     fn answer(&mut self, packets: u32) {
         let mut buffer = [0; 2048];
-        let Server { card, memory, table, .. } = &mut self.server;
+        let Server { card, memory, table, slots, .. } = &mut self.server;
         for _ in 0..packets {
             let bytes = black_box(self.packet.as_slice());
             let datagram = Datagram { flow: to_server(), traffic_class: TrafficClass(0), bytes };
-            black_box(card.respond(&datagram, NOW, table, memory, &mut buffer)).unwrap();
+            black_box(card.respond(&datagram, NOW, table, (&mut *memory, &mut *slots), &mut buffer)).unwrap();
         }
     }
 

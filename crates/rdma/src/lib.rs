@@ -1,7 +1,7 @@
-//! RDMA verbs over RoCEv2 and StaR, in user space, as an engine.
+//! RDMA verbs over RoCEv2, StaR and iWARP, in user space, as an engine.
 //!
 //! A [`Device`] holds protection domains, memory regions and windows, completion queues, shared receive queues, queue
-//! pairs and address handles, and runs RoCEv2 or StaR for each queue pair. It does no I/O and has no clock and no
+//! pairs and address handles, and runs RoCEv2, StaR or iWARP for each queue pair. It does no I/O and has no clock and no
 //! threads: a driver passes it datagrams and the time, and takes datagrams, completions and events from it. It accesses
 //! the program's memory through [`Memory`] only, and checks every packet of a peer against a region or window first.
 //!
@@ -19,6 +19,16 @@
 //! to the program's memory. A [`Transmit`] holds many datagrams of one length for one destination, for one system call
 //! (`UDP_SEGMENT`). The data path does not allocate in the steady state; queues grow to their highest use.
 //!
+//! A queue pair on [`iwarp`] has a stream in place of datagrams, which the driver opens and negotiates:
+//!
+//! ```text
+//! device.connect(qp, &terms)                         when the set-up has agreed
+//! device.receive_stream(qp, bytes, now)              keep what is not consumed; stop reading unless wants_stream(qp)
+//! Transmit::Stream, Transmit::End                    of poll_transmit: write, or keep and block_stream(qp); end the stream
+//! device.stream_writable(qp)                         what was kept is written
+//! device.stream_closed(qp, how, now)                 behind the last bytes; the driver then closes its direction too
+//! ```
+//!
 //! # Features
 //!
 //! - RC, UC, UD and XRC queue pairs; multicast to UD queue pairs.
@@ -31,6 +41,8 @@
 //! - A CNP for packets marked by ECN; received CNPs reduce the window or, with [`Dcqcn`], the rate.
 //! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no state. StaR has
 //!   no atomics on that side's memory, no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
+//! - [`iwarp`] for reliable connections over TCP. No SEND with immediate data, no FLUSH and no ATOMIC WRITE; atomics and WRITE
+//!   with immediate data between peers with RFC 7306.
 //!
 //! Not supported: path migration, atomics on more than 8 bytes, partitions other than the default.
 //!

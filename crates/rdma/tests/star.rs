@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{ALL, BASE, Faults, Link, MEMORY, Pair, pattern};
+use common::{ALL, BASE, Fate, Faults, Link, MEMORY, Pair, pattern};
 use nichrome_rdma::star::{
     Admit, CardAuthentication, Connect, MakeOffer, Room, ServerSecret, StarRole, Wish,
 };
@@ -425,13 +425,9 @@ fn queue_pairs_that_star_cannot_take_are_refused() {
 }
 
 #[test]
-fn operations_that_need_state_at_the_stateless_side_are_refused_when_posted() {
+fn operations_that_have_no_packets_are_refused_when_posted() {
     let mut pair = Pair::new();
     let qps = pair.connect_star(1, &Link::default());
-    let there = pair.ends[1].remote(0);
-    let buffers = [pair.ends[0].sge(0, 8)];
-    let request = SendRequest::new(1, Operation::FetchAdd { remote: there, add: 1 }, &buffers);
-    assert_eq!(pair.ends[0].device.post_send(qps[0], &request), Err(PostError::Transport));
     for (end, qp) in pair.ends.iter_mut().zip(qps) {
         let request = SendRequest::new(1, Operation::LocalInvalidate(RKey(1)), &[]);
         assert_eq!(end.device.post_send(qp, &request), Err(PostError::Transport));
@@ -570,4 +566,101 @@ fn a_server_that_is_destroyed_sends_a_close() {
         .iter()
         .filter(|(_, bytes)| Repr::parse(bytes).unwrap().0.message.packet_type() == PacketType::Rdp);
     assert_eq!(rdps.count(), 0);
+}
+
+/// A counter of the stateless side, to which its client and its own program add. Each answer of the card is lost once, and each
+/// AOP arrives twice.
+#[test]
+fn atomics_of_both_sides_take_effect_once_and_in_order() {
+    for server in [0, 1] {
+        let mut pair = Pair::new();
+        let qps = pair.connect_star(server, &Link::default());
+        let mut lost = std::collections::HashSet::new();
+        pair.fates = Some(Box::new(move |_, bytes| match bytes[0] & 0xF {
+            7 if lost.insert(bytes[8..12].to_vec()) && lost.len() % 2 == 1 => Fate::IsLost,
+            8 => Fate::ArrivesTwice,
+            _ => Fate::Arrives,
+        }));
+        let remote = pair.ends[1].remote(64);
+        for nth in 0..20 {
+            let operation = match nth % 2 {
+                0 => Operation::FetchAdd { remote, add: 3 },
+                _ => Operation::CompareSwap { remote, compare: 3 * (nth / 2 + 1), swap: 3 * (nth / 2 + 1) },
+            };
+            pair.ends[0].post(qps[0], nth, operation, 8 * nth as usize, 8);
+        }
+        pair.run();
+        let statuses = pair.ends[0].statuses();
+        assert_eq!(
+            statuses,
+            (0..20).map(|nth| (nth, Status::Success)).collect::<Vec<_>>(),
+            "server {server}"
+        );
+        assert_eq!(pair.ends[1].bytes(64, 8), 30u64.to_ne_bytes());
+        for nth in 0..20usize {
+            let found = 3 * (nth as u64).div_ceil(2);
+            assert_eq!(pair.ends[0].bytes(8 * nth, 8), found.to_ne_bytes(), "server {server}, {nth}");
+        }
+    }
+}
+
+#[test]
+fn an_atomic_of_the_client_waits_for_writes_before_it_and_writes_behind_it_wait() {
+    let mut pair = Pair::new().seeded(5, Faults { loss: 0.2, ..Faults::default() });
+    let qps = pair.connect_star(1, &Link::default());
+    let remote = pair.ends[1].remote(0);
+    for round in 0..30u64 {
+        pair.ends[0].fill(0, &(100 * round).to_ne_bytes());
+        pair.ends[0].fill(8, &u64::MAX.to_ne_bytes());
+        pair.ends[0].post(qps[0], 1, Operation::Write(remote), 0, 8);
+        pair.ends[0].post(qps[0], 2, Operation::FetchAdd { remote, add: 1 }, 16, 8);
+        pair.ends[0].post(qps[0], 3, Operation::Write(remote), 8, 8);
+        pair.run();
+        assert_eq!(pair.ends[0].completions().len(), 3);
+        assert_eq!(pair.ends[0].bytes(16, 8), (100 * round).to_ne_bytes());
+        assert_eq!(pair.ends[1].bytes(0, 8), u64::MAX.to_ne_bytes());
+    }
+}
+
+#[test]
+fn an_atomic_needs_the_right_and_an_aligned_address() {
+    let without = Link { access: Access::REMOTE_WRITE | Access::REMOTE_READ, ..Link::default() };
+    for (link, at) in [(without, 0), (Link::default(), 4)] {
+        let mut pair = Pair::new();
+        let qps = pair.connect_star(1, &link);
+        let remote = pair.ends[1].remote(at);
+        pair.ends[0].post(qps[0], 1, Operation::FetchAdd { remote, add: 1 }, 0, 8);
+        pair.run();
+        assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteInvalidRequest)]);
+        assert_eq!(pair.ends[1].bytes(0, 16), [0; 16]);
+    }
+}
+
+#[test]
+fn rights_that_the_servers_queue_pair_gives_later_are_granted_and_taken_back() {
+    let link = Link { access: Access::REMOTE_READ, ..Link::default() };
+    let mut pair = Pair::new();
+    let qps = pair.connect_star(1, &link);
+    let there = pair.ends[1].remote(0x1000);
+    pair.ends[0].fill(0, b"granted");
+    let change = |pair: &mut Pair, access| {
+        let change = QpChange { access: Some(access), ..QpChange::to(QpState::Rts) };
+        pair.ends[1].device.modify_qp(qps[1], &change).unwrap();
+        pair.run();
+    };
+    change(&mut pair, Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+    pair.ends[0].post(qps[0], 1, Operation::Write(there), 0, 7);
+    pair.ends[0].post(qps[0], 2, Operation::FetchAdd { remote: pair.ends[1].remote(0x2000), add: 4 }, 64, 8);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!((pair.ends[1].bytes(0x1000, 7), pair.ends[1].bytes(0x2000, 1)), (&b"granted"[..], &[4][..]));
+    change(&mut pair, Access::REMOTE_READ);
+    pair.ends[0].post(qps[0], 3, Operation::Read(there), 128, 7);
+    pair.ends[0].post(qps[0], 4, Operation::Write(there), 200, 7);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(3, Status::Success), (4, Status::RemoteInvalidRequest)]);
+    assert_eq!(
+        (pair.ends[0].bytes(128, 7), pair.ends[1].bytes(0x1000, 7)),
+        (&b"granted"[..], &b"granted"[..])
+    );
 }

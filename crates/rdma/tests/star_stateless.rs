@@ -55,8 +55,8 @@ fn exchange(server: &mut Server, nth: u32, authenticated: bool) {
         };
         let mut buffer = [0; 64];
         let datagram = Datagram { flow, traffic_class: TrafficClass(0), bytes: &packet[..len] };
-        let Server { card, memory, table, .. } = server;
-        let answer = card.respond(&datagram, NOW, table, memory, &mut buffer).unwrap();
+        let Server { card, memory, table, slots, .. } = server;
+        let answer = card.respond(&datagram, NOW, table, (memory, slots), &mut buffer).unwrap();
         let (answer, ..) = Repr::parse(&buffer[..answer.len]).unwrap();
         assert!(!answer.flags.contains(Flags::REFUSED));
         assert_eq!(answer.connection, connection(nth));

@@ -8,6 +8,7 @@
 
 mod bytes;
 pub mod checksum;
+pub mod cm;
 mod common_options;
 pub mod engine;
 mod ethernet;

@@ -24,7 +24,7 @@ pub use datagram::{Authentication, Repr, Stamp};
 pub use element::{Data, Element, NextLease, Operands, Registration, Request, Target, Wqe, WqeFlags};
 pub use error::StarError;
 pub use header::{CommonHeader, Flags};
-pub use message::{Message, Reason, Span};
+pub use message::{Atomic, AtomicKind, Message, Reason, Span};
 pub use packet_type::PacketType;
 pub use segment::{Segment, segments};
 pub use writer::PacketWriter;

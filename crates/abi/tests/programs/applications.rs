@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::crates::SIDEWAY;
 use crate::message_passing::{MPI4PY, MPICH, NEW_MPICH, NEW_OPENMPI, OPENMPI};
+use crate::newer::OF_NEWER_DEBIAN;
 use crate::running::{both_ends, command, ended, needs};
 use crate::transfer_engines::{MOONCAKE, NCCL, NIXL};
 
@@ -13,7 +14,7 @@ pub(crate) struct Application {
     pub(crate) name: &'static str,
     /// Prefix of the package's version.
     pub(crate) version: &'static str,
-    /// Package of Debian 12 or of Python, or crate.
+    /// Package of Debian or of Python, or crate.
     pub(crate) package: &'static str,
     /// The programs or operations that the test runs.
     pub(crate) operations: &'static str,
@@ -141,7 +142,7 @@ fn pyverbs_finds_the_device() {
 
 #[test]
 fn the_table_in_the_documentation_lists_the_tested_applications() {
-    let all: Vec<_> = OF_DEBIAN.iter().chain(&OF_PYTHON).chain(&CRATES).collect();
+    let all: Vec<_> = OF_DEBIAN.iter().chain(&OF_NEWER_DEBIAN).chain(&OF_PYTHON).chain(&CRATES).collect();
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/verbs.md");
     let document = std::fs::read_to_string(document).unwrap();
     for Application { name, version, operations, transport, .. } in &all {

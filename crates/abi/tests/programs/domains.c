@@ -14,15 +14,6 @@
 
 static char memory[2 * PAGE];
 
-static struct ibv_context *opened(void)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context = ibv_open_device(list[0]);
-	ibv_free_device_list(list);
-	CHECK(context);
-	return context;
-}
-
 /* A queue pair of a domain, connected to itself. */
 static struct ibv_qp *loop(struct ibv_pd *pd, struct ibv_cq *cq)
 {
@@ -30,18 +21,7 @@ static struct ibv_qp *loop(struct ibv_pd *pd, struct ibv_cq *cq)
 		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 } };
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 	CHECK(qp && qp->pd == pd);
-	union ibv_gid gid;
-	CHECK(!ibv_query_gid(qp->context, 1, 0, &gid));
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = REMOTE };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 1 } } };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 12, .retry_cnt = 3, .rnr_retry = 7, .max_rd_atomic = 1 };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-		IBV_QP_MAX_QP_RD_ATOMIC));
+	connect_qp(qp, qp->qp_num, REMOTE);
 	return qp;
 }
 
@@ -52,12 +32,7 @@ static enum ibv_wc_status write_page(struct ibv_qp *qp, void *from, uint32_t lke
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
 		.wr.rdma = { (uintptr_t)to, rkey } };
 	CHECK(!ibv_post_send(qp, &wr, &bad));
-	struct ibv_wc wc;
-	int count;
-	while (!(count = ibv_poll_cq(qp->send_cq, 1, &wc)))
-		;
-	CHECK(count == 1);
-	return wc.status;
+	return polled(qp->send_cq).status;
 }
 
 static void parents(void)

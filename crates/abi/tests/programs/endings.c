@@ -13,17 +13,6 @@ static struct objects o;
 static char memory[128];
 static struct ibv_mr *region;
 
-/* Waits for a completion. */
-static void complete(void)
-{
-	struct ibv_wc wc;
-	int count;
-
-	while (!(count = ibv_poll_cq(o.cq, 1, &wc)))
-		;
-	CHECK(count == 1 && wc.status == IBV_WC_SUCCESS);
-}
-
 static void send_messages(int from, int to)
 {
 	struct ibv_sge sge = { (uintptr_t)memory, 64, region->lkey };
@@ -34,7 +23,7 @@ static void send_messages(int from, int to)
 	for (int i = from; i < to; i++) {
 		snprintf(memory, 64, "message %d of the capture", i);
 		CHECK(!ibv_post_send(o.qp[0], &wr, &bad));
-		complete();
+		succeeded(o.cq);
 	}
 }
 

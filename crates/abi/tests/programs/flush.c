@@ -1,12 +1,8 @@
 /* FLUSH and ATOMIC WRITE, as programs built with newer headers of rdma-core use them: flush.rs runs it. */
 #include <errno.h>
-#include <infiniband/verbs.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
+#include "check.h"
 
 /* What the headers of rdma-core 44 do not have yet. */
 enum { ACCESS_FLUSH_GLOBAL = 1 << 8, ACCESS_FLUSH_PERSISTENT = 1 << 9, WC_FLUSH = 8, WC_WRITE_AT_ONCE = 9 };
@@ -30,30 +26,8 @@ static struct ibv_qp_ex *loop(struct ibv_pd *pd, struct ibv_cq *cq)
 		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 } };
 	struct ibv_qp *qp = ibv_create_qp_ex(pd->context, &init);
 	CHECK(qp);
-	union ibv_gid gid;
-	CHECK(!ibv_query_gid(qp->context, 1, 0, &gid));
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = RIGHTS | ACCESS_FLUSH_PERSISTENT };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 1 } } };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 12, .retry_cnt = 3, .rnr_retry = 7, .max_rd_atomic = 1 };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-		IBV_QP_MAX_QP_RD_ATOMIC));
+	connect_qp(qp, qp->qp_num, RIGHTS | ACCESS_FLUSH_PERSISTENT);
 	return ibv_qp_to_qp_ex(qp);
-}
-
-static struct ibv_wc polled(struct ibv_cq *cq)
-{
-	struct ibv_wc wc;
-	int count;
-	while (!(count = ibv_poll_cq(cq, 1, &wc)))
-		;
-	CHECK(count == 1);
-	return wc;
 }
 
 /* Posts one FLUSH by the function pointer behind the structure of rdma-core 44. */
@@ -68,10 +42,7 @@ static int post_flush(struct ibv_qp_ex *qp, uint32_t rkey, void *at, size_t len,
 
 int main(void)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context = ibv_open_device(list[0]);
-	ibv_free_device_list(list);
-	CHECK(context);
+	struct ibv_context *context = opened();
 	struct ibv_device_attr_ex can;
 	CHECK(!ibv_query_device_ex(context, NULL, &can));
 	CHECK(can.device_cap_flags_ex & DEVICE_FLUSH_GLOBAL && can.device_cap_flags_ex & DEVICE_ATOMIC_WRITE);

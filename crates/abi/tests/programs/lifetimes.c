@@ -21,12 +21,7 @@ static enum ibv_wc_status status_of(struct objects o, enum ibv_wr_opcode opcode,
 	else
 		wr.wr.rdma.remote_addr = (uintptr_t)to->addr, wr.wr.rdma.rkey = to->rkey;
 	CHECK(!ibv_post_send(o.qp[0], &wr, &bad));
-	struct ibv_wc wc;
-	int count;
-	while (!(count = ibv_poll_cq(o.cq, 1, &wc)))
-		;
-	CHECK(count == 1);
-	return wc.status;
+	return polled(o.cq).status;
 }
 
 static struct ibv_mr *region(struct objects o)

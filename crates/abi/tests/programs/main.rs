@@ -13,6 +13,7 @@ mod lifetimes;
 mod message_passing;
 mod multicast;
 mod namespaces;
+mod newer;
 mod packages;
 mod refusals;
 mod running;

@@ -1,15 +1,12 @@
 /* Multicast between processes: multicast.rs runs it. Two receivers and a sender, each with a device of its own. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <infiniband/verbs.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
+#include "check.h"
+
 #define QKEY 0x11111111
 #define MULTICAST_QP 0xFFFFFF
 #define GRH 40
@@ -23,10 +20,7 @@ static struct ibv_mr *mr;
 
 static void open_device(void)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	context = ibv_open_device(list[0]);
-	ibv_free_device_list(list);
-	CHECK(context);
+	context = opened();
 	struct ibv_device_attr can;
 	CHECK(!ibv_query_device(context, &can) && can.max_mcast_grp > 0 && can.max_mcast_qp_attach > 0);
 	pd = ibv_alloc_pd(context);
@@ -64,16 +58,6 @@ static void receive(struct ibv_qp *qp, int slot)
 	CHECK(!ibv_post_recv(qp, &wr, &bad));
 }
 
-static struct ibv_wc polled(void)
-{
-	struct ibv_wc wc;
-	int count;
-	while (!(count = ibv_poll_cq(cq, 1, &wc)))
-		;
-	CHECK(count == 1 && wc.status == IBV_WC_SUCCESS);
-	return wc;
-}
-
 static void send_to(struct ibv_qp *qp, const char *to, const char *text)
 {
 	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = group(to), .hop_limit = 1 } };
@@ -84,7 +68,7 @@ static void send_to(struct ibv_qp *qp, const char *to, const char *text)
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = 7,
 		.wr.ud = { .ah = ah, .remote_qpn = MULTICAST_QP, .remote_qkey = QKEY } };
 	CHECK(!ibv_post_send(qp, &wr, &bad));
-	CHECK(polled().opcode == IBV_WC_SEND);
+	CHECK(succeeded(cq).opcode == IBV_WC_SEND);
 	CHECK(!ibv_destroy_ah(ah));
 }
 
@@ -108,7 +92,7 @@ static void receiver(int nth, const char *first, const char *second)
 	say(to_parent[1]);
 	uint64_t seen = 0;
 	for (int count = 0; count < 3; count++) {
-		struct ibv_wc wc = polled();
+		struct ibv_wc wc = succeeded(cq);
 		CHECK(wc.opcode == IBV_WC_RECV && wc.wc_flags & IBV_WC_GRH && wc.wc_flags & IBV_WC_WITH_IMM && wc.imm_data == 7);
 		CHECK(wc.byte_len == GRH + 32);
 		char *text = &memory[wc.wr_id * SLOT + GRH];
@@ -119,7 +103,7 @@ static void receiver(int nth, const char *first, const char *second)
 	CHECK(!ibv_detach_mcast(two, &a, 0) && ibv_detach_mcast(two, &a, 0) == EINVAL);
 	say(to_parent[1]);
 	hear(to_child[nth][0]);
-	struct ibv_wc wc = polled();
+	struct ibv_wc wc = succeeded(cq);
 	CHECK(wc.wr_id == 2 && !strcmp(&memory[2 * SLOT + GRH], "the third"));
 	CHECK(!ibv_destroy_qp(one));
 	say(to_parent[1]);
@@ -163,7 +147,7 @@ int main(int count, char **arguments)
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = 7,
 		.wr.ud = { .ah = ah, .remote_qpn = MULTICAST_QP, .remote_qkey = QKEY } };
 	CHECK(!ibv_post_send(qp, &wr, &bad));
-	struct ibv_wc wc[2] = { polled(), polled() };
+	struct ibv_wc wc[2] = { succeeded(cq), succeeded(cq) };
 	CHECK((wc[0].opcode == IBV_WC_RECV) != (wc[1].opcode == IBV_WC_RECV));
 	CHECK(!strcmp(&memory[8 * SLOT + GRH], "the first"));
 	CHECK(!ibv_detach_mcast(qp, &a, 0));

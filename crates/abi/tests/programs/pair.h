@@ -13,10 +13,7 @@ struct objects {
 
 static struct objects make(void)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct objects o = { .context = ibv_open_device(list[0]) };
-	ibv_free_device_list(list);
-	CHECK(o.context);
+	struct objects o = { .context = opened() };
 	CHECK(o.channel = ibv_create_comp_channel(o.context));
 	CHECK(o.pd = ibv_alloc_pd(o.context));
 	CHECK(o.cq = ibv_create_cq(o.context, 16, NULL, o.channel, 0));
@@ -40,19 +37,6 @@ static void destroy(struct objects o)
 /* Connects the two queue pairs to each other. */
 static void connect_pair(struct objects o)
 {
-	union ibv_gid gid;
-	CHECK(!ibv_query_gid(o.context, 1, 0, &gid));
-	for (int i = 0; i < 2; i++) {
-		struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = REMOTE };
-		CHECK(!ibv_modify_qp(o.qp[i], &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-		a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = o.qp[1 - i]->qp_num,
-			.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-			.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 1 } } };
-		CHECK(!ibv_modify_qp(o.qp[i], &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-		a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 12, .retry_cnt = 3, .rnr_retry = 7,
-			.max_rd_atomic = 1 };
-		CHECK(!ibv_modify_qp(o.qp[i], &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
-	}
+	for (int i = 0; i < 2; i++)
+		connect_qp(o.qp[i], o.qp[1 - i]->qp_num, REMOTE);
 }

@@ -42,10 +42,7 @@ static struct ibv_ah *make_ah(struct objects o)
 
 static struct objects make(void)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct objects o = { .context = ibv_open_device(list[0]) };
-	ibv_free_device_list(list);
-	CHECK(o.context);
+	struct objects o = { .context = opened() };
 	CHECK(o.channel = ibv_create_comp_channel(o.context));
 	CHECK(o.pd = ibv_alloc_pd(o.context));
 	CHECK(o.mr = ibv_reg_mr(o.pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE));

@@ -1,14 +1,11 @@
 /* XRC domains, their shared receive queues, and targets opened twice: xrc.rs runs it. */
 #include <errno.h>
 #include <fcntl.h>
-#include <infiniband/verbs.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
+#include "check.h"
+
 #define REMOTE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 static struct ibv_context *context;
@@ -33,47 +30,18 @@ static struct ibv_srq *queue(struct ibv_xrcd *xrcd, uint32_t *number)
 	return srq;
 }
 
-static struct ibv_qp *opened(struct ibv_xrcd *xrcd, uint32_t number)
+static struct ibv_qp *open_target(struct ibv_xrcd *xrcd, uint32_t number)
 {
 	struct ibv_qp_open_attr attr = { .qp_num = number, .xrcd = xrcd, .qp_type = IBV_QPT_XRC_RECV,
 		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE };
 	return ibv_open_qp(context, &attr);
 }
 
-static void connect_to(struct ibv_qp *qp, uint32_t peer)
-{
-	union ibv_gid gid;
-	CHECK(!ibv_query_gid(context, 1, 0, &gid));
-	int sends = qp->qp_type == IBV_QPT_XRC_SEND;
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = REMOTE };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 1 } } };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		(sends ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)));
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 12, .retry_cnt = 3, .rnr_retry = 7, .max_rd_atomic = 1 };
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN |
-		(sends ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
-}
-
-static struct ibv_wc polled(void)
-{
-	struct ibv_wc wc;
-	int count;
-	while (!(count = ibv_poll_cq(cq, 1, &wc)))
-		;
-	CHECK(count == 1 && wc.status == IBV_WC_SUCCESS);
-	return wc;
-}
-
 int main(void)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	context = ibv_open_device(list[0]);
-	ibv_free_device_list(list);
+	context = opened();
 	struct ibv_device_attr can;
-	CHECK(context && !ibv_query_device(context, &can) && can.device_cap_flags & IBV_DEVICE_XRC);
+	CHECK(!ibv_query_device(context, &can) && can.device_cap_flags & IBV_DEVICE_XRC);
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 16, NULL, NULL, 0);
 	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, REMOTE);
@@ -99,14 +67,14 @@ int main(void)
 		.send_cq = cq, .sq_sig_all = 1, .cap = { .max_send_wr = 8, .max_send_sge = 1 } };
 	struct ibv_qp *initiator = ibv_create_qp_ex(context, &init);
 	CHECK(initiator);
-	CHECK(!opened(own, target->qp_num) && errno == EINVAL);
-	CHECK(!opened(xrcd, initiator->qp_num) && errno == EINVAL);
-	struct ibv_qp *again = opened(xrcd, target->qp_num);
+	CHECK(!open_target(own, target->qp_num) && errno == EINVAL);
+	CHECK(!open_target(xrcd, initiator->qp_num) && errno == EINVAL);
+	struct ibv_qp *again = open_target(xrcd, target->qp_num);
 	CHECK(again && again != target && again->qp_num == target->qp_num);
 
 	/* The target stays as long as one structure of it does. */
-	connect_to(again, initiator->qp_num);
-	connect_to(initiator, target->qp_num);
+	connect_qp(again, initiator->qp_num, REMOTE);
+	connect_qp(initiator, target->qp_num, REMOTE);
 	CHECK(!ibv_destroy_qp(target));
 	struct ibv_sge from = { (uintptr_t)memory, 32, mr->lkey }, to = { (uintptr_t)memory + 2048, 32, mr->lkey };
 	struct ibv_recv_wr *bad_receive, receive = { .wr_id = 5, .sg_list = &to, .num_sge = 1 };
@@ -114,7 +82,7 @@ int main(void)
 	strcpy(memory, "by its number");
 	struct ibv_send_wr *bad, wr = { .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .qp_type.xrc.remote_srqn = number };
 	CHECK(!ibv_post_send(initiator, &wr, &bad));
-	struct ibv_wc wc[2] = { polled(), polled() };
+	struct ibv_wc wc[2] = { succeeded(cq), succeeded(cq) };
 	int received = wc[0].opcode == IBV_WC_RECV ? 0 : 1;
 	CHECK(wc[received].opcode == IBV_WC_RECV && wc[received].wr_id == 5 && wc[received].qp_num == again->qp_num);
 	CHECK(!strcmp(memory + 2048, "by its number"));

@@ -1,5 +1,6 @@
 //! `nichrome bench star`: measures a server with many connections, stateless (StaR) and stateful (RoCE).
 
+mod memory;
 mod plot;
 mod point;
 
@@ -13,13 +14,14 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use self::point::{Point, TRANSPORTS};
+use self::memory::{Allocated, Parts};
+use self::point::{Memory, Point, TRANSPORTS};
 use super::figures::{figure, median, rounded};
 use super::rdma::pair::Pair;
 use crate::number::Grouped;
 
 /// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with a stateless server and
-/// over RoCE: memory of card and host, throughput, latency. Takes some minutes.
+/// over RoCE: memory of both ends, throughput, latency. Each connection has a memory region of its own. Takes some minutes.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  nichrome bench star --plot star.svg\n  nichrome bench star --quick --json"
@@ -49,10 +51,15 @@ struct Plan {
 const FULL: Plan = Plan { connections: &[1, 10, 100, 1000, 10_000, 100_000], duration: "500ms", rounds: 3 };
 const QUICK: Plan = Plan { connections: &[1, 100, 1000], duration: "50ms", rounds: 1 };
 
+/// Connections in this process whose allocations are counted.
+const COUNTED: usize = 10_000;
+
 /// Medians of the rounds. The names of the fields are JSON keys.
 #[derive(Serialize)]
 struct Report {
     points: Vec<Point>,
+    /// Where the memory of a connection is.
+    allocated: Vec<Allocated>,
     authenticated: bool,
     rounds: usize,
 }
@@ -94,7 +101,9 @@ impl Star {
             }
         }
         progress.finish_and_clear();
-        Ok(Report { points, authenticated: !self.no_authenticate, rounds: plan.rounds })
+        let allocated = TRANSPORTS.map(|(transport, ..)| memory::measure(transport, COUNTED));
+        let allocated = allocated.into_iter().collect::<anyhow::Result<_>>()?;
+        Ok(Report { points, allocated, authenticated: !self.no_authenticate, rounds: plan.rounds })
     }
 }
 
@@ -110,12 +119,12 @@ struct Run<'a> {
 impl Run<'_> {
     fn point(&self, transport: &'static str) -> anyhow::Result<Point> {
         let (mut gbps, mut messages, mut latency) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut card_state_bytes, mut host_bytes_per_connection) = (0, None);
+        let (mut card_state_bytes, mut memory) = (0, None);
         for _ in 0..self.plan.rounds {
             let [server, client] = self.writes(65_536, 128)?;
             gbps.push(figure(&client, "gbps")?);
             card_state_bytes = figure(&server, "card_state_bytes")? as u64;
-            host_bytes_per_connection = server["bytes_per_qp"].as_u64();
+            memory = Memory::of(&server, &client);
             messages.push(figure(&self.writes(8, 128)?[1], "messages_per_s")?);
             latency.push(1e6 / figure(&self.writes(8, 1)?[1], "messages_per_s")?);
         }
@@ -123,7 +132,7 @@ impl Run<'_> {
             transport,
             connections: self.connections,
             card_state_bytes,
-            host_bytes_per_connection,
+            memory,
             gbps: rounded(median(gbps)),
             messages_per_s: median(messages).round(),
             latency_us: rounded(median(latency)),
@@ -135,7 +144,7 @@ impl Run<'_> {
         let Self { pair, server, client, plan, connections } = self;
         let duration = plan.duration;
         let client = format!(
-            "rdma bw --json --size {size} --depth {depth} --qps {connections} --duration {duration} {client} 127.0.0.1"
+            "rdma bw --json --regions --size {size} --depth {depth} --qps {connections} --duration {duration} {client} 127.0.0.1"
         );
         let [server, client] = pair.run_both(&format!("rdma bw --json {server}"), &client)?;
         Ok([server?, client?])
@@ -148,22 +157,58 @@ impl fmt::Display for Report {
         writeln!(f, "a server on loopback, medians of {} rounds{how}\n", self.rounds)?;
         write!(
             f,
-            "{:<6} {:>11} {:>14} {:>17} {:>9} {:>12} {:>11}",
-            "", "connections", "card (bytes)", "host (bytes each)", "Gbit/s", "8 B WRITEs/s", "8 B (us)"
+            "{:<6} {:>11} {:>13} {:>15} {:>15} {:>8} {:>12} {:>9}",
+            "",
+            "connections",
+            "card (bytes)",
+            "server (each)",
+            "client (each)",
+            "Gbit/s",
+            "8 B WRITEs/s",
+            "8 B (us)"
         )?;
         for point in &self.points {
             let Point { transport, connections, card_state_bytes, gbps, messages_per_s, latency_us, .. } =
                 point;
-            let host =
-                point.host_bytes_per_connection.map_or_else(|| "-".to_owned(), |b| Grouped(b).to_string());
+            let resident = |bytes: fn(&Memory) -> u64| {
+                point
+                    .memory
+                    .as_ref()
+                    .map_or_else(|| "-".to_owned(), |memory| Grouped(bytes(memory)).to_string())
+            };
+            let (server, client) = (resident(|memory| memory.server), resident(|memory| memory.client));
             let (connections, card) = (Grouped(u64::from(*connections)), Grouped(*card_state_bytes));
             let messages = Grouped(*messages_per_s as u64);
             write!(
                 f,
-                "\n{transport:<6} {:>11} {:>14} {host:>17} {gbps:>9.2} {:>12} {latency_us:>11.2}",
+                "\n{transport:<6} {:>11} {:>13} {server:>15} {client:>15} {gbps:>8.2} {:>12} {latency_us:>9.2}",
                 connections.to_string(),
                 card.to_string(),
                 messages.to_string()
+            )?;
+        }
+        write!(f, "\n\nallocated for each connection (bytes)\n")?;
+        write!(
+            f,
+            "\n{:<14} {:>8} {:>11} {:>11} {:>13} {:>8}",
+            "", "region", "queue pair", "connection", "64 KB WRITEs", "in all"
+        )?;
+        for Allocated { transport, server, client, .. } in &self.allocated {
+            for (end, parts) in [("server", server), ("client", client)] {
+                let Parts { region, queue_pair, connection, traffic } = parts;
+                write!(
+                    f,
+                    "\n{:<14} {region:>8} {queue_pair:>11} {connection:>11} {traffic:>13} {:>8}",
+                    format!("{transport}, {end}"),
+                    parts.total()
+                )?;
+            }
+        }
+        for Allocated { transport, connections, answer_queue, .. } in &self.allocated {
+            let (queue, connections) = (Grouped(answer_queue.unsigned_abs()), Grouped(*connections as u64));
+            write!(
+                f,
+                "\n{transport}: {queue} bytes for answers that wait, one of each of {connections} connections"
             )?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Meeting, Session};
+use super::session::{Growth, Meeting, Regions, Session};
 use crate::duration;
 
 /// Measure the throughput of reliable connections.
@@ -27,6 +27,9 @@ pub(crate) struct Bandwidth {
     /// Number of connections, used in turn.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 17))]
     qps: u32,
+    /// Give each connection a region of its own, in a protection domain of its own, over the same bytes.
+    #[arg(long)]
+    regions: bool,
     /// Outstanding messages, on all connections together.
     #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     depth: u16,
@@ -51,6 +54,7 @@ struct Parameters {
     size: u32,
     qps: u32,
     depth: u16,
+    regions: Regions,
 }
 
 impl Parameters {
@@ -72,9 +76,8 @@ struct Measured {
     seconds: f64,
     gbps: f64,
     messages_per_s: f64,
-    /// Growth of the process's resident memory per connection before the first message. `None` below 1000 connections.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes_per_qp: Option<u64>,
+    #[serde(flatten)]
+    growth: Growth,
     /// Connection state that a card would hold for all connections of this end.
     card_state_bytes: usize,
     #[serde(flatten)]
@@ -84,10 +87,11 @@ struct Measured {
 impl Bandwidth {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let meeting = Meeting::hold(&self.options)?;
-        let parameters =
-            meeting.agree(Parameters { op: self.op, size: self.size, qps: self.qps, depth: self.depth })?;
-        let session =
-            meeting.connect(parameters.qps as usize, parameters.depth_per_qp(), parameters.size as usize)?;
+        let regions = if self.regions { Regions::OfConnections } else { Regions::Shared };
+        let Self { op, size, qps, depth, .. } = *self;
+        let parameters = meeting.agree(Parameters { op, size, qps, depth, regions })?;
+        let Parameters { size, qps, regions, .. } = parameters;
+        let session = meeting.connect(qps as usize, parameters.depth_per_qp(), size as usize, regions)?;
         let (messages, time) = match session.role {
             Role::Client => client(&session, parameters, self.duration.max(Duration::from_millis(10)))?,
             Role::Server => server(&session, parameters)?,
@@ -103,10 +107,9 @@ impl Bandwidth {
 
 /// Keeps the send queues full for `duration`. Returns the number of completed messages and the time that they took.
 fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyhow::Result<(u64, Duration)> {
-    let buffers = [session.region.slice(0, parameters.size as usize)];
-    let operation = match parameters.op {
-        Transfer::Write => Operation::Write(session.peer.at(0)),
-        Transfer::Read => Operation::Read(session.peer.at(0)),
+    let operation = |nth| match parameters.op {
+        Transfer::Write => Operation::Write(session.peer_of(nth).at(0)),
+        Transfer::Read => Operation::Read(session.peer_of(nth).at(0)),
         Transfer::Send => Operation::Send,
     };
     // Holds each connection once for each further message that it may have outstanding.
@@ -118,7 +121,8 @@ fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyh
         let next: Vec<usize> = turns.drain(..count.min(turns.len())).collect();
         next.chunk_by(|one, other| one == other).try_for_each(|run| {
             let nth = run[0];
-            let request = SendRequest::new(nth as u64, operation, &buffers);
+            let buffers = [session.region_of(nth).slice(0, parameters.size as usize)];
+            let request = SendRequest::new(nth as u64, operation(nth), &buffers);
             session.qps[nth].post_sends(run.iter().map(|_| request))
         })
     };
@@ -149,9 +153,10 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(u64, Dur
         session.finish()?;
         return Ok((0, start.elapsed()));
     }
-    let buffers = [session.region.slice(0, parameters.size as usize)];
-    let post =
-        |nth: usize| session.qps[nth].post_receive(&ReceiveRequest { wr_id: nth as u64, buffers: &buffers });
+    let post = |nth: usize| {
+        let buffers = [session.region_of(nth).slice(0, parameters.size as usize)];
+        session.qps[nth].post_receive(&ReceiveRequest { wr_id: nth as u64, buffers: &buffers })
+    };
     for _ in 0..parameters.depth_per_qp() {
         (0..session.qps.len()).try_for_each(post)?;
     }
@@ -176,7 +181,7 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(u64, Dur
 
 fn measured(
     session: &Session,
-    Parameters { op, size, qps, depth }: Parameters,
+    Parameters { op, size, qps, depth, .. }: Parameters,
     messages: u64,
     time: Duration,
 ) -> Measured {
@@ -192,7 +197,7 @@ fn measured(
         seconds,
         gbps: messages_per_s * f64::from(size) * 8.0 / 1e9,
         messages_per_s,
-        bytes_per_qp: session.bytes_per_qp,
+        growth: session.growth,
         card_state_bytes: session.adapter.card_state_bytes(),
         traffic: Traffic::of(&session.adapter),
     }
@@ -209,7 +214,7 @@ fn rows(measured: &Measured) -> Vec<Row> {
     if *qps > 1 {
         rows.push(("connections", qps.to_string()));
     }
-    if let Some(bytes) = measured.bytes_per_qp {
+    if let Some(bytes) = measured.growth.resident {
         rows.push(("memory", format!("{bytes} bytes for each connection")));
     }
     rows.extend(traffic.rows());

@@ -11,7 +11,7 @@ use super::bandwidth::Transfer;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{INLINE, Meeting, Session};
+use super::session::{INLINE, Meeting, Regions, Session};
 
 /// Measure the latency of messages: half a round trip of WRITEs or SENDs, or a whole READ.
 #[derive(Args)]
@@ -64,7 +64,7 @@ impl Latency {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let meeting = Meeting::hold(&self.options)?;
         let parameters = meeting.agree(Parameters { op: self.op, size: self.size, iters: self.iters })?;
-        let session = meeting.connect(1, DEPTH, 2 * parameters.size as usize)?;
+        let session = meeting.connect(1, DEPTH, 2 * parameters.size as usize, Regions::Shared)?;
         let ends = Ends { session: &session, size: parameters.size as usize };
         let mut times = DelayHistogram::new();
         match (parameters.op, session.role) {

@@ -12,9 +12,11 @@ use nichrome_hca::{
 use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use stats_alloc::Stats;
 
 use super::options::Options;
 use super::rendezvous::{Role, here, meet};
+use crate::allocator::ALLOCATOR;
 
 /// Time limit for progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,6 +26,33 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Introduction {
     region: RemoteRegion,
     mtu: usize,
+}
+
+/// The regions of a session's connections at each end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Regions {
+    /// All connections share one.
+    Shared,
+    /// Each connection has its own, in a protection domain of its own, over the same bytes.
+    OfConnections,
+}
+
+/// What the peer needs to connect to a queue pair: its endpoint and, if it has one, its region.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    endpoint: Endpoint,
+    region: Option<RemoteRegion>,
+}
+
+/// Growth of the process's memory per connection before the first message, in bytes; `None` below 1000 connections.
+#[derive(Clone, Copy, Default, Serialize)]
+pub(super) struct Growth {
+    /// Resident memory.
+    #[serde(skip_serializing_if = "Option::is_none", rename = "bytes_per_qp")]
+    pub(super) resident: Option<u64>,
+    /// Memory that the program has allocated and not freed.
+    #[serde(skip_serializing_if = "Option::is_none", rename = "heap_bytes_per_qp")]
+    pub(super) heap: Option<u64>,
 }
 
 /// Number of endpoints exchanged in one message.
@@ -38,8 +67,9 @@ pub(super) struct Session {
     pub(super) cq: CompletionQueue,
     pub(super) qps: Vec<QueuePair>,
     pub(super) mtu: PathMtu,
-    /// Growth of the process's resident memory per queue pair; `None` below 1000 queue pairs.
-    pub(super) bytes_per_qp: Option<u64>,
+    pub(super) growth: Growth,
+    /// With [`Regions::OfConnections`], the region of each connection, and the peer's.
+    own_regions: Vec<(Region, RemoteRegion)>,
     stream: TcpStream,
 }
 
@@ -64,8 +94,14 @@ impl Meeting {
         Ok(if self.role == Role::Client { parameters } else { theirs })
     }
 
-    /// Connects `count` queue pairs that hold `depth` requests each, with a region of `len` bytes at each end.
-    pub(super) fn connect(self, count: usize, depth: usize, len: usize) -> anyhow::Result<Session> {
+    /// Connects `count` queue pairs that hold `depth` requests each, with `regions` of `len` bytes at each end.
+    pub(super) fn connect(
+        self,
+        count: usize,
+        depth: usize,
+        len: usize,
+        regions: Regions,
+    ) -> anyhow::Result<Session> {
         let Self { role, adapter, stream } = self;
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
         let region = adapter.region(len, access).context("cannot register memory")?;
@@ -77,25 +113,39 @@ impl Meeting {
         let connection = Connection { ecn: true, ..Connection::new(mtu) };
         let capacity =
             QpCapacity { send_wrs: depth, receive_wrs: depth, send_sges: 1, receive_sges: 1, inline: INLINE };
-        let before = resident();
-        let mut qps = Vec::with_capacity(count);
+        let before = Memory::now();
+        let (mut qps, mut own_regions) = (Vec::with_capacity(count), Vec::new());
         for first in (0..count).step_by(ENDPOINT_BATCH) {
+            let mut of_these = Vec::new();
             for _ in first..count.min(first + ENDPOINT_BATCH) {
-                qps.push(adapter.queue_pair(capacity, &cq, &cq)?);
+                qps.push(match regions {
+                    Regions::Shared => adapter.queue_pair(capacity, &cq, &cq)?,
+                    Regions::OfConnections => {
+                        let domain = adapter.protection_domain()?;
+                        of_these.push(domain.region_over(&region, access).context("cannot register memory")?);
+                        domain.queue_pair(capacity, &cq, &cq)?
+                    }
+                });
             }
-            let endpoints: Vec<Endpoint> = qps[first..].iter().map(QueuePair::endpoint).collect();
+            let entry = |(nth, qp): (usize, &QueuePair)| Entry {
+                endpoint: qp.endpoint(),
+                region: of_these.get(nth).map(Region::remote),
+            };
+            let entries: Vec<Entry> = qps[first..].iter().enumerate().map(entry).collect();
             let theirs_of_these =
-                exchange(&stream, &endpoints).context("the peer closed the TCP connection")?;
+                exchange(&stream, &entries).context("the peer closed the TCP connection")?;
             for (qp, peer) in qps[first..].iter().zip(&theirs_of_these) {
-                qp.connect(peer, &connection).context("cannot connect")?;
+                qp.connect(&peer.endpoint, &connection).context("cannot connect")?;
             }
+            let remote = theirs_of_these.into_iter().filter_map(|peer| peer.region);
+            own_regions.extend(of_these.into_iter().zip(remote));
         }
         await_transports(&adapter)?;
-        let grown = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
-        let bytes_per_qp = grown.filter(|_| count >= MIN_QPS_TO_MEASURE).map(|bytes| bytes / count as u64);
+        let growth = if count < MIN_QPS_TO_MEASURE { Growth::default() } else { before.growth(count) };
         // Barrier: neither end starts before both are connected.
         exchange(&stream, &Ready {}).context("the peer closed the TCP connection")?;
-        Ok(Session { role, adapter, region, peer: theirs.region, cq, qps, mtu, bytes_per_qp, stream })
+        let peer = theirs.region;
+        Ok(Session { role, adapter, region, peer, cq, qps, mtu, growth, own_regions, stream })
     }
 }
 
@@ -119,6 +169,29 @@ fn await_transports(adapter: &Adapter) -> anyhow::Result<()> {
 /// Minimum number of queue pairs to measure memory with: fewer take no more than the process's other allocations.
 const MIN_QPS_TO_MEASURE: usize = 1000;
 
+/// The memory of the process.
+struct Memory {
+    resident: Option<u64>,
+    heap: u64,
+}
+
+impl Memory {
+    fn now() -> Self {
+        let Stats { bytes_allocated, bytes_deallocated, .. } = ALLOCATOR.stats();
+        Self { resident: resident(), heap: (bytes_allocated - bytes_deallocated) as u64 }
+    }
+
+    /// The growth since then for each of `count` connections.
+    fn growth(&self, count: usize) -> Growth {
+        let now = Self::now();
+        let each = |now: u64, before: u64| now.saturating_sub(before) / count as u64;
+        Growth {
+            resident: now.resident.zip(self.resident).map(|(now, before)| each(now, before)),
+            heap: Some(each(now.heap, self.heap)),
+        }
+    }
+}
+
 /// Returns the process's resident memory in bytes.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -138,6 +211,16 @@ impl Session {
     /// Returns the first queue pair.
     pub(super) fn qp(&self) -> &QueuePair {
         &self.qps[0]
+    }
+
+    /// The region of the `nth` connection.
+    pub(super) fn region_of(&self, nth: usize) -> &Region {
+        self.own_regions.get(nth).map_or(&self.region, |(own, _)| own)
+    }
+
+    /// The peer's region of the `nth` connection.
+    pub(super) fn peer_of(&self, nth: usize) -> &RemoteRegion {
+        self.own_regions.get(nth).map_or(&self.peer, |(_, theirs)| theirs)
     }
 
     /// Waits until the peer has finished too.

@@ -18,6 +18,7 @@ pub(crate) const KNOTS: &[(&str, &str, &str)] =
 pub(crate) const LAYERS: &[(&str, Layers)] = &[
     ("abi", ABI),
     ("cli", CLI),
+    ("cm", CM),
     ("hca", HCA),
     ("lro", LRO),
     ("nic", NIC),
@@ -77,6 +78,7 @@ const ABI: Layers = &[
     // Verbs.
     &[
         "bind_mw.rs",
+        "buffer.rs",
         "create_cq.rs",
         "create_qp.rs",
         "extended_poll.rs",
@@ -126,6 +128,18 @@ const CLI: Layers = &[
     &["bench/", "demo/"],
 ];
 
+const CM: Layers = &[
+    &["config.rs", "counters.rs", "deadlines.rs", "error.rs", "event.rs", "host.rs", "name.rs"],
+    // Connections; ports; events not fetched.
+    &["channel.rs", "ib/", "ports.rs"],
+    // What passes between manager and driver.
+    &["exchange.rs"],
+    &["identifier.rs"],
+    &["manager/"],
+    // The kernel's commands.
+    &["ucma/"],
+];
+
 const HCA: Layers = &[
     &[
         "arena.rs",
@@ -142,7 +156,7 @@ const HCA: Layers = &[
     &["wire.rs"],
     &["live_device.rs"],
     &["driver.rs"],
-    &["adapter.rs", "queue_pair.rs"],
+    &["adapter.rs", "queue_pair.rs", "region.rs"],
 ];
 
 const LRO: Layers = &[
@@ -273,5 +287,5 @@ const WIRE: Layers = &[
     ],
     // Whole packets.
     &["frame_builder.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
-    &["star/"],
+    &["cm/", "star/"],
 ];

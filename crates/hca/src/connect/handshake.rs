@@ -96,6 +96,11 @@ pub(crate) trait Context {
     /// Takes a request of the program. Returns it if this side connects; otherwise the peer is expected to.
     fn request(&mut self, request: Self::Request, now: Instant) -> Option<Self::Request>;
 
+    /// Takes a request that is to be tried again.
+    fn retry(&mut self) -> Option<Self::Request> {
+        None
+    }
+
     /// The key of the set-up, which both sides know; `None` for plain bytes.
     fn key(&self) -> Option<&PreSharedKey>;
 

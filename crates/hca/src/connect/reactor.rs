@@ -268,7 +268,7 @@ impl<H: Handshake> Reactor<H> {
     /// Starts queued outbound handshakes while there is room.
     fn connect(&mut self, now: Instant) {
         while self.count(Direction::Outbound) < self.limits.outbound
-            && let Some(request) = self.queue.pop_front()
+            && let Some(request) = self.context.retry().or_else(|| self.queue.pop_front())
         {
             let outbound = H::outbound(request, &mut self.context, now);
             let Some((route, mut handshake)) = outbound else { continue };

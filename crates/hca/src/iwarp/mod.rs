@@ -26,8 +26,8 @@ pub(crate) use pending::{AttachError, StreamHost};
 pub(crate) use set_up::{IwarpSetup, listen};
 
 /// TCP port of the adapter that has the lowest queue pair numbers at an address. Adapters that share an address use the ports
-/// behind it.
-pub const IWARP_PORT: u16 = 4800;
+/// behind it; those of StaR are below.
+pub const IWARP_PORT: u16 = 4832;
 
 /// Bits of a queue pair number below those that name the adapter at an address.
 const SLOT_SHIFT: u32 = 19;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nichrome_port::udp::{PacketReceiver, PacketReceiverError, ReceiveBatch, UdpError, UdpSocket};
+use nichrome_port::udp::{PacketReceiver, PacketReceiverError, ReceiveBatch, UdpSocket};
 use nichrome_rdma::Datagram;
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::{IcrcChecker, UdpFlow};
@@ -35,14 +35,6 @@ enum Source {
 }
 
 impl DatagramPort {
-    /// Opens a port at `address` that no other process can use.
-    ///
-    /// # Errors
-    /// The address is taken, or not one of this machine.
-    pub(crate) fn open(address: SocketAddr) -> Result<Self, UdpError> {
-        UdpSocket::open(address).map(|socket| Self::receiving_from(RoceSocket::Own(socket)))
-    }
-
     /// The port of `socket`, received from in batches.
     pub(crate) fn receiving_from(socket: RoceSocket) -> Self {
         Self { socket, source: Source::Socket(ReceiveBatch::default()) }

@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use nichrome_port::udp::{UdpError, UdpSocket};
 use nichrome_port::{Epoll, Interest};
 use nichrome_wire::rdma::ROCE_PORT;
-use nichrome_wire::star::STAR_PORT;
 use rustix::io::Errno;
 
 use crate::config::{AdapterConfig, OpenError, Reception, RoceSocket, Transport};
@@ -39,13 +38,13 @@ impl Ports {
     /// # Errors
     /// A port is taken, or cannot be received from as configured.
     pub(crate) fn open(socket: RoceSocket, config: &AdapterConfig) -> Result<Self, OpenError> {
-        let star = SocketAddr::new(socket.udp().local().ip(), STAR_PORT);
         let mut streams = None;
         let (roce, others) = match (config.transport, config.reception) {
             (Transport::Roce, Reception::Socket) => (DatagramPort::receiving_from(socket), vec![]),
             (Transport::Roce, Reception::Packets) => (DatagramPort::receiving_packets(socket)?, vec![]),
             (Transport::Star, Reception::Socket) => {
-                (DatagramPort::receiving_from(socket), vec![DatagramPort::open(star)?])
+                let star = DatagramPort::receiving_from(socket.star()?);
+                (DatagramPort::receiving_from(socket), vec![star])
             }
             (Transport::Star, Reception::Packets) => return Err(OpenError::StarFromPackets),
             (Transport::Iwarp, Reception::Socket) => {

@@ -10,6 +10,7 @@
 //! An OFFER is for the connection that the TCP stream belongs to: its address must be that of the TCP peer.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +20,10 @@ use nichrome_rdma::star::{
     Wish, peek_offer,
 };
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpState};
-use nichrome_wire::star::STAR_PORT;
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::pending::{Host, PROGRAM_TIMEOUT, Pending, Request, SetupFailure};
+use super::slots::port_of;
 use crate::connect::{Cause, Handshake, Phase, Route};
 
 /// How long an inbound peer may take to say which connection it wants.
@@ -34,8 +35,8 @@ const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of input until the peer is known: an OFFER, and a REFUSAL behind it.
 const MAX_OPENING: usize = 256;
 
-/// Bytes of input in all: the largest ADMISSION, whose regions take 24 bytes each.
-const MAX_INPUT: usize = 2 * MAX_OPENING + 24 * MAX_REGIONS;
+/// Bytes of input in all: the largest ADMISSION, whose regions take 32 bytes each.
+const MAX_INPUT: usize = 2 * MAX_OPENING + 32 * MAX_REGIONS;
 
 /// Timers of a queue pair that is not in RTS yet: 67 ms, seven retries, RNR retries without end.
 const DEFAULT_TIMERS: Timers = Timers { timeout: 14, retry_count: 7, rnr_retry: 7, min_rnr_timer: 12 };
@@ -59,7 +60,7 @@ pub(super) fn hold<M: Memory>(
     let Some(peer) = report.path.map(|path| path.destination).zip(report.destination) else {
         return Ok(None);
     };
-    let request = Request { qp, number: report.number, address, peer, wish };
+    let request = Request { qp, number: report.number, address, peer, wish, slot: None };
     if request.is_loop() {
         // The queue pair exists: it was queried.
         let _ = device.release_qp(qp);
@@ -216,7 +217,8 @@ impl<M: Memory> Handshake for StarHandshake<M> {
     }
 
     fn outbound(request: Request, pending: &mut Pending<M>, now: Instant) -> Option<(Route, Self)> {
-        let route = Route { from: request.address, to: SocketAddr::new(request.peer.0, STAR_PORT) };
+        let route =
+            Route { from: request.address, to: SocketAddr::new(request.peer.0, port_of(request.slot)) };
         match Running::new(request, pending) {
             Ok(running) => {
                 let state = State::Running(Box::new(running));
@@ -257,6 +259,11 @@ impl<M: Memory> Handshake for StarHandshake<M> {
             (State::Running(running), Cause::Deadline) => {
                 let failure = if running.knows_peer { SetupFailure::Timeout } else { SetupFailure::NoPeer };
                 self.fail(pending, &failure);
+            }
+            (State::Running(running), Cause::Io(error))
+                if error.kind() == ErrorKind::ConnectionRefused && running.request.slot.is_none() =>
+            {
+                pending.call_slot(&running.request);
             }
             (State::Running(_), Cause::Io(error)) => self.fail(pending, &error.into()),
             (State::Running(_), Cause::Untrusted) => self.fail(pending, &SetupFailure::OtherUser),

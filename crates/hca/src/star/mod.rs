@@ -7,6 +7,7 @@ mod handshake;
 mod key_file;
 mod pending;
 mod set_up;
+mod slots;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ use crate::connect::PreSharedKey;
 pub use key_file::KeyFileError;
 pub(crate) use pending::Host;
 pub(crate) use set_up::{StarSetup, listen};
+pub(crate) use slots::{SLOT_BITS, STEERING};
 
 /// Options of StaR.
 #[derive(Clone, Debug)]

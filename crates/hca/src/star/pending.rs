@@ -13,6 +13,7 @@ use nichrome_wire::Instant;
 use rustix::process::geteuid;
 use thiserror::Error;
 
+use super::slots::slot_of;
 use crate::connect::{Context, PreSharedKey, SealError};
 
 /// How long one side waits for the program of the other.
@@ -29,6 +30,8 @@ pub(crate) struct Request {
     pub(super) address: IpAddr,
     pub(super) peer: (IpAddr, QpNumber),
     pub(super) wish: Wish,
+    /// The slot whose port is called, after nobody listened at the port of an address that one process has to itself.
+    pub(super) slot: Option<usize>,
 }
 
 impl Request {
@@ -80,6 +83,8 @@ pub(super) struct Pending<M> {
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
     key: Option<PreSharedKey>,
+    /// Requests whose first port was refused.
+    refused: VecDeque<Request>,
     failures: usize,
     report: fn(&str),
 }
@@ -91,8 +96,8 @@ impl<M: Memory> Pending<M> {
         key: Option<PreSharedKey>,
         report: fn(&str),
     ) -> Self {
-        let (expected, deadlines) = (HashMap::new(), VecDeque::new());
-        Self { host, expected, deadlines, open, key, failures: 0, report }
+        let (expected, deadlines, refused) = (HashMap::new(), VecDeque::new(), VecDeque::new());
+        Self { host, expected, deadlines, open, key, refused, failures: 0, report }
     }
 
     /// Takes the request of queue pair `ours` if it is for `peer`.
@@ -104,6 +109,11 @@ impl<M: Memory> Pending<M> {
         let is_stale = |(_, number): &mut (Instant, QpNumber)| !expected.contains_key(number);
         while self.deadlines.pop_front_if(is_stale).is_some() {}
         Some(request)
+    }
+
+    /// Has a request tried again at the port of the peer's slot.
+    pub(super) fn call_slot(&mut self, request: &Request) {
+        self.refused.push_back(Request { slot: Some(slot_of(request.peer.1)), ..*request });
     }
 
     /// Counts a completed request.
@@ -147,6 +157,10 @@ impl<M: Memory> Context for Pending<M> {
         }
         self.deadlines.push_back((until, request.number));
         None
+    }
+
+    fn retry(&mut self) -> Option<Request> {
+        self.refused.pop_front()
     }
 
     fn key(&self) -> Option<&PreSharedKey> {

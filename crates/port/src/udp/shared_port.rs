@@ -8,6 +8,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -51,9 +52,22 @@ pub struct SharedPort {
 impl SharedPort {
     /// Takes a free slot at `address`, as one of up to [`Steering::slots`] processes of this user.
     pub fn join(address: SocketAddr, steering: Steering) -> Result<Self, UdpError> {
+        Self::join_one_of(address, steering, 0..steering.slots())
+    }
+
+    /// Takes this slot at `address`, which a process takes that has it at another port.
+    pub fn join_slot(address: SocketAddr, steering: Steering, slot: usize) -> Result<Self, UdpError> {
+        Self::join_one_of(address, steering, slot..slot + 1)
+    }
+
+    fn join_one_of(
+        address: SocketAddr,
+        steering: Steering,
+        mut slots: Range<usize>,
+    ) -> Result<Self, UdpError> {
         let failed = |error| UdpError::of(address, error);
         let group = Group::join(address, steering).map_err(failed)?;
-        let free = (0..steering.slots()).find_map(|slot| Some((slot, claim(address, slot).ok()?)));
+        let free = slots.find_map(|slot| Some((slot, claim(address, slot).ok()?)));
         let Some((slot, claim)) = free else {
             return Err(UdpError::NoSlot { address, slots: steering.slots() });
         };

@@ -15,6 +15,7 @@ pub(crate) mod memory;
 pub(crate) mod multicast;
 pub(crate) mod numbers;
 pub(crate) mod protection;
+pub(crate) mod qp_map;
 pub(crate) mod queue_pair;
 pub(crate) mod random;
 pub(crate) mod receive_queue;

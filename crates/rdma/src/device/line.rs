@@ -11,8 +11,8 @@ use crate::net::{Room, Transmit};
 use crate::transport::{Endpoint, Shared};
 
 impl<M: Memory> Device<M> {
-    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes of a stream; `None` if there
-    /// is none now. The buffer must be 4 KiB larger than the largest datagram.
+    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes or the end of a stream; `None`
+    /// if there is none now. The buffer must be 4 KiB larger than the largest datagram.
     pub fn poll_transmit(
         &mut self,
         now: Instant,

@@ -160,6 +160,9 @@ impl<M: Memory> Device<M> {
                 _ => {}
             }
         });
+        if change.access.is_some() {
+            self.rights_changed(handle);
+        }
         if to == QpState::Reset {
             self.reset(handle);
         }

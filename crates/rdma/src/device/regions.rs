@@ -217,10 +217,30 @@ impl<M: Memory> Device<M> {
         self.region_changed(&RegionChange { domain, key, region: None });
     }
 
-    /// Reports a change to the endpoints of its domain, if any transport needs such reports.
-    fn region_changed(&mut self, change: &RegionChange) {
+    /// Reports the regions of its domain to the endpoint of a queue pair that gives peers other rights now.
+    pub(super) fn rights_changed(&mut self, handle: Handle<kind::Qp>) {
+        if !self.follows_regions() {
+            return;
+        }
+        let Self { qps, verbs, .. } = self;
+        let Some(transport) = qps.get_mut(handle) else { return };
+        let domain = transport.qp().domain;
+        for (key, region) in verbs.protection.regions_of(domain) {
+            let change = RegionChange { domain, key, region: Some(region.clone()) };
+            for_endpoint!(transport, |endpoint| endpoint.region_changed(&change));
+        }
+    }
+
+    /// Returns true if a transport needs reports of regions.
+    fn follows_regions(&self) -> bool {
         let mut follows = false;
         for_each_transport!(&self.transports, |shared, _Endpoint| follows |= shared.follows_regions());
+        follows
+    }
+
+    /// Reports a change to the endpoints of its domain, if any transport needs such reports.
+    fn region_changed(&mut self, change: &RegionChange) {
+        let follows = self.follows_regions();
         for index in 0..if follows { self.qps.places() } else { 0 } {
             let Some(transport) = self.qps.at_mut(index) else { continue };
             let in_domain = transport.qp().domain == change.domain;

@@ -1,4 +1,8 @@
 //! Byte streams: a queue pair whose transport has a stream connection of its own, which the driver owns.
+//!
+//! Frames are consumed whole, so that the driver keeps the first part of one: up to
+//! [`Terms::LONGEST_FPDU`](crate::iwarp::Terms::LONGEST_FPDU) bytes. A queue pair that stops reading needs a receive; it
+//! wants bytes again when one is posted, to its own or to its shared queue.
 
 use nichrome_wire::Instant;
 
@@ -54,7 +58,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reports the end of a queue pair's stream.
+    /// Reports the end of a queue pair's stream, when all bytes before it were consumed or can never be: they are the first
+    /// part of a frame. The queue pair moves to ERROR. The driver closes its direction behind the bytes that it has kept.
     pub fn stream_closed(&mut self, qp: Handle<kind::Qp>, end: StreamEnd, now: Instant) {
         self.verbs.now = now;
         let Self { qps, transports, verbs, .. } = self;

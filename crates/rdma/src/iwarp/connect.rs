@@ -1,7 +1,8 @@
 //! Putting a queue pair on iWARP.
 
-use super::endpoint::{IwarpQp, Stream};
+use super::endpoint::IwarpQp;
 use super::shared::IwarpShared;
+use super::stream::Stream;
 use super::terms::Terms;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::QueuePair;

@@ -5,7 +5,8 @@
 //! | [`setup`] | MPA's start-up of a stream |
 //! | `terms.rs` | what the two ends agree on before the first FPDU |
 //! | `connect.rs` | putting a queue pair on a stream |
-//! | `endpoint.rs` | a queue pair on iWARP: its stream in and out, errors |
+//! | `endpoint.rs` | a queue pair as the device sees it |
+//! | `stream.rs` | which segment leaves next, what the peer's segments do, errors |
 //! | `link.rs` | the stream beneath: who may send, how it ends |
 //! | `framing.rs` | FPDUs in the driver's buffers |
 //! | `requester.rs` | the send queue: what leaves next, what responses do |
@@ -30,8 +31,10 @@ mod segment;
 pub mod setup;
 mod shared;
 mod states;
+mod stream;
 mod terms;
 
 pub use config::{IwarpConfig, WithoutReceive};
-pub(crate) use endpoint::{IwarpQp, Stream};
+pub(crate) use endpoint::IwarpQp;
+pub(crate) use stream::Stream;
 pub use terms::{Role, RtrMessage, Terms};

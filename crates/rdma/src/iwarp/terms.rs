@@ -1,6 +1,6 @@
 //! What the two ends of a connection agree on before the first FPDU.
 
-use nichrome_wire::iwarp::{Crc, MAX_ULPDU};
+use nichrome_wire::iwarp::{Crc, MARKER_INTERVAL, MARKER_LEN, MAX_ULPDU, fpdu_len};
 
 /// The result of MPA's start-up, for [`Device::connect`](crate::Device::connect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,13 @@ pub struct Terms {
 impl Terms {
     /// The longest DDP segment between software ends. Its FPDU is 64 KiB long.
     pub const LONGEST_ULPDU: u16 = MAX_ULPDU as u16 - 5;
+
+    /// Bytes of the longest FPDU that may arrive, with markers. A driver keeps as many of a stream, since FPDUs are consumed
+    /// whole.
+    pub const LONGEST_FPDU: usize = {
+        let unmarked = fpdu_len(MAX_ULPDU);
+        unmarked + (unmarked / (MARKER_INTERVAL - MARKER_LEN) + 2) * MARKER_LEN
+    };
 }
 
 /// An end of a connection.

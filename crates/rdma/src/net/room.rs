@@ -29,7 +29,8 @@ pub struct DatagramBatch {
     pub segment_len: usize,
 }
 
-/// Bytes of a queue pair's stream. The driver keeps and later sends those that a write does not accept: see
+/// Bytes of a queue pair's stream. Requests in it have completed: the bytes are TCP's, and the driver sends them also if
+/// the queue pair is destroyed or reset. It keeps and later sends those that a write does not accept: see
 /// [`Device::block_stream`](crate::Device::block_stream).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBytes {
@@ -39,7 +40,9 @@ pub struct StreamBytes {
     pub len: usize,
 }
 
-/// The end of a queue pair's stream, behind all bytes that were sent. The driver reads the stream no more.
+/// The end of a queue pair's stream, behind all bytes that were sent. The driver drops what still arrives, until the peer
+/// has closed too or a deadline of the driver's: a socket closed with unread bytes resets, and the peer may lose the
+/// TERMINATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamEnding {
     /// The queue pair.

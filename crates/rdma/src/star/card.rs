@@ -2,14 +2,15 @@
 //!
 //! | packet | check, in this order | if it fails |
 //! |---|---|---|
-//! | any | form, type RDP or GD, integrity check (which covers the epoch) | dropped |
+//! | any | form, type RDP, GD or AOP, integrity check (which covers the epoch) | dropped |
 //! | authenticated | the tag, by lease key and grant code computed from the secret and the packet | dropped |
 //! | not authenticated | the card requires no authentication | refused: [`Reason::Denied`] |
 //! | any | the packet has not expired, and expires within [`LONGEST`] | refused: [`Reason::Expired`] |
 //! | authenticated | the lease has not ended, and is not void | refused: [`Reason::Lease`] |
 //! | GD | the bytes fit in a packet | refused: [`Reason::Length`] |
-//! | RDP, GD | rights and bytes of the capability | refused, with the reason |
-//! | RDP, GD | key, right and bounds of the region | refused, with the reason |
+//! | RDP, GD, AOP | rights and bytes of the capability | refused, with the reason |
+//! | RDP, GD, AOP | key, right and bounds of the region | refused, with the reason |
+//! | AOP | the ticket and the alignment (`result_slots.rs`) | refused: [`Reason::Atomic`] |
 //!
 //! A refusal of a packet that is not authenticated has no other reason than [`Reason::Expired`] and [`Reason::Denied`].
 //! The card looks up no connection: it copies the connection's number into the answer and sends that to the packet's
@@ -17,13 +18,15 @@
 
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
-    Authentication, Capability, Epoch, Flags, GrantCode, Lease, Message, PacketCheck, PacketType,
+    Atomic, Authentication, Capability, Epoch, Flags, GrantCode, Lease, Message, PacketCheck, PacketType,
     PacketWriter, Reason, Repr, Rights, STAR_PORT, Span, Stamp,
 };
 use nichrome_wire::{AddressPair, Ecn, Instant, TrafficClass};
 
-use super::lease::Revoked;
+use super::grants::{Grant, GrantCache};
 use super::memory_table::{Reach, RegisteredMemory};
+use super::result_slots::ResultSlots;
+use super::revoked::Revoked;
 use super::server_clock::{LONGEST, stamp_of};
 use super::tag::{ConnectionKey, Ends, ServerSecret};
 use crate::core::memory::Memory;
@@ -56,6 +59,8 @@ pub struct CardCounters {
     pub stored: u64,
     /// GDs that were answered with data.
     pub fetched: u64,
+    /// AOPs that were answered with data.
+    pub atomics: u64,
     /// Bytes of payload stored.
     pub bytes_stored: u64,
     /// Bytes of payload sent.
@@ -72,7 +77,7 @@ pub struct CardCounters {
     pub refused_unauthenticated: u64,
     /// Refused: the lease has ended, or the connection is closed.
     pub refused_lease: u64,
-    /// Dropped: not an RDP or GD.
+    /// Dropped: not an RDP, GD or AOP.
     pub dropped_malformed: u64,
     /// Dropped: wrong integrity check, by damage or another epoch.
     pub dropped_check: u64,
@@ -98,6 +103,7 @@ pub struct StatelessCard {
     config: CardConfig,
     counters: CardCounters,
     revoked: Revoked,
+    grants: GrantCache,
 }
 
 /// An RA that is not built yet.
@@ -144,9 +150,13 @@ struct CardRequest<'a> {
 }
 
 impl StatelessCard {
+    /// Bytes of its memory.
+    pub(super) const BYTES: usize = size_of::<Self>() + Revoked::BYTES + GrantCache::BYTES;
+
     /// A card that starts.
     pub fn new(config: CardConfig) -> Self {
-        Self { config, counters: CardCounters::default(), revoked: Revoked::new() }
+        let (counters, revoked, grants) = (CardCounters::default(), Revoked::new(), GrantCache::new());
+        Self { config, counters, revoked, grants }
     }
 
     /// The counters since the start.
@@ -174,7 +184,7 @@ impl StatelessCard {
         self.revoked.revoke(server, last, now);
     }
 
-    /// Executes an RDP or GD that arrived at `now` and builds the answer at the front of `buffer`. Drops and counts invalid
+    /// Executes an RDP, GD or AOP that arrived at `now` and builds the answer at the front of `buffer`. Drops and counts invalid
     /// packets, with `None`.
     #[inline]
     pub fn respond<M: Memory>(
@@ -182,10 +192,11 @@ impl StatelessCard {
         datagram: &Datagram<'_>,
         now: Instant,
         registered: &impl RegisteredMemory,
-        memory: &mut M,
+        (memory, slots): (&mut M, &mut ResultSlots),
         buffer: &mut [u8],
     ) -> Option<Answer> {
         let (request, admitted) = self.authenticate(datagram, now)?;
+        let mut found = 0;
         let mut outcome = match request.repr.message {
             Message::Rdp(span) => {
                 let stored = admitted.and_then(|()| self.store(&request, span, registered, memory));
@@ -193,6 +204,12 @@ impl StatelessCard {
                 return self.write(&acknowledgement, now, buffer);
             }
             Message::Gd(span, len) => admitted.and_then(|()| self.locate(&request, span, len, registered)),
+            Message::Aop(span, atomic) => admitted.and_then(|()| {
+                let address = request.resolve(span, Atomic::WORD, Rights::ATOMIC, registered)?;
+                let server = span.capability.server;
+                found = slots.execute(server, &atomic, address, memory).map_err(|why| request.told(why))?;
+                Ok(Done { address, len: Atomic::WORD })
+            }),
             _ => return None,
         };
         let is_marked = datagram.traffic_class.ecn() == Ecn::Ce;
@@ -207,7 +224,11 @@ impl StatelessCard {
             self.counters.dropped_buffer += 1;
             return None;
         };
-        if payload_len > 0
+        if let Message::Aop(..) = request.repr.message
+            && payload_len > 0
+        {
+            writer.payload().copy_from_slice(&found.to_ne_bytes());
+        } else if payload_len > 0
             && let Ok(Done { address, .. }) = outcome
             && memory.read(address, writer.payload()).is_err()
         {
@@ -289,8 +310,7 @@ impl StatelessCard {
         };
         let key = self.lease_key(datagram, &repr, &authentication);
         self.counters.dropped_tag += u64::from(key.is_none());
-        let (Message::Rdp(span) | Message::Gd(span, _)) = repr.message else { return None };
-        let Capability { server, lease, .. } = span.capability;
+        let Capability { server, lease, .. } = repr.message.span()?.capability;
         let admitted = is_current(repr.stamp, stamp_of(now))
             .and_then(|()| if self.revoked.admits(server, lease, now) { Ok(()) } else { Err(Reason::Lease) });
         Some((CardRequest { repr, payload, key: Some(key?) }, admitted))
@@ -299,18 +319,22 @@ impl StatelessCard {
     /// The lease key of a packet, if its tag is right: it is of a client of this server, and for memory that it was granted.
     #[inline]
     fn lease_key(
-        &self,
+        &mut self,
         datagram: &Datagram<'_>,
         repr: &Repr,
         authentication: &Authentication,
     ) -> Option<ConnectionKey> {
         let secret = &self.config.authentication.as_ref()?.secret;
-        let (Message::Rdp(span) | Message::Gd(span, _)) = repr.message else { return None };
+        let span = repr.message.span()?;
         let Capability { base, len, rights, server, lease } = span.capability;
         let ends = Ends { address: datagram.flow.addresses.src(), client: repr.connection, server };
-        let key = secret.lease_key(&ends, lease);
-        let code = secret.grant_code(&ends, span.key, (base, len), rights);
-        key.is_right(code, &datagram.flow, datagram.bytes, authentication).then_some(key)
+        let grant = Grant { ends, lease, key: span.key, range: (base, len), rights };
+        let input = self.grants.tag_input(&grant, secret);
+        if !input.key.is_right(input.code, &datagram.flow, datagram.bytes, authentication) {
+            return None;
+        }
+        self.grants.keep(&grant, input);
+        Some(input.key)
     }
 
     /// Stores the payload of an RDP.
@@ -352,6 +376,7 @@ impl StatelessCard {
                 counters.stored += 1;
                 counters.bytes_stored += u64::from(len);
             }
+            (Message::Aop(..), Ok(_)) => counters.atomics += 1,
             (_, Ok(Done { len, .. })) => {
                 counters.fetched += 1;
                 counters.bytes_fetched += u64::from(len);

@@ -1,7 +1,7 @@
 //! The stateless card's queue: answers, and requests to be answered, of all connections.
 //!
 //! The card stores an RDP on arrival and queues the RA. One RA says of up to 17 RDPs that came in a burst that they are
-//! stored. The card queues GDs themselves, so that data is copied once, from the
+//! stored. The card queues GDs and AOPs themselves, so that data is copied once, from the
 //! program's memory to the driver's buffer. The configuration bounds the queue for all connections together.
 
 use std::collections::VecDeque;
@@ -13,13 +13,14 @@ use nichrome_wire::star::{
 use nichrome_wire::{Instant, TrafficClass};
 
 use super::card::{Acknowledgement, Answer, StatelessCard};
+use super::result_slots::ResultSlots;
 use super::seal::Seal;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Room, Route};
 
-/// Bytes of the longest queued packet: a Close with authentication.
-const LONGEST: usize = 64;
+/// Bytes of the longest queued packet: an AOP with authentication.
+const LONGEST: usize = PacketType::Aop.authenticated_len(0);
 
 /// A queued packet.
 struct Packet {
@@ -38,9 +39,9 @@ enum Waiting {
     Acknowledgement(Acknowledgement),
     /// The last packet of a connection.
     Close(Packet, Route),
-    /// A GD to answer.
+    /// A GD or AOP to answer.
     Request {
-        gd: Packet,
+        packet: Packet,
         flow: UdpFlow,
         traffic_class: TrafficClass,
     },
@@ -63,12 +64,17 @@ impl CardQueue {
         &self.card
     }
 
+    /// Bytes of the card's memory, which is allocated at its start, and of its queue, which grows to its limit.
+    pub(super) fn state_bytes(&self) -> usize {
+        StatelessCard::BYTES + self.limit * size_of::<Waiting>()
+    }
+
     /// Ends the leases of a closed connection.
     pub(super) fn revoke(&mut self, server: QpNumber, last: Lease, now: Instant) {
         self.card.revoke(server, last, now);
     }
 
-    /// Receives an RDP or GD.
+    /// Receives an RDP, GD or AOP.
     pub(super) fn receive<M: Memory>(
         &mut self,
         datagram: &Datagram<'_>,
@@ -79,7 +85,7 @@ impl CardQueue {
             verbs.counters.dropped_full += 1;
             return;
         }
-        if kind == PacketType::Gd {
+        if kind != PacketType::Rdp {
             let (mut bytes, len) = ([0; LONGEST], datagram.bytes.len());
             let Some(place) = bytes.get_mut(..len) else {
                 verbs.counters.dropped_malformed += 1;
@@ -87,7 +93,7 @@ impl CardQueue {
             };
             place.copy_from_slice(datagram.bytes);
             let Datagram { flow, traffic_class, .. } = *datagram;
-            self.waiting.push_back(Waiting::Request { gd: Packet { bytes, len }, flow, traffic_class });
+            self.waiting.push_back(Waiting::Request { packet: Packet { bytes, len }, flow, traffic_class });
             return;
         }
         let Verbs { protection, memory, now, .. } = verbs;
@@ -101,7 +107,12 @@ impl CardQueue {
     }
 
     /// Fills `room` with answers. Returns true if there are more than fit.
-    pub(super) fn fill<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
+    pub(super) fn fill<M: Memory>(
+        &mut self,
+        room: &mut Room<'_>,
+        slots: &mut ResultSlots,
+        verbs: &mut Verbs<M>,
+    ) -> bool {
         let mut last: Option<(UdpFlow, TrafficClass)> = None;
         while let Some(waiting) = self.waiting.front() {
             match waiting {
@@ -123,8 +134,8 @@ impl CardQueue {
                     room.add(*route, bytes.len());
                     verbs.counters.sent += 1;
                 }
-                Waiting::Request { gd, flow, traffic_class } => {
-                    let bytes = gd.bytes();
+                Waiting::Request { packet, flow, traffic_class } => {
+                    let bytes = packet.bytes();
                     let of_one = room.is_empty() || last == Some((*flow, *traffic_class));
                     if !of_one || !room.fits_behind(expected_len(bytes)) {
                         return true;
@@ -132,7 +143,7 @@ impl CardQueue {
                     last = Some((*flow, *traffic_class));
                     let datagram = Datagram { flow: *flow, traffic_class: *traffic_class, bytes };
                     let Verbs { protection, memory, now, .. } = verbs;
-                    let answer = self.card.respond(&datagram, *now, protection, memory, room.free());
+                    let answer = self.card.respond(&datagram, *now, protection, (memory, slots), room.free());
                     if let Some(Answer { route, len }) = answer {
                         room.add(route, len);
                         verbs.counters.sent += 1;
@@ -161,7 +172,7 @@ impl CardQueue {
     }
 }
 
-/// Bytes of the SDP that answers a GD.
+/// Bytes of the SDP that answers a GD or AOP.
 fn expected_len(gd: &[u8]) -> usize {
     let wanted = gd.get(2..4).map_or(0, |len| usize::from(u16::from_be_bytes([len[0], len[1]])));
     let is_authenticated = CommonHeader::new(gd).is_some_and(|gd| gd.flags().contains(Flags::AUTHENTICATED));

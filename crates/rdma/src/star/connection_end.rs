@@ -38,6 +38,9 @@ pub(super) trait ConnectionEnd<M: Memory> {
     /// The next packet to leave.
     fn next_packet(&self, now: Instant) -> Option<Outgoing>;
 
+    /// The packet that continues the message of `packet`, which has left just now; `None` if another may come first.
+    fn following(&self, packet: &Outgoing, now: Instant) -> Option<Outgoing>;
+
     /// Copies the payload of a packet.
     fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible>;
 
@@ -67,11 +70,21 @@ pub(super) trait ConnectionEnd<M: Memory> {
 
     /// Fills `room` with packets. Returns true if there are more than fit.
     fn write(&mut self, room: &mut Room<'_>, shared: &mut StarShared, verbs: &mut Verbs<M>) -> bool {
+        let mut following = None;
         loop {
-            self.run(shared, verbs);
-            let Some(packet) = self.next_packet(verbs.now) else { return false };
+            let packet = match following.take() {
+                Some(packet) => packet,
+                None => {
+                    self.run(shared, verbs);
+                    let Some(packet) = self.next_packet(verbs.now) else { return false };
+                    self.authorize(packet, shared)
+                }
+            };
             match self.build(&packet, room, shared, verbs) {
-                Built::Placed(len) => self.sent(&packet, len, verbs),
+                Built::Placed(len) => {
+                    self.sent(&packet, len, verbs);
+                    following = self.following(&packet, verbs.now);
+                }
                 Built::Full => return true,
                 Built::Unroutable => return false,
                 Built::Impossible => self.failed(&packet, verbs),
@@ -91,12 +104,14 @@ pub(super) trait ConnectionEnd<M: Memory> {
         let Some(route) = self.route().map(|route| shared.route_of(route, is_data(packet))) else {
             return Built::Unroutable;
         };
-        let packet = &self.authorize(*packet, shared);
         let seal = self.seal();
         let repr = Repr { flags: packet.repr.flags | seal.flags(), ..packet.repr };
         let len = repr.datagram_len(packet.payload_len);
         if !room.fits(&route, len) {
             return Built::Full;
+        }
+        if let Err(why) = shared.egress.check_headers(&route.flow, &repr, packet.payload_len) {
+            return Built::Blocked(why);
         }
         let Some(mut writer) = PacketWriter::new(&repr, packet.payload_len, room.free()) else {
             return Built::Impossible;
@@ -105,9 +120,6 @@ pub(super) trait ConnectionEnd<M: Memory> {
             return Built::Impossible;
         }
         let len = self.finish(packet, writer, &route.flow);
-        if let Err(why) = shared.egress.check(&route.flow, &room.free()[..len]) {
-            return Built::Blocked(why);
-        }
         room.add(route, len);
         Built::Placed(len)
     }

@@ -55,18 +55,20 @@ impl Endpoint for StarQp {
             let route = shared.environment.addresses.route(path, 0, 0);
             either!(self, side => side.route = route);
         }
+        if let (Self::Stateless(server), Some(access)) = (self, change.access) {
+            // The device reports all regions of the domain again.
+            server.push_element(Element::Rights(access.star_bits()));
+        }
     }
 
-    /// Rejects atomics on the memory of the stateless side, which would have to record those it executed; window binds and
-    /// local invalidations; FLUSH and ATOMIC WRITE, which StaR has no packets for; and requests of the stateless side that do
+    /// Rejects window binds and local invalidations; FLUSH and ATOMIC WRITE, which StaR has no packets for; and requests of the stateless side that do
     /// not fit a WQEP.
     fn accepts(&self, operation: &Operation, payload: &Payload<'_>, len: u32) -> Result<(), PostError> {
         use Operation as O;
         let local = matches!(operation, O::LocalInvalidate(_) | O::BindWindow(_));
         let unknown = matches!(operation, O::Flush { .. } | O::AtomicWrite(_));
-        let atomic = matches!(operation, O::CompareSwap { .. } | O::FetchAdd { .. });
         match self {
-            Self::Stateful(_) if local || atomic || unknown => Err(PostError::Transport),
+            Self::Stateful(_) if local || unknown => Err(PostError::Transport),
             Self::Stateless(_) if local || unknown => Err(PostError::Transport),
             Self::Stateful(_) => Ok(()),
             Self::Stateless(server) => match payload {

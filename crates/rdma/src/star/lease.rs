@@ -3,23 +3,16 @@
 //! A lease ends at a second of the server's clock. Its key is a function of that and of the connection. The server's driver
 //! hands over the next lease when it hears of the client in the second half of a lease; a client that only sends RDPs and GDs
 //! asks for it by an EA. An idle connection has no lease and costs nothing.
-//!
-//! The leases of a closed connection are void. The card keeps those that have not ended in a table of fixed size; where it is
-//! full, all leases that end no later than the oldest one's are void, and clients of open connections ask for others.
-
-use std::collections::VecDeque;
 
 use nichrome_wire::Instant;
-use nichrome_wire::rdma::{QpNumber, RKey};
+use nichrome_wire::rdma::RKey;
 use nichrome_wire::star::{GrantCode, Lease, NextLease, Registration, Rights};
 
 use super::memory_table::remote_rights;
+use super::revoked::{Revoked, SECONDS};
 use super::tag::{ConnectionKey, Ends, ServerSecret};
 use crate::core::access::Access;
 use crate::core::protection::Region;
-
-/// Seconds of a lease.
-pub(crate) const SECONDS: u32 = 60;
 
 /// Nanoseconds after which a client asks for the next lease.
 const RENEWAL: u64 = SECONDS as u64 * 1_000_000_000 / 2;
@@ -29,59 +22,6 @@ const MARGIN: u64 = 5_000_000_000;
 
 /// Nanoseconds between two EAs that ask for a lease.
 const INTERVAL: u64 = 50_000_000;
-
-/// Closed connections whose leases the card keeps.
-const CLOSED: usize = 256;
-
-/// The second of a clock at `now`.
-fn second_of(now: Instant) -> u32 {
-    (now.as_nanos() / 1_000_000_000) as u32
-}
-
-/// The leases that are void before their time.
-#[derive(Clone, Debug)]
-pub(crate) struct Revoked {
-    /// The connections closed last, by the server's number, with the ends of their leases.
-    closed: VecDeque<(QpNumber, Lease)>,
-    /// All leases up to this one are void.
-    floor: Lease,
-}
-
-impl Revoked {
-    pub(crate) fn new() -> Self {
-        Self { closed: VecDeque::with_capacity(CLOSED), floor: Lease(0) }
-    }
-
-    /// The lease of a connection that begins at `now`.
-    pub(crate) fn begin(&self, server: QpNumber, now: Instant) -> Lease {
-        let before =
-            self.closed.iter().filter(|(number, _)| *number == server).map(|(_, lease)| lease.0).max();
-        Lease((second_of(now) + SECONDS).max(self.floor.0.max(before.unwrap_or(0)) + 1))
-    }
-
-    /// Makes the leases of a connection void, the last of which is `last`.
-    pub(crate) fn revoke(&mut self, server: QpNumber, last: Lease, now: Instant) {
-        let second = second_of(now);
-        self.closed.retain(|(_, lease)| lease.0 > second);
-        if self.closed.len() == CLOSED
-            && let Some((_, oldest)) = self.closed.pop_front()
-        {
-            self.floor = self.floor.max(oldest);
-        }
-        self.closed.push_back((server, last));
-    }
-
-    /// Whether a packet under `lease` is taken at `now`.
-    #[inline]
-    pub(crate) fn admits(&self, server: QpNumber, lease: Lease, now: Instant) -> bool {
-        let second = second_of(now);
-        let is_void = |(number, last): &(QpNumber, Lease)| *number == server && lease <= *last;
-        lease.0 > second
-            && lease.0 - second <= 2 * SECONDS
-            && lease > self.floor
-            && !self.closed.iter().any(is_void)
-    }
-}
 
 /// What the driver of the server grants one connection.
 #[derive(Clone, Debug)]
@@ -105,7 +45,7 @@ impl Grantor {
 
     /// The next lease, if the second half of the last one has begun or it is void.
     pub(crate) fn renewed(&mut self, revoked: &Revoked, now: Instant) -> Option<NextLease> {
-        let is_old = now.nanos_since(self.granted_at) >= RENEWAL || self.lease <= revoked.floor;
+        let is_old = now.nanos_since(self.granted_at) >= RENEWAL || self.lease <= revoked.floor();
         let next = revoked.begin(self.ends.server, now);
         if !is_old || next <= self.lease {
             return None;
@@ -126,7 +66,11 @@ pub(super) fn registration(
     let Region { access, io_address, len, .. } = *region;
     let rights = remote_rights(access, qp);
     let code = grantor.map_or(GrantCode::default(), |grantor| grantor.code(key, (io_address, len), rights));
-    let given = [(Rights::STORE, Access::REMOTE_WRITE), (Rights::FETCH, Access::REMOTE_READ)];
+    let given = [
+        (Rights::STORE, Access::REMOTE_WRITE),
+        (Rights::FETCH, Access::REMOTE_READ),
+        (Rights::ATOMIC, Access::REMOTE_ATOMIC),
+    ];
     let given = given.into_iter().filter(|(right, _)| rights.contains(*right));
     let rights = given.fold(Access::NONE, |given, (_, access)| given | access).star_bits();
     (rights != 0).then_some(Registration { key: RKey(key), address: io_address, len, rights, code })
@@ -198,48 +142,8 @@ impl Held {
 mod tests {
     use super::*;
 
-    fn number(number: u32) -> QpNumber {
-        QpNumber::new(number).unwrap()
-    }
-
     fn at(seconds: u64) -> Instant {
         Instant::from_nanos(seconds * 1_000_000_000)
-    }
-
-    #[test]
-    fn a_lease_ends_in_time() {
-        let revoked = Revoked::new();
-        let lease = revoked.begin(number(1), at(100));
-        for (second, admitted) in [(100, true), (159, true), (160, false), (100_000, false), (30, false)] {
-            assert_eq!(revoked.admits(number(1), lease, at(second)), admitted, "{second}");
-        }
-    }
-
-    #[test]
-    fn closing_ends_the_leases_of_one_connection_and_a_new_one_may_have_its_number() {
-        let mut revoked = Revoked::new();
-        let [one, other] = [1, 2].map(|nth| (number(nth), revoked.begin(number(nth), at(100))));
-        revoked.revoke(one.0, one.1, at(100));
-        assert!(!revoked.admits(one.0, one.1, at(100)) && revoked.admits(other.0, other.1, at(100)));
-        let again = revoked.begin(one.0, at(100));
-        assert!(revoked.admits(one.0, again, at(100)) && !revoked.admits(one.0, one.1, at(101)));
-    }
-
-    #[test]
-    fn a_full_table_makes_all_old_leases_void_and_open_connections_get_others() {
-        let mut revoked = Revoked::new();
-        let open = (number(9), revoked.begin(number(9), at(100)));
-        let first = (number(1000), revoked.begin(number(1000), at(100)));
-        for nth in 0..=CLOSED as u32 {
-            revoked.revoke(number(1000 + nth), revoked.begin(number(1000 + nth), at(100)), at(100));
-        }
-        assert_eq!(revoked.closed.len(), CLOSED);
-        assert!(!revoked.admits(first.0, first.1, at(100)) && !revoked.admits(open.0, open.1, at(100)));
-        let ends = Ends { address: [10, 0, 0, 1].into(), client: number(1), server: open.0 };
-        let mut grantor = Grantor::new(ServerSecret::new([1; 16]), ends, open.1, at(100));
-        let next = grantor.renewed(&revoked, at(100)).unwrap();
-        assert!(revoked.admits(open.0, next.lease, at(100)));
-        assert!(grantor.renewed(&revoked, at(100)).is_none());
     }
 
     #[test]

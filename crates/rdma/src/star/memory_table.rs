@@ -21,7 +21,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The access of a packet that may do `right`, [`Rights::STORE`] or [`Rights::FETCH`], by its capability.
+    /// The access of a packet that may do `right`, one of [`Rights::STORE`], [`Rights::FETCH`] and [`Rights::ATOMIC`], by its
+    /// capability.
     ///
     /// # Errors
     /// The capability has not the right, or does not cover the bytes.
@@ -36,8 +37,11 @@ impl Reach {
         }
         let right = match (capability.rights.contains(Rights::ELEMENT), right) {
             (true, Rights::STORE) => Access::LOCAL_WRITE,
+            // No element is granted for atomic operations.
+            (true, Rights::ATOMIC) => return Err(Reason::Right),
             (true, _) => Access::NONE,
             (false, Rights::STORE) => Access::REMOTE_WRITE,
+            (false, Rights::ATOMIC) => Access::REMOTE_ATOMIC,
             (false, _) => Access::REMOTE_READ,
         };
         Ok(Self { span, len, right })
@@ -49,7 +53,9 @@ pub(crate) fn remote_rights(region: Access, qp: Access) -> Rights {
     let given = |access: Access, right| {
         if region.contains(access) && qp.contains(access) { right } else { Rights::NONE }
     };
-    given(Access::REMOTE_WRITE, Rights::STORE) | given(Access::REMOTE_READ, Rights::FETCH)
+    given(Access::REMOTE_WRITE, Rights::STORE)
+        | given(Access::REMOTE_READ, Rights::FETCH)
+        | given(Access::REMOTE_ATOMIC, Rights::ATOMIC)
 }
 
 /// The registered memory of a server.
@@ -122,17 +128,26 @@ impl FromIterator<Registration> for MemoryTable {
 impl RegisteredMemory for MemoryTable {
     #[inline]
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
-        let Reach { span, len, right } = *reach;
-        let region = self.regions.get(&span.key).ok_or(Reason::Key)?;
-        if u16::from(region.rights) & right.bits() != right.bits() {
-            return Err(Reason::Right);
-        }
-        let offset = span.address.wrapping_sub(region.address);
-        if offset > region.len || u64::from(len) > region.len - offset {
-            return Err(Reason::Bounds);
-        }
-        Ok(span.address)
+        let region = self.regions.get(&reach.span.key).ok_or(Reason::Key)?;
+        region_allows(region, reach).map(|()| reach.span.address)
     }
+}
+
+/// Whether rights and bounds of a region allow an access.
+///
+/// # Errors
+/// The reason for refusing it.
+#[inline]
+pub(super) fn region_allows(region: &Registration, reach: &Reach) -> Result<(), Reason> {
+    let Reach { span, len, right } = *reach;
+    if u16::from(region.rights) & right.bits() != right.bits() {
+        return Err(Reason::Right);
+    }
+    let offset = span.address.wrapping_sub(region.address);
+    if offset > region.len || u64::from(len) > region.len - offset {
+        return Err(Reason::Bounds);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

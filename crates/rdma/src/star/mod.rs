@@ -10,11 +10,13 @@
 //! | `endpoint.rs` | a queue pair on either side |
 //! | `connection_end.rs`, `seal.rs`, `packet.rs`, `status.rs` | what both sides share: building and receiving packets |
 //! | `card.rs`, `card_queue.rs` | the stateless card, and the packets that wait for it |
+//! | `result_slots.rs` | results of the clients' atomic operations, in the memory of the server's host |
 //! | `memory_table.rs` | access to a server's registered memory, at its card and in its clients' copies |
 //! | `security.rs` | the egress module: blocks packets that no server has allowed |
 //! | `setup.rs`, `negotiate.rs` | the negotiation of roles, and its questions to the device |
 //! | `config.rs`, `shared.rs` | configuration and state that the queue pairs of a device share |
-//! | `lease.rs` | how long a client may use what it was granted |
+//! | `lease.rs`, `revoked.rs` | how long a client may use what it was granted; leases that are void before their time |
+//! | `grants.rs` | the card's cache of keys and codes |
 //! | `tag.rs` | keyed tags: keys derived from one secret, and the server's clock at the client |
 
 mod card;
@@ -24,6 +26,7 @@ mod connection_end;
 mod elements;
 mod endpoint;
 mod flight;
+mod grants;
 mod lease;
 mod lifetime;
 mod memory_table;
@@ -31,6 +34,8 @@ mod mirror;
 mod negotiate;
 mod packet;
 mod pipeline;
+mod result_slots;
+mod revoked;
 mod seal;
 mod security;
 mod server_clock;
@@ -47,6 +52,7 @@ pub use config::StarConfig;
 pub(crate) use endpoint::StarQp;
 pub use memory_table::{MemoryTable, Reach, RegisteredMemory};
 pub use negotiate::{Admit, Connect, MakeOffer};
+pub use result_slots::ResultSlots;
 pub use security::{Blocked, EgressCounters, EgressModule};
 pub use setup::{
     Admission, Agreement, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, Setup,

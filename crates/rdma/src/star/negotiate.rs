@@ -136,6 +136,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
                 let key = grantor.as_ref().map(|Grantor { secret, ends, .. }| secret.connection_key(ends));
                 let seal = Seal { check: PacketCheck::new(shared.config.epoch), key };
                 shared.egress.serve();
+                shared.slots.open(qp.number);
                 shared.stateless += 1;
                 StarQp::Stateless(Box::new(Stateless::new(qp, route, ours, theirs, (seal, grantor))))
             }

@@ -22,6 +22,8 @@ pub(crate) struct Outgoing {
     pub(crate) cause: Cause,
     /// The code of what an RDP or GD reaches.
     pub(crate) code: GrantCode,
+    /// Bytes of the message before the payload of an RDP.
+    pub(crate) offset: u32,
 }
 
 /// Why a packet is sent, which determines the state that changes when it leaves.

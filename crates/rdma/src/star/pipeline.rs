@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use nichrome_wire::star::Atomic;
 use nichrome_wire::{Instant, SeqNumber};
 
 use crate::core::completion::Status;
@@ -90,8 +91,12 @@ pub(super) struct Operation {
     pub(super) mirrored: Option<u64>,
     /// The statuses of its own completion and of its receive's, if it has failed.
     pub(super) failed: Option<(Status, Status)>,
-    /// The value that an atomic found.
+    /// The value that an atomic of the server found.
     pub(super) before: u64,
+    /// The client's atomic operation, which the server's card executes.
+    pub(super) atomic: Option<Atomic>,
+    /// The client's buffer for what such an operation finds; it writes the server's memory.
+    pub(super) lands: Extent,
     pub(super) writes: Extent,
     /// Whether `writes` is one buffer that the chunks fill from the front, a path MTU each.
     pub(super) is_contiguous: bool,
@@ -182,8 +187,19 @@ impl Pipeline {
     /// The index of a chunk's operation; `None` if the chunk is quiet, or was never part of an operation.
     #[inline]
     pub(super) fn operation_of(&self, nth: u64) -> Option<usize> {
-        let index = self.operations.partition_point(|operation| operation.first <= nth).checked_sub(1)?;
-        (nth >= self.base && nth < self.operations[index].end()).then_some(index)
+        if nth < self.base {
+            return None;
+        }
+        let holds = |index: &usize| {
+            let operation = self.operations.get(*index);
+            operation.is_some_and(|operation| (operation.first..operation.end()).contains(&nth))
+        };
+        // Chunks leave in order and are answered in order, mostly.
+        let last = self.operations.len().wrapping_sub(1);
+        [last, last.wrapping_sub(1), self.quiet].into_iter().find(holds).or_else(|| {
+            let behind = self.operations.partition_point(|operation| operation.first <= nth);
+            behind.checked_sub(1).filter(holds)
+        })
     }
 
     fn chunk(&mut self, nth: u64) -> Option<&mut Chunk> {
@@ -316,7 +332,12 @@ impl Pipeline {
             self.operations.range(self.settled..count).filter(|earlier| !self.is_quiet(earlier));
         unsettled.any(|earlier| {
             let left = self.left_of(earlier, mtu);
-            left.overlaps(writes) || left.overlaps(reads) || earlier.source.overlaps(writes)
+            let (source, lands) = (&earlier.source, &earlier.lands);
+            left.overlaps(writes)
+                || left.overlaps(reads)
+                || source.overlaps(writes)
+                || lands.overlaps(writes)
+                || lands.overlaps(reads)
         })
     }
 

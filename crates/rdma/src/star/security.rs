@@ -6,7 +6,7 @@
 //!
 //! | packet | leaves if |
 //! |---|---|
-//! | RDP, GD | its connection has an entry for the destination; by a remote key, with a region whose rights and bounds allow the access; by the key of an element, within a capability |
+//! | RDP, GD, AOP | its connection has an entry for the destination; by a remote key, with a region whose rights and bounds allow the access; by the key of an element, within a capability |
 //! | CQEP, EA to a server | some connection has an entry for the destination |
 //! | WQEP, EA to a client, RA, SDP | this host has taken the stateless role for any connection |
 
@@ -14,11 +14,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
-use nichrome_wire::star::{Element, Flags, Message, Reason, Registration, Repr, Rights, Span};
+use nichrome_wire::star::{Atomic, Element, Flags, Message, Reason, Registration, Repr, Rights, Span};
 
-use super::memory_table::{MemoryTable, Reach, RegisteredMemory};
+use super::memory_table::{MemoryTable, Reach, region_allows};
 use super::setup::Admission;
 use crate::core::access::Access;
+use crate::core::qp_map::QpMap;
 
 /// The reason for blocking a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +60,7 @@ struct Entry {
 /// The security module.
 #[derive(Default)]
 pub struct EgressModule {
-    entries: HashMap<QpNumber, Entry>,
+    entries: QpMap<Entry>,
     /// Entries for each server.
     servers: HashMap<IpAddr, usize>,
     /// Whether this host is the stateless side of any connection.
@@ -84,6 +85,9 @@ impl EgressModule {
         match element {
             Element::Register(region) => entry.memory.register(*region),
             Element::Deregister(key) => entry.memory.deregister(*key),
+            Element::Rights(rights) => {
+                entry.access = Access::from_bits((*rights).into()).unwrap_or(Access::NONE);
+            }
             Element::Close(_) => self.remove(connection),
             Element::Work(_) | Element::Lease(_) => {}
         }
@@ -131,10 +135,24 @@ impl EgressModule {
     /// The reason for blocking it.
     #[inline]
     pub fn check(&mut self, flow: &UdpFlow, datagram: &[u8]) -> Result<(), Blocked> {
-        let verdict = match Repr::parse(datagram) {
-            Ok((repr, payload, _)) => self.judge(flow, &repr, payload.len()),
-            Err(_) => Err(Blocked::Malformed),
-        };
+        match Repr::parse(datagram) {
+            Ok((repr, payload, _)) => self.check_headers(flow, &repr, payload.len()),
+            Err(_) => self.count(Err(Blocked::Malformed)),
+        }
+    }
+
+    /// Checks a packet of these headers before it is built, and counts it.
+    ///
+    /// # Errors
+    /// The reason for blocking it.
+    #[inline]
+    pub fn check_headers(&mut self, flow: &UdpFlow, repr: &Repr, payload_len: usize) -> Result<(), Blocked> {
+        let verdict = self.judge(flow, repr, payload_len);
+        self.count(verdict)
+    }
+
+    #[inline]
+    fn count(&mut self, verdict: Result<(), Blocked>) -> Result<(), Blocked> {
         let counter = match verdict {
             Ok(()) => &mut self.counters.passed,
             Err(Blocked::Malformed) => &mut self.counters.blocked_malformed,
@@ -155,7 +173,10 @@ impl EgressModule {
                 self.judge_reach(repr.connection, to, span, len, Rights::STORE)
             }
             Message::Gd(span, len) => self.judge_reach(repr.connection, to, span, len, Rights::FETCH),
-            _ if repr.flags.contains(Flags::TO_SERVER) => {
+            Message::Aop(span, _) => {
+                self.judge_reach(repr.connection, to, span, Atomic::WORD, Rights::ATOMIC)
+            }
+            Message::Cqep(_) | Message::Ea if is_to_server(repr) => {
                 if self.servers.contains_key(&to) {
                     Ok(())
                 } else {
@@ -180,17 +201,20 @@ impl EgressModule {
         if entry.server != to {
             return Err(Blocked::Destination);
         }
-        let is_element = span.capability.rights.contains(Rights::ELEMENT);
-        if !is_element && entry.memory.region(span.key).is_none() {
-            return Err(Blocked::Memory(Reason::Key));
+        if span.capability.rights.contains(Rights::ELEMENT) {
+            return Reach::new(span, len, right).map(|_| ()).map_err(Blocked::Memory);
         }
+        let region = entry.memory.region(span.key).ok_or(Blocked::Memory(Reason::Key))?;
         let reach = Reach::new(span, len, right).map_err(Blocked::Memory)?;
-        if is_element {
-            return Ok(());
-        }
         if !entry.access.contains(reach.right) {
             return Err(Blocked::Memory(Reason::Right));
         }
-        entry.memory.resolve(&reach).map(|_| ()).map_err(Blocked::Memory)
+        region_allows(region, &reach).map_err(Blocked::Memory)
     }
+}
+
+/// Whether a packet with these headers is for the server's driver.
+#[inline]
+fn is_to_server(repr: &Repr) -> bool {
+    matches!(repr.message, Message::Cqep(_)) || repr.flags.contains(Flags::TO_SERVER)
 }

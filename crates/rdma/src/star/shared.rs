@@ -8,6 +8,7 @@ use super::card::{CardConfig, CardCounters, StatelessCard};
 use super::card_queue::CardQueue;
 use super::config::StarConfig;
 use super::packet::Incoming;
+use super::result_slots::ResultSlots;
 use super::security::{EgressCounters, EgressModule};
 use super::setup::Room as StateRoom;
 use crate::core::memory::Memory;
@@ -24,6 +25,8 @@ pub(crate) struct StarShared {
     pub(super) config: StarConfig,
     pub(super) card: CardQueue,
     pub(super) egress: EgressModule,
+    /// Results of atomic operations, in the memory of the host.
+    pub(super) slots: ResultSlots,
     /// Connections in the stateless role.
     pub(super) stateless: usize,
 }
@@ -60,7 +63,7 @@ impl Shared for StarShared {
         });
         let card = CardQueue::new(card, config.waiting_packets);
         let (environment, egress) = (environment.clone(), EgressModule::default());
-        Self { environment, config, card, egress, stateless: 0 }
+        Self { environment, config, card, egress, slots: ResultSlots::default(), stateless: 0 }
     }
 
     fn read<'a, M: Memory>(
@@ -77,7 +80,7 @@ impl Shared for StarShared {
             let ecn = datagram.traffic_class.ecn();
             return Some((repr.connection, Incoming { repr, payload, authentication, ecn }));
         }
-        // A host without a stateless connection drops RDPs and GDs.
+        // A host without a stateless connection drops what is for a card.
         match self.stateless {
             0 => verbs.counters.dropped_unknown += 1,
             _ => self.card.receive(datagram, kind, verbs),
@@ -86,7 +89,7 @@ impl Shared for StarShared {
     }
 
     fn write<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
-        !self.card.is_empty() && self.card.fill(room, verbs)
+        !self.card.is_empty() && self.card.fill(room, &mut self.slots, verbs)
     }
 
     fn follows_regions(&self) -> bool {
@@ -98,7 +101,7 @@ impl Shared for StarShared {
     }
 
     fn state_bytes(&self) -> usize {
-        size_of::<StatelessCard>()
+        if self.stateless > 0 { self.card.state_bytes() } else { 0 }
     }
 }
 

@@ -14,8 +14,9 @@ const ROUND_TRIPS: u64 = 4;
 /// Shortest time before a probe, in nanoseconds: covers the peer's scheduling delays.
 const FLOOR: u64 = 500_000;
 
-/// The round trip that is assumed before the first sample, in nanoseconds.
-const UNKNOWN: u64 = 250_000;
+/// The round trip that is assumed before the first sample, in nanoseconds: on a new connection packets may wait behind those of
+/// many others, and a probe would be one more.
+const UNKNOWN: u64 = 2_000_000;
 
 /// The retransmission timer of one kind of packet on one connection.
 #[derive(Clone, Copy, Debug, Default)]

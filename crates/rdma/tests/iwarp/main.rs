@@ -9,6 +9,8 @@ mod program;
 mod foreign;
 mod hostile;
 mod property;
+mod siw;
+mod states;
 mod stream;
 mod support;
 mod terminate;

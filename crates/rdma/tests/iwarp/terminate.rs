@@ -420,3 +420,18 @@ fn a_terminate_of_the_peer_flushes_in_both_orders_of_bits() {
         assert_eq!(alone.end().device.query_qp(qp).unwrap().state, QpState::Err);
     }
 }
+
+/// Within a message nothing else can be sent, not even what the requests before it wait for.
+#[test]
+fn a_request_that_fails_within_its_message_flushes_those_before() {
+    let mut alone = Alone::new(Terms { role: Role::Initiator, max_ulpdu: 100, ..RESPONDER });
+    let (qp, there) = (alone.qp, Remote { address: 0, rkey: RKey(1) });
+    alone.end().post(qp, 1, Operation::Read(there), 0, 8);
+    let buffers = [alone.end().sge(0, 80), Sge { address: BASE, len: 80, lkey: LKey(1) }];
+    alone.end().device.post_send(qp, &SendRequest::new(2, Operation::Send, &buffers)).unwrap();
+    alone.end().post(qp, 3, Operation::Send, 0, 8);
+    let sent: Vec<_> = alone.segments().iter().map(|sent| sent.segment.opcode).collect();
+    assert_eq!(sent, [Opcode::ReadRequest, Opcode::Send, Opcode::Terminate]);
+    let failed = [(1, Status::Flushed), (2, Status::LocalProtection), (3, Status::Flushed)];
+    assert_eq!(alone.end().statuses(), failed);
+}

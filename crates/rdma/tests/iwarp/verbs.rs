@@ -2,7 +2,7 @@
 
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::*;
-use nichrome_wire::iwarp::{Opcode, Place, ReadRequest, STag, Segment};
+use nichrome_wire::iwarp::{Fpdu, Opcode, Place, ReadRequest, STag, Segment};
 
 use crate::common::{BASE, Link, Pair, address, changes, pattern};
 use crate::foreign::{Alone, untagged};
@@ -296,4 +296,34 @@ fn a_read_shows_no_key() {
     let request = ReadRequest::from_bytes(sent[0].payload[..].try_into().unwrap());
     assert_eq!((request.sink, request.sink_offset), (STag(1), 0));
     assert_eq!((request.source, request.source_offset, request.len), (STag(1), 3, 8));
+}
+
+#[test]
+fn messages_do_not_interleave() {
+    let mut alone = Alone::new(Terms { ird: 16, rtr: None, max_ulpdu: 100, ..TERMS });
+    let qp = alone.qp;
+    let request = alone.read_request(0, 1000).to_bytes();
+    (1..=8).for_each(|nth| {
+        alone.deliver(untagged(Opcode::ReadRequest, nth, 0, true), &request);
+    });
+    let (mut within, mut buffer) = (None, [0; 300]);
+    let (mut messages, mut is_posted) = (0, false);
+    while let Some(Transmit::Stream(StreamBytes { len, .. })) =
+        alone.end().device.poll_transmit(Instant::ZERO, 16, &mut buffer)
+    {
+        let mut rest = &buffer[..len];
+        while let Some(fpdu) = Fpdu::parse(rest, TERMS.crc).unwrap() {
+            let (segment, _) = Segment::parse(fpdu.ulpdu).unwrap();
+            assert!(within.is_none_or(|opcode| opcode == segment.opcode));
+            within = Some(segment.opcode).filter(|_| !segment.is_last);
+            messages += usize::from(segment.is_last);
+            rest = &rest[fpdu.len..];
+        }
+        // More responses than a burst have left, and one is cut: requests come next, but not within it.
+        if messages > 5 && within.is_some() && !is_posted {
+            is_posted = true;
+            (0..4).for_each(|nth| alone.end().post(qp, nth, Operation::Send, 0, 1000));
+        }
+    }
+    assert_eq!(messages, 12);
 }

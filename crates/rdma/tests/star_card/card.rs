@@ -2,11 +2,12 @@
 
 use nichrome_rdma::{Access, ByteMemory, RKey};
 use nichrome_wire::star::{
-    Completed, Cqe, Element, Epoch, Flags, Message, Reason, Registration, STAR_PORT, StatusCode,
+    Atomic, AtomicKind, Completed, Cqe, Element, Epoch, Flags, Message, Operands, Reason, Registration,
+    Rights, STAR_PORT, StatusCode,
 };
 use nichrome_wire::{Ecn, TrafficClass};
 
-use super::common::{BASE, EPOCH, NOW, PRIVATE, Packet, SHARED, Server, to_server};
+use super::common::{BASE, EPOCH, NOW, PRIVATE, Packet, SHARED, Server, Tag, to_server};
 
 fn answered(server: &mut Server, packet: &Packet) -> Message {
     server.exchange(&packet.clone().authenticated().built()).unwrap().repr.message
@@ -173,8 +174,44 @@ fn a_buffer_that_is_too_short_costs_the_answer() {
     let bytes = Packet::gd(SHARED, BASE, 100).built();
     let datagram =
         nichrome_rdma::Datagram { flow: to_server(), traffic_class: TrafficClass(0), bytes: &bytes };
-    let Server { card, memory, table, .. } = &mut server;
-    assert_eq!(card.respond(&datagram, NOW, table, memory, &mut [0; 119]), None);
-    assert!(card.respond(&datagram, NOW, table, memory, &mut [0; 120]).is_some());
+    let Server { card, memory, table, slots, .. } = &mut server;
+    assert_eq!(card.respond(&datagram, NOW, table, (&mut *memory, &mut *slots), &mut [0; 119]), None);
+    assert!(card.respond(&datagram, NOW, table, (&mut *memory, &mut *slots), &mut [0; 120]).is_some());
     assert_eq!(card.counters().dropped_buffer, 1);
+}
+
+#[test]
+fn an_atomic_operation_takes_effect_once_and_its_copies_get_the_same_answer() {
+    let mut server = Server::authenticating();
+    let add = |ticket, address| {
+        let operands = Operands { compare: 0, swap_or_add: 5 };
+        Packet::aop(SHARED, address, Atomic { kind: AtomicKind::FetchAdd, ticket, operands }).authenticated()
+    };
+    let found = u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7]);
+    for _ in 0..3 {
+        let answer = server.exchange(&add(1, BASE).built()).unwrap();
+        assert_eq!(answer.repr.message, Message::Sdp(Ok(())));
+        assert_eq!((answer.payload, server.memory.bytes()[0]), (found.to_ne_bytes().to_vec(), 5));
+    }
+    let answer = server.exchange(&add(2, BASE).built()).unwrap();
+    assert_eq!(answer.payload, (found + 5).to_ne_bytes());
+    let refused = |server: &mut Server, packet: &Packet| {
+        let before = server.memory.clone();
+        let Message::Sdp(Err(reason)) = server.exchange(&packet.built()).unwrap().repr.message else {
+            panic!()
+        };
+        assert_eq!(server.memory.bytes(), before.bytes());
+        reason
+    };
+    assert_eq!(refused(&mut server, &add(1, BASE)), Reason::Atomic, "an old copy");
+    assert_eq!(refused(&mut server, &add(4, BASE)), Reason::Atomic, "not the next");
+    assert_eq!(refused(&mut server, &add(3, BASE + 1)), Reason::Atomic, "not aligned");
+    assert_eq!(refused(&mut server, &add(3, BASE + 996)), Reason::Bounds);
+    let not_granted = add(3, BASE).changed(|capability| capability.rights = Rights::STORE).authenticated();
+    assert_eq!(refused(&mut server, &not_granted), Reason::Right);
+    let of_element = add(3, BASE).of_element().authenticated();
+    assert_eq!(refused(&mut server, &of_element), Reason::Right);
+    let forged = add(3, BASE).tag(Tag::Fixed(7));
+    assert_eq!((server.exchange(&forged.built()), server.memory.bytes()[0]), (None, 10));
+    assert_eq!(server.card.counters().atomics, 4);
 }

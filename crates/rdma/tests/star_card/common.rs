@@ -6,8 +6,8 @@ use nichrome_rdma::star::*;
 use nichrome_rdma::{Access, ByteMemory, Datagram, Instant, QpNumber, RKey};
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{
-    Capability, Epoch, Flags, GrantCode, Lease, Message, PacketCheck, PacketWriter, Registration, Repr,
-    Rights, Span, Stamp,
+    Atomic, Capability, Epoch, Flags, GrantCode, Lease, Message, PacketCheck, PacketWriter, Registration,
+    Repr, Rights, Span, Stamp,
 };
 use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
 
@@ -39,7 +39,7 @@ pub(crate) fn connection(number: u32) -> QpNumber {
 }
 
 pub(crate) fn regions() -> [Registration; 2] {
-    let shared = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let shared = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let region = |key, address, rights: Access| Registration {
         key: RKey(key),
         address,
@@ -74,6 +74,7 @@ pub(crate) struct Server {
     pub(crate) card: StatelessCard,
     pub(crate) memory: ByteMemory,
     pub(crate) table: MemoryTable,
+    pub(crate) slots: ResultSlots,
     pub(crate) now: Instant,
 }
 
@@ -94,7 +95,9 @@ impl Server {
             *byte = at as u8;
         }
         let table = regions().into_iter().collect();
-        Self { card: StatelessCard::new(config), memory, table, now: NOW }
+        let mut slots = ResultSlots::default();
+        slots.open(connection(33));
+        Self { card: StatelessCard::new(config), memory, table, slots, now: NOW }
     }
 
     /// A server that takes authenticated packets only.
@@ -105,8 +108,8 @@ impl Server {
     pub(crate) fn respond(&mut self, flow: UdpFlow, traffic_class: u8, bytes: &[u8]) -> Option<Answered> {
         let mut buffer = vec![0xA5; 2000];
         let datagram = Datagram { flow, traffic_class: TrafficClass(traffic_class), bytes };
-        let Self { card, memory, table, now } = self;
-        let answer = card.respond(&datagram, *now, table, memory, &mut buffer)?;
+        let Self { card, memory, table, slots, now } = self;
+        let answer = card.respond(&datagram, *now, table, (memory, slots), &mut buffer)?;
         buffer.truncate(answer.len);
         let (repr, payload, authentication) = Repr::parse(&buffer).unwrap();
         assert!(authentication.is_some() || PacketCheck::new(EPOCH).is_right(&answer.route.flow, &buffer));
@@ -155,6 +158,17 @@ impl Packet {
         Self::new(Message::Gd(span(key, address), len), &[])
     }
 
+    /// An AOP whose capability gives the right to it.
+    pub(crate) fn aop(key: u32, address: u64, atomic: Atomic) -> Self {
+        let packet = Self::new(Message::Aop(span(key, address), atomic), &[]);
+        packet.changed(|capability| capability.rights = capability.rights | Rights::ATOMIC)
+    }
+
+    pub(crate) fn tag(mut self, tag: Tag) -> Self {
+        self.tag = tag;
+        self
+    }
+
     pub(crate) fn flags(mut self, flags: Flags) -> Self {
         self.repr.flags = flags;
         self
@@ -162,7 +176,7 @@ impl Packet {
 
     /// Changes the capability.
     pub(crate) fn changed(mut self, change: impl FnOnce(&mut Capability)) -> Self {
-        if let Message::Rdp(span) | Message::Gd(span, _) = &mut self.repr.message {
+        if let Some(span) = self.repr.message.span_mut() {
             change(&mut span.capability);
         }
         self
@@ -176,7 +190,7 @@ impl Packet {
     /// Authenticates the packet by the lease of its connection, as if the server had granted its capability.
     pub(crate) fn authenticated(mut self) -> Self {
         self.repr.flags = self.repr.flags | Flags::AUTHENTICATED;
-        let (Message::Rdp(span) | Message::Gd(span, _)) = self.repr.message else { return self };
+        let Some(span) = self.repr.message.span() else { return self };
         let Capability { base, len, rights, server, lease } = span.capability;
         let ends = Ends { address: self.flow.addresses.src(), client: self.repr.connection, server };
         let code = secret().grant_code(&ends, span.key, (base, len), rights);

@@ -21,7 +21,10 @@ impl Rights {
     /// A segment of an element: the rights that the key gives to the server's own program count, not those of peers.
     pub const ELEMENT: Self = Self(0x04);
 
-    const ALL: u8 = 0x07;
+    /// AOPs change what is there.
+    pub const ATOMIC: Self = Self(0x08);
+
+    const ALL: u8 = 0x0F;
 
     /// The rights of these bits; `None` where one is unknown.
     pub const fn from_bits(bits: u8) -> Option<Self> {

@@ -10,7 +10,7 @@ use super::completion::Cqe;
 use super::element::Element;
 use super::error::StarError;
 use super::header::{CommonHeader, Flags, common_header};
-use super::message::{Message, Reason, Span};
+use super::message::{Atomic, Message, Reason, Span};
 use super::packet_type::PacketType;
 use super::{AUTHENTICATION_LEN, CHECK_LEN, VERSION};
 
@@ -125,10 +125,13 @@ impl Repr {
         match self.message {
             Message::Wqep(element) => element.write(&mut put),
             Message::Cqep(cqe) => put(&cqe.to_bytes()),
-            Message::Rdp(span) | Message::Gd(span, _) => {
+            Message::Rdp(span) | Message::Gd(span, _) | Message::Aop(span, _) => {
                 put(&span.address.to_be_bytes());
                 put(&span.key.to_be_bytes());
                 put(&span.capability.to_bytes());
+                if let Message::Aop(_, atomic) = self.message {
+                    put(&atomic.to_bytes());
+                }
             }
             Message::Ea | Message::Ra(_) | Message::Sdp(_) => {}
         }
@@ -166,7 +169,7 @@ fn read_message<'a>(
         PacketType::Ea => plain(Message::Ea),
         PacketType::Ra => Some(outcome().map(|outcome| (Message::Ra(outcome), body))),
         PacketType::Sdp => Some(outcome().map(|outcome| (Message::Sdp(outcome.map(|_| ())), body))),
-        PacketType::Rdp | PacketType::Gd => {
+        PacketType::Rdp | PacketType::Gd | PacketType::Aop => {
             let (bytes, payload) = body.split_first_chunk::<{ Span::LEN }>()?;
             let (_, capability) = bytes.split_last_chunk()?;
             let capability = match Capability::from_bytes(capability) {
@@ -174,8 +177,17 @@ fn read_message<'a>(
                 Err(error) => return Some(Err(error)),
             };
             let span = Span { address: u64::from_be_bytes(array(bytes, 0)), key: be32(bytes, 8), capability };
-            let message =
-                if kind == PacketType::Rdp { Message::Rdp(span) } else { Message::Gd(span, header.length()) };
+            let (message, payload) = match kind {
+                PacketType::Rdp => (Message::Rdp(span), payload),
+                PacketType::Gd => (Message::Gd(span, header.length()), payload),
+                _ => {
+                    let (atomic, payload) = payload.split_first_chunk()?;
+                    match Atomic::from_bytes(atomic) {
+                        Ok(atomic) => (Message::Aop(span, atomic), payload),
+                        Err(error) => return Some(Err(error)),
+                    }
+                }
+            };
             Some(Ok((message, payload)))
         }
     }
@@ -194,7 +206,7 @@ fn check_length(
     }
     let around = len - payload_len;
     match message {
-        Message::Cqep(_) | Message::Ea if payload_len == 0 => {
+        Message::Cqep(_) | Message::Ea | Message::Aop(..) if payload_len == 0 => {
             Err(StarError::UnusedLength { kind: message.packet_type(), length: header.length() })
         }
         Message::Wqep(_) | Message::Rdp(_) | Message::Sdp(Ok(())) => {

@@ -24,6 +24,8 @@ pub enum Element {
     Lease(NextLease),
     /// The server has closed the connection, for this reason.
     Close(StatusCode),
+    /// The rights that the server's queue pair gives from now on (`enum ibv_access_flags`, the low 8 bits). The regions follow.
+    Rights(u8),
 }
 
 /// A request of the server's program.
@@ -172,6 +174,7 @@ mod opcode {
     pub(super) const DEREGISTER: u8 = 17;
     pub(super) const CLOSE: u8 = 18;
     pub(super) const LEASE: u8 = 19;
+    pub(super) const RIGHTS: u8 = 20;
 }
 
 /// The fields of an element at their places.
@@ -290,6 +293,9 @@ impl Element {
                 value: u32::from(status.code()).to_be_bytes(),
                 ..Fields::default()
             },
+            Self::Rights(rights) => {
+                Fields { opcode: opcode::RIGHTS, value: u32::from(rights).to_be_bytes(), ..Fields::default() }
+            }
         }
     }
 }
@@ -359,6 +365,7 @@ impl Fields {
                 let status = StatusCode::new(self.value[3]).ok_or(StarError::Status(self.value[3]))?;
                 Element::Close(status)
             }
+            opcode::RIGHTS => Element::Rights(self.value[3]),
             _ => return self.wqe(payload).map(Element::Work),
         };
         self.has_no_flag_of(u8::MAX)?;

@@ -3,7 +3,7 @@
 use super::header::{CommonHeader, Flags};
 use super::{AUTHENTICATION_LEN, CHECK_LEN};
 
-/// What a packet is (section 3.1 of the paper, "Packet types").
+/// What a packet is (section 3.1 of the paper, "Packet types"; the paper has the first seven).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketType {
@@ -21,6 +21,8 @@ pub enum PacketType {
     Gd = 6,
     /// Sending data: the memory that was asked for.
     Sdp = 7,
+    /// Atomic operation: the client changes 8 bytes of the server, whose value before is sent as data. Not in the paper.
+    Aop = 8,
 }
 
 /// What a type says of its packets.
@@ -45,7 +47,7 @@ const fn row(name: &'static str, body_len: u8, flags: Flags, required: Flags) ->
 }
 
 /// In the order of the codes, from 1 on.
-static TABLE: [Row; 7] = [
+static TABLE: [Row; 8] = [
     row("WQEP", 32, TAG, NONE),
     row("CQEP", 20, DONE, Flags::TO_SERVER),
     row("EA", 0, Flags::TO_SERVER.with(TAG), NONE),
@@ -53,17 +55,19 @@ static TABLE: [Row; 7] = [
     row("RA", 0, ANSWER, NONE),
     row("GD", 36, SPAN, NONE),
     row("SDP", 0, ANSWER, NONE),
+    row("AOP", 60, SPAN, NONE),
 ];
 
 impl PacketType {
     /// Every type, in the order of the codes.
-    pub const ALL: [Self; 7] = [Self::Wqep, Self::Cqep, Self::Ea, Self::Rdp, Self::Ra, Self::Gd, Self::Sdp];
+    pub const ALL: [Self; 8] =
+        [Self::Wqep, Self::Cqep, Self::Ea, Self::Rdp, Self::Ra, Self::Gd, Self::Sdp, Self::Aop];
 
     /// The type of this code; `None` where there is none.
     #[inline]
     pub const fn new(code: u8) -> Option<Self> {
         match code {
-            1..=7 => Some(Self::ALL[code as usize - 1]),
+            1..=8 => Some(Self::ALL[code as usize - 1]),
             _ => None,
         }
     }
@@ -111,7 +115,7 @@ impl PacketType {
     /// Whether the card of the stateless side takes it, which looks up no connection.
     #[inline]
     pub const fn is_for_card(self) -> bool {
-        matches!(self, Self::Rdp | Self::Gd)
+        matches!(self, Self::Rdp | Self::Gd | Self::Aop)
     }
 }
 
@@ -123,10 +127,10 @@ mod tests {
     fn the_codes_are_the_places_in_the_table() {
         for code in 0..=u8::MAX {
             let known = PacketType::new(code);
-            assert_eq!(known.map(|kind| kind as u8), (1..=7).contains(&code).then_some(code));
+            assert_eq!(known.map(|kind| kind as u8), (1..=8).contains(&code).then_some(code));
         }
         let names = PacketType::ALL.map(PacketType::name);
-        assert_eq!(names, ["WQEP", "CQEP", "EA", "RDP", "RA", "GD", "SDP"]);
+        assert_eq!(names, ["WQEP", "CQEP", "EA", "RDP", "RA", "GD", "SDP", "AOP"]);
     }
 
     /// What the experiments of the simulator count on, with 42 bytes of Ethernet, IPv4 and UDP.
@@ -136,6 +140,6 @@ mod tests {
         assert_eq!([frame(PacketType::Rdp, 8), frame(PacketType::Ra, 0)], [106, 62]);
         assert_eq!([frame(PacketType::Gd, 0), frame(PacketType::Sdp, 1400)], [98, 1462]);
         assert_eq!([frame(PacketType::Ea, 0), frame(PacketType::Cqep, 0)], [62, 82]);
-        assert_eq!(frame(PacketType::Wqep, 24), 118);
+        assert_eq!([frame(PacketType::Wqep, 24), frame(PacketType::Aop, 0)], [118, 122]);
     }
 }

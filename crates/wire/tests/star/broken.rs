@@ -2,8 +2,8 @@
 
 use nichrome_wire::rdma::{QpNumber, RKey, UdpFlow};
 use nichrome_wire::star::{
-    Capability, Completed, Cqe, Data, Element, Epoch, Flags, GrantCode, Lease, Message, Operands,
-    PacketCheck, PacketType, PacketWriter, Repr, Request, Rights, Segment, Span, Stamp, StarError,
+    Atomic, AtomicKind, Capability, Completed, Cqe, Data, Element, Epoch, Flags, GrantCode, Lease, Message,
+    Operands, PacketCheck, PacketType, PacketWriter, Repr, Request, Rights, Segment, Span, Stamp, StarError,
     StatusCode, Target, Wqe, WqeFlags,
 };
 use nichrome_wire::{AddressPair, SeqNumber};
@@ -50,13 +50,13 @@ const CQE: Cqe =
 fn of_the_common_header() {
     assert_eq!(changed(RDP, b"payload", 0, 0x14), StarError::Version(1));
     assert_eq!(changed(RDP, b"payload", 0, 0x20), StarError::Type(0));
-    assert_eq!(changed(RDP, b"payload", 0, 0x28), StarError::Type(8));
+    assert_eq!(changed(RDP, b"payload", 0, 0x29), StarError::Type(9));
     assert_eq!(changed(RDP, b"payload", 4, 1), StarError::Connection(0x0100_0011));
     assert_eq!(changed(RDP, b"payload", 3, 8), StarError::Length { len: 63, expected: 64 });
     assert_eq!(Repr::parse(&[0x24; 15]), Err(StarError::Length { len: 15, expected: 20 }));
     assert_eq!(Repr::parse(&built(RDP, b"")[..55]), Err(StarError::Length { len: 55, expected: 56 }));
     // Rights, in front of the server's number of the connection.
-    assert_eq!(changed(RDP, b"payload", 16 + 12 + 16, 8), StarError::Rights(8));
+    assert_eq!(changed(RDP, b"payload", 16 + 12 + 16, 16), StarError::Rights(16));
     let kind = PacketType::Ea;
     assert_eq!(changed(Message::Ea, b"", 3, 1), StarError::UnusedLength { kind, length: 1 });
 }
@@ -82,6 +82,17 @@ fn of_answers() {
     let mut with_payload = built(Message::Ra(Ok(8)), b"");
     with_payload.push(0);
     assert_eq!(Repr::parse(&with_payload), Err(StarError::Length { len: 21, expected: 20 }));
+}
+
+#[test]
+fn of_atomic_operations() {
+    let operands = Operands { compare: 0, swap_or_add: 1 };
+    let atomic = Message::Aop(SPAN, Atomic { kind: AtomicKind::FetchAdd, ticket: 1, operands });
+    assert_eq!(changed(atomic, b"", 16 + 36, 6), StarError::Opcode(6));
+    assert_eq!(changed(atomic, b"", 3, 4), StarError::UnusedLength { kind: PacketType::Aop, length: 4 });
+    let mut with_payload = built(atomic, b"");
+    with_payload.push(0);
+    assert_eq!(Repr::parse(&with_payload), Err(StarError::Length { len: 81, expected: 80 }));
 }
 
 #[test]

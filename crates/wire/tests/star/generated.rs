@@ -2,9 +2,9 @@
 
 use nichrome_wire::rdma::{ImmediateData, QpNumber, RKey, UdpFlow};
 use nichrome_wire::star::{
-    Capability, Completed, Cqe, CqeNotice, Data, Element, Epoch, Flags, GrantCode, Lease, Message, NextLease,
-    Operands, PacketCheck, PacketType, PacketWriter, Reason, Registration, Repr, Request, Rights, Segment,
-    Span, Stamp, StatusCode, Target, Wqe, WqeFlags,
+    Atomic, AtomicKind, Capability, Completed, Cqe, CqeNotice, Data, Element, Epoch, Flags, GrantCode, Lease,
+    Message, NextLease, Operands, PacketCheck, PacketType, PacketWriter, Reason, Registration, Repr, Request,
+    Rights, Segment, Span, Stamp, StatusCode, Target, Wqe, WqeFlags,
 };
 use nichrome_wire::{AddressPair, SeqNumber};
 use proptest::collection::vec;
@@ -66,7 +66,7 @@ fn flags(kind: PacketType, message: Message, authenticated: bool, set: [bool; 4]
         PacketType::Wqep => Flags::NONE,
         PacketType::Cqep => Flags::TO_SERVER | chosen(Flags::SOLICITED, 0),
         PacketType::Ea => chosen(Flags::TO_SERVER, 0),
-        PacketType::Rdp | PacketType::Gd => chosen(Flags::LAST, 0),
+        PacketType::Rdp | PacketType::Gd | PacketType::Aop => chosen(Flags::LAST, 0),
         PacketType::Ra | PacketType::Sdp => chosen(Flags::LAST, 0) | chosen(Flags::ECN_ECHO, 2),
     };
     let refused = matches!(message, Message::Ra(Err(_)) | Message::Sdp(Err(_)));
@@ -95,9 +95,19 @@ fn message() -> impl Strategy<Value = (Message, Vec<u8>)> {
         1 => any::<u16>().prop_map(move |len| alone(Message::Ra(Ok(len)))),
         1 => reason().prop_map(move |reason| alone(Message::Ra(Err(reason)))),
         2 => (span(), any::<u16>()).prop_map(move |(span, len)| alone(Message::Gd(span, len))),
+        1 => (span(), atomic()).prop_map(move |(span, atomic)| alone(Message::Aop(span, atomic))),
         1 => bytes().prop_map(|payload| (Message::Sdp(Ok(())), payload)),
         1 => reason().prop_map(move |reason| alone(Message::Sdp(Err(reason)))),
     ]
+}
+
+fn atomic() -> impl Strategy<Value = Atomic> {
+    let kind = select(&[AtomicKind::CompareSwap, AtomicKind::FetchAdd][..]);
+    (kind, any::<(u32, u64, u64)>()).prop_map(|(kind, (ticket, compare, swap_or_add))| Atomic {
+        kind,
+        ticket,
+        operands: Operands { compare, swap_or_add },
+    })
 }
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -105,7 +115,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn span() -> impl Strategy<Value = Span> {
-    let capability = (any::<(u64, u64, u32)>(), 0u8..8, 0u32..1 << 24);
+    let capability = (any::<(u64, u64, u32)>(), 0u8..16, 0u32..1 << 24);
     (any::<(u64, u32)>(), capability).prop_map(|((address, key), ((base, len, lease), rights, server))| {
         let (rights, server) = (Rights::from_bits(rights).unwrap(), QpNumber::new(server).unwrap());
         Span { address, key, capability: Capability { base, len, rights, server, lease: Lease(lease) } }
@@ -123,6 +133,7 @@ fn control() -> impl Strategy<Value = Element> {
             Element::Lease(NextLease { lease: Lease(lease), masked_key })
         }),
         status().prop_map(Element::Close),
+        any::<u8>().prop_map(Element::Rights),
     ]
 }
 

@@ -9,8 +9,8 @@ use etherparse::PacketBuilder;
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::{QpNumber, RKey};
 use nichrome_wire::star::{
-    Authentication, CqeNotice, Data, Element, Epoch, Flags, Message, NextLease, Repr, Request, Target, Wqe,
-    WqeFlags, segments,
+    Atomic, Authentication, CqeNotice, Data, Element, Epoch, Flags, Message, NextLease, Repr, Request,
+    Target, Wqe, WqeFlags, segments,
 };
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 use proptest::prelude::*;
@@ -66,7 +66,7 @@ struct Line {
 }
 
 /// Every field of the dissector.
-const FIELDS: [&str; 61] = [
+const FIELDS: [&str; 65] = [
     "star.version",
     "star.type",
     "star.flags",
@@ -91,6 +91,10 @@ const FIELDS: [&str; 61] = [
     "star.capability.server",
     "star.lease",
     "star.stored_before",
+    "star.atomic.opcode",
+    "star.atomic.ticket",
+    "star.atomic.compare",
+    "star.atomic.swap_or_add",
     "star.wqe.opcode",
     "star.wqe.flags",
     "star.wqe.flags.signaled",
@@ -221,7 +225,7 @@ impl Line {
                     }
                 }
             }
-            Message::Rdp(span) | Message::Gd(span, _) => {
+            Message::Rdp(span) | Message::Gd(span, _) | Message::Aop(span, _) => {
                 self.put("star.address", hex64(span.address));
                 self.put("star.key", hex32(span.key));
                 self.put("star.capability.base", hex64(span.capability.base));
@@ -229,6 +233,12 @@ impl Line {
                 self.put("star.capability.rights", hex8(span.capability.rights.bits()));
                 self.put("star.capability.server", format!("0x{:06x}", span.capability.server.value()));
                 self.put("star.lease", span.capability.lease.0);
+                if let Message::Aop(_, Atomic { kind, ticket, operands }) = *message {
+                    self.put("star.atomic.opcode", kind as u8);
+                    self.put("star.atomic.ticket", ticket);
+                    self.put("star.atomic.compare", hex64(operands.compare));
+                    self.put("star.atomic.swap_or_add", hex64(operands.swap_or_add));
+                }
             }
             Message::Ra(Err(reason)) | Message::Sdp(Err(reason)) => self.put("star.reason", reason as u16),
             Message::Ea | Message::Sdp(Ok(())) => {}
@@ -262,6 +272,10 @@ impl Line {
                 self.put("star.lease", lease.0);
                 self.put("star.lease.masked_key", hex(masked_key));
                 19
+            }
+            Element::Rights(rights) => {
+                self.put("star.region.rights", hex8(*rights));
+                20
             }
             Element::Close(status) => {
                 self.put("star.close.status", status.code());

@@ -1,10 +1,37 @@
 //! A measured point: one transport and one number of connections.
 
 use serde::Serialize;
+use serde_json::Value;
 
 /// The transports, each with the options of server and client.
 pub(super) const TRANSPORTS: [(&str, &str, &str); 2] =
     [("star", "--transport star --stateless self", "--transport star"), ("roce", "", "")];
+
+/// Growth of both processes' memory per connection in bytes, before the first message. The names of the fields are JSON keys.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Memory {
+    /// Resident memory of the server.
+    pub(super) server: u64,
+    /// Resident memory of the client.
+    pub(super) client: u64,
+    /// Memory that the server has allocated and not freed.
+    server_heap: u64,
+    /// Memory that the client has allocated and not freed.
+    client_heap: u64,
+}
+
+impl Memory {
+    /// The memory in the results of both ends, if they have any.
+    pub(super) fn of(server: &Value, client: &Value) -> Option<Self> {
+        let each = |end: &Value, key| end[key].as_u64();
+        Some(Self {
+            server: each(server, "bytes_per_qp")?,
+            client: each(client, "bytes_per_qp")?,
+            server_heap: each(server, "heap_bytes_per_qp")?,
+            client_heap: each(client, "heap_bytes_per_qp")?,
+        })
+    }
+}
 
 /// The results of a server with `connections` connections. The names of the fields are JSON keys.
 #[derive(Clone, Debug, Serialize)]
@@ -13,9 +40,9 @@ pub(super) struct Point {
     pub(super) connections: u32,
     /// Connection state that a card would hold for all connections.
     pub(super) card_state_bytes: u64,
-    /// Growth of the server's resident memory per connection; `None` below 1000 connections.
+    /// `None` below 1000 connections.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) host_bytes_per_connection: Option<u64>,
+    pub(super) memory: Option<Memory>,
     /// 64 KB WRITEs to the server, 128 outstanding on all connections in turn.
     pub(super) gbps: f64,
     /// 8-byte WRITEs to the server, 128 outstanding on all connections in turn.

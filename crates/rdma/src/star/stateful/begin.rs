@@ -5,9 +5,10 @@
 //! | operations begin in order, none after a failed one, none of the client's while its send queue drains | [`Stateful::may_begin`] |
 //! | a fenced operation waits for READs and atomics before it (IBA 10.8.3.3) | [`Stateful::may_begin`] |
 //! | an operation that consumes a receive waits for one, for the time of the sender's RNR retries | [`Stateful::wait_for_receive`] |
-//! | atomics and the server's inline bytes take effect at once: overlapping operations before them must be settled | [`Hindrance::Conflict`] |
+//! | the server's atomics and inline bytes take effect at once: overlapping operations before them must be settled | [`Hindrance::Conflict`] |
 
 use nichrome_wire::rdma::RKey;
+use nichrome_wire::star::{Atomic, AtomicKind, Operands};
 
 use super::Stateful;
 use crate::core::access::Access;
@@ -22,6 +23,7 @@ use crate::core::work::{Operation as Verb, Remote, SendFlags, Sge};
 use crate::star::flight::Initiator;
 use crate::star::mirror;
 use crate::star::pipeline::{Conflict, Extent, Host, Operation, Transfer};
+use crate::star::result_slots::next_ticket;
 use crate::star::shared::StarShared;
 
 /// Shortest interval, in nanoseconds, at which an operation polls a shared receive queue.
@@ -49,6 +51,8 @@ struct Plan {
     reads: Extent,
     receive: Option<ReceiveSlot>,
     before: u64,
+    atomic: Option<Atomic>,
+    lands: Extent,
 }
 
 impl Plan {
@@ -58,7 +62,8 @@ impl Plan {
     }
 
     fn new(transfer: Transfer, chunks: u32, writes: Extent, reads: Extent) -> Self {
-        Self { transfer, chunks, writes, is_contiguous: false, reads, receive: None, before: 0 }
+        let (receive, before, atomic, lands) = (None, 0, None, Extent::NONE);
+        Self { transfer, chunks, writes, is_contiguous: false, reads, receive, before, atomic, lands }
     }
 }
 
@@ -97,13 +102,17 @@ impl Stateful {
         let receive = plan.receive.or_else(|| failed.and_then(|_| self.qp.receiving.take()));
         let rewrites_last = self.rewrites_last(initiator) && self.has_buffers(&work, verbs);
         let pipeline = self.pipeline_mut(initiator);
-        let Plan { transfer, chunks, writes, is_contiguous, reads, before, .. } = plan;
+        let Plan { transfer, chunks, writes, is_contiguous, reads, before, atomic, lands, .. } = plan;
         let conflict = match rewrites_last {
             true => Conflict::SameBytes,
             false if pipeline.has_conflict(&writes, &reads) => Conflict::Overlap,
             false => Conflict::None,
         };
         let first = pipeline.end();
+        if let Some(Atomic { ticket, .. }) = atomic {
+            self.ticket = ticket;
+        }
+        let pipeline = self.pipeline_mut(initiator);
         pipeline.begin(Operation {
             first,
             vouches: first + u64::from(chunks),
@@ -113,6 +122,8 @@ impl Stateful {
             mirrored: None,
             failed,
             before,
+            atomic,
+            lands,
             writes,
             is_contiguous,
             reads,
@@ -241,13 +252,36 @@ impl Stateful {
                 let plan = Plan::new(Transfer::FromServer, len.div_ceil(mtu), writes, reads);
                 Ok(plan.contiguous(buffers().nth(1).is_none()))
             }
-            Verb::CompareSwap { .. }
-            | Verb::FetchAdd { .. }
-            | Verb::Flush { .. }
-            | Verb::AtomicWrite(_)
-            | Verb::LocalInvalidate(_)
-            | Verb::BindWindow(_) => Err(Hindrance::Failure(Status::LocalQpOperation, Status::Flushed)),
+            Verb::CompareSwap { remote, compare, swap } => {
+                let operands = Operands { compare, swap_or_add: swap };
+                self.plan_atomic(work, remote, AtomicKind::CompareSwap, operands)
+            }
+            Verb::FetchAdd { remote, add } => {
+                let operands = Operands { compare: 0, swap_or_add: add };
+                self.plan_atomic(work, remote, AtomicKind::FetchAdd, operands)
+            }
+            Verb::Flush { .. } | Verb::AtomicWrite(_) | Verb::LocalInvalidate(_) | Verb::BindWindow(_) => {
+                Err(Hindrance::Failure(Status::LocalQpOperation, Status::Flushed))
+            }
         }
+    }
+
+    /// An atomic operation on the server's memory, which the server's card executes (`result_slots.rs`).
+    fn plan_atomic(
+        &self,
+        work: &SendWork,
+        remote: Remote,
+        kind: AtomicKind,
+        operands: Operands,
+    ) -> Result<Plan, Hindrance> {
+        let may = self.peer_access.contains(Access::REMOTE_ATOMIC);
+        if !may || work.len != Atomic::WORD.into() || !remote.address.is_multiple_of(Atomic::WORD.into()) {
+            return Err(INVALID);
+        }
+        let atomic = Some(Atomic { kind, ticket: next_ticket(self.ticket), operands });
+        let writes = Extent::new(Host::Server, remote.address, work.len);
+        let lands = Extent::around(Host::Client, mirror::pieces(&self.qp.sends, work.source, work.len));
+        Ok(Plan { atomic, lands, ..Plan::new(Transfer::FromServer, 1, writes, Extent::NONE) })
     }
 
     fn plan_theirs<M: Memory>(

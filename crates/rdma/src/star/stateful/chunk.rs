@@ -45,7 +45,11 @@ impl Stateful {
         let (sge, offset, granted) = match (initiator, work.operation) {
             (
                 Initiator::Client,
-                Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) | Verb::Read(remote),
+                Verb::Write(remote)
+                | Verb::WriteWithImmediate(remote, _)
+                | Verb::Read(remote)
+                | Verb::CompareSwap { remote, .. }
+                | Verb::FetchAdd { remote, .. },
             ) => {
                 let Remote { address, rkey } = remote;
                 let whole = Sge { address, len: work.len, lkey: LKey(rkey.0) };
@@ -84,16 +88,50 @@ impl Stateful {
         let pipeline = self.pipeline(place.initiator);
         let index = pipeline.operation_of(place.nth)?;
         let operation = &pipeline.operations[index];
-        let Chunk { span, code, len, is_last, .. } = self.chunk(place.initiator, index, place.nth)?;
+        let Chunk { span, code, offset, len, is_last } = self.chunk(place.initiator, index, place.nth)?;
         let flight = self.flight(operation.transfer);
         let (sequence, stamp) = (flight.next(), self.clock.expiration(flight.lifetime(), now).stamp);
         let (message, payload_len) = match operation.transfer {
             Transfer::ToServer => (Message::Rdp(span), len as usize),
-            Transfer::FromServer => (Message::Gd(span, len as u16), 0),
+            Transfer::FromServer => match operation.atomic {
+                Some(atomic) => (Message::Aop(span, atomic), 0),
+                None => (Message::Gd(span, len as u16), 0),
+            },
         };
         let flags = if is_last { Flags::LAST } else { Flags::NONE };
         let repr = Repr { flags, connection: self.qp.number, sequence, stamp, message };
-        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place), code })
+        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place), code, offset })
+    }
+
+    /// The packet for the chunk behind that of `packet`, which has left: of the same message, and of the same buffer of the
+    /// server.
+    #[inline]
+    pub(super) fn next_of_message(&self, packet: &Outgoing, place: Place, now: Instant) -> Option<Outgoing> {
+        let Place { initiator, nth } = place;
+        let pipeline = self.pipeline(initiator);
+        let (index, nth) = (pipeline.operation_of(nth)?, nth + 1);
+        let operation = &pipeline.operations[index];
+        let is_next = nth == pipeline.next() && nth < operation.end() && pipeline.has_room();
+        if !is_next
+            || !operation.is_contiguous
+            || !self.may_leave(operation.transfer, now)
+            || self.is_blocked(initiator, index, nth)
+        {
+            return None;
+        }
+        let mtu = self.qp.mtu() as u32;
+        let offset = packet.offset + mtu;
+        let len = self.work(initiator, index)?.len.checked_sub(offset)?.min(mtu);
+        let next_span = |span: Span| Span { address: span.address.wrapping_add(mtu.into()), ..span };
+        let (message, payload_len) = match packet.repr.message {
+            Message::Rdp(span) => (Message::Rdp(next_span(span)), len as usize),
+            Message::Gd(span, _) => (Message::Gd(next_span(span), len as u16), 0),
+            _ => return None,
+        };
+        let flags = if nth + 1 == operation.end() { Flags::LAST } else { Flags::NONE };
+        let sequence = self.flight(operation.transfer).next();
+        let repr = Repr { flags, sequence, message, ..packet.repr };
+        Some(Outgoing { repr, payload_len, cause: Cause::Chunk(Place { initiator, nth }), offset, ..*packet })
     }
 
     /// Whether a new chunk must wait: for operations before it that write what it reads or writes, or because its operation
@@ -103,6 +141,10 @@ impl Stateful {
         let operation = &pipeline.operations[index];
         if operation.failed.is_some() {
             return true;
+        }
+        if operation.atomic.is_some() {
+            // The card's slot holds one result: that of the operation before this one may still be wanted.
+            return !pipeline.is_first(operation);
         }
         match operation.conflict {
             Conflict::None => return false,
@@ -138,10 +180,11 @@ impl Stateful {
         self.fail_operation(initiator, index, failure);
     }
 
-    /// Copies the payload of an RDP from the client's memory.
+    /// Copies the payload of an RDP, `offset` bytes behind the start of the message, from the client's memory.
     pub(super) fn copy_payload<M: Memory>(
         &self,
         place: Place,
+        offset: u32,
         into: &mut [u8],
         verbs: &Verbs<M>,
     ) -> Result<(), Refusal> {
@@ -152,7 +195,7 @@ impl Stateful {
         if operation.transfer == Transfer::FromServer {
             return Ok(());
         }
-        let Chunk { offset, len, .. } = self.chunk(initiator, index, nth).ok_or(Refusal::State)?;
+        let len = into.len() as u32;
         match (initiator, work.operation) {
             (Initiator::Client, _) => {
                 let pieces = self.qp.sends.pieces(work.source, offset, len);
@@ -216,7 +259,14 @@ impl Stateful {
     /// memory.
     pub(super) fn refused(&self, place: Place, index: usize, reason: Reason) -> (Status, Status) {
         let is_remote = |work: &crate::core::send_queue::SendWork| {
-            matches!(work.operation, Verb::Write(_) | Verb::WriteWithImmediate(..) | Verb::Read(_))
+            matches!(
+                work.operation,
+                Verb::Write(_)
+                    | Verb::WriteWithImmediate(..)
+                    | Verb::Read(_)
+                    | Verb::CompareSwap { .. }
+                    | Verb::FetchAdd { .. }
+            )
         };
         let names_remote = self.work(place.initiator, index).is_some_and(is_remote);
         match (place.initiator, reason) {

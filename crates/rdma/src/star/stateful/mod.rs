@@ -15,8 +15,8 @@ mod timers;
 
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
-    Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Reason, Repr,
-    Rights, Stamp,
+    Atomic, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Reason,
+    Repr, Rights, Span, Stamp,
 };
 use nichrome_wire::{Ecn, Instant, SeqNumber};
 
@@ -77,6 +77,8 @@ pub(crate) struct Stateful {
     pub(super) egress_retry: Option<Instant>,
     /// Deadline for polling a receive queue again.
     pub(super) rnr_poll: Option<Instant>,
+    /// The ticket of the last atomic operation of the client's program, 0 before the first.
+    pub(super) ticket: u32,
     /// Completed sends of the server that no CQEP has reported.
     pub(super) unreported: u32,
     /// The server closed the connection or no longer answers.
@@ -133,6 +135,7 @@ impl Stateful {
             rnr_since: [None; 2],
             egress_retry: None,
             rnr_poll: None,
+            ticket: 0,
             unreported: 0,
             is_closed: false,
         }
@@ -211,6 +214,9 @@ impl Stateful {
                     }
                 }
                 Element::Register(_) | Element::Deregister(_) => self.egress_retry = None,
+                Element::Rights(rights) => {
+                    self.peer_access = Access::from_bits((*rights).into()).unwrap_or(Access::NONE);
+                }
                 Element::Lease(next) => {
                     if let Some(lease) = &mut self.lease {
                         lease.take(next, verbs.now);
@@ -225,19 +231,19 @@ impl Stateful {
         self.inbox.take(packet.repr.sequence);
     }
 
-    /// Handles the answer of the server's card to an RDP or GD.
+    /// Handles the answer of the server's card to an RDP or GD. Returns true if it ends the wait for that packet.
     fn answered<M: Memory>(
         &mut self,
         transfer: Transfer,
         answer: &Answer<'_>,
         clock: Stamp,
         verbs: &mut Verbs<M>,
-    ) {
+    ) -> bool {
         let Answer { sequence, mark, outcome } = *answer;
         let Some(Answered { place, sent }) = self.flight_mut(transfer).answered(sequence, mark, verbs.now)
         else {
             verbs.counters.dropped_stale += 1;
-            return;
+            return false;
         };
         self.clock.answered(clock, sent, verbs.now);
         if outcome == Err(Reason::Lease)
@@ -250,10 +256,32 @@ impl Stateful {
             flight.missed(sent, verbs.now);
             flight.retransmissions.push_back(place);
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
-            return;
+            return false;
         }
-        self.progress(transfer, verbs.now);
         self.chunk_answered(place, outcome, verbs);
+        true
+    }
+
+    /// Handles an RA: those of the 16 RDPs before its own that `before` names were stored, too.
+    fn acknowledged<M: Memory>(
+        &mut self,
+        packet: &Incoming<'_>,
+        outcome: Result<u16, Reason>,
+        verbs: &mut Verbs<M>,
+    ) {
+        let Repr { sequence, flags, stamp, .. } = packet.repr;
+        let mark = Mark::from(flags.contains(Flags::ECN_ECHO));
+        let before = outcome.unwrap_or(0);
+        let mut is_news = false;
+        for distance in (1..=u16::BITS).rev().filter(|distance| before >> (distance - 1) & 1 == 1) {
+            let stored = Answer { sequence: sequence - distance, mark, outcome: Ok(&[]) };
+            is_news |= self.answered(Transfer::ToServer, &stored, stamp, verbs);
+        }
+        let answer = Answer { sequence, mark, outcome: outcome.map(|_| packet.payload) };
+        is_news |= self.answered(Transfer::ToServer, &answer, stamp, verbs);
+        if is_news {
+            self.progress(Transfer::ToServer, verbs.now);
+        }
     }
 
     /// Handles the answer to a chunk's packet.
@@ -300,9 +328,9 @@ impl Stateful {
     }
 
     /// Returns true if window, rate and pacing allow a packet, and the egress module has blocked none since its last retry.
-    fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
+    pub(super) fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
         let flight = self.flight(transfer);
-        let has_lease = self.lease.is_none_or(|lease| lease.is_valid(now));
+        let has_lease = self.lease.as_ref().is_none_or(|lease| lease.is_valid(now));
         self.egress_retry.is_none() && has_lease && flight.has_room() && flight.departure() <= now
     }
 
@@ -333,6 +361,18 @@ impl Stateful {
     /// Returns true if there may be something to send.
     pub(super) fn has_work(&self) -> bool {
         self.inbox.ack_due || self.outbox.next().is_some() || self.has_chunks()
+    }
+
+    /// Returns true if anything may have to leave before the next new chunk of `initiator`.
+    fn has_work_before(&self, initiator: Initiator) -> bool {
+        let other = if initiator == Initiator::Client { Initiator::Server } else { Initiator::Client };
+        let pipeline = self.pipeline(other);
+        self.inbox.ack_due
+            || !self.rdp.retransmissions.is_empty()
+            || !self.gd.retransmissions.is_empty()
+            || !pipeline.is_all_sent()
+            || self.work(other, pipeline.operations.len()).is_some()
+            || self.outbox.next().is_some()
     }
 
     /// Returns true if there may be RDPs or GDs to send.
@@ -369,20 +409,16 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
     }
 
     fn authorize(&self, packet: Outgoing, shared: &StarShared) -> Outgoing {
-        let (Message::Rdp(mut span) | Message::Gd(mut span, _)) = packet.repr.message else { return packet };
-        let (capability, mut code) = (&mut span.capability, packet.code);
-        capability.lease = self.lease.map_or(Lease::default(), |lease| lease.lease);
+        let (mut message, mut code) = (packet.repr.message, packet.code);
+        let Some(Span { key, capability, .. }) = message.span_mut() else { return packet };
+        capability.lease = self.lease.as_ref().map_or(Lease::default(), |lease| lease.lease);
         if !capability.rights.contains(Rights::ELEMENT)
-            && let Some(region) = shared.egress.region(self.qp.number, span.key)
+            && let Some(region) = shared.egress.region(self.qp.number, *key)
         {
             let access = Access::from_bits(region.rights.into()).unwrap_or(Access::NONE);
             capability.rights = remote_rights(access, access);
             (capability.base, capability.len, code) = (region.address, region.len, region.code);
         }
-        let message = match packet.repr.message {
-            Message::Gd(_, len) => Message::Gd(span, len),
-            _ => Message::Rdp(span),
-        };
         Outgoing { repr: Repr { message, ..packet.repr }, code, ..packet }
     }
 
@@ -412,20 +448,13 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
                     self.outbox.timer.progress(awaited, &self.qp.settings, verbs.now);
                 }
             }
-            Message::Ra(outcome) => {
-                let mark = Mark::from(packet.repr.flags.contains(Flags::ECN_ECHO));
-                let before = outcome.unwrap_or(0);
-                for distance in (1..=u16::BITS).rev().filter(|distance| before >> (distance - 1) & 1 == 1) {
-                    let stored = Answer { sequence: sequence - distance, mark, outcome: Ok(&[]) };
-                    self.answered(Transfer::ToServer, &stored, packet.repr.stamp, verbs);
-                }
-                let answer = Answer { sequence, mark, outcome: outcome.map(|_| packet.payload) };
-                self.answered(Transfer::ToServer, &answer, packet.repr.stamp, verbs);
-            }
+            Message::Ra(outcome) => self.acknowledged(packet, outcome, verbs),
             Message::Sdp(outcome) => {
                 let mark = Mark::from(packet.ecn == Ecn::Ce);
                 let answer = Answer { sequence, mark, outcome: outcome.map(|()| packet.payload) };
-                self.answered(Transfer::FromServer, &answer, packet.repr.stamp, verbs);
+                if self.answered(Transfer::FromServer, &answer, packet.repr.stamp, verbs) {
+                    self.progress(Transfer::FromServer, verbs.now);
+                }
             }
             _ => verbs.counters.dropped_unknown += 1,
         }
@@ -475,7 +504,8 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         }
         let (connection, stamp) = (self.peer, Stamp(0));
         let repr = |message, flags, sequence| Repr { flags, connection, sequence, stamp, message };
-        let outgoing = |repr, cause| Outgoing { repr, payload_len: 0, cause, code: GrantCode::default() };
+        let outgoing =
+            |repr, cause| Outgoing { repr, payload_len: 0, cause, code: GrantCode::default(), offset: 0 };
         if self.inbox.ack_due {
             let repr = repr(Message::Ea, Flags::TO_SERVER, self.inbox.expected());
             return Some(outgoing(repr, Cause::Acknowledgement));
@@ -493,10 +523,20 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             .or_else(|| self.next_chunk(other, now))
     }
 
+    fn following(&self, packet: &Outgoing, now: Instant) -> Option<Outgoing> {
+        let Cause::Chunk(place) = packet.cause else { return None };
+        let is_last = packet.repr.flags.contains(Flags::LAST);
+        if is_last || self.has_work_before(place.initiator) {
+            None
+        } else {
+            self.next_of_message(packet, place, now)
+        }
+    }
+
     fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible> {
         match packet.cause {
             Cause::Chunk(place) if !into.is_empty() => {
-                self.copy_payload(place, into, verbs).map_err(|_| Impossible)
+                self.copy_payload(place, packet.offset, into, verbs).map_err(|_| Impossible)
             }
             _ => Ok(()),
         }
@@ -514,6 +554,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             Cause::Chunk(place) => {
                 let bytes = match packet.repr.message {
                     Message::Gd(_, requested) => PacketType::Sdp.datagram_len(requested.into()),
+                    Message::Aop(..) => PacketType::Sdp.datagram_len(Atomic::WORD.into()),
                     _ => len,
                 };
                 self.chunk_sent(place, bytes, verbs);

@@ -27,7 +27,7 @@ impl Stateful {
             next_departure,
             self.rnr_poll,
             self.egress_retry,
-            self.lease.filter(|_| sends).and_then(|lease| lease.next_request(now)),
+            self.lease.as_ref().filter(|_| sends).and_then(|lease| lease.next_request(now)),
         ];
         timers.into_iter().flatten().min()
     }

@@ -288,6 +288,7 @@ impl Stateless {
             let route = shared.route_of(route, false);
             shared.card.push(repr, &self.seal, route);
         }
+        shared.slots.close(self.qp.number);
         shared.stateless -= 1;
         self.qp
     }
@@ -374,7 +375,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         let repr = |message, sequence| Repr { flags, connection, sequence, stamp, message };
         if self.inbox.ack_due {
             let repr = repr(Message::Ea, self.inbox.expected());
-            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement, code });
+            return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement, code, offset: 0 });
         }
         let (sequence, entry, cause) = match self.outbox.next() {
             Some((sequence, entry)) => (sequence, entry, Cause::Element),
@@ -384,7 +385,12 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
             }
         };
         let (element, payload_len) = self.element(entry)?;
-        Some(Outgoing { repr: repr(Message::Wqep(element), sequence), payload_len, cause, code })
+        let repr = repr(Message::Wqep(element), sequence);
+        Some(Outgoing { repr, payload_len, cause, code, offset: 0 })
+    }
+
+    fn following(&self, _: &Outgoing, _: Instant) -> Option<Outgoing> {
+        None
     }
 
     fn fill(&self, packet: &Outgoing, into: &mut [u8], _verbs: &Verbs<M>) -> Result<(), Impossible> {

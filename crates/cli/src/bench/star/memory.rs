@@ -1,0 +1,322 @@
+//! What connections allocate, by end and part, counted by the program's allocator: two devices in this process.
+//!
+//! Each connection has a region of its own, in a protection domain of its own, as programs have that keep their clients apart.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use anyhow::{Context, bail};
+use nichrome_rdma::star::{
+    Admit, Agreement, CardAuthentication, Connect, MakeOffer, ServerSecret, Side, StarRole, Wish, agree,
+};
+use nichrome_rdma::{
+    Access, AddressVector, ByteMemory, Config, CqHandle, Datagram, Device, DomainHandle, Instant, LKey,
+    Operation, PathMtu, Psn, QpCapacity, QpChange, QpConfig, QpHandle, QpNumber, QpState, QpType, RKey,
+    RegionConfig, Remote, RnrTimer, SendRequest, Sge, Signaling, Status, Transmit,
+};
+use nichrome_wire::rdma::{ROCE_PORT, UdpFlow};
+use nichrome_wire::star::STAR_PORT;
+use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
+use serde::Serialize;
+use stats_alloc::Stats;
+
+use crate::allocator::ALLOCATOR;
+
+/// First address and bytes of the memory that all regions cover.
+const BASE: u64 = 0x1_0000;
+const LEN: usize = 64 << 10;
+
+/// Nanoseconds of virtual time between two rounds of packets.
+const ROUND: u64 = 20_000;
+
+/// Rounds after which WRITEs must be complete.
+const MOST_ROUNDS: usize = 10_000;
+
+/// Bytes allocated for each connection of one end. The names of the fields are JSON keys.
+#[derive(Clone, Copy, Default, Serialize)]
+pub(super) struct Parts {
+    /// The protection domain and the region: the memory table of the card's host.
+    pub(super) region: i64,
+    /// The queue pair before it is connected.
+    pub(super) queue_pair: i64,
+    /// Connecting it: state of the connection, on StaR also the client's copy of the memory table.
+    pub(super) connection: i64,
+    /// A WRITE of 64 KB: queues grow to what is in use, and keep it.
+    pub(super) traffic: i64,
+}
+
+impl Parts {
+    pub(super) fn total(&self) -> i64 {
+        self.region + self.queue_pair + self.connection + self.traffic
+    }
+}
+
+/// What connections of one transport allocate. The names of the fields are JSON keys.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Allocated {
+    pub(super) transport: &'static str,
+    pub(super) connections: usize,
+    pub(super) server: Parts,
+    pub(super) client: Parts,
+    /// By the server's card for all connections together, while a packet of each waits for its answer: its queue of answers.
+    pub(super) answer_queue: i64,
+}
+
+/// Connects `connections` pairs of queue pairs over RoCE, or over StaR with end 1 stateless.
+pub(super) fn measure(transport: &'static str, connections: usize) -> anyhow::Result<Allocated> {
+    let mut lab = Lab::new(transport == "star", connections)?;
+    let mut parts = [Parts::default(); 2];
+    let mut regions = [Vec::new(), Vec::new()];
+    let mut qps = [Vec::new(), Vec::new()];
+    for end in 0..2 {
+        (parts[end].region, regions[end]) = each(connections, || lab.region(end))?;
+        let domains: Vec<DomainHandle> = regions[end].iter().map(|region| region.domain).collect();
+        let mut domains = domains.into_iter();
+        (parts[end].queue_pair, qps[end]) = each(connections, || {
+            lab.queue_pair(end, domains.next().context("each connection has a domain")?)
+        })?;
+    }
+    let mut connected = [0; 2];
+    for (client, server) in qps[0].iter().zip(&qps[1]) {
+        for (end, [qp, peer]) in [[*client, *server], [*server, *client]].into_iter().enumerate() {
+            let before = live();
+            lab.bring_up(end, qp, peer)?;
+            connected[end] += live() - before;
+        }
+        if lab.is_star {
+            let [ours, theirs] = lab.put_on_star(*client, *server)?;
+            connected[0] += ours;
+            connected[1] += theirs;
+        }
+    }
+    for (parts, connected) in parts.iter_mut().zip(connected) {
+        parts.connection = connected / connections as i64;
+    }
+    let answer_queue = lab.writes(&qps[0], &regions, &mut parts)?;
+    let [client, server] = parts;
+    Ok(Allocated { transport, connections, server, client, answer_queue })
+}
+
+/// Bytes that the program has allocated and not freed.
+fn live() -> i64 {
+    let Stats { bytes_allocated, bytes_deallocated, .. } = ALLOCATOR.stats();
+    bytes_allocated as i64 - bytes_deallocated as i64
+}
+
+/// Makes `count` objects; returns what they allocate each, and the objects.
+fn each<T>(count: usize, mut make: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<(i64, Vec<T>)> {
+    let mut objects = Vec::with_capacity(count);
+    let before = live();
+    for _ in 0..count {
+        objects.push(make()?);
+    }
+    Ok(((live() - before) / count as i64, objects))
+}
+
+/// A region and its domain.
+struct OwnRegion {
+    domain: DomainHandle,
+    key: u32,
+}
+
+/// Two devices: the client is end 0, the server end 1.
+struct Lab {
+    devices: [Device<ByteMemory>; 2],
+    cqs: [CqHandle; 2],
+    is_star: bool,
+    now: Instant,
+    buffer: Vec<u8>,
+}
+
+fn address(end: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, 1 + end as u8)
+}
+
+impl Lab {
+    fn new(is_star: bool, connections: usize) -> anyhow::Result<Self> {
+        let device = |end: usize| {
+            let mut config = Config::new(vec![IpAddr::V4(address(end))]);
+            config.seed = end as u128;
+            let secret = ServerSecret::new([end as u8; 16]);
+            config.star.authentication = Some(CardAuthentication { secret });
+            Device::new(config, ByteMemory::new(BASE, LEN))
+        };
+        let mut devices = [device(0)?, device(1)?];
+        let [client, server] = &mut devices;
+        let cqs = [client.create_cq(connections + 1)?, server.create_cq(connections + 1)?];
+        Ok(Self { devices, cqs, is_star, now: Instant::ZERO, buffer: vec![0; 65_507] })
+    }
+
+    fn region(&mut self, end: usize) -> anyhow::Result<OwnRegion> {
+        let device = &mut self.devices[end];
+        let domain = device.create_domain()?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let region = device.register(domain, RegionConfig::new(BASE, LEN as u64, access))?;
+        Ok(OwnRegion { domain, key: device.query_region(region)?.lkey.0 })
+    }
+
+    fn queue_pair(&mut self, end: usize, domain: DomainHandle) -> anyhow::Result<QpHandle> {
+        let capacity = QpCapacity { send_wrs: 1, receive_wrs: 1, send_sges: 1, receive_sges: 1, inline: 256 };
+        let config = QpConfig {
+            kind: QpType::Rc,
+            domain,
+            send_cq: self.cqs[end],
+            receive_cq: self.cqs[end],
+            srq: None,
+            capacity,
+            signaling: Signaling::All,
+        };
+        Ok(self.devices[end].create_qp(config)?)
+    }
+
+    /// Brings a queue pair to RTS.
+    fn bring_up(&mut self, end: usize, qp: QpHandle, peer: QpHandle) -> anyhow::Result<()> {
+        let peer = self.devices[1 - end].qp_number(peer)?;
+        for change in changes(address(1 - end).into(), peer) {
+            self.devices[end].modify_qp(qp, &change)?;
+        }
+        Ok(())
+    }
+
+    /// Negotiates StaR for a connected pair; returns what client and server have allocated.
+    fn put_on_star(&mut self, client: QpHandle, server: QpHandle) -> anyhow::Result<[i64; 2]> {
+        let [ours, theirs] = &mut self.devices;
+        let offer = |device: &Device<ByteMemory>, qp, wish| {
+            device.ask(qp, MakeOffer { wish, first_element: SeqNumber(0) })
+        };
+        let (client_offer, server_offer) =
+            (offer(ours, client, Wish::Automatic)?, offer(theirs, server, Wish::Own)?);
+        if agree(&server_offer, &client_offer)? != (Agreement::Star { stateless: Side::Ours }) {
+            bail!("the server is not stateless");
+        }
+        let admission = theirs.ask(server, Admit(&client_offer))?;
+        let role = StarRole::Stateful(admission);
+        let before = live();
+        let agreed = Connect { ours: &server_offer, theirs: &client_offer, role: &StarRole::Stateless };
+        theirs.connect(server, &agreed)?;
+        let between = live();
+        ours.connect(client, &Connect { ours: &client_offer, theirs: &server_offer, role: &role })?;
+        Ok([live() - between, between - before])
+    }
+
+    /// Has each client WRITE 64 KB, one after the other; adds what that allocates, and returns what the answers to a packet
+    /// of each connection take that wait together.
+    fn writes(
+        &mut self,
+        qps: &[QpHandle],
+        regions: &[Vec<OwnRegion>; 2],
+        parts: &mut [Parts; 2],
+    ) -> anyhow::Result<i64> {
+        let mut grown = [0; 2];
+        for (nth, qp) in qps.iter().enumerate() {
+            let [ours, theirs] = regions.each_ref().map(|regions| regions[nth].key);
+            let remote = Remote { address: BASE, rkey: RKey(theirs) };
+            let buffers = [Sge { address: BASE, len: LEN as u32, lkey: LKey(ours) }];
+            let request = SendRequest::new(nth as u64, Operation::Write(remote), &buffers);
+            let before = live();
+            self.devices[0].post_send(*qp, &request)?;
+            grown[0] += live() - before;
+            self.run_until_complete(1, &mut grown)?;
+        }
+        for (parts, grown) in parts.iter_mut().zip(grown) {
+            parts.traffic = grown / qps.len() as i64;
+        }
+        self.waiting_answers(qps, regions)
+    }
+
+    /// Bytes that the server allocates for the answers to a packet of each connection, before it sends any.
+    fn waiting_answers(&mut self, qps: &[QpHandle], regions: &[Vec<OwnRegion>; 2]) -> anyhow::Result<i64> {
+        let mut grown = [0; 2];
+        for (nth, qp) in qps.iter().enumerate() {
+            let [ours, theirs] = regions.each_ref().map(|regions| regions[nth].key);
+            let remote = Remote { address: BASE, rkey: RKey(theirs) };
+            let buffers = [Sge { address: BASE, len: 8, lkey: LKey(ours) }];
+            let request = SendRequest::new(nth as u64, Operation::Write(remote), &buffers);
+            self.devices[0].post_send(*qp, &request)?;
+            self.carry(0, &mut grown);
+        }
+        self.run_until_complete(qps.len(), &mut [0; 2])?;
+        Ok(grown[1])
+    }
+
+    /// Carries packets until `count` WRITEs are complete; adds what the ends allocate.
+    fn run_until_complete(&mut self, count: usize, grown: &mut [i64; 2]) -> anyhow::Result<()> {
+        let mut left = count;
+        for _ in 0..MOST_ROUNDS {
+            self.carry(0, grown);
+            self.carry(1, grown);
+            self.now = self.now.plus_nanos(ROUND);
+            while let Some(completion) = self.devices[0].poll_cq(self.cqs[0]) {
+                if completion.status != Status::Success {
+                    bail!("a WRITE completed in error: {:?}", completion.status);
+                }
+                left -= 1;
+            }
+            if left == 0 {
+                return Ok(());
+            }
+        }
+        bail!("{left} of {count} WRITEs are not complete")
+    }
+
+    /// Gives one end what the other has to send.
+    fn carry(&mut self, from: usize, grown: &mut [i64; 2]) {
+        let Self { devices, now, buffer, is_star, .. } = self;
+        let port = if *is_star { STAR_PORT } else { ROCE_PORT };
+        let addresses = AddressPair::V4 { src: address(from), dst: address(1 - from) };
+        let flow = UdpFlow { addresses, src_port: port, dst_port: port };
+        loop {
+            let before = live();
+            devices[from].handle_timeout(*now);
+            let sent = devices[from].poll_transmit(*now, 16, buffer);
+            grown[from] += live() - before;
+            let Some(Transmit::Datagrams(transmit)) = sent else { return };
+            let before = live();
+            for bytes in transmit.datagrams(buffer) {
+                devices[1 - from].receive(&Datagram { flow, traffic_class: TrafficClass(0), bytes }, *now);
+            }
+            grown[1 - from] += live() - before;
+        }
+    }
+}
+
+/// The changes that bring a queue pair to RTS.
+fn changes(peer: IpAddr, number: QpNumber) -> [QpChange; 3] {
+    let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let init =
+        QpChange { pkey_index: Some(0), port: Some(1), access: Some(access), ..QpChange::to(QpState::Init) };
+    let ready_to_receive = QpChange {
+        path: Some(AddressVector::to(peer)),
+        path_mtu: Some(PathMtu::B4096),
+        destination: Some(number),
+        rq_psn: Some(Psn::new(0)),
+        max_dest_rd_atomic: Some(1),
+        min_rnr_timer: Some(RnrTimer::default()),
+        ..QpChange::to(QpState::Rtr)
+    };
+    let ready_to_send = QpChange {
+        sq_psn: Some(Psn::new(0)),
+        timeout: Some(14),
+        retry_count: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(1),
+        ..QpChange::to(QpState::Rts)
+    };
+    [init, ready_to_receive, ready_to_send]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_connection_is_counted_and_the_servers_card_allocates_none() {
+        let [star, roce] = ["star", "roce"].map(|transport| measure(transport, 300).unwrap());
+        for Allocated { server, client, .. } in [&star, &roce] {
+            assert!([server.region, client.region].iter().all(|region| (64..1000).contains(region)));
+            assert!(server.queue_pair > 0 && client.queue_pair > 0 && client.traffic > 0);
+        }
+        // One answer each waits; the queue has room for 4,096.
+        assert!(star.answer_queue > 0 && star.answer_queue < 300 * 512, "{}", star.answer_queue);
+        assert!(star.client.total() > roce.client.total());
+    }
+}

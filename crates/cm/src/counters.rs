@@ -1,0 +1,28 @@
+//! What the manager counts.
+
+/// Numbers of messages by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages received.
+    pub received: u64,
+    /// Messages sent, retransmissions included.
+    pub sent: u64,
+    /// Messages sent again because no answer came, or because the peer repeated what they answer.
+    pub retransmitted: u64,
+    /// Received: no message of the connection manager.
+    pub malformed: u64,
+    /// Received: repeats of messages that were answered.
+    pub duplicates: u64,
+    /// Received: messages that name no connection with this peer, or that its state does not expect.
+    pub unexpected: u64,
+    /// Requests dropped: too many half-open connections, of this source or in total.
+    pub half_open_dropped: u64,
+    /// Requests dropped: the listener's backlog is full.
+    pub backlog_dropped: u64,
+    /// Requests dropped: no identifier is free.
+    pub identifiers_exhausted: u64,
+    /// Requests that were rejected by the manager, not by the program.
+    pub refused: u64,
+    /// Connections removed before their last messages were answered, because too many waited for that.
+    pub lingering_evicted: u64,
+}

@@ -1,0 +1,82 @@
+//! Errors of commands, and the status of events.
+
+use nichrome_wire::cm::PrivateDataError;
+use thiserror::Error;
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CommandError {
+    /// No such identifier, channel or membership.
+    #[error("no such object")]
+    NotFound,
+    /// The identifier belongs to another channel.
+    #[error("the identifier belongs to another channel")]
+    WrongChannel,
+    /// The identifier's state does not allow the command.
+    #[error("the identifier's state does not allow the command")]
+    State,
+    /// An argument is out of range.
+    #[error("an argument is out of range")]
+    Argument,
+    /// More private data than the message holds.
+    #[error(transparent)]
+    PrivateData(#[from] PrivateDataError),
+    /// No adapter has the address.
+    #[error("no adapter has the address")]
+    NoDevice,
+    /// The port is in use at this address.
+    #[error("the port is in use at this address")]
+    AddressInUse,
+    /// The port is in use at all addresses, or none is free.
+    #[error("the port is in use at another address, or none is free")]
+    AddressNotAvailable,
+    /// As many objects or queued events as the configuration allows.
+    #[error("the limit of the configuration is reached")]
+    Exhausted,
+    /// The adapter cannot do this.
+    #[error("not supported by the adapter")]
+    NotSupported,
+}
+
+impl CommandError {
+    /// The error number that the kernel's commands fail with.
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::NotFound => Errno::ENOENT,
+            Self::WrongChannel | Self::State | Self::Argument | Self::PrivateData(_) => Errno::EINVAL,
+            Self::NoDevice => Errno::ENODEV,
+            Self::AddressInUse => Errno::EADDRINUSE,
+            Self::AddressNotAvailable => Errno::EADDRNOTAVAIL,
+            Self::Exhausted => Errno::ENOMEM,
+            Self::NotSupported => Errno::ENOSYS,
+        }
+    }
+}
+
+/// An error number of Linux, positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+#[allow(missing_docs)] // The names of errno.h.
+impl Errno {
+    pub const ENOENT: Self = Self(2);
+    pub const EAGAIN: Self = Self(11);
+    pub const ENOMEM: Self = Self(12);
+    pub const EFAULT: Self = Self(14);
+    pub const ENODEV: Self = Self(19);
+    pub const EINVAL: Self = Self(22);
+    pub const ENOSPC: Self = Self(28);
+    pub const ENOSYS: Self = Self(38);
+    pub const EADDRINUSE: Self = Self(98);
+    pub const EADDRNOTAVAIL: Self = Self(99);
+    pub const ECONNABORTED: Self = Self(103);
+    pub const ECONNRESET: Self = Self(104);
+    pub const ETIMEDOUT: Self = Self(110);
+    pub const ECONNREFUSED: Self = Self(111);
+    pub const EHOSTUNREACH: Self = Self(113);
+
+    /// The status of an event: the negative number.
+    pub const fn status(self) -> i32 {
+        -self.0
+    }
+}

@@ -1,0 +1,34 @@
+//! What the manager asks of the machine within a command.
+
+use std::net::IpAddr;
+
+use nichrome_wire::cm::PortSpace;
+
+/// The machine's addresses, and the ports that other processes use.
+pub trait Host {
+    /// Returns the index of an address among those of the adapter; `None` if the adapter does not have it.
+    fn source_index(&mut self, address: IpAddr) -> Option<u8>;
+
+    /// Reserves a port among the processes that share the address; returns false if another has it. An unspecified address
+    /// stands for all. Called once for each port that this manager begins to use.
+    fn reserve_port(&mut self, space: PortSpace, address: IpAddr, port: u16) -> bool;
+
+    /// Gives a port back.
+    fn release_port(&mut self, space: PortSpace, port: u16);
+}
+
+/// A machine with these addresses, whose ports no other process uses.
+#[derive(Clone, Debug)]
+pub struct OwnAddresses(pub Vec<IpAddr>);
+
+impl Host for OwnAddresses {
+    fn source_index(&mut self, address: IpAddr) -> Option<u8> {
+        self.0.iter().position(|own| *own == address).and_then(|index| u8::try_from(index).ok())
+    }
+
+    fn reserve_port(&mut self, _: PortSpace, _: IpAddr, _: u16) -> bool {
+        true
+    }
+
+    fn release_port(&mut self, _: PortSpace, _: u16) {}
+}

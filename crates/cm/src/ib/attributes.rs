@@ -1,0 +1,73 @@
+//! The attributes that a connection gives its queue pair, as Linux's `ib_cm_init_qp_attr`.
+
+use nichrome_rdma::{Access, AddressVector, QpChange, QpState, RnrTimer};
+use nichrome_wire::TrafficClass;
+use nichrome_wire::cm::TransportService;
+
+use super::connection::{Connection, State};
+
+impl Connection {
+    /// The change to `state`; `None` if the connection has not come so far, or does not lead there.
+    pub(crate) fn qp_change(&self, state: QpState, source_index: u8, min_rnr_timer: u8) -> Option<QpChange> {
+        match state {
+            QpState::Init => self.init(),
+            QpState::Rtr => self.rtr(source_index, min_rnr_timer),
+            QpState::Rts => self.rts(),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the peer's queue pair is known.
+    fn knows_peer(&self) -> bool {
+        matches!(self.state, State::ReqReceived | State::RepReceived | State::RepSent | State::Established)
+    }
+
+    fn init(&self) -> Option<QpChange> {
+        let reads = Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let access = match self.responder_resources {
+            0 => Access::REMOTE_WRITE,
+            _ => Access::REMOTE_WRITE | reads,
+        };
+        let change = QpChange {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(access),
+            ..QpChange::to(QpState::Init)
+        };
+        (self.knows_peer() || self.state == State::ReqSent).then_some(change)
+    }
+
+    fn rtr(&self, source_index: u8, min_rnr_timer: u8) -> Option<QpChange> {
+        let path = AddressVector {
+            source_index,
+            destination: self.peer_address,
+            traffic_class: TrafficClass(self.traffic_class),
+            flow_label: self.flow_label,
+            hop_limit: self.hop_limit,
+        };
+        let is_reliable = self.transport != TransportService::Uc;
+        let change = QpChange {
+            path: Some(path),
+            path_mtu: Some(self.path_mtu),
+            destination: Some(self.remote_qp),
+            rq_psn: Some(self.rq_psn),
+            max_dest_rd_atomic: is_reliable.then_some(self.responder_resources),
+            min_rnr_timer: if is_reliable { RnrTimer::new(min_rnr_timer) } else { None },
+            ..QpChange::to(QpState::Rtr)
+        };
+        self.knows_peer().then_some(change)
+    }
+
+    fn rts(&self) -> Option<QpChange> {
+        let is_reliable = self.transport != TransportService::Uc;
+        let change = QpChange {
+            sq_psn: Some(self.sq_psn),
+            timeout: is_reliable.then_some(self.ack_timeout.exponent()),
+            retry_count: is_reliable.then_some(self.retry_count),
+            rnr_retry: is_reliable.then_some(self.rnr_retry),
+            max_rd_atomic: is_reliable.then_some(self.initiator_depth),
+            ..QpChange::to(QpState::Rts)
+        };
+        self.knows_peer().then_some(change)
+    }
+}

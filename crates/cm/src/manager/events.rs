@@ -1,0 +1,101 @@
+//! Queueing and fetching events.
+
+use super::Manager;
+use crate::channel::Queued;
+use crate::error::{CommandError, Errno};
+use crate::event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
+use crate::exchange::Output;
+use crate::identifier::Identifier;
+use crate::name::{ChannelName, IdName, MembershipName};
+use nichrome_wire::rdma::{QKey, QpNumber};
+
+/// Private data in an event, in bytes: its length has 8 bits.
+const MAX_PRIVATE_DATA: usize = 255;
+
+impl<H> Manager<H> {
+    /// Fetches the next event of a channel; `None` if there is none.
+    ///
+    /// # Errors
+    /// No such channel.
+    pub fn get_event(&mut self, channel: ChannelName) -> Result<Option<Event>, CommandError> {
+        let queue = self.channels.get_mut(&channel).ok_or(CommandError::NotFound)?;
+        let Some(queued) = queue.events.pop_front() else { return Ok(None) };
+        if let Some(context) = self.identifiers.get_mut(&queued.context) {
+            context.events_queued -= 1;
+            context.events_reported += 1;
+            if queued.event.kind == EventKind::ConnectRequest {
+                context.backlog += 1;
+            }
+        }
+        if let Some(membership) = queued.membership.and_then(|name| self.memberships.get_mut(&name)) {
+            membership.events_reported += 1;
+        }
+        Ok(Some(queued.event))
+    }
+
+    /// Returns true if a channel has an event to fetch.
+    pub fn has_event(&self, channel: ChannelName) -> bool {
+        self.channels.get(&channel).is_some_and(|queue| !queue.events.is_empty())
+    }
+
+    /// Queues an event of an identifier, unless its program does not know of it yet.
+    pub(super) fn raise(&mut self, id: IdName, kind: EventKind, status: i32) {
+        let Some(identifier) = self.identifiers.get(&id) else { return };
+        let parameters = identifier.no_parameters();
+        self.raise_with(id, kind, status, parameters);
+    }
+
+    /// Likewise, for an error of this end.
+    pub(super) fn raise_error(&mut self, id: IdName, kind: EventKind, error: Errno) {
+        self.raise(id, kind, error.status());
+    }
+
+    /// Likewise, with parameters.
+    pub(super) fn raise_with(&mut self, id: IdName, kind: EventKind, status: i32, parameters: Parameters) {
+        let Some(identifier) = self.identifiers.get(&id).filter(|identifier| identifier.uid != 0) else {
+            return;
+        };
+        let event = Event { uid: identifier.uid, id: id.0, kind, status, parameters, ece: identifier.ece };
+        self.queue(Queued { context: id, request: None, membership: None, event });
+    }
+
+    /// Queues an event of a membership.
+    pub(super) fn raise_membership(&mut self, id: IdName, membership: MembershipName, event: Event) {
+        self.queue(Queued { context: id, request: None, membership: Some(membership), event });
+    }
+
+    pub(super) fn queue(&mut self, mut queued: Queued) {
+        let Some(context) = self.identifiers.get_mut(&queued.context) else { return };
+        let Some(channel) = self.channels.get_mut(&context.channel) else { return };
+        context.events_queued += 1;
+        let data = match &mut queued.event.parameters {
+            Parameters::Connection(parameters) => &mut parameters.private_data,
+            Parameters::Datagram(parameters) => &mut parameters.private_data,
+        };
+        data.truncate(MAX_PRIVATE_DATA);
+        if channel.events.is_empty() {
+            self.outputs.push_back(Output::Readable(context.channel));
+        }
+        channel.events.push_back(queued);
+    }
+
+    /// Fails if the program has left as many events of the identifier as it may: the command would cause another.
+    pub(super) fn check_queue(&self, id: IdName) -> Result<(), CommandError> {
+        match self.identifier(id)?.events_queued < self.config.max_queued_events {
+            true => Ok(()),
+            false => Err(CommandError::Exhausted),
+        }
+    }
+}
+
+impl Identifier {
+    /// Parameters of an event that has none.
+    pub(super) fn no_parameters(&self) -> Parameters {
+        if self.is_datagram() {
+            let (qp, qkey) = (QpNumber::default(), QKey::default());
+            Parameters::Datagram(DatagramParameters { private_data: Vec::new(), qp, qkey, path: None })
+        } else {
+            Parameters::Connection(ConnectionParameters::default())
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Requests of peers: the listener that takes them, and the identifier that they make.
+
+use std::net::{IpAddr, SocketAddr};
+
+use nichrome_rdma::QpType;
+use nichrome_wire::cm::{Ece, IpHeader, RejectReason, ServiceId, TransportService};
+use nichrome_wire::rdma::{Psn, QKey, QpNumber};
+
+use super::Manager;
+use crate::channel::Queued;
+use crate::event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
+use crate::exchange::Route;
+use crate::host::Host;
+use crate::ib::{Request, SidrRequest};
+use crate::identifier::{IdState, Identifier, Link};
+use crate::name::IdName;
+
+/// A request, whatever carried it.
+pub(super) struct Arrival {
+    pub(super) listener: IdName,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+    pub(super) route: Option<Route>,
+    pub(super) ece: Ece,
+    pub(super) parameters: Parameters,
+}
+
+/// Why a request makes no identifier: it is dropped, and the peer repeats it.
+pub(super) enum Dropped {
+    Backlog,
+    Exhausted,
+}
+
+impl<H: Host> Manager<H> {
+    /// Finds the listener at a service of the addressed host.
+    fn listener(&self, service: ServiceId, destination: IpAddr) -> Option<IdName> {
+        let (space, port) = service.port()?;
+        let is_listening = |id: &IdName| {
+            self.identifiers.get(id).is_some_and(|identifier| identifier.state == IdState::Listen)
+        };
+        self.ports.bound(space, port, destination).find(is_listening)
+    }
+
+    /// A peer wants a connection.
+    pub(super) fn connection_requested(&mut self, request: &Request) {
+        let req = &request.req;
+        let Some(listener) = self.listener(req.service, request.own_address) else {
+            return self.ib.refuse_request(request, RejectReason::INVALID_SERVICE_ID);
+        };
+        let Ok(split) = IpHeader::split(&req.private_data) else {
+            return self.ib.refuse_request(request, RejectReason::UNSUPPORTED);
+        };
+        let header = split.header;
+        // The addresses that programs see are those that the datagram came from and to.
+        if (header.source.ip(), header.destination) != (request.peer_address, request.own_address) {
+            return self.ib.refuse_request(request, RejectReason::INVALID_GID);
+        }
+        let takes =
+            self.identifiers.get(&listener).is_some_and(|listener| takes(listener.kind, req.transport));
+        if !takes {
+            return self.ib.refuse_request(request, RejectReason::INVALID_TRANSPORT);
+        }
+        let parameters = ConnectionParameters {
+            qp: req.qp,
+            qkey: QKey(0),
+            private_data: split.data.to_vec(),
+            srq: req.srq,
+            responder_resources: req.initiator_depth,
+            initiator_depth: req.responder_resources,
+            flow_control: req.flow_control,
+            retry_count: req.retry_count,
+            rnr_retry: req.rnr_retry,
+        };
+        let arrival = Arrival {
+            listener,
+            local: SocketAddr::new(request.own_address, req.service.port().map_or(0, |(_, port)| port)),
+            peer: header.source,
+            route: Some(Route { path_mtu: req.path_mtu, hop_limit: req.primary.hop_limit }),
+            ece: req.ece,
+            parameters: Parameters::Connection(parameters),
+        };
+        match self.admit(arrival) {
+            Ok(id) => {
+                let connection = self.ib.admit(request, id);
+                self.link(id, Link::Ib(connection));
+            }
+            Err(dropped) => self.count_dropped(&dropped),
+        }
+    }
+
+    /// A peer wants the queue pair of a datagram service.
+    pub(super) fn service_requested(&mut self, request: &SidrRequest) {
+        let req = &request.req;
+        let listener = self.listener(req.service, request.own_address);
+        let listener = listener.filter(|id| self.identifiers.get(id).is_some_and(Identifier::is_datagram));
+        let split = IpHeader::split(&req.private_data).ok();
+        let header = split.map(|split| split.header).filter(|header| {
+            (header.source.ip(), header.destination) == (request.peer_address, request.own_address)
+        });
+        let Some(((listener, split), header)) = listener.zip(split).zip(header) else {
+            return self.ib.refuse_sidr(request);
+        };
+        let (qp, qkey) = (QpNumber::default(), QKey::default());
+        let parameters = DatagramParameters { private_data: split.data.to_vec(), qp, qkey, path: None };
+        let arrival = Arrival {
+            listener,
+            local: SocketAddr::new(request.own_address, req.service.port().map_or(0, |(_, port)| port)),
+            peer: header.source,
+            route: None,
+            ece: Ece::default(),
+            parameters: Parameters::Datagram(parameters),
+        };
+        match self.admit(arrival) {
+            Ok(id) => {
+                let connection = self.ib.admit_sidr(request, id);
+                self.link(id, Link::Ib(connection));
+            }
+            Err(dropped) => self.count_dropped(&dropped),
+        }
+    }
+
+    fn link(&mut self, id: IdName, link: Link) {
+        if let Some(identifier) = self.identifiers.get_mut(&id) {
+            identifier.link = link;
+        }
+    }
+
+    pub(super) fn count_dropped(&mut self, dropped: &Dropped) {
+        let counters = &mut self.ib.counters;
+        match dropped {
+            Dropped::Backlog => counters.backlog_dropped += 1,
+            Dropped::Exhausted => counters.identifiers_exhausted += 1,
+        }
+    }
+
+    /// Makes an identifier for a request, and queues the event of the listener.
+    pub(super) fn admit(&mut self, arrival: Arrival) -> Result<IdName, Dropped> {
+        let source_index = self.host.source_index(arrival.local.ip());
+        let psn = Psn::new(self.random.next_u32());
+        let listener = self.identifiers.get_mut(&arrival.listener).ok_or(Dropped::Exhausted)?;
+        listener.backlog = listener.backlog.checked_sub(1).ok_or(Dropped::Backlog)?;
+        let (channel, space, kind, uid) = (listener.channel, listener.space, listener.kind, listener.uid);
+        let identifier = Identifier {
+            state: IdState::Connect,
+            source: arrival.local,
+            destination: Some(arrival.peer),
+            source_index,
+            route: arrival.route,
+            ece: arrival.ece,
+            ..Identifier::new(channel, 0, space, kind, psn)
+        };
+        let Ok(id) = self.insert_identifier(identifier) else {
+            if let Some(listener) = self.identifiers.get_mut(&arrival.listener) {
+                listener.backlog += 1;
+            }
+            return Err(Dropped::Exhausted);
+        };
+        let event = Event {
+            uid,
+            id: id.0,
+            kind: EventKind::ConnectRequest,
+            status: 0,
+            parameters: arrival.parameters,
+            ece: arrival.ece,
+        };
+        self.queue(Queued { context: arrival.listener, request: Some(id), membership: None, event });
+        Ok(id)
+    }
+}
+
+/// Returns true if a listener for queue pairs of this kind takes requests of this transport service.
+fn takes(kind: QpType, transport: TransportService) -> bool {
+    match kind {
+        QpType::Rc => transport == TransportService::Rc,
+        QpType::Uc => transport == TransportService::Uc,
+        QpType::XrcSend | QpType::XrcReceive => transport == TransportService::Xrc,
+        QpType::Ud => false,
+    }
+}

@@ -1,0 +1,42 @@
+//! Several processes at one address: each has a slot of connection numbers, and a TCP port for its set-ups.
+//!
+//! A caller knows which connection it wants, and so the slot that the called process has if it shares its address. It calls at
+//! [`STAR_PORT`], where a process listens that has its address to itself, and where nobody does, at the slot's port.
+
+use nichrome_port::udp::{OtherKinds, Steering};
+use nichrome_rdma::QpNumber;
+use nichrome_wire::star::{PacketType, STAR_PORT};
+
+/// The slot is in the top bits of the 24 bits of a connection's number.
+pub(crate) const SLOT_BITS: u32 = 5;
+
+/// Slot 0 listens at this TCP port, each other at the one after that of the slot before it. The ports are not registered, and
+/// Linux gives them to no outgoing connection (`ip_local_port_range`).
+const FIRST_PORT: u16 = 31_793;
+
+/// Bytes of a packet in front of the server's number of the connection, in RDP, GD and AOP.
+const BEFORE_SERVER: u32 = 16 + 12 + 16;
+
+/// The kernel selects the process by the number of the connection: the receiver's in the common header, but in what a card takes
+/// the server's in the capability.
+pub(crate) const STEERING: Steering = Steering {
+    byte: 5,
+    bits: SLOT_BITS,
+    others: Some(OtherKinds {
+        kinds: [PacketType::Rdp as u8, PacketType::Gd as u8, PacketType::Aop as u8],
+        byte: BEFORE_SERVER + 1,
+    }),
+};
+
+/// The TCP port of a process: its slot's if it shares its address.
+pub(super) const fn port_of(slot: Option<usize>) -> u16 {
+    match slot {
+        None => STAR_PORT,
+        Some(slot) => FIRST_PORT + slot as u16,
+    }
+}
+
+/// The slot of the process that has a connection with this number, if it shares its address.
+pub(super) const fn slot_of(number: QpNumber) -> usize {
+    (number.value() >> (24 - SLOT_BITS)) as usize
+}

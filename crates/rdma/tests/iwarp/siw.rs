@@ -1,0 +1,200 @@
+//! Linux's siw as a peer: what it sent in a capture, to a queue pair of this crate. STags are replaced by those of the
+//! queue pair's memory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+
+use nichrome_rdma::iwarp::{Role, Terms};
+use nichrome_rdma::*;
+use nichrome_wire::iwarp::{Crc, Fpdu, Opcode, Place, ReadRequest, STag, Segment, StartFrame, StartKind};
+use pcap_file::pcap::PcapReader;
+
+use crate::common::{ALL, BASE, Link};
+use crate::foreign::{Alone, fpdu};
+use crate::support::TERMS;
+
+/// Source and destination: address and port.
+type Direction = ([u8; 6], [u8; 6]);
+
+/// What one end of a connection sent.
+struct Captured {
+    start: StartKind,
+    crc: Crc,
+    /// Segments, with their payload and their FPDU as it came.
+    segments: Vec<(Segment, Vec<u8>, Vec<u8>)>,
+}
+
+/// The bytes of each direction of each TCP connection. The path neither lost nor reordered.
+fn streams() -> BTreeMap<Direction, Vec<u8>> {
+    let file = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/siw-verbs.pcap"));
+    let mut reader = PcapReader::new(File::open(file).unwrap()).unwrap();
+    let mut streams: BTreeMap<Direction, (u32, Vec<u8>)> = BTreeMap::new();
+    while let Some(packet) = reader.next_packet() {
+        let frame = packet.unwrap().data;
+        let Some(ip) = frame.get(14..).filter(|ip| frame[12..14] == [8, 0] && ip[9] == 6) else { continue };
+        let tcp = &ip[20..usize::from(u16::from_be_bytes([ip[2], ip[3]]))];
+        let end = |address: &[u8], port: &[u8]| [address, port].concat().try_into().unwrap();
+        let direction = (end(&ip[12..16], &tcp[..2]), end(&ip[16..20], &tcp[2..4]));
+        let sequence = u32::from_be_bytes(tcp[4..8].try_into().unwrap());
+        if tcp[13] & 0x02 != 0 {
+            streams.insert(direction, (sequence.wrapping_add(1), Vec::new()));
+            continue;
+        }
+        let data = &tcp[usize::from(tcp[12] >> 4) * 4..];
+        let Some((first, bytes)) = streams.get_mut(&direction) else { continue };
+        let at = sequence.wrapping_sub(*first) as usize;
+        if at <= bytes.len() && at + data.len() > bytes.len() {
+            bytes.truncate(at);
+            bytes.extend(data);
+        }
+    }
+    streams.into_iter().map(|(direction, (_, bytes))| (direction, bytes)).collect()
+}
+
+impl Captured {
+    fn parse(stream: &[u8]) -> Self {
+        let (frame, len) = StartFrame::parse(stream).unwrap().unwrap();
+        let crc = if frame.flags.crc { Crc::Used } else { Crc::Unused };
+        let (mut rest, mut segments) = (&stream[len..], Vec::new());
+        while let Some(fpdu) = Fpdu::parse(rest, crc).unwrap() {
+            let (segment, payload) = Segment::parse(fpdu.ulpdu).unwrap();
+            segments.push((segment, payload.to_vec(), rest[..fpdu.len].to_vec()));
+            rest = &rest[fpdu.len..];
+        }
+        Self { start: frame.kind, crc, segments }
+    }
+
+    fn of(&self, opcode: Opcode) -> impl Iterator<Item = (&Segment, &[u8])> {
+        let found = self.segments.iter().filter(move |(segment, ..)| segment.opcode == opcode);
+        found.map(|(segment, payload, _)| (segment, &payload[..]))
+    }
+
+    fn read_requests(&self) -> Vec<ReadRequest> {
+        let payloads = self.of(Opcode::ReadRequest).map(|(_, payload)| payload);
+        payloads.map(|payload| ReadRequest::from_bytes(payload.try_into().unwrap())).collect()
+    }
+
+    /// The memory that WRITEs and READs name: by STag, from the first address to behind the last.
+    fn spans(&self) -> BTreeMap<STag, (u64, u64)> {
+        let writes = self.of(Opcode::Write).filter_map(|(segment, payload)| match segment.place {
+            Place::Tagged { stag, offset } => Some((stag, offset, payload.len() as u64)),
+            Place::Untagged { .. } => None,
+        });
+        let reads = self.read_requests();
+        let reads = reads.iter().map(|read| (read.source, read.source_offset, u64::from(read.len)));
+        let mut spans = BTreeMap::new();
+        for (stag, offset, len) in writes.chain(reads) {
+            let span = spans.entry(stag).or_insert((offset, offset + len));
+            *span = (span.0.min(offset), span.1.max(offset + len));
+        }
+        spans
+    }
+}
+
+/// Where the regions of a test's memory begin; READs land, and SENDs are received, before.
+const REGIONS: usize = 1 << 20;
+/// Bytes of a receive.
+const ROOM: usize = 8192;
+
+/// Sends what an end of a connection sent to a queue pair of ours; `peer` is what the other end sent.
+fn replay(sent: &Captured, peer: &Captured) {
+    let role = if sent.start == StartKind::Request { Role::Responder } else { Role::Initiator };
+    let terms = Terms { role, crc: sent.crc, rtr: None, ird: 16, ord: 16, extended: false, ..TERMS };
+    let mut alone = Alone::with(terms, &Link { rd_atomic: 16, ..Link::default() }, |_| {});
+    let qp = alone.qp;
+    let (mut keys, mut at) = (BTreeMap::new(), REGIONS);
+    for (stag, (first, end)) in sent.spans() {
+        let region = RegionConfig::new(BASE + at as u64, end - first, ALL);
+        let (_, report) = alone.end().register(RegionConfig { io_address: first, ..region });
+        keys.insert(stag, (report.rkey, first, at));
+        at += (end - first) as usize;
+    }
+    let sends = sent.of(Opcode::Send).filter(|(segment, _)| segment.is_last).count();
+    (0..sends).for_each(|nth| alone.end().receive(qp, nth as u64, nth % 64 * ROOM, ROOM));
+    let asked = peer.read_requests();
+    for (nth, read) in asked.iter().enumerate() {
+        let there = Remote { address: read.source_offset, rkey: RKey(read.source.0) };
+        alone.end().post(qp, 1000 + nth as u64, Operation::Read(there), 600_000, read.len as usize);
+    }
+    let (mut answered, mut expected) = (0, Vec::new());
+    for (segment, payload, bytes) in &sent.segments {
+        let (mut segment, mut payload) = (*segment, payload.clone());
+        if let (Opcode::Write, Place::Tagged { stag, offset }) = (segment.opcode, segment.place) {
+            let (rkey, first, at) = keys[&stag];
+            segment.place = Place::Tagged { stag: STag(rkey.0), offset };
+            expected.push((at + (offset - first) as usize, payload.clone()));
+        }
+        if segment.opcode == Opcode::ReadRequest {
+            let request = ReadRequest::from_bytes(payload[..].try_into().unwrap());
+            let source = STag(keys[&request.source].0.0);
+            payload = ReadRequest { source, ..request }.to_bytes().to_vec();
+        }
+        if let (Opcode::ReadResponse, Place::Tagged { offset, .. }) = (segment.opcode, segment.place) {
+            let asked = &asked[answered];
+            let offset = offset - asked.sink_offset;
+            segment.place = Place::Tagged { stag: STag(1 + answered as u32), offset };
+            answered += usize::from(segment.is_last);
+        }
+        let is_as_it_came = matches!(segment.opcode, Opcode::Send);
+        let bytes = if is_as_it_came { bytes.clone() } else { fpdu(&segment, &payload, sent.crc) };
+        alone.segments();
+        assert_eq!(alone.deliver_bytes(&bytes), bytes.len(), "{segment:?}");
+        // What is behind a WRITE may change it again.
+        if let Some((at, payload)) = expected.pop() {
+            assert_eq!(alone.end().bytes(at, payload.len()), payload);
+        }
+    }
+    alone.segments();
+    assert_eq!(alone.ending, None);
+    let done = alone.end().completions();
+    assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
+    assert_eq!(done.iter().filter(|wc| wc.operation == CompletedOperation::Receive).count(), sends);
+    let complete = peer.read_requests().len().min(answered);
+    assert_eq!(done.iter().filter(|wc| wc.operation == CompletedOperation::Read).count(), complete);
+}
+
+#[test]
+fn what_siw_sent_does_what_it_did() {
+    let streams = streams();
+    let mut replayed = 0;
+    for ((from, to), stream) in streams.iter().filter(|(_, stream)| stream.starts_with(b"MPA ID ")) {
+        let sent = Captured::parse(stream);
+        let peer = Captured::parse(&streams[&(*to, *from)]);
+        replay(&sent, &peer);
+        replayed += sent.segments.len();
+    }
+    assert_eq!(replayed, 53 + 11 + 41 + 162);
+}
+
+/// SENDs without padding have the same bytes from siw and from a queue pair of ours.
+#[test]
+fn sends_are_those_of_siw() {
+    let streams = streams();
+    let mut compared = 0;
+    for stream in streams.values().filter(|stream| stream.starts_with(b"MPA ID Req")) {
+        let captured = Captured::parse(stream);
+        // siw: as much as fits a TCP segment.
+        let mut alone = Alone::new(Terms { rtr: None, crc: captured.crc, max_ulpdu: 1442, ..TERMS });
+        let (qp, mut message) = (alone.qp, Vec::new());
+        for (segment, payload, bytes) in &captured.segments {
+            if segment.opcode != Opcode::Send {
+                continue;
+            }
+            message.extend(payload);
+            if !segment.is_last {
+                continue;
+            }
+            alone.end().fill(0, &message);
+            alone.end().post(qp, 1, Operation::Send, 0, message.len());
+            let sent = alone.bytes();
+            // siw does not clear its padding.
+            if message.len() == payload.len() && payload.len() % 4 == 0 {
+                assert_eq!(sent, *bytes);
+                compared += 1;
+            }
+            message.clear();
+        }
+    }
+    assert!(compared > 20, "{compared}");
+}

@@ -1,0 +1,10 @@
+//! Connection management against what others wrote: the capture of Linux's rxe, tshark; and properties of any message.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod captures;
+mod generated;
+mod properties;
+mod tshark_reads;
+
+#[path = "../../../../tests/tshark.rs"]
+mod tshark;
