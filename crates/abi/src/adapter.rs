@@ -6,7 +6,7 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
-use nichrome_hca::Driver;
+use nichrome_hca::{Driver, IwarpCounters};
 use nichrome_rdma::star::CardCounters;
 use nichrome_rdma::{Device, Operations, PathMtu};
 
@@ -106,6 +106,20 @@ impl Adapter {
             counters.retransmitted,
             counters.timeouts,
         );
+        let refused = self.driver.iwarp_counters();
+        if refused != IwarpCounters::default() {
+            let IwarpCounters { garbage, early_data, foreign, timed_out, displaced, closed } = refused;
+            eprintln!(
+                "nichrome: connections refused: {garbage} no MPA, {early_data} with early data, {foreign} for no queue pair, \
+                 {timed_out} timed out, {displaced} displaced, {closed} closed by the peer"
+            );
+        }
+        if counters.terminates_sent + counters.terminates_received > 0 {
+            eprintln!(
+                "nichrome: {} TERMINATEs sent, {} received",
+                counters.terminates_sent, counters.terminates_received
+            );
+        }
         if card != CardCounters::default() {
             eprintln!(
                 "nichrome: stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check or tag",

@@ -2,11 +2,12 @@
 //!
 //! | variable | value | default |
 //! |---|---|---|
-//! | `NICHROME_TRANSPORT` | the device's transport: `roce` or `star` | `roce` |
+//! | `NICHROME_TRANSPORT` | the device's transport: `roce`, `star` or `iwarp` | `roce` |
 //! | `NICHROME_STATELESS` | with `star`, the side of a connection that keeps no state: `self`, `peer`, `auto` | `auto` |
 //! | `NICHROME_CONNECTION_BUDGET` | with `star`, the maximum number of connections whose state is kept here | no maximum |
 //! | `NICHROME_KEY_FILE` | with `star`, the file of the key under which connections are set up | loopback addresses only |
 //! | `NICHROME_AUTHENTICATE` | `0`: with `star`, packets are not authenticated; loopback addresses only | authenticated |
+//! | `NICHROME_CRC` | `1`: with `iwarp`, ask for CRCs | CRCs if the peer asks |
 //! | `NICHROME_IP` | the device's address, one of this machine's | a free address in 127.0.0.0/8 |
 //! | `NICHROME_IFACE` | the interface whose first address the device takes | |
 //! | `NICHROME_MTU` | maximum payload of a packet in bytes: 256, 512, 1024, 2048, 4096 | the largest that fits the interface |
@@ -25,7 +26,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use nichrome_hca::{AdapterConfig, Faults, Place, Reception, StarOptions};
+use nichrome_hca::{AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Transport};
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
@@ -41,6 +42,8 @@ pub const CONNECTION_BUDGET: &str = "NICHROME_CONNECTION_BUDGET";
 pub const KEY_FILE: &str = "NICHROME_KEY_FILE";
 /// `0` if packets to the stateless side are not authenticated.
 pub const AUTHENTICATE: &str = "NICHROME_AUTHENTICATE";
+/// `1` if iWARP asks for CRCs.
+pub const CRC: &str = "NICHROME_CRC";
 /// The device's IP address.
 pub const IP: &str = "NICHROME_IP";
 /// The interface whose first address the device takes.
@@ -116,6 +119,7 @@ impl Configuration {
                 key_file: variable(KEY_FILE)?,
                 report: |why| eprintln!("nichrome: {why}"),
             },
+            iwarp: IwarpOptions { crc: is_set(CRC), report: |why| eprintln!("nichrome: {why}") },
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if is_set(PACKETS) { Reception::Packets } else { Reception::Socket },
@@ -130,6 +134,11 @@ impl Configuration {
 /// Returns true if the variable is `1`.
 fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| value == "1")
+}
+
+/// Returns true if the device's transport is iWARP.
+pub(crate) fn is_iwarp() -> bool {
+    matches!(variable(TRANSPORT), Ok(Some(Transport::Iwarp)))
 }
 
 fn place() -> Result<Place, ConfigurationError> {

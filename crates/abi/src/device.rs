@@ -6,10 +6,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::configuration::{INTERFACE, IP};
+use crate::configuration::{INTERFACE, IP, is_iwarp};
 use crate::doctor::record;
 use crate::errno::{Errno, pointer};
-use crate::header::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
+use crate::header::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP, ibv_device};
 use crate::object::zeroed;
 
 /// The device's name.
@@ -34,7 +34,10 @@ pub(crate) fn the_device() -> *mut ibv_device {
     static OPERATIONS: u8 = 0;
     let device = DEVICE.get_or_init(|| {
         let mut abi: ibv_device = zeroed();
-        (abi.node_type, abi.transport_type) = (IBV_NODE_CA, IBV_TRANSPORT_IB);
+        (abi.node_type, abi.transport_type) = match is_iwarp() {
+            true => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
+            false => (IBV_NODE_CA, IBV_TRANSPORT_IB),
+        };
         put(&mut abi.name, NAME);
         put(&mut abi.dev_name, c"uverbs0");
         put(&mut abi.dev_path, c"/sys/class/infiniband_verbs/uverbs0");

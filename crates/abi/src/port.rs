@@ -8,7 +8,9 @@ use std::ptr;
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
 
+use crate::configuration::is_iwarp;
 use crate::context::Context;
+use crate::device::guid;
 use crate::doctor::record;
 use crate::errno::{Errno, minus_one, status};
 use crate::header::{
@@ -20,7 +22,7 @@ use crate::object::zeroed;
 /// Number of the only port.
 const PORT: u8 = 1;
 
-/// Number of GID indices, all for the device's address. Adapters usually have a RoCE v1 and a RoCE v2 GID for each address,
+/// Number of GID indices, all for the device's address but index 0 of iWARP. Adapters usually have a RoCE v1 and a RoCE v2 GID for each address,
 /// and programs written for them expect the RoCE v2 GID of an IPv4 address at a fixed index, often 3.
 pub(crate) const GIDS: u8 = 4;
 
@@ -49,13 +51,30 @@ pub(crate) fn gid(address: IpAddr) -> ibv_gid {
     ibv_gid { raw }
 }
 
+/// Returns the length of the GID table. Queries for higher indices below [`GIDS`] succeed, and return the last GID.
+fn table_len() -> u8 {
+    if is_iwarp() { 2 } else { 1 }
+}
+
+/// Returns the GID at an index below [`GIDS`]. Index 0 of iWARP is the hardware address in the first six bytes, as RNICs have it
+/// (siw: `siw_query_gid`), from which nobody finds the device: programs that connect without rdma_cm use another index.
+pub(crate) fn gid_at(index: u32, address: IpAddr) -> ibv_gid {
+    if index == 0 && is_iwarp() {
+        let mut raw = [0; 16];
+        let guid = guid().to_ne_bytes();
+        // Locally administered, as the GUID is.
+        raw[..6].copy_from_slice(&[guid[0], guid[3], guid[4], guid[5], guid[6], guid[7]]);
+        return ibv_gid { raw };
+    }
+    gid(address)
+}
+
 fn attributes(active: PathMtu, longest_message: u32) -> ibv_port_attr {
     ibv_port_attr {
         state: IBV_PORT_ACTIVE,
         max_mtu: mtu_code(PathMtu::B4096),
         active_mtu: mtu_code(active),
-        // The table has one entry, although queries for indices 1 to 3 succeed: they return the same GID.
-        gid_tbl_len: 1,
+        gid_tbl_len: table_len().into(),
         // IBV_PORT_IP_BASED_GIDS.
         port_cap_flags: 1 << 26,
         max_msg_sz: longest_message,
@@ -113,7 +132,9 @@ unsafe extern "C" fn ibv_query_gid(
         return minus_one(Err(Errno::INVALID));
     }
     // SAFETY: the program passes an open context and memory for a GID.
-    minus_one(unsafe { Context::known(context).map(|opened| *out = gid(opened.adapter().address())) })
+    minus_one(unsafe {
+        Context::known(context).map(|opened| *out = gid_at(index as u32, opened.adapter().address()))
+    })
 }
 
 /// Returns an entry of the GID table.
@@ -121,7 +142,7 @@ unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> ibv_gid_entry {
     record("ibv_query_gid");
     // SAFETY: the program passes an open context.
     let address = unsafe { Context::of(context) }.adapter().address();
-    let (gid, port_num) = (gid(address), u32::from(PORT));
+    let (gid, port_num) = (gid_at(gid_index, address), u32::from(PORT));
     let ndev_ifindex = interface_of(address).map_or(0, |name| index_of(&name));
     ibv_gid_entry { gid, gid_index, port_num, gid_type: IBV_GID_TYPE_ROCE_V2, ndev_ifindex }
 }
@@ -176,9 +197,12 @@ unsafe extern "C" fn _ibv_query_gid_table(
     if most < 1 || size < size_of::<ibv_gid_entry>() {
         return -(Errno::INVALID.0 as isize);
     }
-    // SAFETY: the program passes an open context and memory for an entry.
-    unsafe { *out = entry(context, 0) };
-    1
+    let entries = usize::from(table_len()).min(most);
+    for index in 0..entries {
+        // SAFETY: the program passes an open context and memory for `most` entries.
+        unsafe { out.add(index).write(entry(context, index as u32)) };
+    }
+    entries as isize
 }
 
 /// Writes the port speed in units of 100 Mb/s.

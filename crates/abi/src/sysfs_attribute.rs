@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::ptr;
 
 use crate::adapter::Adapter;
-use crate::configuration::{address_at, configured_address};
+use crate::configuration::{address_at, configured_address, is_iwarp};
 use crate::device::{guid, guid_at};
-use crate::port::{GIDS, gid, interface_of};
+use crate::port::{GIDS, gid_at, interface_of};
 
 /// Returns the address of the open device, else the configured one. `None` for a closed device in 127.0.0.0/8, whose
 /// address is chosen when it opens.
@@ -24,6 +24,9 @@ fn groups(bytes: &[u8]) -> String {
 
 /// Returns an attribute's value in this process, or `None` if it is the same in all processes.
 fn value(name: &str) -> Option<String> {
+    if name == "node_type" && is_iwarp() {
+        return Some("4: RNIC".to_owned());
+    }
     value_at(name, guid, address)
 }
 
@@ -39,7 +42,8 @@ fn value_at(
     }
     let attribute = name.strip_prefix("ports/1/")?;
     if let Some(index) = attribute.strip_prefix("gids/") {
-        return is_gid(index).then(|| groups(&address().map_or([0; 16], |address| gid(address).raw)));
+        let number = index.parse().ok().filter(|_| is_gid(index))?;
+        return Some(groups(&address().map_or([0; 16], |address| gid_at(number, address).raw)));
     }
     let index = attribute.strip_prefix("gid_attrs/ndevs/")?;
     let interface = || address().and_then(interface_of).unwrap_or_else(|| "lo".to_owned());

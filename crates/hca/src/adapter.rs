@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::arena::Arena;
 use crate::config::{AdapterConfig, OpenError};
 use crate::driver::Driver;
+use crate::iwarp::IwarpCounters;
 use crate::wire::WireCounters;
 
 /// An RDMA adapter at an IP address of this machine. Clones refer to the same adapter, which closes when all of them and all
@@ -102,6 +103,11 @@ impl Adapter {
     /// Connections whose transport is being negotiated. Work requests wait until it is.
     pub fn held_connections(&self) -> usize {
         self.inner.driver.held_qps()
+    }
+
+    /// Connections of peers that iWARP has refused; zero on other transports.
+    pub fn iwarp_counters(&self) -> IwarpCounters {
+        self.inner.driver.iwarp_counters()
     }
 
     /// Bytes of state that a hardware card would hold for the connections of this adapter.

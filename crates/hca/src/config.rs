@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use nichrome_port::capture::WriteError;
 use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, UdpSocket};
-use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, ObjectError, PathMtu};
+use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, Native, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
 use nichrome_wire::rdma::ROCE_PORT;
 use nichrome_wire::star::STAR_PORT;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
+use crate::iwarp::IwarpOptions;
 use crate::star::{self, SLOT_BITS, StarAddressError, StarOptions};
 
 /// The transport protocol of reliable connections.
@@ -24,17 +25,20 @@ pub enum Transport {
     Roce,
     /// StaR for reliable connections with a stateless side, RoCEv2 for everything else.
     Star,
+    /// iWARP over TCP, for reliable connections only.
+    Iwarp,
 }
 
 impl Transport {
     /// Every transport.
-    pub const ALL: [Self; 2] = [Self::Roce, Self::Star];
+    pub const ALL: [Self; 3] = [Self::Roce, Self::Star, Self::Iwarp];
 
     /// The name in options and configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Roce => "roce",
             Self::Star => "star",
+            Self::Iwarp => "iwarp",
         }
     }
 }
@@ -59,6 +63,8 @@ pub struct AdapterConfig {
     pub transport: Transport,
     /// Options of StaR; ignored by other transports.
     pub star: StarOptions,
+    /// Options of iWARP; ignored by other transports.
+    pub iwarp: IwarpOptions,
     /// The address.
     pub place: Place,
     /// The largest path MTU; `None` for the largest that fits the interface of the address.
@@ -113,6 +119,9 @@ pub enum OpenError {
     /// StaR with [`Reception::Packets`].
     #[error("StaR's packets are received from sockets only, not from the interfaces")]
     StarFromPackets,
+    /// iWARP with [`Reception::Packets`].
+    #[error("iWARP's bytes are received from TCP sockets only, not from the interfaces")]
+    IwarpFromPackets,
     /// StaR is not safe at the address.
     #[error(transparent)]
     Star(#[from] StarAddressError),
@@ -125,6 +134,9 @@ pub enum OpenError {
     /// The impairments contradict each other.
     #[error(transparent)]
     Faults(#[from] nichrome_wan::ConfigError),
+    /// The impairments cannot happen to iWARP's streams.
+    #[error(transparent)]
+    StreamFaults(#[from] StreamFaultsError),
     /// The capture file cannot be written.
     #[error(transparent)]
     Capture(#[from] WriteError),
@@ -137,6 +149,17 @@ pub enum OpenError {
     /// No descriptor or thread is left for the driver.
     #[error("cannot start the driver's thread: {0}")]
     Thread(Errno),
+}
+
+/// Impairments that cannot happen to iWARP's streams.
+#[derive(Debug, Error)]
+pub enum StreamFaultsError {
+    /// TCP would repair it below this adapter.
+    #[error("{0} cannot happen to iWARP's byte streams, which TCP repairs: use 'nichrome wan' for it")]
+    Repaired(&'static str),
+    /// The impairments contradict each other.
+    #[error(transparent)]
+    Config(nichrome_wan::ConfigError),
 }
 
 /// A queue pair cannot be attached to a multicast group.
@@ -216,8 +239,14 @@ impl RoceSocket {
     pub(crate) fn device(&self, config: &AdapterConfig) -> Result<Config, OpenError> {
         let socket = self.udp();
         let mut device = Config::new(vec![socket.local().ip()]);
-        if let Self::Shared(port) = self {
-            device.first_qp = port.slot() as u32 * QPS_OF_A_SLOT + RESERVED_QPS;
+        let slot = match self {
+            Self::Shared(port) => Some(port.slot() as u32),
+            // iWARP's TCP port follows from the slot.
+            Self::Own(_) if config.transport == Transport::Iwarp => Some(0),
+            Self::Own(_) => None,
+        };
+        if let Some(slot) = slot {
+            device.first_qp = slot * QPS_OF_A_SLOT + RESERVED_QPS;
             let qps = (QPS_OF_A_SLOT - 2 * RESERVED_QPS) as usize;
             device.limits = Limits { qps, ..device.limits };
         }
@@ -227,6 +256,9 @@ impl RoceSocket {
         device.roce.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
         device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
+        if config.transport == Transport::Iwarp {
+            device.native = Native::Iwarp;
+        }
         if config.transport == Transport::Star {
             device.star = config.star.device().map_err(OpenError::Random)?;
         }

@@ -10,14 +10,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nichrome_port::{Waker, clock};
+use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{
-    Device, GroupChange, Memory, ModifyError, MulticastError, ObjectError, QpChange, QpHandle,
+    Device, GroupChange, Memory, ModifyError, MulticastError, ObjectError, QpChange, QpHandle, QpState,
 };
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
 use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
+use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
+use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, StreamHost};
 use crate::live_device::{EventSink, LiveDevice};
 use crate::star::{Host, StarSetup, listen};
 use crate::wire::{Wire, WireCounters};
@@ -39,9 +42,17 @@ pub struct Driver<M: Memory + Send + 'static> {
     shared: Arc<Shared<M>>,
     /// [`SPIN`], or zero on a single processor.
     spin: Duration,
-    /// Where StaR is spoken.
-    star: Option<StarSetup>,
+    /// What sets up connections before queue pairs use them.
+    set_up: SetUp,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What sets up the connections of a transport.
+enum SetUp {
+    /// RoCE: nothing.
+    None,
+    Star(StarSetup),
+    Iwarp(IwarpSetup),
 }
 
 struct Shared<M> {
@@ -76,19 +87,26 @@ impl<M: Memory + Send + 'static> Driver<M> {
             handover: Handover::new().map_err(OpenError::Thread)?,
             events,
         });
-        let star = match config.transport {
-            Transport::Roce => None,
+        let set_up = match config.transport {
+            Transport::Roce => SetUp::None,
+            Transport::Iwarp => {
+                let host = Arc::clone(&shared) as Arc<dyn StreamHost>;
+                let listener = iwarp::listen(local.ip(), shared.live().device.config().first_qp)?;
+                SetUp::Iwarp(IwarpSetup::start(listener, host, config.iwarp).map_err(failed)?)
+            }
             Transport::Star => {
                 let host = Arc::clone(&shared) as Arc<dyn Host<M>>;
                 let key = config.star.admit(local.ip())?;
-                Some(StarSetup::start(listen(local.ip(), slot)?, host, &config.star, key).map_err(failed)?)
+                SetUp::Star(
+                    StarSetup::start(listen(local.ip(), slot)?, host, &config.star, key).map_err(failed)?,
+                )
             }
         };
         let driven = Arc::clone(&shared);
         let thread = thread::Builder::new().name("nichrome-hca".to_owned()).spawn(move || driven.drive());
         let is_alone = thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let spin = if is_alone { Duration::ZERO } else { SPIN };
-        Ok(Self { shared, spin, star, thread: Some(thread.map_err(failed)?) })
+        Ok(Self { shared, spin, set_up, thread: Some(thread.map_err(failed)?) })
     }
 
     /// Calls verbs and sends what they have queued.
@@ -101,20 +119,65 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// # Errors
     /// As [`Device::modify_qp`].
     pub fn modify_qp(&self, qp: QpHandle, change: &QpChange) -> Result<(), ModifyError> {
-        let Some(star) = &self.star else { return self.call(|device| device.modify_qp(qp, change)) };
-        let request = self.call(|device| {
-            device.modify_qp(qp, change)?;
-            star.hold(device, qp, change)
-        })?;
-        if let Some(request) = request {
-            star.request(request);
+        match &self.set_up {
+            SetUp::None => return self.call(|device| device.modify_qp(qp, change)),
+            SetUp::Star(star) => {
+                let request = self.call(|device| {
+                    device.modify_qp(qp, change)?;
+                    star.hold(device, qp, change)
+                })?;
+                request.into_iter().for_each(|request| star.request(request));
+            }
+            SetUp::Iwarp(iwarp) => {
+                let request = self.call(|device| {
+                    device.modify_qp(qp, change)?;
+                    iwarp.hold(device, qp, change)
+                })?;
+                request.into_iter().for_each(|request| iwarp.request(request));
+                if change.state == Some(QpState::Reset) {
+                    self.shared.live().wire.close_stream(qp, clock::now());
+                }
+            }
         }
         Ok(())
     }
 
-    /// Queue pairs whose transport is being negotiated.
+    /// Queue pairs whose connection is being set up.
     pub fn held_qps(&self) -> usize {
-        self.star.as_ref().map_or(0, StarSetup::open)
+        match &self.set_up {
+            SetUp::None => 0,
+            SetUp::Star(star) => star.open(),
+            SetUp::Iwarp(iwarp) => iwarp.open(),
+        }
+    }
+
+    /// Options of iWARP; `None` on other transports.
+    pub(crate) fn iwarp_options(&self) -> Option<IwarpOptions> {
+        match &self.set_up {
+            SetUp::Iwarp(iwarp) => Some(iwarp.options()),
+            SetUp::None | SetUp::Star(_) => None,
+        }
+    }
+
+    /// Connections of peers that iWARP has refused; zero on other transports.
+    pub fn iwarp_counters(&self) -> IwarpCounters {
+        match &self.set_up {
+            SetUp::Iwarp(iwarp) => iwarp.counters(),
+            SetUp::None | SetUp::Star(_) => IwarpCounters::default(),
+        }
+    }
+
+    /// Puts a queue pair on a connection that is set up.
+    ///
+    /// # Errors
+    /// The queue pair cannot take it.
+    pub(crate) fn attach(
+        &self,
+        qp: QpHandle,
+        terms: &Terms,
+        connected: ConnectedStream,
+    ) -> Result<(), AttachError> {
+        self.shared.attach(qp, terms, connected)
     }
 
     /// Attaches a queue pair to a multicast group. The first one of a group has the adapter join it, on the interface of its
@@ -165,7 +228,9 @@ impl<M: Memory + Send + 'static> Driver<M> {
         for _ in 0..LAST_ACKS {
             self.call(|device| device.acknowledge_again(qp))?;
         }
-        self.call(|device| device.destroy_qp(qp))
+        self.call(|device| device.destroy_qp(qp))?;
+        self.shared.live().wire.close_stream(qp, clock::now());
+        Ok(())
     }
 
     /// Accesses the device's memory under the device's lock.
@@ -339,15 +404,36 @@ impl<M: Memory + Send> Host<M> for Shared<M> {
     }
 }
 
+impl<M: Memory + Send> StreamHost for Shared<M> {
+    fn attach(&self, qp: QpHandle, terms: &Terms, connected: ConnectedStream) -> Result<(), AttachError> {
+        {
+            let live = &mut *self.live();
+            live.device.connect(qp, terms)?;
+            live.wire.attach_stream(qp, connected, clock::now())?;
+        }
+        // What was posted meanwhile leaves, and what the peer has sent already is received.
+        self.call(|_| ());
+        self.handover.call_for(Some(Instant::ZERO));
+        Ok(())
+    }
+
+    fn fail(&self, qp: QpHandle) {
+        // The program may have destroyed it.
+        self.call(|device| _ = device.modify_qp(qp, &QpChange::to(QpState::Err)));
+    }
+}
+
 impl<M: Memory + Send + 'static> Drop for Driver<M> {
     fn drop(&mut self) {
-        self.star = None;
+        self.set_up = SetUp::None;
         self.call(Device::acknowledge_all);
         self.shared.handover.end();
         if let Some(thread) = self.thread.take() {
             // The thread has no result.
             let _ = thread.join();
         }
-        self.shared.live().linger();
+        let live = &mut *self.shared.live();
+        live.wire.close_streams(clock::now());
+        live.linger();
     }
 }

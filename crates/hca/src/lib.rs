@@ -45,9 +45,11 @@ mod adapter;
 mod arena;
 mod config;
 mod connect;
+mod connected_stream;
 mod driver;
 mod exchange;
 mod handover;
+mod iwarp;
 mod live_device;
 mod parcel;
 mod ports;
@@ -59,9 +61,13 @@ mod wire;
 
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError};
 pub use arena::Arena;
-pub use config::{AdapterConfig, Faults, JoinError, OpenError, Place, Reception, Transport, TransportError};
+pub use config::{
+    AdapterConfig, Faults, JoinError, OpenError, Place, Reception, StreamFaultsError, Transport,
+    TransportError,
+};
 pub use driver::{Driver, Paused};
 pub use exchange::exchange;
+pub use iwarp::{EstablishError, IWARP_PORT, Incoming, IwarpCounters, IwarpOptions, Listener, port_of};
 pub use live_device::EventSink;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
 pub use region::{ProtectionDomain, Region, RemoteRegion};

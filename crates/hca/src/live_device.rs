@@ -66,19 +66,26 @@ impl<M: Memory> LiveDevice<M> {
         }
     }
 
-    /// Sends the datagrams on the impaired path out, for [`LINGER`] at most.
+    /// Sends the datagrams on the impaired path out, and waits for the peers to close the streams, for [`LINGER`] at most.
     pub(crate) fn linger(&mut self) {
         let until = clock::now() + LINGER;
         while let Some(due) = self.wire.outgoing_timeout().filter(|due| *due < until) {
             // A failed wait is a short one.
-            let _ = clock::wait([], Some(due));
-            self.wire.release_sent(clock::now());
+            let _ = match self.wire.streams() {
+                None => clock::wait([], Some(due)).map(drop),
+                Some(streams) => clock::wait([streams], Some(due)).map(drop),
+            };
+            let now = clock::now();
+            if self.wire.streams().is_some() {
+                self.wire.receive(&mut self.device, now);
+            }
+            self.wire.release_sent(&mut self.device, now);
         }
     }
 
     /// Deadline of the next work that needs no datagram.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        if self.is_unfinished {
+        if self.is_unfinished || self.wire.has_wanted_stream(&self.device) {
             return Some(Instant::ZERO);
         }
         let socket = self.wire.is_full().then(|| clock::now() + FULL_SOCKET_DELAY);

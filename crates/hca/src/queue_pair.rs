@@ -1,9 +1,10 @@
 //! Queue pairs, and the endpoints that programs exchange to connect them.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use nichrome_rdma::iwarp::setup::Options;
 use nichrome_rdma::{
     Access, AddressVector, DomainHandle, ModifyError, ObjectError, PathMtu, PostError, Psn, QpCapacity,
     QpChange, QpConfig, QpHandle, QpNumber, QpState, QpType, ReceiveRequest, RnrTimer, SendRequest,
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::adapter::{Adapter, CompletionQueue};
+use crate::iwarp::{self, EstablishError, Established, Incoming};
 use crate::region::ProtectionDomain;
 
 /// What a peer needs to connect to a queue pair.
@@ -164,6 +166,58 @@ impl QueuePair {
         [init, ready_to_receive, ready_to_send]
             .iter()
             .try_for_each(|change| driver.modify_qp(self.handle, change))
+    }
+
+    /// Brings the queue pair to RTS, connected to a [`Listener`] or a program of rdma_cm at this address and port; returns the
+    /// peer's private data. Waits for up to 10 s.
+    ///
+    /// # Errors
+    /// The adapter's transport is not iWARP, the connection fails, or the peer rejects it.
+    pub fn connect_to(
+        &self,
+        peer: SocketAddr,
+        private_data: &[u8],
+        connection: &Connection,
+    ) -> Result<Vec<u8>, EstablishError> {
+        let established = iwarp::connect(peer, self.iwarp_options(connection)?, private_data)?;
+        self.establish(established, connection)
+    }
+
+    /// Accepts a peer that a [`Listener`] has received, and brings the queue pair to RTS.
+    ///
+    /// # Errors
+    /// The adapter's transport is not iWARP, or the connection is lost.
+    pub fn accept(
+        &self,
+        incoming: Incoming,
+        private_data: &[u8],
+        connection: &Connection,
+    ) -> Result<(), EstablishError> {
+        let established = incoming.accept(&self.iwarp_options(connection)?, private_data)?;
+        self.establish(established, connection).map(drop)
+    }
+
+    fn iwarp_options(&self, connection: &Connection) -> Result<Options, EstablishError> {
+        let options = self.adapter.inner.driver.iwarp_options().ok_or(EstablishError::Transport)?;
+        Ok(options.of(connection.rd_atomic.into(), connection.rd_atomic.into()))
+    }
+
+    /// Puts the queue pair, which may be in INIT already, on its stream; returns the peer's private data.
+    fn establish(
+        &self,
+        established: Established,
+        connection: &Connection,
+    ) -> Result<Vec<u8>, EstablishError> {
+        let Established { terms, private_data, stream } = established;
+        let driver = &self.adapter.inner.driver;
+        let (pkey_index, port, access) = (Some(0), Some(1), Some(connection.access));
+        driver
+            .modify_qp(self.handle, &QpChange { pkey_index, port, access, ..QpChange::to(QpState::Init) })?;
+        driver.attach(self.handle, &terms, stream)?;
+        for state in [QpState::Rtr, QpState::Rts] {
+            driver.modify_qp(self.handle, &QpChange::to(state))?;
+        }
+        Ok(private_data)
     }
 
     /// Posts a request to the send queue.

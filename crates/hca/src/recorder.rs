@@ -8,8 +8,8 @@ use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer, create_
 use nichrome_port::clock;
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
 use nichrome_wire::{
-    AddressPair, FlowLabel, Fragment, HeaderOptions, Instant, IpProtocol, Ipv4Repr, Ipv6Repr, TrafficClass,
-    UdpChecksum, UdpRepr,
+    AddressPair, FlowLabel, Fragment, HeaderOptions, Instant, IpProtocol, Ipv4Repr, Ipv6Repr, TcpRepr,
+    TrafficClass, UdpChecksum, UdpRepr,
 };
 
 /// Writes datagrams to a capture file with reconstructed IP and UDP headers, which a socket does not see. The IPv4
@@ -52,6 +52,24 @@ impl Recorder {
         self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
     }
 
+    /// Adds a TCP segment. A segment too long for an IP packet is left out.
+    pub(crate) fn record_tcp(
+        &mut self,
+        addresses: &AddressPair,
+        header: &TcpRepr,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<(), WriteError> {
+        self.packet.clear();
+        let (len, traffic_class) = (header.header_len() + payload.len(), TrafficClass::default());
+        let is_written = ip_header(addresses, (IpProtocol::TCP, traffic_class, 0), len, &mut self.packet)
+            .and_then(|()| header.emit(addresses, payload, &mut self.packet).ok());
+        if is_written.is_none() {
+            return Ok(());
+        }
+        self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
+    }
+
     /// Writes out the datagrams, which then stay in the file however the process ends.
     #[inline]
     pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
@@ -73,11 +91,23 @@ fn ip_packet(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let udp_len = nichrome_wire::UdpHeader::LEN + datagram.len();
-    match flow.addresses {
+    ip_header(&flow.addresses, (IpProtocol::UDP, traffic_class, ident), udp_len, out)?;
+    let udp = UdpRepr { src_port: flow.src_port, dst_port: flow.dst_port, checksum: UdpChecksum::Present };
+    udp.emit(&flow.addresses, datagram, out).ok()
+}
+
+/// Appends the IP header of a payload of `len` bytes; `None` if that is too long.
+fn ip_header(
+    addresses: &AddressPair,
+    (protocol, traffic_class, ident): (IpProtocol, TrafficClass, u16),
+    len: usize,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    match *addresses {
         AddressPair::V4 { src, dst } => Ipv4Repr {
             src,
             dst,
-            protocol: IpProtocol::UDP,
+            protocol,
             ttl: 64,
             tos: traffic_class,
             ident,
@@ -85,19 +115,17 @@ fn ip_packet(
             fragment: Fragment::default(),
             options: HeaderOptions::default(),
         }
-        .emit(udp_len, out)
-        .ok()?,
+        .emit(len, out)
+        .ok(),
         AddressPair::V6 { src, dst } => Ipv6Repr {
             src,
             dst,
-            next_header: IpProtocol::UDP,
+            next_header: protocol,
             hop_limit: 64,
             traffic_class,
             flow_label: FlowLabel::default(),
         }
-        .emit(udp_len, out)
-        .ok()?,
+        .emit(len, out)
+        .ok(),
     }
-    let udp = UdpRepr { src_port: flow.src_port, dst_port: flow.dst_port, checksum: UdpChecksum::Present };
-    udp.emit(&flow.addresses, datagram, out).ok()
 }

@@ -1,17 +1,19 @@
 //! Between the device and its ports: send batches, faults, capture, counters.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nichrome_port::udp::{Envelope, SendBatch, SendReport, Staged, UdpError};
-use nichrome_rdma::{Datagram, DatagramBatch, Device, Memory, Transmit};
+use nichrome_rdma::{Datagram, DatagramBatch, Device, Memory, QpHandle, Transmit};
 use nichrome_wan::{Output, Path};
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT};
 use nichrome_wire::{Engine, Instant};
+use rustix::io::{self, Errno};
 
-use crate::config::{AdapterConfig, Faults, OpenError, RoceSocket};
+use crate::config::{AdapterConfig, Faults, OpenError, RoceSocket, Transport};
+use crate::connected_stream::ConnectedStream;
 use crate::parcel::Parcel;
-use crate::ports::{Ports, Sink, flow_between};
+use crate::ports::{Ports, Sink, StreamCounters, flow_between};
 use crate::recorder::Recorder;
 
 /// Bytes of one send at most: a UDP payload over IPv4.
@@ -20,9 +22,9 @@ const MAX_TRANSMIT: usize = 65_507;
 /// Datagram counters of an adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireCounters {
-    /// Datagrams sent.
+    /// Datagrams sent, or writes to streams.
     pub sent: u64,
-    /// Datagrams received.
+    /// Datagrams received, or reads of streams.
     pub received: u64,
     /// Datagrams that the kernel refused to send.
     pub refused: u64,
@@ -87,10 +89,12 @@ impl Wire {
     pub(crate) fn open(socket: RoceSocket, config: &AdapterConfig) -> Result<Self, OpenError> {
         let recorder =
             config.capture.as_deref().map(|path| Recorder::create(path, "nichrome")).transpose()?;
+        // Streams have impaired paths of their own.
+        let faults = config.faults.as_ref().filter(|_| config.transport != Transport::Iwarp);
         Ok(Self {
             ports: Ports::open(socket, config)?,
             outgoing: SendBatch::default(),
-            faults: config.faults.as_ref().map(FaultyPaths::new).transpose()?,
+            faults: faults.map(FaultyPaths::new).transpose()?,
             recorder,
             counters: WireCounters::default(),
             is_cut_off: false,
@@ -125,7 +129,48 @@ impl Wire {
 
     #[inline]
     pub(crate) fn counters(&self) -> WireCounters {
-        self.counters
+        let Some(streams) = self.ports.streams() else { return self.counters };
+        let StreamCounters { sent, received } = streams.counters();
+        WireCounters { sent, received, ..self.counters }
+    }
+
+    /// Puts a queue pair on its stream.
+    ///
+    /// # Errors
+    /// The adapter has no streams, or the kernel cannot watch the socket.
+    pub(crate) fn attach_stream(
+        &mut self,
+        qp: QpHandle,
+        connected: ConnectedStream,
+        now: Instant,
+    ) -> io::Result<()> {
+        let streams = self.ports.streams_mut().filter(|_| !self.is_cut_off).ok_or(Errno::NOTCONN)?;
+        streams.attach(qp, connected, &mut self.recorder, now)
+    }
+
+    /// Takes a queue pair off its stream.
+    pub(crate) fn close_stream(&mut self, qp: QpHandle, now: Instant) {
+        if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_cut_off) {
+            streams.close(qp, now);
+        }
+    }
+
+    /// Takes all queue pairs off their streams.
+    pub(crate) fn close_streams(&mut self, now: Instant) {
+        if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_cut_off) {
+            streams.close_all(now);
+        }
+    }
+
+    /// Returns true if the device wants bytes of a stream that is not read.
+    #[inline]
+    pub(crate) fn has_wanted_stream<M: Memory>(&self, device: &Device<M>) -> bool {
+        self.ports.streams().is_some_and(|streams| streams.has_wanted(device))
+    }
+
+    /// Readable while bytes of streams wait, if the adapter has streams.
+    pub(crate) fn streams(&self) -> Option<BorrowedFd<'_>> {
+        self.ports.streams().map(AsFd::as_fd)
     }
 
     /// Stops using the ports, for a process that ends: datagrams to send are refused, none is received, and the capture is
@@ -145,12 +190,18 @@ impl Wire {
 
     /// Deadline of the next datagram on an impaired path.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if let Some(streams) = self.ports.streams() {
+            return streams.poll_timeout();
+        }
         let paths = self.faults.as_ref()?;
         [paths.out.poll_timeout(), paths.back.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Deadline of the next datagram on the impaired path out.
+    /// Deadline of the next datagram on the impaired path out, or of a stream that closes.
     pub(crate) fn outgoing_timeout(&self) -> Option<Instant> {
+        if let Some(streams) = self.ports.streams() {
+            return streams.outgoing_timeout();
+        }
         self.faults.as_ref()?.out.poll_timeout()
     }
 
@@ -165,6 +216,9 @@ impl Wire {
             return false;
         }
         let Self { ports, faults, recorder, counters, .. } = self;
+        if let Some(streams) = ports.streams_mut() {
+            return streams.receive(device, recorder, now);
+        }
         let more = ports.receive(&mut Intake { device, faults: faults.as_mut(), recorder, counters, now });
         self.release_received(device, now);
         more
@@ -188,14 +242,20 @@ impl Wire {
     /// device may have more.
     #[inline]
     pub(crate) fn transmit<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
-        let has_more = self.send_batch(device, now);
+        let has_more = match self.ports.streams_mut() {
+            None => self.send_batch(device, now),
+            Some(streams) => !self.is_cut_off && streams.transmit(device, &mut self.recorder, now),
+        };
         self.flush_capture();
         has_more
     }
 
     /// Sends the datagrams that the impaired path releases, and writes out their capture.
-    pub(crate) fn release_sent(&mut self, now: Instant) {
-        self.send_released(now);
+    pub(crate) fn release_sent<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
+        match self.ports.streams_mut() {
+            None => self.send_released(now),
+            Some(streams) => streams.release_sent(device, &mut self.recorder, now),
+        }
         self.flush_capture();
     }
 

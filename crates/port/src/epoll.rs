@@ -22,6 +22,8 @@ impl Interest {
     pub const NONE: Self = Self(EventFlags::empty());
     /// Readable.
     pub const READ: Self = Self(EventFlags::IN);
+    /// Writable.
+    pub const WRITE: Self = Self(EventFlags::OUT);
     /// Readable or writable.
     pub const READ_WRITE: Self = Self(EventFlags::IN.union(EventFlags::OUT));
 }

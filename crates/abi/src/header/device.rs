@@ -4,8 +4,12 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// Node type: channel adapter.
 pub const IBV_NODE_CA: c_int = 1;
+/// Node type: iWARP adapter.
+pub const IBV_NODE_RNIC: c_int = 4;
 /// Transport type: InfiniBand, also of RoCE.
 pub const IBV_TRANSPORT_IB: c_int = 0;
+/// Transport type: iWARP.
+pub const IBV_TRANSPORT_IWARP: c_int = 1;
 /// Port state: active.
 pub const IBV_PORT_ACTIVE: c_int = 4;
 /// Link layer: Ethernet.

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_hca::{AdapterConfig, Faults, Place, Reception, StarOptions, Stateless, Transport};
+use nichrome_hca::{
+    AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Stateless, Transport,
+};
 use nichrome_port::InterfaceName;
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
@@ -34,7 +36,7 @@ pub(super) struct Options {
     /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface.
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(super) path_mtu: Option<PathMtu>,
-    /// The transport: roce, or star, where one side of a connection keeps no state.
+    /// The transport: roce, star, where one side of a connection keeps no state, or iwarp, over TCP.
     #[arg(long, value_name = "NAME", default_value = "roce")]
     transport: Transport,
     /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
@@ -52,6 +54,9 @@ pub(super) struct Options {
     /// every process can then read and write registered memory.
     #[arg(long)]
     no_authenticate: bool,
+    /// With --transport iwarp, ask for CRC-32C in every FPDU. It is used if either side asks.
+    #[arg(long)]
+    crc: bool,
     /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4 identification, which the ICRC
     /// covers. Needs CAP_NET_RAW.
     #[arg(long)]
@@ -110,6 +115,7 @@ impl Options {
         Ok(AdapterConfig {
             transport: self.transport,
             star,
+            iwarp: IwarpOptions { crc: self.crc, report: |why| eprintln!("nichrome: {why}") },
             place,
             mtu: self.path_mtu,
             reception,

@@ -24,7 +24,7 @@ use crate::failure;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
-    /// The transport: roce, or star, where one side of a connection keeps no state.
+    /// The transport: roce, star, where one side of a connection keeps no state, or iwarp, over TCP.
     #[arg(long, value_name = "NAME", value_parser = valid::<Transport>)]
     transport: Option<String>,
     /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
@@ -42,6 +42,9 @@ pub(crate) struct Run {
     /// every process can then read and write registered memory.
     #[arg(long, requires = "transport")]
     no_authenticate: bool,
+    /// With --transport iwarp, ask for CRC-32C in every FPDU. It is used if either side asks.
+    #[arg(long, requires = "transport")]
+    crc: bool,
     /// The device's address, one of this machine's. By default a free address in 127.0.0.0/8.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "iface")]
     ip: Option<IpAddr>,
@@ -196,6 +199,7 @@ impl Run {
             (variables::CONNECTION_BUDGET, self.connection_budget.map(|budget| budget.to_string().into())),
             (variables::KEY_FILE, key_file),
             (variables::AUTHENTICATE, self.no_authenticate.then(|| "0".into())),
+            (variables::CRC, self.crc.then(|| "1".into())),
             (variables::IP, self.ip.map(|ip| ip.to_string().into())),
             (variables::INTERFACE, text(&self.iface)),
             (variables::MTU, text(&self.path_mtu)),

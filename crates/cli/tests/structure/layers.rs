@@ -35,6 +35,7 @@ pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
     ("cli", &[&["coalesce/", "nic/", "rdma/", "sim/", "wan/"]]),
     ("lro", &[&["gro.rs", "netfpga.rs", "npu/", "verify/"]]),
     ("port", &[&["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"]]),
+    ("hca", &[&["iwarp/", "star/"]]),
     ("rdma", &[&["iwarp/", "roce/", "star/"]]),
     ("sim", &[&["netfpga/", "star/", "xls416/"]]),
 ];
@@ -140,8 +141,16 @@ const CM: Layers = &[
 ];
 
 const HCA: Layers = &[
-    &["arena.rs", "connect/", "exchange.rs", "handover.rs", "parcel.rs", "recorder.rs"],
-    &["star/"],
+    &[
+        "arena.rs",
+        "connect/",
+        "connected_stream.rs",
+        "exchange.rs",
+        "handover.rs",
+        "parcel.rs",
+        "recorder.rs",
+    ],
+    &["iwarp/", "star/"],
     &["config.rs"],
     &["ports/"],
     &["wire.rs"],

@@ -18,6 +18,8 @@ pub(crate) enum Phase {
     Running,
     /// Complete. This side sent the last message, and waits until the peer closes the stream because it has read it.
     Closing,
+    /// Complete. Once the output is written, the socket goes to [`Handshake::connected`].
+    Connected,
     /// Complete or failed: the stream is closed once the output is written.
     Done,
 }
@@ -70,6 +72,11 @@ pub(crate) trait Handshake: Sized {
 
     /// Ends the handshake. Output may be left, such as a refusal.
     fn close(&mut self, context: &mut Self::Context, cause: Cause);
+
+    /// Takes over the socket of a [`Phase::Connected`] handshake. Without it, the stream is closed.
+    fn connected(self, context: &mut Self::Context, socket: TcpStream) {
+        let _ = (context, socket);
+    }
 
     /// Takes the bytes to be sent to the peer.
     fn take_output(&mut self) -> Vec<u8>;

@@ -3,17 +3,20 @@
 //! | file | |
 //! |---|---|
 //! | `handshake` | what a transport implements: a handshake without I/O, and what its handshakes share |
+//! | `expected` | requests whose peer connects |
 //! | `stream` | one handshake on its TCP socket |
 //! | `key` | the pre-shared key, and its errors |
 //! | `sealed` | encrypts the bytes of a handshake under a pre-shared key |
 //! | `reactor` | the thread: requests, listener, streams, bounds |
 
+mod expected;
 mod handshake;
 mod key;
 mod reactor;
 mod sealed;
 mod stream;
 
+pub(crate) use expected::{Ends, Expected};
 pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
 pub(crate) use key::{PreSharedKey, SealError};
 pub(crate) use reactor::{Connector, Limits};

@@ -220,6 +220,10 @@ impl<H: Handshake> Reactor<H> {
             if let Some(stream) = self.remove(token) {
                 stream.end();
             }
+        } else if stream.is_connected() {
+            if let Some(stream) = self.remove(token) {
+                stream.hand_over(&mut self.context);
+            }
         } else if stream.interest() != before
             && let Err(error) = self.epoll.modify(&*stream, token, stream.interest())
         {

@@ -109,6 +109,19 @@ impl<H: Handshake> Stream<H> {
         self.finish(false);
     }
 
+    /// Returns true if the handshake can take over the socket.
+    pub(super) fn is_connected(&self) -> bool {
+        self.handshake.phase() == Phase::Connected && self.output.is_empty()
+    }
+
+    /// Gives the handshake its socket, with TCP's usual behaviour.
+    pub(super) fn hand_over(self, context: &mut H::Context) {
+        // Both are supported by TCP sockets.
+        let _ = set_socket_linger(&self.socket, None);
+        let _ = set_tcp_user_timeout(&self.socket, 0);
+        self.handshake.connected(context, self.socket);
+    }
+
     /// Writes what the handshake has left to send, then closes the stream: by FIN if the peer has something to read, which a
     /// reset would discard.
     fn finish(mut self, has_unread: bool) {
@@ -123,6 +136,9 @@ impl<H: Handshake> Stream<H> {
     }
 
     fn read(&mut self, context: &mut H::Context, now: Instant) {
+        if self.handshake.phase() == Phase::Connected {
+            return;
+        }
         let mut chunk = [0; CHUNK];
         for _ in 0..MAX_READS {
             match self.socket.read(&mut chunk) {
@@ -140,7 +156,7 @@ impl<H: Handshake> Stream<H> {
                     _ => return self.handshake.close(context, Cause::Io(error)),
                 },
             }
-            if self.handshake.phase() == Phase::Done {
+            if matches!(self.handshake.phase(), Phase::Connected | Phase::Done) {
                 return;
             }
         }

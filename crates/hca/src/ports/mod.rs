@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod groups;
+mod streams;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,6 +17,7 @@ use crate::config::{AdapterConfig, OpenError, Reception, RoceSocket, Transport};
 use self::datagrams::DatagramPort;
 pub(crate) use self::datagrams::{Sink, flow_between};
 use self::groups::Groups;
+pub(crate) use self::streams::{StreamCounters, StreamPorts};
 
 /// The ports of an adapter. Datagrams of every transport are sent from RoCE's port: StaR ignores the source port.
 pub(crate) struct Ports {
@@ -26,6 +28,8 @@ pub(crate) struct Ports {
     ready: Option<Epoll>,
     /// The multicast groups, once one was joined. The driver's thread waits for these.
     groups: Option<Groups>,
+    /// The streams of iWARP. RoCE's port then only reserves the address and is not received from.
+    streams: Option<StreamPorts>,
 }
 
 impl Ports {
@@ -34,6 +38,7 @@ impl Ports {
     /// # Errors
     /// A port is taken, or cannot be received from as configured.
     pub(crate) fn open(socket: RoceSocket, config: &AdapterConfig) -> Result<Self, OpenError> {
+        let mut streams = None;
         let (roce, others) = match (config.transport, config.reception) {
             (Transport::Roce, Reception::Socket) => (DatagramPort::receiving_from(socket), vec![]),
             (Transport::Roce, Reception::Packets) => (DatagramPort::receiving_packets(socket)?, vec![]),
@@ -42,6 +47,12 @@ impl Ports {
                 (DatagramPort::receiving_from(socket), vec![star])
             }
             (Transport::Star, Reception::Packets) => return Err(OpenError::StarFromPackets),
+            (Transport::Iwarp, Reception::Socket) => {
+                let ready = Epoll::new().map_err(OpenError::Thread)?;
+                streams = Some(StreamPorts::new(ready, config.faults.as_ref())?);
+                (DatagramPort::receiving_from(socket), vec![])
+            }
+            (Transport::Iwarp, Reception::Packets) => return Err(OpenError::IwarpFromPackets),
         };
         let ready = if others.is_empty() { None } else { Some(Epoll::new().map_err(OpenError::Thread)?) };
         if let Some(ready) = &ready {
@@ -49,7 +60,7 @@ impl Ports {
                 ready.add(port, token as u64, Interest::READ).map_err(OpenError::Thread)?;
             }
         }
-        Ok(Self { roce, others, ready, groups: None })
+        Ok(Self { roce, others, ready, groups: None, streams })
     }
 
     /// The socket that datagrams are sent from, at the adapter's address.
@@ -63,12 +74,28 @@ impl Ports {
     /// # Errors
     /// No descriptor is free.
     pub(crate) fn readiness(&self) -> Result<OwnedFd, OpenError> {
-        let ready = self.ready.as_ref().map_or(self.roce.as_fd(), Epoll::as_fd);
+        let ready = match (&self.streams, &self.ready) {
+            (Some(streams), _) => streams.as_fd(),
+            (None, Some(ready)) => ready.as_fd(),
+            (None, None) => self.roce.as_fd(),
+        };
         let duplicate = ready.try_clone_to_owned();
         duplicate.map_err(|error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))
     }
 
-    /// Receives a batch from each port; returns true if more may wait.
+    /// The streams of iWARP.
+    #[inline]
+    pub(crate) fn streams(&self) -> Option<&StreamPorts> {
+        self.streams.as_ref()
+    }
+
+    /// The streams of iWARP, mutable.
+    #[inline]
+    pub(crate) fn streams_mut(&mut self) -> Option<&mut StreamPorts> {
+        self.streams.as_mut()
+    }
+
+    /// Receives a batch of datagrams from each port; returns true if more may wait.
     #[inline]
     pub(crate) fn receive(&mut self, sink: &mut impl Sink) -> bool {
         let more = self.roce.receive(sink);

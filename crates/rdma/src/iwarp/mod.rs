@@ -2,6 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | [`setup`] | MPA's start-up of a stream |
 //! | `terms.rs` | what the two ends agree on before the first FPDU |
 //! | `connect.rs` | putting a queue pair on a stream |
 //! | `endpoint.rs` | a queue pair as the device sees it |
@@ -27,6 +28,7 @@ mod requester;
 mod responder;
 mod responses;
 mod segment;
+pub mod setup;
 mod shared;
 mod states;
 mod stream;

@@ -1,0 +1,35 @@
+//! A TCP connection that is set up, on its way to a queue pair.
+
+use std::net::TcpStream;
+
+/// The end of a stream that bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// This adapter.
+    Local,
+    /// The peer.
+    Peer,
+}
+
+impl Sender {
+    /// The other end.
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Local => Self::Peer,
+            Self::Peer => Self::Local,
+        }
+    }
+}
+
+/// A TCP connection that is set up.
+#[derive(Debug)]
+pub(crate) struct ConnectedStream {
+    /// The connection, non-blocking.
+    pub(crate) socket: TcpStream,
+    /// The bytes of the set-up in order, for the capture. The side that connected sent the first.
+    pub(crate) set_up: Vec<(Sender, Vec<u8>)>,
+    /// Bytes that the peer sent behind the set-up.
+    pub(crate) rest: Vec<u8>,
+    /// The peer was connected by queue pair number, without a connection manager.
+    pub(crate) by_number: bool,
+}

@@ -1,0 +1,81 @@
+//! Why connections of peers were refused.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nichrome_rdma::iwarp::setup::SetupError;
+
+/// Inbound connections that were closed before they were set up, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IwarpCounters {
+    /// The bytes were no MPA Request, or had lengths that no Request has.
+    pub garbage: u64,
+    /// Data followed the Request before the Reply.
+    pub early_data: u64,
+    /// The private data named no queue pair.
+    pub foreign: u64,
+    /// No Request came within 5 s, or no program of this side wanted the connection within 60 s.
+    pub timed_out: u64,
+    /// A newer connection took the place.
+    pub displaced: u64,
+    /// The peer closed the connection first.
+    pub closed: u64,
+}
+
+/// The counters while connections are set up.
+#[derive(Debug, Default)]
+pub(super) struct SharedCounters {
+    garbage: AtomicU64,
+    early_data: AtomicU64,
+    foreign: AtomicU64,
+    timed_out: AtomicU64,
+    displaced: AtomicU64,
+    closed: AtomicU64,
+}
+
+/// Why an inbound connection was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    Garbage,
+    EarlyData,
+    Foreign,
+    TimedOut,
+    Displaced,
+    Closed,
+}
+
+impl From<&SetupError> for Refused {
+    fn from(error: &SetupError) -> Self {
+        match error {
+            SetupError::EarlyData => Self::EarlyData,
+            SetupError::Timeout => Self::TimedOut,
+            SetupError::Closed => Self::Closed,
+            _ => Self::Garbage,
+        }
+    }
+}
+
+impl SharedCounters {
+    pub(super) fn count(&self, why: Refused) {
+        let counter = match why {
+            Refused::Garbage => &self.garbage,
+            Refused::EarlyData => &self.early_data,
+            Refused::Foreign => &self.foreign,
+            Refused::TimedOut => &self.timed_out,
+            Refused::Displaced => &self.displaced,
+            Refused::Closed => &self.closed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> IwarpCounters {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        IwarpCounters {
+            garbage: load(&self.garbage),
+            early_data: load(&self.early_data),
+            foreign: load(&self.foreign),
+            timed_out: load(&self.timed_out),
+            displaced: load(&self.displaced),
+            closed: load(&self.closed),
+        }
+    }
+}

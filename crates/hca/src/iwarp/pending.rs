@@ -1,0 +1,200 @@
+//! Queue pairs whose connection is not set up.
+
+use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nichrome_rdma::iwarp::Terms;
+use nichrome_rdma::iwarp::setup::{Options, SetupError};
+use nichrome_rdma::{ConnectError, QpHandle, QpNumber};
+use nichrome_wire::Instant;
+use rustix::process::{Resource, getrlimit};
+use thiserror::Error;
+
+use super::counters::SharedCounters;
+use crate::connect::{Context, Ends, Expected, PreSharedKey};
+use crate::connected_stream::ConnectedStream;
+
+/// How long one side waits for the program of the other.
+pub(super) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Failures that are reported one by one.
+const MAX_REPORTS: usize = 8;
+
+/// A queue pair that is held until its connection is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(super) qp: QpHandle,
+    pub(super) number: QpNumber,
+    pub(super) address: IpAddr,
+    pub(super) peer: (IpAddr, QpNumber),
+    pub(super) options: Options,
+}
+
+impl Request {
+    /// Returns true if this side connects: the one with the lower address and number does.
+    pub(super) fn connects(&self) -> bool {
+        (self.address, self.number) < self.peer
+    }
+
+    /// Returns true if the queue pair is connected to itself.
+    pub(super) fn is_loop(&self) -> bool {
+        (self.address, self.number) == self.peer
+    }
+}
+
+impl Ends for Request {
+    fn number(&self) -> QpNumber {
+        self.number
+    }
+
+    fn peer(&self) -> (IpAddr, QpNumber) {
+        self.peer
+    }
+}
+
+/// Why a connection could not be set up.
+#[derive(Debug, Error)]
+pub(super) enum SetupFailure {
+    #[error(transparent)]
+    Protocol(#[from] SetupError),
+    #[error("the peer does not answer MPA's start-up ({0})")]
+    Io(#[from] std::io::Error),
+    #[error("the peer's program did not connect its queue pair within {} s", PROGRAM_TIMEOUT.as_secs())]
+    NoPeer,
+    #[error("the peer is another queue pair than the one to be connected to")]
+    WrongPeer,
+    #[error("a queue pair cannot be connected to itself on iWARP")]
+    Loop,
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// A stream cannot become a queue pair's.
+#[derive(Debug, Error)]
+pub(crate) enum AttachError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("the kernel cannot watch the connection: {0}")]
+    Watch(#[from] rustix::io::Errno),
+}
+
+/// The device of queue pairs that are being connected.
+pub(crate) trait StreamHost: Send + Sync {
+    /// Puts a held queue pair on its stream.
+    ///
+    /// # Errors
+    /// The queue pair is gone, or the kernel cannot watch the socket.
+    fn attach(&self, qp: QpHandle, terms: &Terms, connected: ConnectedStream) -> Result<(), AttachError>;
+
+    /// Moves a queue pair to ERROR.
+    fn fail(&self, qp: QpHandle);
+}
+
+/// The queue pairs of an adapter whose connection is not set up.
+pub(super) struct Pending {
+    pub(super) host: Arc<dyn StreamHost>,
+    expected: Expected<Request>,
+    /// Requests that are not complete.
+    open: Arc<AtomicUsize>,
+    pub(super) counters: Arc<SharedCounters>,
+    failures: usize,
+    report: fn(&str),
+}
+
+impl Pending {
+    pub(super) fn new(
+        host: Arc<dyn StreamHost>,
+        open: Arc<AtomicUsize>,
+        counters: Arc<SharedCounters>,
+        report: fn(&str),
+    ) -> Self {
+        Self { host, expected: Expected::default(), open, counters, failures: 0, report }
+    }
+
+    /// Takes the request of queue pair `ours` if it is for `peer`.
+    pub(super) fn take(&mut self, ours: QpNumber, peer: (IpAddr, QpNumber)) -> Option<Request> {
+        self.expected.take(ours, peer)
+    }
+
+    /// Counts a completed request.
+    pub(super) fn complete(&self) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Moves the queue pair to ERROR and reports why.
+    pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
+        self.complete();
+        self.host.fail(request.qp);
+        self.failures += 1;
+        if self.failures > MAX_REPORTS {
+            if self.failures == MAX_REPORTS + 1 {
+                (self.report)("more queue pairs could not be connected: not reported one by one");
+            }
+            return;
+        }
+        let Request { number, peer: (address, theirs), .. } = request;
+        (self.report)(&format!(
+            "queue pair {:#x} has no connection with {:#x} at {address}: {failure}{}",
+            number.value(),
+            theirs.value(),
+            remedy(failure)
+        ));
+    }
+}
+
+/// What would be right, where the failure does not tell.
+fn remedy(failure: &SetupFailure) -> String {
+    let errno = |error: &std::io::Error| error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    let is_without_descriptor = match failure {
+        SetupFailure::Io(error) => errno(error) == Some(rustix::io::Errno::MFILE),
+        _ => false,
+    };
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if is_without_descriptor => {
+            format!("; each queue pair takes a descriptor, and this process may have {limit} (ulimit -n)")
+        }
+        _ => String::new(),
+    }
+}
+
+impl Context for Pending {
+    type Request = Request;
+
+    /// Expects the peer to connect within [`PROGRAM_TIMEOUT`], unless this side does.
+    fn request(&mut self, request: Request, now: Instant) -> Option<Request> {
+        if request.is_loop() {
+            self.fail(&request, &SetupFailure::Loop);
+            return None;
+        }
+        if request.connects() {
+            return Some(request);
+        }
+        if self.expected.insert(request, now + PROGRAM_TIMEOUT).is_some() {
+            // The program has reset the queue pair and connects it again.
+            self.complete();
+        }
+        None
+    }
+
+    /// MPA has no encryption.
+    fn key(&self) -> Option<&PreSharedKey> {
+        None
+    }
+
+    /// MPA has no authentication: who knows both queue pair numbers may connect, as on every RNIC.
+    fn trusts(&self, _: &TcpStream) -> bool {
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.expected.poll_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(request) = self.expected.pop_late(now) {
+            self.fail(&request, &SetupFailure::NoPeer);
+        }
+    }
+}

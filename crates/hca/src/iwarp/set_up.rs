@@ -1,0 +1,117 @@
+//! Connections by address and queue pair number: their TCP port and thread.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nichrome_port::udp::UdpError;
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::counters::SharedCounters;
+use super::handshake::IwarpHandshake;
+use super::pending::{Pending, Request, StreamHost};
+use super::{IwarpCounters, IwarpOptions, port_of};
+use crate::connect::{Connector, Limits};
+
+/// Sets up the connections of an adapter's queue pairs.
+pub(crate) struct IwarpSetup {
+    connector: Connector<Request>,
+    address: IpAddr,
+    options: IwarpOptions,
+    /// Requests that are not complete.
+    open: Arc<AtomicUsize>,
+    counters: Arc<SharedCounters>,
+}
+
+impl IwarpSetup {
+    /// Starts the thread for the device behind `host`, which accepts from `listener`.
+    ///
+    /// # Errors
+    /// No descriptor or thread is left.
+    pub(crate) fn start(
+        listener: TcpListener,
+        host: Arc<dyn StreamHost>,
+        options: IwarpOptions,
+    ) -> io::Result<Self> {
+        let address = listener.local_addr()?.ip();
+        let (open, counters) = (Arc::new(AtomicUsize::new(0)), Arc::new(SharedCounters::default()));
+        let pending = Pending::new(host, Arc::clone(&open), Arc::clone(&counters), options.report);
+        let connector =
+            Connector::start::<IwarpHandshake>(Limits::default(), "nichrome-iwarp", listener, pending)?;
+        raise_descriptor_limit();
+        Ok(Self { connector, address, options, open, counters })
+    }
+
+    /// Holds a queue pair that `change` has brought to RTR; `None` if it needs no connection.
+    ///
+    /// # Errors
+    /// The queue pair does not exist.
+    pub(crate) fn hold<M: Memory>(
+        &self,
+        device: &mut Device<M>,
+        qp: QpHandle,
+        change: &QpChange,
+    ) -> Result<Option<Request>, ModifyError> {
+        // A queue pair of rdma_cm has its stream before RTR, and cannot be held.
+        if change.state != Some(QpState::Rtr) || device.hold_qp(qp).is_err() {
+            return Ok(None);
+        }
+        let report = device.query_qp(qp)?;
+        let Some(peer) = report.path.map(|path| path.destination).zip(report.destination) else {
+            return Ok(None);
+        };
+        let depth = u16::from(device.limits().rd_atomic);
+        let options = self.options.of(report.max_dest_rd_atomic.into(), depth);
+        let (number, address) = (report.number, self.address);
+        Ok(Some(Request { qp, number, address, peer, options }))
+    }
+
+    /// Connects a held queue pair.
+    pub(crate) fn request(&self, request: Request) {
+        self.open.fetch_add(1, Ordering::SeqCst);
+        self.connector.request(request);
+    }
+
+    /// Queue pairs that are being connected.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn counters(&self) -> IwarpCounters {
+        self.counters.get()
+    }
+
+    pub(crate) const fn options(&self) -> IwarpOptions {
+        self.options
+    }
+}
+
+/// Raises the limit of descriptors as far as this user may: each queue pair takes one.
+fn raise_descriptor_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it is refused, connections beyond the limit fail, each with a line that names it.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// Connections that wait to be accepted. Linux drops further SYNs, which their senders retransmit after 1 s.
+const BACKLOG: i32 = 1024;
+
+/// Opens the TCP port of the adapter at `address` whose lowest queue pair number is `first`.
+///
+/// # Errors
+/// The port is taken.
+pub(crate) fn listen(address: IpAddr, first: u32) -> Result<TcpListener, UdpError> {
+    let port = port_of(QpNumber::new(first).unwrap_or_default());
+    let address = SocketAddr::new(address, port);
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        rustix::net::listen(&listener, BACKLOG)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+        Errno::ADDRINUSE => UdpError::Taken(address),
+        error => UdpError::Io { address, error },
+    })
+}

@@ -1,0 +1,541 @@
+//! The streams of an adapter: a TCP connection for each queue pair, and one epoll for all.
+//!
+//! - A stream that is idle has no buffer; [`buffers`] bounds what the others hold.
+//! - A transport that consumes less than it got and wants no more pauses its stream: the socket leaves the epoll's interest,
+//!   so that it wakes nobody, and TCP's window stops the peer.
+//! - A single stream is read without asking the epoll first, which saves a system call per poll.
+//! - A queue pair that leaves its stream sends a FIN behind its last byte, and discards what still comes for [`LINGER`].
+
+mod buffers;
+mod device;
+mod faults;
+mod stream;
+mod trace;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nichrome_port::{Epoll, Interest};
+use nichrome_rdma::{QpHandle, StreamEnd};
+use nichrome_wire::Instant;
+use rustix::io;
+
+use self::buffers::{Buffer, Held, Pool};
+use self::device::{Outgoing, StreamDevice};
+use self::faults::{Content, StreamPath};
+use self::stream::{ReadOutcome, State, Stream};
+use self::trace::{Output, Trace};
+use super::flow_between;
+use crate::config::{Faults, StreamFaultsError};
+use crate::connected_stream::{ConnectedStream, Sender};
+use crate::recorder::Recorder;
+
+/// How long a stream that its queue pair has left waits for the peer to close it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How long the device does not know yet that an idle stream has ended, if the peer was connected by queue pair number: without a
+/// connection manager, a program that has received all that it waits for need not see its other receives flushed.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Bytes that a queue pair sends in its turn: one system call for several of the longest FPDUs.
+const SEND_LEN: usize = 256 << 10;
+
+/// Turns of queue pairs before the driver looks for received bytes again.
+const MAX_SENDS: usize = 16;
+
+/// Counters of streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StreamCounters {
+    /// System calls that sent bytes.
+    pub(crate) sent: u64,
+    /// System calls that received bytes.
+    pub(crate) received: u64,
+}
+
+/// The streams of an adapter.
+pub(crate) struct StreamPorts {
+    /// By token.
+    streams: HashMap<u64, Stream>,
+    by_qp: HashMap<QpHandle, u64>,
+    next_token: u64,
+    ready: Epoll,
+    tokens: Vec<u64>,
+    /// Streams whose transport wants no bytes, and new ones.
+    paused: Vec<u64>,
+    /// Streams that their queue pair has left.
+    closing: VecDeque<u64>,
+    /// Streams that the peer has ended, and when the device is to know.
+    ended: VecDeque<(Instant, u64)>,
+    pool: Pool,
+    send_buffer: Box<[u8]>,
+    /// The impaired paths out and back.
+    paths: Option<[StreamPath; 2]>,
+    counters: StreamCounters,
+}
+
+impl StreamPorts {
+    /// No stream yet.
+    ///
+    /// # Errors
+    /// The impairments cannot happen to streams.
+    pub(crate) fn new(ready: Epoll, faults: Option<&Faults>) -> Result<Self, StreamFaultsError> {
+        Ok(Self {
+            streams: HashMap::new(),
+            by_qp: HashMap::new(),
+            next_token: 0,
+            ready,
+            tokens: Vec::new(),
+            paused: Vec::new(),
+            closing: VecDeque::new(),
+            ended: VecDeque::new(),
+            pool: Pool::default(),
+            send_buffer: vec![0; SEND_LEN].into_boxed_slice(),
+            paths: faults.map(StreamPath::both).transpose()?,
+            counters: StreamCounters::default(),
+        })
+    }
+
+    pub(crate) fn counters(&self) -> StreamCounters {
+        self.counters
+    }
+
+    /// Deadline of the next chunk on an impaired path, or of a stream that is closing.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let paths = self.paths.iter().flatten().filter_map(StreamPath::poll_timeout);
+        let ended = self.ended.front().map(|(until, _)| *until);
+        paths.chain(self.closing_until()).chain(ended).min()
+    }
+
+    /// Returns true if a transport wants bytes of a stream that is not read, as after the program has posted a receive.
+    #[inline]
+    pub(crate) fn has_wanted(&self, device: &impl StreamDevice) -> bool {
+        let mut paused = self.paused.iter().filter_map(|token| self.streams.get(token));
+        paused.any(|stream| stream.state == State::Paused && device.wants(stream.qp))
+    }
+
+    /// Deadline of the work that keeps an adapter from closing.
+    pub(crate) fn outgoing_timeout(&self) -> Option<Instant> {
+        let out = self.paths.as_ref().and_then(|[out, _]| out.poll_timeout());
+        out.into_iter().chain(self.closing_until()).min()
+    }
+
+    fn closing_until(&self) -> Option<Instant> {
+        self.closing.iter().find_map(|token| match self.streams.get(token)?.state {
+            State::Closing(until) => Some(until),
+            State::Open | State::Paused | State::Ended => None,
+        })
+    }
+
+    /// Puts a queue pair on its stream.
+    ///
+    /// # Errors
+    /// The kernel cannot watch the socket.
+    pub(crate) fn attach(
+        &mut self,
+        qp: QpHandle,
+        connected: ConnectedStream,
+        recorder: &mut Option<Recorder>,
+        now: Instant,
+    ) -> io::Result<()> {
+        let ConnectedStream { socket, set_up, rest, by_number } = connected;
+        let token = self.next_token;
+        self.ready.add(&socket, token, Interest::READ)?;
+        self.next_token += 1;
+        let trace = recorder.as_ref().and_then(|_| traced(&socket));
+        let mut stream = Stream::new(socket, qp, by_number, trace);
+        if let Some(trace) = &mut stream.trace {
+            trace.record_set_up(&set_up, &mut Output::new(recorder, now));
+        }
+        if !rest.is_empty() {
+            record(&mut stream, Sender::Peer, &rest, recorder, now);
+            (stream.held, stream.state) = (Held::Copy(rest.into()), State::Paused);
+            self.paused.push(token);
+        }
+        self.streams.insert(token, stream);
+        if let Some(before) = self.by_qp.insert(qp, token) {
+            self.remove(before);
+        }
+        Ok(())
+    }
+
+    /// Takes a queue pair off its stream, which ends behind the last byte sent.
+    pub(crate) fn close(&mut self, qp: QpHandle, now: Instant) {
+        let Some(token) = self.by_qp.remove(&qp) else { return };
+        if let Some([out, _]) = &mut self.paths {
+            out.end(token, StreamEnd::Closed, now);
+        }
+        let Some(stream) = self.streams.get_mut(&token) else { return };
+        self.pool.discard(std::mem::take(&mut stream.held));
+        stream.state = State::Closing(now + LINGER);
+        if self.paths.is_none() {
+            stream.finish();
+        }
+        self.closing.push_back(token);
+        self.watch(token);
+    }
+
+    /// Resets the stream of a queue pair.
+    fn reset(&mut self, qp: QpHandle) {
+        let Some(token) = self.by_qp.remove(&qp) else { return };
+        if let Some(stream) = self.streams.get(&token) {
+            stream.reset_on_close();
+        }
+        self.remove(token);
+    }
+
+    /// Closes the streams of all queue pairs.
+    pub(crate) fn close_all(&mut self, now: Instant) {
+        for qp in self.by_qp.keys().copied().collect::<Vec<_>>() {
+            self.close(qp, now);
+        }
+    }
+
+    /// Receives bytes of the streams where any wait; returns true if more may wait.
+    pub(crate) fn receive(
+        &mut self,
+        device: &mut impl StreamDevice,
+        recorder: &mut Option<Recorder>,
+        now: Instant,
+    ) -> bool {
+        self.resume(device, now);
+        self.release_received(device, now);
+        self.expire(now);
+        while let Some((_, token)) = self.ended.pop_front_if(|(until, _)| *until <= now) {
+            self.end(token, StreamEnd::Closed, device, now);
+        }
+        if self.paths.as_ref().is_some_and(|[_, back]| back.is_full()) {
+            return false;
+        }
+        let mut tokens = std::mem::take(&mut self.tokens);
+        tokens.clear();
+        match self.only_open_stream() {
+            Some(token) => tokens.push(token),
+            // Nothing is received while the kernel cannot wait.
+            None => drop(self.ready.wait(&mut tokens, Some(Instant::ZERO))),
+        }
+        let mut more = false;
+        for token in &tokens {
+            more |= self.advance(*token, device, recorder, now);
+        }
+        self.tokens = tokens;
+        self.release_received(device, now);
+        more
+    }
+
+    /// The only stream, if nothing but its received bytes is waited for.
+    fn only_open_stream(&self) -> Option<u64> {
+        if self.streams.len() > 1 {
+            return None;
+        }
+        let (token, stream) = self.streams.iter().next()?;
+        (stream.state == State::Open && !stream.is_blocked()).then_some(*token)
+    }
+
+    /// Sends bytes of the device's queue pairs; returns true if there may be more.
+    pub(crate) fn transmit(
+        &mut self,
+        device: &mut impl StreamDevice,
+        recorder: &mut Option<Recorder>,
+        now: Instant,
+    ) -> bool {
+        let mut buffer = std::mem::take(&mut self.send_buffer);
+        let mut more = true;
+        for _ in 0..MAX_SENDS {
+            if self.paths.as_ref().is_some_and(|[out, _]| out.is_full()) {
+                more = false;
+                break;
+            }
+            match device.transmit(&mut buffer, now) {
+                None => {
+                    more = false;
+                    break;
+                }
+                Some(Outgoing::Finish(qp)) => self.close(qp, now),
+                Some(Outgoing::Reset(qp)) => self.reset(qp),
+                Some(Outgoing::Bytes(qp, len)) => {
+                    // The stream of a queue pair that is not in the table has ended.
+                    let Some(token) = self.by_qp.get(&qp).copied() else { continue };
+                    match &mut self.paths {
+                        Some([out, _]) => out.send(token, &buffer[..len], now),
+                        None => self.write(token, &buffer[..len], device, recorder, now),
+                    }
+                }
+            }
+        }
+        self.send_buffer = buffer;
+        self.release_sent(device, recorder, now);
+        more
+    }
+
+    /// Sends the chunks that have come through the impaired path.
+    pub(crate) fn release_sent(
+        &mut self,
+        device: &mut impl StreamDevice,
+        recorder: &mut Option<Recorder>,
+        now: Instant,
+    ) {
+        while let Some(chunk) = self.paths.as_mut().and_then(|[out, _]| out.poll(now)) {
+            match chunk.content {
+                Content::Bytes(bytes) => self.write(chunk.stream, &bytes, device, recorder, now),
+                Content::End(_) => {
+                    if let Some(stream) = self.streams.get_mut(&chunk.stream) {
+                        stream.finish();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the device the bytes that have come through the impaired path.
+    fn release_received(&mut self, device: &mut impl StreamDevice, now: Instant) {
+        while let Some(chunk) = self.paths.as_mut().and_then(|[_, back]| back.poll(now)) {
+            match chunk.content {
+                Content::Bytes(bytes) => {
+                    let Some(stream) = self.streams.get_mut(&chunk.stream) else { continue };
+                    let mut buffer = self.pool.lend(&mut stream.held);
+                    buffer.extend(&bytes);
+                    self.deliver(chunk.stream, buffer, device, now);
+                }
+                Content::End(end) => self.end(chunk.stream, end, device, now),
+            }
+        }
+    }
+
+    /// Gives transports that want bytes again what their streams hold, and reads them again.
+    fn resume(&mut self, device: &mut impl StreamDevice, now: Instant) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let paused = std::mem::take(&mut self.paused);
+        for token in paused {
+            let Some(stream) = self.streams.get_mut(&token) else { continue };
+            match stream.state {
+                State::Paused if device.wants(stream.qp) => {
+                    stream.state = State::Open;
+                    let buffer = self.pool.lend(&mut stream.held);
+                    self.deliver(token, buffer, device, now);
+                    self.watch(token);
+                }
+                State::Paused => self.paused.push(token),
+                State::Open | State::Ended | State::Closing(_) => {}
+            }
+        }
+    }
+
+    /// Drops the streams that have been closing for [`LINGER`].
+    fn expire(&mut self, now: Instant) {
+        while let Some(token) = self.closing.front().copied() {
+            match self.streams.get(&token).map(|stream| stream.state) {
+                Some(State::Closing(until)) if now < until => return,
+                Some(_) => self.remove(token),
+                None => {}
+            }
+            self.closing.pop_front();
+        }
+    }
+
+    /// Serves a stream whose socket is ready; returns true if more bytes may wait.
+    fn advance(
+        &mut self,
+        token: u64,
+        device: &mut impl StreamDevice,
+        recorder: &mut Option<Recorder>,
+        now: Instant,
+    ) -> bool {
+        let Some(stream) = self.streams.get_mut(&token) else { return false };
+        if stream.is_blocked() {
+            if stream.flush().is_err() {
+                self.end(token, StreamEnd::Lost, device, now);
+                return false;
+            }
+            if !stream.is_blocked() {
+                device.unblock(stream.qp);
+                self.watch(token);
+            }
+        } else if stream.state == State::Paused {
+            // The epoll reports resets of sockets without any interest.
+            self.end(token, StreamEnd::Lost, device, now);
+            return false;
+        }
+        self.read(token, device, recorder, now)
+    }
+
+    /// Reads a stream once; returns true if more bytes may wait.
+    fn read(
+        &mut self,
+        token: u64,
+        device: &mut impl StreamDevice,
+        recorder: &mut Option<Recorder>,
+        now: Instant,
+    ) -> bool {
+        let Self { streams, pool, paths, counters, ready, .. } = self;
+        let Some(stream) = streams.get_mut(&token) else { return false };
+        match stream.state {
+            State::Open => {}
+            State::Paused => return false,
+            State::Ended => {
+                // Fails only if it has left already.
+                let _ = ready.remove(&*stream);
+                return false;
+            }
+            State::Closing(_) => {
+                let is_over = stream.discard(&mut self.send_buffer);
+                if is_over {
+                    self.remove(token);
+                }
+                return false;
+            }
+        }
+        let mut buffer =
+            if paths.is_some() { pool.lend(&mut Held::Nothing) } else { pool.lend(&mut stream.held) };
+        let room = buffer.room();
+        let capacity = room.len();
+        let outcome = stream.read(room);
+        let ReadOutcome::Bytes(len) = outcome else {
+            let held = pool.keep(buffer);
+            if paths.is_none() {
+                stream.held = held;
+            }
+            if let ReadOutcome::End(end) = outcome {
+                if let Some(trace) = &mut stream.trace {
+                    trace.record_end(Sender::Peer, &mut Output::new(recorder, now));
+                }
+                self.peer_ended(token, end, device, now);
+            }
+            return false;
+        };
+        counters.received += 1;
+        buffer.add(len);
+        let from = buffer.bytes().len() - len;
+        record(stream, Sender::Peer, &buffer.bytes()[from..], recorder, now);
+        match paths {
+            Some([_, back]) => {
+                back.send(token, buffer.bytes(), now);
+                buffer.consume(len);
+                pool.keep(buffer);
+            }
+            None => self.deliver(token, buffer, device, now),
+        }
+        len == capacity
+    }
+
+    /// Gives a transport the bytes of its stream, and pauses the stream if it wants no more.
+    fn deliver(&mut self, token: u64, mut buffer: Buffer, device: &mut impl StreamDevice, now: Instant) {
+        let Some(stream) = self.streams.get_mut(&token) else {
+            self.pool.discard(Held::Buffer(buffer));
+            return;
+        };
+        let is_closing = matches!(stream.state, State::Closing(_));
+        let consumed = match is_closing || buffer.bytes().is_empty() {
+            true => buffer.bytes().len(),
+            false => device.receive(stream.qp, buffer.bytes(), now),
+        };
+        buffer.consume(consumed);
+        stream.held = self.pool.keep(buffer);
+        if stream.state == State::Open && !stream.held.is_empty() && !device.wants(stream.qp) {
+            stream.state = State::Paused;
+            self.paused.push(token);
+            self.watch(token);
+        }
+    }
+
+    /// Writes bytes to a stream, and blocks its queue pair if the socket does not accept all.
+    fn write(
+        &mut self,
+        token: u64,
+        bytes: &[u8],
+        device: &mut impl StreamDevice,
+        recorder: &mut Option<Recorder>,
+        now: Instant,
+    ) {
+        let Some(stream) = self.streams.get_mut(&token) else { return };
+        record(stream, Sender::Local, bytes, recorder, now);
+        self.counters.sent += 1;
+        if stream.write(bytes).is_err() {
+            // What the peer sent before, a TERMINATE perhaps, is read before the end.
+            device.block(stream.qp);
+            if stream.state == State::Ended && self.paths.is_none() {
+                self.end(token, StreamEnd::Lost, device, now);
+            }
+            return;
+        }
+        if stream.is_blocked() {
+            device.block(stream.qp);
+            self.watch(token);
+        }
+    }
+
+    /// The peer's direction of a stream has ended, behind the bytes on an impaired path.
+    fn peer_ended(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
+        let Some(stream) = self.streams.get_mut(&token) else { return };
+        if let Some([_, back]) = &mut self.paths {
+            stream.state = State::Ended;
+            back.end(token, end, now);
+            self.watch(token);
+        } else if end == StreamEnd::Closed && stream.has_grace() {
+            // The peer waits for this end's FIN. Nothing can come of the socket any more.
+            stream.finish();
+            stream.state = State::Ended;
+            let _ = self.ready.remove(&*stream);
+            self.ended.push_back((now + GRACE, token));
+        } else {
+            self.end(token, end, device, now);
+        }
+    }
+
+    /// Ends a stream.
+    fn end(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
+        let Some(stream) = self.streams.get(&token) else { return };
+        let (qp, is_closing) = (stream.qp, matches!(stream.state, State::Closing(_)));
+        // A message is missing its end.
+        let end = if stream.held.is_empty() { end } else { StreamEnd::Lost };
+        self.remove(token);
+        if !is_closing {
+            self.by_qp.remove(&qp);
+            device.closed(qp, end, now);
+        }
+    }
+
+    fn remove(&mut self, token: u64) {
+        let Some(stream) = self.streams.remove(&token) else { return };
+        // Closing would not end the membership where a child of fork has the socket too.
+        let _ = self.ready.remove(&stream);
+        self.pool.discard(stream.held);
+    }
+
+    /// Adapts the epoll's interest to what a stream waits for.
+    fn watch(&mut self, token: u64) {
+        let Some(stream) = self.streams.get_mut(&token) else { return };
+        let interest = stream.interest();
+        if stream.watched != interest && self.ready.modify(&*stream, token, interest).is_ok() {
+            stream.watched = interest;
+        }
+    }
+}
+
+impl AsFd for StreamPorts {
+    /// Readable while bytes wait, or may be written again.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+/// The trace of a connection; `None` if the kernel does not know its addresses any more.
+fn traced(socket: &TcpStream) -> Option<Box<Trace>> {
+    let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let (local, peer) = (canonical(socket.local_addr().ok()?), canonical(socket.peer_addr().ok()?));
+    flow_between(local, peer).map(|flow| Box::new(Trace::new(flow)))
+}
+
+/// Adds bytes of a stream to the capture.
+#[inline]
+fn record(stream: &mut Stream, sender: Sender, bytes: &[u8], recorder: &mut Option<Recorder>, now: Instant) {
+    if let Some(trace) = &mut stream.trace {
+        trace.record(sender, bytes, &mut Output::new(recorder, now));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! The TCP connection of a queue pair.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nichrome_port::Interest;
+use nichrome_rdma::{QpHandle, StreamEnd};
+use nichrome_wire::Instant;
+use rustix::net::sockopt::set_socket_linger;
+
+use super::buffers::Held;
+use super::trace::Trace;
+
+/// A queue pair's connection.
+pub(super) struct Stream {
+    socket: TcpStream,
+    pub(super) qp: QpHandle,
+    /// The peer was connected by queue pair number.
+    by_number: bool,
+    /// Received bytes that the transport has not consumed.
+    pub(super) held: Held,
+    /// Bytes that the socket has not accepted.
+    unsent: Vec<u8>,
+    /// A FIN follows the bytes that the socket has not accepted.
+    finishes: bool,
+    pub(super) state: State,
+    /// What the epoll watches the socket for.
+    pub(super) watched: Interest,
+    /// Sequence numbers of the capture.
+    pub(super) trace: Option<Box<Trace>>,
+}
+
+/// Whether a stream is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Open,
+    /// The transport wants no bytes.
+    Paused,
+    /// The peer's direction has ended, which the device does not know yet.
+    Ended,
+    /// The queue pair has left the stream. Received bytes are discarded until the peer closes it, so that the kernel does not
+    /// reset the connection and with it discard what the peer has not read; until this time at most.
+    Closing(Instant),
+}
+
+/// Result of a read.
+pub(super) enum ReadOutcome {
+    Bytes(usize),
+    /// Nothing waits.
+    Nothing,
+    End(StreamEnd),
+}
+
+impl Stream {
+    pub(super) fn new(socket: TcpStream, qp: QpHandle, by_number: bool, trace: Option<Box<Trace>>) -> Self {
+        let (state, watched) = (State::Open, Interest::READ);
+        Self {
+            socket,
+            qp,
+            by_number,
+            held: Held::Nothing,
+            unsent: Vec::new(),
+            finishes: false,
+            state,
+            watched,
+            trace,
+        }
+    }
+
+    /// What the socket is to be watched for.
+    pub(super) fn interest(&self) -> Interest {
+        let is_unread = matches!(self.state, State::Paused | State::Ended);
+        match (is_unread, self.unsent.is_empty()) {
+            (false, true) => Interest::READ,
+            (false, false) => Interest::READ_WRITE,
+            (true, true) => Interest::NONE,
+            (true, false) => Interest::WRITE,
+        }
+    }
+
+    /// Reads once.
+    pub(super) fn read(&mut self, room: &mut [u8]) -> ReadOutcome {
+        loop {
+            return match self.socket.read(room) {
+                Ok(0) => ReadOutcome::End(StreamEnd::Closed),
+                Ok(len) => ReadOutcome::Bytes(len),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => continue,
+                    ErrorKind::WouldBlock => ReadOutcome::Nothing,
+                    _ => ReadOutcome::End(StreamEnd::Lost),
+                },
+            };
+        }
+    }
+
+    /// Reads a batch into `scratch` and forgets it; returns true if the stream has ended.
+    pub(super) fn discard(&mut self, scratch: &mut [u8]) -> bool {
+        matches!(self.read(scratch), ReadOutcome::End(_))
+    }
+
+    /// Writes `bytes`, behind those not accepted before; keeps what the socket does not accept.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let accepted = if self.unsent.is_empty() { self.offer(bytes)? } else { 0 };
+        self.unsent.extend(&bytes[accepted..]);
+        Ok(())
+    }
+
+    /// Writes the bytes not accepted before.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let unsent = std::mem::take(&mut self.unsent);
+        let accepted = self.offer(&unsent)?;
+        if accepted < unsent.len() {
+            self.unsent = unsent;
+            self.unsent.drain(..accepted);
+        } else if self.finishes {
+            self.finish();
+        }
+        Ok(())
+    }
+
+    /// Returns true if the socket has not accepted all bytes.
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Ends this direction of the stream, behind all bytes.
+    pub(super) fn finish(&mut self) {
+        self.finishes = true;
+        if !self.is_blocked() {
+            // Fails if the connection is lost.
+            let _ = self.socket.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Returns true if the end of the peer's direction can wait: no connection manager reports it, and nothing is under way.
+    pub(super) fn has_grace(&self) -> bool {
+        self.by_number && self.held.is_empty() && !self.is_blocked()
+    }
+
+    /// Makes closing the socket reset the connection.
+    pub(super) fn reset_on_close(&self) {
+        // The peer sees the end of the stream instead.
+        let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
+    }
+
+    fn offer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut accepted = 0;
+        while accepted < bytes.len() {
+            match self.socket.write(&bytes[accepted..]) {
+                Ok(len) => accepted += len,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(accepted)
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

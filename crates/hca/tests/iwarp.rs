@@ -1,0 +1,316 @@
+//! Two adapters on iWARP, over the loopback interface.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::thread;
+use std::time::Duration;
+
+use nichrome_hca::{
+    Adapter, AdapterConfig, CompletionQueue, Connection, EstablishError, Faults, IwarpOptions, Listener,
+    Place, QueuePair, Reception, Region, Transport,
+};
+use nichrome_rdma::iwarp::setup::SetupError;
+use nichrome_rdma::{
+    Access, CompletedOperation, Completion, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest,
+    Status,
+};
+use nichrome_wan::Impairments;
+
+#[path = "../../../tests/tshark.rs"]
+mod tshark;
+use tshark::tshark;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LEN: usize = 1 << 20;
+const SIZES: [usize; 8] = [1, 2, 3, 1000, 4096, 65_513, 65_536, LEN];
+
+struct End {
+    adapter: Adapter,
+    region: Region,
+    cq: CompletionQueue,
+    qp: QueuePair,
+}
+
+impl End {
+    fn open(config: &AdapterConfig) -> Self {
+        Self::at(Adapter::open(config).unwrap())
+    }
+
+    fn at(adapter: Adapter) -> Self {
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let region = adapter.region(LEN, access).unwrap();
+        let cq = adapter.completion_queue(512).unwrap();
+        let capacity =
+            QpCapacity { send_wrs: 128, receive_wrs: 128, send_sges: 1, receive_sges: 1, inline: 64 };
+        let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
+        Self { adapter, region, cq, qp }
+    }
+
+    fn send(&self, wr_id: u64, operation: Operation, at: usize, len: usize) {
+        let buffers = [self.region.slice(at, len)];
+        self.qp.post_send(&SendRequest::new(wr_id, operation, &buffers)).unwrap();
+    }
+
+    fn receive(&self, wr_id: u64, at: usize, len: usize) {
+        let buffers = [self.region.slice(at, len)];
+        self.qp.post_receive(&ReceiveRequest { wr_id, buffers: &buffers }).unwrap();
+    }
+
+    fn fill(&self, seed: u8) {
+        self.region.with(|bytes| {
+            bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 7) as u8 ^ seed);
+        });
+    }
+
+    fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
+        self.region.with(|bytes| bytes[at..at + len].to_vec())
+    }
+
+    fn waits_for(&self, wr_id: u64, operation: CompletedOperation) {
+        let Completion { status, wr_id: id, operation: done, .. } = self.cq.wait(PATIENCE).unwrap();
+        assert_eq!((status, id, done), (Status::Success, wr_id, operation));
+    }
+}
+
+fn config() -> AdapterConfig {
+    let iwarp = IwarpOptions { report: |why| eprintln!("{why}"), ..IwarpOptions::default() };
+    AdapterConfig { transport: Transport::Iwarp, iwarp, ..AdapterConfig::default() }
+}
+
+fn connected(config: &AdapterConfig) -> [End; 2] {
+    let ends = [End::open(config), End::open(config)];
+    connect(&ends);
+    ends
+}
+
+fn connect(ends: &[End; 2]) {
+    let endpoints = ends.each_ref().map(|end| end.qp.endpoint());
+    let connection = Connection::new(PathMtu::B4096);
+    ends[0].qp.connect(&endpoints[1], &connection).unwrap();
+    ends[1].qp.connect(&endpoints[0], &connection).unwrap();
+}
+
+/// A WRITE completes when TCP has its bytes: the SEND behind it tells the target that they are in its memory.
+fn moves_messages([a, b]: &[End; 2], sizes: &[usize]) {
+    for &len in sizes {
+        a.fill(1);
+        b.fill(2);
+        b.receive(1, 0, len);
+        a.send(2, Operation::Send, 0, len);
+        a.waits_for(2, CompletedOperation::Send);
+        b.waits_for(1, CompletedOperation::Receive);
+        assert!(a.bytes(0, len) == b.bytes(0, len), "SEND of {len}");
+        a.fill(3);
+        b.receive(4, 0, 0);
+        a.send(3, Operation::Write(b.region.remote().at(0)), 0, len);
+        a.send(4, Operation::Send, 0, 0);
+        a.waits_for(3, CompletedOperation::Write);
+        a.waits_for(4, CompletedOperation::Send);
+        b.waits_for(4, CompletedOperation::Receive);
+        assert!(a.bytes(0, len) == b.bytes(0, len), "WRITE of {len}");
+        b.fill(5);
+        a.send(5, Operation::Read(b.region.remote().at(0)), 0, len);
+        a.waits_for(5, CompletedOperation::Read);
+        assert!(a.bytes(0, len) == b.bytes(0, len), "READ of {len}");
+    }
+}
+
+fn moves_messages_both_ways(ends: [End; 2], sizes: &[usize]) {
+    moves_messages(&ends, sizes);
+    let [a, b] = ends;
+    moves_messages(&[b, a], sizes);
+}
+
+#[test]
+fn messages_of_every_size_arrive_with_and_without_crc() {
+    for crc in [false, true] {
+        let config = config();
+        let iwarp = IwarpOptions { crc, ..config.iwarp };
+        moves_messages_both_ways(connected(&AdapterConfig { iwarp, ..config }), &SIZES);
+    }
+}
+
+#[test]
+fn queue_pairs_of_this_crate_have_atomics_and_immediate_data() {
+    let [a, b] = connected(&config());
+    b.region.with(|bytes| bytes[..8].copy_from_slice(&5u64.to_ne_bytes()));
+    a.send(5, Operation::FetchAdd { remote: b.region.remote().at(0), add: 7 }, 8, 8);
+    a.waits_for(5, CompletedOperation::FetchAdd);
+    assert_eq!((a.bytes(8, 8), b.bytes(0, 8)), (5u64.to_ne_bytes().to_vec(), 12u64.to_ne_bytes().to_vec()));
+}
+
+#[test]
+fn several_adapters_share_an_address_of_ipv6() {
+    nichrome_port::become_able().unwrap();
+    let over_ipv6 = || {
+        let netlink = nichrome_port::Netlink::open().unwrap();
+        netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();
+        let place = Place::Address("::1".parse().unwrap());
+        let ends = connected(&AdapterConfig { place, ..config() });
+        assert_eq!(ends[0].adapter.address(), ends[1].adapter.address());
+        moves_messages_both_ways(ends, &[1, 65_536]);
+    };
+    nichrome_port::NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
+}
+
+#[test]
+fn work_posted_before_the_connection_exists_is_done_once_it_does() {
+    let ends = [End::open(&config()), End::open(&config())];
+    let endpoints = ends.each_ref().map(|end| end.qp.endpoint());
+    let connection = Connection::new(PathMtu::B4096);
+    let [a, b] = &ends;
+    a.qp.connect(&endpoints[1], &connection).unwrap();
+    a.fill(1);
+    a.send(1, Operation::Send, 0, 100);
+    assert_eq!((a.cq.wait(Duration::from_millis(50)), a.adapter.held_connections()), (None, 1));
+    b.qp.connect(&endpoints[0], &connection).unwrap();
+    // A message without a receive waits in TCP.
+    a.waits_for(1, CompletedOperation::Send);
+    assert_eq!(b.cq.wait(Duration::from_millis(50)), None);
+    b.receive(2, 0, 100);
+    b.waits_for(2, CompletedOperation::Receive);
+    assert!(a.bytes(0, 100) == b.bytes(0, 100));
+    assert_eq!(ends.each_ref().map(|end| end.adapter.held_connections()), [0, 0]);
+}
+
+#[test]
+fn a_queue_pair_that_is_destroyed_loses_nothing_that_completed() {
+    let [a, b] = connected(&config());
+    for nth in 0..100 {
+        b.receive(nth, 0, LEN);
+    }
+    let End { adapter, region, cq, qp } = a;
+    for nth in 0..100 {
+        qp.post_send(&SendRequest::new(nth, Operation::Send, &[region.slice(0, 100_000)])).unwrap();
+    }
+    for nth in 0..100 {
+        assert_eq!(cq.wait(PATIENCE).map(|done| (done.wr_id, done.status)), Some((nth, Status::Success)));
+    }
+    drop((qp, cq, region, adapter));
+    for nth in 0..100 {
+        assert_eq!(b.cq.wait(PATIENCE).map(|done| (done.wr_id, done.status)), Some((nth, Status::Success)));
+    }
+    b.receive(100, 0, 100);
+    assert_eq!(b.cq.wait(PATIENCE).unwrap().status, Status::Flushed, "the peer has gone");
+}
+
+#[test]
+fn programs_connect_by_address_and_port_with_private_data() {
+    let [a, b] = [End::open(&config()), End::open(&config())];
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.address().unwrap();
+    let connection = Connection::new(PathMtu::B4096);
+    thread::scope(|scope| {
+        let connecting = scope.spawn(|| {
+            let rejected = a.qp.connect_to(address, b"first", &connection);
+            let Err(EstablishError::Setup(SetupError::Rejected(why))) = rejected else { panic!() };
+            assert_eq!(why, b"not you");
+            a.qp.connect_to(address, b"second", &connection).unwrap()
+        });
+        let first = listener.accept().unwrap();
+        assert_eq!((first.private_data(), first.peer().ip().is_loopback()), (&b"first"[..], true));
+        first.reject(b"not you").unwrap();
+        b.qp.prepare().unwrap();
+        b.receive(9, 0, 10);
+        let second = listener.accept().unwrap();
+        assert_eq!(second.private_data(), b"second");
+        b.qp.accept(second, b"welcome", &connection).unwrap();
+        assert_eq!(connecting.join().unwrap(), b"welcome");
+    });
+    a.send(9, Operation::Send, 0, 10);
+    a.waits_for(9, CompletedOperation::Send);
+    b.waits_for(9, CompletedOperation::Receive);
+    moves_messages(&[a, b], &SIZES);
+}
+
+#[test]
+fn a_capture_has_every_message_for_wireshark() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("iwarp.pcapng");
+    let iwarp = IwarpOptions { crc: true, ..config().iwarp };
+    let ends =
+        [End::open(&AdapterConfig { capture: Some(file.clone()), iwarp, ..config() }), End::open(&config())];
+    connect(&ends);
+    moves_messages(&ends, &[100, 300_000]);
+    drop(ends);
+    let options = ["-r", file.to_str().unwrap(), "--disable-protocol", "rpcordma", "-T", "fields"];
+    let fields = ["iwarp_rdma.opcode", "iwarp_mpa.crc_check", "_ws.malformed", "tcp.analysis.flags"];
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let rows = tshark(&options.into_iter().chain(fields).collect::<Vec<_>>());
+    let rows: Vec<Vec<&str>> = rows.iter().map(|row| row.split('\t').collect()).collect();
+    // Two messages of each kind and two empty SENDs; 300,000 bytes take five FPDUs.
+    let count = |opcode| rows.iter().filter(|row| row[0] == opcode).count();
+    let [write, request, response, send] = ["0x00", "0x01", "0x02", "0x03"].map(count);
+    assert_eq!([write, request, response, send], [1 + 1 + 5, 2, 1 + 5, 2 + 1 + 5], "{rows:?}");
+    assert!(rows.iter().all(|row| row[2].is_empty() && row[3].is_empty()), "{rows:?}");
+}
+
+#[test]
+fn what_cannot_happen_to_a_stream_is_refused_and_the_rest_happens() {
+    let faults = |impairments| Some(Faults { impairments, seed: 1 });
+    let loss = Impairments { loss: Some("1%".parse().unwrap()), ..Impairments::default() };
+    let refused = Adapter::open(&AdapterConfig { faults: faults(loss), ..config() });
+    assert!(refused.err().unwrap().to_string().contains("nichrome wan"));
+    assert!(Adapter::open(&AdapterConfig { reception: Reception::Packets, ..config() }).is_err());
+    let delay = Impairments {
+        delay: "5ms".parse().unwrap(),
+        rate: Some("1gbit".parse().unwrap()),
+        ..Impairments::default()
+    };
+    let ends = [End::open(&AdapterConfig { faults: faults(delay), ..config() }), End::open(&config())];
+    connect(&ends);
+    moves_messages_both_ways(ends, &[1, 300_000]);
+}
+
+#[test]
+fn a_damaged_byte_ends_a_connection_with_crc_by_a_terminate() {
+    let impairments = Impairments { corrupt: "100%".parse().unwrap(), ..Impairments::default() };
+    let config = AdapterConfig { iwarp: IwarpOptions { crc: true, ..config().iwarp }, ..config() };
+    let faulty = AdapterConfig { faults: Some(Faults { impairments, seed: 1 }), ..config.clone() };
+    let [a, b] = [End::open(&faulty), End::open(&config)];
+    let ends = [a, b];
+    connect(&ends);
+    let [a, b] = &ends;
+    b.receive(1, 0, 50_000);
+    a.send(1, Operation::Send, 0, 50_000);
+    assert_eq!(b.cq.wait(PATIENCE).unwrap().status, Status::Flushed);
+    assert!(b.adapter.counters().terminates_sent > 0);
+}
+
+/// `NICHROME_QUEUE_PAIRS` sets another number than 500.
+#[test]
+fn very_many_queue_pairs_have_streams_of_their_own() {
+    let count = std::env::var("NICHROME_QUEUE_PAIRS").map_or(500, |count| count.parse().unwrap());
+    let adapters = [Adapter::open(&config()).unwrap(), Adapter::open(&config()).unwrap()];
+    let capacity = QpCapacity { send_wrs: 2, receive_wrs: 2, send_sges: 1, receive_sges: 1, inline: 0 };
+    let queues = adapters.each_ref().map(|adapter| adapter.completion_queue(2 * count).unwrap());
+    let regions = adapters.each_ref().map(|adapter| adapter.region(8 * count, Access::NONE).unwrap());
+    let [ours, theirs] = [0, 1].map(|end| {
+        let pair = |_| adapters[end].queue_pair(capacity, &queues[end], &queues[end]).unwrap();
+        (0..count).map(pair).collect::<Vec<_>>()
+    });
+    let connection = Connection::new(PathMtu::B4096);
+    for (nth, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+        a.connect(&b.endpoint(), &connection).unwrap();
+        b.connect(&a.endpoint(), &connection).unwrap();
+        let buffers = [regions[1].slice(8 * nth, 8)];
+        b.post_receive(&ReceiveRequest { wr_id: nth as u64, buffers: &buffers }).unwrap();
+    }
+    regions[0].with(|bytes| bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 3) as u8));
+    for (nth, qp) in ours.iter().enumerate() {
+        let buffers = [regions[0].slice(8 * nth, 8)];
+        qp.post_send(&SendRequest::new(nth as u64, Operation::Send, &buffers)).unwrap();
+    }
+    for queue in &queues {
+        let mut done: Vec<u64> = (0..count)
+            .map(|_| {
+                let done = queue.wait(PATIENCE).unwrap();
+                assert_eq!(done.status, Status::Success);
+                done.wr_id
+            })
+            .collect();
+        done.sort_unstable();
+        assert!(done.into_iter().eq(0..count as u64));
+    }
+    let [sent, received] = regions.each_ref().map(|region| region.with(|bytes| bytes.to_vec()));
+    assert!(sent == received);
+}

@@ -1,0 +1,91 @@
+//! The end that opened the stream.
+
+use nichrome_wire::Instant;
+use nichrome_wire::iwarp::{
+    Crc, Fpdu, MessageNumber, Opcode, Place, STag, Segment, StartFrame, StartKind, TerminateCode, Terminated,
+    fpdu_len,
+};
+
+use super::Established;
+use super::agreement::of_initiator;
+use super::error::SetupError;
+use super::options::{Options, REPLY_TIMEOUT, Revision};
+
+/// Sends the Request and waits for the Reply.
+pub struct Initiator {
+    options: Options,
+    /// Less than a Reply.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    deadline: Instant,
+}
+
+impl Initiator {
+    /// Begins with a Request, with up to 508 bytes of private data; siw takes 251.
+    pub fn new(options: Options, private_data: &[u8], now: Instant) -> Self {
+        let request = StartFrame {
+            kind: StartKind::Request,
+            flags: options.flags(),
+            revision: if options.revision == Revision::Two { 2 } else { 1 },
+            enhanced: options.enhanced(),
+            private_data,
+        };
+        let mut output = Vec::new();
+        request.write(&mut output);
+        Self { options, input: Vec::new(), output, deadline: now + REPLY_TIMEOUT }
+    }
+
+    /// Returns the bytes to send, once. After an error, a TERMINATE may be among them.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// When the Reply is overdue.
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Receives bytes of the peer. Returns the connection when the Reply is complete; to be called no more then.
+    ///
+    /// # Errors
+    /// The connection is not set up. The stream is to be closed after the output is sent.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Established>, SetupError> {
+        self.input.extend(bytes);
+        let Some((reply, len)) = StartFrame::parse(&self.input)? else { return Ok(None) };
+        if reply.kind != StartKind::Reply {
+            return Err(SetupError::WrongFrame);
+        }
+        if reply.flags.reject {
+            return Err(SetupError::Rejected(reply.private_data.to_vec()));
+        }
+        match of_initiator(&self.options, &reply) {
+            Ok(terms) => {
+                let (private_data, rest) = (reply.private_data.to_vec(), self.input[len..].to_vec());
+                Ok(Some(Established { terms, private_data, rest }))
+            }
+            Err(error) => {
+                // Markers would have to stand in the TERMINATE: such a peer sees the end of the stream only.
+                if let Some(code) = error.terminate().filter(|_| !reply.flags.markers) {
+                    let crc = self.options.crc || reply.flags.crc;
+                    self.output.extend(terminate(code, if crc { Crc::Used } else { Crc::Unused }));
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The FPDU of a TERMINATE that no segment caused.
+fn terminate(error: TerminateCode, crc: Crc) -> Vec<u8> {
+    let mut message = Vec::new();
+    Terminated::write(error, None, &mut message);
+    let place = Place::Untagged { message: MessageNumber::FIRST, offset: 0, invalidate: STag(0) };
+    let segment = Segment { is_last: true, opcode: Opcode::Terminate, place };
+    let len = segment.header_len() + message.len();
+    let mut fpdu = vec![0; fpdu_len(len)];
+    if let Some(payload) = Fpdu::ulpdu_mut(&mut fpdu, len).and_then(|ulpdu| segment.write(ulpdu)) {
+        payload.copy_from_slice(&message);
+        Fpdu::finish(&mut fpdu, len, crc);
+    }
+    fpdu
+}

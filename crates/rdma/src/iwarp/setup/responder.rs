@@ -1,0 +1,77 @@
+//! The end that accepted the stream.
+
+use nichrome_wire::Instant;
+use nichrome_wire::iwarp::{StartFlags, StartFrame, StartKind};
+
+use super::Established;
+use super::agreement::of_responder;
+use super::error::SetupError;
+use super::options::{Options, REQUEST_TIMEOUT};
+
+/// Waits for the Request, and sends the Reply that its owner chooses.
+pub struct Responder {
+    /// The Request, or less.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    deadline: Instant,
+}
+
+impl Responder {
+    /// Begins to wait.
+    pub fn new(now: Instant) -> Self {
+        Self { input: Vec::new(), output: Vec::new(), deadline: now + REQUEST_TIMEOUT }
+    }
+
+    /// Returns the bytes to send, once.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// When the Request is overdue.
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Receives bytes of the peer. Returns the Request's private data when the Request is complete, which is then to be
+    /// accepted or rejected.
+    ///
+    /// # Errors
+    /// The connection is not set up, and the stream is to be closed.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<&[u8]>, SetupError> {
+        self.input.extend(bytes);
+        let Some((request, len)) = StartFrame::parse(&self.input)? else { return Ok(None) };
+        if request.kind != StartKind::Request {
+            return Err(SetupError::WrongFrame);
+        }
+        if self.input.len() > len {
+            return Err(SetupError::EarlyData);
+        }
+        Ok(Some(request.private_data))
+    }
+
+    /// Accepts the Request, with up to 508 bytes of private data; siw takes 251.
+    ///
+    /// # Errors
+    /// There is no Request, or it offers no ready-to-receive message in peer-to-peer mode: it is rejected then.
+    pub fn accept(&mut self, options: &Options, private_data: &[u8]) -> Result<Established, SetupError> {
+        let (request, _) = StartFrame::parse(&self.input)?.ok_or(SetupError::WrongFrame)?;
+        let (terms, enhanced) = match of_responder(options, &request) {
+            Ok(agreed) => agreed,
+            Err(error) => {
+                self.reject(&[]);
+                return Err(error);
+            }
+        };
+        let (kind, revision, flags) = (StartKind::Reply, request.revision, options.flags());
+        StartFrame { kind, flags, revision, enhanced, private_data }.write(&mut self.output);
+        Ok(Established { terms, private_data: request.private_data.to_vec(), rest: Vec::new() })
+    }
+
+    /// Rejects the Request.
+    pub fn reject(&mut self, private_data: &[u8]) {
+        let Ok(Some((request, _))) = StartFrame::parse(&self.input) else { return };
+        let (kind, revision, enhanced) = (StartKind::Reply, request.revision, request.enhanced);
+        let flags = StartFlags { reject: true, ..StartFlags::default() };
+        StartFrame { kind, flags, revision, enhanced, private_data }.write(&mut self.output);
+    }
+}
