@@ -24,7 +24,8 @@ local OPCODES = {
 }
 local COMPLETED = {
   [0] = "SEND", [1] = "WRITE", [2] = "READ", [3] = "Compare and swap", [4] = "Fetch and add",
-  [128] = "RECEIVE", [129] = "RECEIVE with WRITE", [255] = "Connection",
+  [128] = "RECEIVE", [129] = "RECEIVE with WRITE", [254] = "Receives wanted",
+  [255] = "Connection",
 }
 local STATUSES = {
   [0] = "Success", "Local length", "Local QP operation", "Local EE context", "Local protection", "Flushed",

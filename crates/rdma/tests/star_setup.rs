@@ -114,11 +114,11 @@ fn roles_follow_from_wishes_and_room() {
 }
 
 #[test]
-fn a_side_with_a_shared_receive_queue_is_not_stateless() {
+fn a_side_with_a_shared_receive_queue_may_be_stateless() {
     let shared = Offer { receives: Receives::Shared, ..offer(1, Wish::Own) };
     let other = offer(2, Wish::Automatic);
-    assert_eq!(agree(&shared, &other), Err(SetupError::SharedReceives(Side::Ours)));
-    assert_eq!(agree(&other, &shared), Err(SetupError::SharedReceives(Side::Theirs)));
+    assert_eq!(agree(&shared, &other), Ok(Agreement::Star { stateless: Side::Ours }));
+    assert_eq!(agree(&other, &shared), Ok(Agreement::Star { stateless: Side::Theirs }));
     let stateful = Offer { wish: Wish::Peers, ..shared };
     assert_eq!(agree(&stateful, &other), Ok(Agreement::Star { stateless: Side::Theirs }));
 }
@@ -244,7 +244,6 @@ proptest! {
         let theirs = match agree(&right, &left) {
             Ok(Agreement::Star { stateless }) => Ok(Agreement::Star { stateless: mirrored(stateless) }),
             Err(SetupError::NoRoom(side)) => Err(SetupError::NoRoom(mirrored(side))),
-            Err(SetupError::SharedReceives(side)) => Err(SetupError::SharedReceives(mirrored(side))),
             other => other,
         };
         // Without room on either side, each reports the peer's lack of room.

@@ -180,14 +180,7 @@ impl QueuePair {
     pub(crate) fn take_receive<M: Memory>(&mut self, verbs: &mut Verbs<M>) -> bool {
         self.receiving = match &mut self.receives {
             Receives::Own(queue) => queue.take(),
-            Receives::Shared(handle) => {
-                let Some(shared) = verbs.srqs.get_mut(*handle) else { return false };
-                let taken = shared.queue.take();
-                if taken.is_some() && shared.passed_limit() {
-                    verbs.events.push_back(Event::SrqLimit(*handle));
-                }
-                taken
-            }
+            Receives::Shared(handle) => verbs.take_shared_receive(*handle),
         };
         self.receiving.is_some()
     }

@@ -38,8 +38,13 @@ impl ReceiveQueue {
         self.posted.len()
     }
 
+    /// Returns the number of receives that are posted or taken and not complete.
+    pub(crate) fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.posted.len() >= self.max_wr
+        self.in_use() >= self.max_wr
     }
 
     /// Adds a receive. The caller has checked the number and total length of its buffers.
@@ -109,6 +114,8 @@ pub(crate) struct SharedReceiveQueue {
     pub(crate) queue: ReceiveQueue,
     /// An event is raised once when fewer receives than this are posted; 0 disables it.
     pub(crate) limit: usize,
+    /// Queue pairs that wait for a receive, in the order of their turns.
+    pub(crate) waiters: VecDeque<Handle<kind::Qp>>,
     /// Number of queue pairs that take from the queue.
     pub(crate) users: u32,
     /// Of a queue of an XRC domain; `None` for others.

@@ -12,7 +12,7 @@ use super::event::Event;
 use super::memory::Memory;
 use super::numbers::QpNumbers;
 use super::protection::{Asker, Invalidator, Protection, Refusal};
-use super::receive_queue::SharedReceiveQueue;
+use super::receive_queue::{ReceiveSlot, SharedReceiveQueue};
 use super::send_queue::Pieces;
 use super::slab::{Handle, Slab};
 use super::work::{Operation, Sge};
@@ -36,6 +36,8 @@ pub(crate) struct Verbs<M> {
     pub(crate) protection: Protection,
     pub(crate) cqs: Slab<CompletionQueue, kind::Cq>,
     pub(crate) srqs: Slab<SharedReceiveQueue, kind::Srq>,
+    /// Shared receive queues that may have both receives and queue pairs that wait for them.
+    unserved: VecDeque<Handle<kind::Srq>>,
     /// Numbers of the shared receive queues, by which XRC requests name them.
     srq_numbers: QpNumbers,
     pub(crate) addresses: Slab<Address, kind::Address>,
@@ -54,6 +56,7 @@ impl<M: Memory> Verbs<M> {
             protection: Protection::new(limits.keys, seed),
             cqs: Slab::new(limits.cqs),
             srqs: Slab::new(limits.srqs),
+            unserved: VecDeque::new(),
             srq_numbers: QpNumbers::new(1, limits.srqs as u32, seed, "shared receive queue numbers"),
             addresses: Slab::new(limits.addresses),
             events: VecDeque::new(),
@@ -78,6 +81,64 @@ impl<M: Memory> Verbs<M> {
         let handle = self.srqs.handle_at(self.srq_numbers.index_of(QpNumber::new(number.value())?)?)?;
         let queue = self.srqs.get(handle)?;
         queue.xrc.is_some_and(|xrc| xrc.domain == domain).then_some((handle, queue))
+    }
+
+    /// Takes the oldest receive of a shared queue and raises the limit event if it is due.
+    #[inline]
+    pub(crate) fn take_shared_receive(&mut self, srq: Handle<kind::Srq>) -> Option<ReceiveSlot> {
+        let shared = self.srqs.get_mut(srq)?;
+        let taken = shared.queue.take();
+        if taken.is_some() && shared.passed_limit() {
+            self.events.push_back(Event::SrqLimit(srq));
+        }
+        taken
+    }
+
+    /// Returns receives that were taken, and not filled, to the front of a shared queue.
+    pub(crate) fn put_back_shared_receives(
+        &mut self,
+        srq: Handle<kind::Srq>,
+        slots: impl DoubleEndedIterator<Item = ReceiveSlot>,
+    ) {
+        if let Some(shared) = self.srqs.get_mut(srq) {
+            slots.rev().for_each(|slot| shared.queue.put_back(slot));
+        }
+        self.serve_waiters(srq);
+    }
+
+    /// Lets a queue pair wait for a receive of a shared queue, behind those that wait already.
+    pub(crate) fn wait_for_receive(&mut self, srq: Handle<kind::Srq>, qp: Handle<kind::Qp>) {
+        if let Some(shared) = self.srqs.get_mut(srq) {
+            shared.waiters.push_back(qp);
+        }
+        self.serve_waiters(srq);
+    }
+
+    /// Ends a queue pair's wait for a receive.
+    pub(crate) fn stop_waiting(&mut self, srq: Handle<kind::Srq>, qp: Handle<kind::Qp>) {
+        if let Some(shared) = self.srqs.get_mut(srq) {
+            shared.waiters.retain(|waiter| *waiter != qp);
+        }
+    }
+
+    /// Has the device serve the queue pairs that wait for receives of a shared queue, if it has any.
+    pub(crate) fn serve_waiters(&mut self, srq: Handle<kind::Srq>) {
+        let served = |shared: &SharedReceiveQueue| shared.queue.len() > 0 && !shared.waiters.is_empty();
+        if self.srqs.get(srq).is_some_and(served) && !self.unserved.contains(&srq) {
+            self.unserved.push_back(srq);
+        }
+    }
+
+    /// Removes the queue pair whose turn it is to take a receive of a shared queue that has one.
+    pub(crate) fn next_waiter(&mut self) -> Option<Handle<kind::Qp>> {
+        while let Some(srq) = self.unserved.front() {
+            let shared = self.srqs.get_mut(*srq).filter(|shared| shared.queue.len() > 0);
+            if let Some(waiter) = shared.and_then(|shared| shared.waiters.pop_front()) {
+                return Some(waiter);
+            }
+            self.unserved.pop_front();
+        }
+        None
     }
 
     /// Adds a completion to a queue. Returns false on CQ overrun: the completion is lost.

@@ -182,10 +182,6 @@ struct Attach;
 impl<M: Memory> Agreed<M> for Attach {
     type Endpoint = FramedQp;
 
-    fn check(&self, _: &QueuePair) -> Result<(), ConnectError> {
-        Ok(())
-    }
-
     fn connect(&self, qp: QueuePair, _: &mut FramedShared, _: &mut Verbs<M>) -> FramedQp {
         Box::new(Framed { qp, sent: 0, is_starved: false })
     }

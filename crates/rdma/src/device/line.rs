@@ -26,15 +26,31 @@ impl<M: Memory> Device<M> {
                 return room.into_transmit();
             }
         });
+        self.hand_out_receives();
         while let Some(index) = self.line.pop_front() {
             let more = self.fill(index, &mut room);
             self.set_timer(index);
+            self.hand_out_receives();
             if more {
                 self.queue_up(index);
                 break;
             }
         }
         room.into_transmit()
+    }
+
+    /// Hands receives of shared queues to the queue pairs that wait for them: in turn, one at a time.
+    #[inline]
+    pub(super) fn hand_out_receives(&mut self) {
+        while let Some(waiter) = self.verbs.next_waiter() {
+            let Self { qps, transports, verbs, .. } = self;
+            if let Some(transport) = qps.get_mut(waiter) {
+                for_endpoint!(transport, transports, |endpoint, shared| {
+                    endpoint.take_shared_receive(shared, verbs);
+                });
+                self.settle(waiter.index());
+            }
+        }
     }
 
     /// Builds a queue pair's outgoing data. Returns true if it has more than fits.

@@ -1,5 +1,7 @@
 //! The verbs of protection domains, completion queues, shared receive queues and address handles.
 
+use std::collections::VecDeque;
+
 use super::{Device, Domain, in_range};
 use crate::core::attributes::AddressVector;
 use crate::core::cq::{CompletionQueue, Moderation, Notify};
@@ -117,8 +119,14 @@ impl<M: Memory> Device<M> {
         in_range("the number of buffers", sges, 0, self.config.limits.sges)?;
         in_range("the limit of the shared receive queue", limit, 0, wrs)?;
         let queue = ReceiveQueue::new(wrs, sges);
-        let made =
-            self.verbs.srqs.insert(|_| SharedReceiveQueue { domain, queue, limit, users: 0, xrc: None });
+        let made = self.verbs.srqs.insert(|_| SharedReceiveQueue {
+            domain,
+            queue,
+            limit,
+            waiters: VecDeque::new(),
+            users: 0,
+            xrc: None,
+        });
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Srq))?;
         self.join(domain);
         Ok(made)
@@ -137,7 +145,7 @@ impl<M: Memory> Device<M> {
         let most = self.config.limits.wrs;
         let shared = self.srq_mut(srq)?;
         let wrs = wrs.unwrap_or(shared.queue.max_wr);
-        in_range("the size of the shared receive queue", wrs, shared.queue.len().max(1), most)?;
+        in_range("the size of the shared receive queue", wrs, shared.queue.in_use().max(1), most)?;
         let limit = limit.unwrap_or(shared.limit);
         in_range("the limit of the shared receive queue", limit, 0, wrs)?;
         (shared.queue.max_wr, shared.limit) = (wrs, limit);

@@ -109,6 +109,8 @@ impl<M: Memory> Device<M> {
         }
         queue.post(request.wr_id, request.buffers, len);
         self.verbs.counters.operations.receives += 1;
+        self.verbs.serve_waiters(handle);
+        self.hand_out_receives();
         Ok(())
     }
 

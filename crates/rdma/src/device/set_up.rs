@@ -62,7 +62,7 @@ impl<M: Memory> Device<M> {
     ///
     /// # Errors
     /// The queue pair does not exist, is not RC, is already set up, is not in INIT, RTR or RTS, or has sends that were posted
-    /// without a hold; or the transport rejects it.
+    /// without a hold.
     #[allow(private_bounds, reason = "transports are of this crate")]
     pub fn connect<A: Agreed<M>>(&mut self, handle: Handle<kind::Qp>, agreed: &A) -> Result<(), ConnectError>
     where
@@ -73,7 +73,6 @@ impl<M: Memory> Device<M> {
         if qp.is_set_up || !connectable || qp.sends.len() > 0 && !qp.on_hold {
             return Err(ConnectError::State(qp.state));
         }
-        agreed.check(qp)?;
         let Self { qps, transports, verbs, .. } = self;
         qps.replace(handle, |transport| {
             let mut qp =

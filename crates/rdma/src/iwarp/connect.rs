@@ -7,14 +7,10 @@ use super::terms::Terms;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::QueuePair;
 use crate::core::verbs::Verbs;
-use crate::transport::set_up::{Agreed, ConnectError};
+use crate::transport::set_up::Agreed;
 
 impl<M: Memory> Agreed<M> for Terms {
     type Endpoint = IwarpQp;
-
-    fn check(&self, _: &QueuePair) -> Result<(), ConnectError> {
-        Ok(())
-    }
 
     fn connect(&self, mut qp: QueuePair, shared: &mut IwarpShared, _: &mut Verbs<M>) -> IwarpQp {
         let settings = &mut qp.settings;

@@ -105,6 +105,13 @@ impl Endpoint for StarQp {
         true
     }
 
+    fn take_shared_receive<M: Memory>(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) {
+        if let Self::Stateless(server) = self {
+            server.take_shared_receive(verbs);
+        }
+        self.revoke_closed(shared, verbs.now);
+    }
+
     fn is_from_peer(&self, addresses: &AddressPair) -> bool {
         either!(self, side => side.route.as_ref()).is_some_and(|route| route.is_reverse_of(addresses))
     }
@@ -182,7 +189,7 @@ impl Endpoint for StarQp {
     fn dissolve<M: Memory>(self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
         match self {
             Self::Stateful(client) => client.dissolve(shared, verbs),
-            Self::Stateless(server) => server.dissolve(shared, verbs.now),
+            Self::Stateless(server) => server.dissolve(shared, verbs),
         }
     }
 
@@ -208,7 +215,7 @@ fn element_room(qp: &QueuePair) -> usize {
     PacketType::Rdp.datagram_len(qp.mtu()) - PacketType::Wqep.datagram_len(0)
 }
 
-fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
+pub(super) fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
     let max = element_room(qp) / Segment::LEN;
     if count > max { Err(PostError::Buffers { count, max }) } else { Ok(()) }
 }

@@ -10,7 +10,7 @@ use super::seal::Seal;
 use super::setup::{Admission, Credentials, Offer, QueueDepth, Receives as PeerReceives, Timers, Wish};
 use super::shared::StarShared;
 use super::stateful::Stateful;
-use super::stateless::Stateless;
+use super::stateless::{MAX_LENT, Stateless};
 use super::tag::Ends;
 use crate::core::attributes::QpState;
 use crate::core::error::ObjectError;
@@ -38,12 +38,11 @@ impl<M: Memory> Answerable<M> for MakeOffer {
     fn answer(self, qp: &QueuePair, scope: Scope<'_, M, StarShared>) -> Result<Offer, ConnectError> {
         let settings = &qp.settings;
         let address = scope.shared.environment.addresses.source(settings.path);
-        let receives = match &qp.receives {
-            Receives::Own(_) => PeerReceives::Own,
-            Receives::Shared(_) => PeerReceives::Shared,
+        let (receives, receive_wrs) = match &qp.receives {
+            Receives::Own(_) => (PeerReceives::Own, qp.capacity.receive_wrs),
+            Receives::Shared(_) => (PeerReceives::Shared, MAX_LENT),
         };
-        let depth =
-            QueueDepth { sends: qp.capacity.send_wrs as u32, receives: qp.capacity.receive_wrs as u32 };
+        let depth = QueueDepth { sends: qp.capacity.send_wrs as u32, receives: receive_wrs as u32 };
         let timers = Timers {
             timeout: settings.timeout,
             retry_count: settings.retry_count,
@@ -106,15 +105,6 @@ pub struct Connect<'a> {
 
 impl<M: Memory> Agreed<M> for Connect<'_> {
     type Endpoint = StarQp;
-
-    fn check(&self, qp: &QueuePair) -> Result<(), ConnectError> {
-        let is_shared = matches!(qp.receives, Receives::Shared(_));
-        if *self.role == StarRole::Stateless && is_shared {
-            Err(ConnectError::SharedReceives)
-        } else {
-            Ok(())
-        }
-    }
 
     fn connect(&self, mut qp: QueuePair, shared: &mut StarShared, verbs: &mut Verbs<M>) -> StarQp {
         let Self { ours, theirs, role } = *self;

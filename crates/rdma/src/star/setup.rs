@@ -14,7 +14,7 @@
 //! | both `Automatic` | the side without room for state; with room on both sides, none: the connection is RoCE |
 //! | both `Own`, or both `Peers` | an error |
 //!
-//! The stateful side must have room, and the stateless side its own receive queue.
+//! The stateful side must have room.
 
 mod message;
 mod terms;
@@ -41,15 +41,12 @@ pub fn agree(ours: &Offer, theirs: &Offer) -> Result<Agreement, SetupError> {
             (Room::Free, Room::Full) => Side::Theirs,
         },
     };
-    let (server, client, client_side) = match stateless {
-        Side::Ours => (ours, theirs, Side::Theirs),
-        Side::Theirs => (theirs, ours, Side::Ours),
+    let (client, client_side) = match stateless {
+        Side::Ours => (theirs, Side::Theirs),
+        Side::Theirs => (ours, Side::Ours),
     };
     if client.room == Room::Full {
         return Err(SetupError::NoRoom(client_side));
-    }
-    if server.receives == Receives::Shared {
-        return Err(SetupError::SharedReceives(stateless));
     }
     Ok(Agreement::Star { stateless })
 }

@@ -66,6 +66,12 @@ pub(crate) trait Endpoint: Sized {
         false
     }
 
+    /// Takes one receive of the shared queue that the endpoint has waited for by [`Verbs::wait_for_receive`], and may wait
+    /// again.
+    fn take_shared_receive<M: Memory>(&mut self, shared: &mut Self::Shared, verbs: &mut Verbs<M>) {
+        let _ = (shared, verbs);
+    }
+
     /// Returns true if packets with these addresses come from the peer.
     fn is_from_peer(&self, addresses: &AddressPair) -> bool;
 

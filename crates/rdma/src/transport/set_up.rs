@@ -33,9 +33,6 @@ pub(crate) trait Agreed<M: Memory> {
     /// The negotiated transport.
     type Endpoint: Endpoint;
 
-    /// Checks that the queue pair can use the transport.
-    fn check(&self, qp: &QueuePair) -> Result<(), ConnectError>;
-
     /// Creates the endpoint.
     fn connect(
         &self,
@@ -74,7 +71,4 @@ pub enum ConnectError {
         "a queue pair in state {0:?} that is set up or has outstanding sends cannot change its transport"
     )]
     State(QpState),
-    /// The stateless side advertises its receives to one client, so it needs a receive queue of its own.
-    #[error("a queue pair with a shared receive queue cannot be stateless")]
-    SharedReceives,
 }

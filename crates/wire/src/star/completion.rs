@@ -28,7 +28,7 @@ impl StatusCode {
     }
 }
 
-/// What has completed: the numbers of the verbs (`enum ibv_wc_opcode`), and one for the whole connection.
+/// What has completed: the numbers of the verbs (`enum ibv_wc_opcode`), one for the whole connection, and one that asks for receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Completed {
@@ -46,12 +46,14 @@ pub enum Completed {
     Receive = 128,
     /// A receive of the server, used up by a WRITE with immediate data.
     ReceiveWithWrite = 129,
+    /// Nothing: the client wants the server's shared receives before the number that the work request is.
+    ReceivesWanted = 254,
     /// The connection: the client has closed it, and completes nothing more.
     Connection = 255,
 }
 
 impl Completed {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Send,
         Self::Write,
         Self::Read,
@@ -59,6 +61,7 @@ impl Completed {
         Self::FetchAdd,
         Self::Receive,
         Self::ReceiveWithWrite,
+        Self::ReceivesWanted,
         Self::Connection,
     ];
 

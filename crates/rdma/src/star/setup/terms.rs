@@ -195,9 +195,6 @@ pub enum SetupError {
     /// The connection budget of the side that would be stateful is used up.
     #[error("the connection budget of {} is used up", owner(*.0))]
     NoRoom(Side),
-    /// The side that would be stateless uses a shared receive queue.
-    #[error("{} uses a shared receive queue and so cannot be stateless", owner(*.0))]
-    SharedReceives(Side),
     /// More regions than a memory table holds.
     #[error("{0} regions are registered, more than the {MAX_REGIONS} of a memory table")]
     TooManyRegions(usize),

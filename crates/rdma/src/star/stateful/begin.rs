@@ -186,6 +186,9 @@ impl Stateful {
 
     /// Lets an operation wait for a receive. Returns false if its RNR retries are used up.
     fn wait_for_receive<M: Memory>(&mut self, initiator: Initiator, verbs: &mut Verbs<M>) -> bool {
+        if initiator == Initiator::Client && self.may_be_lent_more() {
+            return true;
+        }
         let now = verbs.now;
         let limit = self.rnr_limit(initiator);
         if self.rnr_since[initiator as usize].is_none() {

@@ -8,6 +8,7 @@
 //!
 //! A failed operation completes after all before it.
 
+use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{Completed, Cqe, CqeNotice, Flags, StatusCode};
 
 use super::begin::uses_receive;
@@ -115,8 +116,22 @@ impl Stateful {
         self.enter_error(status, verbs);
     }
 
-    fn report(&mut self, cqe: Cqe) {
-        self.outbox.push(Report { cqe, flags: Flags::NONE });
+    /// Queues a CQEP and returns its number.
+    pub(super) fn report(&mut self, cqe: Cqe) -> SeqNumber {
+        self.outbox.push(Report { cqe, flags: Flags::NONE })
+    }
+
+    /// Queues the CQEP of the connection's end.
+    fn report_end(&mut self, status: Status) {
+        let completed = Completed::Connection;
+        self.report(Cqe { wr_id: 0, status: code(status), completed, len: 0, notice: None });
+    }
+
+    /// Ends the connection with a server whose card no longer answers. Its driver may still: it learns that its requests do not
+    /// complete, and gets back what the client holds of a shared queue.
+    pub(super) fn card_gone<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        self.report_end(Status::RetryExceeded);
+        self.peer_gone(verbs);
     }
 
     fn complete_theirs<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
@@ -244,7 +259,8 @@ impl Stateful {
     /// The server's driver acknowledges no CQEP: fails the operations that wait for it. Without such operations, the server
     /// may have closed in good order.
     pub(super) fn server_timed_out<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.own.operations.iter().any(|operation| operation.reported.is_some()) {
+        let waits = self.own.operations.iter().any(|operation| operation.reported.is_some());
+        if waits || self.is_asking() {
             self.peer_gone(verbs);
         }
         if self.qp.state == QpState::Err || self.is_closed {
@@ -271,6 +287,9 @@ impl Stateful {
 
     /// Adds a request whose form has been checked.
     pub(in crate::star) fn post_send<M: Memory>(&mut self, work: SendWork, verbs: &mut Verbs<M>) {
+        if let Some(asking) = &mut self.asking {
+            asking.posted(&work);
+        }
         self.qp.sends.push(work);
         if self.qp.state == QpState::Err {
             self.qp.flush_sends(verbs);
@@ -291,8 +310,7 @@ impl Stateful {
         self.stop_operations();
         self.qp.drain = Drain::Running;
         if entered && !self.is_closed {
-            let completed = Completed::Connection;
-            self.report(Cqe { wr_id: 0, status: code(status), completed, len: 0, notice: None });
+            self.report_end(status);
         }
         self.is_closed = true;
         self.qp.flush(verbs);

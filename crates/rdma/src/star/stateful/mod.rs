@@ -3,16 +3,19 @@
 //! | file | concept |
 //! |---|---|
 //! | `mod.rs` | the connection's state; packets in and out |
+//! | `asking.rs` | asking for receives of a shared queue |
 //! | `begin.rs` | beginning an operation |
 //! | `chunk.rs` | the bytes of one packet |
 //! | `complete.rs` | completing operations, and errors |
 //! | `timers.rs` | timers |
 
+mod asking;
 mod begin;
 mod chunk;
 mod complete;
 mod timers;
 
+use asking::Asking;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
     Atomic, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Reason,
@@ -40,7 +43,7 @@ use crate::star::pipeline::{Pipeline, Transfer};
 use crate::star::seal::Seal;
 use crate::star::security::Blocked;
 use crate::star::server_clock::ServerClock;
-use crate::star::setup::{Admission, Credentials, Offer, Timers};
+use crate::star::setup::{Admission, Credentials, Offer, Receives, Timers};
 use crate::star::shared::StarShared;
 use crate::star::timer::Awaited;
 
@@ -63,6 +66,8 @@ pub(crate) struct Stateful {
     /// CQEPs.
     pub(super) outbox: Outbox<Report>,
     pub(super) mirror: Mirror,
+    /// Of a server whose receives are in a shared queue.
+    asking: Option<Asking>,
     /// Operations of the client's program.
     pub(super) own: Pipeline,
     /// Operations of the server's program.
@@ -112,6 +117,7 @@ impl Stateful {
     ) -> Self {
         let StarShared { config, environment, .. } = shared;
         let control = || Control::new(&config.congestion, &environment.window, ours.first_element);
+        let asking = (theirs.receives == Receives::Shared).then(|| Asking::new(&qp));
         Self {
             qp,
             route,
@@ -127,6 +133,7 @@ impl Stateful {
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
             mirror: Mirror::new(theirs.depth),
+            asking,
             own: Pipeline::default(),
             theirs: Pipeline::default(),
             rdp: Flight::new(ours.first_element, Transfer::ToServer, control()),
@@ -472,6 +479,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             // The server's driver answers an EA by the next lease.
             self.inbox.ack_due |= lease.asks(verbs.now);
         }
+        self.ask_for_receives();
         for initiator in [Initiator::Client, Initiator::Server] {
             while self.should_begin(initiator) && self.begin(initiator, shared, verbs) {
                 self.complete(verbs);

@@ -56,7 +56,7 @@ impl Stateful {
                 expiry.count(&mut verbs.counters);
                 flight.retransmit(expiry);
                 if expiry == Expiry::Exhausted {
-                    self.peer_gone(verbs);
+                    self.card_gone(verbs);
                 } else {
                     let awaited =
                         if flight.retransmissions.is_empty() { flight.awaited() } else { Awaited::Answer };

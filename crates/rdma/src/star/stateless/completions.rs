@@ -16,13 +16,15 @@ use crate::star::status::status;
 impl Stateless {
     /// Handles a CQE. Returns false if it was dropped because it names no outstanding request.
     pub(super) fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) -> bool {
-        if !self.knows(cqe) {
+        if !self.knows(cqe, verbs) {
             verbs.counters.dropped_stale += 1;
-            // The client may have executed a request that was flushed here.
-            return self.is_closed();
+            // The client may have executed a request that was flushed here. A receive that was returned to its queue is
+            // not acknowledged: the client's send must fail.
+            return self.is_closed() && !self.is_of_returned_receive(cqe);
         }
         match cqe.completed {
             Completed::Connection => self.client_ended(status(cqe.status), verbs),
+            Completed::ReceivesWanted => self.receives_wanted(cqe.wr_id, verbs),
             Completed::Receive => self.receive_completed(cqe, CompletedOperation::Receive, urgency, verbs),
             Completed::ReceiveWithWrite => {
                 self.receive_completed(cqe, CompletedOperation::ReceiveWithWrite, urgency, verbs);
@@ -33,14 +35,14 @@ impl Stateless {
     }
 
     /// Whether a CQE names a request that was sent to the client; of receives, the oldest, with buffers for its length.
-    fn knows(&self, cqe: &Cqe) -> bool {
+    fn knows<M: Memory>(&self, cqe: &Cqe, verbs: &Verbs<M>) -> bool {
         let room = |number| {
-            let slot = self.receive_slot(number);
+            let slot = self.receive_slot(number, verbs);
             slot.map_or(0, |(queue, slot)| queue.buffers(slot).iter().map(|sge| u64::from(sge.len)).sum())
         };
         let oldest = Some(cqe.wr_id).filter(|number| *number == self.receives.done);
         let (queue, number) = match cqe.completed {
-            Completed::Connection => return true,
+            Completed::Connection | Completed::ReceivesWanted => return true,
             Completed::Receive => {
                 (&self.receives, oldest.filter(|number| u64::from(cqe.len) <= room(*number)))
             }
@@ -83,8 +85,10 @@ impl Stateless {
         urgency: Urgency,
         verbs: &mut Verbs<M>,
     ) {
-        let Receives::Own(queue) = &mut self.qp.receives else { return };
-        self.qp.receiving = queue.take();
+        self.qp.receiving = match &mut self.qp.receives {
+            Receives::Own(queue) => queue.take(),
+            Receives::Shared(_) => self.end_loan(),
+        };
         if let Some(element) = self.receives.elements.pop_front() {
             self.outbox.acknowledged(element + 1, verbs.now);
             self.receives.done += 1;
@@ -102,6 +106,7 @@ impl Stateless {
         }
         let done = Received { status: ended, operation, len: cqe.len, notice, source: None };
         self.qp.complete_receive(done, urgency, verbs);
+        self.wait_for_receives(verbs);
         let event = match ended {
             Status::Success => return,
             Status::LocalLength => Event::QpRequestError as fn(_) -> _,
@@ -124,6 +129,7 @@ impl Stateless {
             _ => {
                 self.closing = Closing::Closed;
                 self.outbox.clear();
+                self.return_receives(verbs);
                 return self.fail_closed(verbs);
             }
         };

@@ -8,10 +8,12 @@
 //! |---|---|
 //! | a buffer of a send is in no region of the program | the send fails in its turn, unannounced (3.2, "Security mechanism") |
 //! | no EA, or no packet while sends are outstanding, for the timeout and retries of the queue pair | the oldest send fails, the others are flushed |
+//! | receives of a shared queue | handed to the client when it asks (`shared_receives.rs`) |
 //! | error | a Close element to the client; the queues are flushed after its EA, or after the last retry, so that no bytes reach a flushed buffer |
 
 mod completions;
 mod requests;
+mod shared_receives;
 
 use std::collections::VecDeque;
 
@@ -42,6 +44,8 @@ use crate::star::security::Blocked;
 use crate::star::setup::Offer;
 use crate::star::shared::StarShared;
 use crate::star::timer::{Awaited, Expiry};
+use shared_receives::Loans;
+pub(super) use shared_receives::MAX_LENT;
 
 /// An element for the client.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +93,8 @@ pub(crate) struct Stateless {
     pub(super) outbox: Outbox<Entry>,
     pub(super) sends: Announced,
     pub(super) receives: Announced,
+    /// Receives of a shared queue that the client holds.
+    loans: Loans,
     /// A WQEP must leave again to get an EA from the client.
     ping: bool,
     pub(super) closing: Closing,
@@ -114,6 +120,7 @@ impl Stateless {
             outbox: Outbox::new(ours.first_element),
             sends: Announced::default(),
             receives: Announced::default(),
+            loans: Loans::default(),
             ping: false,
             closing: Closing::Open,
         }
@@ -124,10 +131,16 @@ impl Stateless {
         state && self.closing == Closing::Open
     }
 
+    /// The oldest request whose completion is due while the client lives, with its element's number.
+    fn oldest_request(&self) -> Option<(SeqNumber, Entry)> {
+        let send = self.sends.elements.front().map(|element| (*element, Entry::Send(self.sends.done)));
+        send.or_else(|| self.oldest_loan())
+    }
+
     /// What the retransmission timer waits for.
     fn awaited(&self) -> Awaited {
         match self.outbox.outstanding() {
-            Awaited::Nothing if !self.sends.elements.is_empty() && self.is_up() => Awaited::Liveness,
+            Awaited::Nothing if self.is_up() && self.oldest_request().is_some() => Awaited::Liveness,
             awaited => awaited,
         }
     }
@@ -205,6 +218,7 @@ impl Stateless {
         match self.closing {
             Closing::Open => {
                 self.closing = Closing::Closed;
+                self.return_receives(verbs);
                 self.fail_closed(verbs);
             }
             Closing::Announced(_) | Closing::Closed => self.close_now(verbs),
@@ -264,8 +278,9 @@ impl Stateless {
         self.outbox.clear();
         (self.ping, self.qp.drain) = (false, Drain::Running);
         self.sends.elements.clear();
-        self.receives.elements.clear();
+        self.return_receives(verbs);
         self.qp.flush(verbs);
+        self.report_last_receive(verbs);
     }
 
     /// The Close of a queue pair that is destroyed or reset while it is up.
@@ -282,8 +297,9 @@ impl Stateless {
     }
 
     /// Ends the connection with one Close, without waiting for its acknowledgement.
-    pub(super) fn dissolve(mut self, shared: &mut StarShared, now: Instant) -> QueuePair {
-        self.revoke(shared, now);
+    pub(super) fn dissolve<M: Memory>(mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) -> QueuePair {
+        self.revoke(shared, verbs.now);
+        self.return_receives(verbs);
         if let Some((repr, route)) = self.farewell().zip(self.route.as_ref()) {
             let route = shared.route_of(route, false);
             shared.card.push(repr, &self.seal, route);
@@ -373,15 +389,15 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         }
         let (flags, connection, stamp, code) = (Flags::NONE, self.peer, Stamp(0), GrantCode::default());
         let repr = |message, sequence| Repr { flags, connection, sequence, stamp, message };
-        if self.inbox.ack_due {
+        if self.inbox.ack_due && !self.has_loan_to_send() {
             let repr = repr(Message::Ea, self.inbox.expected());
             return Some(Outgoing { repr, payload_len: 0, cause: Cause::Acknowledgement, code, offset: 0 });
         }
         let (sequence, entry, cause) = match self.outbox.next() {
             Some((sequence, entry)) => (sequence, entry, Cause::Element),
             None => {
-                let oldest = *self.sends.elements.front().filter(|_| self.ping)?;
-                (oldest, Entry::Send(self.sends.done), Cause::Ping)
+                let (oldest, entry) = self.oldest_request().filter(|_| self.ping)?;
+                (oldest, entry, Cause::Ping)
             }
         };
         let (element, payload_len) = self.element(entry)?;
@@ -393,7 +409,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         None
     }
 
-    fn fill(&self, packet: &Outgoing, into: &mut [u8], _verbs: &Verbs<M>) -> Result<(), Impossible> {
+    fn fill(&self, packet: &Outgoing, into: &mut [u8], verbs: &Verbs<M>) -> Result<(), Impossible> {
         let Message::Wqep(Element::Work(wqe)) = packet.repr.message else { return Ok(()) };
         let right = match wqe.request {
             Request::Receive | Request::Read(_) | Request::CompareSwap(..) | Request::FetchAdd(..) => {
@@ -411,7 +427,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
             }
         };
         if wqe.request == Request::Receive {
-            let (queue, slot) = self.receive_slot(wqe.wr_id).ok_or(Impossible)?;
+            let (queue, slot) = self.receive_slot(wqe.wr_id, verbs).ok_or(Impossible)?;
             put(into, &mut queue.buffers(slot).iter().copied());
             return Ok(());
         }

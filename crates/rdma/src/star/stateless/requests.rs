@@ -43,10 +43,31 @@ impl Stateless {
         self.qp.sends.get(usize::try_from(number.checked_sub(self.sends.done)?).ok()?)
     }
 
-    pub(super) fn receive_slot(&self, number: u64) -> Option<(&ReceiveQueue, ReceiveSlot)> {
-        let Receives::Own(queue) = &self.qp.receives else { return None };
-        let index = usize::try_from(number.checked_sub(self.receives.done)?).ok()?;
-        Some((queue, queue.waiting(index)?))
+    /// The announced receive with this number, and its queue.
+    pub(super) fn receive_slot<'a, M: Memory>(
+        &'a self,
+        number: u64,
+        verbs: &'a Verbs<M>,
+    ) -> Option<(&'a ReceiveQueue, ReceiveSlot)> {
+        match &self.qp.receives {
+            Receives::Own(queue) => Some((queue, queue.waiting(self.receive_index(number)?)?)),
+            Receives::Shared(srq) => Some((&verbs.srqs.get(*srq)?.queue, self.loan(number)?.slot)),
+        }
+    }
+
+    /// The number of buffers of an announced receive, and their total length in bytes.
+    fn receive_form(&self, number: u64) -> Option<(usize, u32)> {
+        match &self.qp.receives {
+            Receives::Own(queue) => {
+                let slot = queue.waiting(self.receive_index(number)?)?;
+                Some((queue.buffers(slot).len(), queue.room(slot)))
+            }
+            Receives::Shared(_) => self.loan(number).map(|loan| (loan.buffers, loan.len)),
+        }
+    }
+
+    pub(super) fn receive_index(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.receives.done)?).ok()
     }
 
     /// The element of an entry, and the length of its payload in bytes.
@@ -63,9 +84,9 @@ impl Stateless {
                 Wqe { wr_id, request, flags: self.flags(work), len: work.len, data }
             }
             Entry::Receive(wr_id) => {
-                let (queue, slot) = self.receive_slot(wr_id)?;
-                let data = Data::Segments(u8::try_from(queue.buffers(slot).len()).ok()?);
-                Wqe { wr_id, request: Request::Receive, flags: WqeFlags::NONE, len: queue.room(slot), data }
+                let (buffers, len) = self.receive_form(wr_id)?;
+                let data = Data::Segments(u8::try_from(buffers).ok()?);
+                Wqe { wr_id, request: Request::Receive, flags: WqeFlags::NONE, len, data }
             }
         };
         let payload_len = match wqe.data {
