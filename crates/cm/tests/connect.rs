@@ -88,6 +88,22 @@ fn both_ends_give_their_queue_pairs_matching_attributes() {
     assert_eq!(peer_rts.timeout, Some(10));
 }
 
+/// librdmacm brings the queue pair to RTS before it accepts.
+#[test]
+fn a_request_has_its_attributes_before_it_is_accepted() {
+    let mut network = Network::pair();
+    network.listen(1, 9, PortSpace::Tcp, 7, 0);
+    let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
+    network.connect(0, client, 0x11).unwrap();
+    network.pass(2 * MILLISECOND);
+    let server = IdName(network.event(1).id);
+    let rtr = network.nodes[1].manager.qp_attributes(server, QpState::Rtr).unwrap();
+    network.accept(1, server, 2, 0x22).unwrap();
+    network.pass(2 * MILLISECOND);
+    let rts = network.nodes[0].manager.qp_attributes(client, QpState::Rts).unwrap();
+    assert_eq!(rtr.rq_psn, rts.sq_psn);
+}
+
 #[test]
 fn an_identifier_has_no_attributes_before_its_time() {
     let mut network = Network::pair();

@@ -46,7 +46,6 @@ impl Connections {
         let connection = Connection {
             transport: connect.transport,
             local_qp: connect.qp,
-            rq_psn: connect.psn,
             responder_resources: connect.responder_resources,
             initiator_depth: connect.initiator_depth,
             retry_count: connect.retry_count.min(7),

@@ -3,15 +3,23 @@
 use nichrome_rdma::{Access, AddressVector, QpChange, QpState, RnrTimer};
 use nichrome_wire::TrafficClass;
 use nichrome_wire::cm::TransportService;
+use nichrome_wire::rdma::Psn;
 
 use super::connection::{Connection, State};
 
 impl Connection {
-    /// The change to `state`; `None` if the connection has not come so far, or does not lead there.
-    pub(crate) fn qp_change(&self, state: QpState, source_index: u8, min_rnr_timer: u8) -> Option<QpChange> {
+    /// The change to `state`; `None` if the connection has not come so far, or does not lead there. `rq_psn` is the PSN that this
+    /// end's REQ or REP names, which a program needs before its REP is sent.
+    pub(crate) fn qp_change(
+        &self,
+        state: QpState,
+        source_index: u8,
+        rq_psn: Psn,
+        min_rnr_timer: u8,
+    ) -> Option<QpChange> {
         match state {
             QpState::Init => self.init(),
-            QpState::Rtr => self.rtr(source_index, min_rnr_timer),
+            QpState::Rtr => self.rtr(source_index, rq_psn, min_rnr_timer),
             QpState::Rts => self.rts(),
             _ => None,
         }
@@ -37,7 +45,7 @@ impl Connection {
         (self.knows_peer() || self.state == State::ReqSent).then_some(change)
     }
 
-    fn rtr(&self, source_index: u8, min_rnr_timer: u8) -> Option<QpChange> {
+    fn rtr(&self, source_index: u8, rq_psn: Psn, min_rnr_timer: u8) -> Option<QpChange> {
         let path = AddressVector {
             source_index,
             destination: self.peer_address,
@@ -50,7 +58,7 @@ impl Connection {
             path: Some(path),
             path_mtu: Some(self.path_mtu),
             destination: Some(self.remote_qp),
-            rq_psn: Some(self.rq_psn),
+            rq_psn: Some(rq_psn),
             max_dest_rd_atomic: is_reliable.then_some(self.responder_resources),
             min_rnr_timer: if is_reliable { RnrTimer::new(min_rnr_timer) } else { None },
             ..QpChange::to(QpState::Rtr)

@@ -66,8 +66,6 @@ pub(crate) struct Connection {
     pub(crate) local_qp: QpNumber,
     pub(crate) remote_qp: QpNumber,
     pub(crate) remote_guid: Guid,
-    /// PSN of the first packet received.
-    pub(crate) rq_psn: Psn,
     /// PSN of the first packet sent.
     pub(crate) sq_psn: Psn,
     pub(crate) responder_resources: u8,
@@ -107,7 +105,6 @@ impl Connection {
             local_qp: QpNumber::default(),
             remote_qp: QpNumber::default(),
             remote_guid: Guid::default(),
-            rq_psn: Psn::default(),
             sq_psn: Psn::default(),
             responder_resources: 0,
             initiator_depth: 0,

@@ -131,7 +131,6 @@ impl Connections {
         };
         connection.state = State::RepSent;
         connection.local_qp = accept.qp;
-        connection.rq_psn = accept.psn;
         connection.responder_resources = accept.responder_resources;
         connection.initiator_depth = accept.initiator_depth;
         let rep = Rep {
