@@ -112,8 +112,6 @@ const OVER_STAR: &[&str] = &[
     "ib_send_lat -n 50",
     "ib_write_lat -n 50",
     "ib_write_bw -n 20 -q 16",
-    "ibv_srq_pingpong -n 100 -c",
-    "ibv_srq_pingpong -n 100 -e",
 ];
 
 /// Programs also run over iWARP. Left out: what perftest does without the connection manager. The server of `ib_send_bw` sends
