@@ -168,7 +168,7 @@ impl QueuePair {
             .try_for_each(|change| driver.modify_qp(self.handle, change))
     }
 
-    /// Brings the queue pair to RTS, connected to a [`Listener`] or a program of rdma_cm at this address and port; returns the
+    /// Brings the queue pair to RTS, connected to a [`Listener`](crate::Listener) or a program of rdma_cm at this address and port; returns the
     /// peer's private data. Waits for up to 10 s.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl QueuePair {
         self.establish(established, connection)
     }
 
-    /// Accepts a peer that a [`Listener`] has received, and brings the queue pair to RTS.
+    /// Accepts a peer that a [`Listener`](crate::Listener) has received, and brings the queue pair to RTS.
     ///
     /// # Errors
     /// The adapter's transport is not iWARP, or the connection is lost.
