@@ -168,8 +168,8 @@ impl QueuePair {
             .try_for_each(|change| driver.modify_qp(self.handle, change))
     }
 
-    /// Brings the queue pair to RTS, connected to a [`Listener`](crate::Listener) or a program of rdma_cm at this address and port; returns the
-    /// peer's private data. Waits for up to 10 s.
+    /// Brings the queue pair to RTS, connected to a [`Listener`](crate::Listener) or a program of rdma_cm at this address and
+    /// port; returns the peer's private data. Waits for up to 10 s.
     ///
     /// # Errors
     /// The adapter's transport is not iWARP, the connection fails, or the peer rejects it.
