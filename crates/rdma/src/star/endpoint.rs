@@ -1,10 +1,11 @@
 //! A queue pair on StaR, on either side of its connection.
 
 use nichrome_wire::rdma::RKey;
-use nichrome_wire::star::{Element, PacketType, Segment};
+use nichrome_wire::star::Element;
 use nichrome_wire::{AddressPair, Instant};
 
 use super::connection_end::ConnectionEnd;
+use super::element_room::{check_buffers, element_room};
 use super::packet::Incoming;
 use super::shared::StarShared;
 use super::stateful::Stateful;
@@ -208,14 +209,4 @@ impl StarQp {
             server.revoke_closed(shared, now);
         }
     }
-}
-
-/// Payload bytes of a WQEP.
-fn element_room(qp: &QueuePair) -> usize {
-    PacketType::Rdp.datagram_len(qp.mtu()) - PacketType::Wqep.datagram_len(0)
-}
-
-pub(super) fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
-    let max = element_room(qp) / Segment::LEN;
-    if count > max { Err(PostError::Buffers { count, max }) } else { Ok(()) }
 }

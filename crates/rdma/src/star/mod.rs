@@ -5,7 +5,7 @@
 //! | `stateless/` | the stateless side: software in the card's host that announces requests to the client in WQEPs |
 //! | `stateful/` | the stateful side, the client, which executes the requests of both sides |
 //! | `mirror.rs`, `pipeline.rs`, `flight.rs` | the client's copy of the server's queues; operations and their chunks; packets in flight |
-//! | `elements.rs` | reliable delivery of WQEPs and CQEPs, in order |
+//! | `elements.rs`, `element_room.rs` | reliable delivery of WQEPs and CQEPs, in order; what one has room for |
 //! | `timer.rs` | the retransmission timer |
 //! | `endpoint.rs` | a queue pair on either side |
 //! | `connection_end.rs`, `seal.rs`, `packet.rs`, `status.rs` | what both sides share: building and receiving packets |
@@ -23,6 +23,7 @@ mod card;
 mod card_queue;
 mod config;
 mod connection_end;
+mod element_room;
 mod elements;
 mod endpoint;
 mod flight;

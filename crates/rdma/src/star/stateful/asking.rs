@@ -1,38 +1,9 @@
 //! Asking for receives of a server that takes them from a shared queue.
 
-use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{Completed, Cqe, StatusCode};
 
 use super::Stateful;
-use super::begin::uses_receive;
 use crate::core::attributes::QpState;
-use crate::core::queue_pair::QueuePair;
-use crate::core::send_queue::SendWork;
-
-/// The receives that the client's requests need, counted from the beginning of the connection.
-#[derive(Debug)]
-pub(super) struct Asking {
-    /// Requests posted that consume a receive.
-    needed: u64,
-    /// Receives that the server was asked for.
-    asked: u64,
-    /// The last CQEP that asks, until it is acknowledged. Only one is under way at a time.
-    request: Option<SeqNumber>,
-}
-
-impl Asking {
-    /// Counts the requests that were posted before the connection.
-    pub(super) fn new(qp: &QueuePair) -> Self {
-        let posted = (0..qp.sends.len()).filter_map(|index| qp.sends.get(index));
-        let needed = posted.filter(|work| uses_receive(&work.operation)).count() as u64;
-        Self { needed, asked: 0, request: None }
-    }
-
-    /// Counts a request that is posted.
-    pub(super) fn posted(&mut self, work: &SendWork) {
-        self.needed += u64::from(uses_receive(&work.operation));
-    }
-}
 
 impl Stateful {
     /// Queues a CQEP that asks for the receives of requests posted since the last one.

@@ -11,6 +11,7 @@ use nichrome_wire::rdma::RKey;
 use nichrome_wire::star::{Atomic, AtomicKind, Operands};
 
 use super::Stateful;
+use super::demand::uses_receive;
 use crate::core::access::Access;
 use crate::core::attributes::QpState;
 use crate::core::completion::Status;
@@ -435,12 +436,4 @@ impl Stateful {
 
 fn none() -> Plan {
     Plan::new(Transfer::ToServer, 0, Extent::NONE, Extent::NONE)
-}
-
-/// Whether the operation consumes a receive of the peer.
-pub(super) fn uses_receive(operation: &Verb) -> bool {
-    matches!(
-        operation,
-        Verb::Send | Verb::SendWithImmediate(_) | Verb::SendWithInvalidate(_) | Verb::WriteWithImmediate(..)
-    )
 }

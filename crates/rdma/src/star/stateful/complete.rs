@@ -11,7 +11,7 @@
 use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{Completed, Cqe, CqeNotice, Flags, StatusCode};
 
-use super::begin::uses_receive;
+use super::demand::uses_receive;
 use super::{Report, Stateful};
 use crate::core::attributes::QpState;
 use crate::core::completion::{CompletedOperation, Notice, Status};

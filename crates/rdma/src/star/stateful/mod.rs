@@ -3,7 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `mod.rs` | the connection's state; packets in and out |
-//! | `asking.rs` | asking for receives of a shared queue |
+//! | `demand.rs`, `asking.rs` | receives of a shared queue: how many are needed; asking for them |
 //! | `begin.rs` | beginning an operation |
 //! | `chunk.rs` | the bytes of one packet |
 //! | `complete.rs` | completing operations, and errors |
@@ -13,9 +13,10 @@ mod asking;
 mod begin;
 mod chunk;
 mod complete;
+mod demand;
 mod timers;
 
-use asking::Asking;
+use demand::Asking;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
     Atomic, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Reason,

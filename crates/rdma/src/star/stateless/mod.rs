@@ -12,6 +12,7 @@
 //! | error | a Close element to the client; the queues are flushed after its EA, or after the last retry, so that no bytes reach a flushed buffer |
 
 mod completions;
+mod loans;
 mod requests;
 mod shared_receives;
 
@@ -44,8 +45,8 @@ use crate::star::security::Blocked;
 use crate::star::setup::Offer;
 use crate::star::shared::StarShared;
 use crate::star::timer::{Awaited, Expiry};
-use shared_receives::Loans;
-pub(super) use shared_receives::MAX_LENT;
+use loans::Loans;
+pub(super) use loans::MAX_LENT;
 
 /// An element for the client.
 #[derive(Clone, Copy, Debug)]

@@ -8,11 +8,10 @@
 //! the client knows. Receives return to the front of the queue when the connection ends. A client that holds some and is silent
 //! for the timeouts of the queue pair is given up.
 
-use std::collections::VecDeque;
-
 use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{Completed, Cqe};
 
+use super::loans::{Loan, MAX_LENT};
 use super::{Entry, Stateless};
 use crate::core::access::Access;
 use crate::core::completion::Status;
@@ -24,32 +23,7 @@ use crate::core::queue_pair::{Received, Receives};
 use crate::core::receive_queue::ReceiveSlot;
 use crate::core::slab::Handle;
 use crate::core::verbs::Verbs;
-use crate::star::endpoint::check_buffers;
-
-/// Most receives of a shared queue that one client holds.
-pub(in crate::star) const MAX_LENT: usize = 16;
-
-/// A receive that the client holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Loan {
-    pub(super) slot: ReceiveSlot,
-    /// The number of its buffers.
-    pub(super) buffers: usize,
-    /// Their total length in bytes.
-    pub(super) len: u32,
-}
-
-/// The receives of a shared queue that the client holds, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Loans {
-    held: VecDeque<Loan>,
-    /// The client wants all receives before this number.
-    wanted: u64,
-    /// The queue pair is among the waiters of the shared queue.
-    is_waiting: bool,
-    /// The event of the last receive was raised.
-    is_ended: bool,
-}
+use crate::star::element_room::check_buffers;
 
 impl Stateless {
     fn shared_queue(&self) -> Option<Handle<kind::Srq>> {

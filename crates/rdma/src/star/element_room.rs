@@ -1,0 +1,17 @@
+//! What an element has room for.
+
+use nichrome_wire::star::{PacketType, Segment};
+
+use crate::core::error::PostError;
+use crate::core::queue_pair::QueuePair;
+
+/// Payload bytes of a WQEP.
+pub(super) fn element_room(qp: &QueuePair) -> usize {
+    PacketType::Rdp.datagram_len(qp.mtu()) - PacketType::Wqep.datagram_len(0)
+}
+
+/// Checks that a WQEP has room for this many segments.
+pub(super) fn check_buffers(qp: &QueuePair, count: usize) -> Result<(), PostError> {
+    let max = element_room(qp) / Segment::LEN;
+    if count > max { Err(PostError::Buffers { count, max }) } else { Ok(()) }
+}
