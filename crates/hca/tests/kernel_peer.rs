@@ -255,7 +255,7 @@ fn jumbo_frames_agree_with_the_kernel_too() {
     Pair::open(PathMtu::B4096).both_do_everything();
 }
 
-/// A requester without an adapter, which sends what it is told to a queue pair of the kernel.
+/// A requester without an adapter: the test gives it each datagram, and it sends it to a queue pair of the kernel.
 struct BareRequester {
     socket: UdpSocket,
     flow: UdpFlow,

@@ -104,7 +104,7 @@ fn the_tests_of_mpi4py_pass() {
     let launcher = format!("{} {WITH_UCX}", python.program("mpirun"));
     let tests = installed("NICHROME_MPI4PY_TESTS");
     for module in ["test_p2p_buf", "test_cco_buf"] {
-        // Those that free a communicator end in a use after free of OpenMPI's (open-mpi/ompi 13560), now and then.
+        // Those that free a communicator abort in some runs: docs/verbs.md says what is known.
         let arguments =
             [&python.program("python3"), &tests, "-q", "-i", module, "-k", "*Self.*", "-k", "*World.*"];
         let output = run(&launcher, &arguments, &ucx("rc_v,self"));

@@ -21,7 +21,7 @@ impl Rights {
     /// A segment of an element: the rights that the key gives to the server's own program count, not those of peers.
     pub const ELEMENT: Self = Self(0x04);
 
-    /// AOPs change what is there.
+    /// The client may carry out atomic operations on the memory, by AOPs.
     pub const ATOMIC: Self = Self(0x08);
 
     const ALL: u8 = 0x0F;
