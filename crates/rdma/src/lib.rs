@@ -152,7 +152,7 @@ pub use device::{
 };
 pub use iwarp::IwarpConfig;
 pub use net::{Datagram, DatagramBatch, Route, StreamBytes, StreamEnding, StreamShutdown, Transmit};
-pub use roce::{RoceConfig, SelectiveRepeat};
+pub use roce::{ManagementDatagram, RoceConfig, SelectiveRepeat};
 pub use star::StarConfig;
 pub use transport::StreamEnd;
 pub use transport::set_up::{ConnectError, Question};

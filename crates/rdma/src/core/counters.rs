@@ -95,7 +95,7 @@ pub struct Counters {
     pub dropped_state: u64,
     /// Dropped: a response without an outstanding request.
     pub dropped_stale: u64,
-    /// Dropped: the stateless card's queue of packets to send is full.
+    /// Dropped: the stateless card's queue of packets to send, or a queue of queue pair 1, is full.
     pub dropped_full: u64,
     /// Dropped: part of an unreliable message that cannot be received completely.
     pub dropped_unreliable: u64,

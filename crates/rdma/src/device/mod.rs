@@ -9,6 +9,7 @@
 //! | `post.rs` | posting and polling |
 //! | `send_form.rs` | requests that are posted, and complete in error without being sent |
 //! | `datagrams.rs`, `streams.rs` | receiving |
+//! | `management.rs` | datagrams of queue pair 1 |
 //! | `multicast.rs` | multicast groups |
 //! | `line.rs` | transmitting, timers |
 //! | `xrc.rs` | XRC domains, their shared receive queues and target queue pairs |
@@ -19,6 +20,7 @@ mod datagrams;
 #[cfg(test)]
 mod framed;
 mod line;
+mod management;
 mod multicast;
 mod objects;
 mod post;

@@ -59,6 +59,11 @@ impl LocalAddresses {
         Some(Route { flow: UdpFlow { addresses, src_port, dst_port }, traffic_class, flow_label, hop_limit })
     }
 
+    /// Returns the index of an address; `None` if it is not the device's.
+    pub(crate) fn index_of(&self, address: IpAddr) -> Option<u8> {
+        self.0.iter().position(|own| *own == address).and_then(|index| u8::try_from(index).ok())
+    }
+
     /// Returns the source address of an address vector; the first address if there is none.
     pub(crate) fn source(&self, vector: Option<AddressVector>) -> Option<IpAddr> {
         let index = vector.map_or(0, |vector| usize::from(vector.source_index));

@@ -8,7 +8,7 @@ use nichrome_wire::{AddressPair, Ecn, Instant};
 use super::config::SelectiveRepeat;
 use super::context::Context;
 use super::identifications::Identifications;
-use super::packet::{Cause, Outgoing, PayloadSource};
+use super::packet::{Cause, Outgoing, PayloadSource, is_of_partition};
 use super::requester::Requester;
 use super::responder::Responder;
 use super::shared::{Packet, RoceShared};
@@ -466,10 +466,4 @@ impl Endpoint for RoceQp {
     fn state_bytes(&self) -> usize {
         size_of::<Connection>()
     }
-}
-
-/// Whether a packet is of the default partition, as full or limited member (IBA 10.9.3).
-#[inline]
-fn is_of_partition(pkey: PKey) -> bool {
-    pkey.0 & 0x7FFF == PKey::default().0 & 0x7FFF
 }

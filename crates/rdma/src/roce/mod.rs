@@ -7,11 +7,13 @@
 //! | `responder/` | what the peer's requests do, and the answers they get; its `mod.rs` lists the files |
 //! | `packet.rs`, `context.rs` | packets on their way in and out; what requester and responder work on |
 //! | `identifications.rs` | which IPv4 identifications the peer's ICRCs may be right for |
+//! | `general_services.rs` | management datagrams of queue pair 1 |
 //! | `config.rs`, `shared.rs` | what all queue pairs of a device share |
 
 mod config;
 mod context;
 mod endpoint;
+mod general_services;
 mod identifications;
 mod packet;
 mod requester;
@@ -20,3 +22,4 @@ mod shared;
 
 pub use config::{RoceConfig, SelectiveRepeat};
 pub(crate) use endpoint::{Connection, RoceQp};
+pub use general_services::ManagementDatagram;

@@ -1,6 +1,6 @@
 //! Packets on their way in and out.
 
-use nichrome_wire::rdma::{Message, Psn, RKey, SrqNumber};
+use nichrome_wire::rdma::{Message, PKey, Psn, RKey, SrqNumber};
 use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
 
 use crate::core::kind;
@@ -74,4 +74,10 @@ pub(super) enum Cause {
 #[inline]
 pub(super) fn serial(psn: Psn) -> SeqNumber {
     SeqNumber(psn.value() << 8)
+}
+
+/// Whether a packet is of the default partition, as full or limited member (IBA 10.9.3).
+#[inline]
+pub(super) fn is_of_partition(pkey: PKey) -> bool {
+    pkey.0 & 0x7FFF == PKey::default().0 & 0x7FFF
 }

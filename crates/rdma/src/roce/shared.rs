@@ -1,15 +1,18 @@
 //! What the queue pairs of a device share on RoCE.
 
-use nichrome_wire::rdma::{BthFlags, IcrcChecker, Message, PKey, QpNumber, ROCE_PORT, Repr, SrqNumber};
+use nichrome_wire::rdma::{
+    BthFlags, IcrcCheck, IcrcChecker, Message, PKey, QpNumber, ROCE_PORT, Repr, SrqNumber,
+};
 
 use super::config::RoceConfig;
+use super::general_services::{GeneralServices, ManagementDatagram};
 use super::packet::Incoming;
 use super::responder::Spare;
 use crate::congestion::Congestion;
 use crate::core::attributes::AddressVector;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
-use crate::net::{Datagram, Route};
+use crate::net::{Datagram, Room, Route};
 use crate::transport::{Environment, Shared};
 
 /// What the queue pairs of a device share on RoCE.
@@ -19,6 +22,7 @@ pub(crate) struct RoceShared {
     pub(crate) icrc: IcrcChecker,
     /// Room for packets that arrive ahead of lost ones.
     pub(crate) spare: Spare,
+    pub(crate) general_services: GeneralServices,
 }
 
 impl RoceShared {
@@ -26,6 +30,28 @@ impl RoceShared {
     #[inline]
     pub(super) fn route(&self, vector: &AddressVector) -> Option<Route> {
         self.environment.addresses.route(vector, self.config.source_port, ROCE_PORT)
+    }
+
+    /// Queues a management datagram; drops it if the device has no such source address or the queue is full.
+    pub(crate) fn send_management<M: Memory>(&mut self, datagram: &ManagementDatagram, verbs: &mut Verbs<M>) {
+        let ManagementDatagram { source, destination, payload } = datagram;
+        let index = self.environment.addresses.index_of(*source);
+        let route = index.and_then(|source_index| {
+            self.route(&AddressVector { source_index, ..AddressVector::to(*destination) })
+        });
+        match route {
+            Some(route) => self.general_services.send(route, *payload, &mut verbs.counters),
+            None => verbs.counters.dropped_unknown += 1,
+        }
+    }
+
+    /// Returns true if the ICRC of a datagram for queue pair 1 is right, for some identification if these are not seen.
+    fn is_icrc_right(&mut self, datagram: &Datagram<'_>) -> bool {
+        match self.icrc.check(&datagram.flow, datagram.bytes) {
+            IcrcCheck::Right => true,
+            IcrcCheck::RightFor(_) => !self.config.sees_identifications,
+            IcrcCheck::Wrong => false,
+        }
     }
 
     /// Whether acknowledgements echo congestion marks, in place of congestion notifications. The flag is one that the ICRC
@@ -50,8 +76,13 @@ impl Shared for RoceShared {
     const PORT: Option<u16> = Some(ROCE_PORT);
 
     fn new(environment: &Environment, config: RoceConfig) -> Self {
-        let (environment, icrc, spare) = (environment.clone(), IcrcChecker::default(), Spare::default());
-        Self { environment, config, icrc, spare }
+        Self {
+            environment: environment.clone(),
+            config,
+            icrc: IcrcChecker::default(),
+            spare: Spare::default(),
+            general_services: GeneralServices::default(),
+        }
     }
 
     #[inline]
@@ -75,6 +106,17 @@ impl Shared for RoceShared {
             addresses: datagram.flow.addresses,
             traffic_class: datagram.traffic_class,
         };
+        if bth.dest_qp == QpNumber::GENERAL_SERVICES {
+            let is_icrc_right = self.is_icrc_right(datagram);
+            let counters = &mut verbs.counters;
+            self.general_services.receive(&message, bth.pkey, &incoming, is_icrc_right, counters);
+            return None;
+        }
         Some((bth.dest_qp, Packet { message, pkey: bth.pkey, incoming }))
+    }
+
+    #[inline]
+    fn write<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
+        self.general_services.write(room, &mut verbs.counters)
     }
 }
