@@ -11,9 +11,11 @@ use nichrome_rdma::{
     Completion, Counters, CqHandle, Device, DomainHandle, Event, Notify, ObjectError, PathMtu, Psn,
     RandomNumbers,
 };
+use nichrome_wire::Instant;
 use thiserror::Error;
 
 use crate::arena::Arena;
+use crate::cm::{ConnectionManager, Unavailable};
 use crate::config::{AdapterConfig, OpenError};
 use crate::driver::Driver;
 use crate::iwarp::IwarpCounters;
@@ -32,6 +34,7 @@ pub(crate) struct Inner {
     /// First packet numbers of queue pairs.
     psns: Mutex<RandomNumbers>,
     channels: Arc<Channels>,
+    connection_manager: Result<(), Unavailable>,
 }
 
 /// The wakers of completion queues.
@@ -65,7 +68,20 @@ impl Adapter {
         let domain = driver.call(Device::create_domain).map_err(OpenError::Object)?;
         let seed = driver.call(|device| device.config().seed);
         let psns = Mutex::new(RandomNumbers::new(seed, "packet numbers"));
-        Ok(Self { inner: Arc::new(Inner { driver, domain, psns, channels }) })
+        let connection_manager = driver.start_connection_manager(config);
+        Ok(Self { inner: Arc::new(Inner { driver, domain, psns, channels, connection_manager }) })
+    }
+
+    /// Calls the connection manager, and sends what it has queued.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager.
+    pub(crate) fn manage<T>(
+        &self,
+        commands: impl FnOnce(&mut ConnectionManager, &mut Device<Arena>, Instant) -> T,
+    ) -> Result<T, Unavailable> {
+        self.inner.connection_manager?;
+        self.inner.driver.manage(commands).ok_or(Unavailable::Transport)
     }
 
     /// The number of the first packet that another queue pair sends.

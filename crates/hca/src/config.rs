@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
+use crate::cm::CmOptions;
 use crate::iwarp::IwarpOptions;
 use crate::star::{self, SLOT_BITS, StarAddressError, StarOptions};
 
@@ -65,6 +66,8 @@ pub struct AdapterConfig {
     pub star: StarOptions,
     /// Options of iWARP; ignored by other transports.
     pub iwarp: IwarpOptions,
+    /// Options of the connection manager; ignored by transports other than RoCE.
+    pub cm: CmOptions,
     /// The address.
     pub place: Place,
     /// The largest path MTU; `None` for the largest that fits the interface of the address.
@@ -220,6 +223,14 @@ impl RoceSocket {
         match self {
             Self::Own(_) => None,
             Self::Shared(port) => Some(port.slot()),
+        }
+    }
+
+    /// Returns true if datagrams for queue pair 1 arrive here, not at another process.
+    pub(crate) fn has_queue_pair_1(&self) -> bool {
+        match self {
+            Self::Own(_) => true,
+            Self::Shared(port) => port.slot() == 0,
         }
     }
 

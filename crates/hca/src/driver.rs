@@ -17,6 +17,7 @@ use nichrome_rdma::{
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
+use crate::cm::{ConnectionManager, Unavailable};
 use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
@@ -107,6 +108,34 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let is_alone = thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let spin = if is_alone { Duration::ZERO } else { SPIN };
         Ok(Self { shared, spin, set_up, thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// Starts the connection manager.
+    ///
+    /// # Errors
+    /// The transport is not RoCE, queue pair 1 is another process's, or an option is out of range.
+    pub(crate) fn start_connection_manager(&self, config: &AdapterConfig) -> Result<(), Unavailable> {
+        if config.transport != Transport::Roce {
+            return Err(Unavailable::Transport);
+        }
+        let live = &mut *self.shared.live();
+        if !live.wire.has_queue_pair_1() {
+            return Err(Unavailable::SharedAddress);
+        }
+        let manager = ConnectionManager::new(self.local().ip(), live.device.config(), &config.cm);
+        live.connections = Some(manager.map_err(Unavailable::Options)?);
+        live.device.open_management();
+        Ok(())
+    }
+
+    /// Calls the connection manager, and sends what it has queued; `None` if it is not started.
+    pub(crate) fn manage<T>(
+        &self,
+        commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
+    ) -> Option<T> {
+        self.shared.act(|LiveDevice { device, connections, .. }| {
+            connections.as_mut().map(|manager| commands(manager, device, clock::now()))
+        })
     }
 
     /// Calls verbs and sends what they have queued.
@@ -225,12 +254,18 @@ impl<M: Memory + Send + 'static> Driver<M> {
             // Unless another thread has detached it.
             let _ = self.detach_multicast(qp, group);
         }
-        for _ in 0..LAST_ACKS {
-            self.call(|device| device.acknowledge_again(qp))?;
-        }
+        self.repeat_last_ack(qp)?;
         self.call(|device| device.destroy_qp(qp))?;
         self.shared.live().wire.close_stream(qp, clock::now());
         Ok(())
+    }
+
+    /// Retransmits the last ACK of a queue pair whose peer will get no answer from now on.
+    ///
+    /// # Errors
+    /// The queue pair does not exist.
+    pub(crate) fn repeat_last_ack(&self, qp: QpHandle) -> Result<(), ObjectError> {
+        (0..LAST_ACKS).try_for_each(|_| self.call(|device| device.acknowledge_again(qp)))
     }
 
     /// Accesses the device's memory under the device's lock.
@@ -343,15 +378,20 @@ impl<M: Memory> Shared<M> {
 
     /// Calls verbs and sends what they have queued.
     fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
+        self.act(|live| verbs(&mut live.device))
+    }
+
+    /// Calls the device or what drives it, and sends what they have queued.
+    fn act<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
         let live = &mut *self.live();
-        let result = verbs(&mut live.device);
+        let result = calls(live);
         let (now, before) = (clock::now(), live.wire.counters().sent);
         live.transmit(now);
         if live.wire.counters().sent != before {
             self.handover.moved(now);
         }
         live.report(&self.events);
-        // The verbs may have set a timer that the thread has not seen.
+        // The calls may have set a timer that the thread has not seen.
         self.handover.call_for(live.poll_timeout());
         result
     }

@@ -6,6 +6,7 @@
 //! | [`Adapter`], [`Region`], [`CompletionQueue`], [`QueuePair`] | verbs for Rust programs, without `unsafe`; objects are destroyed when dropped |
 //! | [`Driver`] | a device with any [`Memory`](nichrome_rdma::Memory) at an address, for other implementations of verbs |
 //! | [`AdapterConfig`] | address, path MTU, faults, capture |
+//! | [`cm`] | connections over RoCE by address and port, with the semantics of rdma_cm |
 //! | [`exchange`], [`Endpoint`] | out-of-band exchange of connection parameters over TCP |
 //!
 //! The program that polls drives the adapter. While none polls, the adapter's thread does, and sleeps until a datagram
@@ -43,6 +44,7 @@
 
 mod adapter;
 mod arena;
+pub mod cm;
 mod config;
 mod connect;
 mod connected_stream;

@@ -6,6 +6,7 @@ use nichrome_port::clock;
 use nichrome_rdma::{Device, Event, Memory};
 use nichrome_wire::Instant;
 
+use crate::cm::ConnectionManager;
 use crate::wire::Wire;
 
 /// Batches received and sent before the lock is released.
@@ -24,13 +25,14 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 pub(crate) struct LiveDevice<M> {
     pub(crate) device: Device<M>,
     pub(crate) wire: Wire,
+    pub(crate) connections: Option<ConnectionManager>,
     /// The lock was released before all work was done.
     is_unfinished: bool,
 }
 
 impl<M: Memory> LiveDevice<M> {
     pub(crate) fn new(device: Device<M>, wire: Wire) -> Self {
-        Self { device, wire, is_unfinished: false }
+        Self { device, wire, connections: None, is_unfinished: false }
     }
 
     /// Serves timers, receives and sends, up to [`ROUNDS`] batches; returns the time of the last.
@@ -43,6 +45,9 @@ impl<M: Memory> LiveDevice<M> {
                 self.device.handle_timeout(now);
             }
             let more_to_receive = self.wire.receive(&mut self.device, now);
+            if let Some(connections) = &mut self.connections {
+                connections.progress(&mut self.device, now);
+            }
             let more_to_send = self.wire.transmit(&mut self.device, now);
             if !more_to_receive && !more_to_send {
                 self.is_unfinished = false;
@@ -89,6 +94,8 @@ impl<M: Memory> LiveDevice<M> {
             return Some(Instant::ZERO);
         }
         let socket = self.wire.is_full().then(|| clock::now() + FULL_SOCKET_DELAY);
-        [self.device.poll_timeout(), self.wire.poll_timeout(), socket].into_iter().flatten().min()
+        let connections = self.connections.as_ref().and_then(ConnectionManager::poll_timeout);
+        let timeouts = [self.device.poll_timeout(), self.wire.poll_timeout(), connections, socket];
+        timeouts.into_iter().flatten().min()
     }
 }

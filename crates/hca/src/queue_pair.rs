@@ -127,6 +127,20 @@ impl QueuePair {
         Ok(Self { adapter: adapter.clone(), handle, number, psn, _queues: queues, _domain: held })
     }
 
+    pub(crate) fn handle(&self) -> QpHandle {
+        self.handle
+    }
+
+    pub(crate) fn number(&self) -> QpNumber {
+        self.number
+    }
+
+    /// Retransmits the last ACK, before the queue pair stops answering.
+    pub(crate) fn repeat_last_ack(&self) {
+        // Fails only for an unknown queue pair.
+        let _ = self.adapter.inner.driver.repeat_last_ack(self.handle);
+    }
+
     /// The endpoint for the peer.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint { address: self.adapter.address(), qp: self.number, psn: self.psn }

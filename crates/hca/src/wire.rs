@@ -40,6 +40,7 @@ pub(crate) struct Wire {
     recorder: Option<Recorder>,
     counters: WireCounters,
     is_cut_off: bool,
+    has_queue_pair_1: bool,
 }
 
 /// Impaired paths, one per direction.
@@ -92,6 +93,7 @@ impl Wire {
         // Streams have impaired paths of their own.
         let faults = config.faults.as_ref().filter(|_| config.transport != Transport::Iwarp);
         Ok(Self {
+            has_queue_pair_1: socket.has_queue_pair_1(),
             ports: Ports::open(socket, config)?,
             outgoing: SendBatch::default(),
             faults: faults.map(FaultyPaths::new).transpose()?,
@@ -99,6 +101,11 @@ impl Wire {
             counters: WireCounters::default(),
             is_cut_off: false,
         })
+    }
+
+    /// Returns true if datagrams for queue pair 1 arrive here, not at another process.
+    pub(crate) fn has_queue_pair_1(&self) -> bool {
+        self.has_queue_pair_1
     }
 
     /// The address that datagrams are sent from.

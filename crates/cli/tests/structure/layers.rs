@@ -143,6 +143,9 @@ const CM: Layers = &[
 const HCA: Layers = &[
     &[
         "arena.rs",
+        "cm/attributes.rs",
+        "cm/error.rs",
+        "cm/options.rs",
         "connect/",
         "connected_stream.rs",
         "exchange.rs",
@@ -154,9 +157,11 @@ const HCA: Layers = &[
     &["config.rs"],
     &["ports/"],
     &["wire.rs"],
+    &["cm/commands.rs", "cm/manager.rs"],
     &["live_device.rs"],
     &["driver.rs"],
     &["adapter.rs", "queue_pair.rs", "region.rs"],
+    &["cm/"],
 ];
 
 const LRO: Layers = &[

@@ -1,0 +1,34 @@
+//! Attributes of a queue pair that its program chooses, in place of those of the messages.
+
+use nichrome_rdma::{Access, PathMtu, QpChange};
+use nichrome_wire::Ecn;
+
+/// Attributes that the program chooses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes {
+    /// The largest path MTU of a connection that this end begins.
+    pub(crate) mtu: PathMtu,
+    pub(crate) access: Access,
+    /// The ACK timeout of a connection that this end begins: 4.096 µs · 2ⁿ.
+    pub(crate) timeout: u8,
+    pub(crate) rd_atomic: u8,
+    pub(crate) ecn: Ecn,
+}
+
+impl Attributes {
+    /// Applies the attributes to a change that the connection manager asks for.
+    pub(crate) fn apply(&self, change: QpChange) -> QpChange {
+        let Self { access, rd_atomic, ecn, .. } = *self;
+        let path = change.path.map(|mut path| {
+            path.traffic_class = path.traffic_class.with_ecn(ecn);
+            path
+        });
+        QpChange {
+            path,
+            access: change.access.map(|_| access),
+            max_rd_atomic: change.max_rd_atomic.map(|depth| depth.min(rd_atomic)),
+            max_dest_rd_atomic: change.max_dest_rd_atomic.map(|depth| depth.min(rd_atomic)),
+            ..change
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Commands of programs: listening, connecting, accepting, rejecting, disconnecting.
+
+use std::net::SocketAddr;
+
+use nichrome_cm::{
+    ChannelName, CommandError, ConnectionParameters, EventKind, IdName, Input, Output, Parameters, Route,
+};
+use nichrome_rdma::{Device, Memory, QpHandle, QpState, QpType};
+use nichrome_wire::cm::{Ece, PortSpace, RejectReason};
+use nichrome_wire::{Engine, Instant};
+
+use super::attributes::Attributes;
+use super::error::ConnectError;
+use super::manager::{Connection, ConnectionManager, EndpointNumber, Progress, stop};
+
+/// Hop limit of packets.
+const HOP_LIMIT: u8 = 64;
+
+/// Milliseconds for questions to the driver, which it answers at once.
+const QUERY_TIMEOUT: u32 = 1000;
+
+/// A request of a peer that the program has not answered.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) id: IdName,
+    pub(crate) peer: SocketAddr,
+    pub(crate) parameters: ConnectionParameters,
+}
+
+/// A listener of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListenerName {
+    pub(crate) number: EndpointNumber,
+    channel: ChannelName,
+}
+
+/// What programs call. Methods with a device move queue pairs.
+impl ConnectionManager {
+    /// Listens at a port, 0 for any; returns the listener and its port.
+    pub(crate) fn listen(
+        &mut self,
+        port: u16,
+        backlog: u32,
+        now: Instant,
+    ) -> Result<(ListenerName, u16), CommandError> {
+        let number = self.next_number();
+        let channel = self.engine.create_channel()?;
+        let listened = self.listen_in(channel, number, port, backlog);
+        match listened {
+            Ok(port) => {
+                self.listeners.insert(channel, number);
+                Ok((ListenerName { number, channel }, port))
+            }
+            Err(error) => {
+                self.engine.destroy_channel(channel, now)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn listen_in(
+        &mut self,
+        channel: ChannelName,
+        number: EndpointNumber,
+        port: u16,
+        backlog: u32,
+    ) -> Result<u16, CommandError> {
+        let id = self.engine.create_id(channel, number.0, PortSpace::Tcp, QpType::Rc)?;
+        self.engine.bind(id, SocketAddr::new(self.address, port))?;
+        self.engine.listen(id, backlog)?;
+        Ok(self.engine.query(id)?.source.port())
+    }
+
+    /// Closes a listener. Requests that the program has not taken are rejected.
+    pub(crate) fn close<M: Memory>(&mut self, listener: ListenerName, device: &mut Device<M>, now: Instant) {
+        self.listeners.remove(&listener.channel);
+        // Fails only for an unknown channel.
+        let _ = self.engine.destroy_channel(listener.channel, now);
+        self.drain(device, now);
+    }
+
+    /// Takes the oldest request.
+    pub(crate) fn next_request(&mut self, listener: ListenerName) -> Option<Arrival> {
+        loop {
+            let event = self.engine.get_event(listener.channel).ok().flatten()?;
+            let (EventKind::ConnectRequest, Parameters::Connection(parameters)) =
+                (event.kind, event.parameters)
+            else {
+                continue;
+            };
+            let id = IdName(event.id);
+            let peer = self.engine.query(id).ok().and_then(|report| report.destination);
+            // The program has the request: its later events are those of a connection. Both fail only for an unknown name.
+            if let Some(peer) = peer.filter(|_| self.engine.migrate_id(id, self.channel).is_ok()) {
+                return Some(Arrival { id, peer, parameters });
+            }
+        }
+    }
+
+    /// Sends a REQ.
+    pub(crate) fn connect<M: Memory>(
+        &mut self,
+        peer: SocketAddr,
+        qp: QpHandle,
+        parameters: &ConnectionParameters,
+        attributes: &Attributes,
+        device: &mut Device<M>,
+        now: Instant,
+    ) -> Result<EndpointNumber, CommandError> {
+        let number = self.next_number();
+        let id = self.engine.create_id(self.channel, number.0, PortSpace::Tcp, QpType::Rc)?;
+        let requested = self.request(id, peer, parameters, attributes, device, now);
+        match requested {
+            Ok(()) => {
+                self.connections.insert(number, Connection { id, qp, progress: Progress::Pending });
+                self.drain(device, now);
+                Ok(number)
+            }
+            Err(error) => {
+                self.destroy(id, device, now);
+                Err(error)
+            }
+        }
+    }
+
+    fn request<M: Memory>(
+        &mut self,
+        id: IdName,
+        peer: SocketAddr,
+        parameters: &ConnectionParameters,
+        attributes: &Attributes,
+        device: &mut Device<M>,
+        now: Instant,
+    ) -> Result<(), CommandError> {
+        self.engine.bind(id, SocketAddr::new(self.address, 0))?;
+        self.engine.set_ack_timeout(id, attributes.timeout)?;
+        self.engine.resolve_address(id, None, peer, QUERY_TIMEOUT, now)?;
+        self.drain(device, now);
+        self.engine.resolve_route(id, QUERY_TIMEOUT, now)?;
+        let path_mtu = attributes.mtu.min(device.config().mtu);
+        while let Some(output) = self.engine.poll() {
+            if let Output::ResolveRoute { query, .. } = output {
+                let route = Route { path_mtu, hop_limit: HOP_LIMIT };
+                self.engine.receive(Input::RouteResolved(query, Ok(route)), now);
+            }
+        }
+        self.fetch(device);
+        self.engine.connect(id, parameters, Ece::default(), now)
+    }
+
+    /// Brings the queue pair of a request to RTS and sends a REP.
+    pub(crate) fn accept<M: Memory>(
+        &mut self,
+        id: IdName,
+        qp: QpHandle,
+        parameters: &ConnectionParameters,
+        attributes: &Attributes,
+        device: &mut Device<M>,
+        now: Instant,
+    ) -> Result<EndpointNumber, ConnectError> {
+        // The peer's first packet may follow its REP at once.
+        self.bring_up(id, qp, attributes, device)?;
+        let number = self.next_number();
+        self.engine.accept(id, number.0, parameters, Ece::default(), now)?;
+        self.connections.insert(number, Connection { id, qp, progress: Progress::Pending });
+        self.drain(device, now);
+        Ok(number)
+    }
+
+    /// Brings the queue pair of a connection that the peer accepts to RTS and sends the RTU.
+    pub(crate) fn establish<M: Memory>(
+        &mut self,
+        number: EndpointNumber,
+        attributes: &Attributes,
+        device: &mut Device<M>,
+        now: Instant,
+    ) -> Result<(), ConnectError> {
+        let known = self.connections.get(&number).map(|connection| (connection.id, connection.qp));
+        let (id, qp) = known.ok_or(CommandError::NotFound)?;
+        self.bring_up(id, qp, attributes, device)?;
+        self.engine.establish(id, now)?;
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.progress = Progress::Established;
+        }
+        self.drain(device, now);
+        Ok(())
+    }
+
+    fn bring_up<M: Memory>(
+        &self,
+        id: IdName,
+        qp: QpHandle,
+        attributes: &Attributes,
+        device: &mut Device<M>,
+    ) -> Result<(), ConnectError> {
+        for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
+            let change = self.engine.qp_attributes(id, state).map_err(|_| ConnectError::Withdrawn)?;
+            device.modify_qp(qp, &attributes.apply(change))?;
+        }
+        Ok(())
+    }
+
+    /// Rejects a request.
+    pub(crate) fn reject<M: Memory>(
+        &mut self,
+        id: IdName,
+        private_data: &[u8],
+        device: &mut Device<M>,
+        now: Instant,
+    ) -> Result<(), CommandError> {
+        self.engine.reject(id, RejectReason::CONSUMER, private_data, now)?;
+        self.drain(device, now);
+        Ok(())
+    }
+
+    /// How far a connection has come; `Disconnected` for one that the program has let go of.
+    pub(crate) fn progress_of(&self, number: EndpointNumber) -> Progress {
+        let connection = self.connections.get(&number);
+        connection.map_or(Progress::Disconnected, |connection| connection.progress.clone())
+    }
+
+    /// Moves the queue pair to ERROR and sends a DREQ. No effect on a connection that is not established.
+    pub(crate) fn disconnect<M: Memory>(
+        &mut self,
+        number: EndpointNumber,
+        device: &mut Device<M>,
+        now: Instant,
+    ) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        stop(device, connection.qp);
+        // Fails only for an unknown identifier.
+        let _ = self.engine.disconnect(connection.id, now);
+        self.drain(device, now);
+    }
+
+    /// Lets go of a connection: the engine ends it.
+    pub(crate) fn release<M: Memory>(
+        &mut self,
+        number: EndpointNumber,
+        device: &mut Device<M>,
+        now: Instant,
+    ) {
+        if let Some(Connection { id, .. }) = self.connections.remove(&number) {
+            self.destroy(id, device, now);
+        }
+    }
+
+    /// Destroys an identifier: rejects its request if it is not answered.
+    pub(crate) fn destroy<M: Memory>(&mut self, id: IdName, device: &mut Device<M>, now: Instant) {
+        // Fails only for an unknown identifier.
+        let _ = self.engine.destroy_id(id, now);
+        self.drain(device, now);
+    }
+}

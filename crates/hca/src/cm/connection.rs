@@ -1,0 +1,209 @@
+//! A queue pair that the connection manager has connected.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nichrome_cm::ConnectionParameters;
+use nichrome_port::{Waker, clock};
+use nichrome_wire::{Ecn, Instant};
+
+use super::attributes::Attributes;
+use super::error::{ConnectError, WaitError};
+use super::manager::{ConnectionManager, EndpointNumber, Progress};
+use crate::adapter::Adapter;
+use crate::queue_pair::{Connection, QueuePair};
+
+/// A connected queue pair. Dropping it disconnects, then destroys the queue pair.
+pub struct Connected {
+    endpoint: Endpoint,
+    queue_pair: QueuePair,
+    peer: SocketAddr,
+    private_data: Vec<u8>,
+}
+
+/// A connection of the connection manager, which ends it when this is dropped.
+pub(super) struct Endpoint {
+    adapter: Adapter,
+    number: EndpointNumber,
+}
+
+impl Adapter {
+    /// Connects a queue pair in RESET or INIT to a listener at this address and port, and waits until the peer answers.
+    ///
+    /// The path MTU is that of `connection` or of the adapter, whichever is less; the peer adopts the path MTU, timeout and retry
+    /// counts.
+    ///
+    /// # Errors
+    /// [`ConnectError`]. The queue pair is destroyed.
+    pub fn connect(
+        &self,
+        peer: SocketAddr,
+        queue_pair: QueuePair,
+        private_data: &[u8],
+        connection: &Connection,
+    ) -> Result<Connected, ConnectError> {
+        let attributes = connection.attributes();
+        let parameters = connection.parameters(&queue_pair, private_data);
+        let handle = queue_pair.handle();
+        let number = self.manage(|manager, device, now| {
+            manager.connect(peer, handle, &parameters, &attributes, device, now)
+        })??;
+        let endpoint = Endpoint { adapter: self.clone(), number };
+        let private_data = match endpoint.wait_while(&Progress::Pending)? {
+            Progress::Responded(private_data) => private_data,
+            progress => return Err(failure(progress)),
+        };
+        self.manage(|manager, device, now| manager.establish(number, &attributes, device, now))??;
+        Ok(Connected { endpoint, queue_pair, peer, private_data })
+    }
+
+    /// Evaluates `found` now and whenever something happens to the endpoint, until it returns a value or it is `until`.
+    pub(super) fn wait_for<T>(
+        &self,
+        endpoint: EndpointNumber,
+        until: Option<Instant>,
+        mut found: impl FnMut(&mut ConnectionManager) -> Option<T>,
+    ) -> Result<Option<T>, WaitError> {
+        let waker = Arc::new(Waker::new().map_err(WaitError)?);
+        let mut check = |manager: &mut ConnectionManager| {
+            let result = found(manager);
+            match result {
+                None => manager.begin_wait(endpoint, &waker),
+                Some(_) => manager.end_wait(endpoint, &waker),
+            }
+            result
+        };
+        loop {
+            waker.clear();
+            // An adapter that has endpoints has a connection manager.
+            let result = self.manage(|manager, _, _| check(manager)).ok().flatten();
+            if result.is_some() {
+                return Ok(result);
+            }
+            if until.is_some_and(|until| until <= clock::now()) {
+                // As above.
+                let _ = self.manage(|manager, _, _| manager.end_wait(endpoint, &waker));
+                return Ok(None);
+            }
+            self.inner.driver.wait(&waker, until);
+        }
+    }
+}
+
+/// The error of a connection that came to this instead of being established.
+fn failure(progress: Progress) -> ConnectError {
+    match progress {
+        Progress::Failed(error) => error,
+        _ => ConnectError::Withdrawn,
+    }
+}
+
+impl Connection {
+    pub(super) fn attributes(&self) -> Attributes {
+        let Self { mtu, access, timeout, rd_atomic, ecn, .. } = *self;
+        Attributes { mtu, access, timeout, rd_atomic, ecn: if ecn { Ecn::Ect0 } else { Ecn::NotEct } }
+    }
+
+    pub(super) fn parameters(&self, queue_pair: &QueuePair, private_data: &[u8]) -> ConnectionParameters {
+        ConnectionParameters {
+            qp: queue_pair.number(),
+            private_data: private_data.to_vec(),
+            responder_resources: self.rd_atomic,
+            initiator_depth: self.rd_atomic,
+            retry_count: self.retry_count,
+            rnr_retry: self.rnr_retry,
+            ..ConnectionParameters::default()
+        }
+    }
+}
+
+impl Endpoint {
+    pub(super) fn new(adapter: Adapter, number: EndpointNumber) -> Self {
+        Self { adapter, number }
+    }
+
+    /// Waits until the connection has come further than `from`.
+    fn wait_while(&self, from: &Progress) -> Result<Progress, WaitError> {
+        let further = |manager: &mut ConnectionManager| {
+            Some(manager.progress_of(self.number)).filter(|progress| progress != from)
+        };
+        // Without a deadline there is a result.
+        Ok(self.adapter.wait_for(self.number, None, further)?.unwrap_or(Progress::Disconnected))
+    }
+
+    /// Waits for the RTU of an accepted request. A peer that has disconnected since then, or whose RTU its DREQ overtook, was
+    /// connected, and may have sent messages.
+    pub(super) fn wait_established(&self) -> Result<(), ConnectError> {
+        match self.wait_while(&Progress::Pending)? {
+            Progress::Established | Progress::Disconnected => Ok(()),
+            progress => Err(failure(progress)),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // An adapter that has endpoints has a connection manager.
+        let _ = self.adapter.manage(|manager, device, now| manager.release(self.number, device, now));
+    }
+}
+
+impl Connected {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        queue_pair: QueuePair,
+        peer: SocketAddr,
+        private_data: Vec<u8>,
+    ) -> Self {
+        Self { endpoint, queue_pair, peer, private_data }
+    }
+
+    /// The queue pair, in RTS.
+    pub fn queue_pair(&self) -> &QueuePair {
+        &self.queue_pair
+    }
+
+    /// Address and port of the peer.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Private data of the peer's request or answer, with zeros at the end.
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    /// Returns false once either end has disconnected. The queue pair is then in ERROR.
+    pub fn is_established(&self) -> bool {
+        let Endpoint { adapter, number } = &self.endpoint;
+        adapter.manage(|manager, _, _| manager.progress_of(*number)) == Ok(Progress::Established)
+    }
+
+    /// Waits until the peer disconnects; returns false after `timeout`.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub fn wait_disconnected(&self, timeout: Duration) -> Result<bool, WaitError> {
+        let Endpoint { adapter, number } = &self.endpoint;
+        let ended = |manager: &mut ConnectionManager| {
+            (manager.progress_of(*number) != Progress::Established).then_some(())
+        };
+        Ok(adapter.wait_for(*number, Some(clock::now() + timeout), ended)?.is_some())
+    }
+
+    /// Disconnects: moves the queue pair to ERROR, so that outstanding requests are flushed, and sends a DREQ, which the adapter
+    /// repeats until the peer answers. No effect if either end has disconnected.
+    pub fn disconnect(&self) {
+        let Endpoint { adapter, number } = &self.endpoint;
+        self.queue_pair.repeat_last_ack();
+        // An adapter that has endpoints has a connection manager.
+        let _ = adapter.manage(|manager, device, now| manager.disconnect(*number, device, now));
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.disconnect();
+    }
+}

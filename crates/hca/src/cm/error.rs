@@ -1,0 +1,69 @@
+//! Errors of the connection manager.
+
+use nichrome_cm::{CommandError, ConfigError};
+use nichrome_rdma::ModifyError;
+use nichrome_wire::cm::RejectReason;
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// Why an adapter has no connection manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unavailable {
+    /// The adapter's transport is not RoCE.
+    #[error("the connection manager is RoCE's: open the adapter with that transport")]
+    Transport,
+    /// Another process has queue pair 1 of the address.
+    #[error("another adapter at this address receives the messages of connection managers")]
+    SharedAddress,
+    /// An option is out of range.
+    #[error(transparent)]
+    Options(ConfigError),
+}
+
+/// Why a port cannot be listened at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ListenError {
+    /// The adapter has no connection manager.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The port is in use, or no listener is left.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+/// Why no request can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("cannot create an eventfd to wait for the peer: {0}")]
+pub struct WaitError(pub(crate) Errno);
+
+/// Why a connection was not made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConnectError {
+    /// The adapter has no connection manager.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// Nobody listens at the peer's port (REJ, reason 8).
+    #[error("nobody listens at the peer's port")]
+    NoListener,
+    /// The peer's program rejected the connection (REJ, reason 28), with this private data, and zeros up to 148 bytes.
+    #[error("the peer's program rejected the connection")]
+    Rejected(Vec<u8>),
+    /// The peer's connection manager rejected the connection.
+    #[error("the peer rejected the connection: reason {} of REJ", .0.0)]
+    Refused(RejectReason),
+    /// The peer does not answer.
+    #[error("the peer does not answer")]
+    TimedOut,
+    /// The peer ended the connection while it was being made.
+    #[error("the peer ended the connection while it was being made")]
+    Withdrawn,
+    /// The private data is too long, the peer's address is of another family, or no port is free.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The queue pair is connected already, or an attribute is out of range.
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+    /// The peer cannot be waited for.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+}

@@ -1,0 +1,209 @@
+//! Drives the connection manager's engine: datagrams of queue pair 1, timers, events.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use nichrome_cm::{
+    Bearer, ChannelName, Config, ConfigError, Event, EventKind, IdName, Input, Manager, Output, OwnAddresses,
+    Parameters,
+};
+use nichrome_port::Waker;
+use nichrome_rdma::{Device, ManagementDatagram, Memory, QpChange, QpHandle, QpState, RandomNumbers};
+use nichrome_wire::cm::{Guid, RejectReason};
+use nichrome_wire::{Engine, Instant};
+
+use super::error::ConnectError;
+use super::options::CmOptions;
+
+/// The program's number of a listener or connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EndpointNumber(pub(super) u64);
+
+/// How far a connection has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It waits for the peer.
+    Pending,
+    /// The peer accepts, with private data.
+    Responded(Vec<u8>),
+    Established,
+    Failed(ConnectError),
+    Disconnected,
+}
+
+/// A connection of the program.
+pub(super) struct Connection {
+    pub(super) id: IdName,
+    pub(super) qp: QpHandle,
+    pub(super) progress: Progress,
+}
+
+/// The connection manager of an adapter.
+pub(crate) struct ConnectionManager {
+    pub(super) engine: Manager<OwnAddresses>,
+    pub(super) address: IpAddr,
+    /// The channel of all connections, whose events are fetched at once. Each listener has its own.
+    pub(super) channel: ChannelName,
+    pub(super) connections: BTreeMap<EndpointNumber, Connection>,
+    pub(super) listeners: BTreeMap<ChannelName, EndpointNumber>,
+    /// Threads that wait for an endpoint.
+    waiting: BTreeMap<EndpointNumber, Vec<Arc<Waker>>>,
+    last_number: u64,
+}
+
+/// Management of identifiers.
+impl ConnectionManager {
+    /// Creates a connection manager at an address.
+    ///
+    /// # Errors
+    /// An option is out of range.
+    pub(crate) fn new(
+        address: IpAddr,
+        device: &nichrome_rdma::Config,
+        options: &CmOptions,
+    ) -> Result<Self, ConfigError> {
+        let mut random = RandomNumbers::new(device.seed, "GUID of the adapter");
+        let guid = Guid(u64::from(random.next_u32()) << 32 | u64::from(random.next_u32()));
+        let config = Config {
+            response_timeout: options.response_timeout,
+            max_retries: options.max_retries,
+            service_timeout: options.service_timeout,
+            max_service_timeout: options.service_timeout,
+            max_path_mtu: device.mtu,
+            ..Config::new(Bearer::Roce, guid, device.seed)
+        };
+        let mut engine = Manager::new(config, OwnAddresses(vec![address]))?;
+        // The first channel is within every limit.
+        let channel = engine.create_channel().unwrap_or(ChannelName(0));
+        Ok(Self {
+            engine,
+            address,
+            channel,
+            connections: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            last_number: 0,
+        })
+    }
+
+    pub(super) fn next_number(&mut self) -> EndpointNumber {
+        self.last_number += 1;
+        EndpointNumber(self.last_number)
+    }
+
+    /// Adds a thread that waits for an endpoint, unless it does already.
+    pub(crate) fn begin_wait(&mut self, endpoint: EndpointNumber, waker: &Arc<Waker>) {
+        let wakers = self.waiting.entry(endpoint).or_default();
+        if !wakers.iter().any(|other| Arc::ptr_eq(other, waker)) {
+            wakers.push(Arc::clone(waker));
+        }
+    }
+
+    /// Removes a thread that waited.
+    pub(crate) fn end_wait(&mut self, endpoint: EndpointNumber, waker: &Arc<Waker>) {
+        if let Some(wakers) = self.waiting.get_mut(&endpoint) {
+            wakers.retain(|other| !Arc::ptr_eq(other, waker));
+            if wakers.is_empty() {
+                self.waiting.remove(&endpoint);
+            }
+        }
+    }
+
+    fn wake(&self, endpoint: EndpointNumber) {
+        self.waiting.get(&endpoint).into_iter().flatten().for_each(|waker| waker.wake());
+    }
+}
+
+/// What the driver calls.
+impl ConnectionManager {
+    /// Deadline of the next timer.
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.engine.poll_timeout()
+    }
+
+    /// Serves timers, takes the device's management datagrams and queues answers.
+    #[inline]
+    pub(crate) fn progress<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
+        if self.engine.poll_timeout().is_some_and(|due| due <= now) {
+            self.engine.handle_timeout(now);
+            self.drain(device, now);
+        }
+        while let Some(ManagementDatagram { source, destination, payload }) = device.poll_management() {
+            self.engine.receive(Input::Datagram { source, destination, payload: payload.to_vec() }, now);
+            self.drain(device, now);
+        }
+    }
+
+    /// Does what the engine asks for.
+    pub(super) fn drain<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
+        while let Some(output) = self.engine.poll() {
+            match output {
+                Output::Transmit(transmit) => {
+                    let nichrome_cm::Transmit { source, destination, payload } = *transmit;
+                    device.send_management(&ManagementDatagram { source, destination, payload });
+                }
+                Output::Readable(channel) if channel == self.channel => self.fetch(device),
+                Output::Readable(channel) => {
+                    if let Some(listener) = self.listeners.get(&channel) {
+                        self.wake(*listener);
+                    }
+                }
+                Output::ResolveAddress { query, .. } => {
+                    self.engine.receive(Input::AddressResolved(query, Ok(self.address)), now);
+                }
+                // `connect` answers the question for a route. The others are for groups and for transports that set up their own
+                // connections.
+                _ => {}
+            }
+        }
+    }
+
+    /// Fetches the events of connections.
+    pub(super) fn fetch<M: Memory>(&mut self, device: &mut Device<M>) {
+        // Fails only for an unknown channel.
+        while let Ok(Some(event)) = self.engine.get_event(self.channel) {
+            let number = EndpointNumber(event.uid);
+            let Some(connection) = self.connections.get_mut(&number) else { continue };
+            let Some(progress) = progress_of(event) else { continue };
+            if progress == Progress::Disconnected {
+                stop(device, connection.qp);
+            }
+            connection.progress = progress;
+            self.wake(number);
+        }
+    }
+}
+
+/// What an event means to its connection; `None` if nothing.
+fn progress_of(event: Event) -> Option<Progress> {
+    Some(match (event.kind, event.parameters) {
+        (EventKind::ConnectResponse, Parameters::Connection(parameters)) => {
+            Progress::Responded(parameters.private_data)
+        }
+        (EventKind::Established, _) => Progress::Established,
+        (EventKind::Rejected, Parameters::Connection(parameters)) => {
+            Progress::Failed(rejection(event.status, parameters.private_data))
+        }
+        (EventKind::Unreachable, _) => Progress::Failed(ConnectError::TimedOut),
+        (EventKind::Disconnected, _) => Progress::Disconnected,
+        _ => return None,
+    })
+}
+
+/// The error of a REJ.
+fn rejection(reason: i32, private_data: Vec<u8>) -> ConnectError {
+    match RejectReason(reason as u16) {
+        RejectReason::INVALID_SERVICE_ID => ConnectError::NoListener,
+        RejectReason::CONSUMER => ConnectError::Rejected(private_data),
+        RejectReason::TIMEOUT => ConnectError::TimedOut,
+        reason => ConnectError::Refused(reason),
+    }
+}
+
+/// Moves a queue pair to ERROR, which flushes its requests.
+pub(super) fn stop<M: Memory>(device: &mut Device<M>, qp: QpHandle) {
+    // Fails only if the program has destroyed it.
+    let _ = device.modify_qp(qp, &QpChange::to(QpState::Err));
+}

@@ -1,0 +1,42 @@
+//! Connections over RoCE by address and port: the connection manager, with the semantics of rdma_cm.
+//!
+//! [`Adapter::listen`](crate::Adapter::listen) returns a [`Listener`], whose [`accept`](Listener::accept) returns a [`Request`] with the
+//! peer's address and private data, to be accepted or rejected. [`Adapter::connect`](crate::Adapter::connect) connects to a listener
+//! of Nichrome or of rdma_cm. Both ways lead to a [`Connected`] queue pair. Ports are those of port space `RDMA_PS_TCP`.
+//!
+//! ```text
+//! connect   REQ ────►                       ◄──── REP   Request::accept, or REJ   Request::reject
+//!           RTU ────►                                   Connected, at both ends
+//!           ◄──── DREQ, DREP ────►                      Connected::disconnect, or drop, of either end
+//! ```
+//!
+//! Private data has at most 56 bytes in a request, 196 in an answer and 148 in a rejection. The message has a field of this size:
+//! the peer sees zeros behind shorter data.
+//!
+//! The adapter's thread, or the program that polls, retransmits messages and answers those of peers; see
+//! [`CmOptions`] for the times. A peer that stops answering is a [`ConnectError::TimedOut`].
+//!
+//! Of adapters that share an address the first has the connection manager: queue pair 1 exists once per address.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `connection.rs`, `listener.rs` | what programs hold |
+//! | `commands.rs` | commands of programs, to the engine of `nichrome-cm` |
+//! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
+//! | `attributes.rs`, `options.rs`, `error.rs` | attributes of queue pairs, options, errors |
+
+mod attributes;
+mod commands;
+mod connection;
+mod error;
+mod listener;
+mod manager;
+mod options;
+
+pub use connection::Connected;
+pub use error::{ConnectError, ListenError, Unavailable, WaitError};
+pub use listener::{Listener, Request};
+pub(crate) use manager::ConnectionManager;
+pub use nichrome_cm::CommandError;
+pub use nichrome_wire::cm::{RejectReason, TimeExponent};
+pub use options::CmOptions;

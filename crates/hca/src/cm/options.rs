@@ -1,0 +1,26 @@
+//! Options of the connection manager.
+
+use nichrome_wire::cm::TimeExponent;
+
+/// Options of the connection manager. Both ends of a connection may have their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CmOptions {
+    /// Time until an unanswered message is sent again.
+    pub response_timeout: TimeExponent,
+    /// Retransmissions of a message, 0 to 15.
+    pub max_retries: u8,
+    /// Time that a peer gets, beyond its retransmissions, while the program of this end has not answered its request; and the
+    /// longest time that this end grants to a peer.
+    pub service_timeout: TimeExponent,
+}
+
+impl Default for CmOptions {
+    /// A message is repeated every 1.07 s, up to 15 times. A program has 69 s for a request.
+    fn default() -> Self {
+        Self {
+            response_timeout: TimeExponent::new(18),
+            max_retries: 15,
+            service_timeout: TimeExponent::new(24),
+        }
+    }
+}

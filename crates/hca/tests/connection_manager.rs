@@ -1,0 +1,256 @@
+//! Connections by address and port between adapters on the loopback interface.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nichrome_hca::cm::{
+    CmOptions, ConnectError, Connected, ListenError, Listener, TimeExponent, Unavailable,
+};
+use nichrome_hca::{
+    Adapter, AdapterConfig, CompletionQueue, Connection, Faults, QueuePair, Region, Transport,
+};
+use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest, Status};
+use nichrome_wan::Impairments;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LEN: usize = 4096;
+
+/// Messages are repeated every 34 ms, three times.
+const IMPATIENT: CmOptions = CmOptions {
+    response_timeout: TimeExponent::new(13),
+    max_retries: 3,
+    service_timeout: TimeExponent::new(16),
+};
+
+/// More than an impatient end takes to give up: four waits of 34 ms, and 268 ms of an MRA.
+const GIVES_UP_WITHIN: Duration = Duration::from_secs(5);
+
+struct End {
+    adapter: Adapter,
+    region: Region,
+    cq: CompletionQueue,
+}
+
+impl End {
+    fn open(config: &AdapterConfig) -> Self {
+        let adapter = Adapter::open(config).unwrap();
+        let region = adapter.region(LEN, Access::REMOTE_WRITE | Access::REMOTE_READ).unwrap();
+        let cq = adapter.completion_queue(4096).unwrap();
+        Self { adapter, region, cq }
+    }
+
+    fn pair() -> [Self; 2] {
+        [Self::open(&AdapterConfig::default()), Self::open(&AdapterConfig::default())]
+    }
+
+    fn impatient() -> [Self; 2] {
+        let config = AdapterConfig { cm: IMPATIENT, ..AdapterConfig::default() };
+        [Self::open(&config), Self::open(&config)]
+    }
+
+    fn queue_pair(&self) -> QueuePair {
+        let capacity = QpCapacity { send_wrs: 4, receive_wrs: 4, send_sges: 1, receive_sges: 1, inline: 0 };
+        self.adapter.queue_pair(capacity, &self.cq, &self.cq).unwrap()
+    }
+
+    fn connect(&self, peer: SocketAddr, private_data: &[u8]) -> Result<Connected, ConnectError> {
+        self.adapter.connect(peer, self.queue_pair(), private_data, &connection())
+    }
+
+    fn accept(&self, listener: &Listener, private_data: &[u8]) -> Result<Connected, ConnectError> {
+        let request = listener.accept(PATIENCE).unwrap().unwrap();
+        request.accept(self.queue_pair(), private_data, &connection())
+    }
+}
+
+fn connection() -> Connection {
+    Connection { timeout: 12, ..Connection::new(PathMtu::B1024) }
+}
+
+/// Connects both ends: the second listens.
+fn connected([client, server]: &[End; 2], listener: &Listener) -> [Connected; 2] {
+    thread::scope(|scope| {
+        let accepted = scope.spawn(|| server.accept(listener, b"welcome").unwrap());
+        let connected = client.connect(listener.address(), b"hello").unwrap();
+        [connected, accepted.join().unwrap()]
+    })
+}
+
+/// Sends a message from the first connection to the second.
+fn sends([from, to]: [(&End, &Connected); 2]) {
+    let receive = [to.0.region.slice(0, 100)];
+    to.1.queue_pair().post_receive(&ReceiveRequest { wr_id: 1, buffers: &receive }).unwrap();
+    from.0.region.with(|bytes| bytes[..100].fill(7));
+    let send = [from.0.region.slice(0, 100)];
+    from.1.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
+    for (end, wr_id) in [(from.0, 2), (to.0, 1)] {
+        let done = end.cq.wait(PATIENCE).unwrap();
+        assert_eq!((done.status, done.wr_id), (Status::Success, wr_id));
+    }
+    assert_eq!(to.0.region.with(|bytes| bytes[..100].to_vec()), [7; 100]);
+}
+
+#[test]
+fn private_data_and_messages_pass_and_both_ends_see_the_end() {
+    let ends = End::pair();
+    let listener = ends[1].adapter.listen(7174, 0).unwrap();
+    assert_eq!(listener.address(), SocketAddr::new(ends[1].adapter.address(), 7174));
+    let [client, server] = connected(&ends, &listener);
+    assert_eq!(server.peer().ip(), ends[0].adapter.address());
+    assert!(server.private_data().starts_with(b"hello\0") && server.private_data().len() == 56);
+    assert!(client.private_data().starts_with(b"welcome\0") && client.private_data().len() == 196);
+    sends([(&ends[0], &client), (&ends[1], &server)]);
+    sends([(&ends[1], &server), (&ends[0], &client)]);
+    assert!(client.is_established() && server.is_established());
+    assert!(!server.wait_disconnected(Duration::from_millis(10)).unwrap());
+    let buffers = [ends[1].region.slice(0, 1)];
+    server.queue_pair().post_receive(&ReceiveRequest { wr_id: 3, buffers: &buffers }).unwrap();
+    client.disconnect();
+    assert!(server.wait_disconnected(PATIENCE).unwrap() && client.wait_disconnected(PATIENCE).unwrap());
+    // The queue pair is in ERROR.
+    assert_eq!(ends[1].cq.wait(PATIENCE).unwrap().status, Status::Flushed);
+}
+
+#[test]
+fn dropping_an_end_disconnects_the_other() {
+    let ends = End::pair();
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    let [client, server] = connected(&ends, &listener);
+    drop(server);
+    assert!(client.wait_disconnected(PATIENCE).unwrap());
+}
+
+#[test]
+fn a_rejection_has_the_private_data_of_the_program() {
+    let [client, server] = &End::pair();
+    let listener = server.adapter.listen(0, 0).unwrap();
+    let refused = thread::scope(|scope| {
+        scope.spawn(|| listener.accept(PATIENCE).unwrap().unwrap().reject(b"not you").unwrap());
+        client.connect(listener.address(), b"").err().unwrap()
+    });
+    let ConnectError::Rejected(data) = refused else { panic!("{refused}") };
+    assert!(data.starts_with(b"not you\0") && data.len() == 148);
+    // A request that is dropped is rejected, without data.
+    let refused = thread::scope(|scope| {
+        scope.spawn(|| drop(listener.accept(PATIENCE).unwrap().unwrap()));
+        client.connect(listener.address(), b"").err().unwrap()
+    });
+    assert_eq!(refused, ConnectError::Rejected(vec![0; 148]));
+}
+
+#[test]
+fn where_nobody_listens_the_error_says_so() {
+    let [client, server] = &End::pair();
+    let address = SocketAddr::new(server.adapter.address(), 9);
+    assert_eq!(client.connect(address, b"").err(), Some(ConnectError::NoListener));
+    // Nor does anyone once the listener is dropped.
+    let listener = server.adapter.listen(9, 0).unwrap();
+    assert!(matches!(server.adapter.listen(9, 0), Err(ListenError::Command(_))));
+    drop(listener);
+    assert_eq!(client.connect(address, b"").err(), Some(ConnectError::NoListener));
+}
+
+#[test]
+fn private_data_that_does_not_fit_is_refused() {
+    let [client, server] = &End::pair();
+    let address = SocketAddr::new(server.adapter.address(), 9);
+    assert!(matches!(client.connect(address, &[1; 57]), Err(ConnectError::Command(_))));
+    let other_family = "[::1]:9".parse().unwrap();
+    assert!(matches!(client.connect(other_family, b""), Err(ConnectError::Command(_))));
+}
+
+#[test]
+fn other_transports_have_no_connection_manager() {
+    for transport in [Transport::Star, Transport::Iwarp] {
+        let adapter = Adapter::open(&AdapterConfig { transport, ..AdapterConfig::default() }).unwrap();
+        assert_eq!(adapter.listen(1, 0).err(), Some(ListenError::Unavailable(Unavailable::Transport)));
+    }
+}
+
+#[test]
+fn an_adapter_can_connect_to_itself() {
+    let end = End::open(&AdapterConfig::default());
+    let listener = end.adapter.listen(0, 0).unwrap();
+    thread::scope(|scope| {
+        let accepted = scope.spawn(|| end.accept(&listener, b"").unwrap());
+        let connected = end.connect(listener.address(), b"").unwrap();
+        assert!(connected.is_established() && accepted.join().unwrap().is_established());
+    });
+}
+
+#[test]
+fn a_thousand_connections_are_made_and_ended() {
+    let ends = &End::pair();
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    let made: Vec<[Connected; 2]> = (0..1000).map(|_| connected(ends, &listener)).collect();
+    for nth in [0, 500, 999] {
+        sends([(&ends[0], &made[nth][0]), (&ends[1], &made[nth][1])]);
+    }
+    assert!(made.iter().flatten().all(Connected::is_established));
+    let (clients, servers): (Vec<_>, Vec<_>) = made.into_iter().map(<(_, _)>::from).unzip();
+    drop(clients);
+    assert!(servers.iter().all(|server| server.wait_disconnected(PATIENCE).unwrap()));
+}
+
+#[test]
+fn many_clients_connect_at_once() {
+    let [client, server] = &End::pair();
+    let listener = &server.adapter.listen(0, 0).unwrap();
+    thread::scope(|scope| {
+        let accepted: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| (0..10).map(|_| server.accept(listener, b"").unwrap()).count()))
+            .collect();
+        let connected: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| (0..5).map(|_| client.connect(listener.address(), b"").unwrap()).count()))
+            .collect();
+        assert_eq!(accepted.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>(), 40);
+        assert_eq!(connected.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>(), 40);
+    });
+}
+
+#[test]
+fn lost_messages_are_repeated() {
+    let faults = |seed| {
+        let impairments = Impairments { loss: Some("10%".parse().unwrap()), ..Impairments::default() };
+        Some(Faults { impairments, seed })
+    };
+    let cm = CmOptions { max_retries: 15, ..IMPATIENT };
+    let open = |seed| End::open(&AdapterConfig { cm, faults: faults(seed), ..AdapterConfig::default() });
+    let ends = [open(1), open(2)];
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    for _ in 0..5 {
+        let [client, server] = connected(&ends, &listener);
+        sends([(&ends[0], &client), (&ends[1], &server)]);
+        drop(client);
+        assert!(server.wait_disconnected(PATIENCE).unwrap());
+    }
+}
+
+/// Runs something that must give up, and in time.
+fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = attempt();
+    assert!(begun.elapsed() < GIVES_UP_WITHIN, "{:?}", begun.elapsed());
+    result
+}
+
+#[test]
+fn a_peer_that_is_gone_before_the_request_is_given_up() {
+    let [client, server] = End::impatient();
+    let address = SocketAddr::new(server.adapter.address(), 9);
+    drop(server);
+    assert_eq!(gives_up(|| client.connect(address, b"").err()), Some(ConnectError::TimedOut));
+}
+
+#[test]
+fn a_program_that_does_not_answer_a_request_is_given_up() {
+    let [client, server] = End::impatient();
+    let listener = server.adapter.listen(0, 0).unwrap();
+    assert_eq!(gives_up(|| client.connect(listener.address(), b"").err()), Some(ConnectError::TimedOut));
+    // The peer has withdrawn its request.
+    let request = listener.accept(PATIENCE).unwrap().unwrap();
+    let late = request.accept(server.queue_pair(), b"", &connection());
+    assert_eq!(late.err(), Some(ConnectError::Withdrawn));
+}
