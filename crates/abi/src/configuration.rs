@@ -111,6 +111,7 @@ impl Configuration {
     pub fn from_env() -> Result<Self, ConfigurationError> {
         let seed = variable(SEED)?;
         let adapter = AdapterConfig {
+            cm: nichrome_hca::cm::CmOptions::default(),
             transport: variable(TRANSPORT)?.unwrap_or_default(),
             star: StarOptions {
                 stateless: variable(STATELESS)?.unwrap_or_default(),
