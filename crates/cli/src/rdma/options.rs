@@ -113,6 +113,7 @@ impl Options {
             report: |why| eprintln!("nichrome: {why}"),
         };
         Ok(AdapterConfig {
+            cm: nichrome_hca::cm::CmOptions::default(),
             transport: self.transport,
             star,
             iwarp: IwarpOptions { crc: self.crc, report: |why| eprintln!("nichrome: {why}") },
