@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nichrome_cm::ucma::{Answer, Caller};
+use nichrome_cm::{ChannelName, Errno};
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::{
     Completion, Counters, CqHandle, Device, DomainHandle, Event, Notify, ObjectError, PathMtu, Psn,
@@ -15,7 +17,7 @@ use nichrome_wire::Instant;
 use thiserror::Error;
 
 use crate::arena::Arena;
-use crate::cm::{ConnectionManager, Unavailable};
+use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Unavailable};
 use crate::config::{AdapterConfig, OpenError};
 use crate::driver::Driver;
 use crate::iwarp::IwarpCounters;
@@ -34,7 +36,6 @@ pub(crate) struct Inner {
     /// First packet numbers of queue pairs.
     psns: Mutex<RandomNumbers>,
     channels: Arc<Channels>,
-    connection_manager: Result<(), Unavailable>,
 }
 
 /// The wakers of completion queues.
@@ -68,8 +69,7 @@ impl Adapter {
         let domain = driver.call(Device::create_domain).map_err(OpenError::Object)?;
         let seed = driver.call(|device| device.config().seed);
         let psns = Mutex::new(RandomNumbers::new(seed, "packet numbers"));
-        let connection_manager = driver.start_connection_manager(config);
-        Ok(Self { inner: Arc::new(Inner { driver, domain, psns, channels, connection_manager }) })
+        Ok(Self { inner: Arc::new(Inner { driver, domain, psns, channels }) })
     }
 
     /// Calls the connection manager, and sends what it has queued.
@@ -80,8 +80,15 @@ impl Adapter {
         &self,
         commands: impl FnOnce(&mut ConnectionManager, &mut Device<Arena>, Instant) -> T,
     ) -> Result<T, Unavailable> {
-        self.inner.connection_manager?;
-        self.inner.driver.manage(commands).ok_or(Unavailable::Transport)
+        self.inner.driver.manage(commands)
+    }
+
+    /// Opens a channel for a program that speaks the commands of `/dev/infiniband/rdma_cm`.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager, or no channel or descriptor is left.
+    pub fn open_cm_channel(&self) -> Result<CmChannel, ChannelError> {
+        CmChannel::open(Arc::clone(&self.inner) as Arc<dyn ChannelHost>)
     }
 
     /// The number of the first packet that another queue pair sends.
@@ -139,6 +146,25 @@ impl Adapter {
     /// Counters of datagrams.
     pub fn wire_counters(&self) -> WireCounters {
         self.inner.driver.wire_counters()
+    }
+}
+
+impl ChannelHost for Inner {
+    fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError> {
+        self.driver.channel_host().open_channel(ready)
+    }
+
+    fn execute(
+        &self,
+        channel: ChannelName,
+        caller: &mut dyn Caller,
+        written: &[u8],
+    ) -> Result<Option<Answer>, Errno> {
+        self.driver.channel_host().execute(channel, caller, written)
+    }
+
+    fn close_channel(&self, channel: ChannelName) {
+        self.driver.channel_host().close_channel(channel);
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nichrome_cm::ChannelName;
+use nichrome_cm::ucma::{Answer, Caller};
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{
@@ -17,7 +19,7 @@ use nichrome_rdma::{
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
-use crate::cm::{ConnectionManager, Unavailable};
+use crate::cm::{ChannelError, ChannelHost, CmChannel, CmOptions, ConnectionManager, Unavailable};
 use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
@@ -63,6 +65,8 @@ struct Shared<M> {
     /// Readable while a datagram to any multicast group waits; set when the first group is joined.
     groups: OnceLock<OwnedFd>,
     local: SocketAddr,
+    /// `None` on transports without a connection manager.
+    cm: Option<CmOptions>,
     handover: Handover,
     events: EventSink,
 }
@@ -85,6 +89,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
             ports,
             groups: OnceLock::new(),
             local,
+            cm: (config.transport == Transport::Roce).then_some(config.cm),
             handover: Handover::new().map_err(OpenError::Thread)?,
             events,
         });
@@ -110,32 +115,29 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Ok(Self { shared, spin, set_up, thread: Some(thread.map_err(failed)?) })
     }
 
-    /// Starts the connection manager.
+    /// Opens a channel for a program that speaks the commands of `/dev/infiniband/rdma_cm`. It must not outlive the driver,
+    /// which drives it.
     ///
     /// # Errors
-    /// The transport is not RoCE, queue pair 1 is another process's, or an option is out of range.
-    pub(crate) fn start_connection_manager(&self, config: &AdapterConfig) -> Result<(), Unavailable> {
-        if config.transport != Transport::Roce {
-            return Err(Unavailable::Transport);
-        }
-        let live = &mut *self.shared.live();
-        if !live.wire.has_queue_pair_1() {
-            return Err(Unavailable::SharedAddress);
-        }
-        let manager = ConnectionManager::new(self.local().ip(), live.device.config(), &config.cm);
-        live.connections = Some(manager.map_err(Unavailable::Options)?);
-        live.device.open_management();
-        Ok(())
+    /// The adapter has no connection manager, or no channel or descriptor is left.
+    pub fn open_cm_channel(&self) -> Result<CmChannel, ChannelError> {
+        CmChannel::open(Arc::clone(&self.shared) as Arc<dyn ChannelHost>)
     }
 
-    /// Calls the connection manager, and sends what it has queued; `None` if it is not started.
+    /// Calls the connection manager, and sends what it has queued.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager.
     pub(crate) fn manage<T>(
         &self,
         commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
-    ) -> Option<T> {
-        self.shared.act(|LiveDevice { device, connections, .. }| {
-            connections.as_mut().map(|manager| commands(manager, device, clock::now()))
-        })
+    ) -> Result<T, Unavailable> {
+        self.shared.manage(commands)
+    }
+
+    /// The adapter, as the channels of programs see it.
+    pub(crate) fn channel_host(&self) -> &dyn ChannelHost {
+        &*self.shared
     }
 
     /// Calls verbs and sends what they have queued.
@@ -381,6 +383,23 @@ impl<M: Memory> Shared<M> {
         self.act(|live| verbs(&mut live.device))
     }
 
+    /// Calls the connection manager, which the first call starts, and sends what it has queued.
+    fn manage<T>(
+        &self,
+        commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
+    ) -> Result<T, Unavailable> {
+        let options = self.cm.as_ref().ok_or(Unavailable::Transport)?;
+        let (result, has_joined) = self.act(|live| {
+            let result = live.manage(options, commands);
+            (result, live.serve_groups().map(|groups| drop(self.groups.set(groups))).is_some())
+        });
+        if has_joined {
+            // The thread may wait without the groups.
+            self.handover.call_for(Some(Instant::ZERO));
+        }
+        result
+    }
+
     /// Calls the device or what drives it, and sends what they have queued.
     fn act<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
         let live = &mut *self.live();
@@ -435,6 +454,30 @@ impl<M: Memory> Shared<M> {
         };
         self.handover.sleep(due, self.ports.as_fd(), self.groups.get().map(AsFd::as_fd))?;
         Ok(has_moved)
+    }
+}
+
+impl<M: Memory + Send> ChannelHost for Shared<M> {
+    fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError> {
+        Ok(self.manage(|manager, _, _| manager.open_channel(ready))??)
+    }
+
+    fn execute(
+        &self,
+        channel: ChannelName,
+        caller: &mut dyn Caller,
+        written: &[u8],
+    ) -> Result<Option<Answer>, nichrome_cm::Errno> {
+        let execute = |manager: &mut ConnectionManager, device: &mut Device<M>, now| {
+            manager.execute(channel, caller, written, device, now)
+        };
+        // An adapter that has channels has a connection manager.
+        self.manage(execute).unwrap_or(Err(nichrome_cm::Errno::ENODEV))
+    }
+
+    fn close_channel(&self, channel: ChannelName) {
+        // As above.
+        let _ = self.manage(|manager, device, now| manager.close_channel(channel, device, now));
     }
 }
 

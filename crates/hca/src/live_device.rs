@@ -1,12 +1,13 @@
 //! A device on its wire: what a thread that holds the driver's lock does.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nichrome_port::clock;
 use nichrome_rdma::{Device, Event, Memory};
 use nichrome_wire::Instant;
 
-use crate::cm::ConnectionManager;
+use crate::cm::{CmOptions, ConnectionManager, GroupRequest, Unavailable, join_errno};
 use crate::wire::Wire;
 
 /// Batches received and sent before the lock is released.
@@ -25,7 +26,8 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 pub(crate) struct LiveDevice<M> {
     pub(crate) device: Device<M>,
     pub(crate) wire: Wire,
-    pub(crate) connections: Option<ConnectionManager>,
+    /// Started by the first command.
+    connections: Option<ConnectionManager>,
     /// The lock was released before all work was done.
     is_unfinished: bool,
 }
@@ -56,6 +58,47 @@ impl<M: Memory> LiveDevice<M> {
         }
         self.report(events);
         now
+    }
+
+    /// Calls the connection manager, and starts it before if it is not.
+    ///
+    /// # Errors
+    /// Queue pair 1 is another process's, or an option is out of range.
+    pub(crate) fn manage<T>(
+        &mut self,
+        options: &CmOptions,
+        commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
+    ) -> Result<T, Unavailable> {
+        let Self { device, wire, connections, .. } = self;
+        let manager = match connections {
+            Some(manager) => manager,
+            None if !wire.has_queue_pair_1() => return Err(Unavailable::SharedAddress),
+            None => {
+                let manager = ConnectionManager::new(wire.local().ip(), device.config(), options);
+                device.open_management();
+                connections.insert(manager.map_err(Unavailable::Options)?)
+            }
+        };
+        Ok(commands(manager, device, clock::now()))
+    }
+
+    /// Joins and leaves the multicast groups that the connection manager asks for. Returns a descriptor that is readable while a
+    /// datagram to any group waits, if a group was joined.
+    pub(crate) fn serve_groups(&mut self) -> Option<OwnedFd> {
+        let Self { device, wire, connections, .. } = self;
+        let manager = connections.as_mut()?;
+        let mut groups = None;
+        for request in manager.take_group_requests() {
+            match request {
+                GroupRequest::Leave(group) => wire.leave(group),
+                GroupRequest::Join(membership, group) => {
+                    let joined = wire.join(group).map_err(|error| join_errno(&error));
+                    let result = joined.map(|readable| groups = Some(readable)).map(|()| group);
+                    manager.group_joined(membership, result, device, clock::now());
+                }
+            }
+        }
+        groups
     }
 
     /// Sends what verbs have queued.

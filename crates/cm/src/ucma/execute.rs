@@ -52,7 +52,7 @@ const COMMUNICATION_ESTABLISHED: u32 = 4;
 pub fn execute<H: Host>(
     manager: &mut Manager<H>,
     channel: ChannelName,
-    caller: &mut impl Caller,
+    caller: &mut (impl Caller + ?Sized),
     written: &[u8],
     now: Instant,
 ) -> Result<Option<Answer>, Errno> {
@@ -85,7 +85,7 @@ fn least_answer(command: &Command) -> usize {
 }
 
 /// A command that is being carried out.
-struct Execution<'a, H, C> {
+struct Execution<'a, H, C: ?Sized> {
     manager: &'a mut Manager<H>,
     channel: ChannelName,
     caller: &'a mut C,
@@ -94,7 +94,7 @@ struct Execution<'a, H, C> {
 
 type Outcome = Result<Option<(u64, Structure)>, Errno>;
 
-impl<H: Host, C: Caller> Execution<'_, H, C> {
+impl<H: Host, C: Caller + ?Sized> Execution<'_, H, C> {
     fn run(&mut self, command: Command) -> Outcome {
         if let Some(id) = command.id() {
             self.manager.check_channel(self.channel, id).map_err(CommandError::errno)?;

@@ -11,10 +11,7 @@ use nichrome_wire::{Engine, Instant};
 
 use super::attributes::Attributes;
 use super::error::ConnectError;
-use super::manager::{Connection, ConnectionManager, EndpointNumber, Progress, stop};
-
-/// Hop limit of packets.
-const HOP_LIMIT: u8 = 64;
+use super::manager::{Connection, ConnectionManager, EndpointNumber, HOP_LIMIT, Progress, stop};
 
 /// Milliseconds for questions to the driver, which it answers at once.
 const QUERY_TIMEOUT: u32 = 1000;
@@ -106,7 +103,10 @@ impl ConnectionManager {
         attributes: &Attributes,
         device: &mut Device<M>,
         now: Instant,
-    ) -> Result<EndpointNumber, CommandError> {
+    ) -> Result<EndpointNumber, ConnectError> {
+        if peer.is_ipv4() == self.address.is_ipv4() {
+            self.engine.host_mut().source_to(peer.ip()).map_err(ConnectError::unreachable)?;
+        }
         let number = self.next_number();
         let id = self.engine.create_id(self.channel, number.0, PortSpace::Tcp, QpType::Rc)?;
         let requested = self.request(id, peer, parameters, attributes, device, now);
@@ -118,7 +118,7 @@ impl ConnectionManager {
             }
             Err(error) => {
                 self.destroy(id, device, now);
-                Err(error)
+                Err(error.into())
             }
         }
     }

@@ -51,6 +51,9 @@ pub enum ConnectError {
     /// The peer's connection manager rejected the connection.
     #[error("the peer rejected the connection: reason {} of REJ", .0.0)]
     Refused(RejectReason),
+    /// No route leads from the adapter's address to the peer.
+    #[error("no route from the adapter's address to the peer: {0}")]
+    Unreachable(Errno),
     /// The peer does not answer.
     #[error("the peer does not answer")]
     TimedOut,
@@ -66,4 +69,10 @@ pub enum ConnectError {
     /// The peer cannot be waited for.
     #[error(transparent)]
     Wait(#[from] WaitError),
+}
+
+impl ConnectError {
+    pub(super) fn unreachable(error: nichrome_cm::Errno) -> Self {
+        Self::Unreachable(Errno::from_raw_os_error(error.0))
+    }
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nichrome_cm::{
-    Bearer, ChannelName, Config, ConfigError, Event, EventKind, IdName, Input, Manager, Output, OwnAddresses,
-    Parameters,
+    Bearer, ChannelName, Config, ConfigError, Event, EventKind, IdName, Input, Manager, Output, Parameters,
+    Route,
 };
 use nichrome_port::Waker;
 use nichrome_rdma::{Device, ManagementDatagram, Memory, QpChange, QpHandle, QpState, RandomNumbers};
@@ -14,7 +14,12 @@ use nichrome_wire::cm::{Guid, RejectReason};
 use nichrome_wire::{Engine, Instant};
 
 use super::error::ConnectError;
+use super::machine::Machine;
 use super::options::CmOptions;
+use super::programs::Programs;
+
+/// Hop limit of packets.
+pub(super) const HOP_LIMIT: u8 = 64;
 
 /// The program's number of a listener or connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,12 +46,14 @@ pub(super) struct Connection {
 
 /// The connection manager of an adapter.
 pub(crate) struct ConnectionManager {
-    pub(super) engine: Manager<OwnAddresses>,
+    pub(super) engine: Manager<Machine>,
     pub(super) address: IpAddr,
     /// The channel of all connections, whose events are fetched at once. Each listener has its own.
     pub(super) channel: ChannelName,
     pub(super) connections: BTreeMap<EndpointNumber, Connection>,
     pub(super) listeners: BTreeMap<ChannelName, EndpointNumber>,
+    /// Channels of programs that write commands.
+    pub(super) programs: Programs,
     /// Threads that wait for an endpoint.
     waiting: BTreeMap<EndpointNumber, Vec<Arc<Waker>>>,
     last_number: u64,
@@ -73,7 +80,7 @@ impl ConnectionManager {
             max_path_mtu: device.mtu,
             ..Config::new(Bearer::Roce, guid, device.seed)
         };
-        let mut engine = Manager::new(config, OwnAddresses(vec![address]))?;
+        let mut engine = Manager::new(config, Machine::new(address))?;
         // The first channel is within every limit.
         let channel = engine.create_channel().unwrap_or(ChannelName(0));
         Ok(Self {
@@ -82,6 +89,7 @@ impl ConnectionManager {
             channel,
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            programs: Programs::default(),
             waiting: BTreeMap::new(),
             last_number: 0,
         })
@@ -145,16 +153,23 @@ impl ConnectionManager {
                     device.send_management(&ManagementDatagram { source, destination, payload });
                 }
                 Output::Readable(channel) if channel == self.channel => self.fetch(device),
-                Output::Readable(channel) => {
-                    if let Some(listener) = self.listeners.get(&channel) {
-                        self.wake(*listener);
-                    }
+                Output::Readable(channel) => match self.listeners.get(&channel) {
+                    Some(listener) => self.wake(*listener),
+                    None => self.programs.wake(channel),
+                },
+                Output::ResolveAddress { query, destination, .. } => {
+                    let source = self.engine.host_mut().source_to(destination);
+                    self.engine.receive(Input::AddressResolved(query, source), now);
                 }
-                Output::ResolveAddress { query, .. } => {
-                    self.engine.receive(Input::AddressResolved(query, Ok(self.address)), now);
+                Output::ResolveRoute { query, .. } => {
+                    let route = Route { path_mtu: device.config().mtu, hop_limit: HOP_LIMIT };
+                    self.engine.receive(Input::RouteResolved(query, Ok(route)), now);
                 }
-                // `connect` answers the question for a route. The others are for groups and for transports that set up their own
-                // connections.
+                Output::JoinGroup { membership, group, reception, .. } => {
+                    self.join_group(membership, group, reception, now);
+                }
+                Output::LeaveGroup(membership) => self.programs.leave(membership),
+                // For transports that set up their own connections.
                 _ => {}
             }
         }

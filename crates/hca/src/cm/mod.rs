@@ -23,20 +23,29 @@
 //! | `connection.rs`, `listener.rs` | what programs hold |
 //! | `commands.rs` | commands of programs, to the engine of `nichrome-cm` |
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
+//! | `channel.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |
+//! | `machine.rs` | addresses and routes of the machine |
 //! | `attributes.rs`, `options.rs`, `error.rs` | attributes of queue pairs, options, errors |
 
 mod attributes;
+mod channel;
 mod commands;
 mod connection;
 mod error;
 mod listener;
+mod machine;
 mod manager;
 mod options;
+mod programs;
 
+pub(crate) use channel::ChannelHost;
+pub use channel::{ChannelError, CmChannel};
 pub use connection::Connected;
 pub use error::{ConnectError, ListenError, Unavailable, WaitError};
 pub use listener::{Listener, Request};
+pub(crate) use machine::join_errno;
 pub(crate) use manager::ConnectionManager;
 pub use nichrome_cm::CommandError;
 pub use nichrome_wire::cm::{RejectReason, TimeExponent};
 pub use options::CmOptions;
+pub(crate) use programs::GroupRequest;

@@ -13,11 +13,18 @@ use super::datagrams::{Sink, receive_batch};
 /// The groups that an adapter has joined.
 pub(crate) struct Groups {
     /// A place for each group; its index is its token in `ready`.
-    sockets: Vec<Option<UdpSocket>>,
+    sockets: Vec<Option<Membership>>,
     /// Readable while a datagram waits at any socket.
     ready: Epoll,
     tokens: Vec<u64>,
     batch: ReceiveBatch,
+}
+
+/// A group's socket.
+struct Membership {
+    socket: UdpSocket,
+    /// How often the group was joined and not left.
+    joins: usize,
 }
 
 impl Groups {
@@ -30,28 +37,34 @@ impl Groups {
         Ok(Self { sockets, ready: Epoll::new()?, tokens, batch })
     }
 
-    /// Joins a group on the interface of the address `local`.
+    /// Joins a group on the interface of the address `local`. As many calls of [`leave`](Self::leave) leave it.
     ///
     /// # Errors
     /// The kernel's: no membership or descriptor is left, or the interface takes no multicast.
     pub(super) fn join(&mut self, group: IpAddr, local: IpAddr) -> Result<(), UdpError> {
+        if let Some(joined) = self.sockets.iter_mut().flatten().find(|joined| joined.is_of(group)) {
+            joined.joins += 1;
+            return Ok(());
+        }
         let address = SocketAddr::new(group, ROCE_PORT);
         let socket = UdpSocket::open_group(address, local)?;
         let place = self.sockets.iter().position(Option::is_none).unwrap_or(self.sockets.len());
         let added = self.ready.add(&socket, place as u64, Interest::READ);
         added.map_err(|error| UdpError::Io { address, error })?;
+        let joined = Some(Membership { socket, joins: 1 });
         match self.sockets.get_mut(place) {
-            Some(vacant) => *vacant = Some(socket),
-            None => self.sockets.push(Some(socket)),
+            Some(vacant) => *vacant = joined,
+            None => self.sockets.push(joined),
         }
         Ok(())
     }
 
     /// Leaves a group.
     pub(super) fn leave(&mut self, group: IpAddr) {
-        let is_of_group = |socket: &UdpSocket| socket.local().ip() == group;
-        for place in &mut self.sockets {
-            *place = place.take().filter(|socket| !is_of_group(socket));
+        let is_of_group =
+            |place: &&mut Option<Membership>| place.as_ref().is_some_and(|joined| joined.is_of(group));
+        if let Some(place) = self.sockets.iter_mut().find(is_of_group) {
+            *place = place.take().and_then(Membership::left_once);
         }
     }
 
@@ -63,10 +76,22 @@ impl Groups {
         }
         let ready = tokens.iter().filter_map(|token| sockets.get(usize::try_from(*token).ok()?)?.as_ref());
         let mut more = false;
-        for socket in ready {
+        for Membership { socket, .. } in ready {
             more |= receive_batch(batch, socket, sink);
         }
         more
+    }
+}
+
+impl Membership {
+    fn is_of(&self, group: IpAddr) -> bool {
+        self.socket.local().ip() == group
+    }
+
+    /// What remains when one of its joins is taken back.
+    fn left_once(self) -> Option<Self> {
+        let joins = self.joins - 1;
+        (joins > 0).then_some(Self { joins, ..self })
     }
 }
 
