@@ -184,7 +184,7 @@ pub(crate) enum RoceSocket {
 }
 
 /// The kernel selects the process by the top bits of the destination QP, from byte 5 of the BTH on.
-const STEERING: Steering = Steering { byte: 5, bits: SLOT_BITS, others: None };
+const STEERING: Steering = Steering { byte: 5, bits: SLOT_BITS, others: None, management: None };
 
 /// QP numbers of a slot.
 const QPS_OF_A_SLOT: u32 = 1 << (24 - STEERING.bits);

@@ -14,7 +14,7 @@ use nichrome_port::{Device, MAX_RECEIVE, Netlink, NetworkNamespace, Offloads, Ta
 use nichrome_wire::{IpProtocol, Ipv4Repr, LinkHeader, MacAddr, TrafficClass};
 
 const PORT: u16 = 14_791;
-const STEERING: Steering = Steering { byte: 5, bits: 5, others: None };
+const STEERING: Steering = Steering { byte: 5, bits: 5, others: None, management: None };
 
 /// A datagram as it was received: sender, traffic class, bytes.
 type Seen = (SocketAddr, TrafficClass, Vec<u8>);

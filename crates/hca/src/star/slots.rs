@@ -26,6 +26,7 @@ pub(crate) const STEERING: Steering = Steering {
         kinds: [PacketType::Rdp as u8, PacketType::Gd as u8, PacketType::Aop as u8],
         byte: BEFORE_SERVER + 1,
     }),
+    management: None,
 };
 
 /// The TCP port of a process: its slot's if it shares its address.

@@ -26,11 +26,12 @@ use rustix::process::getuid;
 use crate::clock::wait;
 use crate::waker::Waker;
 
+use super::service_ports::{ServicePorts, create_table};
 use super::socket::{UdpError, UdpSocket, open};
 use super::steering::Steering;
 
-/// Sockets that one message can pass on: more than the slots and the listener.
-const MOST_PASSED: usize = 65;
+/// Descriptors that one message can pass on: the listener, the sockets of 64 slots and of requests, and the ports' file.
+const MOST_PASSED: usize = 67;
 
 /// How long a process that hands on the sockets may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,6 +44,8 @@ const TRIES: u32 = 100;
 pub struct SharedPort {
     socket: UdpSocket,
     slot: usize,
+    steering: Steering,
+    group: Arc<Group>,
     /// The name that stands for the slot.
     _claim: OwnedFd,
     /// Hands the sockets to those that come later.
@@ -75,8 +78,9 @@ impl SharedPort {
         let fd = fd.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))?;
         discard_what_is_left(&fd);
         let socket = UdpSocket::of(fd, address).map_err(failed)?;
-        let steward = Steward::start(group).map_err(failed)?;
-        Ok(Self { socket, slot, _claim: claim, _steward: steward })
+        let group = Arc::new(group);
+        let steward = Steward::start(Arc::clone(&group)).map_err(failed)?;
+        Ok(Self { socket, slot, steering, group, _claim: claim, _steward: steward })
     }
 
     /// The socket.
@@ -87,6 +91,29 @@ impl SharedPort {
     /// The slot, from 0.
     pub fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// The slot's service ports, and the socket of requests for services that no process has. All processes with service ports
+    /// receive from that socket.
+    ///
+    /// # Errors
+    /// The steering has no management datagrams, or the kernel's.
+    pub fn open_services(&self) -> Result<(ServicePorts, UdpSocket), UdpError> {
+        let address = self.socket.local();
+        let open = || {
+            let Group { sockets, table, .. } = &*self.group;
+            let (Some(table), Some(requests)) = (table, sockets.get(self.steering.slots())) else {
+                return Err(Errno::OPNOTSUPP);
+            };
+            let duplicate =
+                || requests.try_clone().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE));
+            let ports = ServicePorts::open(table, duplicate()?, self.steering, self.slot)?;
+            if ports.is_alone()? {
+                discard_what_is_left(requests);
+            }
+            Ok((ports, UdpSocket::of(duplicate()?, address)?))
+        };
+        open().map_err(|error| UdpError::of(address, error))
     }
 }
 
@@ -115,6 +142,8 @@ fn claim(address: SocketAddr, slot: usize) -> io::Result<OwnedFd> {
 struct Group {
     listener: OwnedFd,
     sockets: Vec<OwnedFd>,
+    /// The file of service ports, if management datagrams are steered.
+    table: Option<OwnedFd>,
 }
 
 impl Group {
@@ -129,7 +158,8 @@ impl Group {
             match Self::ask(&name) {
                 // The last of them has gone just now.
                 Err(Errno::CONNREFUSED | Errno::CONNRESET) => thread::sleep(Duration::from_millis(10)),
-                result => return result,
+                Ok(passed) => return Self::of(passed, steering),
+                Err(error) => return Err(error),
             }
         }
         Err(Errno::ADDRINUSE)
@@ -139,23 +169,32 @@ impl Group {
     fn found(listener: OwnedFd, address: SocketAddr, steering: Steering) -> io::Result<Self> {
         listen(&listener, 64)?;
         let share = |fd: &OwnedFd| set_socket_reuseport(fd, true);
-        let sockets = (0..steering.slots()).map(|_| Ok(open(address, share)?.into_fd()));
+        let sockets = (0..steering.sockets()).map(|_| Ok(open(address, share)?.into_fd()));
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         if let Some(first) = sockets.first() {
-            steering.attach(first)?;
+            steering.attach(first, &[])?;
         }
-        Ok(Self { listener, sockets })
+        let table = steering.management.map(|_| create_table(address)).transpose()?;
+        Ok(Self { listener, sockets, table })
     }
 
-    /// The sockets from whoever has them.
-    fn ask(name: &str) -> io::Result<Self> {
+    /// The descriptors from whoever has them.
+    fn ask(name: &str) -> io::Result<Vec<OwnedFd>> {
         let connection = unix_socket(SocketType::SEQPACKET)?;
         set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE))?;
         connect(&connection, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-        let mut passed = receive_descriptors(&connection)?.into_iter();
-        // Another user's process hands on nothing.
-        let listener = passed.next().ok_or(Errno::ADDRINUSE)?;
-        Ok(Self { listener, sockets: passed.collect() })
+        receive_descriptors(&connection)
+    }
+
+    /// The group of descriptors that another process has handed on. Another user's process hands on none.
+    fn of(mut passed: Vec<OwnedFd>, steering: Steering) -> io::Result<Self> {
+        let expected = 1 + steering.sockets() + usize::from(steering.management.is_some());
+        if passed.len() != expected {
+            return Err(Errno::ADDRINUSE);
+        }
+        let listener = passed.remove(0);
+        let table = steering.management.and_then(|_| passed.pop());
+        Ok(Self { listener, sockets: passed, table })
     }
 
     /// Hands the sockets to whoever asks, if it is a process of this user.
@@ -164,8 +203,11 @@ impl Group {
         if socket_peercred(&connection)?.uid != getuid() {
             return Ok(());
         }
-        let descriptors: Vec<BorrowedFd<'_>> =
-            std::iter::once(&self.listener).chain(&self.sockets).map(AsFd::as_fd).collect();
+        let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&self.listener)
+            .chain(&self.sockets)
+            .chain(&self.table)
+            .map(AsFd::as_fd)
+            .collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PASSED))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
@@ -193,7 +235,7 @@ struct Steward {
 }
 
 impl Steward {
-    fn start(group: Group) -> io::Result<Self> {
+    fn start(group: Arc<Group>) -> io::Result<Self> {
         io::ioctl_fionbio(&group.listener, true)?;
         let waker = Arc::new(Waker::new()?);
         let end = Arc::clone(&waker);

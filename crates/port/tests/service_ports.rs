@@ -1,0 +1,176 @@
+//! Service ports of processes that share an address.
+#![allow(clippy::unwrap_used)]
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket as Sender};
+use std::time::Duration;
+
+use nichrome_port::clock;
+use nichrome_port::udp::{
+    ManagementSteering, ReceiveBatch, ServicePort, ServicePorts, SharedPort, Steering, UdpSocket,
+};
+use std::os::fd::AsFd;
+
+/// A free UDP port of every loopback address of these tests.
+const PORT: u16 = 4797;
+
+const REQUEST: u16 = 0x10;
+const OTHER_REQUEST: u16 = 0x17;
+const REPLY: u16 = 0x18;
+const OTHER: u16 = 0x14;
+
+const STEERING: Steering = Steering {
+    byte: 5,
+    bits: 5,
+    others: None,
+    management: Some(ManagementSteering {
+        receiver: 4,
+        queue_pair: 1,
+        attribute: 36,
+        requests: [REQUEST, OTHER_REQUEST],
+        service: 56,
+        spaces: [0x0002, 0x013F, 0x0106, 0x0111],
+        reply: (REPLY, 44),
+        others: 48,
+    }),
+};
+
+const TCP: usize = 2;
+const UDP: usize = 3;
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(127, 0, 78, last), PORT))
+}
+
+fn port(port: u16) -> ServicePort {
+    ServicePort { space: TCP, port }
+}
+
+/// A management datagram.
+fn management(attribute: u16) -> [u8; 64] {
+    let mut bytes = [0xFF; 64];
+    bytes[4..8].copy_from_slice(&[0xFF, 0, 0, 1]);
+    bytes[36..38].copy_from_slice(&attribute.to_be_bytes());
+    bytes
+}
+
+fn request(attribute: u16, space: u16, port: u16) -> [u8; 64] {
+    let mut bytes = management(attribute);
+    bytes[56..58].copy_from_slice(&space.to_be_bytes());
+    bytes[58..60].copy_from_slice(&port.to_be_bytes());
+    bytes
+}
+
+/// A process, its service ports, and the socket of requests that nobody takes.
+struct End {
+    port: SharedPort,
+    services: ServicePorts,
+    unclaimed: UdpSocket,
+}
+
+impl End {
+    fn join(address: SocketAddr) -> Self {
+        let port = SharedPort::join(address, STEERING).unwrap();
+        let (services, unclaimed) = port.open_services().unwrap();
+        Self { port, services, unclaimed }
+    }
+}
+
+/// Number of datagrams at a socket, once there is one.
+fn received(socket: &UdpSocket) -> usize {
+    let until = clock::now() + Duration::from_secs(10);
+    assert_eq!(clock::wait([socket.as_fd()], Some(until)), Ok([true]));
+    let mut batch = ReceiveBatch::default();
+    batch.receive(socket).unwrap();
+    batch.arrivals().map(|arrival| arrival.datagrams().count()).sum()
+}
+
+/// Sends a datagram that only `socket` gets.
+fn reaches(to: SocketAddr, bytes: &[u8], socket: &UdpSocket) {
+    Sender::bind("127.0.0.1:0").unwrap().send_to(bytes, to).unwrap();
+    assert_eq!(received(socket), 1, "{bytes:?}");
+}
+
+#[test]
+fn a_port_is_reserved_by_one_process_until_it_gives_it_back_or_ends() {
+    let [first, second] = [(); 2].map(|()| End::join(address(1)));
+    assert!(first.services.reserve(port(7)));
+    assert!(!second.services.reserve(port(7)));
+    assert!(second.services.reserve(ServicePort { space: UDP, port: 7 }));
+    assert!(second.services.reserve(port(8)));
+    first.services.release(port(7));
+    assert!(second.services.reserve(port(7)));
+    drop(second);
+    assert!(first.services.reserve(port(7)) && first.services.reserve(port(8)));
+    // Other addresses have ports of their own.
+    assert!(End::join(address(2)).services.reserve(port(7)));
+}
+
+#[test]
+fn requests_reach_the_process_that_listens() {
+    let to = address(3);
+    let ends = [(); 3].map(|()| End::join(to));
+    for (nth, end) in ends.iter().enumerate() {
+        let port = port(100 + nth as u16);
+        assert!(end.services.reserve(port));
+        end.services.listen(port).unwrap();
+    }
+    for (nth, end) in ends.iter().enumerate() {
+        for attribute in [REQUEST, OTHER_REQUEST] {
+            reaches(to, &request(attribute, 0x0106, 100 + nth as u16), end.port.socket());
+        }
+    }
+    // A port of another space, and one that nobody has.
+    reaches(to, &request(REQUEST, 0x0111, 100), &ends[0].unclaimed);
+    reaches(to, &request(REQUEST, 0x0106, 103), &ends[2].unclaimed);
+    // A port that was given back.
+    ends[1].services.release(port(101));
+    reaches(to, &request(REQUEST, 0x0106, 101), &ends[0].unclaimed);
+    reaches(to, &request(REQUEST, 0x0106, 102), ends[2].port.socket());
+}
+
+#[test]
+fn other_messages_reach_the_slot_in_their_identifier() {
+    let to = address(4);
+    let ends = [(); 3].map(|()| End::join(to));
+    for (slot, end) in ends.iter().enumerate() {
+        assert_eq!(end.port.slot(), slot);
+        for (attribute, byte) in [(REPLY, 44), (OTHER, 48)] {
+            let mut bytes = management(attribute);
+            bytes[byte] = (slot as u8) << 3 | 5;
+            reaches(to, &bytes, end.port.socket());
+        }
+        // Datagrams for other queue pairs.
+        let mut bytes = management(REQUEST);
+        bytes[5..8].copy_from_slice(&[(slot as u8) << 3, 0, 1]);
+        bytes[7] += u8::from(slot == 0);
+        reaches(to, &bytes, end.port.socket());
+    }
+}
+
+#[test]
+fn the_ports_of_a_process_that_ends_are_free_and_lead_nowhere() {
+    let to = address(5);
+    let [first, second] = [(); 2].map(|()| End::join(to));
+    assert!(second.services.reserve(port(9)));
+    second.services.listen(port(9)).unwrap();
+    reaches(to, &request(REQUEST, 0x0106, 9), second.port.socket());
+    drop(second);
+    reaches(to, &request(REQUEST, 0x0106, 9), &first.unclaimed);
+    assert!(first.services.reserve(port(9)));
+    first.services.listen(port(9)).unwrap();
+    reaches(to, &request(REQUEST, 0x0106, 9), first.port.socket());
+}
+
+#[test]
+fn a_thousand_ports_are_listened_at() {
+    let to = address(6);
+    let ends = [(); 2].map(|()| End::join(to));
+    for number in 1..=1000 {
+        let end = &ends[usize::from(number % 2)];
+        assert!(end.services.reserve(port(number)));
+        end.services.listen(port(number)).unwrap();
+    }
+    for number in [1, 2, 500, 999, 1000] {
+        reaches(to, &request(REQUEST, 0x0106, number), ends[usize::from(number % 2)].port.socket());
+    }
+}
