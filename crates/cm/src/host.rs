@@ -13,6 +13,9 @@ pub trait Host {
     /// stands for all. Called once for each port that this manager begins to use.
     fn reserve_port(&mut self, space: PortSpace, address: IpAddr, port: u16) -> bool;
 
+    /// Has requests of peers for a reserved port delivered to this manager; returns false if the machine cannot.
+    fn listen(&mut self, space: PortSpace, port: u16) -> bool;
+
     /// Gives a port back.
     fn release_port(&mut self, space: PortSpace, port: u16);
 }
@@ -27,6 +30,10 @@ impl Host for OwnAddresses {
     }
 
     fn reserve_port(&mut self, _: PortSpace, _: IpAddr, _: u16) -> bool {
+        true
+    }
+
+    fn listen(&mut self, _: PortSpace, _: u16) -> bool {
         true
     }
 

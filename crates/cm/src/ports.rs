@@ -220,6 +220,10 @@ mod tests {
             port != 7
         }
 
+        fn listen(&mut self, _: PortSpace, _: u16) -> bool {
+            false
+        }
+
         fn release_port(&mut self, _: PortSpace, _: u16) {}
     }
 

@@ -169,6 +169,9 @@ impl<H: Host> Manager<H> {
             return Err(CommandError::State);
         }
         self.ports.claim(identifier.space, id, identifier.binding(identifier.source))?;
+        if !self.host.listen(identifier.space, identifier.source.port()) {
+            return Err(CommandError::Exhausted);
+        }
         let most = self.config.max_backlog;
         let backlog = if backlog == 0 || backlog > most { most } else { backlog };
         identifier.options.reuse_address = false;

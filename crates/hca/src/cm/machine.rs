@@ -38,6 +38,10 @@ impl Host for Machine {
         true
     }
 
+    fn listen(&mut self, _: PortSpace, _: u16) -> bool {
+        true
+    }
+
     fn release_port(&mut self, _: PortSpace, _: u16) {}
 }
 
