@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use nichrome_port::capture::WriteError;
-use nichrome_port::udp::{PacketReceiverError, SharedPort, Steering, UdpError, UdpSocket};
+use nichrome_port::udp::{PacketReceiverError, ServicePorts, SharedPort, UdpError, UdpSocket};
 use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, Native, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
 use nichrome_wire::rdma::ROCE_PORT;
@@ -16,7 +16,8 @@ use thiserror::Error;
 
 use crate::cm::CmOptions;
 use crate::iwarp::IwarpOptions;
-use crate::star::{self, SLOT_BITS, StarAddressError, StarOptions};
+use crate::management_steering::STEERING;
+use crate::star::{self, StarAddressError, StarOptions};
 
 /// The transport protocol of reliable connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,9 +184,6 @@ pub(crate) enum RoceSocket {
     Shared(SharedPort),
 }
 
-/// The kernel selects the process by the top bits of the destination QP, from byte 5 of the BTH on.
-const STEERING: Steering = Steering { byte: 5, bits: SLOT_BITS, others: None, management: None };
-
 /// QP numbers of a slot.
 const QPS_OF_A_SLOT: u32 = 1 << (24 - STEERING.bits);
 
@@ -226,11 +224,15 @@ impl RoceSocket {
         }
     }
 
-    /// Returns true if datagrams for queue pair 1 arrive here, not at another process.
-    pub(crate) fn has_queue_pair_1(&self) -> bool {
+    /// The service ports of the slot, and the socket of requests for ports that no process has; `None` where the address is not
+    /// shared.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn open_services(&self) -> Result<Option<(ServicePorts, UdpSocket)>, UdpError> {
         match self {
-            Self::Own(_) => true,
-            Self::Shared(port) => port.slot() == 0,
+            Self::Own(_) => Ok(None),
+            Self::Shared(port) => port.open_services().map(Some),
         }
     }
 

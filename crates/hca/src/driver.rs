@@ -19,7 +19,7 @@ use nichrome_rdma::{
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
-use crate::cm::{ChannelError, ChannelHost, CmChannel, CmOptions, ConnectionManager, Unavailable};
+use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Unavailable};
 use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
@@ -62,11 +62,10 @@ struct Shared<M> {
     live: Mutex<LiveDevice<M>>,
     /// Readable while a datagram waits at any port.
     ports: OwnedFd,
-    /// Readable while a datagram to any multicast group waits; set when the first group is joined.
-    groups: OnceLock<OwnedFd>,
+    /// Readable while a datagram waits at a side port: a multicast group's, or that of requests of connection managers. Set when
+    /// the first is opened.
+    side_ports: OnceLock<OwnedFd>,
     local: SocketAddr,
-    /// `None` on transports without a connection manager.
-    cm: Option<CmOptions>,
     handover: Handover,
     events: EventSink,
 }
@@ -82,14 +81,14 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let slot = socket.slot();
         let wire = Wire::open(socket, config)?;
         let (ports, local) = (wire.readiness()?, wire.local());
+        let cm = (config.transport == Transport::Roce).then_some(config.cm);
         let failed =
             |error: std::io::Error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
         let shared = Arc::new(Shared {
-            live: Mutex::new(LiveDevice::new(device, wire)),
+            live: Mutex::new(LiveDevice::new(device, wire, cm)),
             ports,
-            groups: OnceLock::new(),
+            side_ports: OnceLock::new(),
             local,
-            cm: (config.transport == Transport::Roce).then_some(config.cm),
             handover: Handover::new().map_err(OpenError::Thread)?,
             events,
         });
@@ -223,14 +222,14 @@ impl<M: Memory + Send + 'static> Driver<M> {
                 return Ok(());
             }
             match live.wire.join(group) {
-                Ok(groups) => drop(self.shared.groups.set(groups)),
+                Ok(side_ports) => drop(self.shared.side_ports.set(side_ports)),
                 Err(error) => {
                     live.device.detach_multicast(qp, group)?;
                     return Err(error.into());
                 }
             }
         }
-        // The thread may wait without the groups.
+        // The thread may wait without the side ports.
         self.shared.handover.call_for(Some(Instant::ZERO));
         Ok(())
     }
@@ -388,13 +387,12 @@ impl<M: Memory> Shared<M> {
         &self,
         commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
     ) -> Result<T, Unavailable> {
-        let options = self.cm.as_ref().ok_or(Unavailable::Transport)?;
-        let (result, has_joined) = self.act(|live| {
-            let result = live.manage(options, commands);
-            (result, live.serve_groups().map(|groups| drop(self.groups.set(groups))).is_some())
+        let (result, has_opened) = self.act(|live| {
+            let result = live.manage(commands);
+            (result, live.take_side_ports().map(|ports| drop(self.side_ports.set(ports))).is_some())
         });
-        if has_joined {
-            // The thread may wait without the groups.
+        if has_opened {
+            // The thread may wait without the side ports.
             self.handover.call_for(Some(Instant::ZERO));
         }
         result
@@ -452,7 +450,7 @@ impl<M: Memory> Shared<M> {
             live.progress(&self.events);
             (live.poll_timeout(), live.wire.counters() != before)
         };
-        self.handover.sleep(due, self.ports.as_fd(), self.groups.get().map(AsFd::as_fd))?;
+        self.handover.sleep(due, self.ports.as_fd(), self.side_ports.get().map(AsFd::as_fd))?;
         Ok(has_moved)
     }
 }

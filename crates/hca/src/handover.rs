@@ -20,8 +20,8 @@
 //! ```text
 //! loop: is_polled ── yes ─► nap(20 µs … 640 µs)           the waker alone
 //!          └─ no ─► arm ─► progress under the lock ─► sleep(deadline)
-//!                                                       waiters = 0: the waker, the ports and the multicast groups
-//!                                                       waiters > 0: the waker and the multicast groups
+//!                                                       waiters = 0: the waker, the ports and the side ports
+//!                                                       waiters > 0: the waker and the side ports
 //! ```
 //!
 //! A nap is bounded and doubles while the program keeps polling. So a program that polls now and then, and in between
@@ -182,23 +182,23 @@ impl Handover {
         self.wakes_at.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Waits until `due`, for the waker, for `ports` unless a program waits for them, and for the multicast `groups` if any was
-    /// joined.
+    /// Waits until `due`, for the waker, for `ports` unless a program waits for them, and for the `side_ports` if
+    /// any was opened.
     pub(crate) fn sleep(
         &self,
         due: Option<Instant>,
         ports: BorrowedFd<'_>,
-        groups: Option<BorrowedFd<'_>>,
+        side_ports: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
         if let Some(due) = due {
             self.wakes_at.fetch_min(due.as_nanos(), Ordering::SeqCst);
         }
         let waker = self.waker.as_fd();
-        let was_called = match (self.waiters.load(Ordering::SeqCst) > 0, groups) {
+        let was_called = match (self.waiters.load(Ordering::SeqCst) > 0, side_ports) {
             (true, None) => clock::wait([waker], due).map(|[called]| called),
-            (true, Some(groups)) => clock::wait([waker, groups], due).map(|[called, _]| called),
+            (true, Some(side)) => clock::wait([waker, side], due).map(|[called, _]| called),
             (false, None) => clock::wait([waker, ports], due).map(|[called, _]| called),
-            (false, Some(groups)) => clock::wait([waker, ports, groups], due).map(|[called, ..]| called),
+            (false, Some(side)) => clock::wait([waker, ports, side], due).map(|[called, ..]| called),
         };
         self.wakes_at.store(0, Ordering::SeqCst);
         if was_called? {
@@ -251,17 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn while_a_program_waits_for_the_ports_the_thread_waits_for_the_multicast_groups() {
+    fn while_a_program_waits_for_the_ports_the_thread_waits_for_the_side_ports() {
         let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
-        let groups = Waker::new().unwrap();
+        let side_ports = Waker::new().unwrap();
         let sleep = || {
             handover.arm();
             let until = Some(clock::now() + SOON);
-            handover.sleep(until, ports.as_fd(), Some(groups.as_fd())).unwrap();
+            handover.sleep(until, ports.as_fd(), Some(side_ports.as_fd())).unwrap();
         };
         handover.begin_wait();
         ports.wake();
-        ends(sleep, || groups.wake());
+        ends(sleep, || side_ports.wake());
     }
 
     #[test]

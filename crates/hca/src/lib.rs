@@ -53,6 +53,8 @@ mod exchange;
 mod handover;
 mod iwarp;
 mod live_device;
+mod management;
+mod management_steering;
 mod parcel;
 mod ports;
 mod queue_pair;

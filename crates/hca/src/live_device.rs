@@ -7,7 +7,8 @@ use nichrome_port::clock;
 use nichrome_rdma::{Device, Event, Memory};
 use nichrome_wire::Instant;
 
-use crate::cm::{CmOptions, ConnectionManager, GroupRequest, Unavailable, join_errno};
+use crate::cm::{CmOptions, ConnectionManager, Unavailable};
+use crate::management::Management;
 use crate::wire::Wire;
 
 /// Batches received and sent before the lock is released.
@@ -26,15 +27,16 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 pub(crate) struct LiveDevice<M> {
     pub(crate) device: Device<M>,
     pub(crate) wire: Wire,
-    /// Started by the first command.
-    connections: Option<ConnectionManager>,
+    management: Management,
     /// The lock was released before all work was done.
     is_unfinished: bool,
 }
 
 impl<M: Memory> LiveDevice<M> {
-    pub(crate) fn new(device: Device<M>, wire: Wire) -> Self {
-        Self { device, wire, connections: None, is_unfinished: false }
+    /// Drives a device on its wire. `cm` is `None` on transports without a connection manager.
+    pub(crate) fn new(mut device: Device<M>, wire: Wire, cm: Option<CmOptions>) -> Self {
+        let management = Management::new(cm, &mut device, &wire);
+        Self { device, wire, management, is_unfinished: false }
     }
 
     /// Serves timers, receives and sends, up to [`ROUNDS`] batches; returns the time of the last.
@@ -47,9 +49,7 @@ impl<M: Memory> LiveDevice<M> {
                 self.device.handle_timeout(now);
             }
             let more_to_receive = self.wire.receive(&mut self.device, now);
-            if let Some(connections) = &mut self.connections {
-                connections.progress(&mut self.device, now);
-            }
+            self.management.progress(&mut self.device, &mut self.wire, now);
             let more_to_send = self.wire.transmit(&mut self.device, now);
             if !more_to_receive && !more_to_send {
                 self.is_unfinished = false;
@@ -60,45 +60,21 @@ impl<M: Memory> LiveDevice<M> {
         now
     }
 
-    /// Calls the connection manager, and starts it before if it is not.
+    /// Calls the connection manager, which starts if it has not.
     ///
     /// # Errors
-    /// Queue pair 1 is another process's, or an option is out of range.
+    /// The adapter has no connection manager.
     pub(crate) fn manage<T>(
         &mut self,
-        options: &CmOptions,
         commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
     ) -> Result<T, Unavailable> {
-        let Self { device, wire, connections, .. } = self;
-        let manager = match connections {
-            Some(manager) => manager,
-            None if !wire.has_queue_pair_1() => return Err(Unavailable::SharedAddress),
-            None => {
-                let manager = ConnectionManager::new(wire.local().ip(), device.config(), options);
-                device.open_management();
-                connections.insert(manager.map_err(Unavailable::Options)?)
-            }
-        };
-        Ok(commands(manager, device, clock::now()))
+        let Self { device, wire, management, .. } = self;
+        management.manage(device, wire, commands)
     }
 
-    /// Joins and leaves the multicast groups that the connection manager asks for. Returns a descriptor that is readable while a
-    /// datagram to any group waits, if a group was joined.
-    pub(crate) fn serve_groups(&mut self) -> Option<OwnedFd> {
-        let Self { device, wire, connections, .. } = self;
-        let manager = connections.as_mut()?;
-        let mut groups = None;
-        for request in manager.take_group_requests() {
-            match request {
-                GroupRequest::Leave(group) => wire.leave(group),
-                GroupRequest::Join(membership, group) => {
-                    let joined = wire.join(group).map_err(|error| join_errno(&error));
-                    let result = joined.map(|readable| groups = Some(readable)).map(|()| group);
-                    manager.group_joined(membership, result, device, clock::now());
-                }
-            }
-        }
-        groups
+    /// Takes a descriptor that is readable while a datagram waits at a side port, if side ports were opened since the last call.
+    pub(crate) fn take_side_ports(&mut self) -> Option<OwnedFd> {
+        self.management.take_side_ports()
     }
 
     /// Sends what verbs have queued.
@@ -137,8 +113,8 @@ impl<M: Memory> LiveDevice<M> {
             return Some(Instant::ZERO);
         }
         let socket = self.wire.is_full().then(|| clock::now() + FULL_SOCKET_DELAY);
-        let connections = self.connections.as_ref().and_then(ConnectionManager::poll_timeout);
-        let timeouts = [self.device.poll_timeout(), self.wire.poll_timeout(), connections, socket];
+        let management = self.management.poll_timeout();
+        let timeouts = [self.device.poll_timeout(), self.wire.poll_timeout(), management, socket];
         timeouts.into_iter().flatten().min()
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use nichrome_port::udp::{Envelope, SendBatch, SendReport, Staged, UdpError};
+use nichrome_port::udp::{Envelope, SendBatch, SendReport, ServicePorts, Staged, UdpError};
 use nichrome_rdma::{Datagram, DatagramBatch, Device, Memory, QpHandle, Transmit};
 use nichrome_wan::{Output, Path};
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT};
@@ -40,7 +40,6 @@ pub(crate) struct Wire {
     recorder: Option<Recorder>,
     counters: WireCounters,
     is_cut_off: bool,
-    has_queue_pair_1: bool,
 }
 
 /// Impaired paths, one per direction.
@@ -93,7 +92,6 @@ impl Wire {
         // Streams have impaired paths of their own.
         let faults = config.faults.as_ref().filter(|_| config.transport != Transport::Iwarp);
         Ok(Self {
-            has_queue_pair_1: socket.has_queue_pair_1(),
             ports: Ports::open(socket, config)?,
             outgoing: SendBatch::default(),
             faults: faults.map(FaultyPaths::new).transpose()?,
@@ -103,9 +101,18 @@ impl Wire {
         })
     }
 
-    /// Returns true if datagrams for queue pair 1 arrive here, not at another process.
-    pub(crate) fn has_queue_pair_1(&self) -> bool {
-        self.has_queue_pair_1
+    /// The slot at a shared address.
+    pub(crate) fn slot(&self) -> Option<usize> {
+        self.ports.slot()
+    }
+
+    /// Receives requests of connection managers from now on. Returns the service ports of this process and a descriptor that is
+    /// readable while a datagram waits at a side port; `None` where the address is not shared.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn open_services(&mut self) -> Result<Option<(ServicePorts, OwnedFd)>, UdpError> {
+        self.ports.open_services()
     }
 
     /// The address that datagrams are sent from.
@@ -121,7 +128,7 @@ impl Wire {
         self.ports.readiness()
     }
 
-    /// Joins a multicast group; returns a descriptor that is readable while a datagram to any group waits.
+    /// Joins a multicast group; returns a descriptor that is readable while a datagram waits at a side port.
     ///
     /// # Errors
     /// The kernel's.

@@ -9,7 +9,7 @@ use nichrome_hca::cm::{
     CmOptions, ConnectError, Connected, ListenError, Listener, TimeExponent, Unavailable,
 };
 use nichrome_hca::{
-    Adapter, AdapterConfig, CompletionQueue, Connection, Faults, QueuePair, Region, Transport,
+    Adapter, AdapterConfig, CompletionQueue, Connection, Faults, Place, QueuePair, Region, Transport,
 };
 use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest, Status};
 use nichrome_wan::Impairments;
@@ -22,6 +22,7 @@ const IMPATIENT: CmOptions = CmOptions {
     response_timeout: TimeExponent::new(13),
     max_retries: 3,
     service_timeout: TimeExponent::new(16),
+    guid: None,
 };
 
 /// More than an impatient end takes to give up: four waits of 34 ms, and 268 ms of an MRA.
@@ -211,6 +212,25 @@ fn many_clients_connect_at_once() {
 }
 
 #[test]
+fn requests_beyond_the_backlog_wait_for_room() {
+    let cm = CmOptions { max_retries: 15, ..IMPATIENT };
+    let [client, server] = &[(); 2].map(|()| End::open(&AdapterConfig { cm, ..AdapterConfig::default() }));
+    let listener = &server.adapter.listen(0, 1).unwrap();
+    thread::scope(|scope| {
+        let connecting: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| client.connect(listener.address(), b"").unwrap())).collect();
+        let accepted: Vec<Connected> = (0..6)
+            .map(|_| {
+                thread::sleep(Duration::from_millis(10));
+                server.accept(listener, b"").unwrap()
+            })
+            .collect();
+        let connected: Vec<Connected> = connecting.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(accepted.iter().chain(&connected).all(Connected::is_established));
+    });
+}
+
+#[test]
 fn lost_messages_are_repeated() {
     let faults = |seed| {
         let impairments = Impairments { loss: Some("10%".parse().unwrap()), ..Impairments::default() };
@@ -238,8 +258,11 @@ fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
 
 #[test]
 fn a_peer_that_is_gone_before_the_request_is_given_up() {
-    let [client, server] = End::impatient();
-    let address = SocketAddr::new(server.adapter.address(), 9);
+    let [client, _] = End::impatient();
+    // No test takes a free address of 127.0.0.0/8 here.
+    let place = Place::Address("127.0.81.1".parse().unwrap());
+    let server = Adapter::open(&AdapterConfig { place, ..AdapterConfig::default() }).unwrap();
+    let address = SocketAddr::new(server.address(), 9);
     drop(server);
     assert_eq!(gives_up(|| client.connect(address, b"").err()), Some(ConnectError::TimedOut));
 }
@@ -249,7 +272,8 @@ fn a_program_that_does_not_answer_a_request_is_given_up() {
     let [client, server] = End::impatient();
     let listener = server.adapter.listen(0, 0).unwrap();
     assert_eq!(gives_up(|| client.connect(listener.address(), b"").err()), Some(ConnectError::TimedOut));
-    // The peer has withdrawn its request.
+    // The peer has withdrawn its request: its REJ is on the way at most.
+    thread::sleep(Duration::from_millis(100));
     let request = listener.accept(PATIENCE).unwrap().unwrap();
     let late = request.accept(server.queue_pair(), b"", &connection());
     assert_eq!(late.err(), Some(ConnectError::Withdrawn));

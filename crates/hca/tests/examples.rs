@@ -20,6 +20,11 @@ fn a_ping_is_followed_by_a_pong() {
 }
 
 #[test]
+fn a_client_finds_its_server_by_address_and_port() {
+    assert!(output_of("by_address").lines().any(|line| line == "client: hello, world"));
+}
+
+#[test]
 fn keys_are_looked_up_by_reads_only() {
     assert!(output_of("key_value_store").starts_with("20000 lookups"));
 }

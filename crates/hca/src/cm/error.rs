@@ -12,9 +12,9 @@ pub enum Unavailable {
     /// The adapter's transport is not RoCE.
     #[error("the connection manager is RoCE's: open the adapter with that transport")]
     Transport,
-    /// Another process has queue pair 1 of the address.
-    #[error("another adapter at this address receives the messages of connection managers")]
-    SharedAddress,
+    /// The processes at a shared address cannot share service ports. EOPNOTSUPP: the adapter receives packets from the interfaces.
+    #[error("cannot share service ports with other processes at the address: {0}")]
+    Services(Errno),
     /// An option is out of range.
     #[error(transparent)]
     Options(ConfigError),

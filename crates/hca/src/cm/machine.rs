@@ -4,18 +4,39 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use nichrome_cm::{Errno, Host};
-use nichrome_port::udp::UdpError;
+use nichrome_port::udp::{ServicePort, ServicePorts, UdpError};
 use nichrome_wire::cm::PortSpace;
 use nichrome_wire::rdma::ROCE_PORT;
+
+use crate::management_steering::service_port;
 
 /// The machine of an adapter.
 pub(crate) struct Machine {
     address: IpAddr,
+    /// Ports that processes at the address share; `None` if no other process can be there.
+    services: Option<ServicePorts>,
 }
 
 impl Machine {
-    pub(crate) fn new(address: IpAddr) -> Self {
-        Self { address }
+    pub(crate) fn new(address: IpAddr, services: Option<ServicePorts>) -> Self {
+        Self { address, services }
+    }
+
+    pub(super) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Calls `f` with the ports that processes share and a port of them. `alone` is the result where there are none.
+    fn with_service<T>(
+        &self,
+        (space, port): (PortSpace, u16),
+        alone: T,
+        f: impl FnOnce(&ServicePorts, ServicePort) -> T,
+    ) -> T {
+        match (&self.services, service_port(space, port)) {
+            (Some(services), Some(port)) => f(services, port),
+            _ => alone,
+        }
     }
 
     /// The address to send from to a destination: the adapter's, if the kernel has a route from there.
@@ -34,26 +55,30 @@ impl Host for Machine {
         (address == self.address).then_some(0)
     }
 
-    fn reserve_port(&mut self, _: PortSpace, _: IpAddr, _: u16) -> bool {
-        true
+    fn reserve_port(&mut self, space: PortSpace, _: IpAddr, port: u16) -> bool {
+        self.with_service((space, port), true, ServicePorts::reserve)
     }
 
-    fn listen(&mut self, _: PortSpace, _: u16) -> bool {
-        true
+    fn listen(&mut self, space: PortSpace, port: u16) -> bool {
+        self.with_service((space, port), true, |services, port| services.listen(port).is_ok())
     }
 
-    fn release_port(&mut self, _: PortSpace, _: u16) {}
+    fn release_port(&mut self, space: PortSpace, port: u16) {
+        self.with_service((space, port), (), ServicePorts::release);
+    }
 }
 
 fn errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EHOSTUNREACH, Errno)
 }
 
-/// The error number of a group that cannot be joined.
-pub(crate) fn join_errno(error: &UdpError) -> Errno {
+/// The error number of a socket that cannot be opened.
+pub(crate) fn errno_of(error: &UdpError) -> rustix::io::Errno {
     match error {
-        UdpError::Taken(_) => Errno::EADDRINUSE,
-        UdpError::NotLocal(_) | UdpError::NoLoopback(_) | UdpError::NoSlot { .. } => Errno::EADDRNOTAVAIL,
-        UdpError::Io { error, .. } => Errno(error.raw_os_error()),
+        UdpError::Taken(_) => rustix::io::Errno::ADDRINUSE,
+        UdpError::NotLocal(_) | UdpError::NoLoopback(_) | UdpError::NoSlot { .. } => {
+            rustix::io::Errno::ADDRNOTAVAIL
+        }
+        UdpError::Io { error, .. } => *error,
     }
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nichrome_cm::{
-    Bearer, ChannelName, Config, ConfigError, Event, EventKind, IdName, Input, Manager, Output, Parameters,
-    Route,
+    Bearer, ChannelName, CommIdPrefix, Config, ConfigError, Event, EventKind, IdName, Input, Manager, Output,
+    Parameters, Route,
 };
 use nichrome_port::Waker;
 use nichrome_rdma::{Device, ManagementDatagram, Memory, QpChange, QpHandle, QpState, RandomNumbers};
@@ -61,26 +61,30 @@ pub(crate) struct ConnectionManager {
 
 /// Management of identifiers.
 impl ConnectionManager {
-    /// Creates a connection manager at an address.
+    /// Creates the connection manager of a device, which chooses communication identifiers with the prefix `comm_ids`.
     ///
     /// # Errors
     /// An option is out of range.
     pub(crate) fn new(
-        address: IpAddr,
+        machine: Machine,
         device: &nichrome_rdma::Config,
+        comm_ids: CommIdPrefix,
         options: &CmOptions,
     ) -> Result<Self, ConfigError> {
         let mut random = RandomNumbers::new(device.seed, "GUID of the adapter");
-        let guid = Guid(u64::from(random.next_u32()) << 32 | u64::from(random.next_u32()));
+        let random_guid = || Guid(u64::from(random.next_u32()) << 32 | u64::from(random.next_u32()));
+        let guid = options.guid.unwrap_or_else(random_guid);
         let config = Config {
             response_timeout: options.response_timeout,
             max_retries: options.max_retries,
             service_timeout: options.service_timeout,
             max_service_timeout: options.service_timeout,
+            comm_ids,
             max_path_mtu: device.mtu,
             ..Config::new(Bearer::Roce, guid, device.seed)
         };
-        let mut engine = Manager::new(config, Machine::new(address))?;
+        let address = machine.address();
+        let mut engine = Manager::new(config, machine)?;
         // The first channel is within every limit.
         let channel = engine.create_channel().unwrap_or(ChannelName(0));
         Ok(Self {

@@ -16,7 +16,8 @@
 //! The adapter's thread, or the program that polls, retransmits messages and answers those of peers; see
 //! [`CmOptions`] for the times. A peer that stops answering is a [`ConnectError::TimedOut`].
 //!
-//! Of adapters that share an address the first has the connection manager: queue pair 1 exists once per address.
+//! Processes that share an address share its ports: a port in use by another process is
+//! [`CommandError::AddressInUse`]. They need reception from sockets ([`Reception::Socket`](crate::Reception::Socket)).
 //!
 //! | file | concept |
 //! |---|---|
@@ -43,9 +44,9 @@ pub use channel::{ChannelError, CmChannel};
 pub use connection::Connected;
 pub use error::{ConnectError, ListenError, Unavailable, WaitError};
 pub use listener::{Listener, Request};
-pub(crate) use machine::join_errno;
+pub(crate) use machine::{Machine, errno_of};
 pub(crate) use manager::ConnectionManager;
 pub use nichrome_cm::CommandError;
-pub use nichrome_wire::cm::{RejectReason, TimeExponent};
+pub use nichrome_wire::cm::{Guid, RejectReason, TimeExponent};
 pub use options::CmOptions;
 pub(crate) use programs::GroupRequest;

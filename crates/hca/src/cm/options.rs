@@ -1,6 +1,6 @@
 //! Options of the connection manager.
 
-use nichrome_wire::cm::TimeExponent;
+use nichrome_wire::cm::{Guid, TimeExponent};
 
 /// Options of the connection manager. Both ends of a connection may have their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct CmOptions {
     /// Time that a peer gets, beyond its retransmissions, while the program of this end has not answered its request; and the
     /// longest time that this end grants to a peer.
     pub service_timeout: TimeExponent,
+    /// The adapter's GUID; `None` for a random one.
+    pub guid: Option<Guid>,
 }
 
 impl Default for CmOptions {
@@ -21,6 +23,7 @@ impl Default for CmOptions {
             response_timeout: TimeExponent::new(18),
             max_retries: 15,
             service_timeout: TimeExponent::new(24),
+            guid: None,
         }
     }
 }

@@ -3,10 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nichrome_port::udp::{PacketReceiver, PacketReceiverError, ReceiveBatch, UdpSocket};
+use nichrome_port::udp::{
+    PacketReceiver, PacketReceiverError, ReceiveBatch, ServicePorts, UdpError, UdpSocket,
+};
 use nichrome_rdma::Datagram;
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::{IcrcChecker, UdpFlow};
+
+use rustix::io::Errno;
 
 use crate::config::RoceSocket;
 
@@ -53,6 +57,25 @@ impl DatagramPort {
     #[inline]
     pub(crate) fn socket(&self) -> &UdpSocket {
         self.socket.udp()
+    }
+
+    /// The slot at a shared address.
+    pub(crate) fn slot(&self) -> Option<usize> {
+        self.socket.slot()
+    }
+
+    /// As [`RoceSocket::open_services`], for a port whose datagrams the kernel steers.
+    ///
+    /// # Errors
+    /// The port receives packets of all processes; or the kernel's.
+    pub(crate) fn open_services(&self) -> Result<Option<(ServicePorts, UdpSocket)>, UdpError> {
+        match (&self.source, &self.socket) {
+            (Source::Packets(..), RoceSocket::Shared(_)) => {
+                let address = self.socket.udp().local();
+                Err(UdpError::Io { address, error: Errno::OPNOTSUPP })
+            }
+            _ => self.socket.open_services(),
+        }
     }
 
     /// Receives a batch; returns true if more may wait. Errors count as nothing received: the port stays readable and the

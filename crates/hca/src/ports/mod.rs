@@ -1,13 +1,13 @@
 //! The ports of an adapter, and the one descriptor that is readable while anything waits at any of them.
 
 mod datagrams;
-mod groups;
+mod side_ports;
 mod streams;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use nichrome_port::udp::{UdpError, UdpSocket};
+use nichrome_port::udp::{ServicePorts, UdpError, UdpSocket};
 use nichrome_port::{Epoll, Interest};
 use nichrome_wire::rdma::ROCE_PORT;
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use crate::config::{AdapterConfig, OpenError, Reception, RoceSocket, Transport};
 
 use self::datagrams::DatagramPort;
 pub(crate) use self::datagrams::{Sink, flow_between};
-use self::groups::Groups;
+use self::side_ports::SidePorts;
 pub(crate) use self::streams::{StreamCounters, StreamPorts};
 
 /// The ports of an adapter. Datagrams of every transport are sent from RoCE's port: StaR ignores the source port.
@@ -26,8 +26,8 @@ pub(crate) struct Ports {
     /// Watches all ports if there are several. A single port is waited for directly: an epoll in between costs 0.9 µs per
     /// wake-up. The driver's waker is not a member: programs that wait for the ports beside the thread would wake with it.
     ready: Option<Epoll>,
-    /// The multicast groups, once one was joined. The driver's thread waits for these.
-    groups: Option<Groups>,
+    /// Multicast groups and requests of connection managers, once there are any. The driver's thread waits for these.
+    side: Option<SidePorts>,
     /// The streams of iWARP. RoCE's port then only reserves the address and is not received from.
     streams: Option<StreamPorts>,
 }
@@ -60,7 +60,7 @@ impl Ports {
                 ready.add(port, token as u64, Interest::READ).map_err(OpenError::Thread)?;
             }
         }
-        Ok(Self { roce, others, ready, groups: None, streams })
+        Ok(Self { roce, others, ready, side: None, streams })
     }
 
     /// The socket that datagrams are sent from, at the adapter's address.
@@ -100,33 +100,57 @@ impl Ports {
     pub(crate) fn receive(&mut self, sink: &mut impl Sink) -> bool {
         let more = self.roce.receive(sink);
         let more = self.others.iter_mut().fold(more, |more, port| port.receive(sink) || more);
-        match &mut self.groups {
+        match &mut self.side {
             None => more,
-            Some(groups) => groups.receive(sink) || more,
+            Some(side) => side.receive(sink) || more,
         }
     }
 
-    /// Joins a multicast group; returns a duplicate of the descriptor that is readable while a datagram to any group waits.
+    /// The slot at a shared address.
+    pub(crate) fn slot(&self) -> Option<usize> {
+        self.roce.slot()
+    }
+
+    /// Receives requests of connection managers from now on. Returns the service ports of this process and a duplicate of the
+    /// descriptor that is readable while a datagram waits at a side port; `None` where the address is not shared.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn open_services(&mut self) -> Result<Option<(ServicePorts, OwnedFd)>, UdpError> {
+        let Some((services, requests)) = self.roce.open_services()? else { return Ok(None) };
+        let address = self.socket().local();
+        let (side, duplicate) = self.side_ports(address)?;
+        side.add_requests(requests)?;
+        Ok(Some((services, duplicate)))
+    }
+
+    /// Joins a multicast group; returns a duplicate of the descriptor that is readable while a datagram waits at a side port.
     ///
     /// # Errors
     /// The kernel's: no membership or descriptor is left, or the interface takes no multicast.
     pub(crate) fn join(&mut self, group: IpAddr) -> Result<OwnedFd, UdpError> {
         let local = self.socket().local().ip();
-        let failed = |error| UdpError::Io { address: SocketAddr::new(group, ROCE_PORT), error };
-        let groups = match &mut self.groups {
-            Some(groups) => groups,
-            none => none.insert(Groups::new().map_err(failed)?),
+        let (side, duplicate) = self.side_ports(SocketAddr::new(group, ROCE_PORT))?;
+        side.join(group, local).map(|()| duplicate)
+    }
+
+    /// The side ports, and a duplicate of their descriptor. `address` is that of errors.
+    fn side_ports(&mut self, address: SocketAddr) -> Result<(&mut SidePorts, OwnedFd), UdpError> {
+        let failed = |error| UdpError::Io { address, error };
+        let side = match &mut self.side {
+            Some(side) => side,
+            none => none.insert(SidePorts::new().map_err(failed)?),
         };
-        let duplicate = groups.as_fd().try_clone_to_owned();
+        let duplicate = side.as_fd().try_clone_to_owned();
         let duplicate =
             duplicate.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))?;
-        groups.join(group, local).map(|()| duplicate)
+        Ok((side, duplicate))
     }
 
     /// Leaves a multicast group.
     pub(crate) fn leave(&mut self, group: IpAddr) {
-        if let Some(groups) = &mut self.groups {
-            groups.leave(group);
+        if let Some(side) = &mut self.side {
+            side.leave(group);
         }
     }
 }

@@ -10,6 +10,12 @@ impl<M: Memory> Device<M> {
         self.transports.roce.general_services.open();
     }
 
+    /// Returns true if a management datagram was received that the driver has not taken.
+    #[inline]
+    pub fn has_management(&self) -> bool {
+        self.transports.roce.general_services.has_received()
+    }
+
     /// Takes the oldest received management datagram.
     #[inline]
     pub fn poll_management(&mut self) -> Option<ManagementDatagram> {

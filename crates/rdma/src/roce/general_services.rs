@@ -44,6 +44,12 @@ impl GeneralServices {
         self.is_open = true;
     }
 
+    /// Returns true if a received datagram waits.
+    #[inline]
+    pub(crate) fn has_received(&self) -> bool {
+        !self.received.is_empty()
+    }
+
     /// Takes the oldest received datagram.
     pub(crate) fn take_received(&mut self) -> Option<ManagementDatagram> {
         self.received.pop_front()

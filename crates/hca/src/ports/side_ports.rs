@@ -1,4 +1,5 @@
-//! The sockets of multicast groups: one for each group.
+//! Sockets beside an adapter's port: one for each multicast group, and one for requests of connection managers that no other
+//! process at the address takes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,31 +11,39 @@ use nichrome_wire::rdma::ROCE_PORT;
 
 use super::datagrams::{Sink, receive_batch};
 
-/// The groups that an adapter has joined.
-pub(crate) struct Groups {
-    /// A place for each group; its index is its token in `ready`.
-    sockets: Vec<Option<Membership>>,
+/// Calls of [`SidePorts::receive`] for one look at the sockets while there are no groups: a look is a system call, and whoever
+/// sends a request that no process takes does not wait for it.
+const CALLS_PER_LOOK: u32 = 64;
+
+/// The sockets beside an adapter's port.
+pub(crate) struct SidePorts {
+    /// A place for each socket; its index is its token in `ready`.
+    sockets: Vec<Option<SidePort>>,
+    /// Groups that were joined.
+    groups: usize,
+    /// Calls of [`SidePorts::receive`] since the last look.
+    calls: u32,
     /// Readable while a datagram waits at any socket.
     ready: Epoll,
     tokens: Vec<u64>,
     batch: ReceiveBatch,
 }
 
-/// A group's socket.
-struct Membership {
+/// A socket.
+struct SidePort {
     socket: UdpSocket,
-    /// How often the group was joined and not left.
+    /// How often the group was joined and not left; 1 for the socket of requests.
     joins: usize,
 }
 
-impl Groups {
-    /// Joins no group yet.
+impl SidePorts {
+    /// Has no socket yet.
     ///
     /// # Errors
     /// No descriptor is free.
     pub(super) fn new() -> rustix::io::Result<Self> {
         let (sockets, tokens, batch) = (Vec::new(), Vec::new(), ReceiveBatch::default());
-        Ok(Self { sockets, ready: Epoll::new()?, tokens, batch })
+        Ok(Self { sockets, groups: 0, calls: 0, ready: Epoll::new()?, tokens, batch })
     }
 
     /// Joins a group on the interface of the address `local`. As many calls of [`leave`](Self::leave) leave it.
@@ -48,13 +57,27 @@ impl Groups {
         }
         let address = SocketAddr::new(group, ROCE_PORT);
         let socket = UdpSocket::open_group(address, local)?;
+        self.add(socket).map_err(|error| UdpError::Io { address, error })?;
+        self.groups += 1;
+        Ok(())
+    }
+
+    /// Adds the socket of requests for service ports that no process has.
+    ///
+    /// # Errors
+    /// The kernel's: no watch is left.
+    pub(super) fn add_requests(&mut self, socket: UdpSocket) -> Result<(), UdpError> {
+        let address = socket.local();
+        self.add(socket).map_err(|error| UdpError::Io { address, error })
+    }
+
+    fn add(&mut self, socket: UdpSocket) -> rustix::io::Result<()> {
         let place = self.sockets.iter().position(Option::is_none).unwrap_or(self.sockets.len());
-        let added = self.ready.add(&socket, place as u64, Interest::READ);
-        added.map_err(|error| UdpError::Io { address, error })?;
-        let joined = Some(Membership { socket, joins: 1 });
+        self.ready.add(&socket, place as u64, Interest::READ)?;
+        let added = Some(SidePort { socket, joins: 1 });
         match self.sockets.get_mut(place) {
-            Some(vacant) => *vacant = joined,
-            None => self.sockets.push(joined),
+            Some(vacant) => *vacant = added,
+            None => self.sockets.push(added),
         }
         Ok(())
     }
@@ -62,28 +85,33 @@ impl Groups {
     /// Leaves a group.
     pub(super) fn leave(&mut self, group: IpAddr) {
         let is_of_group =
-            |place: &&mut Option<Membership>| place.as_ref().is_some_and(|joined| joined.is_of(group));
+            |place: &&mut Option<SidePort>| place.as_ref().is_some_and(|joined| joined.is_of(group));
         if let Some(place) = self.sockets.iter_mut().find(is_of_group) {
-            *place = place.take().and_then(Membership::left_once);
+            *place = place.take().and_then(SidePort::left_once);
+            self.groups -= usize::from(place.is_none());
         }
     }
 
     /// Receives a batch from each socket where datagrams wait; returns true if more may wait.
     pub(super) fn receive(&mut self, sink: &mut impl Sink) -> bool {
-        let Self { sockets, ready, tokens, batch } = self;
+        self.calls = (self.calls + 1) % CALLS_PER_LOOK;
+        if self.groups == 0 && self.calls != 0 {
+            return false;
+        }
+        let Self { sockets, ready, tokens, batch, .. } = self;
         if ready.wait(tokens, Some(Instant::ZERO)).is_err() {
             return false;
         }
         let ready = tokens.iter().filter_map(|token| sockets.get(usize::try_from(*token).ok()?)?.as_ref());
         let mut more = false;
-        for Membership { socket, .. } in ready {
+        for SidePort { socket, .. } in ready {
             more |= receive_batch(batch, socket, sink);
         }
         more
     }
 }
 
-impl Membership {
+impl SidePort {
     fn is_of(&self, group: IpAddr) -> bool {
         self.socket.local().ip() == group
     }
@@ -95,7 +123,7 @@ impl Membership {
     }
 }
 
-impl AsFd for Groups {
+impl AsFd for SidePorts {
     /// Readable while a datagram waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()

@@ -1,0 +1,110 @@
+//! The connection manager of a live device: when it starts, and what it needs of the wire.
+
+use std::os::fd::OwnedFd;
+
+use nichrome_port::clock;
+use nichrome_rdma::{Device, Memory};
+use nichrome_wire::Instant;
+
+use crate::cm::{CmOptions, ConnectionManager, GroupRequest, Machine, Unavailable, errno_of};
+use crate::management_steering::prefix_of;
+use crate::wire::Wire;
+
+/// The connection manager of a device. The first command of its program starts it; where the address is not shared, so does the
+/// first message of a peer, which is answered although no program listens.
+pub(crate) struct Management {
+    /// `None` on transports without a connection manager.
+    options: Option<CmOptions>,
+    manager: Option<ConnectionManager>,
+    /// A descriptor of side ports that the driver does not have yet.
+    side_ports: Option<OwnedFd>,
+}
+
+impl Management {
+    pub(crate) fn new<M: Memory>(options: Option<CmOptions>, device: &mut Device<M>, wire: &Wire) -> Self {
+        if options.is_some() && wire.slot().is_none() {
+            device.open_management();
+        }
+        Self { options, manager: None, side_ports: None }
+    }
+
+    /// Deadline of the next timer.
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.manager.as_ref().and_then(ConnectionManager::poll_timeout)
+    }
+
+    /// Serves timers, takes the device's management datagrams and queues answers.
+    #[inline]
+    pub(crate) fn progress<M: Memory>(&mut self, device: &mut Device<M>, wire: &mut Wire, now: Instant) {
+        match &mut self.manager {
+            Some(manager) => manager.progress(device, now),
+            None if device.has_management() => self.start_for_message(device, wire, now),
+            None => {}
+        }
+    }
+
+    #[cold]
+    fn start_for_message<M: Memory>(&mut self, device: &mut Device<M>, wire: &mut Wire, now: Instant) {
+        match self.started(device, wire) {
+            Ok(manager) => manager.progress(device, now),
+            Err(_) => while device.poll_management().is_some() {},
+        }
+    }
+
+    /// Calls the connection manager, which starts if it has not, then joins and leaves the multicast groups that it asks for.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager.
+    pub(crate) fn manage<M: Memory, T>(
+        &mut self,
+        device: &mut Device<M>,
+        wire: &mut Wire,
+        commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
+    ) -> Result<T, Unavailable> {
+        let result = commands(self.started(device, wire)?, device, clock::now());
+        self.serve_groups(device, wire);
+        Ok(result)
+    }
+
+    /// Takes a descriptor that is readable while a datagram waits at a side port, if side ports were opened since the last call.
+    pub(crate) fn take_side_ports(&mut self) -> Option<OwnedFd> {
+        self.side_ports.take()
+    }
+
+    /// The connection manager, which starts if it has not.
+    fn started<M: Memory>(
+        &mut self,
+        device: &mut Device<M>,
+        wire: &mut Wire,
+    ) -> Result<&mut ConnectionManager, Unavailable> {
+        let Self { options, manager, side_ports } = self;
+        let options = options.as_ref().ok_or(Unavailable::Transport)?;
+        if let Some(manager) = manager {
+            return Ok(manager);
+        }
+        let services = wire.open_services().map_err(|error| Unavailable::Services(errno_of(&error)))?;
+        let (services, readable) = services.unzip();
+        *side_ports = side_ports.take().or(readable);
+        let machine = Machine::new(wire.local().ip(), services);
+        let comm_ids = wire.slot().map(prefix_of).unwrap_or_default();
+        let started = ConnectionManager::new(machine, device.config(), comm_ids, options);
+        device.open_management();
+        Ok(manager.insert(started.map_err(Unavailable::Options)?))
+    }
+
+    fn serve_groups<M: Memory>(&mut self, device: &mut Device<M>, wire: &mut Wire) {
+        let Self { manager: Some(manager), side_ports, .. } = self else { return };
+        for request in manager.take_group_requests() {
+            match request {
+                GroupRequest::Leave(group) => wire.leave(group),
+                GroupRequest::Join(membership, group) => {
+                    let joined =
+                        wire.join(group).map_err(|error| nichrome_cm::Errno(errno_of(&error).raw_os_error()));
+                    let result = joined.map(|readable| *side_ports = Some(readable)).map(|()| group);
+                    manager.group_joined(membership, result, device, clock::now());
+                }
+            }
+        }
+    }
+}

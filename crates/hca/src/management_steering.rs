@@ -1,0 +1,58 @@
+//! Which of several processes at an address a datagram of RoCE is for.
+//!
+//! The process's slot is in the top bits of the receiving queue pair's number. Queue pair 1 is every process's: management
+//! datagrams have the slot in the top bits of the communication identifier that the receiver chose. Requests name a service
+//! port, whose process the kernel knows; those for a port that nobody has go to a socket that all processes receive from.
+
+use nichrome_cm::CommIdPrefix;
+use nichrome_port::udp::{ManagementSteering, SPACES, ServicePort, Steering};
+use nichrome_wire::cm::PortSpace;
+
+use crate::star::SLOT_BITS;
+
+/// Bytes in front of a MAD: BTH and DETH.
+const BEFORE_MAD: u32 = 12 + 8;
+
+/// Bytes in front of a message: those and the MAD's header.
+const BEFORE_MESSAGE: u32 = BEFORE_MAD + 24;
+
+/// Attributes of the MAD header (IBA 16.7.2).
+const REQ: u16 = 0x10;
+const SIDR_REQ: u16 = 0x17;
+const SIDR_REP: u16 = 0x18;
+
+/// RoCE's steering.
+pub(crate) const STEERING: Steering = Steering {
+    byte: 5,
+    bits: SLOT_BITS,
+    others: None,
+    management: Some(ManagementSteering {
+        receiver: 4,
+        queue_pair: 1,
+        attribute: BEFORE_MAD + 16,
+        requests: [REQ, SIDR_REQ],
+        // The low half of the service ID.
+        service: BEFORE_MESSAGE + 12,
+        spaces: numbers_of_spaces(),
+        // The request ID is the receiver's.
+        reply: (SIDR_REP, BEFORE_MESSAGE),
+        // The remote communication ID.
+        others: BEFORE_MESSAGE + 4,
+    }),
+};
+
+const fn numbers_of_spaces() -> [u16; SPACES] {
+    let [ipoib, ib, tcp, udp] = PortSpace::ALL;
+    [ipoib.number(), ib.number(), tcp.number(), udp.number()]
+}
+
+/// A port, by the place of its space in [`STEERING`].
+pub(crate) fn service_port(space: PortSpace, port: u16) -> Option<ServicePort> {
+    let space = PortSpace::ALL.iter().position(|other| *other == space)?;
+    Some(ServicePort { space, port })
+}
+
+/// What communication identifiers of a slot's process begin with.
+pub(crate) fn prefix_of(slot: usize) -> CommIdPrefix {
+    CommIdPrefix { bits: SLOT_BITS as u8, value: slot as u16 }
+}
