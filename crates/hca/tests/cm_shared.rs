@@ -248,7 +248,7 @@ fn recorded_request(client: IpAddr, server: IpAddr) -> Vec<u8> {
     let end = End::join(client);
     thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!(end.connect(SocketAddr::new(server, PORT)).err(), Some(ConnectError::TimedOut))
+            assert_eq!(end.connect(SocketAddr::new(server, PORT)).err(), Some(ConnectError::TimedOut));
         });
         let mut bytes = vec![0; 2048];
         let len = silent.recv(&mut bytes).unwrap();

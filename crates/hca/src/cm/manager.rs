@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nichrome_cm::{
-    Bearer, ChannelName, CommIdPrefix, Config, ConfigError, Event, EventKind, IdName, Input, Manager, Output,
-    Parameters, Route,
+    Bearer, ChannelName, CommIdPrefix, Config, ConfigError, Event, EventKind, IdName, Input, Manager,
+    MembershipName, Output, Parameters, Reception, Route,
 };
 use nichrome_port::Waker;
 use nichrome_rdma::{Device, ManagementDatagram, Memory, QpChange, QpHandle, QpState, RandomNumbers};
@@ -16,7 +16,7 @@ use nichrome_wire::{Engine, Instant};
 use super::error::ConnectError;
 use super::machine::Machine;
 use super::options::CmOptions;
-use super::programs::Programs;
+use super::programs::{GroupRequest, Programs};
 
 /// Hop limit of packets.
 pub(super) const HOP_LIMIT: u8 = 64;
@@ -176,6 +176,14 @@ impl ConnectionManager {
                 // For transports that set up their own connections.
                 _ => {}
             }
+        }
+    }
+
+    /// Queues the request for a membership. Members that only send join nothing.
+    fn join_group(&mut self, membership: MembershipName, group: IpAddr, reception: Reception, now: Instant) {
+        match reception {
+            Reception::Full => self.programs.requests.push(GroupRequest::Join(membership, group)),
+            Reception::SendOnly => self.engine.receive(Input::GroupJoined(membership, Ok(())), now),
         }
     }
 

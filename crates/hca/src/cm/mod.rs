@@ -24,7 +24,7 @@
 //! | `connection.rs`, `listener.rs` | what programs hold |
 //! | `commands.rs` | commands of programs, to the engine of `nichrome-cm` |
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
-//! | `channel.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |
+//! | `channel.rs`, `execute.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |
 //! | `machine.rs` | addresses and routes of the machine |
 //! | `attributes.rs`, `options.rs`, `error.rs` | attributes of queue pairs, options, errors |
 
@@ -33,6 +33,7 @@ mod channel;
 mod commands;
 mod connection;
 mod error;
+mod execute;
 mod listener;
 mod machine;
 mod manager;

@@ -1,24 +1,19 @@
-//! Channels of programs: commands as bytes, wakers, multicast groups.
+//! Channels of programs that write commands: their wakers and multicast groups.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use nichrome_cm::ucma::{Answer, Caller, execute};
-use nichrome_cm::{ChannelName, CommandError, Errno, Input, MembershipName, Reception};
+use nichrome_cm::{ChannelName, MembershipName};
 use nichrome_port::Waker;
-use nichrome_rdma::{Device, Memory};
-use nichrome_wire::{Engine, Instant};
-
-use super::manager::ConnectionManager;
 
 /// Channels of programs, and the groups that they are members of.
 #[derive(Default)]
 pub(super) struct Programs {
-    channels: BTreeMap<ChannelName, Arc<Waker>>,
-    memberships: BTreeMap<MembershipName, IpAddr>,
+    pub(super) channels: BTreeMap<ChannelName, Arc<Waker>>,
+    pub(super) memberships: BTreeMap<MembershipName, IpAddr>,
     /// Requests that the driver has not taken, in order.
-    requests: Vec<GroupRequest>,
+    pub(super) requests: Vec<GroupRequest>,
 }
 
 /// What the driver is to do with a multicast group.
@@ -26,23 +21,6 @@ pub(super) struct Programs {
 pub(crate) enum GroupRequest {
     Join(MembershipName, IpAddr),
     Leave(IpAddr),
-}
-
-/// A caller that remembers which other channel its command names.
-struct Recording<'a> {
-    caller: &'a mut dyn Caller,
-    other: Option<ChannelName>,
-}
-
-impl Caller for Recording<'_> {
-    fn read(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
-        self.caller.read(address, len)
-    }
-
-    fn channel_of(&mut self, fd: u32) -> Option<ChannelName> {
-        self.other = self.caller.channel_of(fd);
-        self.other
-    }
 }
 
 impl Programs {
@@ -61,90 +39,5 @@ impl Programs {
         if let Some(group) = self.memberships.remove(&membership) {
             self.requests.push(GroupRequest::Leave(group));
         }
-    }
-}
-
-impl ConnectionManager {
-    /// Opens a channel of a program.
-    ///
-    /// # Errors
-    /// The limit of channels is reached.
-    pub(crate) fn open_channel(&mut self, ready: &Arc<Waker>) -> Result<ChannelName, CommandError> {
-        let name = self.engine.create_channel()?;
-        self.programs.channels.insert(name, Arc::clone(ready));
-        Ok(name)
-    }
-
-    /// Destroys a channel of a program, and its identifiers.
-    pub(crate) fn close_channel<M: Memory>(
-        &mut self,
-        channel: ChannelName,
-        device: &mut Device<M>,
-        now: Instant,
-    ) {
-        self.programs.channels.remove(&channel);
-        // Fails only for an unknown channel.
-        let _ = self.engine.destroy_channel(channel, now);
-        self.drain(device, now);
-    }
-
-    /// Carries out a command of a program.
-    ///
-    /// # Errors
-    /// The error number of the program's write.
-    pub(crate) fn execute<M: Memory>(
-        &mut self,
-        channel: ChannelName,
-        caller: &mut dyn Caller,
-        written: &[u8],
-        device: &mut Device<M>,
-        now: Instant,
-    ) -> Result<Option<Answer>, Errno> {
-        let mut caller = Recording { caller, other: None };
-        let result = execute(&mut self.engine, channel, &mut caller, written, now);
-        self.drain(device, now);
-        // The command may have fetched, dropped or moved the last event.
-        for channel in [Some(channel), caller.other].into_iter().flatten() {
-            if let Some(ready) = self.programs.channels.get(&channel)
-                && !self.engine.has_event(channel)
-            {
-                ready.clear();
-            }
-        }
-        result
-    }
-
-    /// Queues the request for a membership. Members that only send join nothing.
-    pub(super) fn join_group(
-        &mut self,
-        membership: MembershipName,
-        group: IpAddr,
-        reception: Reception,
-        now: Instant,
-    ) {
-        match reception {
-            Reception::Full => self.programs.requests.push(GroupRequest::Join(membership, group)),
-            Reception::SendOnly => self.engine.receive(Input::GroupJoined(membership, Ok(())), now),
-        }
-    }
-
-    /// Takes the requests about multicast groups. Each join must be answered by [`group_joined`](Self::group_joined).
-    pub(crate) fn take_group_requests(&mut self) -> Vec<GroupRequest> {
-        std::mem::take(&mut self.programs.requests)
-    }
-
-    /// The group of a membership is joined, or cannot be.
-    pub(crate) fn group_joined<M: Memory>(
-        &mut self,
-        membership: MembershipName,
-        result: Result<IpAddr, Errno>,
-        device: &mut Device<M>,
-        now: Instant,
-    ) {
-        if let Ok(group) = result {
-            self.programs.memberships.insert(membership, group);
-        }
-        self.engine.receive(Input::GroupJoined(membership, result.map(drop)), now);
-        self.drain(device, now);
     }
 }

@@ -1,0 +1,101 @@
+//! Commands of programs as bytes, and the groups that they join.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use nichrome_cm::ucma::{Answer, Caller, execute};
+use nichrome_cm::{ChannelName, CommandError, Errno, Input, MembershipName};
+use nichrome_port::Waker;
+use nichrome_rdma::{Device, Memory};
+use nichrome_wire::{Engine, Instant};
+
+use super::manager::ConnectionManager;
+use super::programs::GroupRequest;
+
+/// A caller that remembers which other channel its command names.
+struct Recording<'a> {
+    caller: &'a mut dyn Caller,
+    other: Option<ChannelName>,
+}
+
+impl Caller for Recording<'_> {
+    fn read(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
+        self.caller.read(address, len)
+    }
+
+    fn channel_of(&mut self, fd: u32) -> Option<ChannelName> {
+        self.other = self.caller.channel_of(fd);
+        self.other
+    }
+}
+
+impl ConnectionManager {
+    /// Opens a channel of a program.
+    ///
+    /// # Errors
+    /// The limit of channels is reached.
+    pub(crate) fn open_channel(&mut self, ready: &Arc<Waker>) -> Result<ChannelName, CommandError> {
+        let name = self.engine.create_channel()?;
+        self.programs.channels.insert(name, Arc::clone(ready));
+        Ok(name)
+    }
+
+    /// Destroys a channel of a program, and its identifiers.
+    pub(crate) fn close_channel<M: Memory>(
+        &mut self,
+        channel: ChannelName,
+        device: &mut Device<M>,
+        now: Instant,
+    ) {
+        self.programs.channels.remove(&channel);
+        // Fails only for an unknown channel.
+        let _ = self.engine.destroy_channel(channel, now);
+        self.drain(device, now);
+    }
+
+    /// Carries out a command of a program.
+    ///
+    /// # Errors
+    /// The error number of the program's write.
+    pub(crate) fn execute<M: Memory>(
+        &mut self,
+        channel: ChannelName,
+        caller: &mut dyn Caller,
+        written: &[u8],
+        device: &mut Device<M>,
+        now: Instant,
+    ) -> Result<Option<Answer>, Errno> {
+        let mut caller = Recording { caller, other: None };
+        let result = execute(&mut self.engine, channel, &mut caller, written, now);
+        self.drain(device, now);
+        // The command may have fetched, dropped or moved the last event.
+        for channel in [Some(channel), caller.other].into_iter().flatten() {
+            if let Some(ready) = self.programs.channels.get(&channel)
+                && !self.engine.has_event(channel)
+            {
+                ready.clear();
+            }
+        }
+        result
+    }
+
+    /// Takes the requests about multicast groups. Each join must be answered by [`group_joined`](Self::group_joined).
+    pub(crate) fn take_group_requests(&mut self) -> Vec<GroupRequest> {
+        std::mem::take(&mut self.programs.requests)
+    }
+
+    /// The group of a membership is joined, or cannot be.
+    pub(crate) fn group_joined<M: Memory>(
+        &mut self,
+        membership: MembershipName,
+        result: Result<IpAddr, Errno>,
+        device: &mut Device<M>,
+        now: Instant,
+    ) {
+        if let Ok(group) = result {
+            self.programs.memberships.insert(membership, group);
+        }
+        self.engine.receive(Input::GroupJoined(membership, result.map(drop)), now);
+        self.drain(device, now);
+    }
+}
