@@ -10,6 +10,7 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 
 from pyverbs.addr import AHAttr, GID, GlobalRoute
 from pyverbs.cq import CQ
@@ -165,6 +166,21 @@ class Peer:
                 self.received.append({"status": completion.status, "length": completion.byte_len,
                                       "immediate": completion.imm_data if completion.wc_flags & 2 else None})
         return completions
+
+    def start(self, command):
+        """Starts a program, whose output goes to a file."""
+        self.output = tempfile.TemporaryFile("w+")
+        self.program = subprocess.Popen(command.split(), stdout=self.output, stderr=subprocess.STDOUT)
+        return {}
+
+    def finish(self):
+        """Waits for the program, and says how it ended."""
+        try:
+            status = self.program.wait(timeout=40)
+        finally:
+            self.program.kill()
+        self.output.seek(0)
+        return {"status": status, "output": self.output.read()}
 
     def netem(self, faults):
         """Impairs what the guest sends; "" ends it."""

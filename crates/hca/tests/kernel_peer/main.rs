@@ -1,6 +1,8 @@
 //! Against the soft-RoCE device of a Linux kernel: `scripts/rdma-kernel-peer` boots one and runs these tests.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
+mod rping;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
