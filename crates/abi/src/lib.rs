@@ -26,7 +26,7 @@
 //! | `request_builder.rs`, `extended_post.rs` | work requests, by `ibv_wr_start` |
 //! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` and `nichrome rdma run --mount` |
 //! | `names.rs`, `rates.rs`, `fork.rs` | the header's remaining functions |
-//! | `private.rs` | symbols that rdma-core's driver libraries and librdmacm import |
+//! | `private.rs`, `from_kernel.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
 //! | `errno.rs` | error codes |
 //! | `object.rs`, `live_objects.rs` | conversion between objects and the program's pointers; the table of live objects |
@@ -57,6 +57,7 @@ mod event_queue;
 mod extended_poll;
 mod extended_post;
 mod fork;
+mod from_kernel;
 mod get_async_event;
 mod get_cq_event;
 #[cfg(target_arch = "x86_64")]

@@ -168,14 +168,6 @@ no_operations! {
     verbs_init_cq
     /// Discards the drivers' log messages.
     __verbs_log
-    /// Never called: there is no kernel device to convert structures of.
-    ibv_copy_ah_attr_from_kern
-    /// As above.
-    ibv_copy_qp_attr_from_kern
-    /// As above.
-    ibv_copy_path_rec_from_kern
-    /// As above.
-    ibv_copy_path_rec_to_kern
 }
 
 /// Whether drivers may destroy the objects of an unplugged device. Unused: drivers have no device here.

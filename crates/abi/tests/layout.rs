@@ -1,4 +1,4 @@
-//! Tests that the structures have the sizes and offsets of `infiniband/verbs.h` of libibverbs-dev.
+//! Tests that the structures have the sizes and offsets of the headers of libibverbs-dev and linux-libc-dev.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fmt::Write;
@@ -18,7 +18,8 @@ fn in_c(field: &str) -> &str {
 /// Compiles and runs a C program that prints one size or offset per line.
 fn according_to_c(layouts: &[Layout]) -> String {
     let mut program = String::from(
-        "#include <infiniband/verbs.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void) {\n",
+        "#include <infiniband/verbs.h>\n#include <infiniband/sa.h>\n#include <rdma/ib_user_verbs.h>\n\
+         #include <rdma/ib_user_sa.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void) {\n",
     );
     for Layout { name, fields, .. } in layouts {
         let _ = writeln!(program, "printf(\"{name} %zu\\n\", sizeof({}));", kind(name));

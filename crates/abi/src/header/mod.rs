@@ -1,10 +1,11 @@
-//! The structures of `infiniband/verbs.h` under their C names. The layout test compares every size and offset with the C
+//! The structures of `infiniband/verbs.h`, and of the kernel's headers that librdmacm needs, under their C names. The layout test compares every size and offset with the C
 //! compiler's.
 
 mod address;
 mod completion;
 mod context;
 mod device;
+mod kernel;
 mod layout;
 mod memory;
 mod operations;
@@ -16,6 +17,7 @@ pub use address::*;
 pub use completion::*;
 pub use context::*;
 pub use device::*;
+pub use kernel::*;
 pub(crate) use layout::abi;
 pub use layout::{Field, Layout};
 pub use memory::*;
@@ -30,6 +32,7 @@ pub const LAYOUTS: &[&[Layout]] = &[
     completion::LAYOUTS,
     context::LAYOUTS,
     device::LAYOUTS,
+    kernel::LAYOUTS,
     memory::LAYOUTS,
     operations::LAYOUTS,
     queue_pair::LAYOUTS,
