@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
-use crate::cm::CmOptions;
+use crate::cm::{CmOptions, Unavailable};
 use crate::iwarp::IwarpOptions;
 use crate::management_steering::STEERING;
 use crate::star::{self, StarAddressError, StarOptions};
@@ -132,6 +132,9 @@ pub enum OpenError {
     /// The kernel gives no random numbers, which memory keys, queue pair numbers, and StaR's epoch and secret come from.
     #[error("no random numbers from the kernel: {0}")]
     Random(Errno),
+    /// The connection manager's options are out of range.
+    #[error(transparent)]
+    ConnectionManager(#[from] Unavailable),
     /// Packets cannot be received from the interfaces.
     #[error(transparent)]
     Packets(#[from] PacketReceiverError),
@@ -264,7 +267,7 @@ impl RoceSocket {
             device.limits = Limits { qps, ..device.limits };
         }
         device.mtu = config.mtu.unwrap_or_else(|| largest_mtu(socket));
-        device.seed = config.seed.map_or_else(random_seed, |seed| Ok(seed.into()))?;
+        device.seed = seed(config.seed)?;
         device.roce.sees_identifications = config.reception == Reception::Packets;
         device.roce.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
@@ -279,8 +282,14 @@ impl RoceSocket {
     }
 }
 
-/// A seed that cannot be guessed.
-fn random_seed() -> Result<u128, OpenError> {
+/// The seed that is given, or one that cannot be guessed.
+///
+/// # Errors
+/// The kernel gives no random numbers.
+pub(crate) fn seed(given: Option<u64>) -> Result<u128, OpenError> {
+    if let Some(seed) = given {
+        return Ok(seed.into());
+    }
     let mut bytes = [0; 16];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(OpenError::Random)?;
     Ok(u128::from_ne_bytes(bytes))

@@ -19,7 +19,7 @@ use nichrome_rdma::{
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
-use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Unavailable};
+use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Parked, Unavailable};
 use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
@@ -120,7 +120,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// # Errors
     /// The adapter has no connection manager, or no channel or descriptor is left.
     pub fn open_cm_channel(&self) -> Result<CmChannel, ChannelError> {
-        CmChannel::open(Arc::clone(&self.shared) as Arc<dyn ChannelHost>)
+        CmChannel::open(self.channel_host())
     }
 
     /// Calls the connection manager, and sends what it has queued.
@@ -135,8 +135,16 @@ impl<M: Memory + Send + 'static> Driver<M> {
     }
 
     /// The adapter, as the channels of programs see it.
-    pub(crate) fn channel_host(&self) -> &dyn ChannelHost {
-        &*self.shared
+    pub(crate) fn channel_host(&self) -> Arc<dyn ChannelHost> {
+        Arc::clone(&self.shared) as Arc<dyn ChannelHost>
+    }
+
+    /// Takes over a connection manager that programs use already.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager.
+    pub(crate) fn adopt(&self, parked: Parked) -> Result<(), Unavailable> {
+        self.shared.with_management(|live| live.adopt(parked))
     }
 
     /// Calls verbs and sends what they have queued.
@@ -387,8 +395,13 @@ impl<M: Memory> Shared<M> {
         &self,
         commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
     ) -> Result<T, Unavailable> {
+        self.with_management(|live| live.manage(commands))
+    }
+
+    /// Calls the connection manager, which may open side ports.
+    fn with_management<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
         let (result, has_opened) = self.act(|live| {
-            let result = live.manage(commands);
+            let result = calls(live);
             (result, live.take_side_ports().map(|ports| drop(self.side_ports.set(ports))).is_some())
         });
         if has_opened {

@@ -7,7 +7,7 @@ use nichrome_port::clock;
 use nichrome_rdma::{Device, Event, Memory};
 use nichrome_wire::Instant;
 
-use crate::cm::{CmOptions, ConnectionManager, Unavailable};
+use crate::cm::{CmOptions, ConnectionManager, Parked, Unavailable};
 use crate::management::Management;
 use crate::wire::Wire;
 
@@ -70,6 +70,15 @@ impl<M: Memory> LiveDevice<M> {
     ) -> Result<T, Unavailable> {
         let Self { device, wire, management, .. } = self;
         management.manage(device, wire, commands)
+    }
+
+    /// Takes over a connection manager that programs use already.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager.
+    pub(crate) fn adopt(&mut self, parked: Parked) -> Result<(), Unavailable> {
+        let Self { device, wire, management, .. } = self;
+        management.adopt(parked, device, wire)
     }
 
     /// Takes a descriptor that is readable while a datagram waits at a side port, if side ports were opened since the last call.

@@ -1,12 +1,14 @@
 //! The connection manager of a live device: when it starts, and what it needs of the wire.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
+use nichrome_cm::CommIdPrefix;
 use nichrome_port::clock;
 use nichrome_rdma::{Device, Memory};
 use nichrome_wire::Instant;
 
-use crate::cm::{CmOptions, ConnectionManager, GroupRequest, Machine, Unavailable, errno_of};
+use crate::cm::{CmOptions, ConnectionManager, GroupRequest, Machine, Parked, Unavailable, errno_of};
 use crate::management_steering::prefix_of;
 use crate::wire::Wire;
 
@@ -72,25 +74,50 @@ impl Management {
         self.side_ports.take()
     }
 
+    /// Takes over a connection manager that programs use already, unless nobody does and there is one.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager.
+    pub(crate) fn adopt<M: Memory>(
+        &mut self,
+        parked: Parked,
+        device: &mut Device<M>,
+        wire: &mut Wire,
+    ) -> Result<(), Unavailable> {
+        self.options.as_ref().ok_or(Unavailable::Transport)?;
+        if self.manager.is_some() && parked.channels.is_empty() {
+            return Ok(());
+        }
+        let (machine, comm_ids) = self.open(wire)?;
+        let manager = ConnectionManager::of_parked(parked, machine, device.config(), comm_ids);
+        self.manager = Some(manager.map_err(Unavailable::Options)?);
+        device.open_management();
+        Ok(())
+    }
+
     /// The connection manager, which starts if it has not.
     fn started<M: Memory>(
         &mut self,
         device: &mut Device<M>,
         wire: &mut Wire,
     ) -> Result<&mut ConnectionManager, Unavailable> {
-        let Self { options, manager, side_ports } = self;
-        let options = options.as_ref().ok_or(Unavailable::Transport)?;
-        if let Some(manager) = manager {
-            return Ok(manager);
+        let options = self.options.ok_or(Unavailable::Transport)?;
+        if self.manager.is_none() {
+            let (machine, comm_ids) = self.open(wire)?;
+            let started = ConnectionManager::new(machine, device.config(), comm_ids, &options);
+            self.manager = Some(started.map_err(Unavailable::Options)?);
+            device.open_management();
         }
+        self.manager.as_mut().ok_or(Unavailable::Transport)
+    }
+
+    /// Opens what a connection manager needs of the machine.
+    fn open(&mut self, wire: &mut Wire) -> Result<((IpAddr, Machine), CommIdPrefix), Unavailable> {
         let services = wire.open_services().map_err(|error| Unavailable::Services(errno_of(&error)))?;
         let (services, readable) = services.unzip();
-        *side_ports = side_ports.take().or(readable);
-        let machine = Machine::new(wire.local().ip(), services);
-        let comm_ids = wire.slot().map(prefix_of).unwrap_or_default();
-        let started = ConnectionManager::new(machine, device.config(), comm_ids, options);
-        device.open_management();
-        Ok(manager.insert(started.map_err(Unavailable::Options)?))
+        self.side_ports = self.side_ports.take().or(readable);
+        let address = wire.local().ip();
+        Ok(((address, Machine::new(address, services)), wire.slot().map(prefix_of).unwrap_or_default()))
     }
 
     fn serve_groups<M: Memory>(&mut self, device: &mut Device<M>, wire: &mut Wire) {

@@ -1,30 +1,41 @@
-//! Waking a thread that waits for descriptors.
+//! A cross-thread wake-up.
 
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nichrome_wire::Instant;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io;
+use rustix::io::{self, Errno, ReadWriteFlags};
 
-/// An event that one thread waits for with [`crate::clock::wait`] and others bring about (eventfd(2)).
+use crate::clock;
+
+/// A cross-thread wake-up (eventfd(2)). A thread waits for it with [`crate::clock::wait`]; others signal it.
 #[derive(Debug)]
 pub struct Waker(OwnedFd);
 
 impl Waker {
-    /// An event that has not come about.
+    /// Creates a waker that is not signalled.
     pub fn new() -> io::Result<Self> {
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Self)
     }
 
-    /// Brings it about.
+    /// Signals the waker.
     pub fn wake(&self) {
         // It fails only where 2⁶⁴ − 2 of them have not been cleared, and then the thread is woken anyway.
         let _ = io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Makes it one that has not come about.
+    /// Resets the waker. Does not block, even if the descriptor has been made blocking.
     pub fn clear(&self) {
-        // It fails only where there is nothing to clear.
-        let _ = io::read(&self.0, &mut [0; 8]);
+        let mut count = [0; 8];
+        // A position of −1 is the stream's.
+        let read = io::preadv2(&self.0, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
+        // EAGAIN: already reset. A kernel before 5.8 has no such read of an eventfd.
+        if read == Err(Errno::OPNOTSUPP)
+            && matches!(clock::wait([self.as_fd()], Some(Instant::ZERO)), Ok([true]))
+        {
+            let _ = io::read(&self.0, &mut count);
+        }
     }
 }
 

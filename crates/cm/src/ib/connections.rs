@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use nichrome_rdma::RandomNumbers;
 use nichrome_wire::Instant;
 use nichrome_wire::cm::{CommId, CommIds, MAD_LEN, Mad, Message, TransactionId};
-use nichrome_wire::rdma::QpNumber;
+use nichrome_wire::rdma::{PathMtu, QpNumber};
 
 use super::connection::{Connection, Sent, State};
-use crate::config::Config;
+use crate::config::{CommIdPrefix, Config};
 use crate::counters::Counters;
 use crate::deadlines::Deadlines;
 
@@ -62,6 +62,11 @@ impl Connections {
             outbox: VecDeque::new(),
             counters: Counters::default(),
         }
+    }
+
+    /// Sets what depends on the adapter.
+    pub(crate) fn set_adapter(&mut self, comm_ids: CommIdPrefix, max_path_mtu: PathMtu) {
+        (self.config.comm_ids, self.config.max_path_mtu) = (comm_ids, max_path_mtu);
     }
 
     /// Number of connections, those without owner included.

@@ -28,9 +28,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use nichrome_rdma::RandomNumbers;
 use nichrome_wire::Instant;
+use nichrome_wire::rdma::PathMtu;
 
 use crate::channel::Channel;
-use crate::config::{Config, ConfigError};
+use crate::config::{CommIdPrefix, Config, ConfigError};
 use crate::counters::Counters;
 use crate::deadlines::Deadlines;
 use crate::error::CommandError;
@@ -87,6 +88,18 @@ impl<H> Manager<H> {
             last_name: 0,
             config,
         })
+    }
+
+    /// Sets what depends on the adapter, for a manager whose adapter was not open when it was created.
+    ///
+    /// # Errors
+    /// [`ConfigError::Prefix`].
+    pub fn set_adapter(&mut self, comm_ids: CommIdPrefix, max_path_mtu: PathMtu) -> Result<(), ConfigError> {
+        let config = Config { comm_ids, max_path_mtu, ..self.config.clone() };
+        config.check()?;
+        self.ib.set_adapter(comm_ids, max_path_mtu);
+        self.config = config;
+        Ok(())
     }
 
     /// The configuration.

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nichrome_cm::ucma::{Answer, Caller, execute};
-use nichrome_cm::{ChannelName, CommandError, Errno, Input, MembershipName};
+use nichrome_cm::{ChannelName, CommIdPrefix, CommandError, ConfigError, Errno, Input, MembershipName};
 use nichrome_port::Waker;
-use nichrome_rdma::{Device, Memory};
+use nichrome_rdma::{Config, Device, Memory};
 use nichrome_wire::{Engine, Instant};
 
+use super::machine::Machine;
 use super::manager::ConnectionManager;
-use super::programs::GroupRequest;
+use super::programs::{GroupRequest, Parked};
 
 /// A caller that remembers which other channel its command names.
 struct Recording<'a> {
@@ -30,6 +31,21 @@ impl Caller for Recording<'_> {
 }
 
 impl ConnectionManager {
+    /// Creates the connection manager of a device from one that had none.
+    ///
+    /// # Errors
+    /// An option is out of range.
+    pub(crate) fn of_parked(
+        parked: Parked,
+        machine: (IpAddr, Machine),
+        device: &Config,
+        comm_ids: CommIdPrefix,
+    ) -> Result<Self, ConfigError> {
+        let mut manager = Self::of_engine(parked.engine, machine, device, comm_ids)?;
+        manager.programs.channels = parked.channels;
+        Ok(manager)
+    }
+
     /// Opens a channel of a program.
     ///
     /// # Errors
@@ -70,10 +86,11 @@ impl ConnectionManager {
         self.drain(device, now);
         // The command may have fetched, dropped or moved the last event.
         for channel in [Some(channel), caller.other].into_iter().flatten() {
-            if let Some(ready) = self.programs.channels.get(&channel)
-                && !self.engine.has_event(channel)
-            {
-                ready.clear();
+            match self.programs.channels.get(&channel) {
+                // A wait may have cleared it.
+                Some(ready) if self.engine.has_event(channel) => ready.wake(),
+                Some(ready) => ready.clear(),
+                None => {}
             }
         }
         result

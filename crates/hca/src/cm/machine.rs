@@ -10,20 +10,18 @@ use nichrome_wire::rdma::ROCE_PORT;
 
 use crate::management_steering::service_port;
 
-/// The machine of an adapter.
+/// The machine of an adapter; by default one whose adapter is not open.
+#[derive(Default)]
 pub(crate) struct Machine {
-    address: IpAddr,
+    /// The adapter's; `None` until it is open.
+    address: Option<IpAddr>,
     /// Ports that processes at the address share; `None` if no other process can be there.
     services: Option<ServicePorts>,
 }
 
 impl Machine {
     pub(crate) fn new(address: IpAddr, services: Option<ServicePorts>) -> Self {
-        Self { address, services }
-    }
-
-    pub(super) fn address(&self) -> IpAddr {
-        self.address
+        Self { address: Some(address), services }
     }
 
     /// Calls `f` with the ports that processes share and a port of them. `alone` is the result where there are none.
@@ -41,18 +39,19 @@ impl Machine {
 
     /// The address to send from to a destination: the adapter's, if the kernel has a route from there.
     pub(super) fn source_to(&self, destination: IpAddr) -> Result<IpAddr, Errno> {
-        if destination.is_ipv4() != self.address.is_ipv4() {
+        let address = self.address.ok_or(Errno::ENODEV)?;
+        if destination.is_ipv4() != address.is_ipv4() {
             return Err(Errno::ENODEV);
         }
-        let route = UdpSocket::bind(SocketAddr::new(self.address, 0))
+        let route = UdpSocket::bind(SocketAddr::new(address, 0))
             .and_then(|socket| socket.connect(SocketAddr::new(destination, ROCE_PORT)));
-        route.map(|()| self.address).map_err(|error| errno(&error))
+        route.map(|()| address).map_err(|error| errno(&error))
     }
 }
 
 impl Host for Machine {
     fn source_index(&mut self, address: IpAddr) -> Option<u8> {
-        (address == self.address).then_some(0)
+        (Some(address) == self.address).then_some(0)
     }
 
     fn reserve_port(&mut self, space: PortSpace, _: IpAddr, port: u16) -> bool {

@@ -59,6 +59,25 @@ pub(crate) struct ConnectionManager {
     last_number: u64,
 }
 
+/// Creates an engine without an adapter.
+///
+/// # Errors
+/// An option is out of range.
+pub(super) fn new_engine(
+    guid: Guid,
+    seed: u128,
+    options: &CmOptions,
+) -> Result<Manager<Machine>, ConfigError> {
+    let config = Config {
+        response_timeout: options.response_timeout,
+        max_retries: options.max_retries,
+        service_timeout: options.service_timeout,
+        max_service_timeout: options.service_timeout,
+        ..Config::new(Bearer::Roce, guid, seed)
+    };
+    Manager::new(config, Machine::default())
+}
+
 /// Management of identifiers.
 impl ConnectionManager {
     /// Creates the connection manager of a device, which chooses communication identifiers with the prefix `comm_ids`.
@@ -66,7 +85,7 @@ impl ConnectionManager {
     /// # Errors
     /// An option is out of range.
     pub(crate) fn new(
-        machine: Machine,
+        (address, machine): (IpAddr, Machine),
         device: &nichrome_rdma::Config,
         comm_ids: CommIdPrefix,
         options: &CmOptions,
@@ -74,18 +93,22 @@ impl ConnectionManager {
         let mut random = RandomNumbers::new(device.seed, "GUID of the adapter");
         let random_guid = || Guid(u64::from(random.next_u32()) << 32 | u64::from(random.next_u32()));
         let guid = options.guid.unwrap_or_else(random_guid);
-        let config = Config {
-            response_timeout: options.response_timeout,
-            max_retries: options.max_retries,
-            service_timeout: options.service_timeout,
-            max_service_timeout: options.service_timeout,
-            comm_ids,
-            max_path_mtu: device.mtu,
-            ..Config::new(Bearer::Roce, guid, device.seed)
-        };
-        let address = machine.address();
-        let mut engine = Manager::new(config, machine)?;
-        // The first channel is within every limit.
+        Self::of_engine(new_engine(guid, device.seed, options)?, (address, machine), device, comm_ids)
+    }
+
+    /// As [`new`](Self::new), from an engine that programs use already.
+    ///
+    /// # Errors
+    /// An option is out of range.
+    pub(super) fn of_engine(
+        mut engine: Manager<Machine>,
+        (address, machine): (IpAddr, Machine),
+        device: &nichrome_rdma::Config,
+        comm_ids: CommIdPrefix,
+    ) -> Result<Self, ConfigError> {
+        *engine.host_mut() = machine;
+        engine.set_adapter(comm_ids, device.mtu)?;
+        // Within every limit, unless a program has opened as many.
         let channel = engine.create_channel().unwrap_or(ChannelName(0));
         Ok(Self {
             engine,

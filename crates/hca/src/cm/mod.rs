@@ -26,6 +26,7 @@
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
 //! | `channel.rs`, `execute.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |
 //! | `machine.rs` | addresses and routes of the machine |
+//! | `host.rs` | programs that speak the commands of `/dev/infiniband/rdma_cm` before their adapter is open |
 //! | `attributes.rs`, `options.rs`, `error.rs` | attributes of queue pairs, options, errors |
 
 mod attributes;
@@ -34,6 +35,7 @@ mod commands;
 mod connection;
 mod error;
 mod execute;
+mod host;
 mod listener;
 mod machine;
 mod manager;
@@ -44,10 +46,11 @@ pub(crate) use channel::ChannelHost;
 pub use channel::{ChannelError, CmChannel};
 pub use connection::Connected;
 pub use error::{ConnectError, ListenError, Unavailable, WaitError};
+pub use host::CmHost;
 pub use listener::{Listener, Request};
 pub(crate) use machine::{Machine, errno_of};
 pub(crate) use manager::ConnectionManager;
 pub use nichrome_cm::CommandError;
 pub use nichrome_wire::cm::{Guid, RejectReason, TimeExponent};
 pub use options::CmOptions;
-pub(crate) use programs::GroupRequest;
+pub(crate) use programs::{GroupRequest, Parked};

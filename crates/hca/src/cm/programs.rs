@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use nichrome_cm::{ChannelName, MembershipName};
+use nichrome_cm::{ChannelName, Manager, MembershipName};
 use nichrome_port::Waker;
+
+use super::machine::Machine;
 
 /// Channels of programs, and the groups that they are members of.
 #[derive(Default)]
@@ -14,6 +16,12 @@ pub(super) struct Programs {
     pub(super) memberships: BTreeMap<MembershipName, IpAddr>,
     /// Requests that the driver has not taken, in order.
     pub(super) requests: Vec<GroupRequest>,
+}
+
+/// An engine without an adapter, and its channels.
+pub(crate) struct Parked {
+    pub(crate) engine: Manager<Machine>,
+    pub(crate) channels: BTreeMap<ChannelName, Arc<Waker>>,
 }
 
 /// What the driver is to do with a multicast group.

@@ -1,0 +1,105 @@
+//! The connection manager of a program that uses it before its adapter is open.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use nichrome_cm::ucma::{Answer, Caller, execute};
+use nichrome_cm::{ChannelName, Errno};
+use nichrome_port::{Waker, clock};
+use nichrome_rdma::Memory;
+use nichrome_wire::cm::Guid;
+
+use super::channel::{ChannelError, ChannelHost, CmChannel};
+use super::error::Unavailable;
+use super::manager::new_engine;
+use super::options::CmOptions;
+use super::programs::Parked;
+use crate::config::{OpenError, seed};
+use crate::driver::Driver;
+
+/// The connection manager of a program that speaks the commands of `/dev/infiniband/rdma_cm`. It creates identifiers before
+/// it names an address, which says where its adapter is to be. Commands that need the adapter must follow
+/// [`attach`](Self::attach).
+pub struct CmHost {
+    /// `None` once an adapter has it.
+    parked: Mutex<Option<Parked>>,
+    adapter: OnceLock<Arc<dyn ChannelHost>>,
+}
+
+impl CmHost {
+    /// Creates a connection manager without an adapter. `guid` is the adapter's; random numbers follow from the seed, or are the
+    /// kernel's.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
+    pub fn new(guid: u64, seed_of_config: Option<u64>) -> Result<Arc<Self>, OpenError> {
+        // The default options are in range.
+        let engine = new_engine(Guid(guid), seed(seed_of_config)?, &CmOptions::default());
+        let engine = engine.map_err(Unavailable::Options)?;
+        let parked = Mutex::new(Some(Parked { engine, channels: BTreeMap::new() }));
+        Ok(Arc::new(Self { parked, adapter: OnceLock::new() }))
+    }
+
+    /// Opens a channel. The program must keep the adapter open as long as the channel.
+    ///
+    /// # Errors
+    /// No channel or descriptor is left.
+    pub fn open_channel(self: &Arc<Self>) -> Result<CmChannel, ChannelError> {
+        CmChannel::open(Arc::clone(self) as Arc<dyn ChannelHost>)
+    }
+
+    /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does already.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager. Commands fail with ENODEV then.
+    pub fn attach<M: Memory + Send + 'static>(&self, driver: &Driver<M>) -> Result<(), Unavailable> {
+        let mut place = self.parked();
+        let Some(parked) = place.take() else { return Ok(()) };
+        driver.adopt(parked)?;
+        // Nobody else sets it under the lock.
+        let _ = self.adapter.set(driver.channel_host());
+        Ok(())
+    }
+
+    fn parked(&self) -> MutexGuard<'_, Option<Parked>> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The adapter.
+    fn attached(&self) -> Result<&dyn ChannelHost, Unavailable> {
+        self.adapter.get().map(|host| &**host).ok_or(Unavailable::Transport)
+    }
+}
+
+impl ChannelHost for CmHost {
+    fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError> {
+        if let Some(parked) = &mut *self.parked() {
+            let name = parked.engine.create_channel()?;
+            parked.channels.insert(name, Arc::clone(ready));
+            return Ok(name);
+        }
+        self.attached()?.open_channel(ready)
+    }
+
+    fn execute(
+        &self,
+        channel: ChannelName,
+        caller: &mut dyn Caller,
+        written: &[u8],
+    ) -> Result<Option<Answer>, Errno> {
+        if let Some(parked) = &mut *self.parked() {
+            return execute(&mut parked.engine, channel, caller, written, clock::now());
+        }
+        self.attached().map_err(|_| Errno::ENODEV)?.execute(channel, caller, written)
+    }
+
+    fn close_channel(&self, channel: ChannelName) {
+        if let Some(parked) = &mut *self.parked() {
+            parked.channels.remove(&channel);
+            // Fails only for an unknown channel.
+            let _ = parked.engine.destroy_channel(channel, clock::now());
+        } else if let Ok(host) = self.attached() {
+            host.close_channel(channel);
+        }
+    }
+}
