@@ -1,12 +1,12 @@
 //! The process's one device, shared by all open contexts.
 
 use std::mem::ManuallyDrop;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
-use nichrome_hca::{Driver, IwarpCounters};
+use nichrome_hca::{AdapterConfig, Driver, IwarpCounters, OpenError, Place};
 use nichrome_rdma::star::CardCounters;
 use nichrome_rdma::{Device, Operations, PathMtu};
 
@@ -15,6 +15,7 @@ use crate::errno::Errno;
 use crate::event_dispatcher::EventDispatcher;
 use crate::guarded_copy;
 use crate::process_memory::ProcessMemory;
+use crate::rdma_cm::is_redirected;
 
 /// The open device of a process.
 pub(crate) struct Adapter {
@@ -26,6 +27,9 @@ pub(crate) struct Adapter {
     /// ID of the process that opened the device. A forked child inherits the memory but not the driver's thread.
     process: u32,
 }
+
+/// The address of a device that has none configured in a process with librdmacm: the one at which programs look for each other.
+const DEFAULT_OF_CONNECTION_MANAGER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// The process's device; empty while no context is open.
 static CURRENT: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
@@ -50,9 +54,18 @@ impl Adapter {
         (adapter.process == process::id()).then(|| adapter.address())
     }
 
-    /// Returns the process's device and opens it first if necessary. Fails with `ENODEV`; the cause, which errno cannot
-    /// carry, is printed to standard error.
+    /// Returns the process's device and opens it first if necessary, at the configured place. Fails with `ENODEV`; the cause,
+    /// which errno cannot carry, is printed to standard error.
     pub(crate) fn open() -> Result<Arc<Self>, Errno> {
+        Self::open_unless_configured(is_redirected().then_some(DEFAULT_OF_CONNECTION_MANAGER))
+    }
+
+    /// As [`open`](Self::open), at this address if none is configured.
+    pub(crate) fn open_at(address: IpAddr) -> Result<Arc<Self>, Errno> {
+        Self::open_unless_configured(Some(address))
+    }
+
+    fn open_unless_configured(address: Option<IpAddr>) -> Result<Arc<Self>, Errno> {
         let mut current = lock(&CURRENT);
         // A forked child cannot use its parent's device: the driver's thread does not exist in the child.
         if let Some(adapter) = current.upgrade()
@@ -60,7 +73,7 @@ impl Adapter {
         {
             return Ok(adapter);
         }
-        let adapter = Arc::new(Self::new().map_err(|error| {
+        let adapter = Arc::new(Self::new(address).map_err(|error| {
             eprintln!("nichrome: {error}");
             Errno(libc::ENODEV)
         })?);
@@ -69,12 +82,24 @@ impl Adapter {
         Ok(adapter)
     }
 
-    fn new() -> Result<Self, Box<dyn std::error::Error>> {
-        let Configuration { adapter: config, prints_stats } = Configuration::from_env()?;
+    fn new(address: Option<IpAddr>) -> Result<Self, Box<dyn std::error::Error>> {
+        let Configuration { adapter: mut config, prints_stats } = Configuration::from_env()?;
         guarded_copy::guard();
         let dispatcher = Arc::new(EventDispatcher::default());
-        let events = Arc::clone(&dispatcher);
-        let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| events.dispatch(event)))?;
+        let open = |config: &AdapterConfig| {
+            let events = Arc::clone(&dispatcher);
+            Driver::open(config, ProcessMemory, Box::new(move |event| events.dispatch(event)))
+        };
+        if let (Place::Loopback, Some(address)) = (config.place, address) {
+            config.place = Place::Address(address);
+        }
+        let driver = match open(&config) {
+            // Another user's processes have the address, or as many of this user's as it has slots.
+            Err(OpenError::Udp(_)) if config.place == Place::Address(DEFAULT_OF_CONNECTION_MANAGER) => {
+                open(&AdapterConfig { place: Place::Loopback, ..config })?
+            }
+            opened => opened?,
+        };
         let mtu = driver.call(|device| device.config().mtu);
         let driver = ManuallyDrop::new(driver);
         Ok(Self { driver, dispatcher, mtu, prints_stats, process: process::id() })

@@ -17,7 +17,7 @@ use crate::errno::{Errno, pointer, status};
 use crate::extended_post;
 use crate::header::{
     ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-    ibv_qp_open_attr, ibv_srq, ibv_xrcd,
+    ibv_qp_open_attr, ibv_sge, ibv_srq, ibv_xrcd,
 };
 use crate::live_objects::with_handle;
 use crate::object::{Object, cell, known, object, take_back, zeroed};
@@ -41,6 +41,8 @@ struct Wanted {
 
 unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
     let mut capacity = capacity(&wanted.cap);
+    // As much as fits in the place of a request's buffers, as on rxe: programs send a few bytes inline without asking for them.
+    capacity.inline = capacity.inline.max(capacity.send_sges * size_of::<ibv_sge>());
     let kind = kind(wanted.qp_type)?;
     if !wanted.srq.is_null() || kind == QpType::XrcSend {
         (capacity.receive_wrs, capacity.receive_sges) = (0, 0);

@@ -11,6 +11,7 @@ use crate::doctor::record;
 use crate::errno::{Errno, pointer};
 use crate::header::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP, ibv_device};
 use crate::object::zeroed;
+use crate::rdma_cm::redirect_librdmacm;
 
 /// The device's name.
 pub(crate) const NAME: &CStr = c"nichrome0";
@@ -73,6 +74,7 @@ pub(crate) fn guid_at(place: &[Option<OsString>; 2]) -> u64 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     record("ibv_get_device_list");
+    redirect_librdmacm();
     // SAFETY: allocates two pointers. Allocated by malloc, because some programs pass the list to free() themselves.
     let list = unsafe { libc::malloc(2 * size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
     if list.is_null() {

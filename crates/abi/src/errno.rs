@@ -60,6 +60,12 @@ pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
     }
 }
 
+impl From<nichrome_cm::Errno> for Errno {
+    fn from(error: nichrome_cm::Errno) -> Self {
+        Self(error.0)
+    }
+}
+
 impl From<ObjectError> for Errno {
     fn from(error: ObjectError) -> Self {
         match error {

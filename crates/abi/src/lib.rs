@@ -27,6 +27,7 @@
 //! | `sysfs_attribute.rs` | values of `/sys` attributes that differ between processes, for `shim/` and `nichrome rdma run --mount` |
 //! | `names.rs`, `rates.rs`, `fork.rs` | the header's remaining functions |
 //! | `private.rs`, `from_kernel.rs` | symbols that rdma-core's driver libraries and librdmacm import |
+//! | `rdma_cm/` | the connection manager, as the device file of librdmacm |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
 //! | `errno.rs` | error codes |
 //! | `object.rs`, `live_objects.rs` | conversion between objects and the program's pointers; the table of live objects |
@@ -83,6 +84,7 @@ mod process_memory;
 mod query_device;
 mod queue_pair;
 mod rates;
+mod rdma_cm;
 mod request_builder;
 mod shared_receive_queue;
 mod unsupported;

@@ -1,0 +1,124 @@
+//! Open device files. Each is a channel of the connection manager, and its descriptor that of the channel's events.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nichrome_cm::ChannelName;
+use nichrome_cm::ucma::{Caller, Command, CommandHeader};
+use nichrome_hca::cm::CmChannel;
+use nichrome_rdma::Memory;
+
+use super::manager::Manager;
+use crate::errno::Errno;
+use crate::process_memory::ProcessMemory;
+
+/// An open device file.
+pub(super) struct File {
+    /// Declared before the manager, which drives it.
+    channel: CmChannel,
+    manager: Arc<Manager>,
+}
+
+/// The open device files of the process.
+static OPEN: Mutex<BTreeMap<RawFd, Arc<File>>> = Mutex::new(BTreeMap::new());
+
+fn files() -> MutexGuard<'static, BTreeMap<RawFd, Arc<File>>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl File {
+    /// Opens the device file with the flags of open(2); returns its descriptor.
+    pub(super) fn open(flags: c_int) -> Result<RawFd, Errno> {
+        let manager = Manager::of_process()?;
+        let file = Self { channel: manager.open_channel()?, manager };
+        let fd = file.fd();
+        let inherited = if flags & libc::O_CLOEXEC == 0 { 0 } else { libc::FD_CLOEXEC };
+        // SAFETY: system calls without pointers, on a descriptor of this function.
+        let set = unsafe {
+            libc::fcntl(fd, libc::F_SETFD, inherited) == 0
+                && libc::fcntl(fd, libc::F_SETFL, flags & libc::O_NONBLOCK) == 0
+        };
+        if !set {
+            return Err(Errno::last());
+        }
+        // A file whose descriptor the program closed behind librdmacm's back no longer owns one.
+        std::mem::forget(files().insert(fd, Arc::new(file)));
+        Ok(fd)
+    }
+
+    fn fd(&self) -> RawFd {
+        self.channel.as_fd().as_raw_fd()
+    }
+
+    /// Returns the device file with this descriptor.
+    pub(super) fn find(fd: RawFd) -> Option<Arc<Self>> {
+        files().get(&fd).cloned()
+    }
+
+    /// Returns true if a descriptor is of a device file.
+    pub(super) fn is_open(fd: RawFd) -> bool {
+        files().contains_key(&fd)
+    }
+
+    /// Closes the device file with this descriptor, which destroys its identifiers. Returns false if it is none.
+    pub(super) fn close(fd: RawFd) -> bool {
+        // Dropped without the lock: closing an adapter takes time.
+        let file = files().remove(&fd);
+        file.is_some()
+    }
+
+    /// Carries out a command, as one write(2) of the file. GET_EVENT waits for an event, unless the program has made the
+    /// descriptor non-blocking.
+    pub(super) fn write(&self, written: &[u8]) -> Result<(), Errno> {
+        let (header, body) = CommandHeader::split(written)?;
+        let command = Command::parse(header.number, body)?;
+        if !matches!(command, Command::GetEvent { .. }) {
+            self.manager.prepare(&command)?;
+            return self.execute(written);
+        }
+        loop {
+            self.wait()?;
+            match self.execute(written) {
+                // Another thread has fetched the event.
+                Err(Errno(libc::EAGAIN)) => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn execute(&self, written: &[u8]) -> Result<(), Errno> {
+        let answer = self.channel.execute(&mut Program, written)?;
+        let Some(answer) = answer else { return Ok(()) };
+        ProcessMemory.write(answer.address, &answer.bytes).map_err(|_| Errno(libc::EFAULT))
+    }
+
+    /// Waits for an event by read(2), which signals interrupt and restart as they do a write to the kernel's file.
+    ///
+    /// # Errors
+    /// `EAGAIN`: none, and the program has made the descriptor non-blocking. `EINTR`: a handler without `SA_RESTART` ran.
+    fn wait(&self) -> Result<(), Errno> {
+        let _attending = self.manager.attend();
+        let mut count = 0u64;
+        // SAFETY: 8 bytes are written to `count`.
+        let read = unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) };
+        if read < 0 { Err(Errno::last()) } else { Ok(()) }
+    }
+}
+
+/// The program that writes commands.
+struct Program;
+
+impl Caller for Program {
+    fn read(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        ProcessMemory.read(address, &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn channel_of(&mut self, fd: u32) -> Option<ChannelName> {
+        // Called under the adapter's lock: a file that another thread closes must not be dropped here.
+        files().get(&RawFd::try_from(fd).ok()?).map(|file| file.channel.name())
+    }
+}

@@ -1,0 +1,137 @@
+//! The process's connection manager, and the adapter that it opens where the program says.
+//!
+//! A program creates identifiers before it names an address. Its first command that needs one opens the adapter there, unless a
+//! context of the process has opened it before.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use nichrome_cm::ucma::Command;
+use nichrome_hca::cm::{CmChannel, CmHost};
+
+use crate::adapter::Adapter;
+use crate::configuration::Configuration;
+use crate::device::guid;
+use crate::errno::Errno;
+use crate::fork::prepare_for_forks;
+
+/// The connection manager of the process, open while a device file is.
+pub(super) struct Manager {
+    host: Arc<CmHost>,
+    /// The adapter that drives it.
+    adapter: OnceLock<Arc<Adapter>>,
+}
+
+static PROCESS: Mutex<Weak<Manager>> = Mutex::new(Weak::new());
+
+fn process() -> MutexGuard<'static, Weak<Manager>> {
+    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Manager {
+    /// Returns the process's connection manager and opens it first if necessary.
+    pub(super) fn of_process() -> Result<Arc<Self>, Errno> {
+        prepare_for_forks();
+        let mut process = process();
+        if let Some(manager) = process.upgrade() {
+            return Ok(manager);
+        }
+        let seed = Configuration::from_env().map_or(None, |configuration| configuration.adapter.seed);
+        let host = CmHost::new(u64::from_be(guid()), seed).map_err(|error| report(&error))?;
+        let manager = Arc::new(Self { host, adapter: OnceLock::new() });
+        let open = Adapter::current().upgrade();
+        // An open adapter may drive a connection manager already: channels are to be that one's from the start.
+        open.map_or(Ok(()), |adapter| manager.attach(adapter))?;
+        *process = Arc::downgrade(&manager);
+        Ok(manager)
+    }
+
+    fn attach(&self, adapter: Arc<Adapter>) -> Result<(), Errno> {
+        self.host.attach(&adapter.driver).map_err(|error| report(&error))?;
+        // Nobody else sets it under the process's lock.
+        let _ = self.adapter.set(adapter);
+        Ok(())
+    }
+
+    pub(super) fn open_channel(&self) -> Result<CmChannel, Errno> {
+        self.host.open_channel().map_err(|_| Errno::NO_MEMORY)
+    }
+
+    /// Opens the adapter if a command needs it, or adopts the one that a context has opened.
+    pub(super) fn prepare(&self, command: &Command) -> Result<(), Errno> {
+        let _process = process();
+        if self.adapter.get().is_some() {
+            return Ok(());
+        }
+        let open = Adapter::current().upgrade();
+        let adapter = match (open, place_of(command)?) {
+            (Some(adapter), _) => adapter,
+            (None, Some(address)) => Adapter::open_at(address)?,
+            (None, None) => return Ok(()),
+        };
+        self.attach(adapter)
+    }
+
+    /// Announces to the adapter that the program waits for an event, until the result is dropped.
+    pub(super) fn attend(&self) -> Attending<'_> {
+        let adapter = self.adapter.get();
+        if let Some(adapter) = adapter {
+            adapter.driver.attend();
+        }
+        Attending(adapter)
+    }
+}
+
+/// Prints an error, which errno cannot carry, to standard error.
+fn report(error: &dyn std::error::Error) -> Errno {
+    eprintln!("nichrome: {error}");
+    Errno(libc::ENODEV)
+}
+
+/// A program that waits for an event.
+pub(super) struct Attending<'a>(Option<&'a Arc<Adapter>>);
+
+impl Drop for Attending<'_> {
+    fn drop(&mut self) {
+        if let Some(adapter) = self.0 {
+            adapter.driver.leave();
+        }
+    }
+}
+
+/// Returns the address of the adapter that a command needs: the one that it names or that the kernel would send from, else the
+/// loopback address. `None` if it needs no adapter.
+fn place_of(command: &Command) -> Result<Option<IpAddr>, Errno> {
+    let address = match command {
+        Command::Bind { source, .. } => source.ip(),
+        Command::ResolveAddress { source: Some(source), .. } if !source.ip().is_unspecified() => source.ip(),
+        Command::ResolveAddress { destination, .. } => source_to(destination.ip())?,
+        Command::Listen { .. } | Command::JoinMulticast { .. } => Ipv4Addr::LOCALHOST.into(),
+        _ => return Ok(None),
+    };
+    Ok(Some(if address.is_unspecified() { loopback_of(address) } else { address }))
+}
+
+fn loopback_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+/// Returns the address that the kernel would send from. Sends nothing.
+fn source_to(destination: IpAddr) -> Result<IpAddr, Errno> {
+    let any = SocketAddr::new(
+        match destination {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        },
+        0,
+    );
+    // Any port will do: the kernel looks for the route only.
+    let connected = UdpSocket::bind(any).and_then(|socket| {
+        socket.connect(SocketAddr::new(destination, 1))?;
+        socket.local_addr()
+    });
+    connected.map(|local| local.ip()).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENODEV)))
+}
