@@ -5,6 +5,7 @@ mod answers;
 mod applications;
 #[path = "../common/mod.rs"]
 mod common;
+mod connection_manager;
 mod crates;
 mod domains;
 mod endings;
