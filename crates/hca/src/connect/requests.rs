@@ -82,3 +82,57 @@ impl<R: Ends> Requests<R> {
         self.expected.pop_late(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// Requests from queue pair 5 on, to queue pair 100.
+    struct From(u32);
+
+    impl Ends for From {
+        fn address(&self) -> IpAddr {
+            HERE
+        }
+
+        fn number(&self) -> QpNumber {
+            QpNumber::new(self.0).unwrap()
+        }
+
+        fn peer(&self) -> (IpAddr, QpNumber) {
+            (HERE, QpNumber::new(100).unwrap())
+        }
+    }
+
+    #[test]
+    fn the_lower_end_connects_and_a_repeated_request_counts_once() {
+        let open = Arc::new(AtomicUsize::new(0));
+        let mut requests = Requests::new(Arc::clone(&open), |_| {});
+        let mut route = |from| {
+            open.fetch_add(1, Ordering::SeqCst);
+            requests.route(From(from), Instant::ZERO).is_some()
+        };
+        assert_eq!([route(99), route(101), route(101)], [true, false, false]);
+        assert_eq!(open.load(Ordering::SeqCst), 2);
+        assert_eq!(requests.poll_timeout(), Some(Instant::ZERO + PROGRAM_TIMEOUT));
+        assert!(requests.pop_late(Instant::ZERO + PROGRAM_TIMEOUT).is_some());
+    }
+
+    #[test]
+    fn failures_are_reported_one_by_one_up_to_a_limit() {
+        static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let open = Arc::new(AtomicUsize::new(20));
+        let mut requests =
+            Requests::new(Arc::clone(&open), |line| LINES.lock().unwrap().push(line.to_owned()));
+        (0..20).for_each(|nth| requests.fail(&From(nth + 5), "why"));
+        let lines = LINES.lock().unwrap();
+        assert_eq!((lines.len(), open.load(Ordering::SeqCst)), (MAX_REPORTS + 1, 0));
+        assert_eq!(lines[0], "queue pair 0x5 has no connection with 0x64 at 127.0.0.1: why");
+        assert!(lines[MAX_REPORTS].contains("not reported one by one"));
+    }
+}
