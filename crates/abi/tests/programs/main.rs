@@ -106,6 +106,8 @@ const UNDER_LOSS: &[&str] = &[
 const OVER_STAR: &[&str] = &[
     "ibv_rc_pingpong -n 100 -c",
     "ibv_rc_pingpong -n 100 -e",
+    "ibv_srq_pingpong -n 100",
+    "ibv_srq_pingpong -n 100 -e",
     "ib_write_bw -n 100",
     "ib_read_bw -n 100",
     "ib_send_bw -n 100",
