@@ -173,6 +173,8 @@ fn a_send_into_a_receive_that_was_flushed_fails() {
 fn a_refusal_after_the_close_is_no_answer() {
     let mut pair = Pair::new();
     let [client, server] = pair.connect_star(1, &Link { timeout: 14, ..Link::default() });
+    // A server without connections answers nothing.
+    pair.connect_star(1, &Link::default());
     let (region, report) = pair.ends[1].register(RegionConfig::new(BASE, 100, ALL));
     pair.run();
     pair.fates = Some(Box::new(|_, bytes| match type_of(bytes) {
