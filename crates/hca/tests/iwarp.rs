@@ -15,9 +15,9 @@ use nichrome_rdma::{
 };
 use nichrome_wan::Impairments;
 
-#[path = "../../../tests/tshark.rs"]
-mod tshark;
-use tshark::tshark;
+#[path = "../../../tests/installed.rs"]
+mod installed;
+use installed::tshark;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LEN: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! The command as a whole, as its users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../../../tests/tshark.rs"]
-mod tshark;
+#[path = "../../../../tests/installed.rs"]
+mod installed;
 
 mod bench;
 mod coalesce;

@@ -6,5 +6,5 @@ mod properties;
 mod siw;
 mod tshark_reads;
 
-#[path = "../../../../tests/tshark.rs"]
-mod tshark;
+#[path = "../../../../tests/installed.rs"]
+mod installed;
