@@ -1,6 +1,8 @@
 //! The command as a whole, as its users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
+mod common;
 #[path = "../../../../tests/installed.rs"]
 mod installed;
 

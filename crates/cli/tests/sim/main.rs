@@ -1,6 +1,8 @@
 //! `nichrome sim`, as its users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
+mod common;
 #[path = "../../../../tests/installed.rs"]
 mod installed;
 
