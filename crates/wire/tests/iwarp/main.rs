@@ -8,3 +8,5 @@ mod tshark_reads;
 
 #[path = "../../../../tests/installed.rs"]
 mod installed;
+#[path = "../../../../tests/siw_streams.rs"]
+mod siw_streams;
