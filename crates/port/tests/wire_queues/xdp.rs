@@ -31,6 +31,7 @@ fn an_interface_is_put_back() {
 #[test]
 fn an_interface_is_put_back_when_the_process_crashes() {
     let wire = Wire::new(1500);
+    wire.on_card(|card| drop(attach(card, XdpChoice::Automatic)));
     let crashed = wire.on_card(|_| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "xdp::attaches_to_card0_and_crashes", "--ignored"]).output().unwrap()
