@@ -15,13 +15,13 @@ use nichrome_wan::Impairments;
 
 #[path = "common/end.rs"]
 mod end;
+#[path = "../../../tests/installed.rs"]
+mod installed;
 #[path = "common/messages.rs"]
 mod messages;
-#[path = "../../../tests/tshark.rs"]
-mod tshark;
 use end::{End, LEN, PATIENCE, connect_with};
+use installed::tshark;
 use messages::success;
-use tshark::tshark;
 
 fn connected(config: &AdapterConfig) -> [End; 2] {
     let ends = [End::open(config), End::open(config)];

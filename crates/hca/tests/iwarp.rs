@@ -16,12 +16,12 @@ use nichrome_wan::Impairments;
 
 #[path = "common/end.rs"]
 mod end;
+#[path = "../../../tests/installed.rs"]
+mod installed;
 #[path = "common/messages.rs"]
 mod messages;
-#[path = "../../../tests/tshark.rs"]
-mod tshark;
 use end::{End, LEN, PATIENCE, connect_with};
-use tshark::tshark;
+use installed::tshark;
 
 const SIZES: [usize; 8] = [1, 2, 3, 1000, 4096, 65_513, 65_536, LEN];
 

@@ -9,6 +9,8 @@ mod crates;
 mod domains;
 mod endings;
 mod flush;
+#[path = "../../../../tests/installed.rs"]
+mod installed;
 mod lifetimes;
 mod message_passing;
 mod multicast;
@@ -19,8 +21,6 @@ mod refusals;
 mod running;
 mod star;
 mod transfer_engines;
-#[path = "../../../../tests/tshark.rs"]
-mod tshark;
 mod xrc;
 
 use std::fs::{self, File};
