@@ -29,7 +29,7 @@
 //! | `private.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
 //! | `errno.rs` | error codes |
-//! | `object.rs`, `live_objects.rs` | conversion between objects and the program's pointers; the table of live objects |
+//! | `object.rs`, `live_objects.rs`, `retired.rs` | conversion between objects and the program's pointers; the table of live objects; destroyed queues |
 
 pub mod configuration;
 pub mod header;
@@ -83,6 +83,7 @@ mod query_device;
 mod queue_pair;
 mod rates;
 mod request_builder;
+mod retired;
 mod shared_receive_queue;
 mod unsupported;
 mod work_request;
