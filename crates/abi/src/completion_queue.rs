@@ -9,8 +9,10 @@ use nichrome_rdma::{Completion, CqHandle};
 use crate::adapter::Adapter;
 use crate::completion::ServiceLevel;
 use crate::cq_notifier::CqNotifier;
-use crate::header::ibv_cq_ex;
+use crate::errno::Errno;
+use crate::header::{ibv_cq_ex, ibv_poll_cq_attr};
 use crate::object::Object;
+use crate::retired;
 
 /// A completion queue.
 #[repr(C)]
@@ -26,6 +28,20 @@ pub(crate) struct CompletionQueue {
 }
 
 impl CompletionQueue {
+    /// Makes polls of a destroyed queue fail.
+    ///
+    /// # Safety
+    /// The memory is of a queue that was dropped.
+    pub(crate) unsafe fn refuse(dropped: *mut Self) {
+        // SAFETY: guaranteed by the caller; the C structure is the first field.
+        unsafe {
+            let abi = dropped.cast::<ibv_cq_ex>();
+            (*abi).context = retired::context();
+            (*abi).start_poll = Some(start_no_poll);
+            (*abi).next_poll = Some(poll_no_next);
+        }
+    }
+
     /// Drives the device and passes up to `count` completions to `take`. Returns their number.
     pub(crate) fn poll(&self, count: c_int, mut take: impl FnMut(&Completion)) -> c_int {
         let polled = self.adapter.driver.poll(|device| {
@@ -63,4 +79,14 @@ unsafe impl Object for CompletionQueue {
     fn handle_in(abi: &ibv_cq_ex) -> u32 {
         abi.handle
     }
+}
+
+/// `start_poll` of a destroyed queue. The program calls no other function of the poll.
+unsafe extern "C" fn start_no_poll(_: *mut ibv_cq_ex, _: *mut ibv_poll_cq_attr) -> c_int {
+    Errno::INVALID.0
+}
+
+/// `next_poll` of a queue that was destroyed during the poll.
+unsafe extern "C" fn poll_no_next(_: *mut ibv_cq_ex) -> c_int {
+    Errno::INVALID.0
 }

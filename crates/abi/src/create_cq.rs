@@ -18,6 +18,7 @@ use crate::header::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
 };
 use crate::object::{Object, cell, known, object, take_back, zeroed};
+use crate::retired;
 
 /// Attributes of a new completion queue, common to both verbs.
 struct Wanted {
@@ -103,9 +104,10 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         this.adapter.dispatcher.cqs.remove(&this.handle);
         this.end_wait();
         CqNotifier::retire(&this.events);
-        // SAFETY: the program does not use the queue after this call.
-        let cq = unsafe { take_back::<CompletionQueue>(cq.cast()) };
-        let channel = cq.abi.into_inner().channel;
+        // SAFETY: the queue exists until `keep`.
+        let channel = unsafe { (*cq).channel };
+        // SAFETY: the program does not use the queue after this call, or calls what refuses.
+        unsafe { retired::keep(take_back::<CompletionQueue>(cq.cast()), |cq| CompletionQueue::refuse(cq)) };
         if !channel.is_null() {
             // SAFETY: a channel cannot be destroyed while a queue uses it.
             unsafe { object::<CompChannel>(channel) }.leave();

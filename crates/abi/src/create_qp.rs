@@ -23,6 +23,7 @@ use crate::live_objects::with_handle;
 use crate::object::{Object, cell, known, object, take_back, zeroed};
 use crate::queue_pair::{Flush, QueuePair, capacity, kind, type_code};
 use crate::request_builder::Builder;
+use crate::retired;
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::xrc_domain::XrcDomain;
 
@@ -189,8 +190,8 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
             this.adapter.dispatcher.qps.remove(&this.handle);
         }
         this.events.retire();
-        // SAFETY: the program does not use it after this call.
-        drop(unsafe { take_back::<QueuePair>(qp.cast()) });
+        // SAFETY: the program does not use it after this call, or calls what refuses.
+        unsafe { retired::keep(take_back::<QueuePair>(qp.cast()), |qp| QueuePair::refuse(qp)) };
     }
     status(destroyed)
 }
@@ -237,7 +238,7 @@ pub(crate) unsafe extern "C" fn open_qp(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     // SAFETY: the program passes a queue pair that it created.
-    let has_builder = unsafe { object::<QueuePair>(qp.cast()) }.builder.is_some();
+    let has_builder = unsafe { known::<QueuePair>(qp.cast()) }.is_ok_and(|qp| qp.builder.is_some());
     if has_builder { qp.cast() } else { ptr::null_mut() }
 }
 

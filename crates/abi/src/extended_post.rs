@@ -60,7 +60,7 @@ pub(crate) fn fill(qp: &mut ibv_qp_ex) {
 unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Option<&'a mut Builder> {
     // SAFETY: the program passes a queue pair that it created. `wr_start` locked it for this thread, and no function of
     // this file keeps the reference after it returns, so there is only one.
-    unsafe { object::<QueuePair>(qp).builder.as_ref().map(|builder| &mut *builder.get()) }
+    unsafe { QueuePair::builder(qp) }
 }
 
 /// Locks the queue pair for the calling thread until `wr_complete` or `wr_abort`.

@@ -7,7 +7,12 @@ use crate::header::{
 
 /// Copies fields that have the same names in both structures, converted to the destination's types.
 macro_rules! copy_fields {
-    ($from:expr => $to:expr; $($field:ident)*) => { $($to.$field = $from.$field as _;)* };
+    ($from:expr => $to:expr; $($field:ident)*) => {
+        #[allow(clippy::cast_lossless, reason = "of some fields only the types differ, in sign or size")]
+        {
+            $($to.$field = $from.$field as _;)*
+        }
+    };
 }
 
 fn copy_path(from: &ib_uverbs_ah_attr, to: &mut ibv_ah_attr) {

@@ -30,7 +30,7 @@
 //! | `rdma_cm/` | the connection manager, as the device file of librdmacm |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
 //! | `errno.rs` | error codes |
-//! | `object.rs`, `live_objects.rs` | conversion between objects and the program's pointers; the table of live objects |
+//! | `object.rs`, `live_objects.rs`, `retired.rs` | conversion between objects and the program's pointers; the table of live objects; destroyed queues |
 
 pub mod configuration;
 pub mod header;
@@ -86,6 +86,7 @@ mod queue_pair;
 mod rates;
 mod rdma_cm;
 mod request_builder;
+mod retired;
 mod shared_receive_queue;
 mod unsupported;
 mod work_request;

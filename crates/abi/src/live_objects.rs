@@ -3,7 +3,7 @@
 //! Hardware's library passes an object's `handle` to the kernel, which refuses one that it does not know. Here verbs that
 //! make, change and destroy objects look the pointer up first, so that a stale pointer, one to an object of another kind, or
 //! an object whose handle was overwritten is an error and not an invalid memory access. Polling looks nothing up;
-//! posting compares the handle only.
+//! posting compares the handle only (`retired.rs` has what happens after a queue is destroyed).
 
 use std::any::TypeId;
 use std::collections::BTreeMap;

@@ -13,6 +13,7 @@ use crate::errno::Errno;
 use crate::header::{ibv_qp, ibv_qp_cap, ibv_qp_ex};
 use crate::object::{Object, object};
 use crate::request_builder::Builder;
+use crate::retired;
 
 /// `ibv_wr_flush`: key, address, length, placement types, selectivity.
 pub(crate) type Flush = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8);
@@ -44,6 +45,30 @@ unsafe impl Object for QueuePair {
 }
 
 impl QueuePair {
+    /// Makes posts to a destroyed queue pair fail: its builder is gone, and its context refuses.
+    ///
+    /// # Safety
+    /// The memory is of a queue pair that was dropped.
+    pub(crate) unsafe fn refuse(dropped: *mut Self) {
+        // SAFETY: guaranteed by the caller; the C structure is the first field.
+        unsafe {
+            (*dropped.cast::<ibv_qp>()).context = retired::context();
+            (&raw mut (*dropped).builder).write(None);
+        }
+    }
+
+    /// Returns the requests under construction; `None` after the queue pair was destroyed.
+    ///
+    /// # Safety
+    /// The pointer is to a queue pair that exists, or to one that [`Self::refuse`] changed. The caller has locked it.
+    pub(crate) unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Option<&'a mut Builder> {
+        // SAFETY: guaranteed by the caller; only this field is accessed.
+        unsafe {
+            let builder = &(*qp.cast::<Self>()).builder;
+            builder.as_ref().map(|builder| &mut *builder.get())
+        }
+    }
+
     /// Returns true if the device's events of the queue pair go to this structure, and not to another that `ibv_open_qp`
     /// returned.
     pub(crate) fn is_events_receiver(&self) -> bool {

@@ -14,6 +14,7 @@ use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::object::{Object, cell, known, object, take_back, zeroed};
+use crate::retired;
 use crate::xrc_domain::XrcDomain;
 
 /// A shared receive queue.
@@ -170,8 +171,12 @@ unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     if destroyed.is_ok() {
         this.adapter.dispatcher.srqs.remove(&this.handle);
         this.events.retire();
-        // SAFETY: the program does not use it after this call.
-        drop(unsafe { take_back::<SharedReceiveQueue>(srq) });
+        // SAFETY: the program does not use it after this call, or calls what refuses. The C structure is the first field.
+        unsafe {
+            retired::keep(take_back::<SharedReceiveQueue>(srq), |srq| {
+                (*srq.cast::<ibv_srq>()).context = retired::context();
+            });
+        }
     }
     status(destroyed)
 }

@@ -10,6 +10,7 @@ mod rdma;
 mod sim;
 mod star;
 mod traffic;
+mod transport;
 mod wan;
 
 use clap::Subcommand;

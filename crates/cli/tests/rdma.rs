@@ -136,6 +136,41 @@ fn rdma_is_measured_beside_tcp() {
 }
 
 #[test]
+fn iwarp_is_measured_beside_roce_star_and_tcp() {
+    let mut command = Command::new(NICHROME);
+    command.args(["bench", "rdma", "--transport", "iwarp", "--quick", "--json"]);
+    let report = json(&command.env("PATH", "/nonexistent").output().unwrap());
+    assert!(report["tcp_gbps"].is_null() && number(&report, "tcp_lat_polling_us") > 0.0, "{report}");
+    let transports = report["transports"].as_array().unwrap();
+    let names: Vec<_> = transports.iter().filter_map(|entry| entry["transport"].as_str()).collect();
+    assert_eq!(names, ["iwarp-crc", "iwarp", "roce", "star"]);
+    for entry in transports {
+        for name in ["write_bw_gbps", "write_lat_us", "messages_per_s", "bytes_per_qp"] {
+            assert!(number(entry, name) > 0.0, "{name}: {entry}");
+        }
+        let qps = entry["qps"].as_array().unwrap();
+        assert_eq!(qps.iter().map(|point| number(point, "qps")).collect::<Vec<_>>(), [1.0, 1000.0]);
+        let is_measured = |point| number(point, "gbps") > 0.0 && number(point, "messages_per_s") > 0.0;
+        assert!(qps.iter().all(is_measured), "{entry}");
+    }
+}
+
+#[test]
+fn a_result_over_iwarp_speaks_of_segments_and_not_of_packets() {
+    let [client, server] = both("bw --transport iwarp", 28_540, "--duration 50ms");
+    let segments = number(&client, "segments_sent");
+    assert!(segments >= number(&client, "messages") && number(&client, "socket_writes") <= segments);
+    assert!(number(&server, "segments_received") > 0.0, "{server}");
+    assert!(client["path_mtu"].is_null() && client["wrong_icrc"].is_null(), "{client}");
+    let server = start("pingpong --transport iwarp --port 28541");
+    let client = start("pingpong --transport iwarp --port 28541 127.0.0.1");
+    for end in [server, client] {
+        let text = String::from_utf8(end.wait_with_output().unwrap().stdout).unwrap();
+        assert!(text.contains("segments") && !text.contains("MTU") && !text.contains("ICRC"), "{text}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_in_one_line() {
     for (arguments, said) in [
         ("bw --port 28590 127.0.0.1", "start one there first"),

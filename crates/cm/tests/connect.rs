@@ -93,10 +93,7 @@ fn both_ends_give_their_queue_pairs_matching_attributes() {
 fn a_request_has_its_attributes_before_it_is_accepted() {
     let mut network = Network::pair();
     network.listen(1, 9, PortSpace::Tcp, 7, 0);
-    let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
-    network.connect(0, client, 0x11).unwrap();
-    network.pass(2 * MILLISECOND);
-    let server = IdName(network.event(1).id);
+    let (client, server) = network.requested(0x11);
     let rtr = network.nodes[1].manager.qp_attributes(server, QpState::Rtr).unwrap();
     network.accept(1, server, 2, 0x22).unwrap();
     network.pass(2 * MILLISECOND);
@@ -147,10 +144,7 @@ fn the_program_rejects_by_reason_28_or_35_with_its_data() {
     for reason in [RejectReason::CONSUMER, RejectReason::VENDOR_OPTION] {
         let mut network = Network::pair();
         let listener = network.listen(1, 9, PortSpace::Tcp, 7, 0);
-        let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
-        network.connect(0, client, 0x11).unwrap();
-        network.pass(2 * MILLISECOND);
-        let server = IdName(network.event(1).id);
+        let (client, server) = network.requested(0x11);
         let now = network.now;
         network.nodes[1].manager.reject(server, reason, b"no", now).unwrap();
         network.pass(2 * MILLISECOND);
@@ -235,10 +229,7 @@ fn a_queue_pair_that_is_connected_already_is_reason_10_and_ends_the_old_connecti
 fn destroying_the_initiator_is_reason_4_for_the_listener() {
     let mut network = Network::pair();
     network.listen(1, 9, PortSpace::Tcp, 7, 0);
-    let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
-    network.connect(0, client, 0x11).unwrap();
-    network.pass(2 * MILLISECOND);
-    let server = IdName(network.event(1).id);
+    let (client, server) = network.requested(0x11);
     network.destroy(0, client).unwrap();
     network.accept(1, server, 2, 0x22).unwrap();
     network.pass(10 * MILLISECOND);
@@ -250,10 +241,7 @@ fn destroying_the_initiator_is_reason_4_for_the_listener() {
 fn a_reply_for_an_unknown_connection_is_reason_6() {
     let mut network = Network::pair();
     network.listen(1, 9, PortSpace::Tcp, 7, 0);
-    let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
-    network.connect(0, client, 0x11).unwrap();
-    network.pass(2 * MILLISECOND);
-    let server = IdName(network.event(1).id);
+    let (client, server) = network.requested(0x11);
     // The REJ of the destroyed initiator is lost.
     network.destroy(0, client).unwrap();
     network.drain(&mut lost);
@@ -267,10 +255,7 @@ fn a_reply_for_an_unknown_connection_is_reason_6() {
 fn a_reply_that_is_not_taken_is_rejected_at_the_listener() {
     let mut network = Network::pair();
     network.listen(1, 9, PortSpace::Tcp, 7, 0);
-    let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
-    network.connect(0, client, 0x11).unwrap();
-    network.pass(2 * MILLISECOND);
-    let server = IdName(network.event(1).id);
+    let (client, server) = network.requested(0x11);
     network.accept(1, server, 2, 0x22).unwrap();
     network.pass(2 * MILLISECOND);
     assert_eq!(network.event(0).kind, EventKind::ConnectResponse);
@@ -320,10 +305,7 @@ fn a_lost_rtu_is_sent_again_or_replaced_by_the_first_packet() {
     for by_packet in [false, true] {
         let mut network = Network::pair();
         network.listen(1, 9, PortSpace::Tcp, 7, 0);
-        let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
-        network.connect(0, client, 0x11).unwrap();
-        network.pass(2 * MILLISECOND);
-        let server = IdName(network.event(1).id);
+        let (client, server) = network.requested(0x11);
         network.accept(1, server, 2, 0x22).unwrap();
         network.pass(2 * MILLISECOND);
         network.event(0);

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::arena::Arena;
 use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Unavailable};
-use crate::config::{AdapterConfig, OpenError};
+use crate::config::{AdapterConfig, OpenError, Transport};
 use crate::driver::Driver;
 use crate::iwarp::IwarpCounters;
 use crate::wire::WireCounters;
@@ -100,6 +100,11 @@ impl Adapter {
     /// The adapter's address.
     pub fn address(&self) -> IpAddr {
         self.inner.driver.local().ip()
+    }
+
+    /// The configured transport.
+    pub fn transport(&self) -> Transport {
+        self.inner.driver.transport()
     }
 
     /// The largest path MTU.

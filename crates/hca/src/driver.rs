@@ -189,6 +189,15 @@ impl<M: Memory + Send + 'static> Driver<M> {
         }
     }
 
+    /// The configured transport.
+    pub fn transport(&self) -> Transport {
+        match &self.set_up {
+            SetUp::None => Transport::Roce,
+            SetUp::Star(_) => Transport::Star,
+            SetUp::Iwarp(_) => Transport::Iwarp,
+        }
+    }
+
     /// Options of iWARP; `None` on other transports.
     pub(crate) fn iwarp_options(&self) -> Option<IwarpOptions> {
         match &self.set_up {

@@ -7,62 +7,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_hca::{
-    Adapter, AdapterConfig, CompletionQueue, Connection, Faults, Place, QueuePair, Reception, Region,
-    StarOptions, Stateless, Transport,
+    Adapter, AdapterConfig, Connection, Faults, Place, QueuePair, Reception, StarOptions, Stateless,
+    Transport,
 };
-use nichrome_rdma::{
-    Access, CompletedOperation, Completion, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest,
-    Status,
-};
+use nichrome_rdma::{Access, CompletedOperation, Operation, PathMtu, QpCapacity, SendRequest, Status};
 use nichrome_wan::Impairments;
 
-#[path = "../../../tests/tshark.rs"]
-mod tshark;
-use tshark::tshark;
-
-const ALL: Access = Access::REMOTE_WRITE;
-const PATIENCE: Duration = Duration::from_secs(20);
-const LEN: usize = 1 << 20;
-
-struct End {
-    adapter: Adapter,
-    region: Region,
-    cq: CompletionQueue,
-    qp: QueuePair,
-}
-
-impl End {
-    fn open(config: &AdapterConfig) -> Self {
-        let adapter = Adapter::open(config).unwrap();
-        let access = ALL | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        let region = adapter.region(LEN, access).unwrap();
-        let cq = adapter.completion_queue(512).unwrap();
-        let capacity =
-            QpCapacity { send_wrs: 128, receive_wrs: 128, send_sges: 1, receive_sges: 1, inline: 64 };
-        let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
-        Self { adapter, region, cq, qp }
-    }
-
-    fn send(&self, wr_id: u64, operation: Operation, at: usize, len: usize) {
-        let buffers = [self.region.slice(at, len)];
-        self.qp.post_send(&SendRequest::new(wr_id, operation, &buffers)).unwrap();
-    }
-
-    fn receive(&self, wr_id: u64, at: usize, len: usize) {
-        let buffers = [self.region.slice(at, len)];
-        self.qp.post_receive(&ReceiveRequest { wr_id, buffers: &buffers }).unwrap();
-    }
-
-    fn fill(&self, seed: u8) {
-        self.region.with(|bytes| {
-            bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 7) as u8 ^ seed);
-        });
-    }
-
-    fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
-        self.region.with(|bytes| bytes[at..at + len].to_vec())
-    }
-}
+#[path = "common/end.rs"]
+mod end;
+#[path = "../../../tests/installed.rs"]
+mod installed;
+#[path = "common/messages.rs"]
+mod messages;
+use end::{End, LEN, PATIENCE, connect_with};
+use installed::tshark;
+use messages::success;
 
 fn connected(config: &AdapterConfig) -> [End; 2] {
     let ends = [End::open(config), End::open(config)];
@@ -74,12 +33,6 @@ fn connect(ends: &[End; 2]) {
     connect_with(ends, &Connection { timeout: 10, ..Connection::new(PathMtu::B4096) });
 }
 
-fn connect_with(ends: &[End; 2], connection: &Connection) {
-    let endpoints = ends.each_ref().map(|end| end.qp.endpoint());
-    ends[0].qp.connect(&endpoints[1], connection).unwrap();
-    ends[1].qp.connect(&endpoints[0], connection).unwrap();
-}
-
 /// Connects queue pairs whose set-up fails, which may end them before they are in RTS.
 fn connect_in_vain(ends: &[End; 2]) {
     for (end, peer) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
@@ -87,20 +40,12 @@ fn connect_in_vain(ends: &[End; 2]) {
     }
 }
 
-fn success(completion: Option<Completion>, wr_id: u64, operation: CompletedOperation) {
-    let completion = completion.unwrap_or_else(|| panic!("nothing completed"));
-    assert_eq!(
-        (completion.status, completion.wr_id, completion.operation),
-        (Status::Success, wr_id, operation)
-    );
-}
-
 fn does_everything(ends: &[End; 2], sizes: &[usize]) {
     moves_messages(ends, sizes);
     let [a, b] = ends;
     b.region.with(|bytes| bytes[..8].copy_from_slice(&5u64.to_ne_bytes()));
     a.send(5, Operation::FetchAdd { remote: b.region.remote().at(0), add: 7 }, 8, 8);
-    success(a.cq.wait(PATIENCE), 5, CompletedOperation::FetchAdd);
+    a.waits_for(5, CompletedOperation::FetchAdd);
     assert_eq!((a.bytes(8, 8), b.bytes(0, 8)), (5u64.to_ne_bytes().to_vec(), 12u64.to_ne_bytes().to_vec()));
 }
 
@@ -110,16 +55,16 @@ fn moves_messages([a, b]: &[End; 2], sizes: &[usize]) {
         b.fill(2);
         b.receive(1, 0, len);
         a.send(2, Operation::Send, 0, len);
-        success(a.cq.wait(PATIENCE), 2, CompletedOperation::Send);
-        success(b.cq.wait(PATIENCE), 1, CompletedOperation::Receive);
+        a.waits_for(2, CompletedOperation::Send);
+        b.waits_for(1, CompletedOperation::Receive);
         assert!(a.bytes(0, len) == b.bytes(0, len), "SEND of {len}");
         a.fill(3);
         a.send(3, Operation::Write(b.region.remote().at(0)), 0, len);
-        success(a.cq.wait(PATIENCE), 3, CompletedOperation::Write);
+        a.waits_for(3, CompletedOperation::Write);
         assert!(a.bytes(0, len) == b.bytes(0, len), "WRITE of {len}");
         b.fill(4);
         a.send(4, Operation::Read(b.region.remote().at(0)), 0, len);
-        success(a.cq.wait(PATIENCE), 4, CompletedOperation::Read);
+        a.waits_for(4, CompletedOperation::Read);
         assert!(a.bytes(0, len) == b.bytes(0, len), "READ of {len}");
     }
 }
@@ -180,7 +125,12 @@ fn secrets(seed: Option<u64>) -> Vec<[u32; 3]> {
     let cq = adapter.completion_queue(16).unwrap();
     let capacity = QpCapacity { send_wrs: 1, send_sges: 1, ..QpCapacity::default() };
     let objects: Vec<_> = (0..8)
-        .map(|_| (adapter.region(64, ALL).unwrap(), adapter.queue_pair(capacity, &cq, &cq).unwrap()))
+        .map(|_| {
+            (
+                adapter.region(64, Access::REMOTE_WRITE).unwrap(),
+                adapter.queue_pair(capacity, &cq, &cq).unwrap(),
+            )
+        })
         .collect();
     let secrets = objects.iter().map(|(region, qp)| {
         let endpoint = qp.endpoint();
@@ -240,9 +190,9 @@ fn a_wait_ends_in_time_and_by_a_completion_of_another_thread() {
     assert!(start.elapsed() >= Duration::from_millis(20));
     b.receive(1, 0, 64);
     thread::scope(|scope| {
-        scope.spawn(|| success(b.cq.wait(PATIENCE), 1, CompletedOperation::Receive));
+        scope.spawn(|| b.waits_for(1, CompletedOperation::Receive));
         a.send(2, Operation::Send, 0, 64);
-        success(a.cq.wait(PATIENCE), 2, CompletedOperation::Send);
+        a.waits_for(2, CompletedOperation::Send);
     });
 }
 
@@ -307,7 +257,7 @@ fn a_congested_path_marks_and_the_receiver_sends_cnps() {
             ends[0].send(wr_id, Operation::Write(there), 0, LEN);
         }
         for wr_id in 0..4 {
-            success(ends[0].cq.wait(PATIENCE), wr_id, CompletedOperation::Write);
+            ends[0].waits_for(wr_id, CompletedOperation::Write);
         }
         let (sender, receiver) = (ends[0].adapter.counters(), ends[1].adapter.counters());
         assert_eq!(receiver.congestion_marks > 0, ecn);
@@ -398,7 +348,7 @@ fn beyond_its_budget_an_adapter_is_stateless() {
     a.region.with(|bytes| bytes[..5].copy_from_slice(b"hello"));
     let buffers = [a.region.slice(0, 5)];
     more[0].post_send(&SendRequest::new(9, Operation::Write(there), &buffers)).unwrap();
-    success(a.cq.wait(PATIENCE), 9, CompletedOperation::Write);
+    a.waits_for(9, CompletedOperation::Write);
     assert_eq!(b.bytes(0, 5), b"hello");
     assert_eq!([&a, &b].map(|end| end.adapter.stateless_connections()), [1, 0]);
 }

@@ -5,71 +5,25 @@ use std::thread;
 use std::time::Duration;
 
 use nichrome_hca::{
-    Adapter, AdapterConfig, CompletionQueue, Connection, EstablishError, Faults, IwarpOptions, Listener,
-    Place, QueuePair, Reception, Region, Transport,
+    Adapter, AdapterConfig, Connection, EstablishError, Faults, IwarpOptions, Listener, Place, Reception,
+    Transport,
 };
 use nichrome_rdma::iwarp::setup::SetupError;
 use nichrome_rdma::{
-    Access, CompletedOperation, Completion, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest,
-    Status,
+    Access, CompletedOperation, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest, Status,
 };
 use nichrome_wan::Impairments;
 
-#[path = "../../../tests/tshark.rs"]
-mod tshark;
-use tshark::tshark;
+#[path = "common/end.rs"]
+mod end;
+#[path = "../../../tests/installed.rs"]
+mod installed;
+#[path = "common/messages.rs"]
+mod messages;
+use end::{End, LEN, PATIENCE, connect_with};
+use installed::tshark;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-const LEN: usize = 1 << 20;
 const SIZES: [usize; 8] = [1, 2, 3, 1000, 4096, 65_513, 65_536, LEN];
-
-struct End {
-    adapter: Adapter,
-    region: Region,
-    cq: CompletionQueue,
-    qp: QueuePair,
-}
-
-impl End {
-    fn open(config: &AdapterConfig) -> Self {
-        Self::at(Adapter::open(config).unwrap())
-    }
-
-    fn at(adapter: Adapter) -> Self {
-        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        let region = adapter.region(LEN, access).unwrap();
-        let cq = adapter.completion_queue(512).unwrap();
-        let capacity =
-            QpCapacity { send_wrs: 128, receive_wrs: 128, send_sges: 1, receive_sges: 1, inline: 64 };
-        let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
-        Self { adapter, region, cq, qp }
-    }
-
-    fn send(&self, wr_id: u64, operation: Operation, at: usize, len: usize) {
-        let buffers = [self.region.slice(at, len)];
-        self.qp.post_send(&SendRequest::new(wr_id, operation, &buffers)).unwrap();
-    }
-
-    fn receive(&self, wr_id: u64, at: usize, len: usize) {
-        let buffers = [self.region.slice(at, len)];
-        self.qp.post_receive(&ReceiveRequest { wr_id, buffers: &buffers }).unwrap();
-    }
-
-    fn fill(&self, seed: u8) {
-        self.region.with(|bytes| {
-            bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 7) as u8 ^ seed);
-        });
-    }
-
-    fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
-        self.region.with(|bytes| bytes[at..at + len].to_vec())
-    }
-
-    fn waits_for(&self, wr_id: u64, operation: CompletedOperation) {
-        let Completion { status, wr_id: id, operation: done, .. } = self.cq.wait(PATIENCE).unwrap();
-        assert_eq!((status, id, done), (Status::Success, wr_id, operation));
-    }
-}
 
 fn config() -> AdapterConfig {
     let iwarp = IwarpOptions { report: |why| eprintln!("{why}"), ..IwarpOptions::default() };
@@ -83,10 +37,7 @@ fn connected(config: &AdapterConfig) -> [End; 2] {
 }
 
 fn connect(ends: &[End; 2]) {
-    let endpoints = ends.each_ref().map(|end| end.qp.endpoint());
-    let connection = Connection::new(PathMtu::B4096);
-    ends[0].qp.connect(&endpoints[1], &connection).unwrap();
-    ends[1].qp.connect(&endpoints[0], &connection).unwrap();
+    connect_with(ends, &Connection::new(PathMtu::B4096));
 }
 
 /// A WRITE completes when TCP has its bytes: the SEND behind it tells the target that they are in its memory.

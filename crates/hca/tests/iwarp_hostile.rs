@@ -3,63 +3,56 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nichrome_hca::{
-    Adapter, AdapterConfig, CompletionQueue, Connection, IwarpCounters, IwarpOptions, Listener, QueuePair,
-    Region, Transport, port_of,
-};
+use nichrome_hca::{AdapterConfig, Connection, IwarpCounters, IwarpOptions, Listener, Transport, port_of};
 use nichrome_rdma::iwarp::setup::{Identity, Initiator, Options};
-use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, QpNumber, ReceiveRequest, SendRequest, Status};
+use nichrome_rdma::{Operation, PathMtu, QpNumber, ReceiveRequest, SendRequest, Status};
 use nichrome_wire::Instant as Time;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use rustix::process::{Resource, getrlimit};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+#[path = "common/end.rs"]
+mod end;
+use end::{End, PATIENCE, connect_with};
 
-struct End {
-    adapter: Adapter,
-    region: Region,
-    cq: CompletionQueue,
-    qp: QueuePair,
+fn open(crc: bool) -> End {
+    let iwarp = IwarpOptions { crc, ..IwarpOptions::default() };
+    End::open(&AdapterConfig { transport: Transport::Iwarp, iwarp, ..AdapterConfig::default() })
 }
 
-impl End {
-    fn open(crc: bool) -> Self {
-        let iwarp = IwarpOptions { crc, ..IwarpOptions::default() };
-        let config = AdapterConfig { transport: Transport::Iwarp, iwarp, ..AdapterConfig::default() };
-        let adapter = Adapter::open(&config).unwrap();
-        let region = adapter.region(4096, Access::REMOTE_WRITE).unwrap();
-        let cq = adapter.completion_queue(64).unwrap();
-        let capacity = QpCapacity { send_wrs: 16, receive_wrs: 16, send_sges: 1, receive_sges: 1, inline: 0 };
-        let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
-        Self { adapter, region, cq, qp }
-    }
+/// The port for set-up.
+fn port(end: &End) -> SocketAddr {
+    SocketAddr::new(end.adapter.address(), port_of(end.qp.endpoint().qp))
+}
 
-    /// Connects to the port for set-up.
-    fn dial(&self) -> TcpStream {
-        let address = SocketAddr::new(self.adapter.address(), port_of(self.qp.endpoint().qp));
-        TcpStream::connect(address).unwrap()
+/// Waits until a refused connection is counted.
+fn counts(end: &End, counter: impl Fn(&IwarpCounters) -> u64, expected: u64) {
+    let until = Instant::now() + PATIENCE;
+    while counter(&end.adapter.iwarp_counters()) < expected {
+        assert!(Instant::now() < until, "{:?}", end.adapter.iwarp_counters());
+        thread::sleep(Duration::from_millis(10));
     }
-
-    /// Waits until a refused connection is counted.
-    fn counts(&self, counter: impl Fn(&IwarpCounters) -> u64, expected: u64) {
-        let until = Instant::now() + PATIENCE;
-        while counter(&self.adapter.iwarp_counters()) < expected {
-            assert!(Instant::now() < until, "{:?}", self.adapter.iwarp_counters());
-            thread::sleep(Duration::from_millis(10));
-        }
-        assert_eq!(counter(&self.adapter.iwarp_counters()), expected);
-    }
+    assert_eq!(counter(&end.adapter.iwarp_counters()), expected);
 }
 
 /// Sets up a connection between two ends and SENDs over it.
-fn honest_ends_connect([a, b]: &[End; 2]) {
-    let connection = Connection::new(PathMtu::B4096);
-    a.qp.connect(&b.qp.endpoint(), &connection).unwrap();
-    b.qp.connect(&a.qp.endpoint(), &connection).unwrap();
+fn honest_ends_connect(ends: &[End; 2]) {
+    connect_with(ends, &Connection::new(PathMtu::B4096));
+    say_something(ends);
+}
+
+/// SENDs over a connection.
+fn say_something([a, b]: &[End; 2]) {
     b.qp.post_receive(&ReceiveRequest { wr_id: 1, buffers: &[b.region.slice(0, 8)] }).unwrap();
     a.qp.post_send(&SendRequest::new(1, Operation::Send, &[a.region.slice(0, 8)])).unwrap();
-    assert_eq!(b.cq.wait(PATIENCE).map(|done| done.status), Some(Status::Success));
+    for end in [a, b] {
+        assert_eq!(end.cq.wait(PATIENCE).map(|done| done.status), Some(Status::Success));
+    }
 }
 
 fn request(from: u32, to: u32) -> Vec<u8> {
@@ -70,38 +63,84 @@ fn request(from: u32, to: u32) -> Vec<u8> {
 
 #[test]
 fn each_refusal_has_its_counter_and_others_connect() {
-    let ends = [End::open(false), End::open(false)];
+    let ends = [open(false), open(false)];
     let target = &ends[1];
     let say = |bytes: &[u8]| {
-        let mut stream = target.dial();
+        let mut stream = TcpStream::connect(port(target)).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };
     let _garbage = [say(b"GET / HTTP/1.1\r\n\r\n"), say(b"MPA ID Req Frame\x10\x02\xFF\xFF")];
-    target.counts(|counters| counters.garbage, 2);
+    counts(target, |counters| counters.garbage, 2);
     let _early = say(&[request(1, 2), vec![0; 100]].concat());
-    target.counts(|counters| counters.early_data, 1);
+    counts(target, |counters| counters.early_data, 1);
     let _foreign = say(&Initiator::new(Options::default(), b"who", Time::ZERO).take_output());
-    target.counts(|counters| counters.foreign, 1);
+    counts(target, |counters| counters.foreign, 1);
     drop(say(b"MPA ID"));
-    target.counts(|counters| counters.closed, 1);
+    counts(target, |counters| counters.closed, 1);
     // A Request for a queue pair that no program connects waits, and so does half a frame.
     let _waiting = [say(&request(0x4711, 0x815)), say(b"MPA ID Req Fr")];
     honest_ends_connect(&ends);
-    target.counts(|counters| counters.timed_out, 1);
+    counts(target, |counters| counters.timed_out, 1);
+}
+
+/// Begins a connection from `source` to `address`. It may wait in vain to be accepted.
+fn begin_connection(source: [u8; 4], address: SocketAddr) -> OwnedFd {
+    let stream = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+    bind(&stream, &SocketAddr::from((source, 0))).unwrap();
+    match connect(&stream, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => stream,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Resident memory of the process in KiB.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]
-fn connections_that_say_nothing_are_bounded_and_hold_up_nobody() {
-    let ends = [End::open(false), End::open(false)];
-    let silent: Vec<TcpStream> = (0..400).map(|_| ends[1].dial()).collect();
+fn ten_thousand_connections_that_say_nothing_are_bounded_and_hold_up_nobody() {
+    const SILENT: usize = 10_000;
+    // In a process of its own: memory and descriptors are counted.
+    if std::env::var_os("NICHROME_ALONE").is_none() {
+        let this = std::env::current_exe().unwrap();
+        let test = ["--exact", "ten_thousand_connections_that_say_nothing_are_bounded_and_hold_up_nobody"];
+        assert!(Command::new(this).args(test).env("NICHROME_ALONE", "1").status().unwrap().success());
+        return;
+    }
+    // Raises the limit of descriptors.
+    let mut ends = [open(false), open(false)];
+    let limit = getrlimit(Resource::Nofile).current;
+    assert!(
+        limit.is_none_or(|limit| limit > SILENT as u64 + 1000),
+        "{limit:?} descriptors: see ulimit -H -n"
+    );
+    // The end with the higher address accepts.
+    ends.sort_by_key(|end| end.adapter.address());
+    let other = [open(false), open(false)];
+    honest_ends_connect(&other);
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = [resident(), descriptors()];
+    let address = port(&ends[1]);
+    let silent: Vec<OwnedFd> =
+        (0..SILENT).map(|nth| begin_connection([127, 0, 78, 1 + (nth / 100) as u8], address)).collect();
     honest_ends_connect(&ends);
+    let [memory, held] = [resident() - before[0], descriptors() - before[1]];
+    assert!(memory < 16 * 1024, "{memory} KiB");
+    assert!(held < SILENT + 1100, "{held} descriptors, of which {SILENT} are the silent peers'");
+    let displaced = ends[1].adapter.iwarp_counters().displaced;
+    assert!(displaced > 0, "{:?}", ends[1].adapter.iwarp_counters());
+    // Connections that exist go on.
+    say_something(&other);
     drop(silent);
 }
 
 /// A peer of a queue pair that is set up, and speaks no RDMAP.
 fn beside(crc: bool, bytes: &[u8]) -> (End, TcpStream) {
-    let end = End::open(crc);
+    let end = open(crc);
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.address().unwrap();
     let mut peer = thread::scope(|scope| {

@@ -7,57 +7,41 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nichrome_hca::{
-    Adapter, AdapterConfig, CompletionQueue, Connection, QueuePair, Region, StarOptions, Stateless, Transport,
-};
+use nichrome_hca::{AdapterConfig, Connection, StarOptions, Stateless, Transport};
 use nichrome_rdma::star::{Offer, QueueDepth, Receives, Room, Setup, Timers, Wish};
-use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, QpNumber, SendRequest, Status};
+use nichrome_rdma::{Access, Operation, PathMtu, QpNumber, SendRequest, Status};
 use nichrome_wire::SeqNumber;
 use nichrome_wire::star::STAR_PORT;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+#[path = "common/end.rs"]
+mod end;
+use end::{End, PATIENCE, connect_with};
 
-struct End {
-    adapter: Adapter,
-    region: Region,
-    cq: CompletionQueue,
-    qp: QueuePair,
+fn open(stateless: Stateless) -> End {
+    let star = StarOptions { stateless, ..StarOptions::default() };
+    End::open(&AdapterConfig { transport: Transport::Star, star, ..AdapterConfig::default() })
 }
 
-impl End {
-    fn open(stateless: Stateless) -> Self {
-        let star = StarOptions { stateless, ..StarOptions::default() };
-        let config = AdapterConfig { transport: Transport::Star, star, ..AdapterConfig::default() };
-        let adapter = Adapter::open(&config).unwrap();
-        let region = adapter.region(64, Access::REMOTE_WRITE).unwrap();
-        let cq = adapter.completion_queue(16).unwrap();
-        let capacity = QpCapacity { send_wrs: 4, receive_wrs: 4, send_sges: 1, receive_sges: 1, inline: 0 };
-        let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
-        Self { adapter, region, cq, qp }
-    }
-
-    /// Connects to the port for set-up from `source`.
-    fn dial(&self, source: [u8; 4]) -> TcpStream {
-        let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        bind(&stream, &SocketAddr::from((source, 0))).unwrap();
-        connect(&stream, &SocketAddr::new(self.adapter.address(), STAR_PORT)).unwrap();
-        TcpStream::from(stream)
-    }
+/// Connects to the port for set-up from `source`.
+fn dial(end: &End, source: [u8; 4]) -> TcpStream {
+    let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&stream, &SocketAddr::from((source, 0))).unwrap();
+    connect(&stream, &SocketAddr::new(end.adapter.address(), STAR_PORT)).unwrap();
+    TcpStream::from(stream)
 }
 
 /// Two adapters: whichever of them connects, the other is a target of `attack`.
 fn attacked<T>(attack: impl Fn(&End) -> T) -> ([End; 2], [T; 2]) {
-    let ends = [End::open(Stateless::Own), End::open(Stateless::Peer)];
+    let ends = [open(Stateless::Own), open(Stateless::Peer)];
     let attacks = ends.each_ref().map(attack);
     (ends, attacks)
 }
 
 /// Sets up a connection and WRITEs over it.
-fn honest_set_up_completes([a, b]: &[End; 2]) {
-    let connection = Connection::new(PathMtu::B4096);
-    a.qp.connect(&b.qp.endpoint(), &connection).unwrap();
-    b.qp.connect(&a.qp.endpoint(), &connection).unwrap();
+fn honest_set_up_completes(ends: &[End; 2]) {
+    connect_with(ends, &Connection::new(PathMtu::B4096));
+    let [a, b] = ends;
     let write = Operation::Write(b.region.remote().at(0));
     a.qp.post_send(&SendRequest::new(1, write, &[a.region.slice(0, 8)])).unwrap();
     assert_eq!(a.cq.wait(PATIENCE).map(|done| done.status), Some(Status::Success));
@@ -83,8 +67,9 @@ fn idle_connections_cost_no_time_and_hold_up_nobody() {
         assert!(Command::new(this).args(test).env("NICHROME_ALONE", "1").status().unwrap().success());
         return;
     }
-    let dial = |end: &End| (0..300).map(|nth| end.dial([127, 0, 77, 1 + nth as u8 % 3])).collect::<Vec<_>>();
-    let (ends, _idle) = attacked(dial);
+    let dial_all =
+        |end: &End| (0..300).map(|nth| dial(end, [127, 0, 77, 1 + nth as u8 % 3])).collect::<Vec<_>>();
+    let (ends, _idle) = attacked(dial_all);
     thread::sleep(Duration::from_millis(200));
     let before = ticks();
     thread::sleep(Duration::from_secs(1));
@@ -96,7 +81,7 @@ fn idle_connections_cost_no_time_and_hold_up_nobody() {
 #[test]
 fn a_source_has_no_more_than_its_share_of_connections() {
     let source = [127, 0, 77, 9];
-    let (ends, connections) = attacked(|end| (0..300).map(|_| end.dial(source)).collect::<Vec<_>>());
+    let (ends, connections) = attacked(|end| (0..300).map(|_| dial(end, source)).collect::<Vec<_>>());
     honest_set_up_completes(&ends);
     thread::sleep(Duration::from_millis(200));
     for streams in connections {
@@ -132,7 +117,7 @@ fn offer(address: IpAddr) -> Vec<u8> {
 fn rubbish_behind_an_offer_for_an_unknown_queue_pair_is_refused() {
     let source = [127, 0, 77, 5];
     let (ends, streams) = attacked(|end| {
-        let mut stream = end.dial(source);
+        let mut stream = dial(end, source);
         stream.write_all(&offer(IpAddr::from(source))).unwrap();
         thread::sleep(Duration::from_millis(50));
         stream
@@ -148,7 +133,7 @@ fn rubbish_behind_an_offer_for_an_unknown_queue_pair_is_refused() {
 #[test]
 fn an_offer_with_the_address_of_somebody_else_is_refused_at_once() {
     let (ends, streams) = attacked(|end| {
-        let mut stream = end.dial([127, 0, 77, 6]);
+        let mut stream = dial(end, [127, 0, 77, 6]);
         stream.write_all(&offer("127.0.77.7".parse().unwrap())).unwrap();
         stream
     });
@@ -165,7 +150,7 @@ fn an_offer_with_the_address_of_somebody_else_is_refused_at_once() {
 
 #[test]
 fn peers_that_send_nothing_or_a_byte_a_second_are_closed_after_seconds() {
-    let (ends, streams) = attacked(|end| [end.dial([127, 0, 77, 8]), end.dial([127, 0, 77, 8])]);
+    let (ends, streams) = attacked(|end| [dial(end, [127, 0, 77, 8]), dial(end, [127, 0, 77, 8])]);
     let start = Instant::now();
     let offer = offer("127.0.77.8".parse().unwrap());
     let mut open = streams.iter().flatten().collect::<Vec<_>>();

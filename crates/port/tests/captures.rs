@@ -5,9 +5,12 @@ use nichrome_port::capture::{self, LinkType, Reader, Record};
 use nichrome_wire::Instant;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+#[path = "../../../tests/installed.rs"]
+mod installed;
+use installed::tshark;
 
 /// The captures in the repository: classic pcap, in microseconds.
 fn captures() -> Vec<PathBuf> {
@@ -35,23 +38,6 @@ fn temporary(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Runs a program of Wireshark and returns what it prints; `None` where it is not installed, which is a failure where
-/// the environment says that this is a CI run.
-fn run(program: &str, package: &str, arguments: &[&OsStr]) -> Option<String> {
-    let output = match Command::new(program).args(arguments).env("TZ", "UTC").output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let advice = format!("{program} is not installed: apt-get install {package}");
-            assert!(std::env::var_os("CI").is_none(), "{advice}");
-            eprintln!("not tested: {advice}");
-            return None;
-        }
-        Err(error) => panic!("{program}: {error}"),
-    };
-    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8(output.stdout).unwrap())
-}
-
 #[test]
 fn classic_captures_read_as_pcap_file_reads_them() {
     for path in captures() {
@@ -75,10 +61,8 @@ fn captures_converted_by_editcap_read_the_same() {
         for format in ["pcapng", "nsecpcap"] {
             let name = path.file_name().unwrap().to_str().unwrap();
             let converted = temporary(&format!("{name}.{format}"));
-            let arguments = ["-F".as_ref(), format.as_ref(), path.as_os_str(), converted.as_os_str()];
-            if run("editcap", "wireshark-common", &arguments).is_none() {
-                return;
-            }
+            let mut editcap = Command::new("editcap");
+            installed::run(editcap.args(["-F", format]).arg(&path).arg(&converted), "wireshark-common");
             assert!(read(&converted) == expected, "{}", converted.display());
         }
     }
@@ -111,31 +95,30 @@ fn a_written_capture_reads_the_same_in_wireshark() {
     let fields = ["time_epoch", "len", "cap_len", "interface_name", "comment"];
     let fields: Vec<String> =
         fields.iter().flat_map(|field| ["-e".into(), format!("frame.{field}")]).collect();
-    let mut arguments: Vec<&OsStr> = vec!["-r".as_ref(), path.as_ref(), "-T".as_ref(), "fields".as_ref()];
-    arguments.extend(fields.iter().map(OsStr::new));
+    let mut arguments = vec!["-r", path.to_str().unwrap(), "-T", "fields"];
+    arguments.extend(fields.iter().map(String::as_str));
     let expected = packets.iter().map(|(interface, time, original_len, bytes, comment)| {
         let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
         let name = ["veth0", "wan 1"][*interface as usize];
         let (len, comment) = (bytes.len(), comment.unwrap_or_default());
         format!("{seconds}.{nanos:09}\t{original_len}\t{len}\t{name}\t{comment}")
     });
-    if let Some(printed) = run("tshark", "tshark", &arguments) {
-        assert!(printed.lines().eq(expected), "{}", printed.lines().take(3).collect::<Vec<_>>().join("\n"));
-    }
+    let printed = tshark(&arguments);
+    assert!(printed.iter().cloned().eq(expected), "{:?}", printed.first());
 
-    let arguments = ["-c", "-u", "-t", "-A", "-M", "-S"].map(OsStr::new);
-    if let Some(printed) = run("capinfos", "wireshark-common", &[&arguments[..], &[path.as_ref()]].concat()) {
-        let value = |name: &str| {
-            let line =
-                printed.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{printed}"));
-            line.split_once(':').unwrap().1.trim().to_owned()
-        };
-        assert!(value("File type").contains("pcapng"));
-        assert_eq!(value("Number of packets"), "2000");
-        assert_eq!(value("Number of interfaces in file"), "2");
-        assert_eq!(value("File timestamp precision"), "nanoseconds (9)");
-        assert_eq!(value("Capture application"), "nichrome test");
-        assert_eq!(value("First packet time"), "1700000000.123456789");
-        assert_eq!(value("Last packet time"), "1700001999.123470782");
-    }
+    let mut capinfos = Command::new("capinfos");
+    capinfos.args(["-c", "-u", "-t", "-A", "-M", "-S"]).arg(&path).env("TZ", "UTC");
+    let printed = installed::run(&mut capinfos, "wireshark-common");
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    let value = |name: &str| {
+        let line = printed.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{printed}"));
+        line.split_once(':').unwrap().1.trim().to_owned()
+    };
+    assert!(value("File type").contains("pcapng"));
+    assert_eq!(value("Number of packets"), "2000");
+    assert_eq!(value("Number of interfaces in file"), "2");
+    assert_eq!(value("File timestamp precision"), "nanoseconds (9)");
+    assert_eq!(value("Capture application"), "nichrome test");
+    assert_eq!(value("First packet time"), "1700000000.123456789");
+    assert_eq!(value("Last packet time"), "1700001999.123470782");
 }

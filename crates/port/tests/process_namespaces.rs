@@ -1,5 +1,5 @@
 //! Process namespaces against the kernel that runs the tests.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -8,11 +8,9 @@ use std::time::{Duration, Instant};
 
 use nichrome_port::{ProcessNamespace, become_able};
 
-/// `None` where this system allows none.
-fn namespace() -> Option<ProcessNamespace> {
+fn namespace() -> ProcessNamespace {
     become_able().unwrap();
-    let made = ProcessNamespace::new();
-    made.inspect_err(|error| eprintln!("skipped: {error}")).ok()
+    ProcessNamespace::new().unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn start(namespace: &ProcessNamespace, line: &str) -> Child {
@@ -33,7 +31,7 @@ fn children_of(pid: i32) -> Vec<String> {
 
 #[test]
 fn processes_see_their_own_and_no_others() {
-    let Some(namespace) = namespace() else { return };
+    let namespace = namespace();
     let seen = output(
         &namespace,
         "for p in /proc/[0-9]*; do echo ${p#/proc/}; done; [ -d /proc/$$ ] && echo itself",
@@ -45,7 +43,7 @@ fn processes_see_their_own_and_no_others() {
 
 #[test]
 fn a_directory_and_exit_statuses_are_as_elsewhere() {
-    let Some(namespace) = namespace() else { return };
+    let namespace = namespace();
     assert_eq!(output(&namespace, "pwd -P").trim(), std::env::current_dir().unwrap().to_str().unwrap());
     assert_eq!(start(&namespace, "exit 7").wait().unwrap().code(), Some(7));
     assert!(namespace.spawn(&mut Command::new("/nonexistent")).is_err());
@@ -53,7 +51,7 @@ fn a_directory_and_exit_statuses_are_as_elsewhere() {
 
 #[test]
 fn what_is_left_alone_is_waited_for_and_ends_with_the_namespace() {
-    let Some(namespace) = namespace() else { return };
+    let namespace = namespace();
     let init = namespace.init().as_raw_nonzero().get();
     let orphans =
         "(setsid sh -c 'trap \"\" TERM HUP; sleep 4711; sleep 4711' >/dev/null &); (sleep 0 >/dev/null &)";

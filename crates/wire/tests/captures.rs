@@ -1,18 +1,18 @@
 //! Every frame of the captures: parsed, compared with etherparse and with tshark, and rebuilt byte for byte.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
+#[path = "../../../tests/installed.rs"]
+mod installed;
 mod oracle;
-#[path = "../../../tests/tshark.rs"]
-mod tshark;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
+use installed::tshark;
 use nichrome_wire::TcpError;
 use oracle::{RebuildError, assert_etherparse_agrees, rebuild};
 use pcap_file::pcap::PcapReader;
-use tshark::tshark;
 
 /// A capture, its TCP segments and those of them with a wrong checksum. tshark counts them as
 /// `tshark -r FILE -o tcp.check_checksum:TRUE -T fields -e tcp.checksum.status | sort | uniq -c`: 0 is wrong, 1 right.

@@ -20,7 +20,7 @@ pub(crate) fn library() -> &'static Path {
 }
 
 /// Returns the variables that `nichrome rdma run` sets for every program.
-#[allow(dead_code, reason = "the tests of symbols and layouts run no program")]
+#[allow(dead_code, reason = "not all tests run programs")]
 pub(crate) fn environment() -> [(&'static str, String); 3] {
     let folder = library().parent().expect("the library is in a folder").display();
     let path = std::env::var("PATH").unwrap_or_default();

@@ -6,9 +6,9 @@ use std::process::ExitStatus;
 
 use nichrome_port::capture::Reader;
 
+use crate::installed::tshark;
 use crate::lifetimes::output_text;
 use crate::running::{command, compile, ended};
-use crate::tshark::tshark;
 
 /// Runs `endings.c`, which sends 100 messages and ends in this way. Returns its exit status after reading its capture.
 fn ending(way: &str) -> ExitStatus {

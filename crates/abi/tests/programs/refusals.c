@@ -219,6 +219,47 @@ static void posted(void)
 	destroy(o);
 }
 
+/* Posts to and polls of queues that were destroyed: of the last 1,024. */
+static void destroyed(void)
+{
+	struct objects o = make();
+	struct ibv_qp_init_attr_ex init = { .send_cq = o.cq, .recv_cq = o.cq, .qp_type = IBV_QPT_RC, .pd = o.pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp *qp = ibv_create_qp_ex(o.context, &init);
+	CHECK(qp);
+	struct ibv_qp_ex *extended = ibv_qp_to_qp_ex(qp);
+	struct ibv_cq_init_attr_ex of_cq = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(o.context, &of_cq);
+	CHECK(extended && cq);
+	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+	for (int i = 0; i < 1000; i++)
+		CHECK(!ibv_destroy_qp(make_qp(o, o.pd, o.cq, NULL)));
+	destroy(o);
+
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad_send = NULL;
+	struct ibv_recv_wr receive = { .num_sge = 0 }, *bad_receive = NULL;
+	struct ibv_poll_cq_attr options = { .comp_mask = 0 };
+	struct ibv_wc wc;
+	struct ibv_qp *gone[] = { o.qp, qp };
+	for (int i = 0; i < 2; i++) {
+		CHECK(ibv_post_send(gone[i], &send, &bad_send) == EINVAL && bad_send == &send);
+		CHECK(ibv_post_recv(gone[i], &receive, &bad_receive) == EINVAL && bad_receive == &receive);
+		CHECK(ibv_post_send(gone[i], &send, NULL) == EINVAL);
+	}
+	bad_receive = NULL;
+	CHECK(ibv_post_srq_recv(o.srq, &receive, &bad_receive) == EINVAL && bad_receive == &receive);
+	CHECK(!ibv_qp_to_qp_ex(qp));
+	ibv_wr_start(extended);
+	ibv_wr_send(extended);
+	ibv_wr_set_sge(extended, 0, (uintptr_t)memory, 64);
+	CHECK(ibv_wr_complete(extended) == EINVAL);
+	CHECK(ibv_poll_cq(o.cq, 1, &wc) == -EINVAL);
+	CHECK(ibv_req_notify_cq(o.cq, 0) == EINVAL);
+	CHECK(ibv_start_poll(cq, &options) == EINVAL);
+	CHECK(ibv_next_poll(cq) == EINVAL);
+}
+
 /* A queue without a channel has no recipient of events. */
 static void channels(void)
 {
@@ -240,6 +281,8 @@ int main(int argc, char **argv)
 		pointers();
 	else if (!strcmp(argv[1], "posted"))
 		posted();
+	else if (!strcmp(argv[1], "destroyed"))
+		destroyed();
 	else if (!strcmp(argv[1], "channels"))
 		channels();
 	else

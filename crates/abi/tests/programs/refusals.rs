@@ -18,6 +18,11 @@ fn a_request_with_a_pointer_to_no_object_is_refused() {
 }
 
 #[test]
+fn a_post_to_a_destroyed_queue_and_a_poll_of_one_are_refused() {
+    c_program("refusals.c", "destroyed");
+}
+
+#[test]
 fn a_queue_without_a_channel_is_not_armed() {
     c_program("refusals.c", "channels");
 }

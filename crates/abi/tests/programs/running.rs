@@ -102,7 +102,21 @@ pub(crate) fn both_ends(line: &str, more: &[&str], environment: &[(&str, &str)])
 }
 
 /// As [`both_ends`], with separate environments for server and client.
-pub(crate) fn each_end(line: &str, more: &[&str], [of_server, of_client]: [&[(&str, &str)]; 2]) {
+pub(crate) fn each_end(line: &str, more: &[&str], environments: [&[(&str, &str)]; 2]) {
+    let ends = outputs(line, more, environments);
+    let texts = ends.iter().map(|Output { stdout, stderr, .. }| {
+        String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
+    });
+    let text = texts.collect::<Vec<_>>().join("\n--- the server:\n");
+    assert!(ends.iter().all(|end| end.status.success()), "{line}:\n{text}");
+}
+
+/// Runs a program as server and as client; returns the outputs of client and server.
+pub(crate) fn outputs(
+    line: &str,
+    more: &[&str],
+    [of_server, of_client]: [&[(&str, &str)]; 2],
+) -> [Output; 2] {
     let _turn = turn();
     let port = free_port();
     let more = [more, &["-p", &port]].concat();
@@ -111,10 +125,5 @@ pub(crate) fn each_end(line: &str, more: &[&str], [of_server, of_client]: [&[(&s
         thread::sleep(Duration::from_millis(5));
     }
     let client = command(line, &[&more[..], &["127.0.0.1"]].concat(), of_client).spawn().unwrap();
-    let ends = [ended(client, line), ended(server, line)];
-    let texts = ends.iter().map(|Output { stdout, stderr, .. }| {
-        String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
-    });
-    let text = texts.collect::<Vec<_>>().join("\n--- the server:\n");
-    assert!(ends.iter().all(|end| end.status.success()), "{line}:\n{text}");
+    [ended(client, line), ended(server, line)]
 }

@@ -1,30 +1,33 @@
 //! `nichrome bench rdma`: measures RDMA and TCP between two processes on loopback.
 
+mod comparison;
+mod measurement;
 pub(super) mod pair;
 mod ping_pong;
 
 use std::fmt;
 use std::io::{self, Write};
 
-use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use clap::{Args, ValueEnum};
 use serde::Serialize;
-use serde_json::Value;
 
+use self::comparison::Comparison;
+use self::measurement::{FULL, Measurement, Plan, QUICK, progress, tcp_half_round_trip_us};
 use self::pair::Pair;
-use super::figures::{figure, median, rounded};
+use super::figures::{median, rounded};
 use super::iperf3;
+use super::transport::ROCE;
 use crate::number::Grouped;
 
 pub(crate) use self::ping_pong::TcpPingPong;
 
-/// Numbers of connections to measure throughput with.
-const QPS: [u32; 4] = [1, 100, 10_000, 100_000];
-
 /// Measure RDMA and TCP between two processes on loopback, each on its own processor: throughput, latency, message rate, and
-/// memory and throughput of up to 100,000 connections. Takes about a minute.
+/// memory and throughput of many connections. Takes about a minute, with --transport iwarp five.
 #[derive(Args)]
 pub(crate) struct Rdma {
+    /// The transport: roce, with up to 100,000 connections; or iwarp with up to 10,000, beside roce and star.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "roce")]
+    transport: Subject,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -33,21 +36,25 @@ pub(crate) struct Rdma {
     quick: bool,
 }
 
-/// Duration and repetitions of each measurement.
-struct Plan {
-    rounds: usize,
-    duration: &'static str,
-    seconds_of_tcp: &'static str,
-    iters: u32,
-    qps: &'static [u32],
-    rounds_of_qps: usize,
+/// The transport that is measured.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Subject {
+    Roce,
+    Iwarp,
 }
 
-const FULL: Plan =
-    Plan { rounds: 5, duration: "1s", seconds_of_tcp: "1", iters: 10_000, qps: &QPS, rounds_of_qps: 3 };
+impl Subject {
+    /// Numbers of connections to measure throughput with.
+    fn qps(self) -> &'static [u32] {
+        match self {
+            Self::Roce => &[1, 100, 10_000, 100_000],
+            Self::Iwarp => &[1, 10, 100, 1000, 10_000],
+        }
+    }
+}
 
-const QUICK: Plan =
-    Plan { rounds: 1, duration: "50ms", seconds_of_tcp: "1", iters: 200, qps: &[1, 1000], rounds_of_qps: 1 };
+/// Numbers of connections with --quick.
+const QPS_OF_QUICK: &[u32] = &[1, 1000];
 
 /// Medians of the rounds. The names of the fields are JSON keys.
 #[derive(Serialize)]
@@ -87,10 +94,17 @@ impl Rdma {
                 "nichrome: TCP throughput is not measured: cannot run iperf3 (install Debian's package iperf3): {error}"
             );
         }
-        let report = measure(if self.quick { &QUICK } else { &FULL }, iperf3.ok())?;
+        let (plan, qps) = if self.quick { (&QUICK, QPS_OF_QUICK) } else { (&FULL, self.transport.qps()) };
+        match self.transport {
+            Subject::Roce => self.print(&measure(plan, qps, iperf3.ok())?),
+            Subject::Iwarp => self.print(&Comparison::measure(plan, qps, iperf3.ok())?),
+        }
+    }
+
+    fn print(&self, report: &(impl Serialize + fmt::Display)) -> anyhow::Result<()> {
         let mut output = io::stdout().lock();
         if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
+            writeln!(output, "{}", serde_json::to_string_pretty(report)?)?;
         } else {
             writeln!(output, "{report}")?;
         }
@@ -110,29 +124,28 @@ struct Samples {
 }
 
 /// Measures all values once in each round, so that noise affects them alike.
-fn measure(plan: &Plan, iperf3: Option<String>) -> anyhow::Result<Report> {
+fn measure(plan: &Plan, qps: &[u32], iperf3: Option<String>) -> anyhow::Result<Report> {
     let pair = Pair::new()?;
-    if pair.is_crowded() {
-        eprintln!("nichrome: warning: both ends share the only processor");
-    }
-    let progress = progress(plan);
+    pair.warn_if_crowded();
+    let roce = Measurement { pair: &pair, plan, transport: ROCE };
+    let progress = progress(plan.rounds + qps.len());
     let mut samples = Samples::default();
     for round in 1..=plan.rounds {
         progress.set_message(format!("round {round} of {}", plan.rounds));
-        samples.add_round(&pair, plan, iperf3.is_some())?;
+        samples.add_round(&roce, iperf3.is_some())?;
         progress.inc(1);
     }
     let mut bytes_per_qp = 0;
-    let mut qps = Vec::new();
-    for &count in plan.qps {
+    let mut throughputs = Vec::new();
+    for &count in qps {
         progress.set_message(format!("{} connections", Grouped(u64::from(count))));
-        let mut gbps = Vec::new();
+        let mut samples = Vec::new();
         for _ in 0..plan.rounds_of_qps {
-            let report = bandwidth(&pair, plan, 65_536, count)?;
-            gbps.push(figure(&report, "gbps")?);
-            bytes_per_qp = report["bytes_per_qp"].as_u64().unwrap_or(bytes_per_qp);
+            let (gbps, bytes) = roce.throughput(count)?;
+            samples.push(gbps);
+            bytes_per_qp = bytes.unwrap_or(bytes_per_qp);
         }
-        qps.push(Throughput { qps: count, gbps: rounded(median(gbps)) });
+        throughputs.push(Throughput { qps: count, gbps: rounded(median(samples)) });
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -145,43 +158,24 @@ fn measure(plan: &Plan, iperf3: Option<String>) -> anyhow::Result<Report> {
         tcp_lat_polling_us: rounded(median(samples.tcp_lat_polling)),
         messages_per_s: median(samples.messages).round(),
         bytes_per_qp,
-        qps,
+        qps: throughputs,
         rounds: plan.rounds,
     })
 }
 
 impl Samples {
-    fn add_round(&mut self, pair: &Pair, plan: &Plan, has_iperf3: bool) -> anyhow::Result<()> {
-        self.write_bw.push(figure(&bandwidth(pair, plan, 65_536, 1)?, "gbps")?);
+    fn add_round(&mut self, roce: &Measurement<'_>, has_iperf3: bool) -> anyhow::Result<()> {
+        let Measurement { pair, plan, .. } = roce;
+        self.write_bw.push(roce.throughput(1)?.0);
         if has_iperf3 {
             self.tcp.push(pair.iperf3(plan.seconds_of_tcp)?);
         }
-        let iters = plan.iters;
-        let latency = pair.run("rdma lat --json", &format!("rdma lat --json --iters {iters} 127.0.0.1"))?;
-        self.write_lat.push(figure(&latency, "p50_us")?);
-        self.tcp_lat.push(tcp_latency(pair, iters, "blocking")?);
-        self.tcp_lat_polling.push(tcp_latency(pair, iters, "polling")?);
-        self.messages.push(figure(&bandwidth(pair, plan, 8, 1)?, "messages_per_s")?);
+        self.write_lat.push(roce.half_round_trip_us()?);
+        self.tcp_lat.push(tcp_half_round_trip_us(pair, plan, "blocking")?);
+        self.tcp_lat_polling.push(tcp_half_round_trip_us(pair, plan, "polling")?);
+        self.messages.push(roce.messages_per_s(1)?);
         Ok(())
     }
-}
-
-/// Measures WRITEs of `size` bytes over `qps` connections; returns the client's JSON.
-fn bandwidth(pair: &Pair, plan: &Plan, size: u32, qps: u32) -> anyhow::Result<Value> {
-    let duration = plan.duration;
-    let client = format!("rdma bw --json --size {size} --qps {qps} --duration {duration} 127.0.0.1");
-    pair.run("rdma bw --json", &client)
-}
-
-fn tcp_latency(pair: &Pair, iters: u32, wait: &str) -> anyhow::Result<f64> {
-    let end = |end| format!("bench tcp-ping-pong {end} --iters {iters} --wait {wait}");
-    figure(&pair.run(&end("server"), &end("client"))?, "half_round_trip_us")
-}
-
-fn progress(plan: &Plan) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos} of {len}, {msg}");
-    ProgressBar::new((plan.rounds + plan.qps.len()) as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 impl fmt::Display for Report {

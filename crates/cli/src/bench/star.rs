@@ -18,6 +18,7 @@ use self::memory::{Allocated, Parts};
 use self::point::{Memory, Point, TRANSPORTS};
 use super::figures::{figure, median, rounded};
 use super::rdma::pair::Pair;
+use super::transport::{STAR, Transport};
 use crate::number::Grouped;
 
 /// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with a stateless server and
@@ -83,25 +84,22 @@ impl Star {
 
     fn measure(&self, plan: &Plan) -> anyhow::Result<Report> {
         let pair = Pair::new()?;
-        if pair.is_crowded() {
-            eprintln!("nichrome: warning: both ends share the only processor");
-        }
+        pair.warn_if_crowded();
         let style = ProgressStyle::with_template("{bar:30} {pos} of {len}, {msg}");
         let progress = ProgressBar::new((plan.connections.len() * TRANSPORTS.len()) as u64)
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let mut points = Vec::new();
         for &connections in plan.connections {
-            for (transport, server, client) in TRANSPORTS {
-                progress.set_message(format!("{transport}, {} connections", Grouped(u64::from(connections))));
-                let more =
-                    if self.no_authenticate && transport == "star" { " --no-authenticate" } else { "" };
+            for Transport { name, server, client } in TRANSPORTS {
+                progress.set_message(format!("{name}, {} connections", Grouped(u64::from(connections))));
+                let more = if self.no_authenticate && name == STAR.name { " --no-authenticate" } else { "" };
                 let run = Run { pair: &pair, server: &format!("{server}{more}"), client, plan, connections };
-                points.push(run.point(transport)?);
+                points.push(run.point(name)?);
                 progress.inc(1);
             }
         }
         progress.finish_and_clear();
-        let allocated = TRANSPORTS.map(|(transport, ..)| memory::measure(transport, COUNTED));
+        let allocated = TRANSPORTS.map(|transport| memory::measure(transport.name, COUNTED));
         let allocated = allocated.into_iter().collect::<anyhow::Result<_>>()?;
         Ok(Report { points, allocated, authenticated: !self.no_authenticate, rounds: plan.rounds })
     }

@@ -71,7 +71,6 @@ struct Measured {
     size: u32,
     qps: u32,
     depth: u16,
-    path_mtu: usize,
     messages: u64,
     seconds: f64,
     gbps: f64,
@@ -192,22 +191,20 @@ fn measured(
         size,
         qps,
         depth,
-        path_mtu: session.mtu.bytes(),
         messages,
         seconds,
         gbps: messages_per_s * f64::from(size) * 8.0 / 1e9,
         messages_per_s,
         growth: session.growth,
         card_state_bytes: session.adapter.card_state_bytes(),
-        traffic: Traffic::of(&session.adapter),
+        traffic: Traffic::of(&session.adapter, session.mtu),
     }
 }
 
 fn rows(measured: &Measured) -> Vec<Row> {
-    let Measured { op, size, qps, depth, path_mtu, messages, seconds, gbps, messages_per_s, traffic, .. } =
-        measured;
+    let Measured { op, size, qps, depth, messages, seconds, gbps, messages_per_s, traffic, .. } = measured;
     let mut rows = vec![
-        ("operation", format!("{op:?} of {size} bytes, {depth} outstanding, path MTU {path_mtu}")),
+        ("operation", format!("{op:?} of {size} bytes, {depth} outstanding")),
         ("throughput", format!("{gbps:.2} Gb/s")),
         ("messages", format!("{messages} in {seconds:.2} s, {messages_per_s:.0} per second")),
     ];

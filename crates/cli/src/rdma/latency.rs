@@ -46,7 +46,6 @@ struct Measured {
     op: Transfer,
     size: u32,
     iters: u32,
-    path_mtu: usize,
     min_us: f64,
     mean_us: f64,
     p50_us: f64,
@@ -207,7 +206,6 @@ fn measured(
         op,
         size,
         iters,
-        path_mtu: session.mtu.bytes(),
         min_us: at(0.0),
         mean_us: micros(times.mean()),
         p50_us: at(0.5),
@@ -216,17 +214,15 @@ fn measured(
         p999_us: at(0.999),
         max_us: micros(times.max()),
         histogram: bins(times),
-        traffic: Traffic::of(&session.adapter),
+        traffic: Traffic::of(&session.adapter, session.mtu),
     }
 }
 
 fn rows(measured: &Measured) -> Vec<Row> {
-    let Measured {
-        op, size, iters, path_mtu, min_us, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, ..
-    } = measured;
+    let Measured { op, size, iters, min_us, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, .. } = measured;
     let what = if *op == Transfer::Read { "round trip" } else { "half round trip" };
     let mut rows = vec![
-        ("operation", format!("{op:?} of {size} bytes, {iters} times, path MTU {path_mtu}")),
+        ("operation", format!("{op:?} of {size} bytes, {iters} times")),
         (what, format!("{p50_us:.2} us median, {mean_us:.2} us mean, {min_us:.2} to {max_us:.2} us")),
         ("tail", format!("{p90_us:.2} us at 90 %, {p99_us:.2} us at 99 %, {p999_us:.2} us at 99.9 %")),
     ];

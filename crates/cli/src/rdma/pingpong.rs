@@ -43,7 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Measured {
     size: u32,
     iters: u32,
-    path_mtu: usize,
     seconds: f64,
     mbps: f64,
     us_per_iter: f64,
@@ -109,11 +108,10 @@ impl PingPong {
         Measured {
             size: self.size,
             iters: self.iters,
-            path_mtu: mtu.bytes(),
             seconds,
             mbps: 2.0 * iters * f64::from(self.size) * 8.0 / seconds / 1e6,
             us_per_iter: seconds / iters * 1e6,
-            traffic: Traffic::of(adapter),
+            traffic: Traffic::of(adapter, mtu),
         }
     }
 }
@@ -221,9 +219,9 @@ impl Handshake<'_> {
 }
 
 fn rows(measured: &Measured) -> Vec<Row> {
-    let Measured { size, iters, path_mtu, seconds, mbps, us_per_iter, traffic } = measured;
+    let Measured { size, iters, seconds, mbps, us_per_iter, traffic } = measured;
     let mut rows = vec![
-        ("messages", format!("{iters} of {size} bytes each way in {seconds:.3} s, path MTU {path_mtu}")),
+        ("messages", format!("{iters} of {size} bytes each way in {seconds:.3} s")),
         ("throughput", format!("{mbps:.2} Mb/s")),
         ("round trip", format!("{us_per_iter:.2} us")),
     ];

@@ -4,15 +4,25 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use comfy_table::{Table, presets};
-use nichrome_hca::Adapter;
+use nichrome_hca::{Adapter, Transport};
+use nichrome_rdma::PathMtu;
 use serde::Serialize;
 
 /// A row of a table: name and value.
 pub(super) type Row = (&'static str, String);
 
-/// An adapter's counters. The names of the fields are JSON keys.
+/// An adapter's counters.
 #[derive(Serialize)]
-pub(super) struct Traffic {
+#[serde(untagged)]
+pub(super) enum Traffic {
+    Datagrams(Datagrams),
+    Streams(Streams),
+}
+
+/// Counters of a transport over datagrams. The names of the fields are JSON keys.
+#[derive(Serialize)]
+pub(super) struct Datagrams {
+    path_mtu: usize,
     packets_sent: u64,
     packets_received: u64,
     retransmitted: u64,
@@ -24,24 +34,57 @@ pub(super) struct Traffic {
     lost_to_faults: u64,
 }
 
+/// Counters of a transport over TCP, whose packets the kernel sends. The names of the fields are JSON keys.
+#[derive(Serialize)]
+pub(super) struct Streams {
+    segments_sent: u64,
+    segments_received: u64,
+    socket_writes: u64,
+    socket_reads: u64,
+    terminates_sent: u64,
+    terminates_received: u64,
+}
+
 impl Traffic {
-    pub(super) fn of(adapter: &Adapter) -> Self {
+    /// The counters of an adapter whose connections have this path MTU, which matters to datagrams only.
+    pub(super) fn of(adapter: &Adapter, mtu: PathMtu) -> Self {
         let (device, wire) = (adapter.counters(), adapter.wire_counters());
-        Self {
-            packets_sent: wire.sent,
-            packets_received: wire.received,
-            retransmitted: device.retransmitted,
-            timeouts: device.timeouts,
-            probes: device.probes,
-            sequence_naks: device.sequence_naks_received,
-            congestion_notifications: device.congestion_notifications_received,
-            wrong_icrc: device.dropped_icrc,
-            lost_to_faults: wire.lost,
+        match adapter.transport() {
+            Transport::Roce | Transport::Star => Self::Datagrams(Datagrams {
+                path_mtu: mtu.bytes(),
+                packets_sent: wire.sent,
+                packets_received: wire.received,
+                retransmitted: device.retransmitted,
+                timeouts: device.timeouts,
+                probes: device.probes,
+                sequence_naks: device.sequence_naks_received,
+                congestion_notifications: device.congestion_notifications_received,
+                wrong_icrc: device.dropped_icrc,
+                lost_to_faults: wire.lost,
+            }),
+            Transport::Iwarp => Self::Streams(Streams {
+                segments_sent: device.sent,
+                segments_received: device.received,
+                socket_writes: wire.sent,
+                socket_reads: wire.received,
+                terminates_sent: device.terminates_sent,
+                terminates_received: device.terminates_received,
+            }),
         }
     }
 
     pub(super) fn rows(&self) -> Vec<Row> {
+        match self {
+            Self::Datagrams(datagrams) => datagrams.rows(),
+            Self::Streams(streams) => streams.rows(),
+        }
+    }
+}
+
+impl Datagrams {
+    fn rows(&self) -> Vec<Row> {
         let Self {
+            path_mtu,
             packets_sent,
             packets_received,
             retransmitted,
@@ -53,7 +96,7 @@ impl Traffic {
             lost_to_faults,
         } = self;
         vec![
-            ("packets", format!("{packets_sent} sent, {packets_received} received")),
+            ("packets", format!("{packets_sent} sent, {packets_received} received, path MTU {path_mtu}")),
             (
                 "recovery",
                 format!(
@@ -62,6 +105,29 @@ impl Traffic {
                 ),
             ),
             ("damage", format!("{wrong_icrc} wrong ICRCs, {lost_to_faults} lost to faults")),
+        ]
+    }
+}
+
+impl Streams {
+    fn rows(&self) -> Vec<Row> {
+        let Self {
+            segments_sent,
+            segments_received,
+            socket_writes,
+            socket_reads,
+            terminates_sent,
+            terminates_received,
+        } = self;
+        vec![
+            (
+                "segments",
+                format!(
+                    "{segments_sent} sent in {socket_writes} writes, {segments_received} received in \
+                     {socket_reads} reads"
+                ),
+            ),
+            ("TERMINATE", format!("{terminates_sent} sent, {terminates_received} received")),
         ]
     }
 }

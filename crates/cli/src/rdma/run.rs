@@ -20,7 +20,8 @@ use super::mounts;
 use super::program::Program;
 use crate::failure;
 
-/// Run an unmodified RDMA program on a software device: replaces its libibverbs by one that speaks RoCEv2 over UDP.
+/// Run an unmodified RDMA program on a software device: replaces its libibverbs by one that speaks RoCEv2
+/// over UDP, StaR, or iWARP over TCP.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {

@@ -16,6 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub(crate) use crate::common::{failure, text};
+
 /// How long anything may take on a machine that is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -271,18 +273,6 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "gave up waiting for {what}");
         thread::sleep(Duration::from_millis(5));
     }
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_owned()).unwrap()
-}
-
-/// The line of a run that fails with nothing else said, and the exit status.
-pub(crate) fn failure(output: &Output) -> (String, i32) {
-    let told = text(&output.stderr);
-    assert!(output.stdout.is_empty() && told.lines().count() == 1, "{told}{}", text(&output.stdout));
-    let line = told.trim_end().strip_prefix("nichrome: ").expect(&told);
-    (line.to_owned(), output.status.code().unwrap())
 }
 
 /// A card that runs. It is ended when this is dropped: it must not leave files that another namespace of the same number

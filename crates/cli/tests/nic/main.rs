@@ -1,6 +1,9 @@
 //! `nichrome nic` on a virtual wire between two kernels.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod hostile;
 mod lab;
 mod lifecycle;

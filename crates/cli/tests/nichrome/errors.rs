@@ -6,18 +6,14 @@ use std::iter;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::run::{capture, command, nichrome, printed, records, stderr, stdout, text};
+use crate::common;
+use crate::run::{capture, command, nichrome, printed, records, stderr, text};
 use serde_json::Value;
 use tempfile::tempdir;
 
 /// The line on the standard error, without its prefix, and the exit status.
 fn failure(arguments: &[&str]) -> (String, i32) {
-    let output = nichrome(arguments);
-    let stderr = stderr(&output);
-    assert!(output.stdout.is_empty() && stderr.ends_with('\n'), "{arguments:?}: {}", stdout(&output));
-    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
-    let line = stderr.trim_end().strip_prefix("nichrome: ").expect(stderr);
-    (line.to_owned(), output.status.code().unwrap())
+    common::failure(&nichrome(arguments))
 }
 
 #[test]

@@ -9,7 +9,7 @@ use nichrome_port::capture::LinkType;
 use nichrome_wire::TcpFrame;
 use tempfile::tempdir;
 
-use crate::tshark::tshark;
+use crate::installed::tshark;
 
 #[test]
 fn wireshark_reads_every_output_and_finds_every_checksum_right() {

@@ -1,11 +1,13 @@
 //! `nichrome rdma run --mount`, as root, as another user, and where the kernel forbids it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../../../abi/tests/common/mod.rs"]
+mod common;
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
@@ -15,24 +17,14 @@ fn room() -> TempDir {
     let room = tempfile::tempdir().unwrap();
     fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_nichrome"), room.path().join("nichrome")).unwrap();
-    let copied = Command::new("cp").arg("-r").args([libraries(), &room.path().join("libibverbs")]).status();
+    let libraries = common::library().parent().unwrap();
+    let copied = Command::new("cp").arg("-r").args([libraries, &room.path().join("libibverbs")]).status();
     assert!(copied.unwrap().success());
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rdma_mount/finds.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-std=gnu11", "-static", "-o"]).arg(room.path().join("finds")).arg(source);
     assert!(compiler.status().unwrap().success());
     room
-}
-
-/// The folder of the libraries, built once: building replaces files that another test may be copying.
-fn libraries() -> &'static Path {
-    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARIES.get_or_init(|| {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
-        let built = Command::new(scripts.join("build-libibverbs")).arg("test").output().unwrap();
-        assert!(built.status.success(), "{}", text(&built.stderr));
-        Path::new(text(&built.stdout).trim()).parent().unwrap().to_owned()
-    })
 }
 
 fn text(bytes: &[u8]) -> String {

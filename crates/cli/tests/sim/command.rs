@@ -5,6 +5,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::common;
+
 /// An experiment whose runs are as short as they can be.
 pub(crate) const SHORT: [&str; 5] = ["lro-netfpga-cpu", "--set", "duration=1ms", "--set", "warm-up=0"];
 
@@ -32,12 +34,7 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
 
 /// The line on the standard error, without its prefix, and the exit status.
 pub(crate) fn failure(arguments: &[&str]) -> (String, i32) {
-    let output = sim(arguments);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.stdout.is_empty() && stderr.ends_with('\n'), "{arguments:?}: {stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
-    let line = stderr.trim_end().strip_prefix("nichrome: ").expect(&stderr);
-    (line.to_owned(), output.status.code().unwrap())
+    common::failure(&sim(arguments))
 }
 
 pub(crate) fn text(path: &Path) -> &str {

@@ -1,8 +1,10 @@
 //! `nichrome sim`, as its users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../../../tests/tshark.rs"]
-mod tshark;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../../tests/installed.rs"]
+mod installed;
 
 mod command;
 mod errors;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 use crate::command::{failure, json, printed, text};
-use crate::tshark::tshark;
+use crate::installed::tshark;
 
 /// One point of each model, as short as it shows something, and the places at which its packets are recorded.
 const POINTS: [(&[&str], &[&str]); 2] = [

@@ -58,6 +58,7 @@ const ABI: Layers = &[
         "guarded_copy.rs",
         "process_memory.rs",
         "request_builder.rs",
+        "retired.rs",
         "unguarded_copy.rs",
     ],
     &["async_source.rs", "cq_notifier.rs", "event_dispatcher.rs"],

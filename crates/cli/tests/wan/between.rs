@@ -38,12 +38,8 @@ struct Machines {
 }
 
 impl Machines {
-    /// `None` where the user may not have them.
-    fn new() -> Option<Self> {
-        if !geteuid().is_root() {
-            eprintln!("skipped: only root has interfaces to be in line between");
-            return None;
-        }
+    fn new() -> Self {
+        assert!(geteuid().is_root(), "nichrome wan --between needs root: run the tests as root");
         let [machine, left, right] = [(); 3].map(|()| NetworkNamespace::new().unwrap());
         let machines = Self { machine, hosts: [left, right] };
         for (called, host) in ["one", "two"].into_iter().zip(&machines.hosts) {
@@ -62,7 +58,7 @@ impl Machines {
                 netlink.wait_until_running(&netlink.interface(name(called)).unwrap()).unwrap();
             }
         });
-        Some(machines)
+        machines
     }
 
     fn on_machine<T>(&self, work: impl FnOnce(&Netlink) -> T) -> T {
@@ -121,7 +117,7 @@ fn transfer(machines: &Machines, addresses: [IpAddr; 2], sent: &[u8]) -> (Vec<u8
 
 #[test]
 fn hosts_behind_two_interfaces_are_joined_and_the_interfaces_put_back() {
-    let Some(machines) = Machines::new() else { return };
+    let machines = Machines::new();
     let room = Room::new();
     let before = machines.interfaces();
     let path = machines.join(&room, &["--delay", "10ms", "--json"]);
@@ -148,7 +144,7 @@ fn hosts_behind_two_interfaces_are_joined_and_the_interfaces_put_back() {
 
 #[test]
 fn tagged_frames_keep_their_tags() {
-    let Some(machines) = Machines::new() else { return };
+    let machines = Machines::new();
     let room = Room::new();
     let path = machines.join(&room, &[]);
     let [to, from] = [0, 1].map(|at| {
@@ -170,7 +166,7 @@ fn tagged_frames_keep_their_tags() {
 #[test]
 fn a_path_ends_with_one_of_its_interfaces() {
     for (gone, other) in [("one", "two"), ("two", "one")] {
-        let Some(machines) = Machines::new() else { return };
+        let machines = Machines::new();
         let room = Room::new();
         let path = machines.join(&room, &["--delay", "1ms"]);
         machines.on_machine(|netlink| netlink.delete(&netlink.interface(name(gone)).unwrap()).unwrap());
@@ -182,7 +178,7 @@ fn a_path_ends_with_one_of_its_interfaces() {
 
 #[test]
 fn a_path_goes_on_when_an_interface_is_up_again() {
-    let Some(machines) = Machines::new() else { return };
+    let machines = Machines::new();
     let room = Room::new();
     let path = machines.join(&room, &["--delay", "1ms"]);
     let ip = |words: &[&str]| {
@@ -203,7 +199,7 @@ fn a_path_goes_on_when_an_interface_is_up_again() {
 
 #[test]
 fn interfaces_that_cannot_be_used_are_named() {
-    let Some(machines) = Machines::new() else { return };
+    let machines = Machines::new();
     let room = Room::new();
     machines.on_machine(|netlink| netlink.add_veth(name("down"), name("peer"), &machines.hosts[0]).unwrap());
     for (interfaces, told) in [

@@ -6,8 +6,8 @@ use std::path::Path;
 use nichrome_port::capture::Reader;
 use nichrome_wire::Instant;
 
+use crate::installed::tshark;
 use crate::run::{Room, number, printed_here, python};
-use crate::tshark::tshark;
 
 const LEN: u64 = 3_000_000;
 

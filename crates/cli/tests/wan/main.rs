@@ -1,8 +1,10 @@
 //! `nichrome wan` as its users run it, against the kernel that runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../../../tests/tshark.rs"]
-mod tshark;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../../tests/installed.rs"]
+mod installed;
 
 mod between;
 mod capture;

@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub(crate) use crate::common::{failure, text};
+
 /// How long anything may take on a machine that is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -90,18 +92,6 @@ impl Room {
     pub(crate) fn is_tidy(&self) -> bool {
         !self.path().join("nichrome").exists()
     }
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_owned()).unwrap()
-}
-
-/// The line on the standard error of a run that fails with nothing else said, without its prefix, and the exit status.
-pub(crate) fn failure(output: &Output) -> (String, i32) {
-    let told = text(&output.stderr);
-    assert!(output.stdout.is_empty() && told.lines().count() == 1, "{told}{}", text(&output.stdout));
-    let line = told.trim_end().strip_prefix("nichrome: ").expect(&told);
-    (line.to_owned(), output.status.code().unwrap())
 }
 
 pub(crate) fn number(value: &Value, name: &str) -> u64 {

@@ -251,14 +251,19 @@ impl Network {
         self.nodes[node].manager.destroy_id(id, now)
     }
 
-    /// Connects node 0 to port 7 of node 1, where somebody listens; returns both identifiers.
-    pub(crate) fn connected(&mut self, qp: u32) -> (IdName, IdName) {
+    /// Sends a REQ from node 0 to port 7 of node 1, where somebody listens; returns the identifiers of initiator and request.
+    pub(crate) fn requested(&mut self, qp: u32) -> (IdName, IdName) {
         let client = self.resolved(0, 1, PortSpace::Tcp, at(1, 7));
         self.connect(0, client, qp).unwrap();
         self.pass(2 * MILLISECOND);
         let request = self.event(1);
         assert_eq!(request.kind, EventKind::ConnectRequest);
-        let server = IdName(request.id);
+        (client, IdName(request.id))
+    }
+
+    /// Connects node 0 to port 7 of node 1, where somebody listens; returns both identifiers.
+    pub(crate) fn connected(&mut self, qp: u32) -> (IdName, IdName) {
+        let (client, server) = self.requested(qp);
         self.accept(1, server, 2, qp + 1).unwrap();
         self.pass(2 * MILLISECOND);
         assert_eq!(self.event(0).kind, EventKind::ConnectResponse);

@@ -8,11 +8,24 @@ use nichrome_wire::Instant;
 
 /// The two ends that a request is to join.
 pub(crate) trait Ends {
+    /// This side's address.
+    fn address(&self) -> IpAddr;
+
     /// This side's queue pair.
     fn number(&self) -> QpNumber;
 
     /// The peer's address and queue pair.
     fn peer(&self) -> (IpAddr, QpNumber);
+
+    /// Returns true if this side connects: the one with the lower address and number does.
+    fn connects(&self) -> bool {
+        (self.address(), self.number()) < self.peer()
+    }
+
+    /// Returns true if the queue pair is connected to itself.
+    fn is_loop(&self) -> bool {
+        (self.address(), self.number()) == self.peer()
+    }
 }
 
 /// Requests of type `R` by queue pair number.
@@ -78,6 +91,10 @@ mod tests {
     }
 
     impl Ends for To {
+        fn address(&self) -> IpAddr {
+            PEER
+        }
+
         fn number(&self) -> QpNumber {
             number(self.0)
         }

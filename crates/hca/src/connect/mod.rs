@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `handshake` | what a transport implements: a handshake without I/O, and what its handshakes share |
 //! | `expected` | requests whose peer connects |
+//! | `requests` | all requests that are not complete: their count, and reports of those that fail |
 //! | `stream` | one handshake on its TCP socket |
 //! | `key` | the pre-shared key, and its errors |
 //! | `sealed` | encrypts the bytes of a handshake under a pre-shared key |
@@ -13,11 +14,13 @@ mod expected;
 mod handshake;
 mod key;
 mod reactor;
+mod requests;
 mod sealed;
 mod stream;
 
-pub(crate) use expected::{Ends, Expected};
+pub(crate) use expected::Ends;
 pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
 pub(crate) use key::{PreSharedKey, SealError};
 pub(crate) use reactor::{Connector, Limits};
+pub(crate) use requests::{PROGRAM_TIMEOUT, Requests};
 pub(crate) use sealed::Sealed;

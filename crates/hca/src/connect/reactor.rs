@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | outbound handshakes | `outbound` | requests queue; inbound handshakes do not count |
 //! | inbound handshakes of one source address that no request matches yet | `per_source` | its oldest opening connection is closed, else the new one |
-//! | inbound handshakes | `inbound` | the oldest opening, else the oldest parked for `parked_grace` is closed; else the listener leaves the epoll until there is room, or for [`PAUSE`] |
+//! | inbound handshakes | `inbound` | the oldest opening, else the oldest parked for `parked_grace` is closed; else the listener leaves the epoll until there is room, or one that gives way |
 //! | input of a handshake, time of a phase | by the handshake | the connection is closed |
 //! | descriptors of the process | by the kernel | the listener leaves the epoll for [`PAUSE`] |
 //!
@@ -39,6 +39,13 @@ pub(crate) struct Limits {
     parked_grace: Duration,
 }
 
+impl Limits {
+    /// The default, with other bounds for inbound handshakes in all.
+    pub(crate) fn with_inbound(inbound: usize) -> Self {
+        Self { inbound, ..Self::default() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         let (opening_grace, parked_grace) = (Duration::from_millis(250), Duration::from_secs(5));
@@ -46,7 +53,7 @@ impl Default for Limits {
     }
 }
 
-/// How long the listener leaves the epoll unless a connection ends.
+/// How long the listener leaves the epoll, unless a connection ends, where no time is known at which there is room.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Connections accepted in one round, so that a flood does not hold up the handshakes.
@@ -285,7 +292,7 @@ impl<H: Handshake> Reactor<H> {
             let is_full = self.count(Direction::Inbound) >= self.limits.inbound;
             let displaced = if is_full { self.displaceable(None, now) } else { None };
             if is_full && displaced.is_none() {
-                return self.pause_accepting(now);
+                return self.pause_accepting(self.next_displaceable().unwrap_or(now + PAUSE));
             }
             let (socket, peer) = match self.listener.accept() {
                 Ok((socket, peer)) => (socket, peer.ip().to_canonical()),
@@ -293,7 +300,7 @@ impl<H: Handshake> Reactor<H> {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
                     // No descriptor is left, most likely: the listener would stay readable.
-                    _ => return self.pause_accepting(now),
+                    _ => return self.pause_accepting(now + PAUSE),
                 },
             };
             let is_unmatched =
@@ -322,21 +329,36 @@ impl<H: Handshake> Reactor<H> {
     fn displaceable(&self, source: Option<IpAddr>, now: Instant) -> Option<u64> {
         let candidates = self.streams.iter().filter_map(|(token, stream)| {
             let is_parked = match (stream.handshake.phase(), source) {
-                (Phase::Opening, _) if now < stream.opened_at + self.limits.opening_grace => return None,
-                (Phase::Opening, None) => false,
-                (Phase::Opening, Some(source)) if stream.is_from(source) => false,
-                (Phase::Parked, None) if now >= stream.opened_at + self.limits.parked_grace => true,
+                (Phase::Opening, Some(source)) if !stream.is_from(source) => return None,
+                (Phase::Opening, _) => false,
+                (Phase::Parked, None) => true,
                 _ => return None,
             };
-            Some((is_parked, stream.opened_at, *token))
+            let gives_way = self.gives_way_at(stream).is_some_and(|at| at <= now);
+            gives_way.then_some((is_parked, stream.opened_at, *token))
         });
         candidates.min().map(|(_, _, token)| token)
     }
 
-    fn pause_accepting(&mut self, now: Instant) {
+    /// When a stream begins to give way to new ones; `None` if it never does.
+    fn gives_way_at(&self, stream: &Stream<H>) -> Option<Instant> {
+        match stream.handshake.phase() {
+            Phase::Opening => Some(stream.opened_at + self.limits.opening_grace),
+            Phase::Parked => Some(stream.opened_at + self.limits.parked_grace),
+            _ => None,
+        }
+    }
+
+    /// When the next stream begins to give way.
+    fn next_displaceable(&self) -> Option<Instant> {
+        let inbound = self.streams.values().filter(|stream| stream.direction == Direction::Inbound);
+        inbound.filter_map(|stream| self.gives_way_at(stream)).min()
+    }
+
+    fn pause_accepting(&mut self, until: Instant) {
         // If the kernel refuses, the next round tries again.
         if self.epoll.modify(&self.listener, LISTENER, Interest::NONE).is_ok() {
-            self.paused_until = Some(now + PAUSE);
+            self.paused_until = Some(until);
         }
     }
 

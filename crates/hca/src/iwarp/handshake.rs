@@ -17,9 +17,9 @@ use nichrome_wire::Instant;
 use nichrome_wire::iwarp::Rtr;
 
 use super::counters::Refused;
-use super::pending::{PROGRAM_TIMEOUT, Pending, Request, SetupFailure};
+use super::pending::{Pending, Request, SetupFailure};
 use super::port_of;
-use crate::connect::{Cause, Handshake, Phase, Route};
+use crate::connect::{Cause, Handshake, PROGRAM_TIMEOUT, Phase, Route};
 use crate::connected_stream::{ConnectedStream, Sender};
 
 /// One side of a start-up.

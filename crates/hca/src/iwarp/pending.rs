@@ -2,8 +2,7 @@
 
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::iwarp::setup::{Options, SetupError};
@@ -13,14 +12,8 @@ use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
 use super::counters::SharedCounters;
-use crate::connect::{Context, Ends, Expected, PreSharedKey};
+use crate::connect::{Context, Ends, PROGRAM_TIMEOUT, PreSharedKey, Requests};
 use crate::connected_stream::ConnectedStream;
-
-/// How long one side waits for the program of the other.
-pub(super) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Failures that are reported one by one.
-const MAX_REPORTS: usize = 8;
 
 /// A queue pair that is held until its connection is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,19 +25,11 @@ pub(crate) struct Request {
     pub(super) options: Options,
 }
 
-impl Request {
-    /// Returns true if this side connects: the one with the lower address and number does.
-    pub(super) fn connects(&self) -> bool {
-        (self.address, self.number) < self.peer
-    }
-
-    /// Returns true if the queue pair is connected to itself.
-    pub(super) fn is_loop(&self) -> bool {
-        (self.address, self.number) == self.peer
-    }
-}
-
 impl Ends for Request {
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
     fn number(&self) -> QpNumber {
         self.number
     }
@@ -95,12 +80,8 @@ pub(crate) trait StreamHost: Send + Sync {
 /// The queue pairs of an adapter whose connection is not set up.
 pub(super) struct Pending {
     pub(super) host: Arc<dyn StreamHost>,
-    expected: Expected<Request>,
-    /// Requests that are not complete.
-    open: Arc<AtomicUsize>,
+    requests: Requests<Request>,
     pub(super) counters: Arc<SharedCounters>,
-    failures: usize,
-    report: fn(&str),
 }
 
 impl Pending {
@@ -110,37 +91,23 @@ impl Pending {
         counters: Arc<SharedCounters>,
         report: fn(&str),
     ) -> Self {
-        Self { host, expected: Expected::default(), open, counters, failures: 0, report }
+        Self { host, requests: Requests::new(open, report), counters }
     }
 
     /// Takes the request of queue pair `ours` if it is for `peer`.
     pub(super) fn take(&mut self, ours: QpNumber, peer: (IpAddr, QpNumber)) -> Option<Request> {
-        self.expected.take(ours, peer)
+        self.requests.take(ours, peer)
     }
 
     /// Counts a completed request.
     pub(super) fn complete(&self) {
-        self.open.fetch_sub(1, Ordering::SeqCst);
+        self.requests.complete();
     }
 
     /// Moves the queue pair to ERROR and reports why.
     pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
-        self.complete();
         self.host.fail(request.qp);
-        self.failures += 1;
-        if self.failures > MAX_REPORTS {
-            if self.failures == MAX_REPORTS + 1 {
-                (self.report)("more queue pairs could not be connected: not reported one by one");
-            }
-            return;
-        }
-        let Request { number, peer: (address, theirs), .. } = request;
-        (self.report)(&format!(
-            "queue pair {:#x} has no connection with {:#x} at {address}: {failure}{}",
-            number.value(),
-            theirs.value(),
-            remedy(failure)
-        ));
+        self.requests.fail(request, format_args!("{failure}{}", remedy(failure)));
     }
 }
 
@@ -162,20 +129,12 @@ fn remedy(failure: &SetupFailure) -> String {
 impl Context for Pending {
     type Request = Request;
 
-    /// Expects the peer to connect within [`PROGRAM_TIMEOUT`], unless this side does.
     fn request(&mut self, request: Request, now: Instant) -> Option<Request> {
         if request.is_loop() {
             self.fail(&request, &SetupFailure::Loop);
             return None;
         }
-        if request.connects() {
-            return Some(request);
-        }
-        if self.expected.insert(request, now + PROGRAM_TIMEOUT).is_some() {
-            // The program has reset the queue pair and connects it again.
-            self.complete();
-        }
-        None
+        self.requests.route(request, now)
     }
 
     /// MPA has no encryption.
@@ -189,11 +148,11 @@ impl Context for Pending {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.expected.poll_timeout()
+        self.requests.poll_timeout()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        while let Some(request) = self.expected.pop_late(now) {
+        while let Some(request) = self.requests.pop_late(now) {
             self.fail(&request, &SetupFailure::NoPeer);
         }
     }

@@ -39,8 +39,8 @@ impl IwarpSetup {
         let address = listener.local_addr()?.ip();
         let (open, counters) = (Arc::new(AtomicUsize::new(0)), Arc::new(SharedCounters::default()));
         let pending = Pending::new(host, Arc::clone(&open), Arc::clone(&counters), options.report);
-        let connector =
-            Connector::start::<IwarpHandshake>(Limits::default(), "nichrome-iwarp", listener, pending)?;
+        let limits = Limits::with_inbound(MAX_INBOUND);
+        let connector = Connector::start::<IwarpHandshake>(limits, "nichrome-iwarp", listener, pending)?;
         raise_descriptor_limit();
         Ok(Self { connector, address, options, open, counters })
     }
@@ -95,6 +95,9 @@ fn raise_descriptor_limit() {
     // Where it is refused, connections beyond the limit fail, each with a line that names it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
+
+/// Inbound connections that are being set up at a time: where all are silent, 4,000 per second give way to others.
+const MAX_INBOUND: usize = 1024;
 
 /// Connections that wait to be accepted. Linux drops further SYNs, which their senders retransmit after 1 s.
 const BACKLOG: i32 = 1024;

@@ -1,10 +1,9 @@
 //! Queue pairs whose set-up is not complete.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 
 use nichrome_port::{TcpOwner, tcp_peer_owner};
 use nichrome_rdma::star::{SetupError, Wish};
@@ -14,13 +13,8 @@ use rustix::process::geteuid;
 use thiserror::Error;
 
 use super::slots::slot_of;
-use crate::connect::{Context, PreSharedKey, SealError};
-
-/// How long one side waits for the program of the other.
-pub(super) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Failures that are reported one by one.
-const MAX_REPORTS: usize = 8;
+pub(super) use crate::connect::PROGRAM_TIMEOUT;
+use crate::connect::{Context, Ends, PreSharedKey, Requests, SealError};
 
 /// A queue pair that is held until its transport is negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +29,28 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Returns true if this side connects: the one with the lower address and number does.
+    /// Returns true if this side connects.
     pub(super) fn connects(&self) -> bool {
-        (self.address, self.number) < self.peer
+        Ends::connects(self)
     }
 
     /// Returns true if the queue pair is connected to itself.
     pub(super) fn is_loop(&self) -> bool {
-        (self.address, self.number) == self.peer
+        Ends::is_loop(self)
+    }
+}
+
+impl Ends for Request {
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn number(&self) -> QpNumber {
+        self.number
+    }
+
+    fn peer(&self) -> (IpAddr, QpNumber) {
+        self.peer
     }
 }
 
@@ -76,17 +84,10 @@ pub(crate) trait Host<M>: Send + Sync {
 /// The queue pairs of an adapter whose set-up is not complete.
 pub(super) struct Pending<M> {
     pub(super) host: Arc<dyn Host<M>>,
-    /// Requests whose peer connects.
-    expected: HashMap<QpNumber, (Request, Instant)>,
-    /// Deadlines of expected requests in order, also of those that are no longer expected.
-    deadlines: VecDeque<(Instant, QpNumber)>,
-    /// Requests that are not complete.
-    open: Arc<AtomicUsize>,
+    requests: Requests<Request>,
     key: Option<PreSharedKey>,
     /// Requests whose first port was refused.
     refused: VecDeque<Request>,
-    failures: usize,
-    report: fn(&str),
 }
 
 impl<M: Memory> Pending<M> {
@@ -96,19 +97,12 @@ impl<M: Memory> Pending<M> {
         key: Option<PreSharedKey>,
         report: fn(&str),
     ) -> Self {
-        let (expected, deadlines, refused) = (HashMap::new(), VecDeque::new(), VecDeque::new());
-        Self { host, expected, deadlines, open, key, refused, failures: 0, report }
+        Self { host, requests: Requests::new(open, report), key, refused: VecDeque::new() }
     }
 
     /// Takes the request of queue pair `ours` if it is for `peer`.
     pub(super) fn take(&mut self, ours: QpNumber, peer: (IpAddr, QpNumber)) -> Option<Request> {
-        let (request, _) = self.expected.get(&ours).filter(|(request, _)| request.peer == peer)?;
-        let request = *request;
-        self.expected.remove(&ours);
-        let expected = &self.expected;
-        let is_stale = |(_, number): &mut (Instant, QpNumber)| !expected.contains_key(number);
-        while self.deadlines.pop_front_if(is_stale).is_some() {}
-        Some(request)
+        self.requests.take(ours, peer)
     }
 
     /// Has a request tried again at the port of the peer's slot.
@@ -118,45 +112,22 @@ impl<M: Memory> Pending<M> {
 
     /// Counts a completed request.
     pub(super) fn complete(&self) {
-        self.open.fetch_sub(1, Ordering::SeqCst);
+        self.requests.complete();
     }
 
     /// Moves the queue pair to ERROR and reports why.
     pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
-        self.open.fetch_sub(1, Ordering::SeqCst);
         // The program may have destroyed it.
         self.host.with(&mut |device| _ = device.modify_qp(request.qp, &QpChange::to(QpState::Err)));
-        self.failures += 1;
-        if self.failures > MAX_REPORTS {
-            if self.failures == MAX_REPORTS + 1 {
-                (self.report)("more queue pairs could not be connected: not reported one by one");
-            }
-            return;
-        }
-        let Request { number, peer: (address, theirs), .. } = request;
-        (self.report)(&format!(
-            "queue pair {:#x} has no connection with {:#x} at {address}: {failure}",
-            number.value(),
-            theirs.value()
-        ));
+        self.requests.fail(request, failure);
     }
 }
 
 impl<M: Memory> Context for Pending<M> {
     type Request = Request;
 
-    /// Expects the peer to connect within [`PROGRAM_TIMEOUT`], unless this side does.
     fn request(&mut self, request: Request, now: Instant) -> Option<Request> {
-        if request.connects() {
-            return Some(request);
-        }
-        let until = now + PROGRAM_TIMEOUT;
-        if self.expected.insert(request.number, (request, until)).is_some() {
-            // The program has reset the queue pair and connects it again.
-            self.complete();
-        }
-        self.deadlines.push_back((until, request.number));
-        None
+        self.requests.route(request, now)
     }
 
     fn retry(&mut self) -> Option<Request> {
@@ -178,18 +149,12 @@ impl<M: Memory> Context for Pending<M> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.deadlines.front().map(|(until, _)| *until)
+        self.requests.poll_timeout()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        while let Some((until, number)) = self.deadlines.pop_front_if(|(until, _)| *until <= now) {
-            // A queue pair may have been requested again since.
-            let is_late = |(_, latest): &&(Request, Instant)| *latest == until;
-            if let Some((request, _)) = self.expected.get(&number).filter(is_late) {
-                let request = *request;
-                self.expected.remove(&number);
-                self.fail(&request, &SetupFailure::NoPeer);
-            }
+        while let Some(request) = self.requests.pop_late(now) {
+            self.fail(&request, &SetupFailure::NoPeer);
         }
     }
 }

@@ -3,8 +3,7 @@
 
 mod rping;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -24,56 +23,17 @@ use nichrome_wire::rdma::{
 use nichrome_wire::{AddressPair, TrafficClass};
 use serde_json::{Value, json};
 
+#[path = "../common/kernel.rs"]
+mod kernel;
+use kernel::{FAULTS, PATIENCE, Peer, pattern};
+
 /// Where tests/rdma/kernel_peer.py listens.
 const PEER: &str = "NICHROME_KERNEL_PEER";
-const PATIENCE: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 20;
 /// From a byte to 1 MB, around and beyond the path MTU.
 const SIZES: [usize; 8] = [1, 3, 1023, 1024, 1025, 10_000, 65_536, LEN];
-/// What netem does to the packets of the kernel. Ours are as they are: the kernel's ACKs are among what is lost.
-const FAULTS: &str = "delay 1ms 1ms loss 2% duplicate 1% reorder 10%";
 /// `kernel_peer.py` sends it with every immediate, in the byte order of the machine.
 const IMMEDIATE: [u8; 4] = 0x0102_0304_u32.to_ne_bytes();
-
-/// The pattern of kernel_peer.py: pieces that are swapped or missing show, whatever the MTU.
-fn pattern(seed: u8, len: usize) -> Vec<u8> {
-    const PERIOD: u64 = 65_521;
-    (0..len as u64)
-        .map(|at| (((at % PERIOD) * 2_654_435_761) >> 13) as u8)
-        .map(|byte| byte.wrapping_add(seed))
-        .collect()
-}
-
-/// The kernel's end, which does what it is told.
-struct Peer(BufReader<TcpStream>);
-
-impl Peer {
-    fn connect() -> Self {
-        let address: SocketAddr = std::env::var(PEER)
-            .unwrap_or_else(|_| panic!("{PEER} says where no peer is: run scripts/rdma-kernel-peer"))
-            .parse()
-            .expect("an address and port");
-        let stream = TcpStream::connect(address).expect("the kernel peer listens");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self(BufReader::new(stream))
-    }
-
-    fn ask(&mut self, what: &str, mut with: Value) -> Value {
-        with["do"] = json!(what);
-        writeln!(self.0.get_mut(), "{with}").unwrap();
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let answer: Value =
-            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{what}: {error}: {line}"));
-        assert!(answer["error"].is_null(), "{answer}");
-        answer
-    }
-
-    fn holds(&mut self, seed: u8, len: usize) {
-        let answer = self.ask("check", json!({"seed": seed, "length": len}));
-        assert!(answer["differs"].is_null(), "{len} bytes differ from {} on", answer["differs"]);
-    }
-}
 
 /// A reliable connection between an adapter and the kernel.
 struct Pair {
@@ -88,8 +48,8 @@ struct Pair {
 
 impl Pair {
     fn open(mtu: PathMtu) -> Self {
-        let mut peer = Peer::connect();
-        let place = Place::Address(peer.0.get_ref().local_addr().unwrap().ip());
+        let mut peer = Peer::connect(PEER);
+        let place = Place::Address(peer.addresses()[0].ip());
         let adapter = Adapter::open(&AdapterConfig { place, ..AdapterConfig::default() }).unwrap();
         let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let region = adapter.region(LEN, all).unwrap();
@@ -99,7 +59,7 @@ impl Pair {
         let told = peer.ask("open", json!({"size": LEN, "mtu": mtu.bytes()}));
         let number = |key: &str| u32::try_from(told[key].as_u64().unwrap()).unwrap();
         let kernel = Endpoint {
-            address: peer.0.get_ref().peer_addr().unwrap().ip(),
+            address: peer.addresses()[1].ip(),
             qp: QpNumber::new(number("qpn")).unwrap(),
             psn: Psn::new(number("psn")),
         };
@@ -312,12 +272,12 @@ fn with_linux_icrc(mut datagram: Vec<u8>) -> Vec<u8> {
 #[test]
 #[ignore = "needs a kernel with soft-RoCE: scripts/rdma-kernel-peer"]
 fn the_kernel_answers_flush_as_we_do() {
-    let mut peer = Peer::connect();
+    let mut peer = Peer::connect(PEER);
     let told = peer.ask("open", json!({"size": LEN}));
     let number = |key: &str| u32::try_from(told[key].as_u64().unwrap()).unwrap();
-    let stream = peer.0.get_ref();
-    let socket = UdpSocket::open(SocketAddr::new(stream.local_addr().unwrap().ip(), ROCE_PORT)).unwrap();
-    let (IpAddr::V4(src), IpAddr::V4(dst)) = (socket.local().ip(), stream.peer_addr().unwrap().ip()) else {
+    let [here, there] = peer.addresses();
+    let socket = UdpSocket::open(SocketAddr::new(here.ip(), ROCE_PORT)).unwrap();
+    let (IpAddr::V4(src), IpAddr::V4(dst)) = (socket.local().ip(), there.ip()) else {
         panic!("the peer has an IPv4 address")
     };
     let flow = UdpFlow::to_roce(AddressPair::V4 { src, dst }, ROCE_PORT);

@@ -13,7 +13,7 @@ use nichrome_rdma::{
 use nichrome_wire::rdma::RKey;
 use serde_json::json;
 
-use super::{FAULTS, PATIENCE, Peer};
+use super::{FAULTS, PATIENCE, PEER, Peer};
 
 /// The port of the services.
 const PORT: u16 = 7174;
@@ -43,7 +43,7 @@ struct End {
 
 impl End {
     fn open(peer: &Peer) -> Self {
-        let place = Place::Address(peer.0.get_ref().local_addr().unwrap().ip());
+        let place = Place::Address(peer.addresses()[0].ip());
         // The kernel repeats after 4.3 s.
         let cm = CmOptions { response_timeout: TimeExponent::new(16), ..CmOptions::default() };
         let adapter = Adapter::open(&AdapterConfig { place, cm, ..AdapterConfig::default() }).unwrap();
@@ -130,9 +130,9 @@ fn completed(cq: &CompletionQueue, expected: CompletedOperation) {
 
 /// Connects to rping in the guest, whose wire has these faults.
 fn rping_serves_us(faults: &str) {
-    let mut peer = Peer::connect();
+    let mut peer = Peer::connect(PEER);
     let end = End::open(&peer);
-    let address = SocketAddr::new(peer.0.get_ref().peer_addr().unwrap().ip(), PORT);
+    let address = SocketAddr::new(peer.addresses()[1].ip(), PORT);
     peer.ask("netem", json!({"faults": faults}));
     peer.ask("start", json!({"command": format!("rping -s -a {} -p {PORT} -v -V", address.ip())}));
     let begun = Instant::now();
@@ -155,7 +155,7 @@ fn rping_serves_us(faults: &str) {
 
 /// Lets rping in the guest, whose wire has these faults, connect.
 fn we_serve_rping(faults: &str) {
-    let mut peer = Peer::connect();
+    let mut peer = Peer::connect(PEER);
     let end = End::open(&peer);
     let listener = end.adapter.listen(PORT, 0).unwrap();
     peer.ask("netem", json!({"faults": faults}));
@@ -190,9 +190,9 @@ fn we_serve_rping_of_the_kernel_on_a_clean_wire() {
 #[test]
 #[ignore = "needs a kernel with soft-RoCE: scripts/rdma-kernel-peer"]
 fn the_kernel_says_that_nobody_listens() {
-    let peer = Peer::connect();
+    let peer = Peer::connect(PEER);
     let end = End::open(&peer);
-    let address = SocketAddr::new(peer.0.get_ref().peer_addr().unwrap().ip(), 9);
+    let address = SocketAddr::new(peer.addresses()[1].ip(), 9);
     let refused = end.adapter.connect(address, end.queue_pair(), b"", &end.connection());
     assert_eq!(refused.err(), Some(ConnectError::NoListener));
 }
@@ -200,7 +200,7 @@ fn the_kernel_says_that_nobody_listens() {
 #[test]
 #[ignore = "needs a kernel with soft-RoCE: scripts/rdma-kernel-peer"]
 fn rping_of_the_kernel_is_told_that_nobody_listens() {
-    let mut peer = Peer::connect();
+    let mut peer = Peer::connect(PEER);
     let end = End::open(&peer);
     // The connection manager runs, at another port.
     let _listener = end.adapter.listen(PORT + 1, 0).unwrap();

@@ -3,16 +3,16 @@
 use std::fmt::Debug;
 
 use nichrome_port::{
-    ChunkSize, Interface, PacketRing, PacketRingConfig, WireQueue, XdpChoice, XdpConfig, XdpCopy, XdpError,
+    ChunkSize, Interface, PacketRing, PacketRingConfig, WireQueue, XdpChoice, XdpConfig, XdpCopy,
     XdpInterface, XdpMode, XdpQueue,
 };
 
-/// A way to receive from and send to an interface. `None` where this user may not use it.
+/// A way to receive from and send to an interface.
 pub(crate) trait BackEnd: Sized {
     type Queue: WireQueue<Buffer: Debug> + Debug;
 
     /// Opens it with room for about `frames` frames of 1,500 bytes.
-    fn open(interface: &Interface, frames: u32) -> Option<Self>;
+    fn open(interface: &Interface, frames: u32) -> Self;
 
     fn queue(&mut self) -> &mut Self::Queue;
 }
@@ -25,9 +25,9 @@ pub(crate) struct Xdp<const GENERIC: bool> {
 impl<const GENERIC: bool> BackEnd for Xdp<GENERIC> {
     type Queue = XdpQueue;
 
-    fn open(interface: &Interface, frames: u32) -> Option<Self> {
+    fn open(interface: &Interface, frames: u32) -> Self {
         let mode = if GENERIC { XdpMode::Generic } else { XdpMode::Native };
-        let interface = attach(interface, XdpChoice::Only(mode))?;
+        let interface = attach(interface, XdpChoice::Only(mode));
         assert_eq!(interface.mode(), mode);
         let chunk_size = if interface.interface().mtu > 1500 { ChunkSize::Large } else { ChunkSize::Small };
         let config = XdpConfig {
@@ -37,7 +37,7 @@ impl<const GENERIC: bool> BackEnd for Xdp<GENERIC> {
             copy: if GENERIC { XdpCopy::Always } else { XdpCopy::WhereNeeded },
         };
         let queue = XdpQueue::open(&interface, 0, config).unwrap();
-        Some(Self { _interface: interface, queue })
+        Self { _interface: interface, queue }
     }
 
     fn queue(&mut self) -> &mut XdpQueue {
@@ -45,16 +45,9 @@ impl<const GENERIC: bool> BackEnd for Xdp<GENERIC> {
     }
 }
 
-/// Attaches, unless the tests run in a user namespace, where the kernel refuses it.
-pub(crate) fn attach(interface: &Interface, choice: XdpChoice) -> Option<XdpInterface> {
-    match XdpInterface::attach(interface, choice) {
-        Ok(attached) => Some(attached),
-        Err(error @ XdpError::NotPermitted { .. }) => {
-            eprintln!("not tested: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+/// Attaches to an interface; panics if the user is not root: the kernel refuses AF_XDP in user namespaces.
+pub(crate) fn attach(interface: &Interface, choice: XdpChoice) -> XdpInterface {
+    XdpInterface::attach(interface, choice).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) struct Ring(PacketRing);
@@ -62,7 +55,7 @@ pub(crate) struct Ring(PacketRing);
 impl BackEnd for Ring {
     type Queue = PacketRing;
 
-    fn open(interface: &Interface, frames: u32) -> Option<Self> {
+    fn open(interface: &Interface, frames: u32) -> Self {
         // In each ms a block is begun, however little comes: a test thread may be kept waiting for many.
         let blocks = (frames as usize / 16).max(2);
         let config = PacketRingConfig {
@@ -71,7 +64,7 @@ impl BackEnd for Ring {
             transmit_frames: 64,
             ..PacketRingConfig::default()
         };
-        Some(Self(PacketRing::open(interface, config).unwrap()))
+        Self(PacketRing::open(interface, config).unwrap())
     }
 
     fn queue(&mut self) -> &mut PacketRing {

@@ -16,7 +16,7 @@ use crate::wire::{PATIENCE, Wire, assert_same, frame, is_ours, name, put, tags, 
 
 fn frames_come_as_they_were_sent<B: BackEnd>() {
     let wire = Wire::new(1500);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 256)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 256));
     let sender = wire.sender();
     let sent: Vec<Vec<u8>> =
         (0..1000).map(|number| frame(number, 26 + (number as usize * 7) % 1489, &tags(number))).collect();
@@ -32,7 +32,7 @@ fn frames_come_as_they_were_sent<B: BackEnd>() {
 
 fn what_is_transmitted_reaches_the_peer<B: BackEnd>() {
     let wire = Wire::new(1500);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 64)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 64));
     let mut receiver = wire.receiver();
     let sent: Vec<Vec<u8>> =
         (0..1000).map(|number| frame(number, 26 + (number as usize * 7) % 1489, &tags(number))).collect();
@@ -54,7 +54,7 @@ fn what_is_transmitted_reaches_the_peer<B: BackEnd>() {
 
 fn a_full_transmit_queue_says_so_and_takes_more_when_flushed<B: BackEnd>() {
     let wire = Wire::new(1500);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 64)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 64));
     let mut receiver = wire.receiver();
     let queue = back_end.queue();
     let sent: Vec<Vec<u8>> = (0..200).map(|number| frame(number, 100, &[])).collect();
@@ -76,7 +76,7 @@ fn a_full_transmit_queue_says_so_and_takes_more_when_flushed<B: BackEnd>() {
 
 fn jumbo_frames_come_and_go_in_one_piece<B: BackEnd>() {
     let wire = Wire::new(9000);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 256)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 256));
     let (sender, mut receiver) = (wire.sender(), wire.receiver());
     let lens = [9014, 60, 3840, 3841, 7680, 7681, 4096, 8192, 8193, 1514];
     for round in 0..20 {
@@ -99,7 +99,7 @@ fn buffers_dropped_on_other_threads_come_back<B: BackEnd>() {
     const FRAMES: u32 = 200_000;
     const AT_ONCE: u32 = 100;
     let wire = Wire::new(1500);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 1024)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 1024));
     let sender = wire.sender();
     let queue = back_end.queue();
     thread::scope(|scope| {
@@ -138,7 +138,7 @@ fn buffers_dropped_on_other_threads_come_back<B: BackEnd>() {
 fn frames_that_find_no_room_are_counted<B: BackEnd>() {
     const FRAMES: u32 = 800;
     let wire = Wire::new(1500);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 64)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 64));
     let sender = wire.sender();
     let queue = back_end.queue();
     for number in 0..FRAMES {
@@ -167,7 +167,7 @@ fn frames_that_find_no_room_are_counted<B: BackEnd>() {
 
 fn a_queue_whose_buffers_are_all_held_is_starved<B: BackEnd>() {
     let wire = Wire::new(1500);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 16)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 16));
     let sender = wire.sender();
     let queue = back_end.queue();
     (0..20).for_each(|number| put(&sender, &frame(number, 100, &[])));
@@ -185,7 +185,7 @@ fn a_queue_whose_buffers_are_all_held_is_starved<B: BackEnd>() {
 
 fn an_idle_queue_cannot_be_read<B: BackEnd>() {
     let wire = Wire::new(1500);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 64)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 64));
     let queue = back_end.queue();
     let mut batch = Vec::new();
     let until = clock::now() + Duration::from_millis(50);
@@ -201,7 +201,7 @@ fn an_idle_queue_cannot_be_read<B: BackEnd>() {
 
 fn buffers_outlive_their_queue<B: BackEnd>() {
     let wire = Wire::new(1500);
-    let Some(mut back_end) = wire.on_card(|card| B::open(card, 64)) else { return };
+    let mut back_end = wire.on_card(|card| B::open(card, 64));
     let sent = vec![frame(1, 1000, &[]), frame(2, 1000, &[])];
     let sender = wire.sender();
     sent.iter().for_each(|frame| put(&sender, frame));
@@ -210,46 +210,41 @@ fn buffers_outlive_their_queue<B: BackEnd>() {
     assert_same(&received, &sent);
 }
 
-fn an_interface_that_goes_is_an_error_and_no_busy_loop<B: BackEnd>() {
+/// Runs a test in a new namespace, with a back end on a TAP device that is up.
+fn on_a_tap_device<B: BackEnd>(test: impl FnOnce(Tap, B)) {
     become_able().unwrap();
-    NetworkNamespace::new()
-        .unwrap()
-        .run(|| {
-            let tap = Tap::new(name("tap0"), Offloads::None).unwrap();
-            let netlink = Netlink::open().unwrap();
-            let interface = netlink.interface(name("tap0")).unwrap();
-            netlink.set_up(&interface).unwrap();
-            let Some(mut back_end) = B::open(&interface, 64) else { return };
-            drop(tap);
-            let queue = back_end.queue();
-            let until = clock::now() + PATIENCE;
-            while queue.receive(&mut Vec::new(), 10).is_ok() {
-                assert!(clock::now() < until);
-                clock::wait([queue.as_fd()], Some(until)).unwrap();
-            }
-        })
-        .unwrap();
+    let on_it = || {
+        let tap = Tap::new(name("tap0"), Offloads::None).unwrap();
+        let netlink = Netlink::open().unwrap();
+        let interface = netlink.interface(name("tap0")).unwrap();
+        netlink.silence(&interface).unwrap();
+        netlink.set_up(&interface).unwrap();
+        netlink.wait_until_running(&interface).unwrap();
+        test(tap, B::open(&interface, 64));
+    };
+    NetworkNamespace::new().unwrap().run(on_it).unwrap();
+}
+
+fn an_interface_that_goes_is_an_error_and_no_busy_loop<B: BackEnd>() {
+    on_a_tap_device::<B>(|tap, mut back_end| {
+        drop(tap);
+        let queue = back_end.queue();
+        let until = clock::now() + PATIENCE;
+        while queue.receive(&mut Vec::new(), 10).is_ok() {
+            assert!(clock::now() < until);
+            clock::wait([queue.as_fd()], Some(until)).unwrap();
+        }
+    });
 }
 
 fn frames_of_a_tap_device_come_too<B: BackEnd>() {
-    become_able().unwrap();
-    NetworkNamespace::new()
-        .unwrap()
-        .run(|| {
-            let tap = Tap::new(name("tap0"), Offloads::None).unwrap();
-            let netlink = Netlink::open().unwrap();
-            let interface = netlink.interface(name("tap0")).unwrap();
-            netlink.silence(&interface).unwrap();
-            netlink.set_up(&interface).unwrap();
-            netlink.wait_until_running(&interface).unwrap();
-            let Some(mut back_end) = B::open(&interface, 64) else { return };
-            let sent = vec![frame(1, 1000, &[]), frame(2, 100, &[])];
-            for frame in &sent {
-                tap.send(&[IoSlice::new(&[0; VirtioNetHeader::LEN]), IoSlice::new(frame)]).unwrap();
-            }
-            assert_same(&take(back_end.queue(), 2), &sent);
-        })
-        .unwrap();
+    on_a_tap_device::<B>(|tap, mut back_end| {
+        let sent = vec![frame(1, 1000, &[]), frame(2, 100, &[])];
+        for frame in &sent {
+            tap.send(&[IoSlice::new(&[0; VirtioNetHeader::LEN]), IoSlice::new(frame)]).unwrap();
+        }
+        assert_same(&take(back_end.queue(), 2), &sent);
+    });
 }
 
 /// Runs each of the tests on each of the back ends.

@@ -28,7 +28,7 @@ impl<M: Memory> Device<M> {
     ) -> Result<(), PostError> {
         let Self { qps, config, verbs, transports, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        check_room(transport.qp(), 1)?;
+        check_room(transport, 1)?;
         let SendForm { len, progress } = check_send(transport, request, config, verbs)?;
         let qp = transport.qp_mut();
         let source = take_payload(&mut qp.sends, &request.payload, len, verbs)?;
@@ -51,7 +51,7 @@ impl<M: Memory> Device<M> {
     ) -> Result<(), PostError> {
         let Self { qps, config, verbs, .. } = self;
         let transport = qps.get(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
-        check_room(transport.qp(), requests.len())?;
+        check_room(transport, requests.len())?;
         for request in requests.clone() {
             check_send(transport, &request, config, verbs)?;
             if matches!(request.payload, Payload::InlineFrom(_)) {
@@ -131,8 +131,9 @@ fn check_receive(max_sge: usize, request: &ReceiveRequest<'_>, limit: u32) -> Re
 
 /// Checks that the send queue accepts `count` more requests.
 #[inline]
-fn check_room(qp: &QueuePair, count: usize) -> Result<(), PostError> {
-    if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+fn check_room(transport: &Transport, count: usize) -> Result<(), PostError> {
+    let qp = transport.qp();
+    if !for_endpoint!(transport, |endpoint| endpoint.takes_sends_in(qp.state)) {
         return Err(PostError::State(qp.state));
     }
     let max = qp.capacity.send_wrs;

@@ -43,6 +43,11 @@ impl Endpoint for IwarpQp {
 
     fn modified(&mut self, _: &QpChange, _: &IwarpShared) {}
 
+    /// RDMAP has no RTR: a queue pair that has its stream may send (RFC 5040 section 6.1).
+    fn takes_sends_in(&self, state: QpState) -> bool {
+        !matches!(state, QpState::Reset | QpState::Init)
+    }
+
     fn accepts(&self, operation: &Operation, _: &Payload<'_>, _: u32) -> Result<(), PostError> {
         // What the peer has is known when the connection is set up.
         let extended = self.extended || self.link.is_none();

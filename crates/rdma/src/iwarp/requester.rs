@@ -103,7 +103,7 @@ impl Requester {
     /// Returns true if there may be a segment to send.
     #[inline]
     pub(super) fn has_work(&self, qp: &QueuePair) -> bool {
-        matches!(qp.state, QpState::Rts | QpState::Sqd) && qp.sends.get(self.cursor.work).is_some()
+        (may_begin_in(qp.state) || qp.state == QpState::Sqd) && qp.sends.get(self.cursor.work).is_some()
     }
 
     /// Returns true if some segments of a message have left, and others have not.
@@ -149,7 +149,7 @@ impl Requester {
     /// Executes local requests, fails those that cannot be sent, and completes what is done.
     #[inline]
     pub(super) fn run<M: Memory>(&mut self, context: &mut Context<'_, M>) {
-        while context.qp.state == QpState::Rts
+        while may_begin_in(context.qp.state)
             && let Some(work) = context.qp.sends.get(self.cursor.work)
             && work.progress == Progress::Posted
         {
@@ -174,7 +174,7 @@ impl Requester {
             self.retire(context);
         }
         if matches!(context.qp.sends.front(), Some(work) if matches!(work.progress, Progress::Failed(_)))
-            && context.qp.state == QpState::Rts
+            && may_begin_in(context.qp.state)
         {
             self.retire(context);
         }
@@ -205,7 +205,8 @@ impl Requester {
     pub(super) fn next(&self, qp: &QueuePair) -> Option<Outgoing> {
         let work = qp.sends.get(self.cursor.work)?;
         match (qp.state, work.progress) {
-            (QpState::Rts, Progress::Posted) | (QpState::Rts | QpState::Sqd, Progress::Begun) => {}
+            (state, Progress::Posted | Progress::Begun) if may_begin_in(state) => {}
+            (QpState::Sqd, Progress::Begun) => {}
             _ => return None,
         }
         if work.is_local() || !self.may_begin(qp, work) {
@@ -485,6 +486,11 @@ impl Requester {
     pub(super) fn take_failure(&mut self) -> bool {
         std::mem::take(&mut self.failed)
     }
+}
+
+/// Whether requests may begin in this state.
+const fn may_begin_in(state: QpState) -> bool {
+    matches!(state, QpState::Rtr | QpState::Rts)
 }
 
 /// Whether there are messages for an operation, of a peer with RFC 7306 if it is `extended`. Local requests have none.

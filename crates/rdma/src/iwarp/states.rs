@@ -7,6 +7,8 @@
 //! | any state, itself | none; access and depths may be set | `ibv_modify_qp` with mask 0 succeeds |
 //! | RTS, SQD and back, any, ERROR and RESET | as on InfiniBand | |
 //!
+//! Requests may be posted in RTR and RTS alike, and are sent once the queue pair has its stream.
+//!
 //! Attributes of RoCE's table are allowed and have no effect but in queries, for programs that connect without rdma_cm.
 
 use crate::core::attributes::{AttributeMask, QpState, QpType, Rule};

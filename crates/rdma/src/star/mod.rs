@@ -6,7 +6,7 @@
 //! | `stateful/` | the stateful side, the client, which executes the requests of both sides |
 //! | `mirror.rs`, `pipeline.rs`, `flight.rs` | the client's copy of the server's queues; operations and their chunks; packets in flight |
 //! | `elements.rs`, `element_room.rs` | reliable delivery of WQEPs and CQEPs, in order; what one has room for |
-//! | `timer.rs` | the retransmission timer |
+//! | `timer.rs`, `grace.rs` | the retransmission timer; when requests fail after the peer's Close |
 //! | `endpoint.rs` | a queue pair on either side |
 //! | `connection_end.rs`, `seal.rs`, `packet.rs`, `status.rs` | what both sides share: building and receiving packets |
 //! | `card.rs`, `card_queue.rs` | the stateless card, and the packets that wait for it |
@@ -27,6 +27,7 @@ mod element_room;
 mod elements;
 mod endpoint;
 mod flight;
+mod grace;
 mod grants;
 mod lease;
 mod lifetime;

@@ -55,6 +55,8 @@ struct Entry {
     /// The remote rights of the server's queue pair.
     access: Access,
     memory: MemoryTable,
+    /// Only EAs and CQEPs may leave.
+    is_closed: bool,
 }
 
 /// The security module.
@@ -73,7 +75,7 @@ impl EgressModule {
     pub fn admit(&mut self, connection: QpNumber, server: IpAddr, access: Access, admission: &Admission) {
         self.remove(connection);
         let memory = admission.regions.iter().copied().collect();
-        self.entries.insert(connection, Entry { server, access, memory });
+        self.entries.insert(connection, Entry { server, access, memory, is_closed: false });
         *self.servers.entry(server).or_default() += 1;
     }
 
@@ -88,7 +90,7 @@ impl EgressModule {
             Element::Rights(rights) => {
                 entry.access = Access::from_bits((*rights).into()).unwrap_or(Access::NONE);
             }
-            Element::Close(_) => self.remove(connection),
+            Element::Close(_) => (entry.is_closed, entry.memory) = (true, MemoryTable::default()),
             Element::Work(_) | Element::Lease(_) => {}
         }
     }
@@ -197,7 +199,7 @@ impl EgressModule {
         len: u16,
         right: Rights,
     ) -> Result<(), Blocked> {
-        let entry = self.entries.get(&connection).ok_or(Blocked::Role)?;
+        let entry = self.entries.get(&connection).filter(|entry| !entry.is_closed).ok_or(Blocked::Role)?;
         if entry.server != to {
             return Err(Blocked::Destination);
         }

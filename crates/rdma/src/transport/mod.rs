@@ -41,6 +41,11 @@ pub(crate) trait Endpoint: Sized {
         (Psn::new(0), Psn::new(0))
     }
 
+    /// Returns true if requests may be posted to the send queue in this state.
+    fn takes_sends_in(&self, state: QpState) -> bool {
+        !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr)
+    }
+
     /// Checks that the transport supports this operation with this payload of `len` bytes.
     fn accepts(&self, operation: &Operation, payload: &Payload<'_>, len: u32) -> Result<(), PostError> {
         let _ = (operation, payload, len);

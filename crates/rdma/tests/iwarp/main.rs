@@ -5,6 +5,8 @@
 mod common;
 #[path = "../common/program.rs"]
 mod program;
+#[path = "../../../../tests/siw_streams.rs"]
+mod siw_streams;
 
 mod foreign;
 mod hostile;

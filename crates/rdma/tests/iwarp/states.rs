@@ -95,6 +95,33 @@ fn requests_wait_for_the_connection() {
 }
 
 #[test]
+fn requests_are_sent_in_rtr() {
+    let mut pair = pair();
+    let qps = pair.create(QpType::Rc);
+    let [init, rtr, rts] = bare();
+    for (end, qp) in qps.into_iter().enumerate() {
+        pair.ends[end].device.modify_qp(qp, &init).unwrap();
+        let request = SendRequest::new(1, Operation::Send, &[]);
+        let refused = pair.ends[end].device.post_send(qp, &request);
+        assert!(matches!(refused, Err(PostError::State(QpState::Init))), "{refused:?}");
+        pair.ends[end].device.modify_qp(qp, &rtr).unwrap();
+        pair.ends[end].receive(qp, 2, 100, 10);
+    }
+    pair.ends[0].device.modify_qp(qps[0], &rts).unwrap();
+    pair.put_on_iwarp(qps, both(TERMS));
+    pair.ends[0].post(qps[0], 1, Operation::Send, 0, 10);
+    pair.run();
+    // A receiver of SENDs need not come to RTS to answer.
+    pair.ends[1].post(qps[1], 1, Operation::Send, 0, 10);
+    pair.run();
+    for end in &mut pair.ends {
+        let mut statuses = end.statuses();
+        statuses.sort_by_key(|(id, _)| *id);
+        assert_eq!(statuses, [(1, Status::Success), (2, Status::Success)]);
+    }
+}
+
+#[test]
 fn a_queue_pair_that_is_reset_can_be_connected_again() {
     let mut pair = pair();
     let qps = pair.create(QpType::Rc);

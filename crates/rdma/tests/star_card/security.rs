@@ -116,23 +116,24 @@ fn entries_follow_the_elements_of_their_server_only() {
 }
 
 #[test]
-fn a_closed_connection_leaves_no_entry() {
-    for closed_by_server in [true, false] {
-        let mut module = admitted(ALL);
-        module.admit(connection(18), SERVER.into(), ALL, &admission());
-        module.apply(connection(17), IpAddr::from([10, 0, 0, 9]), &Element::Close(StatusCode::FLUSHED));
-        assert_eq!(module.len(), 2);
-        for number in [17, 18] {
-            if closed_by_server {
-                module.apply(connection(number), SERVER.into(), &Element::Close(StatusCode::FLUSHED));
-            } else {
-                module.remove(connection(number));
-            }
-        }
-        assert!(module.is_empty());
-        assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"data")), Err(Blocked::Role));
-        assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Err(Blocked::Destination));
+fn a_closed_connection_reaches_nothing_and_leaves_no_entry() {
+    let mut module = admitted(ALL);
+    let close = Element::Close(StatusCode::FLUSHED);
+    module.apply(connection(17), IpAddr::from([10, 0, 0, 9]), &close);
+    assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"data")), Ok(()));
+    module.apply(connection(17), SERVER.into(), &close);
+    let local = Packet::rdp(PRIVATE, BASE + 1000, b"data").of_element();
+    for packet in [Packet::rdp(SHARED, BASE, b"data"), local] {
+        assert_eq!(check(&mut module, &packet), Err(Blocked::Role));
     }
+    assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Ok(()), "the EA of the Close");
+    module.admit(connection(18), SERVER.into(), ALL, &admission());
+    module.remove(connection(17));
+    assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Ok(()));
+    module.remove(connection(18));
+    assert!(module.is_empty());
+    assert_eq!(check(&mut module, &Packet::rdp(SHARED, BASE, b"data")), Err(Blocked::Role));
+    assert_eq!(check(&mut module, &Packet::new(completion(), &[])), Err(Blocked::Destination));
 }
 
 #[test]

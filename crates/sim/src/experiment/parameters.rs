@@ -1,7 +1,6 @@
 //! What a run is told: a value for every parameter of its model.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use super::dimension::{Dimension, WHOLE};
 use super::parameter::{Kind, ParameterSpec, Value};
@@ -84,12 +83,15 @@ impl Parameters {
         }
     }
 
-    /// One of several, as the type that reads the names of its choices.
-    pub fn choice<T: FromStr>(&self, key: &'static str) -> Result<T, RunError> {
-        match self.get(key) {
-            Some(Value::Choice(choice)) => choice.parse().map_err(|_| RunError::Undeclared(key)),
-            _ => Err(RunError::Undeclared(key)),
-        }
+    /// One of several: the value beside the name that was chosen.
+    pub fn choice<T, const N: usize>(
+        &self,
+        key: &'static str,
+        values: [(&str, T); N],
+    ) -> Result<T, RunError> {
+        let Some(Value::Choice(chosen)) = self.get(key) else { return Err(RunError::Undeclared(key)) };
+        let value = values.into_iter().find(|(name, _)| *name == chosen);
+        value.map(|(_, value)| value).ok_or(RunError::Undeclared(key))
     }
 
     /// The same for the same model and values on every machine; whatever the order and units in which they were written.

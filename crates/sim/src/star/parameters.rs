@@ -109,11 +109,8 @@ fn network(parameters: &Parameters, seed: u64) -> Result<NetworkConfig, RunError
         post: parameters.nanos("post")?,
         card: card(parameters)?,
         window: small(parameters.count("window")?),
-        congestion: choice(
-            parameters,
-            "congestion-control",
-            [("none", Congestion::None), ("dctcp", Congestion::Dctcp)],
-        )?,
+        congestion: parameters
+            .choice("congestion-control", [("none", Congestion::None), ("dctcp", Congestion::Dctcp)])?,
         recovery: recovery(parameters)?,
         cores: parameters.count("cores")? as usize,
         request_time: parameters.nanos("request-time")?,
@@ -138,8 +135,7 @@ fn pattern(parameters: &Parameters) -> Result<Pattern, RunError> {
         machines => machines,
     };
     let nodes = parameters.count("nodes")? as usize;
-    choice(
-        parameters,
+    parameters.choice(
         "pattern",
         [("fan-in", Pattern::FanIn { connections, machines }), ("all-to-all", Pattern::AllToAll { nodes })],
     )
@@ -147,8 +143,7 @@ fn pattern(parameters: &Parameters) -> Result<Pattern, RunError> {
 
 fn transport(parameters: &Parameters) -> Result<Transport, RunError> {
     let budget = parameters.count("budget")? as usize;
-    choice(
-        parameters,
+    parameters.choice(
         "transport",
         [
             ("rdma", Transport::Reliable),
@@ -163,7 +158,7 @@ fn operation(parameters: &Parameters) -> Result<(Message, Operation), RunError> 
     let mss = small(parameters.bytes("mss")?);
     let message = |key| Ok::<_, RunError>(Message::new(small(parameters.bytes(key)?), mss));
     let rpc = Operation::Rpc { response: message("response")?, reposts: parameters.flag("reposts")? };
-    let operation = choice(parameters, "operation", [("write", Operation::Write), ("rpc", rpc)])?;
+    let operation = parameters.choice("operation", [("write", Operation::Write), ("rpc", rpc)])?;
     Ok((message("request")?, operation))
 }
 
@@ -189,17 +184,11 @@ fn card(parameters: &Parameters) -> Result<CardConfig, RunError> {
     let overlap = parameters.count("overlap")? as usize;
     Ok(CardConfig {
         contexts: parameters.count("contexts")? as usize,
-        replacement: choice(
-            parameters,
-            "replacement",
-            [("lru", Replacement::Lru), ("random", Replacement::Random)],
-        )?,
+        replacement: parameters
+            .choice("replacement", [("lru", Replacement::Lru), ("random", Replacement::Random)])?,
         context_len: parameters.bytes("context")?,
-        engines: choice(
-            parameters,
-            "engines",
-            [("shared", Engines::Shared), ("separate", Engines::Separate)],
-        )?,
+        engines: parameters
+            .choice("engines", [("shared", Engines::Shared), ("separate", Engines::Separate)])?,
         overlap,
         pcie: PcieConfig {
             rate: parameters.rate("pcie-rate")?,
@@ -216,17 +205,6 @@ fn recovery(parameters: &Parameters) -> Result<Option<Recovery>, RunError> {
     let loss = (parameters.fraction("loss")? * 2f64.powi(64)) as u64;
     let timeout = parameters.nanos("timeout")?;
     Ok(parameters.flag("recovery")?.then_some(Recovery { loss, timeout }))
-}
-
-/// What a choice stands for.
-fn choice<T, const N: usize>(
-    parameters: &Parameters,
-    key: &'static str,
-    meanings: [(&str, T); N],
-) -> Result<T, RunError> {
-    let chosen: String = parameters.choice(key)?;
-    let meaning = meanings.into_iter().find(|(name, _)| *name == chosen);
-    meaning.map(|(_, meaning)| meaning).ok_or(RunError::Undeclared(key))
 }
 
 /// A number that its specification keeps below 2³².

@@ -114,7 +114,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn read(parameters: &Parameters) -> Result<Self, RunError> {
-        let stops = choice(parameters, "reader", [("reads", false), ("stops", true)])?;
+        let stops = parameters.choice("reader", [("reads", false), ("stops", true)])?;
         Ok(Self {
             testbed: testbed(parameters)?,
             connections: parameters.count("connections")?,
@@ -184,18 +184,15 @@ fn card(parameters: &Parameters) -> Result<CardConfig, RunError> {
         check: parameters.nanos("check-time")?,
         connections: parameters.count("connections")?,
         send_descriptors: parameters.count("tx-descriptors")?,
-        order: choice(
-            parameters,
-            "dma-order",
-            [("stack", DmaOrder::Stack), ("round-robin", DmaOrder::RoundRobin)],
-        )?,
+        order: parameters
+            .choice("dma-order", [("stack", DmaOrder::Stack), ("round-robin", DmaOrder::RoundRobin)])?,
         dma: dma(parameters)?,
     })
 }
 
 fn receive(parameters: &Parameters) -> Result<ReceiveConfig, RunError> {
     let active_acks = [("off", ActiveAck::Off), ("paper", ActiveAck::Paper), ("safe", ActiveAck::Safe)];
-    let active_ack = choice(parameters, "active-ack", active_acks)?;
+    let active_ack = parameters.choice("active-ack", active_acks)?;
     let descriptors = parameters.count("rx-descriptors")?;
     let known = small(parameters, "connection-descriptors")?;
     let config = Config {
@@ -207,7 +204,7 @@ fn receive(parameters: &Parameters) -> Result<ReceiveConfig, RunError> {
     };
     let npu = ProfileConfig::Npu(npu(parameters, active_ack)?);
     let gro = ProfileConfig::Gro(Hold::For(duration(parameters, "gro-hold")?));
-    let profile = choice(parameters, "engine", [("none", None), ("npu", Some(npu)), ("gro", Some(gro))])?;
+    let profile = parameters.choice("engine", [("none", None), ("npu", Some(npu)), ("gro", Some(gro))])?;
     Ok(ReceiveConfig {
         engine: profile.map(|profile| (config, profile)),
         acks: if active_ack == ActiveAck::Paper { AckOrder::AtOnce } else { AckOrder::AfterTransfer },
@@ -223,7 +220,7 @@ fn npu(parameters: &Parameters, active_ack: ActiveAck) -> Result<NpuConfig, RunE
         ceiling: duration(parameters, "timeout-ceiling")?,
         reorder_hold: duration(parameters, "gap-hold")?,
         active_ack,
-        rules: choice(parameters, "rules", [("paper", Rules::Paper), ("safe", Rules::Safe)])?,
+        rules: parameters.choice("rules", [("paper", Rules::Paper), ("safe", Rules::Safe)])?,
         ..NpuConfig::default()
     })
 }
@@ -261,8 +258,7 @@ fn tcp(parameters: &Parameters) -> Result<HostConfig, RunError> {
         mtu: small(parameters, "mtu")?,
         receive_buffer: small(parameters, "receive-buffer")?,
         send_buffer: small(parameters, "send-buffer")?,
-        congestion_control: choice(
-            parameters,
+        congestion_control: parameters.choice(
             "congestion-control",
             [
                 ("none", CongestionControl::None),
@@ -279,17 +275,6 @@ fn tcp(parameters: &Parameters) -> Result<HostConfig, RunError> {
 fn queue(bytes: u64) -> Result<QueueLimit, RunError> {
     let limit = std::num::NonZeroU64::new(bytes).map(QueueLimit::Bytes);
     limit.ok_or_else(|| RunError::Impossible("wire-queue is 0".into()))
-}
-
-/// What a choice stands for.
-fn choice<T, const N: usize>(
-    parameters: &Parameters,
-    key: &'static str,
-    meanings: [(&str, T); N],
-) -> Result<T, RunError> {
-    let chosen: String = parameters.choice(key)?;
-    let meaning = meanings.into_iter().find(|(name, _)| *name == chosen);
-    meaning.map(|(_, meaning)| meaning).ok_or(RunError::Undeclared(key))
 }
 
 fn duration(parameters: &Parameters, key: &'static str) -> Result<Duration, RunError> {

@@ -6,5 +6,5 @@ mod generated;
 mod properties;
 mod tshark_reads;
 
-#[path = "../../../../tests/tshark.rs"]
-mod tshark;
+#[path = "../../../../tests/installed.rs"]
+mod installed;

@@ -6,7 +6,7 @@ use nichrome_wire::cm::{MAD_LEN, Mad, Message, TransactionId};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
 use super::generated::{KINDS, message};
-use super::tshark::tshark;
+use super::installed::tshark;
 
 /// A frame with a datagram from queue pair 1 to queue pair 1.
 fn frame(mad: &[u8; MAD_LEN]) -> Vec<u8> {

@@ -6,5 +6,7 @@ mod properties;
 mod siw;
 mod tshark_reads;
 
-#[path = "../../../../tests/tshark.rs"]
-mod tshark;
+#[path = "../../../../tests/installed.rs"]
+mod installed;
+#[path = "../../../../tests/siw_streams.rs"]
+mod siw_streams;

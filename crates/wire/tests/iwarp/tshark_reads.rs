@@ -9,7 +9,7 @@ use nichrome_wire::iwarp::{
 };
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
-use super::tshark::tshark;
+use super::installed::tshark;
 
 fn fpdu(opcode: Opcode, place: Place, payload: &[u8]) -> Vec<u8> {
     let segment = Segment { is_last: true, opcode, place };

@@ -3,8 +3,8 @@
 
 mod captures;
 mod generated;
-#[path = "../../../../tests/tshark.rs"]
-mod oracle;
+#[path = "../../../../tests/installed.rs"]
+mod installed;
 mod properties;
 mod scapy;
 mod tshark;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nichrome_wire::rdma::{BthHeader, Extension, Opcode, Operation, Position, Transport};
 
 use super::captures::{CAPTURES, Capture, folder, packets};
-use crate::oracle::tshark;
+use crate::installed::tshark;
 
 /// Frame number, opcode, padding, destination queue pair and sequence number of each packet, in order.
 type Fields = Vec<[u32; 5]>;

@@ -3,6 +3,8 @@
 
 mod broken;
 mod generated;
+#[path = "../../../../tests/installed.rs"]
+mod installed;
 mod properties;
 mod wireshark;
 mod zlib;

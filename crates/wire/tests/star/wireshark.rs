@@ -1,9 +1,7 @@
 //! tshark with our dissector (dist/wireshark/star.lua) sees every field of every packet, and nothing malformed.
 
 use std::fmt::Display;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use etherparse::PacketBuilder;
 use nichrome_wire::AddressPair;
@@ -19,8 +17,10 @@ use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
 use super::generated::{Generated, packet, sum};
+use crate::installed;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/wireshark/star.lua");
+const NOTHING: [&str; 0] = [];
 
 fn frame(packet: &Generated, datagram: &[u8]) -> Vec<u8> {
     let ethernet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
@@ -43,21 +43,11 @@ fn capture(folder: &TempDir, frames: &[Vec<u8>]) -> PathBuf {
     path
 }
 
-/// What tshark prints with these arguments; `None` where it is not installed.
-fn tshark(capture: &Path, arguments: &[&str]) -> Option<String> {
-    let mut tshark = Command::new("tshark");
-    tshark.args(["-X", &format!("lua_script:{SCRIPT}"), "-r"]).arg(capture).args(arguments);
-    let output = match tshark.output() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            assert!(std::env::var_os("CI").is_none(), "CI needs tshark: apt-get install tshark");
-            eprintln!("Not compared with tshark, which is not installed: apt-get install tshark");
-            return None;
-        }
-        output => output.unwrap(),
-    };
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !errors.contains("Lua"), "tshark: {errors}");
-    Some(String::from_utf8(output.stdout).unwrap())
+/// Returns the lines that tshark prints of a capture with our dissector.
+fn tshark(capture: &Path, arguments: &[&str]) -> Vec<String> {
+    let script = format!("lua_script:{SCRIPT}");
+    let read = ["-X", &script, "-r", capture.to_str().unwrap()];
+    installed::tshark(&[&read[..], arguments].concat())
 }
 
 /// The fields of a packet in the order of [`FIELDS`], as tshark prints them; several of one name with commas.
@@ -377,8 +367,7 @@ fn tshark_sees_every_field_and_nothing_malformed() {
     let file = capture(&folder, &frames);
     let mut arguments = vec!["-T", "fields"];
     FIELDS.iter().for_each(|field| arguments.extend(["-e", field]));
-    let Some(theirs) = tshark(&file, &arguments) else { return };
-    let theirs: Vec<&str> = theirs.lines().collect();
+    let theirs = tshark(&file, &arguments);
     assert_eq!(theirs.len(), packets.len());
     let mut seen = [false; FIELDS.len()];
     for ((packet, datagram), theirs) in packets.iter().zip(&datagrams).zip(theirs) {
@@ -389,7 +378,7 @@ fn tshark_sees_every_field_and_nothing_malformed() {
         }
     }
     assert_eq!(seen, [true; FIELDS.len()]);
-    assert_eq!(tshark(&file, &["-Y", "_ws.malformed || star.malformed || _ws.lua.error"]).unwrap(), "");
+    assert_eq!(tshark(&file, &["-Y", "_ws.malformed || star.malformed || _ws.lua.error"]), NOTHING);
 }
 
 #[test]
@@ -403,11 +392,9 @@ fn tshark_says_what_a_packet_is_in_one_line() {
     packet.payload.clear();
     let folder = tempfile::tempdir().unwrap();
     let file = capture(&folder, &[frame(&packet, &packet.built())]);
-    let Some(line) = tshark(&file, &["-T", "fields", "-e", "_ws.col.Protocol", "-e", "_ws.col.Info"]) else {
-        return;
-    };
-    assert_eq!(line, "StaR\tRA Conn=0x11 Seq=5 Refused: Bounds\n");
-    assert_ne!(tshark(&file, &["-Y", "star.refusal"]).unwrap(), "");
+    let lines = tshark(&file, &["-T", "fields", "-e", "_ws.col.Protocol", "-e", "_ws.col.Info"]);
+    assert_eq!(lines, ["StaR\tRA Conn=0x11 Seq=5 Refused: Bounds"]);
+    assert_ne!(tshark(&file, &["-Y", "star.refusal"]), NOTHING);
 }
 
 #[test]
@@ -421,9 +408,8 @@ fn tshark_marks_packets_of_another_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = capture(&folder, &frames);
     let marked = ["-Y", "star.other_epoch", "-T", "fields", "-e", "frame.number", "-o"];
-    let Some(ours) = tshark(&file, &[&marked[..], &["star.epoch:0xABCD0000"]].concat()) else { return };
-    assert_eq!(ours, "4\n");
-    assert_eq!(tshark(&file, &[&marked[..], &["star.epoch:"]].concat()).unwrap(), "");
+    assert_eq!(tshark(&file, &[&marked[..], &["star.epoch:0xABCD0000"]].concat()), ["4"]);
+    assert_eq!(tshark(&file, &[&marked[..], &["star.epoch:"]].concat()), NOTHING);
 }
 
 /// Whatever our parser refuses is marked as malformed, and nothing else; what is damaged at all has another epoch.
@@ -445,14 +431,14 @@ fn tshark_marks_what_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let file = capture(&folder, &frames);
     let fields = ["-T", "fields", "-e", "star.malformed", "-e", "star.epoch"];
-    let Some(theirs) = tshark(&file, &fields) else { return };
-    assert_eq!(theirs.lines().count(), packets.len());
-    for ((line, packet), refused) in theirs.lines().zip(&packets).zip(&refused) {
+    let theirs = tshark(&file, &fields);
+    assert_eq!(theirs.len(), packets.len());
+    for ((line, packet), refused) in theirs.iter().zip(&packets).zip(&refused) {
         let (malformed, epoch) = line.split_once('\t').unwrap();
         assert_eq!(!malformed.is_empty(), *refused, "{:?}", packet.repr);
         assert_ne!(epoch, hex32(packet.epoch.0));
     }
     let count = refused.iter().filter(|refused| **refused).count();
     assert!((100..900).contains(&count), "{count}");
-    assert_eq!(tshark(&file, &["-Y", "_ws.lua.error"]).unwrap(), "");
+    assert_eq!(tshark(&file, &["-Y", "_ws.lua.error"]), NOTHING);
 }

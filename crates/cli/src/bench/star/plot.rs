@@ -2,6 +2,7 @@
 
 use plotters::prelude::*;
 
+use super::super::transport::Transport;
 use super::point::{Point, TRANSPORTS};
 use crate::chart::{self, Area, Axis, COLORS, Grid, HEADROOM, Painted, legend, short};
 
@@ -34,9 +35,9 @@ fn paint(
     let x = Axis { format: &connections, labels: 6, ..Axis::x("connections", most(&place)) };
     let y = Axis::y(description, most(&value) * HEADROOM, &short);
     let mut chart = chart::chart(area, caption, Grid::Horizontal, x, y)?;
-    for ((transport, ..), color) in TRANSPORTS.into_iter().zip(COLORS.into_iter().skip(1)) {
-        let line = points.iter().filter(|point| point.transport == transport);
-        chart::line(&mut chart, transport, color, 3, line.map(|point| (place(point), value(point))))?;
+    for (Transport { name, .. }, color) in TRANSPORTS.into_iter().zip(COLORS.into_iter().skip(1)) {
+        let line = points.iter().filter(|point| point.transport == name);
+        chart::line(&mut chart, name, color, 3, line.map(|point| (place(point), value(point))))?;
     }
     legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// The transports, each with the options of server and client.
-pub(super) const TRANSPORTS: [(&str, &str, &str); 2] =
-    [("star", "--transport star --stateless self", "--transport star"), ("roce", "", "")];
+use super::super::transport::{ROCE, STAR, Transport};
+
+/// The transports that are compared.
+pub(super) const TRANSPORTS: [Transport; 2] = [STAR, ROCE];
 
 /// Growth of both processes' memory per connection in bytes, before the first message. The names of the fields are JSON keys.
 #[derive(Clone, Debug, Serialize)]

@@ -1,4 +1,4 @@
-//! Completing operations in order, by CQEs for the client's program and CQEPs for the server's driver; and errors.
+//! Completing operations in order, by CQEs for the client's program and CQEPs for the server's driver.
 //!
 //! | operation | completes |
 //! |---|---|
@@ -16,11 +16,10 @@ use super::{Report, Stateful};
 use crate::core::attributes::QpState;
 use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;
-use crate::core::drain::Drain;
 use crate::core::event::Event;
 use crate::core::memory::Memory;
 use crate::core::protection::Invalidator;
-use crate::core::queue_pair::{Received, Receives};
+use crate::core::queue_pair::Received;
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
 use crate::core::work::{Operation as Verb, SendFlags};
@@ -121,19 +120,6 @@ impl Stateful {
         self.outbox.push(Report { cqe, flags: Flags::NONE })
     }
 
-    /// Queues the CQEP of the connection's end.
-    fn report_end(&mut self, status: Status) {
-        let completed = Completed::Connection;
-        self.report(Cqe { wr_id: 0, status: code(status), completed, len: 0, notice: None });
-    }
-
-    /// Ends the connection with a server whose card no longer answers. Its driver may still: it learns that its requests do not
-    /// complete, and gets back what the client holds of a shared queue.
-    pub(super) fn card_gone<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        self.report_end(Status::RetryExceeded);
-        self.peer_gone(verbs);
-    }
-
     fn complete_theirs<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while let Some(operation) = self.theirs.operations.front() {
             if !self.theirs.is_first(operation) {
@@ -223,58 +209,12 @@ impl Stateful {
             Status::RemoteOperation | Status::BadResponse => Event::QpFatal as fn(_) -> _,
             _ => {
                 self.qp.put_back_receive(verbs);
-                return self.peer_gone(verbs);
+                return self.peer_closed(verbs);
             }
         };
         self.qp.complete_receive(Received::failed(receive), Urgency::Plain, verbs);
         verbs.events.push_back(event(self.qp.handle));
         self.enter_error(status, verbs);
-    }
-
-    /// Ends the connection with a server that has closed it or no longer answers. Requests of the client's program fail.
-    pub(super) fn peer_gone<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        self.is_closed = true;
-        self.put_back_receives(verbs);
-        self.stop_operations();
-        self.fail_closed(verbs);
-    }
-
-    /// Returns the receives of the server's operations to their queue.
-    pub(super) fn put_back_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        while let Some(operation) = self.theirs.operations.pop_back() {
-            self.qp.receiving = operation.receive;
-            self.qp.put_back_receive(verbs);
-        }
-    }
-
-    /// Drops the server's operations and requests, all packets in flight, and the timers of operations.
-    fn stop_operations(&mut self) {
-        self.rdp.clear();
-        self.gd.clear();
-        self.theirs.clear();
-        self.mirror.clear();
-        (self.rnr_since, self.rnr_poll, self.egress_retry) = ([None; 2], None, None);
-    }
-
-    /// The server's driver acknowledges no CQEP: fails the operations that wait for it. Without such operations, the server
-    /// may have closed in good order.
-    pub(super) fn server_timed_out<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        let waits = self.own.operations.iter().any(|operation| operation.reported.is_some());
-        if waits || self.is_asking() {
-            self.peer_gone(verbs);
-        }
-        if self.qp.state == QpState::Err || self.is_closed {
-            self.outbox.clear();
-        }
-    }
-
-    /// Fails the client's requests after the connection was closed.
-    fn fail_closed<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if self.is_closed && self.qp.sends.len() > 0 && matches!(self.qp.state, QpState::Rts | QpState::Sqd) {
-            self.own.clear();
-            self.qp.complete_send(Status::RetryExceeded, verbs);
-            self.enter_error(Status::RetryExceeded, verbs);
-        }
     }
 
     /// Retransmits the last EA and all unacknowledged CQEPs.
@@ -294,29 +234,7 @@ impl Stateful {
         if self.qp.state == QpState::Err {
             self.qp.flush_sends(verbs);
         }
-        self.fail_closed(verbs);
-    }
-
-    /// Moves the queue pair to ERROR, flushes its queues and queues a CQEP with the status.
-    pub(in crate::star) fn enter_error<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
-        let entered = self.qp.state != QpState::Err;
-        self.qp.state = QpState::Err;
-        self.own.clear();
-        let flushed = Received::failed(Status::Flushed);
-        while let Some(operation) = self.theirs.operations.pop_front() {
-            self.qp.receiving = operation.receive;
-            self.qp.complete_receive(flushed, Urgency::Plain, verbs);
-        }
-        self.stop_operations();
-        self.qp.drain = Drain::Running;
-        if entered && !self.is_closed {
-            self.report_end(status);
-        }
-        self.is_closed = true;
-        self.qp.flush(verbs);
-        if entered && matches!(self.qp.receives, Receives::Shared(_)) {
-            verbs.events.push_back(Event::LastReceiveReached(self.qp.handle));
-        }
+        self.await_end(verbs);
     }
 
     /// Reports that the send queue has drained, if it has.

@@ -6,12 +6,16 @@
 //! | `demand.rs`, `asking.rs` | receives of a shared queue: how many are needed; asking for them |
 //! | `begin.rs` | beginning an operation |
 //! | `chunk.rs` | the bytes of one packet |
-//! | `complete.rs` | completing operations, and errors |
+//! | `answers.rs` | answers of the server's card |
+//! | `complete.rs` | completing operations |
+//! | `closing.rs` | the end of the connection |
 //! | `timers.rs` | timers |
 
+mod answers;
 mod asking;
 mod begin;
 mod chunk;
+mod closing;
 mod complete;
 mod demand;
 mod timers;
@@ -19,12 +23,12 @@ mod timers;
 use demand::Asking;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
-    Atomic, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Reason,
-    Repr, Rights, Span, Stamp,
+    Atomic, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Repr,
+    Rights, Span, Stamp,
 };
-use nichrome_wire::{Ecn, Instant, SeqNumber};
+use nichrome_wire::{Ecn, Instant};
 
-use crate::congestion::{Control, Mark};
+use crate::congestion::Control;
 use crate::core::access::Access;
 use crate::core::attributes::QpState;
 use crate::core::completion::Status;
@@ -35,7 +39,8 @@ use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Route};
 use crate::star::connection_end::ConnectionEnd;
 use crate::star::elements::{Inbox, Outbox};
-use crate::star::flight::{Answered, Flight, Initiator, Place};
+use crate::star::flight::{Flight, Initiator, Place};
+use crate::star::grace::Grace;
 use crate::star::lease::Held;
 use crate::star::memory_table::remote_rights;
 use crate::star::mirror::Mirror;
@@ -89,13 +94,7 @@ pub(crate) struct Stateful {
     pub(super) unreported: u32,
     /// The server closed the connection or no longer answers.
     pub(super) is_closed: bool,
-}
-
-/// An answer of the server's card to the RDP or GD with this sequence number, with the payload of an SDP.
-struct Answer<'a> {
-    sequence: SeqNumber,
-    mark: Mark,
-    outcome: Result<&'a [u8], Reason>,
+    pub(super) grace: Grace,
 }
 
 /// A CQEP for the server's driver.
@@ -146,6 +145,7 @@ impl Stateful {
             ticket: 0,
             unreported: 0,
             is_closed: false,
+            grace: Grace::default(),
         }
     }
 
@@ -185,16 +185,10 @@ impl Stateful {
         }
     }
 
-    /// Whether the queue pair's state allows packets.
+    /// Whether operations may begin and their packets leave.
     pub(super) fn is_up(&self) -> bool {
-        matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
-    }
-
-    fn progress(&mut self, transfer: Transfer, now: Instant) {
-        let settings = self.qp.settings;
-        let flight = self.flight_mut(transfer);
-        let awaited = flight.awaited();
-        flight.timer.progress(awaited, &settings, now);
+        let state = matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+        state && !self.is_closed
     }
 
     fn receive_element<M: Memory>(
@@ -213,7 +207,7 @@ impl Stateful {
         if self.outbox.outstanding() == Awaited::Answer && self.outbox.timer.due().is_none() {
             self.outbox.retransmit();
         }
-        if expected && self.is_up() && !self.is_closed {
+        if expected && self.is_up() {
             match element {
                 Element::Work(wqe) => {
                     if self.mirror.push(wqe, packet.payload).is_err() {
@@ -230,87 +224,13 @@ impl Stateful {
                         lease.take(next, verbs.now);
                     }
                 }
-                Element::Close(_) => self.peer_gone(verbs),
+                Element::Close(_) => self.peer_closed(verbs),
             }
             if let Some(route) = &self.route {
                 shared.egress.apply(self.qp.number, route.flow.addresses.dst(), element);
             }
         }
         self.inbox.take(packet.repr.sequence);
-    }
-
-    /// Handles the answer of the server's card to an RDP or GD. Returns true if it ends the wait for that packet.
-    fn answered<M: Memory>(
-        &mut self,
-        transfer: Transfer,
-        answer: &Answer<'_>,
-        clock: Stamp,
-        verbs: &mut Verbs<M>,
-    ) -> bool {
-        let Answer { sequence, mark, outcome } = *answer;
-        let Some(Answered { place, sent }) = self.flight_mut(transfer).answered(sequence, mark, verbs.now)
-        else {
-            verbs.counters.dropped_stale += 1;
-            return false;
-        };
-        self.clock.answered(clock, sent, verbs.now);
-        if outcome == Err(Reason::Lease)
-            && let Some(lease) = &mut self.lease
-        {
-            lease.refused();
-        }
-        if matches!(outcome, Err(Reason::Expired | Reason::Lease)) {
-            let flight = self.flight_mut(transfer);
-            flight.missed(sent, verbs.now);
-            flight.retransmissions.push_back(place);
-            self.pipeline_mut(place.initiator).copy_gone(place.nth);
-            return false;
-        }
-        self.chunk_answered(place, outcome, verbs);
-        true
-    }
-
-    /// Handles an RA: those of the 16 RDPs before its own that `before` names were stored, too.
-    fn acknowledged<M: Memory>(
-        &mut self,
-        packet: &Incoming<'_>,
-        outcome: Result<u16, Reason>,
-        verbs: &mut Verbs<M>,
-    ) {
-        let Repr { sequence, flags, stamp, .. } = packet.repr;
-        let mark = Mark::from(flags.contains(Flags::ECN_ECHO));
-        let before = outcome.unwrap_or(0);
-        let mut is_news = false;
-        for distance in (1..=u16::BITS).rev().filter(|distance| before >> (distance - 1) & 1 == 1) {
-            let stored = Answer { sequence: sequence - distance, mark, outcome: Ok(&[]) };
-            is_news |= self.answered(Transfer::ToServer, &stored, stamp, verbs);
-        }
-        let answer = Answer { sequence, mark, outcome: outcome.map(|_| packet.payload) };
-        is_news |= self.answered(Transfer::ToServer, &answer, stamp, verbs);
-        if is_news {
-            self.progress(Transfer::ToServer, verbs.now);
-        }
-    }
-
-    /// Handles the answer to a chunk's packet.
-    fn chunk_answered<M: Memory>(
-        &mut self,
-        place: Place,
-        outcome: Result<&[u8], Reason>,
-        verbs: &mut Verbs<M>,
-    ) {
-        let Some(index) = self.pipeline(place.initiator).operation_of(place.nth) else { return };
-        let landed = match outcome {
-            Err(reason) => Err(self.refused(place, index, reason)),
-            Ok(_) if self.pipeline(place.initiator).is_done(place.nth) => Ok(()),
-            Ok(payload) => self.store_response(place, index, payload, verbs),
-        };
-        if let Err(failure) = landed {
-            self.fail_operation(place.initiator, index, failure);
-        }
-        if !self.pipeline_mut(place.initiator).chunk_answered(place.nth) {
-            verbs.counters.duplicates += 1;
-        }
     }
 
     fn next_retransmission(&self, now: Instant) -> Option<Outgoing> {
@@ -457,20 +377,14 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
                 }
             }
             Message::Ra(outcome) => self.acknowledged(packet, outcome, verbs),
-            Message::Sdp(outcome) => {
-                let mark = Mark::from(packet.ecn == Ecn::Ce);
-                let answer = Answer { sequence, mark, outcome: outcome.map(|()| packet.payload) };
-                if self.answered(Transfer::FromServer, &answer, packet.repr.stamp, verbs) {
-                    self.progress(Transfer::FromServer, verbs.now);
-                }
-            }
+            Message::Sdp(outcome) => self.data_received(packet, outcome, verbs),
             _ => verbs.counters.dropped_unknown += 1,
         }
         self.complete(verbs);
     }
 
     fn run(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>) {
-        if !self.is_up() || self.is_closed {
+        if !self.is_up() {
             return;
         }
         self.rdp.advance(verbs.now);
@@ -523,7 +437,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             let repr = repr(Message::Cqep(cqe), flags, sequence);
             return Some(outgoing(repr, Cause::Element));
         }
-        if !self.is_up() || self.is_closed {
+        if !self.is_up() {
             return None;
         }
         let other = if self.turn == Initiator::Client { Initiator::Server } else { Initiator::Client };
@@ -590,6 +504,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             // No entry for this server: CQEPs and EAs cannot leave.
             _ => {
                 self.inbox.ack_due = false;
+                self.peer_gone(verbs);
                 self.outbox.clear();
             }
         }

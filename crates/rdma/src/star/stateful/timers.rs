@@ -26,6 +26,7 @@ impl Stateful {
             self.rdp.lost_until(),
             next_departure,
             self.rnr_poll,
+            self.grace.due(),
             self.egress_retry,
             self.lease.as_ref().filter(|_| sends).and_then(|lease| lease.next_request(now)),
         ];
@@ -37,6 +38,9 @@ impl Stateful {
         let (settings, now) = (self.qp.settings, verbs.now);
         self.rnr_poll.take_if(|at| *at <= now);
         self.egress_retry.take_if(|at| *at <= now);
+        if self.grace.expire(now) {
+            self.fail_closed(verbs);
+        }
         while let Some(place) = self.rdp.expired(now) {
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
         }

@@ -18,9 +18,9 @@ impl Stateless {
     pub(super) fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) -> bool {
         if !self.knows(cqe, verbs) {
             verbs.counters.dropped_stale += 1;
-            // The client may have executed a request that was flushed here. A receive that was returned to its queue is
-            // not acknowledged: the client's send must fail.
-            return self.is_closed() && !self.is_of_returned_receive(cqe);
+            // The client may have executed a send that was flushed here. A receive that was flushed or returned to its queue
+            // is not acknowledged: the client's send must fail.
+            return self.is_closed() && !is_of_receive(cqe);
         }
         match cqe.completed {
             Completed::Connection => self.client_ended(status(cqe.status), verbs),
@@ -118,7 +118,9 @@ impl Stateless {
     }
 
     /// Handles the end of the client's connection: after an access violation moves the queue pair to ERROR, else fails the
-    /// outstanding sends only.
+    /// outstanding sends only, after the [`Grace`].
+    ///
+    /// [`Grace`]: crate::star::grace::Grace
     fn client_ended<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
         if self.closing != Closing::Open {
             return self.close_now(verbs);
@@ -129,12 +131,21 @@ impl Stateless {
             _ => {
                 self.closing = Closing::Closed;
                 self.outbox.clear();
+                self.sends.elements.clear();
                 self.return_receives(verbs);
-                return self.fail_closed(verbs);
+                return self.await_end(verbs);
             }
         };
         verbs.events.push_back(event(self.qp.handle));
         self.close_now(verbs);
+    }
+
+    /// Starts the time after which sends on a closed connection fail, if there are any.
+    pub(super) fn await_end<M: Memory>(&mut self, verbs: &Verbs<M>) {
+        let sends = matches!(self.qp.state, QpState::Rts | QpState::Sqd);
+        if self.closing == Closing::Closed && sends && self.qp.sends.len() > 0 {
+            self.grace.begin(verbs.now);
+        }
     }
 
     /// Fails the sends of a closed connection.
@@ -145,4 +156,9 @@ impl Stateless {
             self.close_now(verbs);
         }
     }
+}
+
+/// Whether a CQE is of a receive.
+fn is_of_receive(cqe: &Cqe) -> bool {
+    matches!(cqe.completed, Completed::Receive | Completed::ReceiveWithWrite)
 }

@@ -38,6 +38,7 @@ use crate::core::work::Sge;
 use crate::net::Route;
 use crate::star::connection_end::ConnectionEnd;
 use crate::star::elements::{Inbox, Outbox};
+use crate::star::grace::Grace;
 use crate::star::lease::{self, Grantor};
 use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
 use crate::star::seal::Seal;
@@ -99,6 +100,7 @@ pub(crate) struct Stateless {
     /// A WQEP must leave again to get an EA from the client.
     ping: bool,
     pub(super) closing: Closing,
+    pub(super) grace: Grace,
 }
 
 impl Stateless {
@@ -124,6 +126,7 @@ impl Stateless {
             loans: Loans::default(),
             ping: false,
             closing: Closing::Open,
+            grace: Grace::default(),
         }
     }
 
@@ -195,12 +198,15 @@ impl Stateless {
 
     /// Deadline of the next timer.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.outbox.timer.due()
+        [self.outbox.timer.due(), self.grace.due()].into_iter().flatten().min()
     }
 
     /// Handles the timers that are due.
     pub(super) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let (settings, now) = (self.qp.settings, verbs.now);
+        if self.grace.expire(now) {
+            return self.fail_closed(verbs);
+        }
         let Some(expiry) = self.outbox.timer.expire(&settings, now) else { return };
         expiry.count(&mut verbs.counters);
         if expiry == Expiry::Exhausted {
@@ -232,7 +238,7 @@ impl Stateless {
         if self.qp.state == QpState::Err && self.closing == Closing::Closed {
             self.qp.flush_sends(verbs);
         }
-        self.fail_closed(verbs);
+        self.await_end(verbs);
     }
 
     /// Retransmits the last EA.

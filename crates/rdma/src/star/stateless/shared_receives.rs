@@ -9,7 +9,6 @@
 //! for the timeouts of the queue pair is given up.
 
 use nichrome_wire::SeqNumber;
-use nichrome_wire::star::{Completed, Cqe};
 
 use super::loans::{Loan, MAX_LENT};
 use super::{Entry, Stateless};
@@ -127,12 +126,6 @@ impl Stateless {
         }
         let held = std::mem::take(&mut self.loans.held);
         verbs.put_back_shared_receives(srq, held.into_iter().map(|loan| loan.slot));
-    }
-
-    /// Whether a CQE is of a receive that may be in the shared queue again.
-    pub(super) fn is_of_returned_receive(&self, cqe: &Cqe) -> bool {
-        let is_receive = matches!(cqe.completed, Completed::Receive | Completed::ReceiveWithWrite);
-        is_receive && self.shared_queue().is_some()
     }
 
     /// Raises the event of the last receive, once (IBA 11.6.3.2).

@@ -1,0 +1,138 @@
+//! The requests of an adapter whose connection is not set up.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nichrome_rdma::QpNumber;
+use nichrome_wire::Instant;
+
+use super::expected::{Ends, Expected};
+
+/// How long one side waits for the program of the other.
+pub(crate) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Failures that are reported one by one.
+const MAX_REPORTS: usize = 8;
+
+/// The requests of an adapter whose connection is not set up: counts them, keeps those whose peer connects, and reports those
+/// that fail.
+pub(crate) struct Requests<R> {
+    expected: Expected<R>,
+    /// Requests that are not complete.
+    open: Arc<AtomicUsize>,
+    failures: usize,
+    report: fn(&str),
+}
+
+impl<R: Ends> Requests<R> {
+    /// No request yet. The caller adds each to `open`; `report` takes a line per failed request.
+    pub(crate) fn new(open: Arc<AtomicUsize>, report: fn(&str)) -> Self {
+        Self { expected: Expected::default(), open, failures: 0, report }
+    }
+
+    /// Returns the request if this side connects; otherwise expects the peer to connect within [`PROGRAM_TIMEOUT`].
+    pub(crate) fn route(&mut self, request: R, now: Instant) -> Option<R> {
+        if request.connects() {
+            return Some(request);
+        }
+        if self.expected.insert(request, now + PROGRAM_TIMEOUT).is_some() {
+            // The program has reset the queue pair and connects it again.
+            self.complete();
+        }
+        None
+    }
+
+    /// Takes the request of queue pair `ours` if it is for `peer`.
+    pub(crate) fn take(&mut self, ours: QpNumber, peer: (IpAddr, QpNumber)) -> Option<R> {
+        self.expected.take(ours, peer)
+    }
+
+    /// Counts a completed request.
+    pub(crate) fn complete(&self) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Counts a failed request, and reports why.
+    pub(crate) fn fail(&mut self, request: &R, why: impl Display) {
+        self.complete();
+        self.failures += 1;
+        if self.failures > MAX_REPORTS {
+            if self.failures == MAX_REPORTS + 1 {
+                (self.report)("more queue pairs could not be connected: not reported one by one");
+            }
+            return;
+        }
+        let (number, (address, theirs)) = (request.number().value(), request.peer());
+        let theirs = theirs.value();
+        (self.report)(&format!(
+            "queue pair {number:#x} has no connection with {theirs:#x} at {address}: {why}"
+        ));
+    }
+
+    /// Deadline of the next expected peer.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.expected.poll_timeout()
+    }
+
+    /// Removes a request whose peer has not connected in time.
+    pub(crate) fn pop_late(&mut self, now: Instant) -> Option<R> {
+        self.expected.pop_late(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// Requests from queue pair 5 on, to queue pair 100.
+    struct From(u32);
+
+    impl Ends for From {
+        fn address(&self) -> IpAddr {
+            HERE
+        }
+
+        fn number(&self) -> QpNumber {
+            QpNumber::new(self.0).unwrap()
+        }
+
+        fn peer(&self) -> (IpAddr, QpNumber) {
+            (HERE, QpNumber::new(100).unwrap())
+        }
+    }
+
+    #[test]
+    fn the_lower_end_connects_and_a_repeated_request_counts_once() {
+        let open = Arc::new(AtomicUsize::new(0));
+        let mut requests = Requests::new(Arc::clone(&open), |_| {});
+        let mut route = |from| {
+            open.fetch_add(1, Ordering::SeqCst);
+            requests.route(From(from), Instant::ZERO).is_some()
+        };
+        assert_eq!([route(99), route(101), route(101)], [true, false, false]);
+        assert_eq!(open.load(Ordering::SeqCst), 2);
+        assert_eq!(requests.poll_timeout(), Some(Instant::ZERO + PROGRAM_TIMEOUT));
+        assert!(requests.pop_late(Instant::ZERO + PROGRAM_TIMEOUT).is_some());
+    }
+
+    #[test]
+    fn failures_are_reported_one_by_one_up_to_a_limit() {
+        static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let open = Arc::new(AtomicUsize::new(20));
+        let mut requests =
+            Requests::new(Arc::clone(&open), |line| LINES.lock().unwrap().push(line.to_owned()));
+        (0..20).for_each(|nth| requests.fail(&From(nth + 5), "why"));
+        let lines = LINES.lock().unwrap();
+        assert_eq!((lines.len(), open.load(Ordering::SeqCst)), (MAX_REPORTS + 1, 0));
+        assert_eq!(lines[0], "queue pair 0x5 has no connection with 0x64 at 127.0.0.1: why");
+        assert!(lines[MAX_REPORTS].contains("not reported one by one"));
+    }
+}

@@ -1,0 +1,497 @@
+//! Active ACK: what the card acknowledges by itself, and when it must not. Each rule of the design by name.
+
+use crate::common::{Ack, Card, Change, Sent, data, ms, tcp, us};
+use nichrome_lro::{ActiveAck, Config, DropReason, NpuConfig, PassReason, ProfileConfig, Rules};
+use nichrome_wire::{EtherType, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag};
+
+/// How long everything needs at most to be handed to the host.
+const SETTLE: std::time::Duration = ms(3);
+
+/// The window scale option of the SYNs.
+const SCALE: u8 = 7;
+
+fn card(active_ack: ActiveAck) -> Card {
+    let npu = NpuConfig { active_ack, ..NpuConfig::default() };
+    Card::new(&Config::default(), &ProfileConfig::Npu(npu))
+}
+
+/// The same fields from the other side.
+fn reversed(frame: &TcpFrame) -> TcpFrame {
+    let network = match frame.network {
+        Network::Ipv4 { src, dst, .. } => Network::ipv4(dst, src),
+        Network::Ipv6 { src, dst, .. } => Network::ipv6(dst, src),
+    };
+    let (src_mac, dst_mac, src_port, dst_port) =
+        (frame.dst_mac, frame.src_mac, frame.dst_port, frame.src_port);
+    let tags = frame.tags.clone();
+    TcpFrame { network, src_mac, dst_mac, src_port, dst_port, tags, ..TcpFrame::default() }
+}
+
+/// A segment of the host that acknowledges `at` bytes.
+fn host(at: u32, window: u16) -> TcpFrame {
+    reversed(&data(0, 0)).with(|frame| (frame.ack.0, frame.window, frame.seq.0) = (1 + at, window, 5000))
+}
+
+/// A SYN with these options.
+fn syn(frame: TcpFrame, flags: TcpFlags, options: &[u8]) -> TcpFrame {
+    TcpFrame { flags: flags | TcpFlags::SYN, options: options.to_vec(), ..frame }
+}
+
+/// The peer's SYN; its data begins where `data(0, …)` does.
+fn peer_syn(frame: TcpFrame) -> TcpFrame {
+    syn(frame, TcpFlags::NONE, &[2, 4, 5, 180, 1, 3, 3, 9]).with(|frame| frame.seq.0 = 0)
+}
+
+fn host_syn(frame: TcpFrame) -> TcpFrame {
+    syn(frame, TcpFlags::ACK, &[2, 4, 5, 180, 1, 3, 3, SCALE])
+}
+
+/// A connection whose SYNs were seen; 100 bytes were received, handed over and acknowledged by the host, with a window
+/// of 1,000 × 128 bytes.
+fn connected() -> Card {
+    let mut card = card(ActiveAck::Safe);
+    open(&mut card, &data(0, 100));
+    card
+}
+
+fn open(card: &mut Card, first: &TcpFrame) {
+    card.receive(&peer_syn(TcpFrame { payload: Vec::new(), ..first.clone() }));
+    card.host_sends(&host_syn(reversed(first)));
+    card.receive(first).wait(SETTLE);
+    let TcpFrame { seq, ack, window, .. } = host(100, 1000);
+    card.host_sends(&TcpFrame { seq, ack, window, ..reversed(first) });
+    assert_eq!(card.take_acks(), [], "the host speaks for itself");
+}
+
+/// What goes to the wire when `frames` are received and handed over.
+fn acks_for(card: &mut Card, frames: &[TcpFrame]) -> Vec<Ack> {
+    frames.iter().for_each(|frame| _ = card.receive(frame));
+    card.wait(SETTLE).take_acks()
+}
+
+fn acked(acks: &[Ack]) -> Vec<u32> {
+    acks.iter().map(|ack| ack.ack - 1).collect()
+}
+
+#[test]
+fn off_sends_nothing() {
+    let mut card = card(ActiveAck::Off);
+    open(&mut card, &data(0, 100));
+    assert_eq!(acks_for(&mut card, &[data(100, 100), data(100, 100), data(300, 100)]), []);
+}
+
+#[test]
+fn paper_acknowledges_every_data_packet_with_nextseq_and_the_largest_window() {
+    let mut card = card(ActiveAck::Paper);
+    let acks = acks_for(&mut card, &[0, 100, 200, 400, 300].map(|at| data(at, 100)));
+    assert_eq!(acked(&acks), [100, 200, 300, 300, 500], "a gap repeats, what fills it skips");
+    for ack in &acks {
+        assert_eq!((ack.window, ack.flags, ack.seq), (0xFFFF, TcpFlags::ACK, 1));
+        assert!(ack.checksums_are_right && ack.payload.is_empty());
+    }
+}
+
+#[test]
+fn paper_acknowledges_duplicates_that_it_drops() {
+    let npu = NpuConfig { active_ack: ActiveAck::Paper, rules: Rules::Paper, ..NpuConfig::default() };
+    let mut card = Card::npu_with(npu).unverified();
+    let acks = acks_for(&mut card, &[0, 200, 200, 0].map(|at| data(at, 100)));
+    assert_eq!(acked(&acks), [100, 100, 100, 100]);
+    assert_eq!(card.drops(DropReason::Duplicate), 2);
+}
+
+#[test]
+fn paper_exchanges_the_timestamps() {
+    let mut card = card(ActiveAck::Paper);
+    let acks = acks_for(&mut card, &[data(0, 100).timestamps(7, 9)]);
+    assert_eq!(acks[0].options, [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 7]);
+}
+
+#[test]
+fn safe_acknowledges_what_the_host_was_handed_after_it_was_handed() {
+    let mut card = connected();
+    card.receive(&data(100, 100)).receive(&data(200, 100)).wait(us(5));
+    assert!(card.take().is_empty(), "nothing is acknowledged while it is held");
+    card.wait(SETTLE);
+    let sent = card.take();
+    let [Sent::Merged(merged), Sent::Ack(ack)] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(tcp(&merged.packet).payload.len(), 200);
+    let ack = tcp(ack);
+    assert_eq!((ack.ack, ack.seq, ack.flags), (301, 5000, TcpFlags::ACK));
+}
+
+#[test]
+fn an_acknowledgement_answers_in_the_shape_of_the_data() {
+    let tag = |tpid, tci| VlanTag { tpid, tci };
+    let tags =
+        [vec![], vec![tag(EtherType::VLAN, 5)], vec![tag(EtherType::QINQ, 5), tag(EtherType::VLAN, 6)]];
+    for tags in tags {
+        for first in [data(0, 100), data(0, 100).over_ipv6()] {
+            for active_ack in [ActiveAck::Safe, ActiveAck::Paper] {
+                let mut card = card(active_ack);
+                let first = TcpFrame { tags: tags.clone(), ..first.clone() };
+                if active_ack == ActiveAck::Safe {
+                    open(&mut card, &first);
+                }
+                let ack = acks_for(&mut card, &[first.clone().at(100, 100)]).remove(0);
+                let data = tcp(&first.build());
+                assert_eq!((ack.src, ack.dst), (data.dst, data.src));
+                assert_eq!((ack.macs, &ack.vlans), ((data.macs.1, data.macs.0), &data.vlans));
+                assert!(ack.checksums_are_right, "{first:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_window_ends_at_the_hosts_right_edge() {
+    let mut card = connected();
+    let acks = acks_for(&mut card, &[data(100, 1280)]);
+    assert_eq!((acks[0].ack, acks[0].window), (1381, 1000 - 1280 / 128));
+    let acks = acks_for(&mut card, &[data(1380, 100)]);
+    assert_eq!((acks[0].ack, acks[0].window), (1481, 989), "100 bytes cost a whole unit of 128");
+}
+
+#[test]
+fn nothing_is_acknowledged_beyond_the_right_edge_or_with_a_zero_window() {
+    let mut card = connected();
+    card.host_sends(&host(100, 10));
+    let acks = acks_for(&mut card, &[data(100, 1200)]);
+    assert_eq!(acks, [], "80 bytes are left, less than a unit");
+    assert_eq!(acks_for(&mut card, &[data(1300, 200)]), [], "beyond");
+    card.host_sends(&host(1500, 0));
+    assert_eq!(acks_for(&mut card, &[data(1500, 1)]), []);
+    card.host_sends(&host(1501, 1000));
+    assert_eq!(acked(&acks_for(&mut card, &[data(1501, 99)])), [1600], "it goes on when the window opens");
+}
+
+#[test]
+fn acknowledgements_never_go_backwards() {
+    let mut card = connected();
+    assert_eq!(acked(&acks_for(&mut card, &[data(100, 100)])), [200]);
+    card.host_sends(&host(50, 1000)).host_sends(&host(150, 1000));
+    assert_eq!(acked(&acks_for(&mut card, &[data(0, 100)])), [], "a repetition of 150 would go back");
+    assert_eq!(acked(&acks_for(&mut card, &[data(200, 100)])), [300]);
+    card.host_sends(&host(300, 1000));
+    assert_eq!(acked(&acks_for(&mut card, &[data(250, 50)])), [300], "as the host said");
+}
+
+#[test]
+fn what_the_host_has_acknowledged_itself_is_not_acknowledged() {
+    let mut card = connected();
+    card.host_sends(&host(300, 1000));
+    assert_eq!(acks_for(&mut card, &[data(100, 200)]), [], "the host was faster");
+}
+
+#[test]
+fn without_both_syns_there_is_no_window_scale_and_no_active_ack() {
+    for seen in ["neither", "the peer's", "the host's"] {
+        let mut card = card(ActiveAck::Safe);
+        if seen == "the peer's" {
+            card.receive(&peer_syn(data(0, 0)));
+        }
+        if seen == "the host's" {
+            card.host_sends(&host_syn(host(0, 1000)));
+        }
+        card.receive(&data(0, 100)).wait(SETTLE).host_sends(&host(100, 1000));
+        assert_eq!(acks_for(&mut card, &[data(100, 100), data(0, 100)]), [], "{seen}");
+    }
+}
+
+#[test]
+fn the_window_is_not_scaled_unless_both_syns_say_so() {
+    let without = [2, 4, 5, 180];
+    for (peer, host_options) in [(&without[..], &[3, 3, SCALE, 0][..]), (&[3, 3, 9, 0], &without)] {
+        let mut card = card(ActiveAck::Safe);
+        card.receive(&peer_syn(data(0, 0)).with(|frame| frame.options = peer.to_vec()));
+        card.host_sends(&syn(host(0, 1000), TcpFlags::ACK, host_options));
+        card.receive(&data(0, 100)).wait(SETTLE).host_sends(&host(100, 1000));
+        let acks = acks_for(&mut card, &[data(100, 300)]);
+        assert_eq!((acks[0].ack, acks[0].window), (401, 700));
+    }
+}
+
+#[test]
+fn the_window_is_not_scaled_by_more_than_14() {
+    let mut card = card(ActiveAck::Safe);
+    card.receive(&peer_syn(data(0, 0))).host_sends(&syn(host(0, 9), TcpFlags::ACK, &[3, 3, 15, 0]));
+    card.receive(&data(0, 100)).wait(SETTLE).host_sends(&host(100, 3));
+    assert_eq!(acks_for(&mut card, &[data(100, 20_000)])[0].window, 1, "29,152 bytes, 16,384 a unit");
+}
+
+#[test]
+fn the_window_scale_of_an_earlier_connection_does_not_count() {
+    let mut card = connected();
+    card.receive(&peer_syn(data(0, 0)));
+    // The host's SYN took another way.
+    card.receive(&data(0, 100)).wait(SETTLE).host_sends(&host(100, 1000));
+    assert_eq!(acks_for(&mut card, &[data(100, 100)]), []);
+}
+
+#[test]
+fn a_gap_stops_active_ack_until_the_host_has_spoken() {
+    let mut card = connected();
+    card.receive(&data(100, 100)).receive(&data(300, 100)).wait(SETTLE);
+    assert_eq!(card.take_acks(), [], "the host has a gap to complain about");
+    assert_eq!(acks_for(&mut card, &[data(400, 100)]), []);
+    card.host_sends(&with_sack(host(200, 1000)));
+    assert_eq!(acks_for(&mut card, &[data(500, 100)]), []);
+    assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "it filled the gap, but the host must say so");
+    card.host_sends(&host(600, 1000));
+    assert_eq!(acked(&acks_for(&mut card, &[data(600, 100)])), [700]);
+}
+
+#[test]
+fn what_fills_one_gap_of_two_is_not_acknowledged() {
+    let mut card = connected();
+    for at in [100, 300, 500, 200] {
+        card.receive(&data(at, 100));
+    }
+    assert_eq!(acks_for(&mut card, &[]), []);
+}
+
+fn with_sack(frame: TcpFrame) -> TcpFrame {
+    TcpFrame { options: [&[1, 1, 5, 10][..], &[0; 8]].concat(), ..frame }
+}
+
+#[test]
+fn a_host_that_says_more_than_an_ack_number_speaks_for_itself() {
+    let cases = [
+        ("SACK", with_sack(host(100, 1000))),
+        ("an unknown option", TcpFrame { options: vec![253, 4, 0, 0], ..host(100, 1000) }),
+        ("MD5", TcpFrame { options: [&[1, 1, 19, 18][..], &[0; 16]].concat(), ..host(100, 1000) }),
+        ("AO", TcpFrame { options: [&[29, 16][..], &[0; 14]].concat(), ..host(100, 1000) }),
+        ("ECN echo", host(100, 1000).flags(TcpFlags::ECE)),
+        ("CWR", host(100, 1000).flags(TcpFlags::CWR)),
+        ("accurate ECN", host(100, 1000).flags(TcpFlags::AE)),
+        ("URG", host(100, 1000).flags(TcpFlags::URG)),
+        ("FIN", host(100, 1000).flags(TcpFlags::FIN)),
+        ("RST with ACK", host(100, 1000).flags(TcpFlags::RST)),
+        ("RST", host(100, 1000).with(|frame| frame.flags = TcpFlags::RST)),
+        ("zero window", host(100, 0)),
+    ];
+    for (case, frame) in cases {
+        let mut card = connected();
+        card.host_sends(&frame);
+        let acks = acks_for(&mut card, &[data(100, 100), data(0, 100)]);
+        assert_eq!(acks, [], "{case}");
+    }
+}
+
+#[test]
+fn a_host_that_has_not_acknowledged_anything_is_unknown() {
+    let mut card = card(ActiveAck::Safe);
+    card.receive(&peer_syn(data(0, 0))).host_sends(&host_syn(host(0, 1000)));
+    assert_eq!(acks_for(&mut card, &[data(0, 100), data(100, 100)]), []);
+}
+
+/// The same, marked by a router.
+fn ce(frame: TcpFrame) -> TcpFrame {
+    frame.with(|frame| match &mut frame.network {
+        Network::Ipv4 { tos, .. } => *tos = TrafficClass(3),
+        Network::Ipv6 { .. } => {}
+    })
+}
+
+#[test]
+fn ce_is_left_to_the_host_until_it_has_echoed_it() {
+    let mut card = connected();
+    assert_eq!(acks_for(&mut card, &[ce(data(100, 100))]), []);
+    assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "it would cover the mark without an echo");
+    card.host_sends(&host(300, 1000));
+    assert_eq!(acked(&acks_for(&mut card, &[data(300, 100)])), [400]);
+}
+
+#[test]
+fn ce_is_left_to_the_host_also_where_it_is_not_merged_and_its_echo_is_on_the_way() {
+    let mut card = connected();
+    card.receive(&ce(data(100, 100).flags(TcpFlags::CWR)));
+    assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "CWR is passed by itself, and marked");
+    let mut card = connected();
+    card.receive(&ce(data(100, 100))).wait(SETTLE).host_sends(&host(100, 1000));
+    assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "what the host sent before is no echo");
+}
+
+#[test]
+fn control_and_unusual_data_are_not_acknowledged() {
+    let md5 = TcpFrame { options: [&[1, 1, 19, 18][..], &[0; 16]].concat(), ..data(100, 100) };
+    let cases = [
+        ("pure ACK", data(100, 0)),
+        ("FIN", data(100, 100).flags(TcpFlags::FIN)),
+        ("RST", data(100, 0).flags(TcpFlags::RST)),
+        ("URG", data(100, 100).flags(TcpFlags::URG)),
+        ("MD5", md5),
+    ];
+    for (case, frame) in cases {
+        for active_ack in [ActiveAck::Safe, ActiveAck::Paper] {
+            let mut card = if active_ack == ActiveAck::Safe { connected() } else { card(active_ack) };
+            assert_eq!(acks_for(&mut card, std::slice::from_ref(&frame)), [], "{case}, {active_ack:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_by_the_peer_ends_active_ack() {
+    let mut card = connected();
+    card.receive(&data(100, 0).flags(TcpFlags::RST));
+    assert_eq!(acks_for(&mut card, &[data(100, 100), data(0, 100)]), []);
+}
+
+#[test]
+fn nothing_is_taken_back_after_a_reset_that_the_host_ignores() {
+    let mut card = connected();
+    assert_eq!(acked(&acks_for(&mut card, &[data(100, 100)])), [200]);
+    card.receive(&data(150, 0).flags(TcpFlags::RST)).host_sends(&host(150, 1000));
+    assert_eq!(acks_for(&mut card, &[data(0, 100)]), [], "a repetition of 150 would go back");
+}
+
+#[test]
+fn a_mark_is_left_to_the_host_also_after_a_reset_that_it_ignores() {
+    let mut card = connected();
+    card.receive(&ce(data(300, 100))).wait(SETTLE).receive(&data(100, 0).flags(TcpFlags::RST));
+    card.host_sends(&host(100, 1000));
+    assert_eq!(acks_for(&mut card, &[data(100, 100), data(200, 50)]), []);
+}
+
+#[test]
+fn a_mark_that_came_before_the_hosts_syn_is_left_to_the_host() {
+    let mut card = card(ActiveAck::Safe);
+    card.receive(&peer_syn(data(0, 0))).receive(&ce(data(100, 100))).wait(SETTLE);
+    card.host_sends(&host_syn(host(0, 1000))).host_sends(&host(0, 1000));
+    assert_eq!(acks_for(&mut card, &[data(0, 50), data(50, 50)]), []);
+}
+
+#[test]
+fn nothing_is_acknowledged_once_the_descriptor_was_given_back() {
+    let other = data(0, 100).with(|frame| frame.src_port = 9);
+    for (case, frame) in [("FIN", data(200, 0).flags(TcpFlags::FIN)), ("eviction", other)] {
+        let config = Config { max_connections: 1, ..Config::default() };
+        let npu = NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() };
+        let mut card = Card::new(&config, &ProfileConfig::Npu(npu));
+        open(&mut card, &data(0, 100));
+        assert_eq!(acked(&acks_for(&mut card, &[data(100, 100)])), [200]);
+        card.receive(&frame).receive(&data(100, 50)).wait(SETTLE).host_sends(&host(150, 1000));
+        let acks = acks_for(&mut card, &[data(100, 50), data(150, 10)]);
+        assert_eq!(acks, [], "{case}: 150 and 160 would go back");
+    }
+}
+
+/// The same behind an IPv6 extension header of this kind.
+fn behind(kind: IpProtocol, frame: TcpFrame) -> TcpFrame {
+    frame.with(|frame| {
+        if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+            (*next_header, *extensions) = (kind, vec![IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+    })
+}
+
+#[test]
+fn what_is_not_looked_into_is_left_to_the_host() {
+    for kind in [IpProtocol::ROUTING, IpProtocol::FRAGMENT] {
+        let mut card = card(ActiveAck::Safe);
+        let first = data(0, 100).over_ipv6();
+        open(&mut card, &first);
+        let opaque = behind(kind, first.clone().at(200, 100));
+        let acks = acks_for(&mut card, &[opaque, first.clone().at(100, 100)]);
+        assert_eq!(acks, [], "{kind}: the host has a gap to complain about, or a mark to echo");
+    }
+}
+
+#[test]
+fn what_the_host_has_acknowledged_is_dropped_however_it_came() {
+    let mut card = card(ActiveAck::Safe);
+    let first = data(0, 100).over_ipv6();
+    open(&mut card, &first);
+    let routed = behind(IpProtocol::ROUTING, first.clone().at(100, 100));
+    card.receive(&first.clone().at(200, 100)).wait(SETTLE).receive(&routed);
+    let TcpFrame { seq, ack, window, .. } = host(300, 1000);
+    card.host_sends(&TcpFrame { seq, ack, window, ..reversed(&first) });
+    assert_eq!(acked(&acks_for(&mut card, &[first.at(100, 100)])), [300]);
+    assert_eq!(card.drops(DropReason::Duplicate), 1);
+}
+
+#[test]
+fn what_the_host_has_acknowledged_is_dropped_and_acknowledged_again() {
+    let mut card = connected();
+    card.receive(&data(0, 100)).receive(&data(50, 50));
+    assert_eq!(card.drops(DropReason::Duplicate), 2);
+    let ack = card.take_acks().remove(0);
+    assert_eq!((ack.ack, ack.window, ack.seq), (101, 1000, 5000), "as the host said it");
+}
+
+#[test]
+fn what_the_host_has_not_acknowledged_reaches_it_again() {
+    let mut card = connected();
+    card.receive(&data(100, 100)).wait(SETTLE).take();
+    card.receive(&data(100, 100));
+    assert_eq!(
+        (card.take_lens(), card.passes(PassReason::Old)),
+        (vec![100], 1),
+        "it may have lost the first"
+    );
+}
+
+#[test]
+fn a_keepalive_reaches_the_host() {
+    let mut card = connected();
+    card.receive(&data(99, 1)).receive(&data(99, 0));
+    assert_eq!(card.take_lens(), [1, 0]);
+}
+
+#[test]
+fn timestamps_are_the_hosts_latest_value_and_the_newest_that_it_was_handed() {
+    let mut card = card(ActiveAck::Safe);
+    open(&mut card, &data(0, 100).timestamps(70, 80));
+    card.host_sends(&host(100, 1000).timestamps(90, 70));
+    let acks = acks_for(&mut card, &[data(100, 100).timestamps(71, 80), data(200, 100).timestamps(72, 80)]);
+    assert_eq!(acks[0].options, [1, 1, 8, 10, 0, 0, 0, 90, 0, 0, 0, 72]);
+}
+
+#[test]
+fn a_connection_with_timestamps_gets_no_acknowledgement_without() {
+    let mut card = card(ActiveAck::Safe);
+    open(&mut card, &data(0, 100).timestamps(70, 80));
+    assert_eq!(
+        acks_for(&mut card, &[data(100, 100).timestamps(71, 80)]),
+        [],
+        "the host's value is not known"
+    );
+}
+
+#[test]
+fn the_hosts_own_data_moves_the_sequence_number() {
+    let mut card = connected();
+    card.host_sends(&host(100, 1000).with(|frame| frame.payload = vec![7; 50]));
+    assert_eq!(acks_for(&mut card, &[data(100, 100)])[0].seq, 5050);
+}
+
+#[test]
+fn a_new_connection_on_the_same_ports_begins_without_knowledge() {
+    let mut card = connected();
+    card.receive(&peer_syn(data(0, 0))).host_sends(&host_syn(host(0, 1000)));
+    assert_eq!(acks_for(&mut card, &[data(0, 100), data(100, 100)]), []);
+    card.host_sends(&host(200, 1000).with(|frame| frame.ack = SeqNumber(201)));
+    assert_eq!(acked(&acks_for(&mut card, &[data(200, 100)])), [300]);
+}
+
+#[test]
+fn what_the_host_did_not_take_is_not_acknowledged_by_what_follows() {
+    for first in [data(0, 100), data(0, 100).over_ipv6()] {
+        let mut card = card(ActiveAck::Safe);
+        open(&mut card, &first);
+        let next = |at| first.clone().at(at, 100);
+        let host_says = |at| {
+            let TcpFrame { seq, ack, window, .. } = host(at, 1000);
+            TcpFrame { seq, ack, window, ..reversed(&first) }
+        };
+        let sent = card.receive(&next(100)).receive(&next(200)).wait(SETTLE).take();
+        let Some(Sent::Merged(merged)) = sent.first() else { panic!("{sent:?}") };
+        card.host_refuses(&merged.packet);
+        assert_eq!(acks_for(&mut card, &[next(300)]), [], "the host has a gap");
+        card.host_sends(&host_says(100));
+        assert_eq!(acks_for(&mut card, &[next(400)]), [], "and says so");
+        assert_eq!(acks_for(&mut card, &[next(100), next(200)]), [], "only the host knows that it is filled");
+        card.host_sends(&host_says(500));
+        assert_eq!(acked(&acks_for(&mut card, &[next(500)])), [600]);
+    }
+}

@@ -1,0 +1,21 @@
+//! The coalescing engines. One executable: they are generic over buffers, and each executable compiles all of them.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/generated/mod.rs"]
+mod generated;
+
+mod active_ack;
+mod allocations;
+mod captures;
+mod gro;
+mod linux_selftest;
+mod netfpga;
+mod npu;
+mod npu_bursts;
+mod npu_lulls;
+mod npu_timeouts;
+mod profiles;
+mod property;
+mod verify;

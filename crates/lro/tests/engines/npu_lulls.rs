@@ -1,0 +1,93 @@
+//! The `npu` profile with connections whose segments come too far apart for any to be held.
+
+use crate::common::{Card, Change, data, us};
+use nichrome_lro::{ActiveAck, Config, DropReason, FlushReason, Frame, Npu, NpuConfig, PassReason};
+use nichrome_wire::engine::deliver;
+use nichrome_wire::{Instant, TcpFlags};
+
+/// A connection that has sent 5 segments of 100 bytes, each 1.1 ms behind the last, of which one more is in a lull.
+fn card_in_lull(mut card: Card) -> Card {
+    for nth in 0..5 {
+        card.receive(&data(nth * 100, 100)).wait(us(1100));
+    }
+    card.take();
+    card
+}
+
+#[test]
+fn a_connection_in_a_lull_takes_no_descriptor_until_two_segments_come_near() {
+    let mut npu = Npu::new(&Config::default(), &NpuConfig::default()).unwrap();
+    let mut now = Instant::ZERO;
+    let mut connections = Vec::new();
+    for (nth, pause) in [0, 1100, 1100, 1100, 1100, 100, 1100].into_iter().enumerate() {
+        now = now + us(pause);
+        let frame = Frame::new(data(nth as u32 * 100, 100).build());
+        deliver(&mut npu, frame, now, &mut |_, _| {});
+        connections.push(npu.connections());
+    }
+    assert_eq!(connections, [1, 1, 0, 0, 0, 1, 1]);
+}
+
+#[test]
+fn what_comes_in_a_lull_is_handed_on_at_once_whatever_its_sequence_number() {
+    let mut card = card_in_lull(Card::npu());
+    for at in [700, 500, 600] {
+        card.receive(&data(at, 100));
+        assert_eq!(card.take_lens(), [100], "the segment at {at}");
+        card.wait(us(1100));
+    }
+    assert_eq!(card.flushes(FlushReason::Sparse), 3 + 3);
+}
+
+#[test]
+fn control_segments_in_a_lull_are_passed_in_order() {
+    let mut card = card_in_lull(Card::npu());
+    let fin = data(600, 0).flags(TcpFlags::FIN);
+    card.receive(&data(500, 100)).receive(&data(600, 0)).receive(&fin);
+    assert_eq!(card.take_lens(), [100, 0, 0]);
+    assert_eq!((card.passes(PassReason::PureAck), card.passes(PassReason::Fin)), (1, 1));
+}
+
+#[test]
+fn a_wrong_checksum_in_a_lull_is_dropped() {
+    let mut card = card_in_lull(Card::npu());
+    let before = card.flushes(FlushReason::Sparse);
+    let mut corrupt = data(500, 100).build();
+    *corrupt.last_mut().unwrap() ^= 1;
+    card.receive_batch(&[corrupt]);
+    assert_eq!((card.flushes(FlushReason::Sparse), card.drops(DropReason::TcpChecksum)), (before, 1));
+}
+
+#[test]
+fn a_card_that_acknowledges_knows_a_connection_in_a_lull() {
+    let config = NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() };
+    let mut card = card_in_lull(Card::npu_with(config));
+    card.receive(&data(500, 100));
+    assert_eq!(card.take_lens(), [100]);
+    card.wait(us(1100)).receive(&data(400, 100));
+    assert_eq!((card.take_lens(), card.passes(PassReason::Old)), (vec![100], 1));
+}
+
+#[test]
+fn what_comes_does_not_overtake_what_is_held_since_the_lull_ended() {
+    let other = |at| data(at, 100).with(|frame| frame.src_port += 1).build();
+    let mut card = Card::npu();
+    for nth in 0..6 {
+        card.receive(&data(nth * 100, 100)).receive_bytes(other(nth * 100)).wait(us(1100));
+    }
+    card.take();
+    card.receive(&data(600, 100)).wait(us(100));
+    for nth in 7..9 {
+        card.receive(&data(nth * 100, 100)).wait(us(550));
+    }
+    card.take();
+    card.receive(&data(900, 100)).wait(us(50)).take();
+    card.receive_batch(&[other(600), data(1000, 100).build()]);
+    assert_eq!(
+        card.take_lens(),
+        [100],
+        "the other, since this one was heard of 1.2 ms ago but holds a segment"
+    );
+    card.wait(us(1100));
+    assert_eq!(card.take_lens(), [300]);
+}

@@ -1,0 +1,378 @@
+//! What holds for every profile, by name.
+
+use std::cell::Cell;
+use std::io::IoSlice;
+use std::rc::Rc;
+
+use crate::common::{Card, Change, Sent, data, each_profile, ms, tcp, us};
+use nichrome_lro::{Coalescer, Config, FlushReason, Frame, Medium, Output, Packet, PassReason, Profile};
+use nichrome_wire::{
+    Engine, EtherType, Instant, IpProtocol, Network, TcpFlags, TcpFrame, VirtioNetHeader, VlanTag,
+};
+
+/// A card of each profile as it is by default, with the profile for messages.
+fn cards() -> [(Profile, Card); 3] {
+    Card::of_each_profile(&Config::default())
+}
+
+fn vlan(tpid: EtherType, tci: u16) -> VlanTag {
+    VlanTag { tpid, tci }
+}
+
+/// Frames in all shapes that are merged: IPv4 and IPv6; no, one and two VLAN tags; with and without timestamps.
+fn shapes() -> Vec<(&'static str, TcpFrame)> {
+    let tags = vec![vlan(EtherType::QINQ, 5), vlan(EtherType::VLAN, 0x6006)];
+    let plain = data(0, 100);
+    let one_tag = TcpFrame { tags: vec![vlan(EtherType::VLAN, 5)], ..plain.clone() };
+    let two_tags = TcpFrame { tags, ..plain.clone() };
+    vec![
+        ("IPv4", plain.clone()),
+        ("IPv6", plain.clone().over_ipv6()),
+        ("IPv4, VLAN", one_tag.clone()),
+        ("IPv6, VLAN", one_tag.over_ipv6()),
+        ("IPv4, QinQ", two_tags.clone()),
+        ("IPv6, QinQ, timestamps", two_tags.over_ipv6().timestamps(1, 2)),
+    ]
+}
+
+#[test]
+fn every_shape_is_merged_with_a_header_that_fits() {
+    for (shape, frame) in shapes() {
+        for (profile, mut card) in cards() {
+            for nth in 0..3 {
+                card.receive(&frame.clone().at(nth * 100, 100));
+            }
+            let sent = card.drain().take_one();
+            let (whole, first) = (tcp(sent.bytes()), tcp(&frame.build()));
+            assert!(whole.checksums_are_right, "{profile}, {shape}");
+            let (seq, options) = (whole.seq, &whole.options);
+            assert_eq!(
+                (whole.src, whole.dst, seq, options),
+                (first.src, first.dst, first.seq, &first.options)
+            );
+            assert_eq!((&whole.vlans, whole.macs), (&first.vlans, first.macs), "{profile}, {shape}");
+            assert_eq!(whole.payload, data(0, 300).payload, "{profile}, {shape}");
+            let merged = sent.merged();
+            assert_eq!((merged.payloads.len(), merged.mss), (3, 100), "{profile}, {shape}");
+        }
+    }
+}
+
+#[test]
+fn the_virtio_header_says_how_to_complete_and_segment_the_packet() {
+    for (shape, frame) in shapes() {
+        for (profile, mut card) in cards() {
+            card.receive(&frame.clone().at(0, 100)).receive(&frame.clone().at(100, 100));
+            let header = card.drain().take_one().merged().virtio;
+            let is_ipv4 = matches!(frame.network, Network::Ipv4 { .. });
+            let link = 14 + 4 * frame.tags.len() as u16;
+            let csum_start = link + if is_ipv4 { 20 } else { 40 };
+            let expected = VirtioNetHeader {
+                flags: VirtioNetHeader::NEEDS_CSUM,
+                gso_type: if is_ipv4 { VirtioNetHeader::GSO_TCPV4 } else { VirtioNetHeader::GSO_TCPV6 },
+                hdr_len: csum_start + 20 + frame.options.len() as u16,
+                gso_size: 100,
+                csum_start,
+                csum_offset: 16,
+            };
+            assert_eq!(header, expected, "{profile}, {shape}");
+        }
+    }
+}
+
+#[test]
+fn slices_hold_header_and_payloads_and_the_checksum_is_the_pseudo_headers_sum() {
+    for profile in each_profile(ms(1)) {
+        let mut engine = Coalescer::new(&Config::default(), &profile).unwrap();
+        for nth in 0..3 {
+            engine.receive(Frame::new(data(nth * 100, 100).build()), Instant::ZERO);
+        }
+        engine.drain();
+        let Some(Output::ToHost(Packet::Aggregate(aggregate))) = engine.poll() else { panic!("{profile:?}") };
+        let (mut slices, mut packet) = (Vec::new(), Vec::new());
+        aggregate.io_slices(&mut slices);
+        aggregate.copy_to(&mut packet);
+        assert_eq!(slices.len(), 4);
+        let mut joined = slices.iter().flat_map(|slice: &IoSlice<'_>| slice.to_vec()).collect::<Vec<u8>>();
+        assert_eq!((joined.len(), aggregate.len()), (packet.len(), packet.len()));
+        let pseudo =
+            nichrome_wire::checksum::Sum::pseudo_ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 6, 320);
+        assert_eq!(joined[50..52], pseudo.fold().to_be_bytes(), "{profile:?}");
+        joined[50..52].copy_from_slice(&packet[50..52]);
+        assert_eq!(joined, packet, "{profile:?}: nothing else is completed");
+    }
+}
+
+#[test]
+fn flows_that_differ_in_one_thing_are_not_merged() {
+    let base = data(100, 100);
+    let others = [
+        base.clone().with(|frame| frame.src_port = 9),
+        base.clone().with(|frame| frame.dst_port = 9),
+        base.clone().with(|frame| frame.network = Network::ipv4([10, 0, 0, 3].into(), [10, 0, 0, 2].into())),
+        base.clone().with(|frame| frame.network = Network::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 3].into())),
+        base.clone().with(|frame| frame.network = Network::ipv4([10, 0, 0, 2].into(), [10, 0, 0, 1].into())),
+        TcpFrame { tags: vec![vlan(EtherType::VLAN, 5)], ..base.clone() },
+        TcpFrame { tags: vec![vlan(EtherType::VLAN, 5); 2], ..base.clone() },
+        base.over_ipv6(),
+    ];
+    for other in others {
+        for (profile, mut card) in cards() {
+            card.receive(&data(0, 100)).receive(&other);
+            assert_eq!(card.drain().take_lens(), [100, 100], "{profile}, {other:?}");
+        }
+    }
+}
+
+#[test]
+fn packets_without_a_link_header_are_merged() {
+    let config = Config { medium: Medium::Ip, ..Config::default() };
+    for (profile, mut card) in Card::of_each_profile(&config) {
+        for frame in [data(0, 100), data(0, 100).over_ipv6()] {
+            card.receive_bytes(frame.build_ip()).receive_bytes(frame.at(100, 100).build_ip());
+        }
+        let sent = card.drain().take();
+        let lens: Vec<usize> = sent.iter().map(|sent| sent.bytes().len()).collect();
+        assert!(lens == [240, 260] || lens == [260, 240], "{profile}: {lens:?}");
+        assert!(sent.iter().all(|sent| sent.merged().virtio.csum_start <= 40), "{profile}");
+    }
+}
+
+#[test]
+fn nothing_of_a_flow_overtakes_what_is_held_of_it() {
+    let control = [TcpFlags::SYN, TcpFlags::FIN, TcpFlags::RST, TcpFlags::URG, TcpFlags::NONE];
+    for flags in control {
+        for (profile, mut card) in cards() {
+            card.receive(&data(0, 100)).receive(&data(100, 100));
+            card.receive(&data(200, 0).flags(flags));
+            assert_eq!(card.take_lens(), [200, 0], "{profile}, {flags}");
+        }
+    }
+}
+
+#[test]
+fn ce_is_never_merged_with_what_is_not() {
+    let marked = |at, mark| {
+        data(at, 100).with(|frame| match &mut frame.network {
+            Network::Ipv4 { tos, .. } => tos.0 |= mark,
+            Network::Ipv6 { class, .. } => class.0 |= mark,
+        })
+    };
+    for (profile, mut card) in cards() {
+        for (nth, mark) in (0..).zip([2, 2, 3, 3, 2]) {
+            card.receive(&marked(nth * 100, mark));
+        }
+        assert_eq!(card.drain().take_lens(), [200, 200, 100], "{profile}");
+    }
+}
+
+#[test]
+fn cwr_is_never_merged() {
+    for (profile, mut card) in cards() {
+        for (nth, flags) in (0..).zip([TcpFlags::NONE, TcpFlags::CWR, TcpFlags::CWR, TcpFlags::NONE]) {
+            card.receive(&data(nth * 100, 100).flags(flags));
+        }
+        assert_eq!(card.drain().take_lens(), [100; 4], "{profile}");
+        assert_eq!(card.passes(PassReason::CongestionFlags), 2, "{profile}");
+    }
+}
+
+#[test]
+fn fragments_flush_their_flow_and_are_passed() {
+    let mut first = data(200, 100).build();
+    first[14 + 6] |= 0x20;
+    let mut later = first.clone();
+    later[14 + 7] |= 0x10;
+    for fragment in [&mut first, &mut later] {
+        fragment[24..26].fill(0);
+        let sum = nichrome_wire::checksum::checksum(&fragment[14..34]);
+        fragment[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    for (profile, mut card) in cards() {
+        card.receive(&data(0, 100)).receive(&data(100, 100));
+        card.receive_bytes(later.clone());
+        assert_eq!(card.take(), [Sent::Frame(later.clone())], "{profile}: it is not known to be of the flow");
+        card.receive_bytes(first.clone());
+        let sent = card.take();
+        assert_eq!(
+            (sent[0].merged().payloads.len(), &sent[1]),
+            (2, &Sent::Frame(first.clone())),
+            "{profile}"
+        );
+        assert_eq!(card.passes(PassReason::Fragment), 2, "{profile}");
+    }
+}
+
+#[test]
+fn routing_and_authentication_headers_are_passed_after_what_is_held() {
+    for (kind, words) in [(IpProtocol::ROUTING, 0), (IpProtocol::AH, 4)] {
+        let header = [&[IpProtocol::TCP.0, words][..], &vec![0; 6 + 4 * usize::from(words)]].concat();
+        let opaque = data(200, 100).over_ipv6().with(|frame| {
+            if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+                (*next_header, *extensions) = (kind, header);
+            }
+        });
+        for (profile, mut card) in cards() {
+            card.receive(&data(0, 100).over_ipv6()).receive(&data(100, 100).over_ipv6()).receive(&opaque);
+            let sent = card.take();
+            assert_eq!(sent.len(), 2, "{profile}, {kind}");
+            assert_eq!((sent[0].merged().payloads.len(), &sent[1]), (2, &Sent::Frame(opaque.build())));
+        }
+    }
+}
+
+#[test]
+fn what_is_not_tcp_or_malformed_is_passed_as_it_came() {
+    let mut udp = data(0, 100).build();
+    udp[23] = IpProtocol::UDP.0;
+    let mut arp = data(0, 100).build();
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let mut three_tags = data(0, 100);
+    three_tags.tags = vec![vlan(EtherType::VLAN, 5); 3];
+    let mut short_header = data(0, 100).build();
+    short_header[46] = 0x40;
+    let mut long_header = data(0, 10).build();
+    long_header[46] = 0xF0;
+    let mut other_version = data(0, 100).build();
+    other_version[14] = 0x65;
+    let cut = data(0, 100).build()[..80].to_vec();
+    let frames = [
+        Vec::new(),
+        vec![0; 13],
+        udp,
+        arp,
+        three_tags.build(),
+        short_header,
+        long_header,
+        other_version,
+        cut,
+    ];
+    for (profile, mut card) in cards() {
+        card.receive(&data(0, 100));
+        for frame in &frames {
+            card.receive_bytes(frame.clone());
+            assert_eq!(card.take(), [Sent::Frame(frame.clone())], "{profile}");
+        }
+        let passed = card.passes(PassReason::NotTcp) + card.passes(PassReason::Malformed);
+        assert_eq!(passed, frames.len() as u64, "{profile}");
+    }
+}
+
+#[test]
+fn a_header_beyond_the_limit_is_passed() {
+    let mut frame = data(0, 100).over_ipv6();
+    if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+        *next_header = IpProtocol::DESTINATION_OPTIONS;
+        // One header of 136 bytes: 54 + 136 + 20 are more than 192.
+        *extensions = [&[IpProtocol::TCP.0, 16, 1, 132][..], &[0; 132]].concat();
+    }
+    for (profile, mut card) in cards() {
+        card.receive(&frame).receive(&frame.clone().at(100, 100));
+        assert_eq!(card.take_lens(), [100, 100], "{profile}");
+        assert_eq!(card.passes(PassReason::IpOptions), 2, "{profile}");
+    }
+}
+
+#[test]
+fn payload_lies_where_it_was_received() {
+    for profile in each_profile(ms(1)) {
+        let mut engine = Coalescer::new(&Config::default(), &profile).unwrap();
+        let frames: Vec<Rc<[u8]>> = (0..3).map(|nth| data(nth * 100, 100).build().into()).collect();
+        for frame in &frames {
+            engine.receive(Frame::new(Rc::clone(frame)), Instant::ZERO);
+        }
+        engine.drain();
+        let Some(Output::ToHost(Packet::Aggregate(aggregate))) = engine.poll() else { panic!("{profile:?}") };
+        for (payload, frame) in aggregate.payloads().zip(&frames) {
+            assert!(std::ptr::eq(payload, &frame[54..]), "{profile:?}");
+        }
+    }
+}
+
+/// A buffer that counts how many there are.
+struct Counted(Vec<u8>, Rc<Cell<usize>>);
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.set(self.1.get() - 1);
+    }
+}
+
+#[test]
+fn buffers_go_back_when_an_output_or_the_engine_is_dropped() {
+    for profile in each_profile(ms(1)) {
+        let count = Rc::new(Cell::new(0));
+        let mut engine = Coalescer::new(&Config::default(), &profile).unwrap();
+        for nth in 0..4 {
+            count.set(count.get() + 1);
+            engine
+                .receive(Frame::new(Counted(data(nth * 100, 100).build(), Rc::clone(&count))), Instant::ZERO);
+            if nth == 2 {
+                engine.drain();
+            }
+        }
+        let output = engine.poll();
+        assert_eq!(count.get(), 4, "{profile:?}");
+        drop(engine);
+        assert_eq!(count.get(), 3, "{profile:?}: the output outlives the engine");
+        drop(output);
+        assert_eq!(count.get(), 0, "{profile:?}");
+    }
+}
+
+#[test]
+fn time_alone_delivers_everything_and_then_wants_nothing_more() {
+    for (profile, mut card) in cards() {
+        for nth in 0..3 {
+            card.receive(&data(nth * 100, 100)).wait(us(1));
+        }
+        card.wait(ms(10));
+        assert_eq!(card.take_lens(), [300], "{profile}");
+        assert_eq!((card.flushes(FlushReason::Timeout), card.engine.poll_timeout()), (1, None), "{profile}");
+    }
+}
+
+#[test]
+fn the_counters_add_up() {
+    for (profile, mut card) in cards() {
+        let mut corrupt = data(300, 100).build();
+        corrupt[60] ^= 1;
+        card.receive(&data(0, 100)).receive(&data(100, 100)).receive_bytes(corrupt);
+        card.receive(&data(300, 0)).receive(&data(300, 50)).drain();
+        let statistics = card.statistics();
+        crate::common::assert_consistent(&statistics);
+        assert_eq!((statistics.packets_in, statistics.bytes_in), (5, 3 * 154 + 54 + 104), "{profile}");
+        assert_eq!((statistics.aggregates, statistics.segments_aggregated), (1, 2), "{profile}");
+        assert_eq!(statistics.mean_segments_per_aggregate(), 2.0);
+        let dropped = if profile == Profile::Gro { 0 } else { 1 };
+        assert_eq!((statistics.drops.total(), statistics.packets_out), (dropped, 4 - dropped), "{profile}");
+        assert_eq!(statistics.bytes_out, 254 + 54 + 104 + 154 * (1 - dropped), "{profile}");
+        assert_eq!(statistics.tcp_payload_bytes_in, 350, "{profile}");
+        assert_eq!(statistics.tcp_payload_bytes_out, 350 - 100 * dropped, "{profile}");
+    }
+}
+
+#[test]
+fn batches_of_many_connections_are_carried() {
+    let config = Config { max_connections: 3000, ..Config::default() };
+    for (profile, mut card) in Card::of_each_profile(&config) {
+        for nth in 0..4 {
+            let frames =
+                (0..2500).map(|port| data(nth * 100, 100).with(|frame| frame.src_port = port).build());
+            let mut frames: Vec<Vec<u8>> = frames.collect();
+            frames.extend([Vec::new(), vec![0; 14], data(0, 0).build()]);
+            for batch in frames.chunks(33) {
+                card.receive_batch(batch);
+            }
+        }
+        let statistics = card.statistics();
+        assert_eq!(statistics.packets_in, 4 * 2503, "{profile}");
+        assert_eq!(card.finish().frames, 4 * 2503, "{profile}");
+    }
+}

@@ -1,0 +1,21 @@
+//! Generated traffic through every profile: whatever comes, every promise is kept.
+
+use crate::generated::choose::Bytes;
+use crate::generated::run;
+use proptest::prelude::*;
+
+/// 1,000, or as many as `PROPTEST_CASES` says.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+
+    /// What is delivered is what was received; nothing overtakes, waits too long, or is left over; no acknowledgement
+    /// says what the host could not have said.
+    #[test]
+    fn every_promise_is_kept(profile in 0u32..3, choices in proptest::collection::vec(any::<u8>(), 0..3000)) {
+        run(&mut Bytes(&choices), profile, u64::MAX).map_err(TestCaseError::fail)?;
+    }
+}

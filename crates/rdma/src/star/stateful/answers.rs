@@ -1,0 +1,121 @@
+//! Answers of the server's card: RAs and SDPs.
+
+use nichrome_wire::star::{Flags, Reason, Repr, Stamp};
+use nichrome_wire::{Ecn, Instant, SeqNumber};
+
+use super::Stateful;
+use crate::congestion::Mark;
+use crate::core::memory::Memory;
+use crate::core::verbs::Verbs;
+use crate::star::flight::{Answered, Place};
+use crate::star::packet::Incoming;
+use crate::star::pipeline::Transfer;
+
+/// An answer of the server's card to the RDP or GD with this sequence number, with the payload of an SDP.
+struct Answer<'a> {
+    sequence: SeqNumber,
+    mark: Mark,
+    outcome: Result<&'a [u8], Reason>,
+}
+
+impl Stateful {
+    /// Handles the answer of the server's card to an RDP or GD. Returns true if it ends the wait for that packet.
+    fn answered<M: Memory>(
+        &mut self,
+        transfer: Transfer,
+        answer: &Answer<'_>,
+        clock: Stamp,
+        verbs: &mut Verbs<M>,
+    ) -> bool {
+        let Answer { sequence, mark, outcome } = *answer;
+        let Some(Answered { place, sent }) = self.flight_mut(transfer).answered(sequence, mark, verbs.now)
+        else {
+            verbs.counters.dropped_stale += 1;
+            return false;
+        };
+        self.clock.answered(clock, sent, verbs.now);
+        if outcome == Err(Reason::Lease)
+            && let Some(lease) = &mut self.lease
+        {
+            lease.refused();
+        }
+        // The card refuses what a closed connection was granted.
+        if matches!(outcome, Err(Reason::Expired | Reason::Lease)) || outcome.is_err() && self.is_closed {
+            let flight = self.flight_mut(transfer);
+            flight.missed(sent, verbs.now);
+            flight.retransmissions.push_back(place);
+            self.pipeline_mut(place.initiator).copy_gone(place.nth);
+            return false;
+        }
+        self.chunk_answered(place, outcome, verbs);
+        true
+    }
+
+    /// Handles an RA: those of the 16 RDPs before its own that `before` names were stored, too.
+    pub(super) fn acknowledged<M: Memory>(
+        &mut self,
+        packet: &Incoming<'_>,
+        outcome: Result<u16, Reason>,
+        verbs: &mut Verbs<M>,
+    ) {
+        let Repr { sequence, flags, stamp, .. } = packet.repr;
+        let mark = Mark::from(flags.contains(Flags::ECN_ECHO));
+        let before = outcome.unwrap_or(0);
+        let mut is_news = false;
+        for distance in (1..=u16::BITS).rev().filter(|distance| before >> (distance - 1) & 1 == 1) {
+            let stored = Answer { sequence: sequence - distance, mark, outcome: Ok(&[]) };
+            is_news |= self.answered(Transfer::ToServer, &stored, stamp, verbs);
+        }
+        let answer = Answer { sequence, mark, outcome: outcome.map(|_| packet.payload) };
+        is_news |= self.answered(Transfer::ToServer, &answer, stamp, verbs);
+        if is_news {
+            self.progress(Transfer::ToServer, verbs.now);
+        }
+    }
+
+    /// Handles an SDP.
+    pub(super) fn data_received<M: Memory>(
+        &mut self,
+        packet: &Incoming<'_>,
+        outcome: Result<(), Reason>,
+        verbs: &mut Verbs<M>,
+    ) {
+        let Repr { sequence, stamp, .. } = packet.repr;
+        let mark = Mark::from(packet.ecn == Ecn::Ce);
+        let answer = Answer { sequence, mark, outcome: outcome.map(|()| packet.payload) };
+        if self.answered(Transfer::FromServer, &answer, stamp, verbs) {
+            self.progress(Transfer::FromServer, verbs.now);
+        }
+    }
+
+    /// Handles the answer to a chunk's packet.
+    fn chunk_answered<M: Memory>(
+        &mut self,
+        place: Place,
+        outcome: Result<&[u8], Reason>,
+        verbs: &mut Verbs<M>,
+    ) {
+        let Some(index) = self.pipeline(place.initiator).operation_of(place.nth) else { return };
+        let landed = match outcome {
+            Err(reason) => Err(self.refused(place, index, reason)),
+            Ok(_) if self.pipeline(place.initiator).is_done(place.nth) => Ok(()),
+            Ok(payload) => self.store_response(place, index, payload, verbs),
+        };
+        if let Err(failure) = landed {
+            self.fail_operation(place.initiator, index, failure);
+        }
+        if !self.pipeline_mut(place.initiator).chunk_answered(place.nth) {
+            verbs.counters.duplicates += 1;
+        }
+    }
+
+    fn progress(&mut self, transfer: Transfer, now: Instant) {
+        let settings = self.qp.settings;
+        if self.is_closed {
+            return;
+        }
+        let flight = self.flight_mut(transfer);
+        let awaited = flight.awaited();
+        flight.timer.progress(awaited, &settings, now);
+    }
+}

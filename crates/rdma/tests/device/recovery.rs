@@ -1,0 +1,216 @@
+//! How losses and congestion are dealt with: between two of ours, and with others.
+
+use crate::common::{Faults, Link, Pair, pattern};
+use nichrome_rdma::*;
+use nichrome_wire::rdma::{BthFlags, Message, RcMessage, Repr};
+
+/// Writes a megabyte four times over a path with faults; what it took.
+fn transfer(pair: &mut Pair) -> (Counters, Counters, u64) {
+    let [a, _] = pair.connect(QpType::Rc, &Link { timeout: 10, ..Link::default() });
+    let (there, data) = (pair.ends[1].remote(0), pattern(1 << 20, 8));
+    pair.ends[0].fill(0, &data);
+    (0..4).for_each(|wr_id| pair.ends[0].post(a, wr_id, Operation::Write(there), 0, 1 << 20));
+    pair.run_until(|pair| pair.ends[0].device.poll_timeout().is_none() && pair.now > Instant::ZERO);
+    pair.run();
+    let done = pair.ends[0].completions();
+    assert_eq!(done.len(), 4);
+    assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
+    assert!(pair.ends[1].bytes(0, 1 << 20) == data);
+    let took = done.last().unwrap().at.as_nanos();
+    (*pair.ends[0].device.counters(), *pair.ends[1].device.counters(), took)
+}
+
+fn lossy(selective: [SelectiveRepeat; 2]) -> (Counters, Counters, u64) {
+    let faults = Faults { loss: 0.01, ..Faults::default() };
+    let change = |config: &mut Config| config.roce.selective_repeat = selective[config.seed as usize];
+    transfer(&mut Pair::with(change).seeded(3, faults))
+}
+
+#[test]
+fn two_of_ours_repeat_what_was_lost_and_little_more() {
+    use SelectiveRepeat::{Never, Offered};
+    let (selective, _, fast) = lossy([Offered, Offered]);
+    let (back, _, slow) = lossy([Never, Never]);
+    // 4096 packets, of which one in a hundred is lost.
+    assert!(selective.retransmitted < 200, "{}", selective.retransmitted);
+    assert!(back.retransmitted > 2 * selective.retransmitted, "{}", back.retransmitted);
+    assert!(fast < slow, "{fast} and {slow}");
+    // What nothing tells of is found by probes, which are of no use to others.
+    assert!(selective.probes > 0 && selective.probes < selective.retransmitted);
+    assert_eq!(back.probes, 0);
+}
+
+#[test]
+fn one_of_ours_alone_goes_back_as_others_do() {
+    use SelectiveRepeat::{Never, Offered};
+    for ends in [[Offered, Never], [Never, Offered]] {
+        let (alone, _, _) = lossy(ends);
+        let (neither, _, _) = lossy([Never, Never]);
+        assert_eq!(alone, neither);
+    }
+}
+
+#[test]
+fn disorder_alone_is_no_loss_between_two_of_ours() {
+    let faults = Faults { reorder: 0.02, ..Faults::default() };
+    let (requester, responder, _) = transfer(&mut Pair::new().seeded(5, faults));
+    assert!(responder.out_of_sequence > 50);
+    assert!(requester.retransmitted < 150, "{}", requester.retransmitted);
+}
+
+#[test]
+fn the_offer_stands_in_requests_and_is_answered() {
+    for offered in [SelectiveRepeat::Offered, SelectiveRepeat::Never] {
+        let mut pair = Pair::with(|config| config.roce.selective_repeat = offered);
+        pair.record = true;
+        let [a, _] = pair.connect(QpType::Rc, &Link::default());
+        let there = pair.ends[1].remote(0);
+        pair.ends[0].post(a, 1, Operation::Write(there), 0, 5000);
+        pair.ends[0].post(a, 2, Operation::Read(there), 0, 5000);
+        pair.run();
+        for (_, bytes) in &pair.sent {
+            let (repr, _) = Repr::parse(bytes).unwrap();
+            let Message::Rc(message) = repr.message else { panic!() };
+            let data = matches!(message, RcMessage::ReadResponse(_));
+            let offer = repr.bth.flags.contains(BthFlags::SELECTIVE);
+            assert_eq!(offer, !data && offered == SelectiveRepeat::Offered);
+        }
+    }
+}
+
+#[test]
+fn marks_are_answered_but_not_each() {
+    let faults = Faults { mark: 1.0, ..Faults::default() };
+    let (requester, responder, _) = transfer(&mut Pair::new().seeded(5, faults));
+    assert!(responder.congestion_marks > 4000);
+    let told = responder.congestion_notifications_sent;
+    assert!(told > 2 && told * 10 < responder.congestion_marks, "{told}");
+    assert_eq!(requester.congestion_notifications_received, told);
+}
+
+#[test]
+fn dcqcn_slows_down_where_there_are_marks_and_only_there() {
+    let dcqcn = Dcqcn { line_rate: 10_000_000_000, ..Dcqcn::default() };
+    let run = |mark| {
+        let change = |config: &mut Config| config.roce.congestion = Congestion::Dcqcn(dcqcn);
+        transfer(&mut Pair::with(change).seeded(5, Faults { mark, ..Faults::default() }))
+    };
+    let ((_, _, free), (_, _, some), (_, _, many)) = (run(0.0), run(0.001), run(0.2));
+    assert!(free * 5 < some * 4 && some < many, "{free} {some} {many}");
+}
+
+fn marked(congestion: Congestion, mark: f64) -> (Counters, Counters, u64) {
+    let change = |config: &mut Config| config.roce.congestion = congestion;
+    transfer(&mut Pair::with(change).seeded(5, Faults { mark, ..Faults::default() }))
+}
+
+#[test]
+fn dctcp_echoes_marks_in_acknowledgements_and_shrinks_by_their_share() {
+    let ((_, _, free), (some, responder, mild), (_, _, harsh)) =
+        (marked(Congestion::Dctcp, 0.0), marked(Congestion::Dctcp, 0.01), marked(Congestion::Dctcp, 0.5));
+    assert!(responder.congestion_marks > 20);
+    assert_eq!((responder.congestion_notifications_sent, some.congestion_notifications_received), (0, 0));
+    assert!(free < mild && mild < harsh, "{free} {mild} {harsh}");
+}
+
+#[test]
+fn without_congestion_control_marks_change_nothing_at_the_sender() {
+    let ((_, _, free), (requester, _, half)) = (marked(Congestion::None, 0.0), marked(Congestion::None, 0.5));
+    assert!(requester.congestion_notifications_received > 0);
+    assert_eq!(free, half);
+}
+
+#[test]
+fn the_window_opens_and_closes() {
+    let mut pair = Pair::with(|config| config.window = SendWindow { initial: 4, max: 64, read: 4 });
+    pair.record = true;
+    let [a, _] = pair.connect(QpType::Rc, &Link::default());
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].post(a, 1, Operation::Write(there), 0, 1 << 20);
+    pair.transmit();
+    assert_eq!(pair.sent.len(), 4);
+    pair.run();
+    let done = pair.ends[0].completions();
+    // 1024 packets: 4, 8, 16, 32, then 64 in each round trip of 20 µs.
+    assert!(done[0].at.as_nanos() < 22 * 20_000, "{}", done[0].at);
+}
+
+#[test]
+fn reads_are_within_the_window_too() {
+    let mut pair = Pair::with(|config| config.window = SendWindow { initial: 8, max: 8, read: 4 });
+    pair.record = true;
+    let [a, _] = pair.connect(QpType::Rc, &Link { rd_atomic: 16, ..Link::default() });
+    let there = pair.ends[1].remote(0);
+    pair.ends[1].fill(0, &pattern(100_000, 1));
+    pair.ends[0].post(a, 1, Operation::Read(there), 0, 100_000);
+    pair.transmit();
+    assert_eq!(pair.sent.len(), 2, "two parts of four packets");
+    pair.run();
+    assert_eq!(pair.ends[0].completions()[0].status, Status::Success);
+    assert!(pair.ends[0].bytes(0, 100_000) == pattern(100_000, 1));
+}
+
+#[test]
+fn what_is_kept_is_bounded_and_given_back() {
+    for held in [0, 1, 10] {
+        let faults = Faults { loss: 0.02, reorder: 0.1, ..Faults::default() };
+        let (requester, _, _) =
+            transfer(&mut Pair::with(|config| config.roce.held_packets = held).seeded(7, faults));
+        assert!(requester.retransmitted > 50);
+    }
+}
+
+/// The program at the other end is done, and goes: what is sent again after that is answered by nobody.
+#[test]
+fn a_lost_last_acknowledgement_is_made_good_before_the_queue_pair_goes() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Rc, &Link { timeout: 10, ..Link::default() });
+    let device = &mut pair.ends[1].device;
+    device.acknowledge_again(b).unwrap();
+    assert_eq!(device.poll_transmit(pair.now, 1, &mut [0; 8192]), None, "nothing has come yet");
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].post(a, 1, Operation::Write(there), 0, 100);
+    pair.transmit();
+    pair.faults.loss = 1.0;
+    pair.run_until(|pair| pair.ends[1].device.counters().received == 1);
+    pair.transmit();
+    pair.faults.loss = 0.0;
+    pair.ends[1].device.acknowledge_again(b).unwrap();
+    pair.transmit();
+    pair.ends[1].device.destroy_qp(b).unwrap();
+    pair.run();
+    assert_eq!(pair.ends[0].completions()[0].status, Status::Success);
+    assert_eq!(pair.ends[0].device.counters().retransmitted, 0);
+}
+
+/// Returns the nanoseconds from a send that nobody answers to its completion with `RetryExceeded`.
+fn time_to_give_up(timeout: u8, retry_count: u8) -> u64 {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect(QpType::Rc, &Link { timeout, retry_count, ..Link::default() });
+    pair.faults.loss = 1.0;
+    let (there, start) = (pair.ends[1].remote(0), pair.now);
+    pair.ends[0].post(a, 1, Operation::Write(there), 0, 100);
+    pair.run();
+    let completions = pair.ends[0].completions();
+    assert_eq!(completions[0].status, Status::RetryExceeded);
+    completions[0].at.nanos_since(start)
+}
+
+/// The standard: each of the retry count + 1 timers takes 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3). rxe: once.
+#[test]
+fn a_silent_peer_is_given_up_when_hardware_gives_it_up() {
+    for timeout in [8, 10, 12, 14, 16, 18, 20] {
+        for retry_count in [0, 1, 3, 5, 7] {
+            let (took, shortest) =
+                (time_to_give_up(timeout, retry_count), (4096 << timeout) * (u64::from(retry_count) + 1));
+            let what = format!("timeout {timeout}, retry count {retry_count}: {took} ns");
+            assert!((shortest..=4 * shortest).contains(&took), "{what}");
+            if timeout >= 16 {
+                assert_eq!(took, shortest, "{what}");
+            }
+        }
+    }
+    let milliseconds = |timeout, retry_count| time_to_give_up(timeout, retry_count) / 1_000_000;
+    assert_eq!(milliseconds(14, 7), 1811, "perftest: timeout 14, retry count 7");
+    assert_eq!(milliseconds(18, 5), 6442);
+}

@@ -1,0 +1,107 @@
+//! Which connections of a device are on StaR, and what their set-up agrees on.
+
+use crate::common::{Link, Pair};
+use nichrome_rdma::star::{
+    Admit, CardAuthentication, Connect, MakeOffer, Room, ServerSecret, StarRole, Wish,
+};
+use nichrome_rdma::*;
+use nichrome_wire::SeqNumber;
+
+fn ok(done: &[Completion]) -> Vec<u64> {
+    assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
+    done.iter().map(|wc| wc.wr_id).collect()
+}
+
+#[test]
+fn a_device_has_connections_on_roce_and_on_star() {
+    for server in [0, 1] {
+        let mut pair = Pair::new();
+        pair.record = true;
+        let star = pair.connect_star(server, &Link::default());
+        let roce = pair.connect(QpType::Rc, &Link::default());
+        let there = pair.ends[1].remote(0x100);
+        pair.ends[0].post(star[0], 1, Operation::Write(there), 0, 5000);
+        pair.ends[0].post(roce[0], 2, Operation::Write(there), 0, 5000);
+        pair.run();
+        let mut done = ok(&pair.ends[0].completions());
+        done.sort_unstable();
+        assert_eq!(done, [1, 2]);
+    }
+}
+
+#[test]
+fn beyond_the_budget_new_connections_are_stateless() {
+    let mut pair = Pair::with(|config| {
+        if config.seed == 0 {
+            config.star.connection_budget = Some(2);
+        }
+    });
+    let mut transports = Vec::new();
+    let mut existing = None;
+    for _ in 0..4 {
+        let qps = pair.create(QpType::Rc);
+        pair.bring_up(QpType::Rc, qps, &Link::default());
+        let offer = |end: usize| {
+            pair.ends[end]
+                .device
+                .ask(qps[end], MakeOffer { wish: Wish::Automatic, first_element: SeqNumber(1) })
+                .unwrap()
+        };
+        let agreed = star::agree(&offer(0), &offer(1)).unwrap();
+        transports.push(agreed != star::Agreement::Roce);
+        if agreed != star::Agreement::Roce {
+            pair.put_on_star(0, qps, 5);
+        }
+        existing = Some(qps[0]);
+    }
+    assert_eq!(transports, [false, false, true, true]);
+    let again = MakeOffer { wish: Wish::Automatic, first_element: SeqNumber(1) };
+    assert_eq!(pair.ends[0].device.ask(existing.unwrap(), again).unwrap().room, Room::Free);
+    assert_eq!(pair.ends[0].device.stateless_connections(), 2);
+}
+
+#[test]
+fn queue_pairs_that_star_cannot_take_are_refused() {
+    let mut pair = Pair::new();
+    let qps = pair.connect(QpType::Rc, &Link::default());
+    let ours =
+        pair.ends[0].device.ask(qps[0], MakeOffer { wish: Wish::Own, first_element: SeqNumber(1) }).unwrap();
+    let ud = pair.connect(QpType::Ud, &Link::default());
+    let device = &mut pair.ends[0].device;
+    let refused = device.ask(ud[0], MakeOffer { wish: Wish::Own, first_element: SeqNumber(1) });
+    assert_eq!(refused, Err(ConnectError::Service(QpType::Ud)));
+    device.connect(qps[0], &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless }).unwrap();
+    let twice = device.connect(qps[0], &Connect { ours: &ours, theirs: &ours, role: &StarRole::Stateless });
+    assert_eq!(twice, Err(ConnectError::State(QpState::Rts)));
+}
+
+#[test]
+fn a_client_with_a_wrong_clock_learns_the_time() {
+    let mut pair = Pair::with(|config| {
+        let secret = ServerSecret::new([1; 16]);
+        config.star.authentication = Some(CardAuthentication { secret });
+    });
+    let qps = pair.connect(QpType::Rc, &Link::default());
+    let [ours, theirs] = [0, 1].map(|end| {
+        pair.ends[end]
+            .device
+            .ask(qps[end], MakeOffer { wish: Wish::Automatic, first_element: SeqNumber(1) })
+            .unwrap()
+    });
+    let mut admission = pair.ends[1].device.ask(qps[1], Admit(&ours)).unwrap();
+    admission.clock.0 = 55_555_555;
+    pair.ends[1]
+        .device
+        .connect(qps[1], &Connect { ours: &theirs, theirs: &ours, role: &StarRole::Stateless })
+        .unwrap();
+    pair.ends[0]
+        .device
+        .connect(qps[0], &Connect { ours: &ours, theirs: &theirs, role: &StarRole::Stateful(admission) })
+        .unwrap();
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].post(qps[0], 1, Operation::Write(there), 0, 5000);
+    pair.ends[0].post(qps[0], 2, Operation::Read(there), 0, 5000);
+    pair.run();
+    assert_eq!(ok(&pair.ends[0].completions()), [1, 2]);
+    assert!(pair.ends[1].device.view::<star::CardCounters>().refused_expired > 0);
+}

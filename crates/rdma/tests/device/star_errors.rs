@@ -1,0 +1,107 @@
+//! StaR between two devices: requests that fail in their turn, and requests that are refused when they are posted.
+
+use crate::common::{BASE, Link, MEMORY, Pair};
+use nichrome_rdma::*;
+
+/// The end that is stateless. End 0 is the initiator.
+const SERVERS: [usize; 2] = [0, 1];
+
+#[test]
+fn memory_is_out_of_reach_by_a_wrong_key_or_beyond_its_bounds() {
+    for server in SERVERS {
+        for (nth, wrong) in [0, 1, 2].into_iter().enumerate() {
+            let mut pair = Pair::new();
+            let [a, b] = pair.connect_star(server, &Link { retry_count: 1, ..Link::default() });
+            let right = pair.ends[1].remote(0);
+            let remote = match wrong {
+                0 => Remote { rkey: RKey(right.rkey.0 ^ 1), ..right },
+                1 => Remote { address: BASE + MEMORY as u64 - 5, ..right },
+                _ => Remote { address: BASE - 1, ..right },
+            };
+            pair.ends[1].receive(b, 7, 0, 100);
+            pair.ends[0].post(a, 1, Operation::Write(right), 0, 10);
+            pair.ends[0].post(a, 2, Operation::Write(remote), 0, 10);
+            pair.ends[0].post(a, 3, Operation::Write(right), 0, 10);
+            pair.run();
+            let expected = [(1, Status::Success), (2, Status::RemoteAccess), (3, Status::Flushed)];
+            assert_eq!(pair.ends[0].statuses(), expected, "{server} {nth}");
+            assert_eq!(pair.ends[1].statuses(), [(7, Status::Flushed)], "{server} {nth}");
+            assert!(pair.ends[1].events().contains(&Event::QpAccessError(b)));
+        }
+    }
+}
+
+#[test]
+fn a_local_buffer_that_is_none_fails_in_its_turn() {
+    for server in SERVERS {
+        let mut pair = Pair::new();
+        let [a, _] = pair.connect_star(server, &Link::default());
+        let there = pair.ends[1].remote(0);
+        pair.ends[0].post(a, 1, Operation::Write(there), 0, 5000);
+        let wrong = [Sge { lkey: LKey(pair.ends[0].lkey.0 ^ 1), ..pair.ends[0].sge(0, 10) }];
+        pair.ends[0].device.post_send(a, &SendRequest::new(2, Operation::Write(there), &wrong)).unwrap();
+        pair.ends[0].post(a, 3, Operation::Write(there), 0, 10);
+        pair.run();
+        let expected = [(1, Status::Success), (2, Status::LocalProtection), (3, Status::Flushed)];
+        assert_eq!(pair.ends[0].statuses(), expected, "{server}");
+    }
+}
+
+#[test]
+fn a_message_longer_than_its_receive_ends_both_sides() {
+    for server in SERVERS {
+        let mut pair = Pair::new();
+        let [a, b] = pair.connect_star(server, &Link::default());
+        pair.ends[1].receive(b, 7, 0, 100);
+        pair.ends[1].receive(b, 8, 0, 100);
+        pair.ends[0].post(a, 1, Operation::Send, 0, 101);
+        pair.run();
+        assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteInvalidRequest)], "{server}");
+        let expected = [(7, Status::LocalLength), (8, Status::Flushed)];
+        assert_eq!(pair.ends[1].statuses(), expected, "{server}");
+    }
+}
+
+#[test]
+fn a_receive_in_wrong_memory_ends_both_sides() {
+    for server in SERVERS {
+        let mut pair = Pair::new();
+        let [a, b] = pair.connect_star(server, &Link { retry_count: 1, ..Link::default() });
+        let wrong = [Sge { lkey: LKey(pair.ends[1].lkey.0 ^ 1), ..pair.ends[1].sge(0, 100) }];
+        pair.ends[1].device.post_receive(b, &ReceiveRequest { wr_id: 7, buffers: &wrong }).unwrap();
+        pair.ends[0].post(a, 1, Operation::Send, 0, 100);
+        pair.run();
+        assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteOperation)], "{server}");
+        assert_eq!(pair.ends[1].statuses(), [(7, Status::LocalProtection)], "{server}");
+    }
+}
+
+#[test]
+fn operations_that_have_no_packets_are_refused_when_posted() {
+    let mut pair = Pair::new();
+    let qps = pair.connect_star(1, &Link::default());
+    for (end, qp) in pair.ends.iter_mut().zip(qps) {
+        let request = SendRequest::new(1, Operation::LocalInvalidate(RKey(1)), &[]);
+        assert_eq!(end.device.post_send(qp, &request), Err(PostError::Transport));
+    }
+}
+
+#[test]
+fn a_request_of_the_stateless_side_fits_one_packet() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect_star(0, &Link { mtu: PathMtu::B256, ..Link::default() });
+    let post = |pair: &mut Pair, end: usize, qp, payload| {
+        let request = SendRequest { payload, ..SendRequest::new(1, Operation::Send, &[]) };
+        pair.ends[end].device.post_send(qp, &request)
+    };
+    let too_long = Err(PostError::Inline { len: 261, max: 260 });
+    assert_eq!(post(&mut pair, 0, a, Payload::Inline(&[0; 261])), too_long);
+    assert_eq!(post(&mut pair, 0, a, Payload::Inline(&[0; 260])), Ok(()));
+    assert_eq!(post(&mut pair, 1, b, Payload::Inline(&[0; 261])), Ok(()));
+    let buffers = [pair.ends[0].sge(0, 1); 11];
+    let too_many = Err(PostError::Buffers { count: 11, max: 10 });
+    assert_eq!(post(&mut pair, 0, a, Payload::Buffers(&buffers)), too_many);
+    let receive = |buffers| ReceiveRequest { wr_id: 1, buffers };
+    assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers)), too_many);
+    assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers[..10])), Ok(()));
+}

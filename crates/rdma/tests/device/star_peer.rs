@@ -1,0 +1,195 @@
+//! A StaR peer that violates the protocol: elements about requests that cannot exist are refused and change nothing.
+
+use crate::common::{Link, Pair};
+use nichrome_rdma::*;
+use nichrome_wire::SeqNumber;
+use nichrome_wire::star::{
+    Completed, Cqe, Data, Element, Epoch, Flags, Message, PacketCheck, PacketWriter, Repr, Request, Stamp,
+    StatusCode, Target, Wqe, WqeFlags,
+};
+
+const SERVER: usize = 0;
+const CLIENT: usize = 1;
+
+/// The depth of all queues, in requests.
+const DEPTH: u64 = 128;
+
+/// A connection, and forged packets for it.
+struct Forger {
+    pair: Pair,
+    qps: [QpHandle; 2],
+}
+
+impl Forger {
+    fn new() -> Self {
+        let mut pair = Pair::new();
+        let qps = pair.connect_star(SERVER, &Link { psn: 0, ..Link::default() });
+        Self { pair, qps }
+    }
+
+    /// Injects a packet to the end `to` in the name of its peer.
+    fn forge(&mut self, to: usize, message: Message, sequence: u32, payload: &[u8]) {
+        let connection = self.pair.ends[to].device.qp_number(self.qps[to]).unwrap();
+        let flags = if to == SERVER { Flags::TO_SERVER } else { Flags::NONE };
+        let repr = Repr { flags, connection, sequence: SeqNumber(sequence), stamp: Stamp(0), message };
+        let mut packet = vec![0; repr.datagram_len(payload.len())];
+        let mut writer = PacketWriter::new(&repr, payload.len(), &mut packet).unwrap();
+        writer.payload().copy_from_slice(payload);
+        let flow = Pair::flow_to(1 - to, nichrome_wire::star::STAR_PORT);
+        writer.finish(&flow, PacketCheck::new(Epoch::default()));
+        self.pair.inject_star(to, &packet);
+    }
+
+    /// Forges a WQEP. The server's elements have numbers from 0.
+    fn announce(&mut self, sequence: u64, request: Request, bytes: &[u8]) {
+        let (data, len) = match request {
+            Request::Receive => (Data::Segments(0), 0),
+            _ => (Data::Inline, bytes.len() as u32),
+        };
+        let wqe = Wqe { wr_id: sequence, request, flags: WqeFlags::SIGNALED, len, data };
+        self.forge(CLIENT, Message::Wqep(Element::Work(wqe)), sequence as u32, bytes);
+    }
+
+    /// Forges a CQEP. The client's elements have numbers from 1.
+    fn complete(&mut self, sequence: u32, completed: Completed, wr_id: u64) {
+        let cqe = Cqe { wr_id, status: StatusCode::SUCCESS, completed, len: 8, notice: None };
+        self.forge(SERVER, Message::Cqep(cqe), sequence, &[]);
+    }
+
+    fn refused(&self) -> u64 {
+        self.pair.ends[CLIENT].device.counters().refused
+    }
+
+    fn dropped(&self) -> u64 {
+        self.pair.ends[SERVER].device.counters().dropped_stale
+    }
+
+    /// Sends a message in each direction and checks that only these requests complete.
+    fn works(&mut self) {
+        for to in [CLIENT, SERVER] {
+            let byte = [0x50 + to as u8; 8];
+            self.pair.ends[1 - to].fill(0, &byte);
+            self.pair.ends[to].receive(self.qps[to], 900, 0x900, 8);
+            self.pair.ends[1 - to].post(self.qps[1 - to], 901, Operation::Send, 0, 8);
+            self.pair.run();
+            for (end, expected) in [(to, 900), (1 - to, 901)] {
+                let done = self.pair.ends[end].completions();
+                let done: Vec<_> = done.iter().map(|wc| (wc.wr_id, wc.status)).collect();
+                assert_eq!(done, [(expected, Status::Success)]);
+            }
+            assert_eq!(self.pair.ends[to].bytes(0x900, 8), byte);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_announces_more_receives_than_agreed_is_refused() {
+    let mut forger = Forger::new();
+    let [server, client] = forger.qps;
+    (0..DEPTH).for_each(|nth| forger.pair.ends[SERVER].receive(server, nth, 0x1000 + nth as usize * 8, 8));
+    forger.pair.run();
+    for _ in 0..3 {
+        forger.announce(DEPTH, Request::Receive, &[]);
+    }
+    assert_eq!(forger.refused(), 3);
+    forger.pair.run();
+    (0..DEPTH).for_each(|nth| forger.pair.ends[CLIENT].post(client, nth, Operation::Send, 0, 8));
+    forger.pair.run();
+    for end in [SERVER, CLIENT] {
+        let done = forger.pair.ends[end].completions();
+        assert!(done.iter().map(|wc| (wc.wr_id, wc.status)).eq((0..DEPTH).map(|nth| (nth, Status::Success))));
+    }
+    forger.works();
+}
+
+#[test]
+fn a_server_that_announces_more_sends_than_agreed_is_refused() {
+    let mut forger = Forger::new();
+    let [server, client] = forger.qps;
+    // The sends wait for receives.
+    (0..DEPTH).for_each(|nth| forger.pair.ends[SERVER].post(server, nth, Operation::Send, 0, 8));
+    forger.pair.run_for(1_000_000);
+    let Remote { address, rkey } = forger.pair.ends[CLIENT].remote(0x5000);
+    forger.announce(DEPTH, Request::Write(Target { address, rkey }), &[7; 8]);
+    assert_eq!(forger.refused(), 1);
+    (0..DEPTH).for_each(|nth| forger.pair.ends[CLIENT].receive(client, nth, 0x1000, 8));
+    forger.pair.run();
+    for end in [SERVER, CLIENT] {
+        let done = forger.pair.ends[end].completions();
+        assert!(done.iter().map(|wc| (wc.wr_id, wc.status)).eq((0..DEPTH).map(|nth| (nth, Status::Success))));
+    }
+    assert_eq!(forger.pair.ends[CLIENT].bytes(0x5000, 8), [0; 8]);
+    forger.works();
+}
+
+#[test]
+fn a_completion_of_a_request_that_does_not_exist_is_refused() {
+    let mut forger = Forger::new();
+    let before = forger.pair.ends[SERVER].bytes(0, crate::common::MEMORY).to_vec();
+    for (nth, completed) in
+        [Completed::Send, Completed::Read, Completed::Receive, Completed::ReceiveWithWrite]
+            .into_iter()
+            .flat_map(|completed| [(0, completed), (1, completed), (u64::MAX, completed)])
+    {
+        forger.complete(1, completed, nth);
+    }
+    assert_eq!(forger.dropped(), 12);
+    forger.pair.run();
+    assert_eq!(forger.pair.ends[SERVER].completions(), []);
+    assert_eq!(forger.pair.ends[SERVER].events(), []);
+    assert!(forger.pair.ends[SERVER].bytes(0, crate::common::MEMORY) == before);
+    forger.works();
+}
+
+#[test]
+fn a_completion_of_a_receive_before_those_ahead_of_it_is_refused() {
+    let mut forger = Forger::new();
+    let [server, client] = forger.qps;
+    (0..2).for_each(|nth| forger.pair.ends[SERVER].receive(server, nth, 0x1000, 8));
+    forger.pair.run();
+    forger.complete(1, Completed::Receive, 1);
+    assert_eq!((forger.dropped(), forger.pair.ends[SERVER].completions().len()), (1, 0));
+    (0..2).for_each(|nth| forger.pair.ends[CLIENT].post(client, nth, Operation::Send, 0, 8));
+    forger.pair.run();
+    for end in [SERVER, CLIENT] {
+        let done: Vec<_> = forger.pair.ends[end].completions().iter().map(|wc| wc.wr_id).collect();
+        assert_eq!(done, [0, 1]);
+    }
+    forger.works();
+}
+
+#[test]
+fn a_completion_of_more_bytes_than_the_receive_holds_is_refused() {
+    let mut forger = Forger::new();
+    let [server, client] = forger.qps;
+    forger.pair.ends[SERVER].receive(server, 5, 0x1000, 7);
+    forger.pair.run();
+    forger.complete(1, Completed::Receive, 0);
+    assert_eq!((forger.dropped(), forger.pair.ends[SERVER].completions().len()), (1, 0));
+    forger.pair.ends[CLIENT].post(client, 6, Operation::Send, 0, 7);
+    forger.pair.run();
+    for end in [SERVER, CLIENT] {
+        assert_eq!(forger.pair.ends[end].completions()[0].status, Status::Success);
+    }
+    forger.works();
+}
+
+/// More requests are posted than the window of elements: the client cannot know the others.
+#[test]
+fn a_completion_of_an_unannounced_request_is_refused() {
+    let mut forger = Forger::new();
+    let [server, client] = forger.qps;
+    (0..DEPTH).for_each(|nth| forger.pair.ends[SERVER].receive(server, nth, 0x1000, 8));
+    (0..DEPTH).for_each(|nth| forger.pair.ends[SERVER].post(server, 200 + nth, Operation::Send, 0, 8));
+    forger.pair.transmit();
+    forger.complete(1, Completed::Send, 100);
+    assert_eq!((forger.dropped(), forger.pair.ends[SERVER].completions().len()), (1, 0));
+    (0..DEPTH).for_each(|nth| forger.pair.ends[CLIENT].receive(client, nth, 0x1000, 8));
+    (0..DEPTH).for_each(|nth| forger.pair.ends[CLIENT].post(client, 200 + nth, Operation::Send, 0, 8));
+    forger.pair.run();
+    for end in [SERVER, CLIENT] {
+        let done = forger.pair.ends[end].completions();
+        assert_eq!(done.iter().filter(|wc| wc.status == Status::Success).count(), 2 * DEPTH as usize);
+    }
+    forger.works();
+}

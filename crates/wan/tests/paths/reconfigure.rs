@@ -1,0 +1,110 @@
+//! Impairments that change while packets are on their way.
+
+use crate::common::{NONE, Outcome, ms, of, packet, us};
+use nichrome_wan::{ConfigError, DropReason, Dummy, Impairments, JitterOrder, Path};
+use nichrome_wire::Instant;
+use nichrome_wire::engine::{advance, deliver};
+
+fn delay(text: &str) -> Impairments {
+    Impairments { delay: of(text), ..NONE() }
+}
+
+/// Sends a packet each millisecond; at each given one, the impairments change.
+fn run(first: &Impairments, changes: &[(u64, Impairments)], count: u64) -> (Outcome, Path<Dummy>) {
+    let mut path = Path::new(first, 5).unwrap();
+    let mut outcome = Outcome::default();
+    for id in 0..count {
+        for (_, impairments) in changes.iter().filter(|(at, _)| *at == id) {
+            path.reconfigure(impairments, ms(id)).unwrap();
+        }
+        deliver(&mut path, packet(id), ms(id), &mut |_, output| outcome.take(output));
+    }
+    advance(&mut path, Instant::MAX, &mut |_, output| outcome.take(output));
+    assert_eq!(path.in_flight(), 0);
+    (outcome, path)
+}
+
+#[test]
+fn packets_in_flight_keep_their_release_times() {
+    let (outcome, path) = run(&delay("40ms"), &[(10, delay("100ms"))], 20);
+    let expected = (0..20).map(|id| ms(if id < 10 { id + 40 } else { id + 100 }));
+    assert!(outcome.dues().into_iter().eq(expected));
+    assert_eq!((path.stats().packets_in, path.stats().packets_out), (20, 20));
+}
+
+#[test]
+fn a_shorter_delay_overtakes_only_where_it_may() {
+    let (outcome, _) = run(&delay("40ms"), &[(10, delay("1ms"))], 20);
+    assert!(outcome.ids().is_sorted());
+    assert_eq!(outcome.dues()[10], ms(49));
+    let free = Impairments { jitter_order: JitterOrder::Reorder, ..delay("1ms") };
+    let (outcome, path) = run(&delay("40ms"), &[(10, free)], 20);
+    assert_eq!(outcome.ids()[0], 10);
+    assert_eq!((outcome.dues()[0], path.stats().reordered), (ms(11), 10));
+}
+
+#[test]
+fn what_is_held_when_everything_is_turned_off_leaves_as_it_was_to() {
+    let all = Impairments { reorder: Some(of("100%:7ms")), rate: Some(of("12112kbit")), ..delay("40ms") };
+    let (outcome, _) = run(&all, &[(10, NONE())], 20);
+    assert_eq!(outcome.released.len(), 20);
+    let due = |id: u64| outcome.released.iter().find(|d| d.packet.id == id).unwrap().due;
+    // Sent before the change; of the delay, those behind see nothing, but they do not overtake in it.
+    assert!((0..9).all(|id| due(id) == ms(id + 1 + 40)), "{:?}", outcome.dues());
+    assert!(outcome.ids().is_sorted());
+}
+
+#[test]
+fn what_waits_for_the_link_is_sent_at_the_new_rate() {
+    let slow = Impairments { rate: Some(of("1211200bit")), ..NONE() };
+    let fast = Impairments { rate: Some(of("121120kbit")), ..NONE() };
+    // 10 ms each. The first leaves at 10 ms, the second is being sent at the change at 15 ms; then 0.1 ms each.
+    let (outcome, _) = run(&slow, &[(15, fast)], 16);
+    let expected = [10_000, 20_000].into_iter().chain((1..=14).map(|nth| 20_000 + nth * 100));
+    assert!(outcome.dues().into_iter().eq(expected.map(us)));
+    let (outcome, _) = run(&slow, &[(15, NONE())], 16);
+    assert!(outcome.dues().into_iter().eq([10, 20].into_iter().chain([20; 14]).map(ms)));
+}
+
+#[test]
+fn a_trace_takes_over_what_waits() {
+    let slow = Impairments { rate: Some(of("1211200bit")), ..NONE() };
+    let trace = Impairments { trace: Some(of("3\n")), ..NONE() };
+    let (outcome, _) = run(&slow, &[(5, trace.clone())], 6);
+    // Its beginning is when it takes its first packet.
+    assert_eq!(outcome.dues(), [10, 13, 16, 19, 22, 25].map(ms));
+    let (outcome, _) = run(&trace, &[(5, slow)], 6);
+    assert_eq!(outcome.dues(), [3, 15, 25, 35, 45, 55].map(ms));
+}
+
+#[test]
+fn smaller_limits_drop_nothing_that_was_accepted() {
+    let wide = Impairments { rate: Some(of("1211200bit")), ..delay("40ms") };
+    let narrow = Impairments { queue: of("1p"), limit: of("1"), ..wide.clone() };
+    let (outcome, path) = run(&wide, &[(10, narrow)], 20);
+    assert_eq!(outcome.ids(), (0..10).collect::<Vec<_>>());
+    assert_eq!(path.stats().drops.get(DropReason::InFlightLimit), 10);
+}
+
+#[test]
+fn an_impairment_that_stays_does_not_begin_anew() {
+    let lossy = Impairments { loss: Some(of("packets:3,12")), ..NONE() };
+    let more = Impairments { delay: of("1ms"), ..lossy.clone() };
+    let (outcome, _) = run(&lossy, &[(5, more)], 20);
+    assert_eq!(outcome.dropped_for(DropReason::Loss), [2, 11]);
+    let other = Impairments { loss: Some(of("packets:3")), ..NONE() };
+    let (outcome, _) = run(&lossy, &[(5, other)], 20);
+    assert_eq!(outcome.dropped_for(DropReason::Loss), [2, 7]);
+}
+
+#[test]
+fn contradictions_change_nothing() {
+    let mut path = Path::new(&delay("40ms"), 0).unwrap();
+    deliver(&mut path, packet(1), ms(0), &mut |_, _| panic!("too early"));
+    let both = Impairments { rate: Some(of("1mbit")), trace: Some(of("1")), ..NONE() };
+    assert_eq!(path.reconfigure(&both, ms(1)), Err(ConfigError::RateAndTrace));
+    let mut outcome = Outcome::default();
+    deliver(&mut path, packet(2), ms(2), &mut |_, output| outcome.take(output));
+    advance(&mut path, ms(100), &mut |_, output| outcome.take(output));
+    assert_eq!(outcome.dues(), [40, 42].map(ms));
+}
