@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use crate::event_dispatcher::EventDispatcher;
 use crate::guarded_copy;
 use crate::process_memory::ProcessMemory;
-use crate::rdma_cm::is_redirected;
+use crate::rdma_cm;
 
 /// The open device of a process.
 pub(crate) struct Adapter {
@@ -57,7 +57,7 @@ impl Adapter {
     /// Returns the process's device and opens it first if necessary, at the configured place. Fails with `ENODEV`; the cause,
     /// which errno cannot carry, is printed to standard error.
     pub(crate) fn open() -> Result<Arc<Self>, Errno> {
-        Self::open_unless_configured(is_redirected().then_some(DEFAULT_OF_CONNECTION_MANAGER))
+        Self::open_unless_configured(rdma_cm::is_present().then_some(DEFAULT_OF_CONNECTION_MANAGER))
     }
 
     /// As [`open`](Self::open), at this address if none is configured.

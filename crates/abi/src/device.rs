@@ -1,17 +1,13 @@
-//! The device list (`ibv_get_device_list`), which holds the one device `nichrome0`.
+//! The one device, `nichrome0`.
 
 use std::env;
 use std::ffi::{CStr, OsString, c_char, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ptr;
 use std::sync::OnceLock;
 
 use crate::configuration::{INTERFACE, IP, is_iwarp};
-use crate::doctor::record;
-use crate::errno::{Errno, pointer};
 use crate::header::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP, ibv_device};
 use crate::object::zeroed;
-use crate::rdma_cm::redirect_librdmacm;
 
 /// The device's name.
 pub(crate) const NAME: &CStr = c"nichrome0";
@@ -69,32 +65,6 @@ pub(crate) fn guid_at(place: &[Option<OsString>; 2]) -> u64 {
     let mut bytes = hasher.finish().to_be_bytes();
     bytes[0] = 0x02;
     u64::from_ne_bytes(bytes)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
-    record("ibv_get_device_list");
-    redirect_librdmacm();
-    // SAFETY: allocates two pointers. Allocated by malloc, because some programs pass the list to free() themselves.
-    let list = unsafe { libc::malloc(2 * size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
-    if list.is_null() {
-        return pointer(Err(Errno::NO_MEMORY));
-    }
-    // SAFETY: the list holds two pointers; the program passes memory for a number, or a null pointer.
-    unsafe {
-        list.write(the_device());
-        list.add(1).write(ptr::null_mut());
-        if !count.is_null() {
-            count.write(1);
-        }
-    }
-    list
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    // SAFETY: the program passes a list that it received.
-    unsafe { libc::free(list.cast()) };
 }
 
 #[unsafe(no_mangle)]

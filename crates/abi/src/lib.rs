@@ -8,7 +8,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `device.rs`, `query_device.rs`, `port.rs` | the device list; capabilities of device and port; GIDs and partition keys |
+//! | `device.rs`, `device_list.rs`, `query_device.rs`, `port.rs` | the device and its list; capabilities of device and port; GIDs and partition keys |
 //! | `open_device.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
 //! | `adapter.rs`, `event_dispatcher.rs` | the process's device, and the delivery of its events |
 //! | `process_memory.rs`, `guarded_copy.rs` | the device's access to the program's memory |
@@ -50,6 +50,7 @@ mod cq_notifier;
 mod create_cq;
 mod create_qp;
 mod device;
+mod device_list;
 mod doctor;
 mod domain;
 mod errno;

@@ -6,7 +6,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `redirect.rs` | the slots of librdmacm's global offset table |
+//! | `redirect.rs`, `presence.rs` | the slots of librdmacm's global offset table; whether there is one |
 //! | `calls.rs`, `device_number.rs` | what it calls instead of the C library |
 //! | `file.rs` | open files: commands, events |
 //! | `manager.rs` | the process's connection manager, and the adapter that it opens |
@@ -15,6 +15,8 @@ mod calls;
 mod device_number;
 mod file;
 mod manager;
+mod presence;
 mod redirect;
 
-pub(crate) use redirect::{is_redirected, redirect_librdmacm};
+pub(crate) use presence::is_present;
+pub(crate) use redirect::redirect_librdmacm;

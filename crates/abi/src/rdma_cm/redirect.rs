@@ -6,9 +6,8 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::calls;
+use super::{calls, presence};
 
 /// A function of the C library and what replaces it.
 struct Replacement {
@@ -34,13 +33,6 @@ fn replacements() -> [Replacement; 10] {
     ]
 }
 
-static IS_REDIRECTED: AtomicBool = AtomicBool::new(false);
-
-/// Returns true if the process has a librdmacm whose calls were redirected.
-pub(crate) fn is_redirected() -> bool {
-    IS_REDIRECTED.load(Ordering::Relaxed)
-}
-
 /// Redirects the calls of each librdmacm that is loaded. Those of one that was redirected before stay so.
 pub(crate) fn redirect_librdmacm() {
     // SAFETY: the callback has the signature that the function requires.
@@ -54,7 +46,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, _data: *
         let info = &*info;
         if !info.dlpi_name.is_null() && is_librdmacm(CStr::from_ptr(info.dlpi_name)) {
             redirect(info);
-            IS_REDIRECTED.store(true, Ordering::Relaxed);
+            presence::set();
         }
     }
     0

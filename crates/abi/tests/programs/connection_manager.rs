@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
+use crate::applications::Application;
 use crate::running::{command, ended, needs, turn};
 
 /// Addresses of the two processes, which no other test uses.
@@ -14,7 +15,7 @@ const CLIENT: &str = "127.77.0.3";
 /// How long a server may take until it listens: a client that finds no listener ends, and is started again.
 const UNTIL_LISTENING: Duration = Duration::from_secs(20);
 
-/// A server and its client; `@` is the server's address. A server that never ends has a `!`, and is killed after its client.
+/// A server and its client; `@` is the server's address, `#` a folder. A server that never ends has a `!`, and is killed after its client.
 struct Pair(&'static str, &'static str);
 
 /// Debian's package rdmacm-utils.
@@ -29,7 +30,8 @@ const EXAMPLES: &[Pair] = &[
     Pair("rdma_xserver -c r", "rdma_xclient -c r -s @"),
     Pair("!cmtime -b @", "cmtime -s @ -c 100"),
     Pair("rstream -b @ -S 4096 -C 100", "rstream -s @ -S 4096 -C 100"),
-    Pair("rstream -b @ -S 64 -C 100 -T a", "rstream -s @ -S 64 -C 100 -T a"),
+    Pair("rstream -b @ -S 64 -C 100 -T n", "rstream -s @ -S 64 -C 100 -T n"),
+    Pair("!rcopy", "rcopy /etc/services @:#/copied"),
     Pair("riostream -b @ -S 4096 -C 100", "riostream -s @ -S 4096 -C 100"),
     Pair("mckey -b @ -m 239.77.0.1", "mckey -b 127.77.0.3 -m 239.77.0.1 -s"),
 ];
@@ -50,13 +52,49 @@ const BENCHMARKS: &[Pair] = &[
     ),
     Pair(
         "fio --ioengine=rdma --name=s --port=7738 --bs=64k --size=4m --rw=read",
-        "fio --ioengine=rdma --name=c --port=7738 --hostname=@ --verb=send --bs=64k --size=4m --rw=write --iodepth=8",
+        "fio --ioengine=rdma --name=c --port=7738 --hostname=@ --verb=read --bs=64k --size=4m --rw=write --iodepth=8",
     ),
 ];
 
+const EXAMPLES_OF_LIBRDMACM: Application = Application {
+    name: "librdmacm's examples",
+    version: "44.0",
+    package: "rdmacm-utils",
+    operations: "`rping`, `ucmatose`, `udaddy`, `mckey`, `cmtime`, `rdma_server`, `rdma_xserver -c r`, `rstream`, `riostream`, `rcopy`; Python's sockets over librspreload",
+    transport: "rdma_cm: RC, UD",
+};
+
+const PERFTEST: Application = Application {
+    name: "perftest -R",
+    version: "4.5",
+    package: "perftest",
+    operations: "`ib_write_bw`, `ib_read_bw`, `ib_send_bw`, `ib_write_lat`, `ib_atomic_lat`",
+    transport: "rdma_cm: RC",
+};
+
+const QPERF: Application = Application {
+    name: "qperf",
+    version: "0.4",
+    package: "qperf",
+    operations: "`-cm1 rc_bw rc_lat rc_rdma_write_bw`",
+    transport: "rdma_cm: RC",
+};
+
+const FIO: Application = Application {
+    name: "fio",
+    version: "3.33",
+    package: "fio",
+    operations: "`--ioengine=rdma`, verbs `write` and `read`",
+    transport: "rdma_cm: RC",
+};
+
+pub(crate) const OF_CONNECTION_MANAGER: [Application; 4] = [EXAMPLES_OF_LIBRDMACM, PERFTEST, QPERF, FIO];
+
 fn spawn(line: &str, address: &str, more: &[(&str, &str)]) -> Child {
     let environment = [&[("NICHROME_IP", address)], more].concat();
-    command(&line.replace('@', SERVER), &[], &environment).spawn().unwrap()
+    command(&line.replace('@', SERVER).replace('#', env!("CARGO_TARGET_TMPDIR")), &[], &environment)
+        .spawn()
+        .unwrap()
 }
 
 /// A server, killed when dropped: it would keep its address if the test fails.
@@ -127,7 +165,7 @@ fn benchmarks_connect_by_the_connection_manager() {
 fn connections_are_made_and_ended_with_packet_loss() {
     needs("rping", "rdmacm-utils");
     let environment = [("NICHROME_LOSS", "5%"), ("NICHROME_SEED", "7")];
-    [&EXAMPLES[0], &EXAMPLES[3], &EXAMPLES[5]].into_iter().for_each(|pair| run(pair, &environment));
+    [&EXAMPLES[0], &EXAMPLES[3], &EXAMPLES[6]].into_iter().for_each(|pair| run(pair, &environment));
 }
 
 /// A server that returns 100,000 bytes in reverse.

@@ -57,6 +57,8 @@ const ABI: Layers = &[
         "event_queue.rs",
         "guarded_copy.rs",
         "process_memory.rs",
+        "rdma_cm/device_number.rs",
+        "rdma_cm/presence.rs",
         "request_builder.rs",
         "retired.rs",
         "unguarded_copy.rs",
@@ -85,6 +87,7 @@ const ABI: Layers = &[
         "extended_poll.rs",
         "extended_post.rs",
         "fork.rs",
+        "from_kernel.rs",
         "get_async_event.rs",
         "get_cq_event.rs",
         "modify_qp.rs",
@@ -97,8 +100,8 @@ const ABI: Layers = &[
         "sysfs_attribute.rs",
         "unsupported.rs",
     ],
-    &["open_device.rs"],
-    &["import.rs"],
+    &["open_device.rs", "rdma_cm/"],
+    &["device_list.rs", "import.rs"],
 ];
 
 const CLI: Layers = &[
