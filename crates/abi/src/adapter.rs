@@ -9,8 +9,10 @@ use std::time::Duration;
 use nichrome_hca::{AdapterConfig, Driver, IwarpCounters, OpenError, Place};
 use nichrome_rdma::star::CardCounters;
 use nichrome_rdma::{Device, Operations, PathMtu};
+use nichrome_wire::cm::Guid;
 
 use crate::configuration::Configuration;
+use crate::device::guid;
 use crate::errno::Errno;
 use crate::event_dispatcher::EventDispatcher;
 use crate::guarded_copy;
@@ -60,6 +62,16 @@ impl Adapter {
         Self::open_unless_configured(rdma_cm::is_present().then_some(DEFAULT_OF_CONNECTION_MANAGER))
     }
 
+    /// Returns the process's device if it is open.
+    pub(crate) fn opened() -> Option<Arc<Self>> {
+        Self::of_process(&lock(&CURRENT))
+    }
+
+    /// A forked child cannot use its parent's device: the driver's thread does not exist in the child.
+    fn of_process(current: &Weak<Self>) -> Option<Arc<Self>> {
+        current.upgrade().filter(|adapter| adapter.process == process::id())
+    }
+
     /// As [`open`](Self::open), at this address if none is configured.
     pub(crate) fn open_at(address: IpAddr) -> Result<Arc<Self>, Errno> {
         Self::open_unless_configured(Some(address))
@@ -67,10 +79,7 @@ impl Adapter {
 
     fn open_unless_configured(address: Option<IpAddr>) -> Result<Arc<Self>, Errno> {
         let mut current = lock(&CURRENT);
-        // A forked child cannot use its parent's device: the driver's thread does not exist in the child.
-        if let Some(adapter) = current.upgrade()
-            && adapter.process == process::id()
-        {
+        if let Some(adapter) = Self::of_process(&current) {
             return Ok(adapter);
         }
         let adapter = Arc::new(Self::new(address).map_err(|error| {
@@ -84,6 +93,8 @@ impl Adapter {
 
     fn new(address: Option<IpAddr>) -> Result<Self, Box<dyn std::error::Error>> {
         let Configuration { adapter: mut config, prints_stats } = Configuration::from_env()?;
+        // librdmacm finds the device by its GUID.
+        config.cm.guid = Some(Guid(u64::from_be(guid())));
         guarded_copy::guard();
         let dispatcher = Arc::new(EventDispatcher::default());
         let open = |config: &AdapterConfig| {
@@ -178,14 +189,16 @@ impl Drop for Adapter {
 /// holds the lock; then ACKs and counters are left out. The capture needs no lock: each packet is in the file when it is sent.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Registers an atexit(3) handler for programs that exit without closing the device. It sends the outstanding ACKs, which
-/// the peers wait for, and prints the counters.
+/// Registers an atexit(3) handler for programs that exit without closing the device. It ends the connections of the connection
+/// manager, as the kernel does when it closes a process's files, sends the outstanding ACKs, which the peers wait for, and prints the
+/// counters.
 fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
         if let Some(adapter) = adapter {
             if adapter.process == process::id() && adapter.driver.pause_within(LOCK_TIMEOUT).is_some() {
                 adapter.driver.call(Device::acknowledge_all);
+                adapter.driver.close_cm_channels();
                 if adapter.prints_stats {
                     adapter.print_stats();
                 }

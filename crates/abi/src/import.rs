@@ -23,7 +23,7 @@ use crate::open_device::open;
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
-    let is_ours = Adapter::current().upgrade().is_some() && is_command_file(cmd_fd);
+    let is_ours = Adapter::opened().is_some() && is_command_file(cmd_fd);
     pointer(if is_ours { open(the_device()) } else { Err(Errno::INVALID) })
 }
 

@@ -206,12 +206,12 @@ unsafe extern "C" fn ibv_query_qp(
     }))
 }
 
-/// Returns no options: the device does not support enhanced connection establishment.
+/// Returns `EOPNOTSUPP`, and no options, as rdma-core does for a device without enhanced connection establishment.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     // SAFETY: the program passes memory for the options.
     unsafe { ptr::write(ece, zeroed()) };
-    0
+    status(Err(Errno::UNSUPPORTED))
 }
 
 #[unsafe(no_mangle)]

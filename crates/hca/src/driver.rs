@@ -139,6 +139,11 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Arc::clone(&self.shared) as Arc<dyn ChannelHost>
     }
 
+    /// Destroys all channels: connections end by DREQ, requests that are not answered by REJ. Each message leaves once.
+    pub fn close_cm_channels(&self) {
+        self.shared.act(LiveDevice::close_channels);
+    }
+
     /// Takes over a connection manager that programs use already.
     ///
     /// # Errors

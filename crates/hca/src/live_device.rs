@@ -72,6 +72,11 @@ impl<M: Memory> LiveDevice<M> {
         management.manage(device, wire, commands)
     }
 
+    /// Destroys the channels of programs.
+    pub(crate) fn close_channels(&mut self) {
+        self.management.close_channels(&mut self.device);
+    }
+
     /// Takes over a connection manager that programs use already.
     ///
     /// # Errors

@@ -74,6 +74,13 @@ impl Management {
         self.side_ports.take()
     }
 
+    /// Destroys the channels of programs.
+    pub(crate) fn close_channels<M: Memory>(&mut self, device: &mut Device<M>) {
+        if let Some(manager) = &mut self.manager {
+            manager.close_channels(device, clock::now());
+        }
+    }
+
     /// Takes over a connection manager that programs use already, unless nobody does and there is one.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub(super) struct Manager {
     host: Arc<CmHost>,
     /// The adapter that drives it.
     adapter: OnceLock<Arc<Adapter>>,
+    /// ID of the process that opened it: a forked child has its own.
+    process: u32,
 }
 
 static PROCESS: Mutex<Weak<Manager>> = Mutex::new(Weak::new());
@@ -33,15 +35,16 @@ impl Manager {
     pub(super) fn of_process() -> Result<Arc<Self>, Errno> {
         prepare_for_forks();
         let mut process = process();
-        if let Some(manager) = process.upgrade() {
+        if let Some(manager) = process.upgrade()
+            && manager.process == std::process::id()
+        {
             return Ok(manager);
         }
         let seed = Configuration::from_env().map_or(None, |configuration| configuration.adapter.seed);
         let host = CmHost::new(u64::from_be(guid()), seed).map_err(|error| report(&error))?;
-        let manager = Arc::new(Self { host, adapter: OnceLock::new() });
-        let open = Adapter::current().upgrade();
+        let manager = Arc::new(Self { host, adapter: OnceLock::new(), process: std::process::id() });
         // An open adapter may drive a connection manager already: channels are to be that one's from the start.
-        open.map_or(Ok(()), |adapter| manager.attach(adapter))?;
+        Adapter::opened().map_or(Ok(()), |adapter| manager.attach(adapter))?;
         *process = Arc::downgrade(&manager);
         Ok(manager)
     }
@@ -63,8 +66,7 @@ impl Manager {
         if self.adapter.get().is_some() {
             return Ok(());
         }
-        let open = Adapter::current().upgrade();
-        let adapter = match (open, place_of(command)?) {
+        let adapter = match (Adapter::opened(), place_of(command)?) {
             (Some(adapter), _) => adapter,
             (None, Some(address)) => Adapter::open_at(address)?,
             (None, None) => return Ok(()),

@@ -16,10 +16,10 @@ const CLIENT: &str = "127.77.0.3";
 const UNTIL_LISTENING: Duration = Duration::from_secs(20);
 
 /// A server and its client; `@` is the server's address, `#` a folder. A server that never ends has a `!`, and is killed after its client.
-struct Pair(&'static str, &'static str);
+struct Pair<'a>(&'a str, &'a str);
 
 /// Debian's package rdmacm-utils.
-const EXAMPLES: &[Pair] = &[
+const EXAMPLES: &[Pair<'_>] = &[
     Pair("rping -s -a @ -C 20 -V", "rping -c -a @ -C 20 -V"),
     Pair("rping -s -a @ -C 5 -V -S 60000", "rping -c -a @ -C 5 -V -S 60000"),
     Pair("!rping -s -P -a @ -V", "rping -c -a @ -C 20 -V"),
@@ -37,7 +37,7 @@ const EXAMPLES: &[Pair] = &[
 ];
 
 /// Debian's packages perftest, qperf and fio.
-const BENCHMARKS: &[Pair] = &[
+const BENCHMARKS: &[Pair<'_>] = &[
     Pair("ib_write_bw -R -F -n 100", "ib_write_bw -R -F -n 100 @"),
     Pair("ib_read_bw -R -F -n 100", "ib_read_bw -R -F -n 100 @"),
     Pair("ib_send_bw -R -F -n 100", "ib_send_bw -R -F -n 100 @"),
@@ -123,7 +123,7 @@ impl Drop for Server {
 }
 
 /// Runs a pair; both must succeed.
-fn run(Pair(server_line, client_line): &Pair, more: &[(&str, &str)]) {
+fn run(Pair(server_line, client_line): &Pair<'_>, more: &[(&str, &str)]) {
     let _turn = turn();
     let is_endless = server_line.starts_with('!');
     let mut server = Server(Some(spawn(server_line.trim_start_matches('!'), SERVER, more)));
@@ -166,6 +166,28 @@ fn connections_are_made_and_ended_with_packet_loss() {
     needs("rping", "rdmacm-utils");
     let environment = [("NICHROME_LOSS", "5%"), ("NICHROME_SEED", "7")];
     [&EXAMPLES[0], &EXAMPLES[3], &EXAMPLES[6]].into_iter().for_each(|pair| run(pair, &environment));
+}
+
+/// Connects to rping and exits, without disconnecting and without Python's own clean-up.
+const EXITING: &str = "import ctypes
+import pyverbs.cm_enums as ce
+from pyverbs.cmid import CMID, AddrInfo
+from pyverbs.qp import QPCap, QPInitAttr
+info = AddrInfo(src=None, dst='127.77.0.2', dst_service='7174', port_space=ce.RDMA_PS_TCP)
+identifier = CMID(creator=info, qp_init_attr=QPInitAttr(cap=QPCap(max_recv_wr=1)))
+identifier.connect()
+ctypes.CDLL(None).exit(0)
+";
+
+#[test]
+fn a_process_that_exits_ends_its_connections() {
+    needs("rping", "rdmacm-utils");
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program.py");
+    fs::write(&program, EXITING).unwrap();
+    let client = format!("/usr/bin/python3 {}", program.display());
+    // rping waits for the peer's requests, and ends when it disconnects.
+    run(&Pair("rping -s -a @", &client), &[]);
 }
 
 /// A server that returns 100,000 bytes in reverse.

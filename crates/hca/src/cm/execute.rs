@@ -69,6 +69,12 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
+    /// Destroys all channels of programs.
+    pub(crate) fn close_channels<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
+        let channels: Vec<ChannelName> = self.programs.channels.keys().copied().collect();
+        channels.into_iter().for_each(|channel| self.close_channel(channel, device, now));
+    }
+
     /// Carries out a command of a program.
     ///
     /// # Errors
