@@ -1,12 +1,12 @@
 //! The process's one device, shared by all open contexts.
 
 use std::mem::ManuallyDrop;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
-use nichrome_hca::{AdapterConfig, Driver, IwarpCounters, OpenError, Place};
+use nichrome_hca::{Driver, IwarpCounters, Place};
 use nichrome_rdma::star::CardCounters;
 use nichrome_rdma::{Device, Operations, PathMtu};
 use nichrome_wire::cm::Guid;
@@ -17,7 +17,6 @@ use crate::errno::Errno;
 use crate::event_dispatcher::EventDispatcher;
 use crate::guarded_copy;
 use crate::process_memory::ProcessMemory;
-use crate::rdma_cm;
 
 /// The open device of a process.
 pub(crate) struct Adapter {
@@ -29,9 +28,6 @@ pub(crate) struct Adapter {
     /// ID of the process that opened the device. A forked child inherits the memory but not the driver's thread.
     process: u32,
 }
-
-/// The address of a device that has none configured in a process with librdmacm: the one at which programs look for each other.
-const DEFAULT_OF_CONNECTION_MANAGER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// The process's device; empty while no context is open.
 static CURRENT: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
@@ -59,7 +55,7 @@ impl Adapter {
     /// Returns the process's device and opens it first if necessary, at the configured place. Fails with `ENODEV`; the cause,
     /// which errno cannot carry, is printed to standard error.
     pub(crate) fn open() -> Result<Arc<Self>, Errno> {
-        Self::open_unless_configured(rdma_cm::is_present().then_some(DEFAULT_OF_CONNECTION_MANAGER))
+        Self::open_unless_configured(None)
     }
 
     /// Returns the process's device if it is open.
@@ -97,20 +93,11 @@ impl Adapter {
         config.cm.guid = Some(Guid(u64::from_be(guid())));
         guarded_copy::guard();
         let dispatcher = Arc::new(EventDispatcher::default());
-        let open = |config: &AdapterConfig| {
-            let events = Arc::clone(&dispatcher);
-            Driver::open(config, ProcessMemory, Box::new(move |event| events.dispatch(event)))
-        };
+        let events = Arc::clone(&dispatcher);
         if let (Place::Loopback, Some(address)) = (config.place, address) {
             config.place = Place::Address(address);
         }
-        let driver = match open(&config) {
-            // Another user's processes have the address, or as many of this user's as it has slots.
-            Err(OpenError::Udp(_)) if config.place == Place::Address(DEFAULT_OF_CONNECTION_MANAGER) => {
-                open(&AdapterConfig { place: Place::Loopback, ..config })?
-            }
-            opened => opened?,
-        };
+        let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| events.dispatch(event)))?;
         let mtu = driver.call(|device| device.config().mtu);
         let driver = ManuallyDrop::new(driver);
         Ok(Self { driver, dispatcher, mtu, prints_stats, process: process::id() })

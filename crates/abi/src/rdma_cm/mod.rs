@@ -6,7 +6,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `redirect.rs`, `presence.rs` | the slots of librdmacm's global offset table; whether there is one |
+//! | `redirect.rs` | the slots of librdmacm's global offset table |
 //! | `calls.rs`, `device_number.rs` | what it calls instead of the C library |
 //! | `file.rs` | open files: commands, events |
 //! | `manager.rs` | the process's connection manager, and the adapter that it opens |
@@ -15,8 +15,6 @@ mod calls;
 mod device_number;
 mod file;
 mod manager;
-mod presence;
 mod redirect;
 
-pub(crate) use presence::is_present;
 pub(crate) use redirect::redirect_librdmacm;

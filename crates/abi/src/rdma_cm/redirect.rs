@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::slice;
 
-use super::{calls, presence};
+use super::calls;
 
 /// A function of the C library and what replaces it.
 struct Replacement {
@@ -46,7 +46,6 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, _data: *
         let info = &*info;
         if !info.dlpi_name.is_null() && is_librdmacm(CStr::from_ptr(info.dlpi_name)) {
             redirect(info);
-            presence::set();
         }
     }
     0

@@ -58,7 +58,6 @@ const ABI: Layers = &[
         "guarded_copy.rs",
         "process_memory.rs",
         "rdma_cm/device_number.rs",
-        "rdma_cm/presence.rs",
         "request_builder.rs",
         "retired.rs",
         "unguarded_copy.rs",
