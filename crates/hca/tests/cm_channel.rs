@@ -177,21 +177,27 @@ fn addresses_of_other_adapters_and_destinations_without_a_route_are_refused() {
     assert_eq!((kind, of, status < 0), (ADDRESS_ERROR, id, true));
 }
 
+/// Listens at `address` on one channel and connects to it on another; returns the identifiers of the client and of its request.
+fn request(listening: &CmChannel, connecting: &CmChannel, address: SocketAddr) -> [u32; 2] {
+    let listener = create(listening, 1, TCP);
+    bind(listening, listener, address).unwrap();
+    write(listening, LISTEN, &[&word(listener), &word(3)]).unwrap();
+    let client = create(connecting, 2, TCP);
+    resolve(connecting, client, address);
+    assert_eq!(event(connecting), (ADDRESS_RESOLVED, client, 0));
+    write(connecting, RESOLVE_ROUTE, &[&word(client), &word(1000)]).unwrap();
+    assert_eq!(event(connecting), (ROUTE_RESOLVED, client, 0));
+    write(connecting, CONNECT, &[&parameters(0x11), &word(client), &word(0)]).unwrap();
+    let (kind, accepted, _) = event(listening);
+    assert_eq!(kind, CONNECT_REQUEST);
+    [client, accepted]
+}
+
 #[test]
 fn a_connection_is_made_and_ended() {
     let [(server, listening), (_, connecting)] = [(); 2].map(|()| end());
     let address = SocketAddr::new(server.address(), 7174);
-    let listener = create(&listening, 1, TCP);
-    bind(&listening, listener, address).unwrap();
-    write(&listening, LISTEN, &[&word(listener), &word(3)]).unwrap();
-    let client = create(&connecting, 2, TCP);
-    resolve(&connecting, client, address);
-    assert_eq!(event(&connecting), (ADDRESS_RESOLVED, client, 0));
-    write(&connecting, RESOLVE_ROUTE, &[&word(client), &word(1000)]).unwrap();
-    assert_eq!(event(&connecting), (ROUTE_RESOLVED, client, 0));
-    write(&connecting, CONNECT, &[&parameters(0x11), &word(client), &word(0)]).unwrap();
-    let (kind, accepted, _) = event(&listening);
-    assert_eq!(kind, CONNECT_REQUEST);
+    let [client, accepted] = request(&listening, &connecting, address);
     let accept = [&3u64.to_ne_bytes()[..], &parameters(0x12), &word(accepted), &word(0)];
     write(&listening, ACCEPT, &accept).unwrap();
     assert_eq!(event(&connecting), (CONNECT_RESPONSE, client, 0));
@@ -206,16 +212,7 @@ fn a_connection_is_made_and_ended() {
 fn a_channel_that_closes_ends_its_connections() {
     let [(server, listening), (_, connecting)] = [(); 2].map(|()| end());
     let address = SocketAddr::new(server.address(), 7174);
-    let listener = create(&listening, 1, TCP);
-    bind(&listening, listener, address).unwrap();
-    write(&listening, LISTEN, &[&word(listener), &word(3)]).unwrap();
-    let client = create(&connecting, 2, TCP);
-    resolve(&connecting, client, address);
-    event(&connecting);
-    write(&connecting, RESOLVE_ROUTE, &[&word(client), &word(1000)]).unwrap();
-    event(&connecting);
-    write(&connecting, CONNECT, &[&parameters(0x11), &word(client), &word(0)]).unwrap();
-    assert_eq!(event(&listening).0, CONNECT_REQUEST);
+    let [client, _] = request(&listening, &connecting, address);
     drop(listening);
     let (kind, id, status) = event(&connecting);
     // Rejected by the consumer.

@@ -103,7 +103,7 @@ fn each_refusal_has_its_counter_and_others_connect() {
     counts(target, |counters| counters.timed_out, 1);
 }
 
-/// Begins a connection from `source` to `address`. It may wait in vain to be accepted.
+/// Begins a connection from `source` to `address`, which may never accept it.
 fn begin_connection(source: [u8; 4], address: SocketAddr) -> OwnedFd {
     let stream = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
     bind(&stream, &SocketAddr::from((source, 0))).unwrap();

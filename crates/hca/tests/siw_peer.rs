@@ -1,7 +1,7 @@
 //! Against the soft-iWARP device (siw) of a Linux kernel: `scripts/siw-kernel-peer` boots one and runs these tests.
 //!
 //! The kernel's side is rping of rdma-core, in both roles: a SEND names a region, which the server READs, and a second one that it
-//! WRITEs to; and for messages that rping has not, a program that does what it is told.
+//! WRITEs to; and for messages that rping has not, a program that takes commands over TCP.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 use std::net::SocketAddr;
@@ -194,7 +194,7 @@ fn messages_arrive_with_and_without_crc() {
     }
 }
 
-/// A connection with the peer's program that does what it is told, and the peer's region.
+/// A connection with the peer's program that takes commands, and the peer's region.
 struct Told {
     end: End,
     remote: Remote,
