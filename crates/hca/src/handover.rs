@@ -271,7 +271,9 @@ mod tests {
         let due = clock::now() + Duration::from_millis(5);
         thread::scope(|scope| {
             scope.spawn(|| handover.sleep(Some(due), ports.as_fd(), None).unwrap());
-            thread::sleep(Duration::from_millis(1));
+            while handover.wakes_at.load(Ordering::SeqCst) == u64::MAX {
+                thread::yield_now();
+            }
             handover.call_for(Some(due + SOON));
         });
         assert!(clock::now() >= due);
