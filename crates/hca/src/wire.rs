@@ -13,7 +13,7 @@ use rustix::io::{self, Errno};
 use crate::config::{AdapterConfig, Faults, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
 use crate::parcel::Parcel;
-use crate::ports::{Ports, Sink, StreamCounters, flow_between};
+use crate::ports::{Ports, Sink, StreamCounters, StreamPorts, flow_between};
 use crate::recorder::Recorder;
 
 /// Bytes of one send at most: a UDP payload over IPv4.
@@ -139,6 +139,12 @@ impl Wire {
     /// Leaves a multicast group.
     pub(crate) fn leave(&mut self, group: IpAddr) {
         self.ports.leave(group);
+    }
+
+    /// The processor that took in the last packet of a stream, if the kernel says. It does not for datagrams, whose sockets have
+    /// many peers.
+    pub(crate) fn incoming_processor(&self) -> Option<u32> {
+        self.ports.streams().and_then(StreamPorts::incoming_processor)
     }
 
     #[inline]
