@@ -8,6 +8,7 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `configuration.rs`, `variable.rs` | the configuration |
 //! | `device.rs`, `device_list.rs`, `query_device.rs`, `port.rs` | the device and its list; capabilities of device and port; GIDs and partition keys |
 //! | `open_device.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
 //! | `adapter.rs`, `event_dispatcher.rs` | the process's device, and the delivery of its events |
@@ -90,5 +91,6 @@ mod request_builder;
 mod retired;
 mod shared_receive_queue;
 mod unsupported;
+mod variable;
 mod work_request;
 mod xrc_domain;

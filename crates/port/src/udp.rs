@@ -22,7 +22,7 @@ mod socket;
 mod socket_options;
 mod steering;
 
-pub use local_addresses::local_addresses;
+pub use local_addresses::{interface_address, local_addresses};
 pub use packet_receiver::{PacketArrival, PacketReceiver, PacketReceiverError};
 pub use receive::{Arrival, ReceiveBatch};
 pub use send::{Envelope, SendBatch, SendReport, Staged};

@@ -165,6 +165,20 @@ fn ibv_devinfo_shows_the_device() {
 }
 
 #[test]
+fn a_variable_that_says_nothing_valid_is_named_in_one_line() {
+    needs("ibv_devinfo", "ibverbs-utils");
+    for (variable, expected) in [
+        (("NICHROME_LOS", "1%"), "did you mean NICHROME_LOSS?"),
+        (("NICHROME_STATS", "yes"), "NICHROME_STATS=yes: the value is 0 or 1"),
+        (("NICHROME_IFACE", "nosuch0"), "NICHROME_IFACE=nosuch0: this machine has no such interface"),
+    ] {
+        let output = command("ibv_devinfo", &[], &[variable]).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(expected) && !output.status.success(), "{text}");
+    }
+}
+
+#[test]
 fn the_examples_of_rdma_core_run() {
     needs("ibv_rc_pingpong", "ibverbs-utils");
     PINGPONGS.iter().for_each(|line| both_ends(line, options(line), &[]));
