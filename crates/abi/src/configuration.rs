@@ -33,6 +33,7 @@ use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 use thiserror::Error;
 
+use crate::say::say;
 pub use crate::variable::VariableError;
 use crate::variable::{check_names, flag, variable};
 
@@ -141,12 +142,9 @@ impl Configuration {
                 connection_budget: variable(CONNECTION_BUDGET)?,
                 authenticates: flag(AUTHENTICATE)?.unwrap_or(true),
                 key_file: variable(KEY_FILE)?,
-                report: |why| eprintln!("nichrome: {why}"),
+                report: say,
             },
-            iwarp: IwarpOptions {
-                crc: flag(CRC)?.unwrap_or(false),
-                report: |why| eprintln!("nichrome: {why}"),
-            },
+            iwarp: IwarpOptions { crc: flag(CRC)?.unwrap_or(false), report: say },
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if flag(PACKETS)?.unwrap_or(false) { Reception::Packets } else { Reception::Socket },

@@ -30,7 +30,7 @@
 //! | `private.rs`, `from_kernel.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `rdma_cm/` | the connection manager, as the device file of librdmacm |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
-//! | `errno.rs` | error codes |
+//! | `errno.rs`, `say.rs` | error codes; lines on standard error |
 //! | `object.rs`, `live_objects.rs`, `retired.rs` | conversion between objects and the program's pointers; the table of live objects; destroyed queues |
 
 pub mod configuration;
@@ -89,6 +89,7 @@ mod rates;
 mod rdma_cm;
 mod request_builder;
 mod retired;
+mod say;
 mod shared_receive_queue;
 mod unsupported;
 mod variable;

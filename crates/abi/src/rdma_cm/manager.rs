@@ -14,6 +14,7 @@ use crate::configuration::Configuration;
 use crate::device::guid;
 use crate::errno::Errno;
 use crate::fork::prepare_for_forks;
+use crate::say::say;
 
 /// The connection manager of the process, open while a device file is.
 pub(super) struct Manager {
@@ -86,7 +87,7 @@ impl Manager {
 
 /// Prints an error, which errno cannot carry, to standard error.
 fn report(error: &dyn std::error::Error) -> Errno {
-    eprintln!("nichrome: {error}");
+    say(&error.to_string());
     Errno(libc::ENODEV)
 }
 
