@@ -43,7 +43,7 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Coalesce {
-    /// The capture to read, pcap or pcapng of Ethernet or raw IP; - is the standard input.
+    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The capture to write, always pcapng: every packet as the host gets it; - is the standard output.
@@ -104,11 +104,11 @@ impl Coalesce {
         reader: &mut Reader<R>,
         card: &mut Card<'_>,
     ) -> anyhow::Result<Option<ReadError>> {
-        let mut progress = Progress::new(&self.input);
+        let mut progress = Progress::new(&self.input, reader.is_compressed());
         loop {
             let mut frame = Vec::new();
             match reader.next(&mut frame) {
-                Ok(Some(record)) => card.receive(&record, frame)?,
+                Ok(Some(record)) => card.receive(&record, frame, reader.comment())?,
                 Ok(None) => return Ok(None),
                 Err(error) => return Ok(Some(error)),
             }

@@ -425,10 +425,14 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
     }
 
+    /// The frames in order.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame<B>> {
+        self.first.iter().chain(&self.frames)
+    }
+
     /// The payloads in order.
     pub(crate) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
-        let frames = self.first.iter().chain(&self.frames);
-        frames.map(|frame| segment::payload(frame.bytes(), self.layout).unwrap_or_default())
+        self.frames().map(|frame| segment::payload(frame.bytes(), self.layout).unwrap_or_default())
     }
 
     /// Segment `nth`: the payload bytes before it, and its payload.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use nichrome_lro::{Aggregate, Medium, Output, Packet};
-use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer};
+use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, Record, WriteError, Writer};
 use nichrome_wire::Instant;
 
 use super::captured::Captured;
@@ -14,16 +14,29 @@ use super::tally::Tally;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interface {
     pub(super) number: u32,
-    pub(super) link_type: LinkType,
+    link_type: LinkType,
+    /// The interface within that of the capture, as Linux's `any` has them.
+    channel: u64,
 }
 
 impl Interface {
-    /// What its frames begin with.
+    /// The interface of a record.
+    pub(super) fn of(record: &Record, bytes: &[u8]) -> Self {
+        let channel = record.link_type.channel(bytes);
+        Self { number: record.interface, link_type: record.link_type, channel }
+    }
+
+    /// What engines see of its frames begins with this.
     pub(super) fn medium(self) -> Medium {
         match self.link_type {
             LinkType::Ethernet => Medium::Ethernet,
-            LinkType::RawIp => Medium::Ip,
+            _ => Medium::Ip,
         }
+    }
+
+    /// Returns true if the frames of both came over one link in one direction.
+    pub(super) fn is_same_link(self, other: Self) -> bool {
+        (self.number, self.channel) == (other.number, other.channel)
     }
 }
 
@@ -44,7 +57,7 @@ impl Kept {
         from: Interface,
         time: Instant,
         original_len: Option<u32>,
-        packet: &[u8],
+        parts: [&[u8]; 2],
         comment: Option<&str>,
     ) -> Result<(), WriteError> {
         let interface = match self.interfaces.get(&from.number) {
@@ -56,7 +69,7 @@ impl Kept {
                 interface
             }
         };
-        self.writer.write(interface, time, original_len, [packet], comment)
+        self.writer.write(interface, time, original_len, parts, comment)
     }
 }
 
@@ -89,7 +102,7 @@ impl Host {
                 self.keep(from, time, packet)
             }
             Output::ToWire(ack) => match &mut self.acks {
-                Some(acks) => acks.write(from, time, None, ack.bytes(), None),
+                Some(acks) => acks.write(from, time, None, [&[], ack.bytes()], None),
                 None => Ok(()),
             },
             Output::Dropped(..) => Ok(()),
@@ -103,11 +116,14 @@ impl Host {
         let Some(packets) = &mut self.packets else { return Ok(()) };
         match packet {
             Packet::Frame(frame) => {
-                packets.write(from, time, Some(frame.buffer.original_len), frame.bytes(), None)
+                let Captured { original_len, comment, .. } = &frame.buffer;
+                let parts = [frame.buffer.link_header(), frame.bytes()];
+                packets.write(from, time, Some(*original_len), parts, comment.as_deref())
             }
             Packet::Aggregate(aggregate) => {
                 aggregate.copy_to(&mut self.packet);
-                packets.write(from, time, None, &self.packet, Some(&comment(aggregate)))
+                let link_header = aggregate.buffers().next().map_or(&[][..], Captured::link_header);
+                packets.write(from, time, None, [link_header, &self.packet], Some(&comment(aggregate)))
             }
         }
     }
@@ -131,8 +147,11 @@ impl Host {
     }
 }
 
-/// What Wireshark shows as the packet's comment.
-fn comment<B: AsRef<[u8]>>(aggregate: &Aggregate<B>) -> String {
+/// What Wireshark shows as the packet's comment: what was merged, and the comments of the segments.
+fn comment(aggregate: &Aggregate<Captured>) -> String {
     let (segments, mss) = (aggregate.segments(), aggregate.mss());
-    format!("nichrome: {segments} segments, MSS {mss}, flush {}", aggregate.flush_reason().name())
+    let merged =
+        format!("nichrome: {segments} segments, MSS {mss}, flush {}", aggregate.flush_reason().name());
+    let comments = aggregate.buffers().filter_map(|captured| captured.comment.as_deref());
+    [&*merged].into_iter().chain(comments).collect::<Vec<_>>().join("\n")
 }

@@ -22,9 +22,10 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress through the input at `path`.
-    pub(super) fn new(path: &Path) -> Self {
-        let bar = || bar(fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|file| file.len()));
+    /// Progress through the input at `path`. Of a compressed file nobody knows how long it is.
+    pub(super) fn new(path: &Path, is_compressed: bool) -> Self {
+        let file = || fs::metadata(path).ok().filter(|file| file.is_file() && !is_compressed);
+        let bar = || bar(file().map(|file| file.len()));
         Self { begun: Instant::now(), records: 0, bar: io::stderr().is_terminal().then(bar) }
     }
 
