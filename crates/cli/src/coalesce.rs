@@ -3,11 +3,9 @@
 mod captured;
 mod card;
 mod counters;
-mod distinct;
 mod flows;
 mod host;
 mod plot;
-mod progress;
 mod sizes;
 mod summary;
 mod tally;
@@ -20,14 +18,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use nichrome_lro::{Profile, ProfileConfig};
-use nichrome_port::capture::{self, ReadError, Reader, Writer};
+use nichrome_port::capture::{self, ReadError, Reader};
 
 use self::card::Card;
-use self::distinct::Distinct;
-use self::host::{Host, Kept};
-use self::progress::Progress;
+use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
+use crate::capture_files::{Distinct, Kept, Progress, input_name, is_standard_stream, judge};
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
 use crate::number::Grouped;
@@ -77,7 +74,7 @@ impl Coalesce {
         let profile = self.engine.profile_config(default_profile_config(self.profile))?;
         self.check_options()?;
         self.check_files()?;
-        let mut reader = capture::open(&self.input).with_context(|| self.input_name())?;
+        let mut reader = capture::open(&self.input).with_context(|| input_name(&self.input))?;
         let host = Host::new(create(self.output.as_deref())?, create(self.acks.as_deref())?);
         let mut card = Card::new(&self.engine, profile, self.verify, host);
         let ended = self.feed(&mut reader, &mut card)?;
@@ -85,7 +82,7 @@ impl Coalesce {
         if reader.position().records == 0
             && let Some(error) = ended
         {
-            return Err(error).context(self.input_name());
+            return Err(error).context(input_name(&self.input));
         }
         let truncated = ended.is_some();
         let verified_frames = verified.as_ref().and_then(|verified| verified.as_ref().ok());
@@ -93,9 +90,10 @@ impl Coalesce {
         self.print(&summary, &profile)?;
         self.draw(&done, &summary)?;
         if let Some(Err(mismatch)) = verified {
-            return Err(mismatch).with_context(|| format!("{}: the output is not right", self.input_name()));
+            return Err(mismatch)
+                .with_context(|| format!("{}: the output is not right", input_name(&self.input)));
         }
-        self.judge(ended)
+        judge(ended, &self.input)
     }
 
     /// Gives the card every record; says what ended the capture early, if anything did.
@@ -113,19 +111,6 @@ impl Coalesce {
                 Err(error) => return Ok(Some(error)),
             }
             progress.reached(reader.position().bytes);
-        }
-    }
-
-    /// A capture that is cut off is worth a warning, one that cannot be read further is a failure.
-    fn judge(&self, ended: Option<ReadError>) -> anyhow::Result<()> {
-        match ended {
-            Some(error @ ReadError::Truncated { .. }) => {
-                let input = self.input_name();
-                failure::warn(format_args!("{input}: {error}; what is before that was processed"));
-                Ok(())
-            }
-            Some(error) => Err(error).context(self.input_name()),
-            None => Ok(()),
         }
     }
 
@@ -154,15 +139,6 @@ impl Coalesce {
         Ok(())
     }
 
-    /// What messages call the input.
-    fn input_name(&self) -> String {
-        if is_standard_stream(&self.input) {
-            "standard input".into()
-        } else {
-            self.input.display().to_string()
-        }
-    }
-
     /// Prints the summary, on the standard error where the standard output is a capture.
     fn print(&self, summary: &Summary, profile: &ProfileConfig) -> anyhow::Result<()> {
         let captures = [&self.output, &self.acks];
@@ -175,7 +151,7 @@ impl Coalesce {
         let text = if self.json {
             serde_json::to_string_pretty(summary)?
         } else {
-            Text { summary, profile, input: &self.input_name() }.to_string()
+            Text { summary, profile, input: &input_name(&self.input) }.to_string()
         };
         writeln!(output, "{}", text.trim_end()).context("cannot print the summary")
     }
@@ -194,16 +170,7 @@ impl Coalesce {
 }
 
 fn create(path: Option<&Path>) -> anyhow::Result<Option<Kept>> {
-    let application = concat!("nichrome ", env!("CARGO_PKG_VERSION"));
-    let create = |path| -> anyhow::Result<Kept> {
-        let writer: Writer<_> = capture::create(path, application)?;
-        Ok(Kept::new(writer))
-    };
-    path.map(create).transpose()
-}
-
-fn is_standard_stream(path: &Path) -> bool {
-    path.as_os_str() == "-"
+    Ok(path.map(Kept::create).transpose()?)
 }
 
 fn file_name(path: &Path) -> String {

@@ -7,8 +7,9 @@ use nichrome_wire::{Engine, Instant, engine};
 
 use super::captured::Captured;
 use super::counters::Counters;
-use super::host::{Host, Interface};
+use super::host::Host;
 use super::tally::Tally;
+use crate::capture_files::Interface;
 use crate::engine_options::EngineOptions;
 
 /// The most engines at once: each reserves tens of megabytes. One that is needed beyond takes the place of the one

@@ -12,4 +12,5 @@ mod errors;
 mod foreign;
 mod output;
 mod run;
+mod segment;
 mod streams;
