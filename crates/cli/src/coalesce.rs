@@ -2,6 +2,7 @@
 
 mod captured;
 mod card;
+mod compare;
 mod counters;
 mod flows;
 mod host;
@@ -21,6 +22,7 @@ use nichrome_lro::{Profile, ProfileConfig};
 use nichrome_port::capture::{self, ReadError, Reader};
 
 use self::card::Card;
+use self::compare::Comparison;
 use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
@@ -34,6 +36,7 @@ Examples:
   nichrome coalesce in.pcap                           what a card with receive offload would have done
   nichrome coalesce in.pcap out.pcapng --verify       the same, kept and checked
   nichrome coalesce in.pcap --profile npu --hold 5ms --plot sizes.svg
+  nichrome coalesce in.pcap --compare --plot all.svg  which card would have helped
   tcpdump -i eth0 -c 10000 -w - tcp | nichrome coalesce - out.pcapng";
 
 /// Show, and keep, what a card with receive offload would have handed to the host.
@@ -54,6 +57,11 @@ pub(crate) struct Coalesce {
     /// Where to write the acknowledgements that the card sends by itself; needs --active-ack.
     #[arg(long, value_name = "ACKS.pcapng")]
     acks: Option<PathBuf>,
+    /// Run the capture through every profile with several hold times, and print one table: which card would have helped.
+    #[arg(long, conflicts_with_all = [
+        "output", "profile", "hold", "reorder_hold", "psh", "rules", "active_ack", "acks", "top"
+    ])]
+    compare: bool,
     /// Take the output apart again and check that nothing is lost, added or out of order.
     #[arg(long)]
     verify: bool,
@@ -71,6 +79,11 @@ pub(crate) struct Coalesce {
 impl Coalesce {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        if self.compare { self.compare() } else { self.coalesce() }
+    }
+
+    /// Runs the capture through one engine.
+    fn coalesce(&self) -> anyhow::Result<()> {
         let profile = self.engine.profile_config(default_profile_config(self.profile))?;
         self.check_options()?;
         self.check_files()?;
@@ -92,6 +105,49 @@ impl Coalesce {
         if let Some(Err(mismatch)) = verified {
             return Err(mismatch)
                 .with_context(|| format!("{}: the output is not right", input_name(&self.input)));
+        }
+        judge(ended, &self.input)
+    }
+
+    /// Runs the capture through all candidates, one after the other: each engine reserves memory for every interface.
+    fn compare(&self) -> anyhow::Result<()> {
+        if is_standard_stream(&self.input) {
+            return Err(failure::usage(
+                "--compare reads the capture several times: name a file instead of -",
+            ));
+        }
+        self.check_options()?;
+        self.check_files()?;
+        let mut comparison = Comparison::default();
+        let mut ended = None;
+        for candidate in compare::candidates() {
+            let mut reader = capture::open(&self.input).with_context(|| input_name(&self.input))?;
+            let mut card = Card::new(&self.engine, candidate.config, self.verify, Host::new(None, None));
+            ended = self.feed(&mut reader, &mut card)?;
+            let (done, verified) = card.finish()?;
+            if reader.position().records == 0
+                && let Some(error) = ended
+            {
+                return Err(error).with_context(|| input_name(&self.input));
+            }
+            if let Some(Err(mismatch)) = verified {
+                let profile = candidate.config.profile();
+                let input = input_name(&self.input);
+                return Err(mismatch)
+                    .with_context(|| format!("{input}: the output of {profile} is not right"));
+            }
+            comparison.add(candidate, &done);
+        }
+        comparison.truncated = ended.is_some();
+        let text = if self.json {
+            serde_json::to_string_pretty(&comparison)?
+        } else {
+            format!("{} through every profile\n\n{comparison}", input_name(&self.input))
+        };
+        writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the table")?;
+        if let Some(path) = &self.plot {
+            let svg = comparison.draw(&format!("{} through every profile", file_name(&self.input)))?;
+            fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
         }
         judge(ended, &self.input)
     }
