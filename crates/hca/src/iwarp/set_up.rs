@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nichrome_port::udp::UdpError;
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
-use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::counters::SharedCounters;
 use super::handshake::IwarpHandshake;
 use super::pending::{Pending, Request, StreamHost};
 use super::{IwarpCounters, IwarpOptions, port_of};
-use crate::connect::{Connector, Limits};
+use crate::connect::{self, Connector, Limits};
 
 /// Sets up the connections of an adapter's queue pairs.
 pub(crate) struct IwarpSetup {
@@ -96,25 +95,13 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Inbound connections that are being set up at a time: where all are silent, 4,000 per second give way to others.
+/// Inbound connections in each phase of their set-up at a time.
 const MAX_INBOUND: usize = 1024;
-
-/// Connections that wait to be accepted. Linux drops further SYNs, which their senders retransmit after 1 s.
-const BACKLOG: i32 = 1024;
 
 /// Opens the TCP port of the adapter at `address` whose lowest queue pair number is `first`.
 ///
 /// # Errors
 /// The port is taken.
 pub(crate) fn listen(address: IpAddr, first: u32) -> Result<TcpListener, UdpError> {
-    let port = port_of(QpNumber::new(first).unwrap_or_default());
-    let address = SocketAddr::new(address, port);
-    let listener = TcpListener::bind(address).and_then(|listener| {
-        rustix::net::listen(&listener, BACKLOG)?;
-        Ok(listener)
-    });
-    listener.map_err(|error| match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-        Errno::ADDRINUSE => UdpError::Taken(address),
-        error => UdpError::Io { address, error },
-    })
+    connect::open_port(SocketAddr::new(address, port_of(QpNumber::new(first).unwrap_or_default())))
 }
