@@ -268,6 +268,12 @@ impl<M: Memory> Handshake for StarHandshake<M> {
             (State::Running(_), Cause::Io(error)) => self.fail(pending, &error.into()),
             (State::Running(_), Cause::Untrusted) => self.fail(pending, &SetupFailure::OtherUser),
             (State::Running(_), Cause::Seal(error)) => self.fail(pending, &error.into()),
+            (State::Opening | State::Parked(_), Cause::Untrusted) => {
+                pending.refuse(self.peer, &SetupFailure::OtherUser);
+            }
+            (State::Opening | State::Parked(_), Cause::Seal(error)) => {
+                pending.refuse(self.peer, &error.into());
+            }
             (State::Opening | State::Parked(_) | State::Closing | State::Done, _) => {}
         }
         self.state = State::Done;

@@ -115,6 +115,11 @@ impl<M: Memory> Pending<M> {
         self.requests.complete();
     }
 
+    /// Reports why a peer is refused of which it is not known which request it is for.
+    pub(super) fn refuse(&mut self, peer: IpAddr, failure: &SetupFailure) {
+        self.requests.refuse(peer, failure);
+    }
+
     /// Moves the queue pair to ERROR and reports why.
     pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
         // The program may have destroyed it.
