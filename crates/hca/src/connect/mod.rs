@@ -3,6 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `handshake` | what a transport implements: a handshake without I/O, and what its handshakes share |
+//! | `held` | requests to connect held queue pairs |
 //! | `expected` | requests whose peer connects |
 //! | `requests` | all requests that are not complete: their count, and reports of those that fail |
 //! | `stream` | one handshake on its TCP socket |
@@ -14,6 +15,7 @@
 
 mod expected;
 mod handshake;
+mod held;
 mod inbound;
 mod key;
 mod listener;
@@ -25,6 +27,7 @@ mod stream;
 
 pub(crate) use expected::Ends;
 pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
+pub(crate) use held::Held;
 pub(crate) use key::{PreSharedKey, SealError};
 pub(crate) use listener::{listen, open_port};
 pub(crate) use places::Places;

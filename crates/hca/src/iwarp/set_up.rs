@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nichrome_port::udp::UdpError;
-use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::counters::SharedCounters;
@@ -54,18 +54,10 @@ impl IwarpSetup {
         qp: QpHandle,
         change: &QpChange,
     ) -> Result<Option<Request>, ModifyError> {
-        // A queue pair of rdma_cm has its stream before RTR, and cannot be held.
-        if change.state != Some(QpState::Rtr) || device.hold_qp(qp).is_err() {
-            return Ok(None);
-        }
-        let report = device.query_qp(qp)?;
-        let Some(peer) = report.path.map(|path| path.destination).zip(report.destination) else {
-            return Ok(None);
-        };
         let depth = u16::from(device.limits().rd_atomic);
-        let options = self.options.of(report.max_dest_rd_atomic.into(), depth);
-        let (number, address) = (report.number, self.address);
-        Ok(Some(Request { qp, number, address, peer, options }))
+        Request::hold(device, qp, change, self.address, |report| {
+            self.options.of(report.max_dest_rd_atomic.into(), depth)
+        })
     }
 
     /// Connects a held queue pair.
