@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nichrome_hca::{AdapterConfig, Connection, IwarpCounters, IwarpOptions, Listener, Transport, port_of};
 use nichrome_rdma::iwarp::setup::{Identity, Initiator, Options};
-use nichrome_rdma::{Operation, PathMtu, QpNumber, ReceiveRequest, SendRequest, Status};
+use nichrome_rdma::{Counters, Operation, PathMtu, QpNumber, ReceiveRequest, SendRequest, Status};
 use nichrome_wire::Instant as Time;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
@@ -212,19 +212,24 @@ fn beside(crc: bool, bytes: &[u8]) -> (End, TcpStream) {
     (end, peer)
 }
 
+/// The counter of an error.
+type Reason = fn(&Counters) -> u64;
+
 #[test]
 fn garbage_lying_lengths_and_wrong_crcs_end_their_connection_by_a_terminate() {
     let send = [&[0, 20, 0x41, 0x43][..], &[0; 4], &[0; 4], &[0, 0, 0, 1], &[0; 4], b"hi", &[0; 2]].concat();
-    for (crc, bytes) in [
-        (false, vec![0xFF; 70_000]),
-        (true, [&send[..], b"\x01\x02\x03\x04"].concat()),
+    let cases: [(_, _, Reason); 3] = [
+        (false, vec![0xFF; 70_000], |counters| counters.dropped_malformed),
+        (true, [&send[..], b"\x01\x02\x03\x04"].concat(), |counters| counters.dropped_icrc),
         // An FPDU that is shorter than its header.
-        (false, vec![0, 1, 0x41, 0, 0, 0, 0, 0]),
-    ] {
+        (false, vec![0, 1, 0x41, 0, 0, 0, 0, 0], |counters| counters.dropped_malformed),
+    ];
+    for (crc, bytes, reason) in cases {
         let (end, mut peer) = beside(crc, &bytes);
         let done = end.cq.wait(PATIENCE).unwrap();
         assert_eq!((done.wr_id, done.status), (7, Status::Flushed));
-        assert_eq!(end.adapter.counters().terminates_sent, 1);
+        let counters = end.adapter.counters();
+        assert_eq!((counters.terminates_sent, reason(&counters)), (1, 1));
         let mut answer = Vec::new();
         // A reset may follow the TERMINATE: the garbage behind the error is not read.
         let _ = peer.read_to_end(&mut answer);
