@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use nichrome_hca::{
-    AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Stateless, Transport,
+    Adapter, AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Stateless, Transport,
 };
 use nichrome_port::InterfaceName;
 use nichrome_port::udp::interface_address;
@@ -126,6 +126,13 @@ impl Options {
             capture,
             seed: self.seed,
         })
+    }
+
+    /// Fails for options that the adapter will refuse, before this end waits for its peer.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        // Unless an option names it, the address is known only when the peer has connected.
+        let config = self.adapter(IpAddr::from([127, 0, 0, 1]))?;
+        Adapter::check(&config).map_err(|error| failure::usage(error.to_string()))
     }
 
     /// Returns the impairments of datagrams in each direction; `None` if no option asks for any.

@@ -76,6 +76,14 @@ pub(crate) struct StreamPorts {
 }
 
 impl StreamPorts {
+    /// Checks whether impairments can happen to streams.
+    ///
+    /// # Errors
+    /// They cannot.
+    pub(super) fn check(faults: &Faults) -> Result<(), StreamFaultsError> {
+        StreamPath::both(faults).map(drop)
+    }
+
     /// No stream yet.
     ///
     /// # Errors
