@@ -32,6 +32,25 @@ impl CommIdPrefix {
     }
 }
 
+/// How requests for a port whose listener was closed are held until a program listens there again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldLimits {
+    /// Nanoseconds after which a request is refused.
+    pub request_time: u64,
+    /// Nanoseconds for which a closed listener's port is remembered.
+    pub port_time: u64,
+    /// Maximum number of requests: further ones are refused at once.
+    pub max_requests: usize,
+    /// Maximum number of ports: the oldest is forgotten.
+    pub max_ports: usize,
+}
+
+impl Default for HoldLimits {
+    fn default() -> Self {
+        Self { request_time: 2_000_000_000, port_time: 10_000_000_000, max_requests: 64, max_ports: 16 }
+    }
+}
+
 /// The configuration of a manager.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -81,6 +100,8 @@ pub struct Config {
     pub max_half_open: usize,
     /// Maximum number of connections that wait for their last messages without their program: the oldest are removed.
     pub max_lingering: usize,
+    /// Requests for ports whose listener was closed.
+    pub hold: HoldLimits,
 }
 
 /// Why a configuration is refused.
@@ -134,6 +155,7 @@ impl Config {
             max_half_open_per_source: 4096,
             max_half_open: 1 << 14,
             max_lingering: 1 << 14,
+            hold: HoldLimits::default(),
         }
     }
 

@@ -16,8 +16,12 @@ pub trait Host {
     /// Has requests of peers for a reserved port delivered to this manager; returns false if the machine cannot.
     fn listen(&mut self, space: PortSpace, port: u16) -> bool;
 
-    /// Gives a port back.
+    /// Gives a port back. Requests for one that this manager listened at are delivered to it until
+    /// [`stop_listening`](Self::stop_listening).
     fn release_port(&mut self, space: PortSpace, port: u16);
+
+    /// Ends what [`listen`](Self::listen) began, unless another process listens at the port by now.
+    fn stop_listening(&mut self, space: PortSpace, port: u16);
 }
 
 /// A machine with these addresses, whose ports no other process uses.
@@ -38,4 +42,6 @@ impl Host for OwnAddresses {
     }
 
     fn release_port(&mut self, _: PortSpace, _: u16) {}
+
+    fn stop_listening(&mut self, _: PortSpace, _: u16) {}
 }

@@ -149,6 +149,11 @@ impl Ports {
         exact.chain(wild).map(|(id, _)| *id)
     }
 
+    /// Returns the identifiers that are bound to a port.
+    pub(crate) fn owners(&self, space: PortSpace, port: u16) -> impl Iterator<Item = IdName> {
+        self.owners.get(&(space, port)).into_iter().flatten().map(|(id, _)| *id)
+    }
+
     /// Number of ports in use.
     pub(crate) fn len(&self) -> usize {
         self.owners.len()
@@ -225,6 +230,8 @@ mod tests {
         }
 
         fn release_port(&mut self, _: PortSpace, _: u16) {}
+
+        fn stop_listening(&mut self, _: PortSpace, _: u16) {}
     }
 
     #[test]

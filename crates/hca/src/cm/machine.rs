@@ -65,6 +65,10 @@ impl Host for Machine {
     fn release_port(&mut self, space: PortSpace, port: u16) {
         self.with_service((space, port), (), ServicePorts::release);
     }
+
+    fn stop_listening(&mut self, space: PortSpace, port: u16) {
+        self.with_service((space, port), (), ServicePorts::stop_listening);
+    }
 }
 
 fn errno(error: &io::Error) -> Errno {

@@ -83,14 +83,21 @@ impl ServicePorts {
         try_lock(&self.table, place(port)).unwrap_or(false)
     }
 
-    /// Gives back a port, and stops listening at it.
+    /// Gives back a port. Requests for one at which this process listened reach it until it stops listening there, or until
+    /// another process listens.
     pub fn release(&self, port: ServicePort) {
-        let mut listening = [0];
-        if pread(&self.table, &mut listening, place(port)) == Ok(1) && listening != [0] {
-            // A program that still has the port steers requests here, where they are refused.
-            let _ = self.change(|| self.write(port, 0));
-        }
         unlock(&self.table, place(port));
+    }
+
+    /// Has the kernel steer requests for a port to this process no longer.
+    pub fn stop_listening(&self, port: ServicePort) {
+        // If that fails, requests still reach this process, which refuses them.
+        let _ = self.change(|| {
+            let mut listening = [0];
+            let is_mine =
+                pread(&self.table, &mut listening, place(port))? == 1 && listening == [self.slot as u8 + 1];
+            if is_mine { self.write(port, 0) } else { Ok(()) }
+        });
     }
 
     /// Has the kernel steer requests for a reserved port to this process.
