@@ -32,7 +32,7 @@ impl CommIdPrefix {
     }
 }
 
-/// How requests for a port whose listener was closed are held until a program listens there again.
+/// How requests for a port that nobody listens at are held if a listener was closed there, or a program has bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
     /// Nanoseconds after which a request is refused.
@@ -100,7 +100,7 @@ pub struct Config {
     pub max_half_open: usize,
     /// Maximum number of connections that wait for their last messages without their program: the oldest are removed.
     pub max_lingering: usize,
-    /// Requests for ports whose listener was closed.
+    /// Requests for ports at which a program may listen soon.
     pub hold: HoldLimits,
 }
 

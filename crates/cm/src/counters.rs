@@ -21,7 +21,7 @@ pub struct Counters {
     pub backlog_dropped: u64,
     /// Requests dropped: no identifier is free.
     pub identifiers_exhausted: u64,
-    /// Requests held because their listener was closed a moment ago.
+    /// Requests held because a program may listen at their port soon, repetitions included.
     pub held: u64,
     /// Requests that were rejected by the manager, not by the program.
     pub refused: u64,

@@ -1,9 +1,9 @@
-//! Requests held for a listener that comes back.
+//! Requests held for a listener that is about to come.
 //!
-//! A program may stop listening while its peer is about to connect again, and listen at the same port a moment later. perftest
-//! does: its client sends the next request once the server has answered over the first connection, and not once it listens.
-//! Requests for ports at which a listener was closed recently are therefore held for a moment instead of being refused at once.
-//! Both the ports and the requests are bounded, and a request that the peer repeats is held once.
+//! A program may tell its peer where to connect, and listen there a moment later. perftest listens again after each connection,
+//! while its client requests the next one already; qperf 0.4.11 sends the number of its port before it listens. Requests for ports at
+//! which a listener was closed recently, or which a program has bound, are therefore held for a moment instead of being refused at
+//! once. Both the ports and the requests are bounded, and a request that the peer repeats is held once.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -33,7 +33,8 @@ impl Unclaimed {
         }
     }
 
-    fn service(&self) -> Option<Service> {
+    /// The port; `None` for a service that has none.
+    pub(crate) fn service(&self) -> Option<Service> {
         self.destination().0.port()
     }
 
@@ -79,6 +80,11 @@ impl HeldRequests {
         if self.closed.len() > most { self.closed.pop_front().map(|(_, oldest)| oldest) } else { None }
     }
 
+    /// Returns true if a listener was closed at the port recently.
+    pub(crate) fn was_closed(&self, service: Service) -> bool {
+        self.closed.iter().any(|(_, known)| *known == service)
+    }
+
     /// A program listens at the port: returns the requests for it, in the order of their arrival.
     pub(crate) fn reopen(&mut self, service: Service) -> Vec<Unclaimed> {
         self.closed.retain(|(_, known)| *known != service);
@@ -89,13 +95,12 @@ impl HeldRequests {
     /// Holds a request, unless it is held already: for the configured time, or for half of the peer's patience if that is shorter.
     ///
     /// # Errors
-    /// No listener was closed at its port, or too many requests are held.
+    /// Too many requests are held.
     pub(crate) fn hold(&mut self, request: Unclaimed, now: Instant) -> Result<(), Unclaimed> {
         if self.requests.iter().any(|(_, held)| held.name() == request.name()) {
             return Ok(());
         }
-        let is_recent = self.closed.iter().any(|(_, service)| Some(*service) == request.service());
-        if !is_recent || self.requests.len() >= self.limits.max_requests {
+        if self.requests.len() >= self.limits.max_requests {
             return Err(request);
         }
         let time = self.limits.request_time.min(request.patience() / 2);

@@ -116,7 +116,7 @@
 //! | `manager` | the API of programs and drivers |
 //! | `ib` | connections by InfiniBand's messages |
 //! | `identifier`, `channel`, `ports` | endpoints, events not fetched, ports in use |
-//! | `held` | requests for ports whose listener was closed a moment ago |
+//! | `held` | requests for ports at which a program may listen soon |
 //! | `exchange`, `event` | what passes between manager and driver, manager and program |
 //! | [`ucma`] | the commands of the kernel's device file |
 #![forbid(unsafe_code)]
@@ -142,7 +142,7 @@ pub use counters::Counters;
 pub use error::{CommandError, Errno};
 pub use event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
 pub use exchange::{Input, Output, Query, Reception, Route, StreamFailure, StreamName, StreamParameters};
-pub use host::{Host, OwnAddresses};
+pub use host::{Host, OwnAddresses, PortUse};
 pub use ib::Transmit;
 pub use identifier::IdState;
 pub use manager::{IdReport, Manager, Usage};

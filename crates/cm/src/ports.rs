@@ -176,7 +176,7 @@ pub(crate) const fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::OwnAddresses;
+    use crate::host::{OwnAddresses, PortUse};
 
     fn binding(source: &str) -> Binding {
         Binding { source: source.parse().unwrap(), reuse: false, family_only: true }
@@ -227,6 +227,10 @@ mod tests {
 
         fn listen(&mut self, _: PortSpace, _: u16) -> bool {
             false
+        }
+
+        fn use_by_others(&mut self, _: PortSpace, _: u16) -> PortUse {
+            PortUse::Reserved
         }
 
         fn release_port(&mut self, _: PortSpace, _: u16) {}

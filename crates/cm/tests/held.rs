@@ -1,4 +1,4 @@
-//! Requests for a port whose listener was closed a moment ago.
+//! Requests for a port at which a program may listen soon.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -59,6 +59,17 @@ fn a_request_waits_for_a_listener_that_comes_back() {
         network.destroy(node, id).unwrap();
     }
     network.assert_nothing_leaks();
+}
+
+#[test]
+fn a_request_for_a_bound_port_waits_until_its_program_listens() {
+    let mut network = closed(&[]);
+    let listener = network.create(1, 9, PortSpace::Tcp);
+    network.nodes[1].manager.bind(listener, at(1, 7)).unwrap();
+    request(&mut network, 0x11, 7);
+    assert!(!is_refused(&mut network));
+    network.nodes[1].manager.listen(listener, 0).unwrap();
+    assert_eq!(network.event(1).kind, EventKind::ConnectRequest);
 }
 
 #[test]

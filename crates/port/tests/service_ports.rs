@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nichrome_port::clock;
 use nichrome_port::udp::{
-    ManagementSteering, ReceiveBatch, ServicePort, ServicePorts, SharedPort, Steering, UdpSocket,
+    ManagementSteering, ReceiveBatch, ServicePort, ServicePorts, ServiceUse, SharedPort, Steering, UdpSocket,
 };
 use std::os::fd::AsFd;
 
@@ -137,8 +137,11 @@ fn a_process_that_stops_late_leaves_the_port_to_the_next_one() {
     assert!(first.services.reserve(port(7)));
     first.services.listen(port(7)).unwrap();
     first.services.release(port(7));
+    assert_eq!(first.services.use_by_others(port(7)), ServiceUse::Free);
     assert!(second.services.reserve(port(7)));
+    assert_eq!(first.services.use_by_others(port(7)), ServiceUse::Reserved);
     second.services.listen(port(7)).unwrap();
+    assert_eq!(first.services.use_by_others(port(7)), ServiceUse::Listening);
     first.services.stop_listening(port(7));
     reaches(to, &request(REQUEST, 0x0106, 7), second.port.socket());
 }

@@ -1,21 +1,38 @@
-//! Requests for ports that nobody listens at: held if a listener was closed there a moment ago, else refused.
+//! Requests for ports that nobody listens at: held if a listener may be about to come, else refused.
 
 use nichrome_wire::Instant;
 use nichrome_wire::cm::RejectReason;
 
 use super::Manager;
 use crate::held::{Service, Unclaimed};
-use crate::host::Host;
+use crate::host::{Host, PortUse};
 use crate::identifier::IdState;
 
 impl<H: Host> Manager<H> {
     /// A request of a peer.
     pub(super) fn requested(&mut self, request: Unclaimed, now: Instant) {
         let Err(unclaimed) = self.offer(request) else { return };
+        if !unclaimed.service().is_some_and(|service| self.expects_listener(service)) {
+            return self.refuse(&unclaimed);
+        }
         match self.held.hold(unclaimed, now) {
             Ok(()) => self.ib.counters.held += 1,
             Err(refused) => self.refuse(&refused),
         }
+    }
+
+    /// Returns true if a program has listened at the port or may be about to: one of this process or of another.
+    fn expects_listener(&mut self, service: Service) -> bool {
+        let (space, port) = service;
+        self.held.was_closed(service)
+            || self.has_owner(service, IdState::AddressBound)
+            || self.host.use_by_others(space, port) != PortUse::Free
+    }
+
+    /// Returns true if an identifier in this state is bound to the port.
+    fn has_owner(&self, (space, port): Service, state: IdState) -> bool {
+        let is_in = |id| self.identifiers.get(&id).is_some_and(|owner| owner.state == state);
+        self.ports.owners(space, port).any(is_in)
     }
 
     fn refuse(&mut self, request: &Unclaimed) {
@@ -46,7 +63,13 @@ impl<H: Host> Manager<H> {
     /// Refuses requests and forgets ports that were held for long enough.
     pub(super) fn stop_holding(&mut self, now: Instant) {
         while let Some(request) = self.held.expired_request(now) {
-            self.refuse(&request);
+            // Another process may have taken the peer's repetition.
+            let is_elsewhere = request
+                .service()
+                .is_some_and(|(space, port)| self.host.use_by_others(space, port) == PortUse::Listening);
+            if !is_elsewhere {
+                self.refuse(&request);
+            }
         }
         while let Some(service) = self.held.expired_port(now) {
             self.stop_listening(service);
@@ -54,9 +77,9 @@ impl<H: Host> Manager<H> {
     }
 
     /// Requests for a port need not reach this manager any more, unless another identifier listens there.
-    fn stop_listening(&mut self, (space, port): Service) {
-        let listens = |id| self.identifiers.get(&id).is_some_and(|other| other.state == IdState::Listen);
-        if !self.ports.owners(space, port).any(listens) {
+    fn stop_listening(&mut self, service: Service) {
+        if !self.has_owner(service, IdState::Listen) {
+            let (space, port) = service;
             self.host.stop_listening(space, port);
         }
     }
