@@ -32,6 +32,22 @@ impl CommIdPrefix {
     }
 }
 
+/// RNR NAK delays, as in the AETH (IBA table 45). The kernel's is 655 ms for all connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RnrTimers {
+    /// Where the REQ asks for RNR retries without limit.
+    pub unlimited: u8,
+    /// Where it limits them: a program that posts its receives late should not use them up.
+    pub limited: u8,
+}
+
+impl Default for RnrTimers {
+    /// 0.64 ms and 82 ms.
+    fn default() -> Self {
+        Self { unlimited: 12, limited: 26 }
+    }
+}
+
 /// How requests for a port that nobody listens at are held if a listener was closed there, or a program has bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
@@ -76,8 +92,8 @@ pub struct Config {
     pub ack_timeout: TimeExponent,
     /// Longest time that this end takes to acknowledge a packet.
     pub ack_delay: TimeExponent,
-    /// The RNR NAK delay of queue pairs, as in the AETH (IBA table 45).
-    pub min_rnr_timer: u8,
+    /// The RNR NAK delays of queue pairs.
+    pub rnr_timers: RnrTimers,
     /// The largest path MTU that requests may have.
     pub max_path_mtu: PathMtu,
     /// Nanoseconds for which the end of a connection is remembered, at least.
@@ -143,7 +159,7 @@ impl Config {
             max_service_timeout: TimeExponent::new(25),
             ack_timeout: TimeExponent::new(16),
             ack_delay: TimeExponent::new(14),
-            min_rnr_timer: 12,
+            rnr_timers: RnrTimers::default(),
             max_path_mtu: PathMtu::B4096,
             min_time_wait: 500_000_000,
             linger: 70_000_000_000,

@@ -137,7 +137,7 @@ mod name;
 mod ports;
 pub mod ucma;
 
-pub use config::{Bearer, CommIdPrefix, Config, ConfigError, HoldLimits};
+pub use config::{Bearer, CommIdPrefix, Config, ConfigError, HoldLimits, RnrTimers};
 pub use counters::Counters;
 pub use error::{CommandError, Errno};
 pub use event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
