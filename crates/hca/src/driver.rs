@@ -141,8 +141,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
     ///
     /// # Errors
     /// The adapter has no connection manager.
-    pub(crate) fn adopt(&self, parked: Parked) -> Result<(), Unavailable> {
-        self.shared.with_management(|live| live.adopt(parked))
+    pub(crate) fn adopt(&self, place: &mut Option<Parked>) -> Result<(), Unavailable> {
+        self.shared.with_management(|live| live.adopt(place))
     }
 
     /// Calls verbs and sends what they have queued.

@@ -138,6 +138,7 @@ const CM: Layers = &[
     &["config.rs", "counters.rs", "deadlines.rs", "error.rs", "event.rs", "host.rs", "name.rs"],
     // Connections; ports; events not fetched.
     &["channel.rs", "ib/", "ports.rs"],
+    &["held.rs"],
     // What passes between manager and driver.
     &["exchange.rs"],
     &["identifier.rs"],
