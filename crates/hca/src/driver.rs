@@ -36,6 +36,11 @@ const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 /// lost ACK must not turn its success into an error.
 const LAST_ACKS: usize = 3;
 
+/// How often a driver that closes repeats that connections ended, how long it waits for answers, and how often it looks for them.
+const DISCONNECT_INTERVAL: Duration = Duration::from_millis(100);
+const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
+const DISCONNECT_POLL: Duration = Duration::from_micros(200);
+
 /// A device at an address, and the thread that drives it.
 pub struct Driver<M: Memory + Send + 'static> {
     shared: Arc<Shared<M>>,
@@ -132,9 +137,25 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Arc::clone(&self.shared) as Arc<dyn ChannelHost>
     }
 
-    /// Destroys all channels: connections end by DREQ, requests that are not answered by REJ. Each message leaves once.
+    /// Destroys all channels: connections end by DREQ, requests that are not answered by REJ. Waits as
+    /// [`await_disconnections`](Self::await_disconnections).
     pub fn close_cm_channels(&self) {
         self.shared.act(LiveDevice::close_channels);
+        self.await_disconnections();
+    }
+
+    /// Waits until all peers have answered that their connections ended, for 1 s at most, and repeats that ten times a second: nobody
+    /// will once this driver is closed, and a peer that does not learn of the end waits for it.
+    fn await_disconnections(&self) {
+        let (mut repetition, end) = (clock::now() + DISCONNECT_INTERVAL, clock::now() + DISCONNECT_LIMIT);
+        while self.shared.live().awaits_disconnection() && clock::now() < end {
+            if clock::now() >= repetition {
+                self.shared.act(LiveDevice::repeat_disconnections);
+                repetition = clock::now() + DISCONNECT_INTERVAL;
+            }
+            self.poll(|_| None::<()>);
+            thread::sleep(DISCONNECT_POLL);
+        }
     }
 
     /// Takes over a connection manager that programs use already.
@@ -534,6 +555,7 @@ impl<M: Memory + Send> StreamHost for Shared<M> {
 impl<M: Memory + Send + 'static> Drop for Driver<M> {
     fn drop(&mut self) {
         self.set_up = SetUp::None;
+        self.await_disconnections();
         self.call(Device::acknowledge_all);
         self.shared.handover.end();
         if let Some(thread) = self.thread.take() {

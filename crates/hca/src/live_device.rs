@@ -77,6 +77,16 @@ impl<M: Memory> LiveDevice<M> {
         self.management.close_channels(&mut self.device);
     }
 
+    /// Returns true while a peer has not answered that a connection ended.
+    pub(crate) fn awaits_disconnection(&self) -> bool {
+        self.management.awaits_disconnection()
+    }
+
+    /// Repeats to every such peer that its connection ended.
+    pub(crate) fn repeat_disconnections(&mut self) {
+        self.management.repeat_disconnections(&mut self.device);
+    }
+
     /// Takes over a connection manager that programs use already.
     ///
     /// # Errors

@@ -81,6 +81,18 @@ impl Management {
         }
     }
 
+    /// Returns true while a peer has not answered that a connection ended.
+    pub(crate) fn awaits_disconnection(&self) -> bool {
+        self.manager.as_ref().is_some_and(ConnectionManager::awaits_disconnection)
+    }
+
+    /// Repeats to every such peer that its connection ended.
+    pub(crate) fn repeat_disconnections<M: Memory>(&mut self, device: &mut Device<M>) {
+        if let Some(manager) = &mut self.manager {
+            manager.repeat_disconnections(device, clock::now());
+        }
+    }
+
     /// Takes over a connection manager that programs use already, unless nobody does and there is one.
     ///
     /// # Errors
