@@ -56,6 +56,11 @@ impl<'a> Card<'a> {
         }
     }
 
+    /// Counts a frame that the filter leaves out.
+    pub(super) fn leave_out(&mut self) {
+        self.counters.filtered += 1;
+    }
+
     /// Takes a frame. Its time counts as that of the frame before it where it is earlier.
     pub(super) fn receive(
         &mut self,
