@@ -21,6 +21,7 @@ mod ipv4;
 mod ipv6;
 mod ipv6_extensions;
 pub mod iwarp;
+mod number_map;
 mod packet_too_big;
 pub mod rdma;
 mod seq;
@@ -45,6 +46,7 @@ pub use ip::{AddressPair, Ecn, Fragment, FragmentOffset, IpProtocol, TrafficClas
 pub use ipv4::{Ipv4Error, Ipv4Header, Ipv4HeaderMut, Ipv4Repr};
 pub use ipv6::{FlowLabel, Ipv6Error, Ipv6Header, Ipv6HeaderMut, Ipv6Repr};
 pub use ipv6_extensions::{ExtensionError, Ipv6Extension, Ipv6Extensions, Ipv6Fragment, UpperLayer};
+pub use number_map::{NumberHasher, NumberMap};
 pub use packet_too_big::packet_too_big;
 pub use seq::SeqNumber;
 pub use tcp::{TcpError, TcpHeader, TcpHeaderMut, TcpRepr};

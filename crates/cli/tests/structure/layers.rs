@@ -285,7 +285,16 @@ const WAN: Layers = &[
 ];
 
 const WIRE: Layers = &[
-    &["bytes.rs", "checksum.rs", "ethertype.rs", "header_options.rs", "instant.rs", "seq.rs", "tcp_flags.rs"],
+    &[
+        "bytes.rs",
+        "checksum.rs",
+        "ethertype.rs",
+        "header_options.rs",
+        "instant.rs",
+        "number_map.rs",
+        "seq.rs",
+        "tcp_flags.rs",
+    ],
     &["engine.rs", "wheel.rs"],
     // Headers.
     &[
