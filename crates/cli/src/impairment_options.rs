@@ -53,8 +53,8 @@ pub(crate) struct ImpairmentOptions {
     /// When ECN marks instead: off (the default), mark (where CoDel would drop), or mark:30p.
     #[arg(long, value_name = "WHEN")]
     ecn: Option<String>,
-    /// The longest IP packet that gets through, in bytes. Senders of longer ones are told by ICMP; none is fragmented.
-    /// IPv6 packets of 1280 bytes get through whatever it is.
+    /// The longest IP packet that gets through, in bytes. Longer ones are dropped, and their senders get an ICMP error; IPv4
+    /// packets without DF are fragmented. IPv6 packets of 1280 bytes get through whatever it is.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     mtu: Option<String>,
     /// How many packets may be on their way at once.

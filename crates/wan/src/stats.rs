@@ -2,8 +2,8 @@
 
 use crate::{DelayHistogram, Drops};
 
-/// What a path has done since it was made. Every packet that came in, and every copy, is counted once more as gone
-/// out or dropped, or is in flight.
+/// What a path has done since it was made. Every packet that came in, and every copy, is counted once more as fragmented,
+/// gone out or dropped, or is in flight; so is every fragment.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// Packets received.
@@ -18,6 +18,10 @@ pub struct Stats {
     pub duplicated: u64,
     /// Copies that were due but not made, because the path or the driver had no room for them.
     pub duplicates_missed: u64,
+    /// Packets that were too long for the MTU and cut to fragments.
+    pub fragmented: u64,
+    /// The fragments that they were cut to.
+    pub fragments: u64,
     /// Packets of which a bit was flipped.
     pub corrupted: u64,
     /// Packets released after one that had arrived later (RFC 4737 section 3.3).

@@ -43,6 +43,10 @@ pub(crate) struct DirectionSummary {
     pub(crate) in_flight: u64,
     /// ICMP messages to those whose packets were longer than the path's MTU.
     pub(crate) told_too_big: u64,
+    /// Packets that were longer than the path's MTU and cut to fragments.
+    pub(crate) fragmented: u64,
+    /// The fragments that they were cut to.
+    pub(crate) fragments: u64,
     pub(crate) duplicated: u64,
     pub(crate) corrupted: u64,
     pub(crate) reordered: u64,
@@ -94,6 +98,8 @@ impl DirectionSummary {
             drops: drops.map(|(name, count)| (name.to_owned(), count.into())).collect(),
             in_flight: *in_flight,
             told_too_big: given.told,
+            fragmented: stats.fragmented,
+            fragments: stats.fragments,
             duplicated: stats.duplicated,
             corrupted: stats.corrupted,
             reordered: stats.reordered,
@@ -123,9 +129,11 @@ const COUNTS: [Line<u64>; 3] =
     [("packets", |of| of.packets), ("bytes", |of| of.bytes), ("delivered", |of| of.packets_delivered)];
 
 /// Left out where they are 0 in both directions.
-const RARE_COUNTS: [Line<u64>; 6] = [
+const RARE_COUNTS: [Line<u64>; 8] = [
     ("on their way", |of| of.in_flight),
     ("told: too big", |of| of.told_too_big),
+    ("fragmented", |of| of.fragmented),
+    ("fragments", |of| of.fragments),
     ("duplicated", |of| of.duplicated),
     ("corrupted", |of| of.corrupted),
     ("reordered", |of| of.reordered),

@@ -302,6 +302,6 @@ const WIRE: Layers = &[
         "vlan.rs",
     ],
     // Whole packets.
-    &["frame_builder.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
+    &["frame_builder.rs", "ipv4_fragments.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
     &["cm/", "star/"],
 ];
