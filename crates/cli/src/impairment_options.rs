@@ -23,7 +23,8 @@ pub(crate) struct ImpairmentOptions {
     /// By how much that varies: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms, or file:SAMPLES, a time a line.
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
-    /// Whether jitter may change the order of packets: keep (the default) or reorder.
+    /// Whether jitter may change the order of packets: keep (the default; a packet waits for those before it, which raises
+    /// the mean where packets are close together) or reorder (each has its own delay, as with netem).
     #[arg(long, value_name = "WHETHER")]
     jitter_order: Option<String>,
     /// Packets lost: 1%, gilbert:P,R, gilbert:P,R,LOSS_GOOD,LOSS_BAD, or packets:3,7,10-12.

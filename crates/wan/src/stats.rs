@@ -32,4 +32,8 @@ pub struct Stats {
     pub drops: Drops,
     /// The delays of the packets released, from their arrival to when they were due: as asked, not as given.
     pub delay: DelayHistogram,
+    /// The delays that jitter has drawn, before [`JitterOrder::Keep`](crate::JitterOrder::Keep) lengthens any.
+    pub drawn: DelayHistogram,
+    /// How long packets with jitter waited for those before them to leave, to keep their order.
+    pub kept_in_order: DelayHistogram,
 }

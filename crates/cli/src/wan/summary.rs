@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use nichrome_wan::Stats;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -53,6 +54,9 @@ pub(crate) struct DirectionSummary {
     pub(crate) ce_marked: u64,
     /// The mean of what was asked for the packets delivered.
     pub(crate) delay_asked_us: f64,
+    /// What `--delay` and `--jitter` asked for, packet by packet; left out without jitter.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) jitter: Option<JitterSummary>,
     pub(crate) delay_p50_us: f64,
     pub(crate) delay_p99_us: f64,
     pub(crate) delay_max_us: f64,
@@ -67,6 +71,30 @@ pub(crate) struct DirectionSummary {
     /// Bytes delivered in the time from the first packet to the last.
     pub(crate) gbps: f64,
     pub(crate) duration_s: f64,
+}
+
+/// The delays that jitter drew, and what keeping packets in order has added, in microseconds.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct JitterSummary {
+    pub(crate) delay_drawn_mean_us: f64,
+    pub(crate) delay_drawn_p50_us: f64,
+    pub(crate) delay_drawn_p99_us: f64,
+    pub(crate) delay_drawn_max_us: f64,
+    /// The mean of what packets waited for those before them.
+    pub(crate) kept_in_order_mean_us: f64,
+}
+
+impl JitterSummary {
+    fn new(stats: &Stats) -> Option<Self> {
+        let Stats { drawn, kept_in_order, .. } = stats;
+        (drawn.count() > 0).then(|| Self {
+            delay_drawn_mean_us: micros(drawn.mean()),
+            delay_drawn_p50_us: micros(drawn.p50()),
+            delay_drawn_p99_us: micros(drawn.p99()),
+            delay_drawn_max_us: micros(drawn.max()),
+            kept_in_order_mean_us: micros(kept_in_order.mean()),
+        })
+    }
 }
 
 impl Summary {
@@ -105,6 +133,7 @@ impl DirectionSummary {
             reordered: stats.reordered,
             ce_marked: stats.ce_marked,
             delay_asked_us: micros(stats.delay.mean()),
+            jitter: JitterSummary::new(stats),
             delay_p50_us: micros(given.delay.p50()),
             delay_p99_us: micros(given.delay.p99()),
             delay_max_us: micros(given.delay.max()),
@@ -138,6 +167,15 @@ const RARE_COUNTS: [Line<u64>; 8] = [
     ("corrupted", |of| of.corrupted),
     ("reordered", |of| of.reordered),
     ("CE marked", |of| of.ce_marked),
+];
+
+/// In microseconds, where there is jitter.
+const JITTER_TIMES: [Line<Option<f64>>; 5] = [
+    ("jitter drawn, mean", |of| of.jitter.map(|jitter| jitter.delay_drawn_mean_us)),
+    ("              p50", |of| of.jitter.map(|jitter| jitter.delay_drawn_p50_us)),
+    ("              p99", |of| of.jitter.map(|jitter| jitter.delay_drawn_p99_us)),
+    ("              max", |of| of.jitter.map(|jitter| jitter.delay_drawn_max_us)),
+    ("kept in order, mean", |of| of.jitter.map(|jitter| jitter.kept_in_order_mean_us)),
 ];
 
 /// In microseconds.
@@ -201,6 +239,13 @@ impl fmt::Display for Summary {
         let time_of = |of: &DirectionSummary, micros| {
             if of.packets_delivered == 0 { "–".to_owned() } else { time(micros) }
         };
+        if self.directions().into_iter().any(|of| of.jitter.is_some()) {
+            table.add_rows(
+                JITTER_TIMES
+                    .into_iter()
+                    .map(|(name, of)| self.row(name, |d| of(d).map_or_else(|| "–".to_owned(), time))),
+            );
+        }
         table.add_rows(
             TIMES.into_iter().map(|(name, of)| self.row(name, |direction| time_of(direction, of(direction)))),
         );
