@@ -108,7 +108,7 @@ impl Coalesce {
         self.draw(&done, &summary)?;
         if let Some(Err(mismatch)) = verified {
             return Err(mismatch)
-                .with_context(|| format!("{}: the output is not right", input_name(&self.input)));
+                .with_context(|| format!("{}: the output {}", input_name(&self.input), self.not_right()));
         }
         judge(ended, &self.input)
     }
@@ -138,7 +138,7 @@ impl Coalesce {
                 let profile = candidate.config.profile();
                 let input = input_name(&self.input);
                 return Err(mismatch)
-                    .with_context(|| format!("{input}: the output of {profile} is not right"));
+                    .with_context(|| format!("{input}: the output of {profile} {}", self.not_right()));
             }
             comparison.add(candidate, &done);
         }
@@ -154,6 +154,15 @@ impl Coalesce {
             fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
         }
         judge(ended, &self.input)
+    }
+
+    /// What to say of an output that verification finds wrong.
+    fn not_right(&self) -> &'static str {
+        if self.engine.has_paper_rules() {
+            "is not right: --rules paper drops what it has not seen (--rules safe does not)"
+        } else {
+            "is not right"
+        }
     }
 
     /// Gives the card every record; says what ended the capture early, if anything did.

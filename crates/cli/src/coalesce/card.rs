@@ -77,6 +77,7 @@ impl<'a> Card<'a> {
         self.host.tally.received(captured.as_ref(), port.interface.medium(), self.now);
         if let Some(verifier) = &mut port.verifier {
             verifier.received(captured.as_ref());
+            verifier.observe_transmit(captured.as_ref());
         }
         // A capture shows both directions.
         port.engine.observe_transmit(captured.as_ref());

@@ -121,11 +121,13 @@ const CLI: Layers = &[
         "impairment_options.rs",
         "links.rs",
         "number.rs",
+        "picture_file.rs",
         "recorder.rs",
         "runtime_dir.rs",
         "shared_device.rs",
         "side.rs",
         "signals.rs",
+        "text_file.rs",
         "threads.rs",
         "toml_file.rs",
     ],
@@ -311,6 +313,6 @@ const WIRE: Layers = &[
         "vlan.rs",
     ],
     // Whole packets.
-    &["frame_builder.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
+    &["frame_builder.rs", "ipv4_fragments.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
     &["cm/", "star/"],
 ];
