@@ -49,7 +49,7 @@ static bool is_character_device(const char *path)
 	return rest && strcmp(rest, "uverbs0") == 0;
 }
 
-/* Nichrome has no connection manager. These paths are not mapped, but recorded for `nichrome rdma doctor`. */
+/* Not mapped: librdmacm's device file is libibverbs.so.1's. Recorded for `nichrome rdma doctor`. */
 static bool is_connection_manager(const char *path)
 {
 	return below(path, "/dev/infiniband/rdma_cm") || below(path, "/sys/class/misc/rdma_cm");

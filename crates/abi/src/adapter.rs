@@ -17,6 +17,7 @@ use crate::errno::Errno;
 use crate::event_dispatcher::EventDispatcher;
 use crate::guarded_copy;
 use crate::process_memory::ProcessMemory;
+use crate::say::say;
 
 /// The open device of a process.
 pub(crate) struct Adapter {
@@ -79,7 +80,7 @@ impl Adapter {
             return Ok(adapter);
         }
         let adapter = Arc::new(Self::new(address).map_err(|error| {
-            eprintln!("nichrome: {error}");
+            say(&error.to_string());
             Errno(libc::ENODEV)
         })?);
         *current = Arc::downgrade(&adapter);
@@ -113,39 +114,39 @@ impl Adapter {
         let wire = self.driver.wire_counters();
         let (counters, card) = self.driver.call(|device| (*device.counters(), device.view::<CardCounters>()));
         let Operations { sends, writes, reads, atomics, flushes, local, receives } = counters.operations;
-        eprintln!(
-            "nichrome: {sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {flushes} FLUSHes, \
-             {local} local operations, {receives} receives posted; {} completions in error",
-            counters.completions_in_error,
-        );
-        eprintln!(
-            "nichrome: {} packets sent, {} received, {} lost to faults; {} bytes sent, {} received; \
-             {} requests retransmitted, {} timeouts",
-            wire.sent,
-            wire.received,
-            wire.lost,
-            counters.bytes_sent,
-            counters.bytes_received,
-            counters.retransmitted,
-            counters.timeouts,
-        );
+        let mut lines = vec![
+            format!(
+                "{sends} SENDs, {writes} WRITEs, {reads} READs, {atomics} atomics, {flushes} FLUSHes, \
+                 {local} local operations, {receives} receives posted; {} completions in error",
+                counters.completions_in_error,
+            ),
+            format!(
+                "{} packets sent, {} received, {} lost to faults; {} bytes sent, {} received; \
+                 {} requests retransmitted, {} timeouts",
+                wire.sent,
+                wire.received,
+                wire.lost,
+                counters.bytes_sent,
+                counters.bytes_received,
+                counters.retransmitted,
+                counters.timeouts,
+            ),
+        ];
         let refused = self.driver.iwarp_counters();
         if refused != IwarpCounters::default() {
             let IwarpCounters { garbage, early_data, foreign, timed_out, displaced, closed } = refused;
-            eprintln!(
-                "nichrome: connections refused: {garbage} no MPA, {early_data} with early data, {foreign} for no queue pair, \
+            lines.push(format!(
+                "connections refused: {garbage} no MPA, {early_data} with early data, {foreign} for no queue pair, \
                  {timed_out} timed out, {displaced} displaced, {closed} closed by the peer"
-            );
+            ));
         }
-        if counters.terminates_sent + counters.terminates_received > 0 {
-            eprintln!(
-                "nichrome: {} TERMINATEs sent, {} received",
-                counters.terminates_sent, counters.terminates_received
-            );
+        let (sent, received) = (counters.terminates_sent, counters.terminates_received);
+        if sent + received > 0 {
+            lines.push(format!("{sent} TERMINATEs sent, {received} received"));
         }
         if card != CardCounters::default() {
-            eprintln!(
-                "nichrome: stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check or tag",
+            lines.push(format!(
+                "stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check or tag",
                 card.stored,
                 card.fetched,
                 card.refused_memory
@@ -153,8 +154,9 @@ impl Adapter {
                     + card.refused_expired
                     + card.refused_unauthenticated,
                 card.dropped_check + card.dropped_tag,
-            );
+            ));
         }
+        say(&lines.join("\n"));
     }
 }
 

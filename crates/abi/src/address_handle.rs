@@ -11,9 +11,9 @@ use nichrome_wire::TrafficClass;
 use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, minus_one, pointer, status};
-use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
+use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::object::{Object, cell, known, take_back, zeroed};
-use crate::port::{GIDS, gid};
+use crate::port::{GIDS, address_in, gid};
 
 /// An address handle.
 #[repr(C)]
@@ -30,12 +30,6 @@ unsafe impl Object for AddressHandle {
     fn handle_in(abi: &ibv_ah) -> u32 {
         abi.handle
     }
-}
-
-/// Returns the IP address that a GID encodes.
-pub(crate) fn address(gid: ibv_gid) -> IpAddr {
-    let ip = Ipv6Addr::from(gid.raw);
-    ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)
 }
 
 /// Converts a multicast GID of the form `ffXX::ffff:a.b.c.d`, with which programs name IPv4 groups too, to the group's IPv4
@@ -60,7 +54,7 @@ pub(crate) fn vector(attributes: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     let ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attributes.grh;
     Ok(AddressVector {
         source_index: if sgid_index < GIDS { 0 } else { sgid_index },
-        destination: address(dgid),
+        destination: address_in(dgid),
         traffic_class: TrafficClass(traffic_class),
         flow_label: flow_label & 0xF_FFFF,
         hop_limit: if hop_limit == 0 { HOP_LIMIT } else { hop_limit },
@@ -171,12 +165,13 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::header::ibv_gid;
 
     #[test]
     fn a_multicast_gid_that_ends_in_an_ipv4_group_is_that_group_on_an_ipv4_device() {
         let converted = |local: &str, gid: &str| {
             let gid = ibv_gid { raw: gid.parse::<Ipv6Addr>().unwrap().octets() };
-            in_family_of(local.parse().unwrap(), address(gid)).to_string()
+            in_family_of(local.parse().unwrap(), address_in(gid)).to_string()
         };
         assert_eq!(converted("10.0.0.1", "::ffff:239.1.2.3"), "239.1.2.3");
         assert_eq!(converted("10.0.0.1", "ff0e::ffff:239.1.2.3"), "239.1.2.3");

@@ -18,7 +18,7 @@
 //! | `NICHROME_STATS` | `1`: print the counters to standard error when the program exits | no counters |
 //! | `NICHROME_DOCTOR` | existing file to append the program's verbs and device paths to | no record |
 
-use std::env::{self, VarError};
+use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,10 +27,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use nichrome_hca::{AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Transport};
-use nichrome_port::udp::local_addresses;
+use nichrome_port::InterfaceName;
+use nichrome_port::udp::interface_address;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 use thiserror::Error;
+
+use crate::say::say;
+pub use crate::variable::VariableError;
+use crate::variable::{check_names, flag, variable};
 
 /// The device's transport.
 pub const TRANSPORT: &str = "NICHROME_TRANSPORT";
@@ -76,19 +81,37 @@ pub const STATS: &str = "NICHROME_STATS";
 /// File to append verbs and device paths to, for `nichrome rdma doctor`.
 pub const DOCTOR: &str = "NICHROME_DOCTOR";
 
+/// All of them.
+const ALL: &[&str] = &[
+    TRANSPORT,
+    STATELESS,
+    CONNECTION_BUDGET,
+    KEY_FILE,
+    AUTHENTICATE,
+    CRC,
+    IP,
+    INTERFACE,
+    MTU,
+    PACKETS,
+    LOSS,
+    DELAY,
+    JITTER,
+    REORDER,
+    DUPLICATE,
+    CORRUPT,
+    RATE,
+    SEED,
+    CAPTURE,
+    STATS,
+    DOCTOR,
+];
+
 /// An invalid variable, or a failure to resolve one.
 #[derive(Debug, Error)]
 pub enum ConfigurationError {
-    /// A variable has an invalid value.
-    #[error("{name}={value}: {reason}")]
-    Value {
-        /// The variable's name.
-        name: &'static str,
-        /// The invalid value.
-        value: String,
-        /// Why the value is invalid.
-        reason: String,
-    },
+    /// A variable's value is invalid, or its name is misspelt.
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     /// The interfaces cannot be listed.
     #[error("cannot list this machine's addresses: {0}")]
     Addresses(std::io::Error),
@@ -107,8 +130,9 @@ impl Configuration {
     /// Reads the configuration from the environment.
     ///
     /// # Errors
-    /// A variable has an invalid value, or the machine's addresses cannot be listed.
+    /// A variable has an invalid value or a misspelt name, or the machine's addresses cannot be listed.
     pub fn from_env() -> Result<Self, ConfigurationError> {
+        check_names(ALL)?;
         let seed = variable(SEED)?;
         let adapter = AdapterConfig {
             cm: nichrome_hca::cm::CmOptions::default(),
@@ -116,25 +140,20 @@ impl Configuration {
             star: StarOptions {
                 stateless: variable(STATELESS)?.unwrap_or_default(),
                 connection_budget: variable(CONNECTION_BUDGET)?,
-                authenticates: env::var_os(AUTHENTICATE).is_none_or(|value| value != "0"),
+                authenticates: flag(AUTHENTICATE)?.unwrap_or(true),
                 key_file: variable(KEY_FILE)?,
-                report: |why| eprintln!("nichrome: {why}"),
+                report: say,
             },
-            iwarp: IwarpOptions { crc: is_set(CRC), report: |why| eprintln!("nichrome: {why}") },
+            iwarp: IwarpOptions { crc: flag(CRC)?.unwrap_or(false), report: say },
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
-            reception: if is_set(PACKETS) { Reception::Packets } else { Reception::Socket },
+            reception: if flag(PACKETS)?.unwrap_or(false) { Reception::Packets } else { Reception::Socket },
             faults: faults(seed)?,
             capture: variable::<PathBuf>(CAPTURE)?,
             seed,
         };
-        Ok(Self { adapter, prints_stats: is_set(STATS) })
+        Ok(Self { adapter, prints_stats: flag(STATS)?.unwrap_or(false) })
     }
-}
-
-/// Returns true if the variable is `1`.
-fn is_set(name: &str) -> bool {
-    env::var_os(name).is_some_and(|value| value == "1")
 }
 
 /// Returns true if the device's transport is iWARP.
@@ -146,12 +165,14 @@ fn place() -> Result<Place, ConfigurationError> {
     if let Some(ip) = variable(IP)? {
         return Ok(Place::Address(ip));
     }
-    let Some(name) = variable::<String>(INTERFACE)? else { return Ok(Place::Loopback) };
-    let found = address_of(&name).map_err(ConfigurationError::Addresses)?;
-    let reason = || "this machine has no such interface with an address".to_owned();
-    let found =
-        found.ok_or_else(|| ConfigurationError::Value { name: INTERFACE, value: name, reason: reason() })?;
-    Ok(Place::Address(found))
+    let Some(name) = variable::<InterfaceName>(INTERFACE)? else { return Ok(Place::Loopback) };
+    let found = interface_address(name).map_err(|error| ConfigurationError::Addresses(error.into()))?;
+    let none = || VariableError::Value {
+        name: INTERFACE,
+        value: name.to_string(),
+        reason: "this machine has no such interface with an address".to_owned(),
+    };
+    Ok(Place::Address(found.ok_or_else(none)?))
 }
 
 /// Returns the address of `NICHROME_IP` or `NICHROME_IFACE`; `None` if neither is set or the interface has no address.
@@ -167,20 +188,8 @@ pub(crate) fn address_at([ip, interface]: &[Option<OsString>; 2]) -> Option<IpAd
     let text = |value: &Option<OsString>| value.as_ref().and_then(|value| Some(value.to_str()?.to_owned()));
     match text(ip).filter(|ip| !ip.is_empty()) {
         Some(ip) => ip.parse().ok(),
-        None => address_of(&text(interface)?).ok()?,
+        None => interface_address(text(interface)?.parse().ok()?).ok()?,
     }
-}
-
-/// Returns the interface's first IPv4 address, else its first IPv6 address that is not link-local.
-fn address_of(interface: &str) -> std::io::Result<Option<IpAddr>> {
-    let addresses: Vec<IpAddr> = local_addresses()?
-        .into_iter()
-        .filter(|(name, _)| name.as_str() == interface)
-        .map(|(_, address)| address)
-        .collect();
-    let global = |address: &&IpAddr| !matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    let found = addresses.iter().find(|address| address.is_ipv4()).or_else(|| addresses.iter().find(global));
-    Ok(found.copied())
 }
 
 /// Reads the fault variables; `None` if none is set.
@@ -204,7 +213,7 @@ fn faults(seed: Option<u64>) -> Result<Option<Faults>, ConfigurationError> {
 }
 
 /// Overwrites `field` if the variable is set.
-fn set<T>(field: &mut T, name: &'static str) -> Result<(), ConfigurationError>
+fn set<T>(field: &mut T, name: &'static str) -> Result<(), VariableError>
 where
     T: FromStr<Err: Display>,
 {
@@ -212,25 +221,6 @@ where
         *field = value;
     }
     Ok(())
-}
-
-/// Parses a variable; `None` if it is unset or empty.
-fn variable<T>(name: &'static str) -> Result<Option<T>, ConfigurationError>
-where
-    T: FromStr<Err: Display>,
-{
-    let value = match env::var(name) {
-        Ok(value) if !value.is_empty() => value,
-        Ok(_) | Err(VarError::NotPresent) => return Ok(None),
-        Err(VarError::NotUnicode(value)) => {
-            let (value, reason) = (value.to_string_lossy().into_owned(), "the value is not UTF-8".to_owned());
-            return Err(ConfigurationError::Value { name, value, reason });
-        }
-    };
-    value.parse().map(Some).map_err(|error: T::Err| {
-        let reason = error.to_string();
-        ConfigurationError::Value { name, value, reason }
-    })
 }
 
 /// A path MTU, parsed from its payload in bytes.

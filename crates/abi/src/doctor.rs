@@ -7,7 +7,7 @@ use std::process;
 
 use crate::configuration::DOCTOR;
 
-/// Appends a line to the file that `NICHROME_DOCTOR` names, if it is set. Failures are ignored.
+/// Records a verb, or `open_rdma_cm` for the connection manager's device file: appends a line to the file that `NICHROME_DOCTOR` names, if it is set. Failures are ignored.
 pub(crate) fn record(verb: &str) {
     let Some(path) = env::var_os(DOCTOR) else { return };
     if let Ok(mut file) = OpenOptions::new().append(true).open(path) {

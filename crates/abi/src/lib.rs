@@ -8,6 +8,7 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `configuration.rs`, `variable.rs` | the configuration |
 //! | `device.rs`, `device_list.rs`, `query_device.rs`, `port.rs` | the device and its list; capabilities of device and port; GIDs and partition keys |
 //! | `open_device.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
 //! | `adapter.rs`, `event_dispatcher.rs` | the process's device, and the delivery of its events |
@@ -29,7 +30,7 @@
 //! | `private.rs`, `from_kernel.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `rdma_cm/` | the connection manager, as the device file of librdmacm |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
-//! | `errno.rs` | error codes |
+//! | `errno.rs`, `say.rs` | error codes; lines on standard error |
 //! | `object.rs`, `live_objects.rs`, `retired.rs` | conversion between objects and the program's pointers; the table of live objects; destroyed queues |
 
 pub mod configuration;
@@ -88,7 +89,9 @@ mod rates;
 mod rdma_cm;
 mod request_builder;
 mod retired;
+mod say;
 mod shared_receive_queue;
 mod unsupported;
+mod variable;
 mod work_request;
 mod xrc_domain;

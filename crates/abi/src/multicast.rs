@@ -6,17 +6,18 @@ use std::net::IpAddr;
 use nichrome_hca::JoinError;
 use nichrome_rdma::MulticastError;
 
-use crate::address_handle::{address, in_family_of};
+use crate::address_handle::in_family_of;
 use crate::errno::{Errno, status};
 use crate::header::{ibv_gid, ibv_qp};
 use crate::object::known;
+use crate::port::address_in;
 use crate::queue_pair::QueuePair;
 
 /// Returns the queue pair and the group that a GID stands for.
 unsafe fn arguments<'a>(qp: *mut ibv_qp, gid: *const ibv_gid) -> Result<(&'a QueuePair, IpAddr), Errno> {
     // SAFETY: the program passes a queue pair that it created, and a GID.
     let (this, gid) = unsafe { (known::<QueuePair>(qp.cast())?, *gid) };
-    Ok((this, in_family_of(this.adapter.address(), address(gid))))
+    Ok((this, in_family_of(this.adapter.address(), address_in(gid))))
 }
 
 /// `EINVAL` as rxe has it for a queue pair of another service, `ENOMEM` at a limit.

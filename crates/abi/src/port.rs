@@ -14,8 +14,8 @@ use crate::device::guid;
 use crate::doctor::record;
 use crate::errno::{Errno, minus_one, status};
 use crate::header::{
-    IBV_GID_TYPE_ROCE_V2, IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_context, ibv_gid, ibv_gid_entry,
-    ibv_port_attr,
+    IBV_GID_TYPE_IB, IBV_GID_TYPE_ROCE_V2, IBV_LINK_LAYER_ETHERNET, IBV_PORT_ACTIVE, ibv_context, ibv_gid,
+    ibv_gid_entry, ibv_port_attr,
 };
 use crate::object::zeroed;
 
@@ -51,22 +51,54 @@ pub(crate) fn gid(address: IpAddr) -> ibv_gid {
     ibv_gid { raw }
 }
 
-/// Returns the length of the GID table. Queries for higher indices below [`GIDS`] succeed, and return the last GID.
-fn table_len() -> u8 {
-    if is_iwarp() { 2 } else { 1 }
-}
+/// Entries of the GID table. Queries for higher indices below [`GIDS`] succeed, and return the GID of the IP address.
+const TABLE_LEN: u8 = 1;
+
+/// The first bytes of the hardware address of an RNIC with an IPv4 address, which is the rest: locally administered.
+const RNIC_PREFIX: [u8; 2] = [2, 0];
 
 /// Returns the GID at an index below [`GIDS`]. Index 0 of iWARP is the hardware address in the first six bytes, as RNICs have it
-/// (siw: `siw_query_gid`), from which nobody finds the device: programs that connect without rdma_cm use another index.
+/// (siw: `siw_query_gid`). With an IPv4 address it contains that, so that programs that connect without rdma_cm find the device;
+/// with an IPv6 address they use another index.
 pub(crate) fn gid_at(index: u32, address: IpAddr) -> ibv_gid {
-    if index == 0 && is_iwarp() {
-        let mut raw = [0; 16];
-        let guid = guid().to_ne_bytes();
-        // Locally administered, as the GUID is.
-        raw[..6].copy_from_slice(&[guid[0], guid[3], guid[4], guid[5], guid[6], guid[7]]);
-        return ibv_gid { raw };
+    if index > 0 || !is_iwarp() {
+        return gid(address);
     }
-    gid(address)
+    let hardware = match address {
+        IpAddr::V4(address) => [&RNIC_PREFIX[..], &address.octets()].concat(),
+        // Locally administered, as the GUID is.
+        IpAddr::V6(_) => [&guid().to_ne_bytes()[..1], &guid().to_ne_bytes()[3..]].concat(),
+    };
+    let mut raw = [0; 16];
+    raw[..6].copy_from_slice(&hardware);
+    ibv_gid { raw }
+}
+
+/// Returns the IP address that a GID contains.
+pub(crate) fn address_in(gid: ibv_gid) -> IpAddr {
+    let [prefix @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _] = gid.raw;
+    let [_, _, a, b, c, d, rest @ ..] = gid.raw;
+    // No host has an IPv6 address in 0200::/7.
+    if prefix == RNIC_PREFIX && rest == [0; 10] {
+        return IpAddr::from([a, b, c, d]);
+    }
+    IpAddr::from(gid.raw).to_canonical()
+}
+
+/// Returns the type of all GIDs.
+fn gid_type() -> u32 {
+    if is_iwarp() { IBV_GID_TYPE_IB } else { IBV_GID_TYPE_ROCE_V2 }
+}
+
+/// The name of all GIDs' type in `/sys`.
+pub(crate) fn gid_type_name() -> &'static str {
+    if is_iwarp() { "IB/RoCE v1" } else { "RoCE v2" }
+}
+
+/// Returns the capabilities of the port: of an RNIC, those of siw (connection management, device management); else that GIDs are
+/// IP addresses.
+pub(crate) fn capabilities() -> u32 {
+    if is_iwarp() { 1 << 16 | 1 << 19 } else { 1 << 26 }
 }
 
 fn attributes(active: PathMtu, longest_message: u32) -> ibv_port_attr {
@@ -74,9 +106,8 @@ fn attributes(active: PathMtu, longest_message: u32) -> ibv_port_attr {
         state: IBV_PORT_ACTIVE,
         max_mtu: mtu_code(PathMtu::B4096),
         active_mtu: mtu_code(active),
-        gid_tbl_len: table_len().into(),
-        // IBV_PORT_IP_BASED_GIDS.
-        port_cap_flags: 1 << 26,
+        gid_tbl_len: TABLE_LEN.into(),
+        port_cap_flags: capabilities(),
         max_msg_sz: longest_message,
         pkey_tbl_len: 1,
         max_vl_num: 1,
@@ -144,7 +175,7 @@ unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> ibv_gid_entry {
     let address = unsafe { Context::of(context) }.adapter().address();
     let (gid, port_num) = (gid_at(gid_index, address), u32::from(PORT));
     let ndev_ifindex = interface_of(address).map_or(0, |name| index_of(&name));
-    ibv_gid_entry { gid, gid_index, port_num, gid_type: IBV_GID_TYPE_ROCE_V2, ndev_ifindex }
+    ibv_gid_entry { gid, gid_index, port_num, gid_type: gid_type(), ndev_ifindex }
 }
 
 /// Returns the name of the interface that owns an address; loopback addresses belong to the loopback interface.
@@ -197,7 +228,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
     if most < 1 || size < size_of::<ibv_gid_entry>() {
         return -(Errno::INVALID.0 as isize);
     }
-    let entries = usize::from(table_len()).min(most);
+    let entries = usize::from(TABLE_LEN).min(most);
     for index in 0..entries {
         // SAFETY: the program passes an open context and memory for `most` entries.
         unsafe { out.add(index).write(entry(context, index as u32)) };
@@ -228,7 +259,7 @@ unsafe extern "C" fn ibv_query_gid_type(
         return minus_one(Err(Errno::INVALID));
     }
     // SAFETY: the program passes memory for the type.
-    unsafe { *out = 1 };
+    unsafe { *out = c_int::from(!is_iwarp()) };
     0
 }
 

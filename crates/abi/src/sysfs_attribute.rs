@@ -7,7 +7,7 @@ use std::ptr;
 use crate::adapter::Adapter;
 use crate::configuration::{address_at, configured_address, is_iwarp};
 use crate::device::{guid, guid_at};
-use crate::port::{GIDS, gid_at, interface_of};
+use crate::port::{GIDS, capabilities, gid_at, gid_type_name, interface_of};
 
 /// Returns the address of the open device, else the configured one. `None` for a closed device in 127.0.0.0/8, whose
 /// address is chosen when it opens.
@@ -24,8 +24,14 @@ fn groups(bytes: &[u8]) -> String {
 
 /// Returns an attribute's value in this process, or `None` if it is the same in all processes.
 fn value(name: &str) -> Option<String> {
-    if name == "node_type" && is_iwarp() {
-        return Some("4: RNIC".to_owned());
+    match name {
+        "node_type" if is_iwarp() => return Some("4: RNIC".to_owned()),
+        "ports/1/cap_mask" => return Some(format!("{:#010x}", capabilities())),
+        _ => {}
+    }
+    let is_type = |index: &str| index.parse::<u8>().is_ok_and(|index| index < GIDS);
+    if name.strip_prefix("ports/1/gid_attrs/types/").is_some_and(is_type) {
+        return Some(gid_type_name().to_owned());
     }
     value_at(name, guid, address)
 }
@@ -100,7 +106,7 @@ mod tests {
     #[test]
     fn attributes_that_are_the_same_in_all_processes_have_no_value_here() {
         for name in
-            ["ports/1/gids/4", "ports/1/gids/", "ports/1/gid_attrs/types/0", "ports/2/gids/0", "node_type"]
+            ["ports/1/gids/4", "ports/1/gids/", "ports/1/gid_attrs/types/4", "ports/2/gids/0", "node_type"]
         {
             assert_eq!(value(name), None, "{name}");
         }

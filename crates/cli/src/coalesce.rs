@@ -2,12 +2,11 @@
 
 mod captured;
 mod card;
+mod compare;
 mod counters;
-mod distinct;
 mod flows;
 mod host;
 mod plot;
-mod progress;
 mod sizes;
 mod summary;
 mod tally;
@@ -20,14 +19,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use nichrome_lro::{Profile, ProfileConfig};
-use nichrome_port::capture::{self, ReadError, Reader, Writer};
+use nichrome_port::capture::{self, ReadError, Reader};
 
 use self::card::Card;
-use self::distinct::Distinct;
-use self::host::{Host, Kept};
-use self::progress::Progress;
+use self::compare::Comparison;
+use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
+use crate::capture_files::{Distinct, Kept, Progress, input_name, is_standard_stream, judge};
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
 use crate::number::Grouped;
@@ -37,13 +36,14 @@ Examples:
   nichrome coalesce in.pcap                           what a card with receive offload would have done
   nichrome coalesce in.pcap out.pcapng --verify       the same, kept and checked
   nichrome coalesce in.pcap --profile npu --hold 5ms --plot sizes.svg
+  nichrome coalesce in.pcap --compare --plot all.svg  which card would have helped
   tcpdump -i eth0 -c 10000 -w - tcp | nichrome coalesce - out.pcapng";
 
 /// Show, and keep, what a card with receive offload would have handed to the host.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Coalesce {
-    /// The capture to read, pcap or pcapng of Ethernet or raw IP; - is the standard input.
+    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The capture to write, always pcapng: every packet as the host gets it; - is the standard output.
@@ -57,6 +57,11 @@ pub(crate) struct Coalesce {
     /// Where to write the acknowledgements that the card sends by itself; needs --active-ack.
     #[arg(long, value_name = "ACKS.pcapng")]
     acks: Option<PathBuf>,
+    /// Run the capture through every profile with several hold times, and print one table: which card would have helped.
+    #[arg(long, conflicts_with_all = [
+        "output", "profile", "hold", "reorder_hold", "psh", "rules", "active_ack", "acks", "top"
+    ])]
+    compare: bool,
     /// Take the output apart again and check that nothing is lost, added or out of order.
     #[arg(long)]
     verify: bool,
@@ -74,10 +79,15 @@ pub(crate) struct Coalesce {
 impl Coalesce {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        if self.compare { self.compare() } else { self.coalesce() }
+    }
+
+    /// Runs the capture through one engine.
+    fn coalesce(&self) -> anyhow::Result<()> {
         let profile = self.engine.profile_config(default_profile_config(self.profile))?;
         self.check_options()?;
         self.check_files()?;
-        let mut reader = capture::open(&self.input).with_context(|| self.input_name())?;
+        let mut reader = capture::open(&self.input).with_context(|| input_name(&self.input))?;
         let host = Host::new(create(self.output.as_deref())?, create(self.acks.as_deref())?);
         let mut card = Card::new(&self.engine, profile, self.verify, host);
         let ended = self.feed(&mut reader, &mut card)?;
@@ -85,7 +95,7 @@ impl Coalesce {
         if reader.position().records == 0
             && let Some(error) = ended
         {
-            return Err(error).context(self.input_name());
+            return Err(error).context(input_name(&self.input));
         }
         let truncated = ended.is_some();
         let verified_frames = verified.as_ref().and_then(|verified| verified.as_ref().ok());
@@ -93,9 +103,53 @@ impl Coalesce {
         self.print(&summary, &profile)?;
         self.draw(&done, &summary)?;
         if let Some(Err(mismatch)) = verified {
-            return Err(mismatch).with_context(|| format!("{}: the output is not right", self.input_name()));
+            return Err(mismatch)
+                .with_context(|| format!("{}: the output is not right", input_name(&self.input)));
         }
-        self.judge(ended)
+        judge(ended, &self.input)
+    }
+
+    /// Runs the capture through all candidates, one after the other: each engine reserves memory for every interface.
+    fn compare(&self) -> anyhow::Result<()> {
+        if is_standard_stream(&self.input) {
+            return Err(failure::usage(
+                "--compare reads the capture several times: name a file instead of -",
+            ));
+        }
+        self.check_options()?;
+        self.check_files()?;
+        let mut comparison = Comparison::default();
+        let mut ended = None;
+        for candidate in compare::candidates() {
+            let mut reader = capture::open(&self.input).with_context(|| input_name(&self.input))?;
+            let mut card = Card::new(&self.engine, candidate.config, self.verify, Host::new(None, None));
+            ended = self.feed(&mut reader, &mut card)?;
+            let (done, verified) = card.finish()?;
+            if reader.position().records == 0
+                && let Some(error) = ended
+            {
+                return Err(error).with_context(|| input_name(&self.input));
+            }
+            if let Some(Err(mismatch)) = verified {
+                let profile = candidate.config.profile();
+                let input = input_name(&self.input);
+                return Err(mismatch)
+                    .with_context(|| format!("{input}: the output of {profile} is not right"));
+            }
+            comparison.add(candidate, &done);
+        }
+        comparison.truncated = ended.is_some();
+        let text = if self.json {
+            serde_json::to_string_pretty(&comparison)?
+        } else {
+            format!("{} through every profile\n\n{comparison}", input_name(&self.input))
+        };
+        writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the table")?;
+        if let Some(path) = &self.plot {
+            let svg = comparison.draw(&format!("{} through every profile", file_name(&self.input)))?;
+            fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        judge(ended, &self.input)
     }
 
     /// Gives the card every record; says what ended the capture early, if anything did.
@@ -104,28 +158,15 @@ impl Coalesce {
         reader: &mut Reader<R>,
         card: &mut Card<'_>,
     ) -> anyhow::Result<Option<ReadError>> {
-        let mut progress = Progress::new(&self.input);
+        let mut progress = Progress::new(&self.input, reader.is_compressed());
         loop {
             let mut frame = Vec::new();
             match reader.next(&mut frame) {
-                Ok(Some(record)) => card.receive(&record, frame)?,
+                Ok(Some(record)) => card.receive(&record, frame, reader.comment())?,
                 Ok(None) => return Ok(None),
                 Err(error) => return Ok(Some(error)),
             }
             progress.reached(reader.position().bytes);
-        }
-    }
-
-    /// A capture that is cut off is worth a warning, one that cannot be read further is a failure.
-    fn judge(&self, ended: Option<ReadError>) -> anyhow::Result<()> {
-        match ended {
-            Some(error @ ReadError::Truncated { .. }) => {
-                let input = self.input_name();
-                failure::warn(format_args!("{input}: {error}; what is before that was processed"));
-                Ok(())
-            }
-            Some(error) => Err(error).context(self.input_name()),
-            None => Ok(()),
         }
     }
 
@@ -154,15 +195,6 @@ impl Coalesce {
         Ok(())
     }
 
-    /// What messages call the input.
-    fn input_name(&self) -> String {
-        if is_standard_stream(&self.input) {
-            "standard input".into()
-        } else {
-            self.input.display().to_string()
-        }
-    }
-
     /// Prints the summary, on the standard error where the standard output is a capture.
     fn print(&self, summary: &Summary, profile: &ProfileConfig) -> anyhow::Result<()> {
         let captures = [&self.output, &self.acks];
@@ -175,7 +207,7 @@ impl Coalesce {
         let text = if self.json {
             serde_json::to_string_pretty(summary)?
         } else {
-            Text { summary, profile, input: &self.input_name() }.to_string()
+            Text { summary, profile, input: &input_name(&self.input) }.to_string()
         };
         writeln!(output, "{}", text.trim_end()).context("cannot print the summary")
     }
@@ -194,16 +226,7 @@ impl Coalesce {
 }
 
 fn create(path: Option<&Path>) -> anyhow::Result<Option<Kept>> {
-    let application = concat!("nichrome ", env!("CARGO_PKG_VERSION"));
-    let create = |path| -> anyhow::Result<Kept> {
-        let writer: Writer<_> = capture::create(path, application)?;
-        Ok(Kept::new(writer))
-    };
-    path.map(create).transpose()
-}
-
-fn is_standard_stream(path: &Path) -> bool {
-    path.as_os_str() == "-"
+    Ok(path.map(Kept::create).transpose()?)
 }
 
 fn file_name(path: &Path) -> String {

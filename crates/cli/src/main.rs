@@ -4,6 +4,7 @@
 mod allocator;
 mod bench;
 mod bins;
+mod capture_files;
 mod chart;
 mod coalesce;
 mod control;
@@ -20,6 +21,7 @@ mod number;
 mod rdma;
 mod recorder;
 mod runtime_dir;
+mod segment;
 mod shared_device;
 mod side;
 mod signals;
@@ -37,6 +39,7 @@ use crate::coalesce::Coalesce;
 use crate::demo::Demo;
 use crate::nic::{Nic, Top};
 use crate::rdma::Rdma;
+use crate::segment::Segment;
 use crate::sim::Sim;
 use crate::wan::Wan;
 
@@ -55,6 +58,7 @@ enum Command {
     Nic(Nic),
     Top(Top),
     Coalesce(Coalesce),
+    Segment(Segment),
     Wan(Box<Wan>),
     #[command(subcommand)]
     Rdma(Rdma),
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Coalesce(coalesce) => coalesce.run().map(|()| ExitCode::SUCCESS),
+        Command::Segment(segment) => segment.run().map(|()| ExitCode::SUCCESS),
         Command::Nic(nic) => nic.run(),
         Command::Top(top) => top.run().map(|()| ExitCode::SUCCESS),
         Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),

@@ -1,7 +1,10 @@
 //! `nichrome rdma`: two processes, on one machine and on two hosts.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -178,11 +181,45 @@ fn what_is_wrong_is_said_in_one_line() {
         ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096"),
         ("pingpong --loss 101% 127.0.0.1", "loss"),
         ("lat --ip 192.0.2.1 --port 28591", "cannot listen on TCP port 28591"),
+        ("bw --transport iwarp --loss 1% --port 28592", "use 'nichrome wan' for it"),
+        (
+            "pingpong --transport star --key-file /nonexistent/key --port 28593",
+            "/nonexistent/key cannot be read",
+        ),
+        ("lat --transport star --ip 192.0.2.1 --port 28594", "needs a key for its set-up"),
     ] {
         let output = start(arguments).wait_with_output().unwrap();
         assert!(!output.status.success());
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(said), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn both_ends_report_that_their_keys_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = |name: &str, byte: u8| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, [byte; 32]).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let keys = [key("one", 7), key("other", 8)];
+    // Whichever side has the lower address connects.
+    for [server, client] in [["127.0.0.8", "127.0.0.9"], ["127.0.0.9", "127.0.0.8"]] {
+        let started = Instant::now();
+        let options =
+            |ip: &str, key: &str| format!("--transport star --port 28595 --ip {ip} --key-file {key}");
+        let ends = [
+            start(&format!("bw {}", options(server, &keys[0]))),
+            start(&format!("bw {} {server}", options(client, &keys[1]))),
+        ];
+        for end in ends {
+            let output = end.wait_with_output().unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && error.contains("same --key-file"), "{error}");
+        }
+        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     }
 }
 

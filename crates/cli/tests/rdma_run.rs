@@ -140,6 +140,7 @@ fn wrong_values_are_refused_before_the_program_runs() {
         (&["--transport", "tcp", "--", "true"], 2),
         (&["--ip", "127.0.0.9", "--iface", "lo", "--", "true"], 2),
         (&["--lose", "1%", "--", "true"], 2),
+        (&["--iface", "nosuch0", "--", "true"], 1),
         (&["--"], 2),
         (&["--", "no-such-program"], 1),
     ] {

@@ -32,6 +32,41 @@ impl CommIdPrefix {
     }
 }
 
+/// RNR NAK delays, as in the AETH (IBA table 45). The kernel's is 655 ms for all connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RnrTimers {
+    /// Where the REQ asks for RNR retries without limit.
+    pub unlimited: u8,
+    /// Where it limits them: a program that posts its receives late should not use them up.
+    pub limited: u8,
+}
+
+impl Default for RnrTimers {
+    /// 0.64 ms and 82 ms.
+    fn default() -> Self {
+        Self { unlimited: 12, limited: 26 }
+    }
+}
+
+/// How requests for a port that nobody listens at are held if a listener was closed there, or a program has bound it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldLimits {
+    /// Nanoseconds after which a request is refused.
+    pub request_time: u64,
+    /// Nanoseconds for which a closed listener's port is remembered.
+    pub port_time: u64,
+    /// Maximum number of requests: further ones are refused at once.
+    pub max_requests: usize,
+    /// Maximum number of ports: the oldest is forgotten.
+    pub max_ports: usize,
+}
+
+impl Default for HoldLimits {
+    fn default() -> Self {
+        Self { request_time: 2_000_000_000, port_time: 10_000_000_000, max_requests: 64, max_ports: 16 }
+    }
+}
+
 /// The configuration of a manager.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -57,8 +92,8 @@ pub struct Config {
     pub ack_timeout: TimeExponent,
     /// Longest time that this end takes to acknowledge a packet.
     pub ack_delay: TimeExponent,
-    /// The RNR NAK delay of queue pairs, as in the AETH (IBA table 45).
-    pub min_rnr_timer: u8,
+    /// The RNR NAK delays of queue pairs.
+    pub rnr_timers: RnrTimers,
     /// The largest path MTU that requests may have.
     pub max_path_mtu: PathMtu,
     /// Nanoseconds for which the end of a connection is remembered, at least.
@@ -81,6 +116,8 @@ pub struct Config {
     pub max_half_open: usize,
     /// Maximum number of connections that wait for their last messages without their program: the oldest are removed.
     pub max_lingering: usize,
+    /// Requests for ports at which a program may listen soon.
+    pub hold: HoldLimits,
 }
 
 /// Why a configuration is refused.
@@ -122,7 +159,7 @@ impl Config {
             max_service_timeout: TimeExponent::new(25),
             ack_timeout: TimeExponent::new(16),
             ack_delay: TimeExponent::new(14),
-            min_rnr_timer: 12,
+            rnr_timers: RnrTimers::default(),
             max_path_mtu: PathMtu::B4096,
             min_time_wait: 500_000_000,
             linger: 70_000_000_000,
@@ -134,6 +171,7 @@ impl Config {
             max_half_open_per_source: 4096,
             max_half_open: 1 << 14,
             max_lingering: 1 << 14,
+            hold: HoldLimits::default(),
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Counters {
     pub backlog_dropped: u64,
     /// Requests dropped: no identifier is free.
     pub identifiers_exhausted: u64,
+    /// Requests held because a program may listen at their port soon, repetitions included.
+    pub held: u64,
     /// Requests that were rejected by the manager, not by the program.
     pub refused: u64,
     /// Connections removed before their last messages were answered, because too many waited for that.

@@ -4,6 +4,17 @@ use std::net::IpAddr;
 
 use nichrome_wire::cm::PortSpace;
 
+/// What the other processes at the address do with a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortUse {
+    /// None has reserved it.
+    Free,
+    /// One has reserved it, and does not listen.
+    Reserved,
+    /// One listens at it: its manager gets the requests that arrive from now on.
+    Listening,
+}
+
 /// The machine's addresses, and the ports that other processes use.
 pub trait Host {
     /// Returns the index of an address among those of the adapter; `None` if the adapter does not have it.
@@ -16,8 +27,15 @@ pub trait Host {
     /// Has requests of peers for a reserved port delivered to this manager; returns false if the machine cannot.
     fn listen(&mut self, space: PortSpace, port: u16) -> bool;
 
-    /// Gives a port back.
+    /// Returns what the other processes at the address do with a port.
+    fn use_by_others(&mut self, space: PortSpace, port: u16) -> PortUse;
+
+    /// Gives a port back. Requests for one that this manager listened at are delivered to it until
+    /// [`stop_listening`](Self::stop_listening).
     fn release_port(&mut self, space: PortSpace, port: u16);
+
+    /// Ends what [`listen`](Self::listen) began, unless another process listens at the port by now.
+    fn stop_listening(&mut self, space: PortSpace, port: u16);
 }
 
 /// A machine with these addresses, whose ports no other process uses.
@@ -37,5 +55,11 @@ impl Host for OwnAddresses {
         true
     }
 
+    fn use_by_others(&mut self, _: PortSpace, _: u16) -> PortUse {
+        PortUse::Free
+    }
+
     fn release_port(&mut self, _: PortSpace, _: u16) {}
+
+    fn stop_listening(&mut self, _: PortSpace, _: u16) {}
 }

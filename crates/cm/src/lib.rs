@@ -116,6 +116,7 @@
 //! | `manager` | the API of programs and drivers |
 //! | `ib` | connections by InfiniBand's messages |
 //! | `identifier`, `channel`, `ports` | endpoints, events not fetched, ports in use |
+//! | `held` | requests for ports at which a program may listen soon |
 //! | `exchange`, `event` | what passes between manager and driver, manager and program |
 //! | [`ucma`] | the commands of the kernel's device file |
 #![forbid(unsafe_code)]
@@ -127,6 +128,7 @@ mod deadlines;
 mod error;
 mod event;
 mod exchange;
+mod held;
 mod host;
 mod ib;
 mod identifier;
@@ -135,12 +137,12 @@ mod name;
 mod ports;
 pub mod ucma;
 
-pub use config::{Bearer, CommIdPrefix, Config, ConfigError};
+pub use config::{Bearer, CommIdPrefix, Config, ConfigError, HoldLimits, RnrTimers};
 pub use counters::Counters;
 pub use error::{CommandError, Errno};
 pub use event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
 pub use exchange::{Input, Output, Query, Reception, Route, StreamFailure, StreamName, StreamParameters};
-pub use host::{Host, OwnAddresses};
+pub use host::{Host, OwnAddresses, PortUse};
 pub use ib::Transmit;
 pub use identifier::IdState;
 pub use manager::{IdReport, Manager, Usage};

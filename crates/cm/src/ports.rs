@@ -149,6 +149,11 @@ impl Ports {
         exact.chain(wild).map(|(id, _)| *id)
     }
 
+    /// Returns the identifiers that are bound to a port.
+    pub(crate) fn owners(&self, space: PortSpace, port: u16) -> impl Iterator<Item = IdName> {
+        self.owners.get(&(space, port)).into_iter().flatten().map(|(id, _)| *id)
+    }
+
     /// Number of ports in use.
     pub(crate) fn len(&self) -> usize {
         self.owners.len()
@@ -171,7 +176,7 @@ pub(crate) const fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::OwnAddresses;
+    use crate::host::{OwnAddresses, PortUse};
 
     fn binding(source: &str) -> Binding {
         Binding { source: source.parse().unwrap(), reuse: false, family_only: true }
@@ -224,7 +229,13 @@ mod tests {
             false
         }
 
+        fn use_by_others(&mut self, _: PortSpace, _: u16) -> PortUse {
+            PortUse::Reserved
+        }
+
         fn release_port(&mut self, _: PortSpace, _: u16) {}
+
+        fn stop_listening(&mut self, _: PortSpace, _: u16) {}
     }
 
     #[test]

@@ -4,9 +4,9 @@
 mod common;
 
 use common::*;
-use nichrome_cm::{CommandError, Config, EventKind, IdName, IdState};
-use nichrome_rdma::{Access, QpState};
-use nichrome_wire::cm::{Mad, PortSpace, RejectReason};
+use nichrome_cm::{CommandError, Config, ConnectionParameters, EventKind, IdName, IdState};
+use nichrome_rdma::{Access, QpState, RnrTimer};
+use nichrome_wire::cm::{Ece, Mad, PortSpace, RejectReason};
 use nichrome_wire::rdma::{PathMtu, QpNumber};
 
 /// The messages that were sent, by name.
@@ -86,6 +86,27 @@ fn both_ends_give_their_queue_pairs_matching_attributes() {
     assert_eq!((peer_rtr.max_dest_rd_atomic, peer_rts.max_rd_atomic), (Some(3), Some(5)));
     assert_eq!((rts.retry_count, rts.rnr_retry, rts.timeout), (Some(6), Some(4), Some(10)));
     assert_eq!(peer_rts.timeout, Some(10));
+}
+
+/// A program that posts a receive late finds its peer still repeating the request.
+#[test]
+fn few_rnr_retries_are_far_apart() {
+    for (retries, timer) in [(7, 12), (6, 26), (1, 26)] {
+        let mut network = Network::pair();
+        network.listen(1, 9, PortSpace::Tcp, 7, 0);
+        let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
+        let asked = ConnectionParameters { rnr_retry: retries, ..parameters(0x11, b"") };
+        network.nodes[0].manager.connect(client, &asked, Ece::default(), network.now).unwrap();
+        network.pass(2 * MILLISECOND);
+        let server = IdName(network.event(1).id);
+        let timer_of = |network: &Network, node: usize, id| {
+            network.nodes[node].manager.qp_attributes(id, QpState::Rtr).unwrap().min_rnr_timer
+        };
+        assert_eq!(timer_of(&network, 1, server), RnrTimer::new(timer));
+        network.accept(1, server, 2, 0x22).unwrap();
+        network.pass(2 * MILLISECOND);
+        assert_eq!(timer_of(&network, 0, client), RnrTimer::new(timer));
+    }
 }
 
 /// librdmacm brings the queue pair to RTS before it accepts.

@@ -18,10 +18,10 @@ use thiserror::Error;
 
 use crate::arena::Arena;
 use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Unavailable};
-use crate::config::{AdapterConfig, OpenError, Transport};
+use crate::config::{AdapterConfig, OpenError, Place, Transport};
 use crate::driver::Driver;
 use crate::iwarp::IwarpCounters;
-use crate::wire::WireCounters;
+use crate::wire::{Wire, WireCounters};
 
 /// An RDMA adapter at an IP address of this machine. Clones refer to the same adapter, which closes when all of them and all
 /// of its objects are dropped.
@@ -58,6 +58,22 @@ impl Channels {
 }
 
 impl Adapter {
+    /// Checks a configuration as far as it can be without opening an adapter, for programs that learn their address later.
+    ///
+    /// # Errors
+    /// The faults, StaR's key file, or options that exclude each other.
+    pub fn check(config: &AdapterConfig) -> Result<(), OpenError> {
+        Wire::check(config)?;
+        if config.transport == Transport::Star {
+            let address = match config.place {
+                Place::Address(address) => Some(address),
+                Place::Loopback => None,
+            };
+            config.star.key(address)?;
+        }
+        Ok(())
+    }
+
     /// Opens an adapter.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Drives a device: the program that polls it, else a thread of the driver (see [`crate::handover`]).
 //!
 //! A program that polls receives and sends inline, which saves two context switches per message. One that polls in vain
-//! for [`SPIN`] yields its processor now and then: the peer that it waits for may need it.
+//! for a while yields its processor now and then: the peer that it waits for may need it (see [`crate::spin`]).
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,26 +25,26 @@ use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
 use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, StreamHost};
 use crate::live_device::{EventSink, LiveDevice};
+use crate::spin::Spin;
 use crate::star::{Host, StarSetup, listen};
 use crate::wire::{Wire, WireCounters};
 
 /// How long the thread leaves the ports to a program that polls: the first nap, and the longest.
 const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_micros(640));
 
-/// How long a program may poll in vain before it yields its processor, if there are several: longer than a peer on
-/// another processor takes to answer, shorter than a time slice. A shorter time would let the scheduler leave both ends of
-/// a connection on one processor.
-const SPIN: Duration = Duration::from_millis(1);
-
 /// Copies of the last ACK sent when a queue pair is destroyed. The peer's retransmissions will find nobody who answers: one
 /// lost ACK must not turn its success into an error.
 const LAST_ACKS: usize = 3;
 
+/// How often a driver that closes repeats that connections ended, how long it waits for answers, and how often it looks for them.
+const DISCONNECT_INTERVAL: Duration = Duration::from_millis(100);
+const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
+const DISCONNECT_POLL: Duration = Duration::from_micros(200);
+
 /// A device at an address, and the thread that drives it.
 pub struct Driver<M: Memory + Send + 'static> {
     shared: Arc<Shared<M>>,
-    /// [`SPIN`], or zero on a single processor.
-    spin: Duration,
+    spin: Spin,
     /// What sets up connections before queue pairs use them.
     set_up: SetUp,
     thread: Option<JoinHandle<()>>,
@@ -109,9 +109,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         };
         let driven = Arc::clone(&shared);
         let thread = thread::Builder::new().name("nichrome-hca".to_owned()).spawn(move || driven.drive());
-        let is_alone = thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
-        let spin = if is_alone { Duration::ZERO } else { SPIN };
-        Ok(Self { shared, spin, set_up, thread: Some(thread.map_err(failed)?) })
+        Ok(Self { shared, spin: Spin::new(), set_up, thread: Some(thread.map_err(failed)?) })
     }
 
     /// Opens a channel for a program that speaks the commands of `/dev/infiniband/rdma_cm`. It must not outlive the driver,
@@ -139,17 +137,33 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Arc::clone(&self.shared) as Arc<dyn ChannelHost>
     }
 
-    /// Destroys all channels: connections end by DREQ, requests that are not answered by REJ. Each message leaves once.
+    /// Destroys all channels: connections end by DREQ, requests that are not answered by REJ. Waits as
+    /// [`await_disconnections`](Self::await_disconnections).
     pub fn close_cm_channels(&self) {
         self.shared.act(LiveDevice::close_channels);
+        self.await_disconnections();
+    }
+
+    /// Waits until all peers have answered that their connections ended, for 1 s at most, and repeats that ten times a second: nobody
+    /// will once this driver is closed, and a peer that does not learn of the end waits for it.
+    fn await_disconnections(&self) {
+        let (mut repetition, end) = (clock::now() + DISCONNECT_INTERVAL, clock::now() + DISCONNECT_LIMIT);
+        while self.shared.live().awaits_disconnection() && clock::now() < end {
+            if clock::now() >= repetition {
+                self.shared.act(LiveDevice::repeat_disconnections);
+                repetition = clock::now() + DISCONNECT_INTERVAL;
+            }
+            self.poll(|_| None::<()>);
+            thread::sleep(DISCONNECT_POLL);
+        }
     }
 
     /// Takes over a connection manager that programs use already.
     ///
     /// # Errors
     /// The adapter has no connection manager.
-    pub(crate) fn adopt(&self, parked: Parked) -> Result<(), Unavailable> {
-        self.shared.with_management(|live| live.adopt(parked))
+    pub(crate) fn adopt(&self, place: &mut Option<Parked>) -> Result<(), Unavailable> {
+        self.shared.with_management(|live| live.adopt(place))
     }
 
     /// Calls verbs and sends what they have queued.
@@ -297,11 +311,12 @@ impl<M: Memory + Send + 'static> Driver<M> {
     }
 
     /// Receives, sends, then calls verbs: for programs that poll. Yields the processor if `verbs` finds nothing and there
-    /// was no traffic for 1 ms: two ends of a connection that poll on one processor would otherwise keep each other from
+    /// was no traffic for 1 ms, or the peer needs the processor: two ends of a connection that poll on one processor would otherwise keep each other from
     /// answering for a time slice.
     pub fn poll<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> Option<T>) -> Option<T> {
         let Shared { handover, events, .. } = &*self.shared;
-        let (found, now) = {
+        let mut is_waiting_long = false;
+        let found = {
             let live = &mut *self.shared.live();
             let before = live.wire.counters();
             let now = live.progress(events);
@@ -309,9 +324,15 @@ impl<M: Memory + Send + 'static> Driver<M> {
             if live.wire.counters() != before {
                 handover.moved(now);
             }
-            (verbs(&mut live.device), now)
+            let found = verbs(&mut live.device);
+            if found.is_none() {
+                let busy_at = handover.busy_at();
+                let limit = self.spin.limit(busy_at, || live.wire.incoming_processor());
+                is_waiting_long = now - busy_at > limit;
+            }
+            found
         };
-        if found.is_none() && now - handover.busy_at() > self.spin {
+        if is_waiting_long {
             thread::yield_now();
         }
         found
@@ -534,6 +555,7 @@ impl<M: Memory + Send> StreamHost for Shared<M> {
 impl<M: Memory + Send + 'static> Drop for Driver<M> {
     fn drop(&mut self) {
         self.set_up = SetUp::None;
+        self.await_disconnections();
         self.call(Device::acknowledge_all);
         self.shared.handover.end();
         if let Some(thread) = self.thread.take() {

@@ -77,13 +77,23 @@ impl<M: Memory> LiveDevice<M> {
         self.management.close_channels(&mut self.device);
     }
 
+    /// Returns true while a peer has not answered that a connection ended.
+    pub(crate) fn awaits_disconnection(&self) -> bool {
+        self.management.awaits_disconnection()
+    }
+
+    /// Repeats to every such peer that its connection ended.
+    pub(crate) fn repeat_disconnections(&mut self) {
+        self.management.repeat_disconnections(&mut self.device);
+    }
+
     /// Takes over a connection manager that programs use already.
     ///
     /// # Errors
-    /// The adapter has no connection manager.
-    pub(crate) fn adopt(&mut self, parked: Parked) -> Result<(), Unavailable> {
+    /// The adapter has no connection manager: `place` keeps its own.
+    pub(crate) fn adopt(&mut self, place: &mut Option<Parked>) -> Result<(), Unavailable> {
         let Self { device, wire, management, .. } = self;
-        management.adopt(parked, device, wire)
+        management.adopt(place, device, wire)
     }
 
     /// Takes a descriptor that is readable while a datagram waits at a side port, if side ports were opened since the last call.

@@ -81,21 +81,35 @@ impl Management {
         }
     }
 
+    /// Returns true while a peer has not answered that a connection ended.
+    pub(crate) fn awaits_disconnection(&self) -> bool {
+        self.manager.as_ref().is_some_and(ConnectionManager::awaits_disconnection)
+    }
+
+    /// Repeats to every such peer that its connection ended.
+    pub(crate) fn repeat_disconnections<M: Memory>(&mut self, device: &mut Device<M>) {
+        if let Some(manager) = &mut self.manager {
+            manager.repeat_disconnections(device, clock::now());
+        }
+    }
+
     /// Takes over a connection manager that programs use already, unless nobody does and there is one.
     ///
     /// # Errors
-    /// The adapter has no connection manager.
+    /// The adapter has no connection manager: `place` keeps its own.
     pub(crate) fn adopt<M: Memory>(
         &mut self,
-        parked: Parked,
+        place: &mut Option<Parked>,
         device: &mut Device<M>,
         wire: &mut Wire,
     ) -> Result<(), Unavailable> {
         self.options.as_ref().ok_or(Unavailable::Transport)?;
-        if self.manager.is_some() && parked.channels.is_empty() {
+        if self.manager.is_some() && place.as_ref().is_none_or(|parked| parked.channels.is_empty()) {
+            *place = None;
             return Ok(());
         }
         let (machine, comm_ids) = self.open(wire)?;
+        let Some(parked) = place.take() else { return Ok(()) };
         let manager = ConnectionManager::of_parked(parked, machine, device.config(), comm_ids);
         self.manager = Some(manager.map_err(Unavailable::Options)?);
         device.open_management();

@@ -265,6 +265,12 @@ impl QueuePair {
         self.adapter.inner.driver.call(|device| device.post_receive(self.handle, request))
     }
 
+    /// The state; RESET of a queue pair that the device does not know.
+    pub fn state(&self) -> QpState {
+        let report = self.adapter.inner.driver.call(|device| device.query_qp(self.handle));
+        report.map_or(QpState::Reset, |report| report.state)
+    }
+
     /// Brings the queue pair to INIT, so that receives can be posted before the peer is known.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use rustix::io::{self, Errno};
 use crate::config::{AdapterConfig, Faults, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
 use crate::parcel::Parcel;
-use crate::ports::{Ports, Sink, StreamCounters, flow_between};
+use crate::ports::{self, Ports, Sink, StreamCounters, StreamPorts, flow_between};
 use crate::recorder::Recorder;
 
 /// Bytes of one send at most: a UDP payload over IPv4.
@@ -82,6 +82,19 @@ impl<M: Memory> Sink for Intake<'_, M> {
 }
 
 impl Wire {
+    /// Checks what does not depend on the address.
+    ///
+    /// # Errors
+    /// The transport cannot be received as configured, or the faults.
+    pub(crate) fn check(config: &AdapterConfig) -> Result<(), OpenError> {
+        if let Some(faults) = &config.faults
+            && config.transport != Transport::Iwarp
+        {
+            FaultyPaths::new(faults)?;
+        }
+        ports::check(config)
+    }
+
     /// Opens the ports of the configured transport at the address of `socket`.
     ///
     /// # Errors
@@ -139,6 +152,12 @@ impl Wire {
     /// Leaves a multicast group.
     pub(crate) fn leave(&mut self, group: IpAddr) {
         self.ports.leave(group);
+    }
+
+    /// The processor that took in the last packet of a stream, if the kernel says. It does not for datagrams, whose sockets have
+    /// many peers.
+    pub(crate) fn incoming_processor(&self) -> Option<u32> {
+        self.ports.streams().and_then(StreamPorts::incoming_processor)
     }
 
     #[inline]

@@ -246,6 +246,23 @@ fn lost_messages_are_repeated() {
     }
 }
 
+/// The third packet of the client, after REQ and RTU, is its DREQ.
+#[test]
+fn an_adapter_that_closes_repeats_that_its_connections_ended() {
+    let impairments = Impairments { loss: Some("packets:3,4".parse().unwrap()), ..Impairments::default() };
+    let faults = Some(Faults { impairments, seed: 1 });
+    let ends = [
+        End::open(&AdapterConfig { faults, ..AdapterConfig::default() }),
+        End::open(&AdapterConfig::default()),
+    ];
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    let [client, server] = connected(&ends, &listener);
+    drop(client);
+    let [first, _second] = ends;
+    drop(first);
+    assert!(server.wait_disconnected(PATIENCE).unwrap());
+}
+
 /// Runs something that must give up, and in time.
 fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
     let begun = Instant::now();

@@ -199,8 +199,9 @@ fn a_capture_has_every_message_for_wireshark() {
 fn what_cannot_happen_to_a_stream_is_refused_and_the_rest_happens() {
     let faults = |impairments| Some(Faults { impairments, seed: 1 });
     let loss = Impairments { loss: Some("1%".parse().unwrap()), ..Impairments::default() };
-    let refused = Adapter::open(&AdapterConfig { faults: faults(loss), ..config() });
-    assert!(refused.err().unwrap().to_string().contains("nichrome wan"));
+    let lossy = AdapterConfig { faults: faults(loss), ..config() };
+    assert!(Adapter::open(&lossy).err().unwrap().to_string().contains("nichrome wan"));
+    assert!(Adapter::check(&lossy).unwrap_err().to_string().contains("nichrome wan"));
     assert!(Adapter::open(&AdapterConfig { reception: Reception::Packets, ..config() }).is_err());
     let delay = Impairments {
         delay: "5ms".parse().unwrap(),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nichrome_hca::{AdapterConfig, Connection, IwarpCounters, IwarpOptions, Listener, Transport, port_of};
 use nichrome_rdma::iwarp::setup::{Identity, Initiator, Options};
-use nichrome_rdma::{Operation, PathMtu, QpCapacity, QpNumber, ReceiveRequest, SendRequest, Status};
+use nichrome_rdma::{Counters, Operation, PathMtu, QpNumber, ReceiveRequest, SendRequest, Status};
 use nichrome_wire::Instant as Time;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
@@ -21,7 +21,7 @@ mod end;
 use end::{End, PATIENCE, connect_with};
 
 fn open(crc: bool) -> End {
-    let iwarp = IwarpOptions { crc, ..IwarpOptions::default() };
+    let iwarp = IwarpOptions { crc, report: |why| println!("{why}") };
     End::open(&AdapterConfig { transport: Transport::Iwarp, iwarp, ..AdapterConfig::default() })
 }
 
@@ -55,23 +55,6 @@ fn statuses_of_a_send([a, b]: &[End; 2]) -> [Option<Status>; 2] {
     b.qp.post_receive(&ReceiveRequest { wr_id: 1, buffers: &[b.region.slice(0, 8)] }).unwrap();
     a.qp.post_send(&SendRequest::new(1, Operation::Send, &[a.region.slice(0, 8)])).unwrap();
     [a, b].map(|end| end.cq.wait(PATIENCE).map(|done| done.status))
-}
-
-/// Sets up connections in a flood until one stands: one whose place a silent peer takes fails, and its program tries again.
-fn connect_in_a_flood(ends: &mut [End; 2]) {
-    for _ in 0..5 {
-        connect_with(ends, &Connection::new(PathMtu::B4096));
-        if statuses_of_a_send(ends) == [Some(Status::Success); 2] {
-            return;
-        }
-        for end in &mut *ends {
-            let capacity =
-                QpCapacity { send_wrs: 1, receive_wrs: 1, send_sges: 1, receive_sges: 1, inline: 0 };
-            end.cq = end.adapter.completion_queue(16).unwrap();
-            end.qp = end.adapter.queue_pair(capacity, &end.cq, &end.cq).unwrap();
-        }
-    }
-    panic!("five connections failed");
 }
 
 fn request(from: u32, to: u32) -> Vec<u8> {
@@ -146,7 +129,7 @@ fn ten_thousand_connections_that_say_nothing_are_bounded_and_hold_up_nobody() {
     let address = port(&ends[1]);
     let silent: Vec<OwnedFd> =
         (0..SILENT).map(|nth| begin_connection([127, 0, 78, 1 + (nth / 100) as u8], address)).collect();
-    connect_in_a_flood(&mut ends);
+    honest_ends_connect(&ends);
     let [memory, held] = [resident() - before[0], descriptors() - before[1]];
     assert!(memory < 16 * 1024, "{memory} KiB");
     assert!(held < SILENT + 1100, "{held} descriptors, of which {SILENT} are the silent peers'");
@@ -154,6 +137,57 @@ fn ten_thousand_connections_that_say_nothing_are_bounded_and_hold_up_nobody() {
     assert!(displaced > 0, "{:?}", ends[1].adapter.iwarp_counters());
     // Connections that exist go on.
     say_something(&other);
+    drop(silent);
+}
+
+#[test]
+fn a_flood_of_whole_requests_displaces_none_of_another_source() {
+    let mut ends = [open(false), open(false)];
+    // The end with the higher address accepts.
+    ends.sort_by_key(|end| end.adapter.address());
+    let [endpoint, other] = ends.each_ref().map(|end| end.qp.endpoint());
+    let connection = Connection::new(PathMtu::B4096);
+    ends[0].qp.connect(&other, &connection).unwrap();
+    thread::sleep(Duration::from_millis(100));
+    let address = port(&ends[1]);
+    let flood: Vec<TcpStream> = (0..1200)
+        .map(|nth| {
+            let mut stream = TcpStream::from(begin_connection([127, 0, 79, 1 + (nth / 120) as u8], address));
+            stream.set_nonblocking(false).unwrap();
+            stream.write_all(&request(0x4711, 0x815)).unwrap();
+            stream
+        })
+        .collect();
+    counts(&ends[1], |counters| counters.displaced, 1200 + 1 - 1024);
+    ends[1].qp.connect(&endpoint, &connection).unwrap();
+    say_something(&ends);
+    drop(flood);
+}
+
+#[test]
+fn silent_connections_do_not_hold_up_a_listener() {
+    let ends = [open(false), open(false)];
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.address().unwrap();
+    let silent: Vec<OwnedFd> = (0..600).map(|_| begin_connection([127, 0, 80, 1], address)).collect();
+    let mut garbage = TcpStream::connect(address).unwrap();
+    garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let connection = Connection::new(PathMtu::B4096);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| ends[0].qp.connect_to(address, b"hi", &connection).unwrap());
+        let incoming = listener.accept().unwrap();
+        assert_eq!(incoming.private_data(), b"hi");
+        ends[1].qp.accept(incoming, b"", &connection).unwrap();
+    });
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    let mut other = TcpStream::connect(address).unwrap();
+    other.write_all(&Initiator::new(Options::default(), b"again", Time::ZERO).take_output()).unwrap();
+    assert_eq!(listener.accept().unwrap().private_data(), b"again");
+    let refused = listener.counters();
+    assert_eq!((refused.garbage, refused.timed_out), (1, 0));
+    assert!(refused.displaced > 600 - 512, "{refused:?}");
+    say_something(&ends);
     drop(silent);
 }
 
@@ -178,19 +212,24 @@ fn beside(crc: bool, bytes: &[u8]) -> (End, TcpStream) {
     (end, peer)
 }
 
+/// The counter of an error.
+type Reason = fn(&Counters) -> u64;
+
 #[test]
 fn garbage_lying_lengths_and_wrong_crcs_end_their_connection_by_a_terminate() {
     let send = [&[0, 20, 0x41, 0x43][..], &[0; 4], &[0; 4], &[0, 0, 0, 1], &[0; 4], b"hi", &[0; 2]].concat();
-    for (crc, bytes) in [
-        (false, vec![0xFF; 70_000]),
-        (true, [&send[..], b"\x01\x02\x03\x04"].concat()),
+    let cases: [(_, _, Reason); 3] = [
+        (false, vec![0xFF; 70_000], |counters| counters.dropped_malformed),
+        (true, [&send[..], b"\x01\x02\x03\x04"].concat(), |counters| counters.dropped_icrc),
         // An FPDU that is shorter than its header.
-        (false, vec![0, 1, 0x41, 0, 0, 0, 0, 0]),
-    ] {
+        (false, vec![0, 1, 0x41, 0, 0, 0, 0, 0], |counters| counters.dropped_malformed),
+    ];
+    for (crc, bytes, reason) in cases {
         let (end, mut peer) = beside(crc, &bytes);
         let done = end.cq.wait(PATIENCE).unwrap();
         assert_eq!((done.wr_id, done.status), (7, Status::Flushed));
-        assert_eq!(end.adapter.counters().terminates_sent, 1);
+        let counters = end.adapter.counters();
+        assert_eq!((counters.terminates_sent, reason(&counters)), (1, 1));
         let mut answer = Vec::new();
         // A reset may follow the TERMINATE: the garbage behind the error is not read.
         let _ = peer.read_to_end(&mut answer);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nichrome_hca::{
     Adapter, AdapterConfig, CompletionQueue, Connection, Place, QueuePair, Region, StarOptions, Stateless,
@@ -100,19 +100,38 @@ fn with_equal_keys_star_runs_anywhere() {
 }
 
 #[test]
-fn with_other_keys_no_connection_is_set_up_and_one_line_says_why() {
+fn with_other_keys_no_connection_is_set_up_and_a_line_at_each_side_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let keys = [key_file(&folder, "one", 7), key_file(&folder, "other", 8)];
+    let start = Instant::now();
     let status = elsewhere(|[low, high]| {
         // The lower address connects.
-        let mut one = config(low, keys[0].clone());
-        one.star.report = |line| LINES.lock().unwrap().push(line.to_owned());
-        write(&[one, config(high, keys[1].clone())])
+        let ends = [config(low, keys[0].clone()), config(high, keys[1].clone())];
+        write(&ends.map(|mut config| {
+            config.star.report = |line| LINES.lock().unwrap().push(line.to_owned());
+            config
+        }))
     });
     assert_eq!(status, Status::Flushed);
-    let lines = LINES.lock().unwrap();
-    let why = "the peer does not accept this side's key: both sides need the same --key-file";
-    assert!(lines.len() == 1 && lines[0].ends_with(why), "{lines:?}");
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let mut lines = LINES.lock().unwrap();
+    lines.sort();
+    let [theirs, ours] = &lines[..] else { panic!("{lines:?}") };
+    let why = "a connection from 192.0.2.1 is refused: the peer's set-up is encrypted with another key: both sides need the \
+               same --key-file";
+    assert_eq!(theirs, why);
+    assert!(ours.ends_with("the peer does not accept this side's key: both sides need the same --key-file"));
+}
+
+#[test]
+fn options_are_checked_before_an_address_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = config(Place::Loopback, Some(folder.path().join("nothing")));
+    assert!(Adapter::check(&missing).unwrap_err().to_string().contains("cannot be read"));
+    let place = Place::Address("192.0.2.1".parse().unwrap());
+    assert!(Adapter::check(&config(place, None)).unwrap_err().to_string().contains("needs a key"));
+    Adapter::check(&config(place, key_file(&folder, "key", 7))).unwrap();
+    Adapter::check(&config(Place::Loopback, None)).unwrap();
 }
 
 #[test]

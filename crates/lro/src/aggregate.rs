@@ -65,6 +65,11 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         self.0.payloads()
     }
 
+    /// The received buffers, in order.
+    pub fn buffers(&self) -> impl Iterator<Item = &B> {
+        self.0.frames().map(|frame| &frame.buffer)
+    }
+
     /// Header and payloads for a gathering write, put into `slices`, which is cleared first.
     pub fn io_slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         slices.clear();

@@ -512,11 +512,15 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.end += len;
     }
 
+    /// The frames in order.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame<B>> {
+        let others = self.frames.get(..self.segments().saturating_sub(1)).unwrap_or_default();
+        self.first.iter().chain(others.iter().flatten())
+    }
+
     /// The payloads in order.
     pub(crate) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
-        let others = self.frames.get(..self.segments().saturating_sub(1)).unwrap_or_default();
-        let frames = self.first.iter().chain(others.iter().flatten());
-        frames.map(|frame| segment::payload(frame.bytes(), self.layout).unwrap_or_default())
+        self.frames().map(|frame| segment::payload(frame.bytes(), self.layout).unwrap_or_default())
     }
 
     /// Segment `nth`: the payload bytes before it, and its payload.

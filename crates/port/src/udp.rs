@@ -22,11 +22,11 @@ mod socket;
 mod socket_options;
 mod steering;
 
-pub use local_addresses::local_addresses;
+pub use local_addresses::{interface_address, local_addresses};
 pub use packet_receiver::{PacketArrival, PacketReceiver, PacketReceiverError};
 pub use receive::{Arrival, ReceiveBatch};
 pub use send::{Envelope, SendBatch, SendReport, Staged};
-pub use service_ports::ServicePorts;
+pub use service_ports::{ServicePorts, ServiceUse};
 pub use shared_port::SharedPort;
 pub use socket::{UdpError, UdpSocket};
 pub use steering::{ManagementSteering, OtherKinds, SPACES, ServicePort, Steering};

@@ -1,7 +1,7 @@
 //! The capture reader and writer against other implementations: `pcap-file`, and Wireshark's programs.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
-use nichrome_port::capture::{self, LinkType, Reader, Record};
+use nichrome_port::capture::{self, LinkType, Record};
 use nichrome_wire::Instant;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -42,7 +42,7 @@ fn temporary(name: &str) -> PathBuf {
 fn classic_captures_read_as_pcap_file_reads_them() {
     for path in captures() {
         let mut oracle = pcap_file::pcap::PcapReader::new(File::open(&path).unwrap()).unwrap();
-        let mut reader = Reader::open(&path).unwrap();
+        let mut reader = capture::open(&path).unwrap();
         let mut data = Vec::new();
         while let Some(record) = reader.next(&mut data).unwrap() {
             let expected = oracle.next_packet().expect("pcap-file has fewer records").unwrap();

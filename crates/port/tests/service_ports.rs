@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nichrome_port::clock;
 use nichrome_port::udp::{
-    ManagementSteering, ReceiveBatch, ServicePort, ServicePorts, SharedPort, Steering, UdpSocket,
+    ManagementSteering, ReceiveBatch, ServicePort, ServicePorts, ServiceUse, SharedPort, Steering, UdpSocket,
 };
 use std::os::fd::AsFd;
 
@@ -124,8 +124,26 @@ fn requests_reach_the_process_that_listens() {
     reaches(to, &request(REQUEST, 0x0106, 103), &ends[2].unclaimed);
     // A port that was given back.
     ends[1].services.release(port(101));
+    reaches(to, &request(REQUEST, 0x0106, 101), ends[1].port.socket());
+    ends[1].services.stop_listening(port(101));
     reaches(to, &request(REQUEST, 0x0106, 101), &ends[0].unclaimed);
     reaches(to, &request(REQUEST, 0x0106, 102), ends[2].port.socket());
+}
+
+#[test]
+fn a_process_that_stops_late_leaves_the_port_to_the_next_one() {
+    let to = address(7);
+    let [first, second] = [(); 2].map(|()| End::join(to));
+    assert!(first.services.reserve(port(7)));
+    first.services.listen(port(7)).unwrap();
+    first.services.release(port(7));
+    assert_eq!(first.services.use_by_others(port(7)), ServiceUse::Free);
+    assert!(second.services.reserve(port(7)));
+    assert_eq!(first.services.use_by_others(port(7)), ServiceUse::Reserved);
+    second.services.listen(port(7)).unwrap();
+    assert_eq!(first.services.use_by_others(port(7)), ServiceUse::Listening);
+    first.services.stop_listening(port(7));
+    reaches(to, &request(REQUEST, 0x0106, 7), second.port.socket());
 }
 
 #[test]

@@ -9,37 +9,54 @@ use std::net::Ipv4Addr;
 
 use allocation_counter::measure;
 use common::{BASE, CLOCK, EPOCH, LEASE, LIFETIME, NOW, SERVER, Server, connection, secret};
-use nichrome_rdma::star::{Ends, MAX_REGIONS, StatelessCard};
+use nichrome_rdma::star::{Ends, MemoryTable, Reach, RegisteredMemory, StatelessCard};
 use nichrome_rdma::{Access, Datagram, RKey};
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{
-    Capability, Flags, GrantCode, Message, PacketCheck, PacketWriter, Registration, Repr, Rights, Span, Stamp,
+    Capability, Flags, GrantCode, Message, PacketCheck, PacketWriter, Reason, Registration, Repr, Rights,
+    Span, Stamp,
 };
 use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
 
-/// The key of the region of the `nth` connection; a memory table has 65,536.
-fn region_of(nth: u32) -> u32 {
-    0x1000 + nth % MAX_REGIONS as u32
+/// The key of the first connection's region; those of the others follow.
+const FIRST_KEY: u32 = 0x1000;
+
+/// A protection domain for each connection, with a region each.
+struct Domains(Vec<MemoryTable>);
+
+impl Domains {
+    fn new(connections: u32) -> Self {
+        let rights = (Access::REMOTE_WRITE | Access::REMOTE_READ).star_bits();
+        let region = |nth| Registration {
+            key: RKey(FIRST_KEY + nth),
+            address: BASE,
+            len: 8,
+            rights,
+            code: GrantCode(0),
+        };
+        Self((0..connections).map(|nth| MemoryTable::from_iter([region(nth)])).collect())
+    }
 }
 
-/// A server with a region for each connection.
-fn server(connections: u32, authenticated: bool) -> Server {
-    let mut server = if authenticated { Server::authenticating() } else { Server::new(None) };
-    let rights = (Access::REMOTE_WRITE | Access::REMOTE_READ).star_bits();
-    let region =
-        |nth| Registration { key: RKey(region_of(nth)), address: BASE, len: 8, rights, code: GrantCode(0) };
-    server.table = (0..connections).map(region).collect();
-    server
+impl RegisteredMemory for Domains {
+    fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
+        let nth = reach.span.key.checked_sub(FIRST_KEY).ok_or(Reason::Key)?;
+        self.0.get(nth as usize).ok_or(Reason::Key)?.resolve(reach)
+    }
+}
+
+fn server(authenticated: bool) -> Server {
+    if authenticated { Server::authenticating() } else { Server::new(None) }
 }
 
 /// Exchanges an RDP and a GD of the `nth` connection, which has its own address, number and region, for their answers.
-fn exchange(server: &mut Server, nth: u32, authenticated: bool) {
+fn exchange(server: &mut Server, domains: &Domains, nth: u32, authenticated: bool) {
     let client = Ipv4Addr::from(0x0A01_0000 + nth);
     let flow = UdpFlow::to_star(AddressPair::V4 { src: client, dst: SERVER }, 4793);
     let ends = Ends { address: client.into(), client: connection(nth), server: connection(1 + nth) };
     let rights = Rights::STORE | Rights::FETCH;
     let capability = Capability { base: BASE, len: 8, rights, server: ends.server, lease: LEASE };
-    let span = Span { address: BASE, key: region_of(nth), capability };
+    let span = Span { address: BASE, key: FIRST_KEY + nth, capability };
     let keys = (secret().lease_key(&ends, LEASE), secret().grant_code(&ends, span.key, (BASE, 8), rights));
     for (message, payload_len) in [(Message::Rdp(span), 8), (Message::Gd(span, 8), 0)] {
         let flags = if authenticated { Flags::AUTHENTICATED } else { Flags::NONE };
@@ -55,8 +72,8 @@ fn exchange(server: &mut Server, nth: u32, authenticated: bool) {
         };
         let mut buffer = [0; 64];
         let datagram = Datagram { flow, traffic_class: TrafficClass(0), bytes: &packet[..len] };
-        let Server { card, memory, table, slots, .. } = server;
-        let answer = card.respond(&datagram, NOW, table, (memory, slots), &mut buffer).unwrap();
+        let Server { card, memory, slots, .. } = server;
+        let answer = card.respond(&datagram, NOW, domains, (memory, slots), &mut buffer).unwrap();
         let (answer, ..) = Repr::parse(&buffer[..answer.len]).unwrap();
         assert!(!answer.flags.contains(Flags::REFUSED));
         assert_eq!(answer.connection, connection(nth));
@@ -67,10 +84,10 @@ fn exchange(server: &mut Server, nth: u32, authenticated: bool) {
 fn a_hundred_thousand_connections_with_a_region_each_allocate_nothing() {
     for authenticated in [false, true] {
         for connections in [1, 100_000] {
-            let mut server = server(connections.min(MAX_REGIONS as u32), authenticated);
+            let (mut server, domains) = (server(authenticated), Domains::new(connections));
             let allocated = measure(|| {
                 for nth in 0..connections {
-                    exchange(&mut server, nth, authenticated);
+                    exchange(&mut server, &domains, nth, authenticated);
                 }
             });
             assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0), "{connections} connections");

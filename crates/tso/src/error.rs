@@ -58,6 +58,17 @@ pub enum SegmentError {
     /// A routing header with segments left: the checksum covers a destination that is not in the IPv6 header.
     #[error("a packet with a routing header that is not at its end cannot be segmented")]
     Routed,
+    /// Neither TCP nor UDP, without a virtio header that says how to cut it.
+    #[error("a packet of {0} cannot be segmented: it is neither TCP nor UDP")]
+    OtherProtocol(IpProtocol),
+    /// The headers alone reach the limit.
+    #[error("headers of {headers} bytes leave no room for payload in packets of {limit}")]
+    NoRoom {
+        /// Bytes of the IP and transport headers.
+        headers: usize,
+        /// The longest IP packet, in bytes.
+        limit: u16,
+    },
     /// IP fragmentation over IPv6.
     #[error("UDP over IPv6 cannot be fragmented: the fragments' identification is not known")]
     Ipv6Fragmentation,

@@ -119,6 +119,8 @@ pub(crate) enum IpFields {
     V4 {
         sum: Sum,
         ident: u16,
+        /// What the identification goes up by from packet to packet.
+        ident_step: u16,
     },
     V6,
 }
@@ -129,9 +131,16 @@ impl IpFields {
         let header = &frame[packet.network..packet.transport];
         match (packet.addresses, Ipv4Header::new(header)) {
             (AddressPair::V4 { .. }, Some(ipv4)) => {
-                Self::V4 { sum: sum_without(header, &[2, 4, 10]), ident: ipv4.ident() }
+                Self::V4 { sum: sum_without(header, &[2, 4, 10]), ident: ipv4.ident(), ident_step: 1 }
             }
             _ => Self::V6,
+        }
+    }
+
+    /// Lets all packets have the identification of the first.
+    pub(crate) fn fix_identification(&mut self) {
+        if let Self::V4 { ident_step, .. } = self {
+            *ident_step = 0;
         }
     }
 
@@ -140,12 +149,12 @@ impl IpFields {
     pub(crate) fn write(&mut self, packet: &mut [u8]) {
         let len = packet.len();
         match self {
-            Self::V4 { sum, ident } => {
+            Self::V4 { sum, ident, ident_step } => {
                 let Some(mut header) = Ipv4HeaderMut::new(packet) else { return };
                 header.set_total_len(len as u16);
                 header.set_ident(*ident);
                 header.set_checksum(sum.add_u32(len as u32).add_u32(u32::from(*ident)).finish());
-                *ident = ident.wrapping_add(1);
+                *ident = ident.wrapping_add(*ident_step);
             }
             Self::V6 => {
                 let Some(mut header) = Ipv6HeaderMut::new(packet) else { return };

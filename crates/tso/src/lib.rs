@@ -18,6 +18,7 @@
 //! | payload no longer than `gso_size`, or none | one packet, by the same rules |
 //! | bytes after the IP packet | of a frame to be cut, left out |
 //! | `hdr_len` | ignored: the frame's own headers are read |
+//! | no virtio header, as in a capture ([`Segments::within`]) | TCP or UDP as above, the size from an MTU or given |
 //! | a checksum in the frame | of a frame to be cut, ignored: it is computed anew, from the addresses in the IP header |
 //!
 //! What cannot be cut has a [`SegmentError`]. Every packet of a frame to be cut holds at least one byte of the IP
@@ -62,4 +63,4 @@ mod udp;
 
 pub use checksum::complete_checksum;
 pub use error::SegmentError;
-pub use segments::Segments;
+pub use segments::{Limit, Segments};

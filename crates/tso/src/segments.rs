@@ -1,7 +1,9 @@
 //! The packets of a frame, one after the other.
 
+use std::num::NonZeroU16;
+
 use nichrome_wire::checksum::Sum;
-use nichrome_wire::{ChecksumState, Gso, GsoType, UdpHeader, VirtioNetRepr};
+use nichrome_wire::{ChecksumState, Gso, GsoType, IpProtocol, UdpHeader, VirtioNetRepr};
 
 use crate::checksum;
 use crate::error::SegmentError;
@@ -23,6 +25,15 @@ pub struct Segments<'a> {
     remaining: usize,
     is_first: bool,
     fields: Fields,
+}
+
+/// How large the packets are that a frame is cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Payload of each TCP segment or UDP datagram but the last, in bytes.
+    Payload(NonZeroU16),
+    /// The longest IP packet (the MTU), in bytes.
+    Packet(u16),
 }
 
 /// What each packet has of its own.
@@ -108,6 +119,41 @@ impl<'a> Segments<'a> {
     fn from_parts(header: &'a [u8], payload: &'a [u8], size: usize, fields: Fields) -> Self {
         let remaining = payload.len().div_ceil(size.max(1)).max(1);
         Self { header, payload, size, remaining, is_first: true, fields }
+    }
+
+    /// The TCP segments or UDP datagrams that fit `limit`, of a frame that no virtio header came with, as of a capture: see
+    /// [`Limit`].
+    ///
+    /// # Errors
+    /// The frame holds no TCP segment or UDP datagram that can be cut, or the limit leaves no room for payload.
+    pub fn within(frame: &'a [u8], limit: Limit) -> Result<Self, SegmentError> {
+        let packet = IpPacket::parse(frame)?;
+        let (fields, header_len) = match packet.protocol {
+            IpProtocol::TCP => {
+                let (fields, header_len) = TcpFields::read(frame, &packet)?;
+                (Fields::Tcp(fields), header_len)
+            }
+            IpProtocol::UDP => (Fields::Udp(UdpFields::read(frame, &packet)?), UdpHeader::LEN),
+            other => return Err(SegmentError::OtherProtocol(other)),
+        };
+        let headers = packet.transport - packet.network + header_len;
+        let size = match limit {
+            Limit::Payload(payload) => usize::from(payload.get()),
+            Limit::Packet(bytes) => match usize::from(bytes).checked_sub(headers) {
+                None | Some(0) => return Err(SegmentError::NoRoom { headers, limit: bytes }),
+                Some(room) => room,
+            },
+        };
+        Ok(Self::from_packet(frame, &packet, header_len, size, fields))
+    }
+
+    /// Lets all packets have the IPv4 identification of the frame: it goes up by one from packet to packet otherwise.
+    pub fn fix_identification(&mut self) {
+        match &mut self.fields {
+            Fields::Tcp(fields) => fields.fix_identification(),
+            Fields::Udp(fields) => fields.fix_identification(),
+            Fields::None | Fields::Checksum(_) | Fields::Fragment(_) => {}
+        }
     }
 
     /// Packets still to come.

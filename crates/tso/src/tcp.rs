@@ -25,6 +25,11 @@ pub(crate) struct TcpFields {
 }
 
 impl TcpFields {
+    /// Lets all packets have the IPv4 identification of the first.
+    pub(crate) fn fix_identification(&mut self) {
+        self.ip.fix_identification();
+    }
+
     /// The fields of the segment in `packet` and its header length.
     pub(crate) fn read(frame: &[u8], packet: &IpPacket<'_>) -> Result<(Self, usize), TcpError> {
         let segment = packet.payload;

@@ -20,6 +20,11 @@ pub(crate) struct UdpFields {
 }
 
 impl UdpFields {
+    /// Lets all packets have the IPv4 identification of the first.
+    pub(crate) fn fix_identification(&mut self) {
+        self.ip.fix_identification();
+    }
+
     /// The fields of the datagram in `packet`.
     pub(crate) fn read(frame: &[u8], packet: &IpPacket<'_>) -> Result<Self, SegmentError> {
         let header = check_header(packet)?;

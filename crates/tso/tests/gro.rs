@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use nichrome_lro::{Aggregate, Config, Frame, Gro, Hold, Identification, Output, Packet};
-use nichrome_port::capture::Reader;
+use nichrome_port::capture;
 use nichrome_wire::{Engine, Instant, IpProtocol, Ipv4Header, Network, TcpFrame, VirtioNetRepr};
 
 use common::*;
@@ -49,7 +49,7 @@ fn recut(aggregate: &Aggregate<Vec<u8>>) -> Vec<Vec<u8>> {
 
 fn frames_of(capture: &str) -> Vec<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(capture);
-    let mut reader = Reader::open(&path).unwrap();
+    let mut reader = capture::open(&path).unwrap();
     let (mut data, mut frames) = (Vec::new(), Vec::new());
     while reader.next(&mut data).unwrap().is_some() {
         frames.push(data.clone());

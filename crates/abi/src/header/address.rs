@@ -11,6 +11,8 @@ pub struct ibv_gid {
     pub raw: [u8; 16],
 }
 
+/// `IBV_GID_TYPE_IB`, also of RNICs.
+pub const IBV_GID_TYPE_IB: u32 = 0;
 /// `IBV_GID_TYPE_ROCE_V2`.
 pub const IBV_GID_TYPE_ROCE_V2: u32 = 2;
 

@@ -6,6 +6,7 @@ use std::slice;
 
 use super::device_number::device_number;
 use super::file::File;
+use crate::doctor::record;
 use crate::errno::Errno;
 
 /// The path of the device file.
@@ -27,8 +28,15 @@ fn returned<T: From<i8>>(result: Result<T, Errno>) -> T {
 pub(super) unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     // SAFETY: the caller passes a C string.
     unsafe {
-        if CStr::from_ptr(path) == PATH { returned(File::open(flags)) } else { libc::open(path, flags, mode) }
+        if CStr::from_ptr(path) != PATH {
+            return libc::open(path, flags, mode);
+        }
     }
+    let opened = File::open(flags);
+    if opened.is_ok() {
+        record("open_rdma_cm");
+    }
+    returned(opened)
 }
 
 /// Returns the status of the device file, or of another file.

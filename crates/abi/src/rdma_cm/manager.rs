@@ -7,13 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use nichrome_cm::ucma::Command;
-use nichrome_hca::cm::{CmChannel, CmHost};
+use nichrome_hca::cm::{ChannelError, CmChannel, CmHost};
 
 use crate::adapter::Adapter;
 use crate::configuration::Configuration;
 use crate::device::guid;
 use crate::errno::Errno;
 use crate::fork::prepare_for_forks;
+use crate::say::say;
 
 /// The connection manager of the process, open while a device file is.
 pub(super) struct Manager {
@@ -57,7 +58,11 @@ impl Manager {
     }
 
     pub(super) fn open_channel(&self) -> Result<CmChannel, Errno> {
-        self.host.open_channel().map_err(|_| Errno::NO_MEMORY)
+        self.host.open_channel().map_err(|error| match error {
+            ChannelError::Unavailable(_) => report(&error),
+            ChannelError::Command(error) => Errno(error.errno().0),
+            ChannelError::Waker(error) => Errno(error.raw_os_error()),
+        })
     }
 
     /// Opens the adapter if a command needs it, or adopts the one that a context has opened.
@@ -86,7 +91,7 @@ impl Manager {
 
 /// Prints an error, which errno cannot carry, to standard error.
 fn report(error: &dyn std::error::Error) -> Errno {
-    eprintln!("nichrome: {error}");
+    say(&error.to_string());
     Errno(libc::ENODEV)
 }
 

@@ -64,6 +64,23 @@ fn attributes_agree_with_the_verbs() {
 }
 
 #[test]
+fn an_rnic_has_the_gid_table_of_siw() {
+    let environment = [("NICHROME_IFACE", "lo"), ("NICHROME_TRANSPORT", "iwarp")];
+    let attribute = |name: &str| {
+        let script = format!("cat /sys/class/infiniband/nichrome0/{name}");
+        shell(&script, &environment).trim_end().to_owned()
+    };
+    assert_eq!(attribute("node_type"), "4: RNIC");
+    assert_eq!(attribute("ports/1/gids/0"), "0200:7f00:0001:0000:0000:0000:0000:0000");
+    assert_eq!(attribute("ports/1/gid_attrs/types/0"), "IB/RoCE v1");
+    assert_eq!(attribute("ports/1/cap_mask"), "0x00090000");
+    let queried = shell("ibv_devinfo -v", &environment);
+    let len = queried.lines().find_map(|line| line.trim().strip_prefix("gid_tbl_len:"));
+    assert_eq!(len.map(str::trim), Some("1"), "{queried}");
+    assert!(queried.contains("iWARP (1)"), "{queried}");
+}
+
+#[test]
 fn listings_of_parent_folders_are_unchanged() {
     let seen = shell("ls -a /sys/class /dev /sys/devices/platform", &[]);
     let output = Command::new("/bin/sh").args(["-c", "ls -a /sys/class /dev /sys/devices/platform"]).output();

@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use crate::connection_manager::OF_LIBRDMACM;
 use crate::crates::SIDEWAY;
 use crate::message_passing::{MPI4PY, MPICH, NEW_MPICH, NEW_OPENMPI, OPENMPI};
 use crate::newer::OF_NEWER_DEBIAN;
@@ -142,7 +143,13 @@ fn pyverbs_finds_the_device() {
 
 #[test]
 fn the_table_in_the_documentation_lists_the_tested_applications() {
-    let all: Vec<_> = OF_DEBIAN.iter().chain(&OF_NEWER_DEBIAN).chain(&OF_PYTHON).chain(&CRATES).collect();
+    let all: Vec<_> = OF_DEBIAN
+        .iter()
+        .chain(&OF_LIBRDMACM)
+        .chain(&OF_NEWER_DEBIAN)
+        .chain(&OF_PYTHON)
+        .chain(&CRATES)
+        .collect();
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/verbs.md");
     let document = std::fs::read_to_string(document).unwrap();
     for Application { name, version, operations, transport, .. } in &all {
@@ -157,7 +164,8 @@ fn the_table_in_the_documentation_lists_the_tested_applications() {
     );
     let is_debian_12 =
         std::fs::read_to_string("/etc/debian_version").is_ok_and(|version| version.starts_with("12"));
-    for Application { version, package, .. } in OF_DEBIAN.iter().filter(|_| is_debian_12) {
+    for Application { version, package, .. } in OF_DEBIAN.iter().chain(&OF_LIBRDMACM).filter(|_| is_debian_12)
+    {
         let output = Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]).output().unwrap();
         let installed = String::from_utf8(output.stdout).unwrap();
         assert!(

@@ -1,18 +1,70 @@
 //! Programs of librdmacm, which is rdma-core's own and finds the device file within its process.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Output};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::running::{command, ended, needs, turn};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::applications::Application;
+use crate::running::{command, ended, is_listening, needs, turn};
 
 /// Addresses of the two processes, which no other test uses.
 const SERVER: &str = "127.77.0.2";
 const CLIENT: &str = "127.77.0.3";
 
-/// How long a server may take until it listens: a client that finds no listener ends, and is started again.
+/// How long a server may take until it listens.
 const UNTIL_LISTENING: Duration = Duration::from_secs(20);
+
+/// The TCP port of qperf.
+const QPERF_PORT: &str = "19765";
+
+/// The group of mckey, which nobody else joins.
+const GROUP: &str = "239.77.0.1";
+
+const EXAMPLES_OF_LIBRDMACM: Application = Application {
+    name: "rdma-core's examples of librdmacm",
+    version: "44.0",
+    package: "rdmacm-utils",
+    operations: "rping, ucmatose, udaddy, mckey, cmtime, rdma_client, rdma_xclient, rstream, rcopy, riostream",
+    transport: "connection manager; RC, UD, multicast",
+};
+
+const LIBRSPRELOAD: Application = Application {
+    name: "librspreload",
+    version: "44.0",
+    package: "librdmacm1",
+    operations: "Python's sockets",
+    transport: "connection manager; RC",
+};
+
+const PERFTEST: Application = Application {
+    name: "perftest",
+    version: "4.5",
+    package: "perftest",
+    operations: "write, read, send and atomic with `-R`",
+    transport: "connection manager; RC",
+};
+
+const QPERF: Application = Application {
+    name: "qperf",
+    version: "0.4.11",
+    package: "qperf",
+    operations: "`rc_bw`, `rc_lat`, `rc_rdma_write_bw` with `-cm1`",
+    transport: "connection manager; RC",
+};
+
+const FIO: Application = Application {
+    name: "fio",
+    version: "3.33",
+    package: "fio",
+    operations: "`ioengine=rdma` with `verb=write` and `verb=read`",
+    transport: "connection manager; RC",
+};
+
+pub(crate) const OF_LIBRDMACM: [Application; 5] = [EXAMPLES_OF_LIBRDMACM, LIBRSPRELOAD, PERFTEST, QPERF, FIO];
 
 /// A server and its client; `@` is the server's address, `#` a folder. A server that never ends has a `!`, and is killed after its client.
 struct Pair<'a>(&'a str, &'a str);
@@ -42,6 +94,7 @@ const BENCHMARKS: &[Pair<'_>] = &[
     Pair("ib_send_bw -R -F -n 100", "ib_send_bw -R -F -n 100 @"),
     Pair("ib_send_bw -R -F -n 100 -b", "ib_send_bw -R -F -n 100 -b @"),
     Pair("ib_send_lat -R -F -n 50", "ib_send_lat -R -F -n 50 @"),
+    Pair("ib_write_lat -R -F -n 50", "ib_write_lat -R -F -n 50 @"),
     Pair("ib_atomic_lat -R -F -n 50", "ib_atomic_lat -R -F -n 50 @"),
     Pair("ib_write_bw -R -F -n 20 -q 8", "ib_write_bw -R -F -n 20 -q 8 @"),
     Pair("!qperf", "qperf -cm1 @ -t 1 rc_bw rc_lat rc_rdma_write_bw"),
@@ -55,24 +108,39 @@ const BENCHMARKS: &[Pair<'_>] = &[
     ),
 ];
 
+/// Starts a program as the leader of a process group.
 fn spawn(line: &str, address: &str, more: &[(&str, &str)]) -> Child {
     let environment = [&[("NICHROME_IP", address)], more].concat();
-    command(&line.replace('@', SERVER).replace('#', env!("CARGO_TARGET_TMPDIR")), &[], &environment)
-        .spawn()
-        .unwrap()
+    let line = line.replace('@', SERVER).replace('#', env!("CARGO_TARGET_TMPDIR"));
+    command(&line, &[], &environment).process_group(0).spawn().unwrap()
 }
 
-/// A server, killed when dropped: it would keep its address if the test fails.
+/// A server, killed when dropped, with the processes that it has started: they would keep its address if the test fails.
 struct Server(Option<Child>);
 
 impl Server {
-    fn has_ended(&mut self) -> bool {
-        self.0.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
+    /// Starts a server and waits until its client may start.
+    fn start(line: &str, more: &[(&str, &str)]) -> Self {
+        let mut child = spawn(line, SERVER, more);
+        let process = child.id();
+        let start = Instant::now();
+        while !is_ready(line, process) {
+            let is_over = child.try_wait().unwrap().is_some() || start.elapsed() > UNTIL_LISTENING;
+            if is_over {
+                child.kill().unwrap();
+                let stderr = child.wait_with_output().unwrap().stderr;
+                panic!("{line} does not listen: {}", String::from_utf8_lossy(&stderr));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Self(Some(child))
     }
 
     fn kill(&mut self) {
-        if let Some(child) = &mut self.0 {
-            child.kill().unwrap();
+        let id = self.0.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        if let Some(id) = id {
+            // Fails if all its processes have ended.
+            let _ = kill_process_group(id, Signal::KILL);
         }
     }
 
@@ -87,19 +155,47 @@ impl Drop for Server {
     }
 }
 
+/// Returns true once a server takes clients.
+fn is_ready(line: &str, process: u32) -> bool {
+    match line.split(' ').next() {
+        // Its client tells the port of the connection manager over TCP.
+        Some("qperf") => is_listening(QPERF_PORT),
+        // It joins a group and has no port.
+        Some("mckey") => has_joined(GROUP),
+        _ => [process].into_iter().chain(children(process)).any(has_service_port),
+    }
+}
+
+fn children(process: u32) -> Vec<u32> {
+    // The process may have ended.
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    children.unwrap_or_default().split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// Returns true if a process at its adapter's address listens at a port of the connection manager: the file of service ports
+/// names its slot.
+fn has_service_port(process: u32) -> bool {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let is_table = |path: &std::path::PathBuf| {
+        fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("memfd:nichrome-ports/"))
+    };
+    let mut tables = files.map(|file| file.path()).filter(is_table);
+    tables.any(|path| fs::read(path).is_ok_and(|ports| ports.iter().any(|slot| *slot != 0)))
+}
+
+/// Returns true if a process of this machine has joined the group.
+fn has_joined(group: &str) -> bool {
+    let address: std::net::Ipv4Addr = group.parse().unwrap();
+    let number = format!("{:08X}", u32::from_ne_bytes(address.octets()));
+    fs::read_to_string("/proc/net/igmp").unwrap().contains(&number)
+}
+
 /// Runs a pair; both must succeed.
 fn run(Pair(server_line, client_line): &Pair<'_>, more: &[(&str, &str)]) {
     let _turn = turn();
     let is_endless = server_line.starts_with('!');
-    let mut server = Server(Some(spawn(server_line.trim_start_matches('!'), SERVER, more)));
-    let start = Instant::now();
-    let client = loop {
-        let client = ended(spawn(client_line, CLIENT, more), client_line);
-        let has_ended = server.has_ended();
-        if client.status.success() || has_ended || start.elapsed() > UNTIL_LISTENING {
-            break client;
-        }
-    };
+    let mut server = Server::start(server_line.trim_start_matches('!'), more);
+    let client = ended(spawn(client_line, CLIENT, more), client_line);
     if is_endless || !client.status.success() {
         server.kill();
     }
@@ -113,25 +209,22 @@ fn run(Pair(server_line, client_line): &Pair<'_>, more: &[(&str, &str)]) {
 }
 
 #[test]
-#[ignore = "pairs hang in some runs, for a reason that is not known: run by hand"]
 fn the_examples_of_librdmacm_run() {
-    needs("rping", "rdmacm-utils");
+    needs("rping", EXAMPLES_OF_LIBRDMACM.package);
     EXAMPLES.iter().for_each(|pair| run(pair, &[]));
 }
 
 #[test]
-#[ignore = "pairs hang in some runs, for a reason that is not known: run by hand"]
 fn benchmarks_connect_by_the_connection_manager() {
-    needs("ib_write_bw", "perftest");
-    needs("qperf", "qperf");
-    needs("fio", "fio");
+    needs("ib_write_bw", PERFTEST.package);
+    needs("qperf", QPERF.package);
+    needs("fio", FIO.package);
     BENCHMARKS.iter().for_each(|pair| run(pair, &[]));
 }
 
 #[test]
-#[ignore = "pairs hang in some runs, for a reason that is not known: run by hand"]
 fn connections_are_made_and_ended_with_packet_loss() {
-    needs("rping", "rdmacm-utils");
+    needs("rping", EXAMPLES_OF_LIBRDMACM.package);
     let environment = [("NICHROME_LOSS", "5%"), ("NICHROME_SEED", "7")];
     [&EXAMPLES[0], &EXAMPLES[3], &EXAMPLES[6]].into_iter().for_each(|pair| run(pair, &environment));
 }
@@ -148,9 +241,8 @@ ctypes.CDLL(None).exit(0)
 ";
 
 #[test]
-#[ignore = "pairs hang in some runs, for a reason that is not known: run by hand"]
 fn a_process_that_exits_ends_its_connections() {
-    needs("rping", "rdmacm-utils");
+    needs("rping", EXAMPLES_OF_LIBRDMACM.package);
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program.py");
     fs::write(&program, EXITING).unwrap();
@@ -159,12 +251,16 @@ fn a_process_that_exits_ends_its_connections() {
     run(&Pair("rping -s -a @", &client), &[]);
 }
 
-/// A server that returns 100,000 bytes in reverse.
-const SERVER_OF_SOCKETS: &str = "import socket
-listener = socket.socket()
+/// A server that returns 100,000 bytes in reverse. Python's own `socket` and `accept` pass SOCK_CLOEXEC, for which librspreload leaves
+/// sockets to the kernel.
+const SERVER_OF_SOCKETS: &str = "import ctypes, socket
+calls = ctypes.CDLL(None)
+def of(fd):
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)
+listener = of(calls.socket(socket.AF_INET, socket.SOCK_STREAM, 0))
 listener.bind(('127.77.0.2', 7999))
 listener.listen(1)
-connection, _ = listener.accept()
+connection = of(calls.accept(listener.fileno(), None, None))
 received = b''
 while len(received) < 100000:
     received += connection.recv(100000)
@@ -172,13 +268,12 @@ connection.sendall(received[::-1])
 connection.close()
 ";
 
-/// Its client. A socket whose connection was refused is of no further use.
-const CLIENT_OF_SOCKETS: &str = "import socket, time
-for _ in range(100):
-    connection = socket.socket()
-    if connection.connect_ex(('127.77.0.2', 7999)) == 0:
-        break
-    time.sleep(0.1)
+/// Its client.
+const CLIENT_OF_SOCKETS: &str = "import ctypes, socket
+calls = ctypes.CDLL(None)
+fd = calls.socket(socket.AF_INET, socket.SOCK_STREAM, 0)
+connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)
+connection.connect(('127.77.0.2', 7999))
 sent = bytes(i % 251 for i in range(100000))
 connection.sendall(sent)
 received = b''
@@ -188,24 +283,17 @@ assert received == sent[::-1]
 ";
 
 #[test]
-#[ignore = "pairs hang in some runs, for a reason that is not known: run by hand"]
 fn sockets_of_python_run_over_librspreload() {
-    needs("rping", "rdmacm-utils");
-    let _turn = turn();
+    needs("rping", EXAMPLES_OF_LIBRDMACM.package);
     let folder = tempfile::tempdir().unwrap();
     let preloaded = crate::common::environment()[1].1.clone();
     let architecture = std::env::consts::ARCH;
     let sockets = format!("/usr/lib/{architecture}-linux-gnu/rsocket/librspreload.so:{preloaded}");
-    let start = |name: &str, text: &str, address: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        let line = format!("/usr/bin/python3 {}", path.display());
-        spawn(&line, address, &[("LD_PRELOAD", &sockets)])
-    };
-    let server = start("server.py", SERVER_OF_SOCKETS, SERVER);
-    let client = ended(start("client.py", CLIENT_OF_SOCKETS, CLIENT), "the client");
-    let server = ended(server, "the server");
-    for end in [client, server] {
-        assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
-    }
+    let [server, client] =
+        [("server.py", SERVER_OF_SOCKETS), ("client.py", CLIENT_OF_SOCKETS)].map(|(name, text)| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            format!("/usr/bin/python3 {}", path.display())
+        });
+    run(&Pair(&server, &client), &[("LD_PRELOAD", &sockets)]);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use nichrome_lro::{FlowKey, Medium};
-use nichrome_port::capture::{LinkType, ReadError, Reader};
+use nichrome_port::capture::{self, LinkType, ReadError};
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{
     AddressPair, IpProtocol, Ipv4Header, Ipv4HeaderMut, Ipv6Header, SeqNumber, TcpFlags, TcpHeaderMut,
@@ -34,7 +34,7 @@ impl File {
     /// Reads the file's IP frames, at most a million.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let name = || path.display().to_string();
-        let mut reader = Reader::open(path).with_context(name)?;
+        let mut reader = capture::open(path).with_context(name)?;
         let mut file = Self { medium: Medium::Ethernet, frames: Vec::new() };
         while file.frames.len() < MOST_FRAMES {
             let mut frame = Vec::new();
@@ -43,10 +43,8 @@ impl File {
                 Ok(None) | Err(ReadError::Truncated { .. }) => break,
                 Err(error) => return Err(error).with_context(name),
             };
-            let medium = match record.link_type {
-                LinkType::Ethernet => Medium::Ethernet,
-                LinkType::RawIp => Medium::Ip,
-            };
+            let medium = if record.link_type == LinkType::Ethernet { Medium::Ethernet } else { Medium::Ip };
+            frame.drain(..record.link_type.header_len(&frame));
             if !headers::is_ip(&frame, medium) {
                 continue;
             }

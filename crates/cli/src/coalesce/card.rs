@@ -7,8 +7,9 @@ use nichrome_wire::{Engine, Instant, engine};
 
 use super::captured::Captured;
 use super::counters::Counters;
-use super::host::{Host, Interface};
+use super::host::Host;
 use super::tally::Tally;
+use crate::capture_files::Interface;
 use crate::engine_options::EngineOptions;
 
 /// The most engines at once: each reserves tens of megabytes. One that is needed beyond takes the place of the one
@@ -56,19 +57,25 @@ impl<'a> Card<'a> {
     }
 
     /// Takes a frame. Its time counts as that of the frame before it where it is earlier.
-    pub(super) fn receive(&mut self, record: &Record, bytes: Vec<u8>) -> anyhow::Result<()> {
+    pub(super) fn receive(
+        &mut self,
+        record: &Record,
+        bytes: Vec<u8>,
+        comment: Option<&str>,
+    ) -> anyhow::Result<()> {
         self.now = self.now.max(record.time);
         self.fire_timers(self.now);
-        let index = self.port(Interface { number: record.interface, link_type: record.link_type })?;
+        let index = self.port(Interface::of(record, &bytes))?;
+        let captured = Captured::new(record, bytes, comment);
         let Some(port) = self.ports.get_mut(index) else { return Ok(()) };
         port.last_used = self.now;
-        self.host.tally.received(&bytes, port.interface.medium(), self.now);
+        self.host.tally.received(captured.as_ref(), port.interface.medium(), self.now);
         if let Some(verifier) = &mut port.verifier {
-            verifier.received(&bytes);
+            verifier.received(captured.as_ref());
         }
         // A capture shows both directions.
-        port.engine.observe_transmit(&bytes);
-        let frame = Frame::new(Captured { bytes, original_len: record.original_len });
+        port.engine.observe_transmit(captured.as_ref());
+        let frame = Frame::new(captured);
         let (host, interface, verifier) = (&mut self.host, port.interface, &mut port.verifier);
         engine::deliver(&mut port.engine, frame, self.now, &mut |time, output| {
             hand_over(host, verifier.as_mut(), interface, time, &output);
@@ -91,7 +98,7 @@ impl<'a> Card<'a> {
 
     /// The place of an interface's port, which is made where there is none.
     fn port(&mut self, interface: Interface) -> Result<usize, ConfigError> {
-        let same = |port: &Port| port.interface.number == interface.number;
+        let same = |port: &Port| port.interface.is_same_link(interface);
         if let Some(index) = self.ports.iter().position(same) {
             return Ok(index);
         }

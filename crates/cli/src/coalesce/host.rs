@@ -1,64 +1,12 @@
 //! What takes the card's outputs: the captures that are kept, and the tally.
 
-use std::collections::HashMap;
-use std::io::Write;
-
-use nichrome_lro::{Aggregate, Medium, Output, Packet};
-use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer};
+use nichrome_lro::{Aggregate, Identification, Output, Packet};
+use nichrome_port::capture::WriteError;
 use nichrome_wire::Instant;
 
 use super::captured::Captured;
 use super::tally::Tally;
-
-/// An interface of the input.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Interface {
-    pub(super) number: u32,
-    pub(super) link_type: LinkType,
-}
-
-impl Interface {
-    /// What its frames begin with.
-    pub(super) fn medium(self) -> Medium {
-        match self.link_type {
-            LinkType::Ethernet => Medium::Ethernet,
-            LinkType::RawIp => Medium::Ip,
-        }
-    }
-}
-
-/// A capture that is written.
-pub(super) struct Kept {
-    writer: Writer<Box<dyn Write + Send>>,
-    /// The numbers of the input's interfaces, and those that they have here.
-    interfaces: HashMap<u32, u32>,
-}
-
-impl Kept {
-    pub(super) fn new(writer: Writer<Box<dyn Write + Send>>) -> Self {
-        Self { writer, interfaces: HashMap::new() }
-    }
-
-    fn write(
-        &mut self,
-        from: Interface,
-        time: Instant,
-        original_len: Option<u32>,
-        packet: &[u8],
-        comment: Option<&str>,
-    ) -> Result<(), WriteError> {
-        let interface = match self.interfaces.get(&from.number) {
-            Some(interface) => *interface,
-            None => {
-                let name = format!("interface {}", from.number);
-                let interface = self.writer.add_interface(from.link_type, &name, MAX_SNAP_LEN)?;
-                self.interfaces.insert(from.number, interface);
-                interface
-            }
-        };
-        self.writer.write(interface, time, original_len, [packet], comment)
-    }
-}
+use crate::capture_files::{Interface, Kept, Merged};
 
 /// The host that the packets go to, and the wire that acknowledgements go to.
 pub(super) struct Host {
@@ -89,7 +37,7 @@ impl Host {
                 self.keep(from, time, packet)
             }
             Output::ToWire(ack) => match &mut self.acks {
-                Some(acks) => acks.write(from, time, None, ack.bytes(), None),
+                Some(acks) => acks.write(from, time, None, [&[], ack.bytes()], None),
                 None => Ok(()),
             },
             Output::Dropped(..) => Ok(()),
@@ -103,11 +51,14 @@ impl Host {
         let Some(packets) = &mut self.packets else { return Ok(()) };
         match packet {
             Packet::Frame(frame) => {
-                packets.write(from, time, Some(frame.buffer.original_len), frame.bytes(), None)
+                let Captured { original_len, comment, .. } = &frame.buffer;
+                let parts = [frame.buffer.link_header(), frame.bytes()];
+                packets.write(from, time, Some(*original_len), parts, comment.as_deref())
             }
             Packet::Aggregate(aggregate) => {
                 aggregate.copy_to(&mut self.packet);
-                packets.write(from, time, None, &self.packet, Some(&comment(aggregate)))
+                let link_header = aggregate.buffers().next().map_or(&[][..], Captured::link_header);
+                packets.write(from, time, None, [link_header, &self.packet], Some(&comment(aggregate)))
             }
         }
     }
@@ -125,14 +76,20 @@ impl Host {
     pub(super) fn finish(mut self) -> Result<Tally, WriteError> {
         self.check()?;
         for kept in [self.packets, self.acks].into_iter().flatten() {
-            kept.writer.finish()?;
+            kept.finish()?;
         }
         Ok(self.tally)
     }
 }
 
-/// What Wireshark shows as the packet's comment.
-fn comment<B: AsRef<[u8]>>(aggregate: &Aggregate<B>) -> String {
-    let (segments, mss) = (aggregate.segments(), aggregate.mss());
-    format!("nichrome: {segments} segments, MSS {mss}, flush {}", aggregate.flush_reason().name())
+/// The comment of an aggregate: what was merged, and the comments of the segments.
+fn comment(aggregate: &Aggregate<Captured>) -> String {
+    let merged = Merged {
+        segments: aggregate.segments(),
+        mss: aggregate.mss(),
+        reason: aggregate.flush_reason().name(),
+        has_fixed_identification: aggregate.identification() == Identification::Fixed,
+    };
+    let comments = aggregate.buffers().filter_map(|captured| captured.comment.as_deref());
+    [&*merged.to_string()].into_iter().chain(comments).collect::<Vec<_>>().join("\n")
 }

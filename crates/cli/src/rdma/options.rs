@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use nichrome_hca::{
-    AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Stateless, Transport,
+    Adapter, AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Stateless, Transport,
 };
 use nichrome_port::InterfaceName;
-use nichrome_port::udp::local_addresses;
+use nichrome_port::udp::interface_address;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 
@@ -75,6 +75,12 @@ pub(super) struct Options {
     impairments: ImpairmentOptions,
 }
 
+/// Returns the address of an interface that the user has named.
+pub(super) fn address_of(interface: InterfaceName) -> anyhow::Result<IpAddr> {
+    let found = interface_address(interface).context("cannot list this machine's addresses")?;
+    found.with_context(|| format!("{interface} has no address ('ip address' lists them)"))
+}
+
 fn path_mtu(text: &str) -> Result<PathMtu, String> {
     let bytes: Option<usize> = text.parse().ok();
     let found = PathMtu::ALL.into_iter().find(|mtu| Some(mtu.bytes()) == bytes);
@@ -85,11 +91,7 @@ impl Options {
     /// Returns the address of --ip or --iface; `None` without either.
     pub(super) fn address(&self) -> anyhow::Result<Option<IpAddr>> {
         let Some(name) = self.iface else { return Ok(self.ip) };
-        let addresses = local_addresses().context("cannot list this machine's addresses")?;
-        // Prefers IPv4: link-local IPv6 addresses would need a scope.
-        let found = addresses.iter().filter(|(interface, _)| *interface == name).map(|(_, address)| *address);
-        let found = found.min_by_key(IpAddr::is_ipv6);
-        found.with_context(|| format!("{name} has no address ('ip address' lists them)")).map(Some)
+        address_of(name).map(Some)
     }
 
     /// Returns the configuration of the adapter; `here` is the local address of the TCP connection.
@@ -124,6 +126,13 @@ impl Options {
             capture,
             seed: self.seed,
         })
+    }
+
+    /// Fails for options that the adapter will refuse, before this end waits for its peer.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        // Unless an option names it, the address is known only when the peer has connected.
+        let config = self.adapter(IpAddr::from([127, 0, 0, 1]))?;
+        Adapter::check(&config).map_err(|error| failure::usage(error.to_string()))
     }
 
     /// Returns the impairments of datagrams in each direction; `None` if no option asks for any.

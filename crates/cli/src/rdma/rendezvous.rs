@@ -24,8 +24,7 @@ pub(super) enum Role {
 
 /// Connects to the server or, as the server, accepts a client.
 pub(super) fn meet(options: &Options) -> anyhow::Result<(Role, TcpStream)> {
-    // Reports invalid options before it waits for the peer.
-    options.impairments()?;
+    options.check()?;
     let (role, stream) = match &options.server {
         Some(server) => (Role::Client, connect(server, options.port)?),
         None => (Role::Server, accept(options)?),

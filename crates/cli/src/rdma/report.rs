@@ -43,6 +43,7 @@ pub(super) struct Streams {
     socket_reads: u64,
     terminates_sent: u64,
     terminates_received: u64,
+    wrong_crc: u64,
 }
 
 impl Traffic {
@@ -69,6 +70,7 @@ impl Traffic {
                 socket_reads: wire.received,
                 terminates_sent: device.terminates_sent,
                 terminates_received: device.terminates_received,
+                wrong_crc: device.dropped_icrc,
             }),
         }
     }
@@ -118,6 +120,7 @@ impl Streams {
             socket_reads,
             terminates_sent,
             terminates_received,
+            wrong_crc,
         } = self;
         vec![
             (
@@ -127,7 +130,12 @@ impl Streams {
                      {socket_reads} reads"
                 ),
             ),
-            ("TERMINATE", format!("{terminates_sent} sent, {terminates_received} received")),
+            (
+                "TERMINATE",
+                format!(
+                    "{terminates_sent} sent ({wrong_crc} for wrong CRCs), {terminates_received} received"
+                ),
+            ),
         ]
     }
 }

@@ -13,10 +13,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use nichrome_abi::configuration as variables;
 use nichrome_hca::{Stateless, Transport};
+use nichrome_port::InterfaceName;
 use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
 use super::environment::Libraries;
 use super::mounts;
+use super::options::address_of;
 use super::program::Program;
 use crate::failure;
 
@@ -51,7 +53,7 @@ pub(crate) struct Run {
     ip: Option<IpAddr>,
     /// The interface whose first address the device takes.
     #[arg(long, value_name = "NAME")]
-    iface: Option<String>,
+    iface: Option<InterfaceName>,
     /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface.
     #[arg(long, value_name = "BYTES", value_parser = ["256", "512", "1024", "2048", "4096"])]
     path_mtu: Option<String>,
@@ -168,6 +170,7 @@ impl Run {
                 "there is no option {name}: 'nichrome rdma run --help' lists them"
             )));
         }
+        self.iface.map(address_of).transpose()?;
         let libraries = self.libraries()?;
         let linkage = self.file()?.check()?;
         if linkage.is_static && !self.mount {
@@ -202,7 +205,7 @@ impl Run {
             (variables::AUTHENTICATE, self.no_authenticate.then(|| "0".into())),
             (variables::CRC, self.crc.then(|| "1".into())),
             (variables::IP, self.ip.map(|ip| ip.to_string().into())),
-            (variables::INTERFACE, text(&self.iface)),
+            (variables::INTERFACE, self.iface.map(|name| name.to_string().into())),
             (variables::MTU, text(&self.path_mtu)),
             (variables::PACKETS, self.packets.then(|| "1".into())),
             (variables::LOSS, text(&self.loss)),

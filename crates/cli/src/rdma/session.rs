@@ -1,6 +1,7 @@
 //! The session of a measurement: an adapter and the queue pairs connected to the peer's.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use anyhow::{Context, bail};
 use nichrome_hca::{
     Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion, exchange,
 };
-use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, Status};
+use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, QpState, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stats_alloc::Stats;
@@ -140,7 +141,7 @@ impl Meeting {
             let remote = theirs_of_these.into_iter().filter_map(|peer| peer.region);
             own_regions.extend(of_these.into_iter().zip(remote));
         }
-        await_transports(&adapter)?;
+        await_transports(&adapter, &qps, &stream)?;
         let growth = if count < MIN_QPS_TO_MEASURE { Growth::default() } else { before.growth(count) };
         // Barrier: neither end starts before both are connected.
         exchange(&stream, &Ready {}).context("the peer closed the TCP connection")?;
@@ -149,13 +150,16 @@ impl Meeting {
     }
 }
 
-/// Waits until the transports of all connections are negotiated; until then posted requests are held. Fails after 30 s
-/// without progress.
-fn await_transports(adapter: &Adapter) -> anyhow::Result<()> {
+/// Waits until the transports of all connections are negotiated; until then posted requests are held. Fails if a connection
+/// could not be set up, the peer gives up, or there is no progress for 30 s.
+fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) -> anyhow::Result<()> {
     let (mut held, mut since) = (adapter.held_connections(), Instant::now());
     while held > 0 {
         if since.elapsed() > PATIENCE {
             bail!("the transports of {held} connections are still not negotiated");
+        }
+        if is_closed(stream)? {
+            bail!("the peer gave up while {held} connections were being set up");
         }
         thread::sleep(Duration::from_millis(1));
         let now = adapter.held_connections();
@@ -163,7 +167,21 @@ fn await_transports(adapter: &Adapter) -> anyhow::Result<()> {
             (held, since) = (now, Instant::now());
         }
     }
-    Ok(())
+    match qps.iter().filter(|qp| qp.state() == QpState::Err).count() {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} connections could not be set up", qps.len()),
+    }
+}
+
+/// Returns true if the peer has closed the TCP connection and sent nothing that is not read.
+fn is_closed(stream: &TcpStream) -> anyhow::Result<bool> {
+    stream.set_nonblocking(true)?;
+    let peeked = stream.peek(&mut [0]);
+    stream.set_nonblocking(false)?;
+    Ok(match peeked {
+        Ok(len) => len == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+    })
 }
 
 /// Minimum number of queue pairs to measure memory with: fewer take no more than the process's other allocations.

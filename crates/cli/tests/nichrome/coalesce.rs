@@ -203,3 +203,32 @@ fn help_and_version_are_there() {
         printed(arguments);
     }
 }
+
+#[test]
+fn the_comparison_says_what_single_runs_say() {
+    let (folder, input) = (tempdir().unwrap(), capture("tcp-reorder"));
+    let plot = folder.path().join("all.svg");
+    let compared = printed(&["coalesce", &input, "--compare", "--verify", "--json", "--plot", &text(&plot)]);
+    let compared: Value = serde_json::from_str(&compared).unwrap();
+    let runs = compared["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 12);
+    for run in runs {
+        let hold = format!("{}us", number(run, "hold_us"));
+        let alone = summary(&[&input, "--profile", run["profile"].as_str().unwrap(), "--hold", &hold]);
+        assert_eq!(number(&alone, "packets_in"), number(&compared, "packets_in"));
+        for field in ["packets_out", "aggregates", "mean_segments_per_aggregate"] {
+            assert_eq!(run[field], alone[field], "{field} of {run}");
+        }
+    }
+    let svg = fs::read_to_string(plot).unwrap();
+    assert!(PROFILES.iter().all(|profile| svg.contains(&format!("\n{profile}\n"))), "{svg}");
+    let told = printed(&["coalesce", &input, "--compare"]);
+    assert!(
+        told.contains("the fewest packets: npu, held for at most 5ms: 48.6 % of 1,001 packets"),
+        "{told}"
+    );
+    for refused in [&["-", "--compare"][..], &[&input, "--compare", "--hold", "1ms"]] {
+        let output = nichrome(&[&["coalesce"], refused].concat());
+        assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(2), 1));
+    }
+}

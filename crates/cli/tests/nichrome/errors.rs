@@ -24,19 +24,20 @@ fn an_input_that_cannot_be_read_is_named() {
         fs::write(&path, bytes).unwrap();
         text(&path)
     };
-    let mut cooked = fs::read(capture("tcp-clean")).unwrap();
-    cooked[20] = 113;
+    let mut wireless = fs::read(capture("tcp-clean")).unwrap();
+    wireless[20] = 105;
     for (path, what) in [
         (file("empty", b""), "the file is empty"),
         (
             file("elf", b"\x7fELF"),
             "not a capture file: it begins with 7f 45 4c 46, and neither pcap nor pcapng does",
         ),
-        (file("gz", b"\x1f\x8b\x08\x00"), "the file is compressed with gzip: decompress it first"),
+        (file("bz2", b"BZh9"), "the file is compressed with bzip2: decompress it first"),
+        (file("gz", b"\x1f\x8b\x08\x00"), "cannot read the capture: unexpected end of file"),
         (
-            file("cooked", &cooked),
-            "packets of link type 113 (Linux cooked) are not supported: \
-             Ethernet (1) and raw IP (101, 12, 14, 228, 229) are",
+            file("wireless", &wireless),
+            "packets of link type 105 (IEEE 802.11) are not supported: Ethernet (1), raw IP (101, 12, 14, 228, 229), \
+             Linux cooked (113, 276) and loopback (0, 108) are",
         ),
         (
             text(&folder.path().join("none")),
@@ -44,12 +45,12 @@ fn an_input_that_cannot_be_read_is_named() {
         ),
         (text(folder.path()), "cannot read the capture: Is a directory (os error 21)"),
         (
-            file("short", &cooked[..30]),
-            "packets of link type 113 (Linux cooked) are not supported: \
-             Ethernet (1) and raw IP (101, 12, 14, 228, 229) are",
+            file("short", &wireless[..30]),
+            "packets of link type 105 (IEEE 802.11) are not supported: Ethernet (1), raw IP (101, 12, 14, 228, 229), \
+             Linux cooked (113, 276) and loopback (0, 108) are",
         ),
         (
-            file("magic", &cooked[..3]),
+            file("magic", &wireless[..3]),
             "the capture is cut off after 0 whole records (0 bytes): the next lacks 1 bytes or more",
         ),
     ] {

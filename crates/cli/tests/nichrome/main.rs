@@ -9,6 +9,8 @@ mod installed;
 mod bench;
 mod coalesce;
 mod errors;
+mod foreign;
 mod output;
 mod run;
+mod segment;
 mod streams;

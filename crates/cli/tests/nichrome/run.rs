@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use nichrome_port::capture::{LinkType, Reader, Record, Writer};
+use nichrome_port::capture::{self, LinkType, Record, Writer};
 use nichrome_wire::{Instant, SeqNumber, TcpFlags, TcpFrame};
 use serde_json::Value;
 
@@ -80,7 +80,7 @@ pub(crate) fn number(value: &Value, name: &str) -> u64 {
 
 /// Every record of a capture that is whole, and its bytes.
 pub(crate) fn records(path: &Path) -> Vec<(Record, Vec<u8>)> {
-    let mut reader = Reader::open(path).unwrap();
+    let mut reader = capture::open(path).unwrap();
     let mut records = Vec::new();
     let mut bytes = Vec::new();
     while let Some(record) = reader.next(&mut bytes).unwrap() {

@@ -32,7 +32,7 @@ pub(crate) const LAYERS: &[(&str, Layers)] = &[
 
 /// By crate: the files and folders that know nothing of each other.
 pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
-    ("cli", &[&["coalesce/", "nic/", "rdma/", "sim/", "wan/"]]),
+    ("cli", &[&["coalesce/", "nic/", "rdma/", "segment/", "sim/", "wan/"]]),
     ("lro", &[&["gro.rs", "netfpga.rs", "npu/", "verify/"]]),
     ("port", &[&["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"]]),
     ("hca", &[&["iwarp/", "star/"]]),
@@ -43,16 +43,18 @@ pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
 const ABI: Layers = &[
     &[
         "command_file.rs",
-        "configuration.rs",
         "errno.rs",
         "header/",
         "live_objects.rs",
         "names.rs",
         "object.rs",
         "rates.rs",
+        "say.rs",
+        "variable.rs",
     ],
     &[
         "completion.rs",
+        "configuration.rs",
         "doctor.rs",
         "event_queue.rs",
         "guarded_copy.rs",
@@ -108,6 +110,7 @@ const CLI: Layers = &[
     &[
         "allocator.rs",
         "bins.rs",
+        "capture_files/",
         "chart.rs",
         "control.rs",
         "copy_loop.rs",
@@ -126,7 +129,7 @@ const CLI: Layers = &[
         "threads.rs",
         "toml_file.rs",
     ],
-    &["coalesce/", "nic/", "rdma/", "sim/", "wan/"],
+    &["coalesce/", "nic/", "rdma/", "segment/", "sim/", "wan/"],
     // Commands made of others.
     &["bench/", "demo/"],
 ];
@@ -135,6 +138,7 @@ const CM: Layers = &[
     &["config.rs", "counters.rs", "deadlines.rs", "error.rs", "event.rs", "host.rs", "name.rs"],
     // Connections; ports; events not fetched.
     &["channel.rs", "ib/", "ports.rs"],
+    &["held.rs"],
     // What passes between manager and driver.
     &["exchange.rs"],
     &["identifier.rs"],
@@ -155,6 +159,7 @@ const HCA: Layers = &[
         "handover.rs",
         "parcel.rs",
         "recorder.rs",
+        "spin.rs",
     ],
     &["iwarp/", "star/"],
     &["management_steering.rs"],
@@ -212,6 +217,7 @@ const PORT: Layers = &[
         "interface_name.rs",
         "mapping.rs",
         "pool.rs",
+        "processor.rs",
         "scheduling.rs",
         "stripped_tag.rs",
         "tcp_owner.rs",

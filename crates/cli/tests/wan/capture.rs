@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-use nichrome_port::capture::Reader;
+use nichrome_port::capture;
 use nichrome_wire::Instant;
 
 use crate::installed::tshark;
@@ -18,7 +18,7 @@ const DELAY: u64 = 5_000_000;
 type Seen = (u32, Instant, Vec<u8>);
 
 fn packets(file: &str) -> Vec<Seen> {
-    let mut reader = Reader::open(Path::new(file)).unwrap();
+    let mut reader = capture::open(Path::new(file)).unwrap();
     let (mut packets, mut bytes) = (Vec::new(), Vec::new());
     while let Some(record) = reader.next(&mut bytes).unwrap() {
         packets.push((record.interface, record.time, bytes.clone()));

@@ -50,6 +50,7 @@ impl Connections {
             initiator_depth: connect.initiator_depth,
             retry_count: connect.retry_count.min(7),
             rnr_retry: connect.rnr_retry.min(7),
+            asked_rnr_retry: connect.rnr_retry.min(7),
             ack_timeout: connect.ack_timeout,
             path_mtu: connect.path_mtu,
             traffic_class: connect.traffic_class,

@@ -6,6 +6,10 @@ use nichrome_wire::cm::TransportService;
 use nichrome_wire::rdma::Psn;
 
 use super::connection::{Connection, State};
+use crate::config::RnrTimers;
+
+/// Number of RNR retries that stands for no limit (IBA 9.7.5.2.8).
+const UNLIMITED_RNR_RETRIES: u8 = 7;
 
 impl Connection {
     /// The change to `state`; `None` if the connection has not come so far, or does not lead there. `rq_psn` is the PSN that this
@@ -15,11 +19,11 @@ impl Connection {
         state: QpState,
         source_index: u8,
         rq_psn: Psn,
-        min_rnr_timer: u8,
+        rnr_timers: &RnrTimers,
     ) -> Option<QpChange> {
         match state {
             QpState::Init => self.init(),
-            QpState::Rtr => self.rtr(source_index, rq_psn, min_rnr_timer),
+            QpState::Rtr => self.rtr(source_index, rq_psn, rnr_timers),
             QpState::Rts => self.rts(),
             _ => None,
         }
@@ -45,7 +49,7 @@ impl Connection {
         (self.knows_peer() || self.state == State::ReqSent).then_some(change)
     }
 
-    fn rtr(&self, source_index: u8, rq_psn: Psn, min_rnr_timer: u8) -> Option<QpChange> {
+    fn rtr(&self, source_index: u8, rq_psn: Psn, rnr_timers: &RnrTimers) -> Option<QpChange> {
         let path = AddressVector {
             source_index,
             destination: self.peer_address,
@@ -53,6 +57,8 @@ impl Connection {
             flow_label: self.flow_label,
             hop_limit: self.hop_limit,
         };
+        let has_limit = self.asked_rnr_retry < UNLIMITED_RNR_RETRIES;
+        let min_rnr_timer = if has_limit { rnr_timers.limited } else { rnr_timers.unlimited };
         let is_reliable = self.transport != TransportService::Uc;
         let change = QpChange {
             path: Some(path),

@@ -24,6 +24,17 @@ impl Connections {
         self.send_repeated(id, dreq, now);
     }
 
+    /// The connections whose DREQ is not answered.
+    pub(crate) fn unanswered_dreqs(&self) -> impl Iterator<Item = CommId> {
+        self.all().filter(|connection| connection.state == State::DreqSent).map(|connection| connection.local)
+    }
+
+    /// Sends every unanswered DREQ again, beside its retransmissions.
+    pub(crate) fn repeat_dreqs(&mut self) {
+        let unanswered: Vec<CommId> = self.unanswered_dreqs().collect();
+        unanswered.into_iter().for_each(|id| self.send_again(id));
+    }
+
     /// Takes a DREQ. The peer repeats it until the DREP arrives, which is therefore sent also where nothing is known.
     pub(super) fn receive_dreq(
         &mut self,

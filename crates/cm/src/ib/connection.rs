@@ -72,6 +72,8 @@ pub(crate) struct Connection {
     pub(crate) initiator_depth: u8,
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry: u8,
+    /// RNR retries that the REQ asks for; 7: no limit.
+    pub(crate) asked_rnr_retry: u8,
     pub(crate) ack_timeout: TimeExponent,
     pub(crate) path_mtu: PathMtu,
     pub(crate) traffic_class: u8,
@@ -110,6 +112,7 @@ impl Connection {
             initiator_depth: 0,
             retry_count: 0,
             rnr_retry: 0,
+            asked_rnr_retry: 0,
             ack_timeout: TimeExponent::default(),
             path_mtu: PathMtu::B1024,
             traffic_class: 0,

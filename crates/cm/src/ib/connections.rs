@@ -78,6 +78,10 @@ impl Connections {
         self.table.get(&id)
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = &Connection> {
+        self.table.values()
+    }
+
     pub(super) fn get_mut(&mut self, id: CommId) -> Option<&mut Connection> {
         self.table.get_mut(&id)
     }

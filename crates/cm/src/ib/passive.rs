@@ -101,6 +101,7 @@ impl Connections {
             responder_resources: req.initiator_depth,
             retry_count: req.retry_count,
             rnr_retry: req.rnr_retry,
+            asked_rnr_retry: req.rnr_retry,
             ack_timeout: req.primary.ack_timeout,
             path_mtu: req.path_mtu,
             traffic_class: req.primary.traffic_class,

@@ -177,10 +177,11 @@ impl<H: Host> Manager<H> {
         identifier.options.reuse_address = false;
         identifier.state = IdState::Listen;
         identifier.backlog = backlog;
-        let local = identifier.source;
+        let (space, local) = (identifier.space, identifier.source);
         if self.is_stream() {
             self.outputs.push_back(Output::Listen { id, local, backlog });
         }
+        self.listener_opened((space, local.port()));
         Ok(())
     }
 }

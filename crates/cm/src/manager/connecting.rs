@@ -200,6 +200,17 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
+    /// Returns true while a peer has not answered that a connection ended.
+    pub fn awaits_disconnection(&self) -> bool {
+        self.ib.unanswered_dreqs().next().is_some()
+    }
+
+    /// Repeats to every peer that has not answered that its connection ended: for a driver that is about to close, and cannot
+    /// wait for the retransmissions.
+    pub fn repeat_disconnections(&mut self) {
+        self.ib.repeat_dreqs();
+    }
+
     /// The peer's first packet arrived at the queue pair, before its RTU (`IBV_EVENT_COMM_EST`): `Established` follows.
     ///
     /// # Errors

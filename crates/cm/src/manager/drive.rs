@@ -16,7 +16,7 @@ impl<H: Host> Engine for Manager<H> {
         match input {
             Input::Datagram { source, destination, payload } => {
                 if let Some(indication) = self.ib.receive(destination, source, &payload, now) {
-                    self.indicate(indication);
+                    self.indicate(indication, now);
                 }
             }
             Input::AddressResolved(query, result) => self.address_resolved(query, result),
@@ -37,7 +37,8 @@ impl<H: Host> Engine for Manager<H> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.deadlines.next(), self.ib.next_timeout()].into_iter().flatten().reduce(cmp::min)
+        let timeouts = [self.deadlines.next(), self.ib.next_timeout(), self.held.next_timeout()];
+        timeouts.into_iter().flatten().reduce(cmp::min)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -47,8 +48,9 @@ impl<H: Host> Engine for Manager<H> {
         }
         while let Some(indication) = self.ib.handle_timeout(now) {
             if let Some(indication) = indication {
-                self.indicate(indication);
+                self.indicate(indication, now);
             }
         }
+        self.stop_holding(now);
     }
 }

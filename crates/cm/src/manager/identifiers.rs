@@ -96,6 +96,7 @@ impl<H: Host> Manager<H> {
         self.set_deadline(id, None);
         let identifier = self.identifiers.get(&id)?;
         let (state, channel) = (identifier.state, identifier.channel);
+        let service = (identifier.space, identifier.source.port());
         for membership in identifier.memberships.clone() {
             self.forget_membership(membership);
         }
@@ -106,6 +107,9 @@ impl<H: Host> Manager<H> {
         let identifier = self.identifiers.remove(&id)?;
         if identifier.owns_port {
             self.ports.release(&mut self.host, identifier.space, identifier.source.port(), id);
+        }
+        if state == IdState::Listen && !self.is_stream() {
+            self.listener_closed(service, now);
         }
         if identifier.events_queued > 0 {
             self.drop_events(id, channel, now);

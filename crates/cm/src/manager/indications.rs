@@ -1,23 +1,24 @@
 //! What messages and timeouts mean to identifiers.
 
 use nichrome_rdma::AddressVector;
-use nichrome_wire::TrafficClass;
 use nichrome_wire::cm::{Rej, Rep, SidrRep, SidrStatus};
 use nichrome_wire::rdma::{QKey, QpNumber};
+use nichrome_wire::{Instant, TrafficClass};
 
 use super::Manager;
 use crate::error::Errno;
 use crate::event::{ConnectionParameters, DatagramParameters, EventKind, Parameters};
+use crate::held::Unclaimed;
 use crate::host::Host;
 use crate::ib::Indication;
 use crate::identifier::{IdState, Identifier};
 use crate::name::IdName;
 
 impl<H: Host> Manager<H> {
-    pub(super) fn indicate(&mut self, indication: Indication) {
+    pub(super) fn indicate(&mut self, indication: Indication, now: Instant) {
         match indication {
-            Indication::Request(request) => self.connection_requested(&request),
-            Indication::SidrRequest(request) => self.service_requested(&request),
+            Indication::Request(request) => self.requested(Unclaimed::Connection(request), now),
+            Indication::SidrRequest(request) => self.requested(Unclaimed::Service(request), now),
             Indication::Reply(id, rep) => self.replied(id, &rep),
             Indication::SidrReply(id, rep) => self.service_replied(id, &rep),
             Indication::Established(id) => self.raise(id, EventKind::Established, 0),

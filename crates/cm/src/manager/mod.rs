@@ -7,6 +7,7 @@
 //! | `addressing.rs` | binding, resolving, listening |
 //! | `connecting.rs` | connecting, accepting, rejecting, disconnecting |
 //! | `requests.rs` | requests of peers for listeners |
+//! | `unclaimed.rs` | requests of peers for ports without a listener |
 //! | `indications.rs` | what messages and timeouts mean to identifiers |
 //! | `streams.rs` | connections that the driver sets up |
 //! | `multicast.rs` | memberships in groups |
@@ -23,6 +24,7 @@ mod multicast;
 mod report;
 mod requests;
 mod streams;
+mod unclaimed;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -36,6 +38,7 @@ use crate::counters::Counters;
 use crate::deadlines::Deadlines;
 use crate::error::CommandError;
 use crate::exchange::Output;
+use crate::held::HeldRequests;
 use crate::ib::Connections;
 use crate::identifier::{Identifier, Membership};
 use crate::name::{ChannelName, IdName, MembershipName};
@@ -59,6 +62,7 @@ pub struct Manager<H> {
     /// Connections that peers began, by the driver's number.
     incoming: BTreeMap<u64, IdName>,
     ports: Ports,
+    held: HeldRequests,
     ib: Connections,
     deadlines: Deadlines<IdName>,
     outputs: VecDeque<Output>,
@@ -81,6 +85,7 @@ impl<H> Manager<H> {
             memberships: BTreeMap::new(),
             incoming: BTreeMap::new(),
             ports: Ports::new(config.ephemeral_ports, config.seed),
+            held: HeldRequests::new(config.hold),
             ib: Connections::new(config.clone()),
             deadlines: Deadlines::new(),
             outputs: VecDeque::new(),

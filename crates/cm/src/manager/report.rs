@@ -65,9 +65,8 @@ impl<H> Manager<H> {
             return Ok(identifier.unconnected_attributes(state));
         }
         let connection = self.connection_of(id).and_then(|connection| self.ib.get(connection));
-        let change = connection.and_then(|known| {
-            known.qp_change(state, source_index, identifier.psn, self.config.min_rnr_timer)
-        });
+        let change = connection
+            .and_then(|known| known.qp_change(state, source_index, identifier.psn, &self.config.rnr_timers));
         change.ok_or(CommandError::State)
     }
 

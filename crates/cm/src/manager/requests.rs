@@ -10,6 +10,7 @@ use super::Manager;
 use crate::channel::Queued;
 use crate::event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
 use crate::exchange::Route;
+use crate::held::Unclaimed;
 use crate::host::Host;
 use crate::ib::{Request, SidrRequest};
 use crate::identifier::{IdState, Identifier, Link};
@@ -41,12 +42,23 @@ impl<H: Host> Manager<H> {
         self.ports.bound(space, port, destination).find(is_listening)
     }
 
+    /// Passes a request to the listener at its port.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub(super) fn offer(&mut self, request: Unclaimed) -> Result<(), Unclaimed> {
+        let (service, destination) = request.destination();
+        let Some(listener) = self.listener(service, destination) else { return Err(request) };
+        match request {
+            Unclaimed::Connection(request) => self.connection_requested(listener, &request),
+            Unclaimed::Service(request) => self.service_requested(listener, &request),
+        }
+        Ok(())
+    }
+
     /// A peer wants a connection.
-    pub(super) fn connection_requested(&mut self, request: &Request) {
+    fn connection_requested(&mut self, listener: IdName, request: &Request) {
         let req = &request.req;
-        let Some(listener) = self.listener(req.service, request.own_address) else {
-            return self.ib.refuse_request(request, RejectReason::INVALID_SERVICE_ID);
-        };
         let Ok(split) = IpHeader::split(&req.private_data) else {
             return self.ib.refuse_request(request, RejectReason::UNSUPPORTED);
         };
@@ -89,10 +101,10 @@ impl<H: Host> Manager<H> {
     }
 
     /// A peer wants the queue pair of a datagram service.
-    pub(super) fn service_requested(&mut self, request: &SidrRequest) {
+    fn service_requested(&mut self, listener: IdName, request: &SidrRequest) {
         let req = &request.req;
-        let listener = self.listener(req.service, request.own_address);
-        let listener = listener.filter(|id| self.identifiers.get(id).is_some_and(Identifier::is_datagram));
+        let is_datagram = self.identifiers.get(&listener).is_some_and(Identifier::is_datagram);
+        let listener = Some(listener).filter(|_| is_datagram);
         let split = IpHeader::split(&req.private_data).ok();
         let header = split.map(|split| split.header).filter(|header| {
             (header.source.ip(), header.destination) == (request.peer_address, request.own_address)

@@ -51,11 +51,13 @@ impl CmHost {
     /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does already.
     ///
     /// # Errors
-    /// The adapter has no connection manager. Commands fail with ENODEV then.
+    /// The adapter has no connection manager: this one stays without an adapter.
     pub fn attach<M: Memory + Send + 'static>(&self, driver: &Driver<M>) -> Result<(), Unavailable> {
         let mut place = self.parked();
-        let Some(parked) = place.take() else { return Ok(()) };
-        driver.adopt(parked)?;
+        if place.is_none() {
+            return Ok(());
+        }
+        driver.adopt(&mut place)?;
         // Nobody else sets it under the lock.
         let _ = self.adapter.set(driver.channel_host());
         Ok(())

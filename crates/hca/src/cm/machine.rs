@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use nichrome_cm::{Errno, Host};
-use nichrome_port::udp::{ServicePort, ServicePorts, UdpError};
+use nichrome_cm::{Errno, Host, PortUse};
+use nichrome_port::udp::{ServicePort, ServicePorts, ServiceUse, UdpError};
 use nichrome_wire::cm::PortSpace;
 use nichrome_wire::rdma::ROCE_PORT;
 
@@ -62,8 +62,20 @@ impl Host for Machine {
         self.with_service((space, port), true, |services, port| services.listen(port).is_ok())
     }
 
+    fn use_by_others(&mut self, space: PortSpace, port: u16) -> PortUse {
+        self.with_service((space, port), PortUse::Free, |services, port| match services.use_by_others(port) {
+            ServiceUse::Free => PortUse::Free,
+            ServiceUse::Reserved => PortUse::Reserved,
+            ServiceUse::Listening => PortUse::Listening,
+        })
+    }
+
     fn release_port(&mut self, space: PortSpace, port: u16) {
         self.with_service((space, port), (), ServicePorts::release);
+    }
+
+    fn stop_listening(&mut self, space: PortSpace, port: u16) {
+        self.with_service((space, port), (), ServicePorts::stop_listening);
     }
 }
 

@@ -171,6 +171,17 @@ impl ConnectionManager {
         }
     }
 
+    /// Returns true while a peer has not answered that a connection ended.
+    pub(crate) fn awaits_disconnection(&self) -> bool {
+        self.engine.awaits_disconnection()
+    }
+
+    /// Repeats to every such peer that its connection ended.
+    pub(crate) fn repeat_disconnections<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
+        self.engine.repeat_disconnections();
+        self.drain(device, now);
+    }
+
     /// Does what the engine asks for.
     pub(super) fn drain<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         while let Some(output) = self.engine.poll() {

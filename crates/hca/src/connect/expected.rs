@@ -60,6 +60,11 @@ impl<R: Ends> Expected<R> {
         taken
     }
 
+    /// Returns true if a request is for a queue pair at `peer`.
+    pub(crate) fn expects(&self, peer: IpAddr) -> bool {
+        self.requests.values().any(|(request, _)| request.peer().0 == peer)
+    }
+
     /// Deadline of the next request.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.front().map(|(until, _)| *until)

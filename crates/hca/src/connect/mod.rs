@@ -3,16 +3,23 @@
 //! | file | |
 //! |---|---|
 //! | `handshake` | what a transport implements: a handshake without I/O, and what its handshakes share |
+//! | `held` | requests to connect held queue pairs |
 //! | `expected` | requests whose peer connects |
 //! | `requests` | all requests that are not complete: their count, and reports of those that fail |
 //! | `stream` | one handshake on its TCP socket |
 //! | `key` | the pre-shared key, and its errors |
 //! | `sealed` | encrypts the bytes of a handshake under a pre-shared key |
+//! | `listener` | TCP ports that peers connect to |
+//! | `places`, `inbound` | the places of inbound streams, shared fairly between their sources |
 //! | `reactor` | the thread: requests, listener, streams, bounds |
 
 mod expected;
 mod handshake;
+mod held;
+mod inbound;
 mod key;
+mod listener;
+mod places;
 mod reactor;
 mod requests;
 mod sealed;
@@ -20,7 +27,10 @@ mod stream;
 
 pub(crate) use expected::Ends;
 pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
+pub(crate) use held::Held;
 pub(crate) use key::{PreSharedKey, SealError};
+pub(crate) use listener::{listen, open_port};
+pub(crate) use places::Places;
 pub(crate) use reactor::{Connector, Limits};
 pub(crate) use requests::{PROGRAM_TIMEOUT, Requests};
 pub(crate) use sealed::Sealed;

@@ -6,9 +6,14 @@
 //! |---|---|---|
 //! | outbound handshakes | `outbound` | requests queue; inbound handshakes do not count |
 //! | inbound handshakes of one source address that no request matches yet | `per_source` | its oldest opening connection is closed, else the new one |
-//! | inbound handshakes | `inbound` | the oldest opening, else the oldest parked for `parked_grace` is closed; else the listener leaves the epoll until there is room, or one that gives way |
+//! | opening connections | `inbound` | the oldest of the source that has most is closed: at once if it has several, else after `opening_grace`, and until then the listener leaves the epoll |
+//! | parked connections | `inbound` | the oldest of the source that has most is closed if that source has more than the new one's, or after `parked_grace`; else the new one |
+//! | inbound handshakes that a request of this side matches | `inbound` | the listener leaves the epoll |
 //! | input of a handshake, time of a phase | by the handshake | the connection is closed |
 //! | descriptors of the process | by the kernel | the listener leaves the epoll for [`PAUSE`] |
+//!
+//! A connection that has sent its whole request never gives way to one that has not. Before an opening connection gives way, what
+//! its peer has sent is read.
 //!
 //! An honest peer keeps within `per_source`, which is not less than its own `outbound`.
 
@@ -25,22 +30,25 @@ use nichrome_port::{Epoll, Interest, Waker, clock};
 use nichrome_wire::Instant;
 
 use super::handshake::{Cause, Context, Handshake, Phase, RequestOf};
+use super::inbound::Inbound;
+use super::places::Yielding;
 use super::stream::{Direction, Stream, dial};
 
 /// Bounds of the handshakes that run at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     outbound: usize,
+    /// Opening connections, parked ones, and those that a request matches: each.
     inbound: usize,
     per_source: usize,
-    /// An inbound handshake that has been opening for less gives way to none: an honest peer is not as slow.
+    /// How long a source's only opening connection gives way to none: an honest peer is not as slow.
     opening_grace: Duration,
-    /// How long a parked connection keeps its place when there is no other.
+    /// How long a parked connection gives way to none of a source that has as many.
     parked_grace: Duration,
 }
 
 impl Limits {
-    /// The default, with other bounds for inbound handshakes in all.
+    /// The default, with another bound for inbound handshakes in each phase.
     pub(crate) fn with_inbound(inbound: usize) -> Self {
         Self { inbound, ..Self::default() }
     }
@@ -113,6 +121,7 @@ impl<R: Send + 'static> Connector<R> {
                 context,
                 queue: VecDeque::new(),
                 streams: HashMap::new(),
+                inbound: Inbound::default(),
                 next_token: FIRST_STREAM,
             };
             reactor.run(&shared);
@@ -151,6 +160,7 @@ struct Reactor<H: Handshake> {
     /// Requests that wait for an outbound place.
     queue: VecDeque<RequestOf<H>>,
     streams: HashMap<u64, Stream<H>>,
+    inbound: Inbound,
     next_token: u64,
 }
 
@@ -210,19 +220,25 @@ impl<H: Handshake> Reactor<H> {
             (stream.handshake.phase() == Phase::Parked).then_some(*token)
         };
         for token in self.streams.iter().filter_map(is_parked).collect::<Vec<_>>() {
-            self.with_stream(token, |stream, context| stream.resume(context, now));
+            self.with_stream(token, now, |stream, context| stream.resume(context, now));
         }
     }
 
     fn advance(&mut self, token: u64, now: Instant) {
-        self.with_stream(token, |stream, context| stream.advance(context, now));
+        self.with_stream(token, now, |stream, context| stream.advance(context, now));
     }
 
-    /// Does something with a stream, then ends it or adapts its registration.
-    fn with_stream(&mut self, token: u64, f: impl FnOnce(&mut Stream<H>, &mut H::Context)) {
+    /// Does something with a stream, then ends it or adapts its registration and its place.
+    fn with_stream(&mut self, token: u64, now: Instant, f: impl FnOnce(&mut Stream<H>, &mut H::Context)) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
-        let before = stream.interest();
+        let (interest, phase) = (stream.interest(), stream.handshake.phase());
         f(stream, &mut self.context);
+        let (source, is_inbound) = (stream.peer, stream.direction == Direction::Inbound);
+        let has_moved = is_inbound && stream.handshake.phase() != phase;
+        if has_moved {
+            self.inbound.remove(source, token, phase);
+            self.inbound.insert(source, token, stream.handshake.phase());
+        }
         if stream.handshake.phase() == Phase::Done {
             if let Some(stream) = self.remove(token) {
                 stream.end();
@@ -231,10 +247,15 @@ impl<H: Handshake> Reactor<H> {
             if let Some(stream) = self.remove(token) {
                 stream.hand_over(&mut self.context);
             }
-        } else if stream.interest() != before
+        } else if stream.interest() != interest
             && let Err(error) = self.epoll.modify(&*stream, token, stream.interest())
         {
             self.close(token, Cause::Io(error.into()));
+        } else if has_moved {
+            if stream.handshake.phase() == Phase::Parked {
+                self.limit_parked(token, source, now);
+            }
+            self.resume_accepting();
         }
     }
 
@@ -250,6 +271,7 @@ impl<H: Handshake> Reactor<H> {
         // Closing would not end the registration where a child of fork has the socket too.
         let _ = self.epoll.remove(&stream);
         if stream.direction == Direction::Inbound {
+            self.inbound.remove(stream.peer, token, stream.handshake.phase());
             self.resume_accepting();
         }
         Some(stream)
@@ -261,6 +283,9 @@ impl<H: Handshake> Reactor<H> {
         self.next_token += 1;
         match self.epoll.add(&stream, token, stream.interest()) {
             Ok(()) => {
+                if stream.direction == Direction::Inbound {
+                    self.inbound.insert(stream.peer, token, stream.handshake.phase());
+                }
                 self.streams.insert(token, stream);
                 self.advance(token, now);
             }
@@ -268,13 +293,13 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    fn count(&self, direction: Direction) -> usize {
-        self.streams.values().filter(|stream| stream.direction == direction).count()
+    fn outbound(&self) -> usize {
+        self.streams.values().filter(|stream| stream.direction == Direction::Outbound).count()
     }
 
     /// Starts queued outbound handshakes while there is room.
     fn connect(&mut self, now: Instant) {
-        while self.count(Direction::Outbound) < self.limits.outbound
+        while self.outbound() < self.limits.outbound
             && let Some(request) = self.context.retry().or_else(|| self.queue.pop_front())
         {
             let outbound = H::outbound(request, &mut self.context, now);
@@ -289,10 +314,9 @@ impl<H: Handshake> Reactor<H> {
     /// Accepts connections while there is room.
     fn accept(&mut self, now: Instant) {
         for _ in 0..MAX_ACCEPTS {
-            let is_full = self.count(Direction::Inbound) >= self.limits.inbound;
-            let displaced = if is_full { self.displaceable(None, now) } else { None };
-            if is_full && displaced.is_none() {
-                return self.pause_accepting(self.next_displaceable().unwrap_or(now + PAUSE));
+            let room_from = self.room_from(now);
+            if room_from > now {
+                return self.pause_accepting(room_from);
             }
             let (socket, peer) = match self.listener.accept() {
                 Ok((socket, peer)) => (socket, peer.ip().to_canonical()),
@@ -303,56 +327,71 @@ impl<H: Handshake> Reactor<H> {
                     _ => return self.pause_accepting(now + PAUSE),
                 },
             };
-            let is_unmatched =
-                |stream: &&Stream<H>| matches!(stream.handshake.phase(), Phase::Opening | Phase::Parked);
-            let from_source = self.streams.values().filter(|stream| stream.is_from(peer));
-            let of_source = from_source.filter(is_unmatched).count();
-            let displaced = if of_source < self.limits.per_source {
-                displaced
-            } else if let Some(own) = self.displaceable(Some(peer), now) {
-                Some(own)
-            } else {
+            if !self.make_room_of(peer, now) {
                 // The connection is closed.
                 continue;
-            };
-            if let Some(token) = displaced {
-                self.close(token, Cause::Displaced);
             }
+            self.make_room(now);
             if let Ok(stream) = Stream::accepted(socket, peer, now) {
                 self.add(stream, now);
             }
         }
     }
 
-    /// The inbound stream that gives way to a new one: the oldest that has been opening for `opening_grace`, else the oldest
-    /// that has been parked for `parked_grace`. Of one source, only streams that are opening give way.
-    fn displaceable(&self, source: Option<IpAddr>, now: Instant) -> Option<u64> {
-        let candidates = self.streams.iter().filter_map(|(token, stream)| {
-            let is_parked = match (stream.handshake.phase(), source) {
-                (Phase::Opening, Some(source)) if !stream.is_from(source) => return None,
-                (Phase::Opening, _) => false,
-                (Phase::Parked, None) => true,
-                _ => return None,
-            };
-            let gives_way = self.gives_way_at(stream).is_some_and(|at| at <= now);
-            gives_way.then_some((is_parked, stream.opened_at, *token))
-        });
-        candidates.min().map(|(_, _, token)| token)
-    }
-
-    /// When a stream begins to give way to new ones; `None` if it never does.
-    fn gives_way_at(&self, stream: &Stream<H>) -> Option<Instant> {
-        match stream.handshake.phase() {
-            Phase::Opening => Some(stream.opened_at + self.limits.opening_grace),
-            Phase::Parked => Some(stream.opened_at + self.limits.parked_grace),
-            _ => None,
+    /// When there is room for another opening stream, at the latest if none ends before.
+    fn room_from(&self, now: Instant) -> Instant {
+        if self.inbound.matched >= self.limits.inbound {
+            return now + PAUSE;
+        }
+        match self.inbound.opening.yielding() {
+            Some(Yielding { token, share: 1 }) if self.inbound.opening.len() >= self.limits.inbound => {
+                self.opened_at(token) + self.limits.opening_grace
+            }
+            _ => now,
         }
     }
 
-    /// When the next stream begins to give way.
-    fn next_displaceable(&self) -> Option<Instant> {
-        let inbound = self.streams.values().filter(|stream| stream.direction == Direction::Inbound);
-        inbound.filter_map(|stream| self.gives_way_at(stream)).min()
+    /// Makes room for an opening stream.
+    fn make_room(&mut self, now: Instant) {
+        while self.inbound.opening.len() >= self.limits.inbound
+            && let Some(Yielding { token, .. }) = self.inbound.opening.yielding()
+        {
+            self.displace_opening(token, now);
+        }
+    }
+
+    /// Makes room within the share of a source; returns false if there is none.
+    fn make_room_of(&mut self, source: IpAddr, now: Instant) -> bool {
+        while self.inbound.unmatched(source) >= self.limits.per_source {
+            let Some(token) = self.inbound.opening.oldest(source) else { return false };
+            self.displace_opening(token, now);
+        }
+        true
+    }
+
+    /// Closes an opening stream unless its whole request has come.
+    fn displace_opening(&mut self, token: u64, now: Instant) {
+        self.advance(token, now);
+        if self.streams.get(&token).is_some_and(|stream| stream.handshake.phase() == Phase::Opening) {
+            self.close(token, Cause::Displaced);
+        }
+    }
+
+    /// Closes a parked stream if there are more than their places: the newest, unless another gives way to it.
+    fn limit_parked(&mut self, newest: u64, source: IpAddr, now: Instant) {
+        let parked = &self.inbound.parked;
+        if parked.len() > self.limits.inbound
+            && let Some(Yielding { token, share }) = parked.yielding()
+        {
+            let gives_way =
+                share > parked.share(source) || self.opened_at(token) + self.limits.parked_grace <= now;
+            self.close(if gives_way { token } else { newest }, Cause::Displaced);
+        }
+    }
+
+    /// When a stream was opened.
+    fn opened_at(&self, token: u64) -> Instant {
+        self.streams.get(&token).map_or(Instant::ZERO, |stream| stream.opened_at)
     }
 
     fn pause_accepting(&mut self, until: Instant) {

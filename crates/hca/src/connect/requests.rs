@@ -1,5 +1,6 @@
 //! The requests of an adapter whose connection is not set up.
 
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,6 +18,9 @@ pub(crate) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 /// Failures that are reported one by one.
 const MAX_REPORTS: usize = 8;
 
+/// Peers whose refused connections are remembered. Beyond, the oldest is forgotten.
+const MAX_REFUSALS: usize = 16;
+
 /// The requests of an adapter whose connection is not set up: counts them, keeps those whose peer connects, and reports those
 /// that fail.
 pub(crate) struct Requests<R> {
@@ -24,13 +28,23 @@ pub(crate) struct Requests<R> {
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
     failures: usize,
+    /// Peers whose connections were refused before any request could be told.
+    refusals: VecDeque<Refusal>,
     report: fn(&str),
+}
+
+/// Refused connections of a peer.
+struct Refusal {
+    peer: IpAddr,
+    why: String,
+    is_reported: bool,
 }
 
 impl<R: Ends> Requests<R> {
     /// No request yet. The caller adds each to `open`; `report` takes a line per failed request.
     pub(crate) fn new(open: Arc<AtomicUsize>, report: fn(&str)) -> Self {
-        Self { expected: Expected::default(), open, failures: 0, report }
+        let (expected, refusals) = (Expected::default(), VecDeque::new());
+        Self { expected, open, failures: 0, refusals, report }
     }
 
     /// Returns the request if this side connects; otherwise expects the peer to connect within [`PROGRAM_TIMEOUT`].
@@ -38,11 +52,35 @@ impl<R: Ends> Requests<R> {
         if request.connects() {
             return Some(request);
         }
+        let (peer, _) = request.peer();
         if self.expected.insert(request, now + PROGRAM_TIMEOUT).is_some() {
             // The program has reset the queue pair and connects it again.
             self.complete();
         }
+        self.report_refusal(peer);
         None
+    }
+
+    /// Reports that connections of `peer` are refused, once: now if a request expects that peer, else with the first that does. The
+    /// request goes on waiting, since others may connect from that address.
+    pub(crate) fn refuse(&mut self, peer: IpAddr, why: impl Display) {
+        if self.refusals.iter().all(|refusal| refusal.peer != peer) {
+            if self.refusals.len() == MAX_REFUSALS {
+                self.refusals.pop_front();
+            }
+            self.refusals.push_back(Refusal { peer, why: why.to_string(), is_reported: false });
+        }
+        if self.expected.expects(peer) {
+            self.report_refusal(peer);
+        }
+    }
+
+    fn report_refusal(&mut self, peer: IpAddr) {
+        let unreported = |refusal: &&mut Refusal| refusal.peer == peer && !refusal.is_reported;
+        if let Some(refusal) = self.refusals.iter_mut().find(unreported) {
+            refusal.is_reported = true;
+            (self.report)(&format!("a connection from {peer} is refused: {}", refusal.why));
+        }
     }
 
     /// Takes the request of queue pair `ours` if it is for `peer`.
@@ -134,5 +172,20 @@ mod tests {
         assert_eq!((lines.len(), open.load(Ordering::SeqCst)), (MAX_REPORTS + 1, 0));
         assert_eq!(lines[0], "queue pair 0x5 has no connection with 0x64 at 127.0.0.1: why");
         assert!(lines[MAX_REPORTS].contains("not reported one by one"));
+    }
+
+    #[test]
+    fn a_refused_peer_is_reported_once_when_a_request_expects_it() {
+        static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let mut requests: Requests<From> =
+            Requests::new(Arc::default(), |line| LINES.lock().unwrap().push(line.to_owned()));
+        requests.refuse(HERE, "why");
+        (0..100).for_each(|host| requests.refuse(IpAddr::from([10, 0, 0, host]), "other"));
+        assert!(LINES.lock().unwrap().is_empty() && requests.refusals.len() == MAX_REFUSALS);
+        requests.refuse(HERE, "why");
+        requests.route(From(101), Instant::ZERO);
+        requests.route(From(102), Instant::ZERO);
+        requests.refuse(HERE, "why");
+        assert_eq!(*LINES.lock().unwrap(), ["a connection from 127.0.0.1 is refused: why"]);
     }
 }

@@ -38,7 +38,7 @@ pub(super) enum Direction {
 /// A handshake and the socket that carries it.
 pub(super) struct Stream<H> {
     socket: TcpStream,
-    peer: IpAddr,
+    pub(super) peer: IpAddr,
     pub(super) direction: Direction,
     pub(super) opened_at: Instant,
     pub(super) handshake: H,
@@ -68,11 +68,6 @@ impl<H: Handshake> Stream<H> {
     fn new(socket: TcpStream, peer: IpAddr, direction: Direction, handshake: H, now: Instant) -> Self {
         let (output, lingers_until) = (Vec::new(), None);
         Self { socket, peer, direction, opened_at: now, handshake, is_silent: true, output, lingers_until }
-    }
-
-    /// Returns true if `source` connected.
-    pub(super) fn is_from(&self, source: IpAddr) -> bool {
-        self.direction == Direction::Inbound && self.peer == source
     }
 
     /// What the socket is to be watched for.

@@ -1,14 +1,14 @@
-//! Connections by address and port, with private data of the programs, as rdma_cm makes them: blocking.
+//! Connections by address and port, with private data of the programs, as rdma_cm makes them: the side that connects.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use nichrome_port::clock;
 use nichrome_rdma::ModifyError;
 use nichrome_rdma::iwarp::Terms;
-use nichrome_rdma::iwarp::setup::{Initiator, Options, Responder, SetupError};
+use nichrome_rdma::iwarp::setup::{Initiator, Options, SetupError};
 use nichrome_wire::Instant;
 use thiserror::Error;
 
@@ -56,18 +56,18 @@ pub(crate) struct Established {
 }
 
 /// A TCP connection during MPA's start-up.
-struct Talk {
-    socket: TcpStream,
+pub(super) struct Talk {
+    pub(super) socket: TcpStream,
     transcript: Vec<(Sender, Vec<u8>)>,
 }
 
 impl Talk {
-    fn new(socket: TcpStream) -> io::Result<Self> {
+    pub(super) fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         Ok(Self { socket, transcript: Vec::new() })
     }
 
-    fn say(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+    pub(super) fn write(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         if !bytes.is_empty() {
             self.socket.write_all(&bytes)?;
             self.transcript.push((Sender::Local, bytes));
@@ -75,20 +75,24 @@ impl Talk {
         Ok(())
     }
 
+    /// Reads once; no bytes are the end of the stream.
+    pub(super) fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut chunk = [0; CHUNK];
+        let len = self.socket.read(&mut chunk)?;
+        self.transcript.push((Sender::Peer, chunk[..len].to_vec()));
+        Ok(chunk[..len].to_vec())
+    }
+
     /// Waits for bytes of the peer until `deadline`.
-    fn hear(&mut self, deadline: Instant) -> Result<Vec<u8>, EstablishError> {
+    fn wait(&mut self, deadline: Instant) -> Result<Vec<u8>, EstablishError> {
         let left = Duration::from_nanos(deadline.nanos_since(clock::now()));
         if left.is_zero() {
             return Err(SetupError::Timeout.into());
         }
         self.socket.set_read_timeout(Some(left))?;
-        let mut chunk = [0; CHUNK];
-        match self.socket.read(&mut chunk) {
-            Ok(0) => Err(SetupError::Closed.into()),
-            Ok(len) => {
-                self.transcript.push((Sender::Peer, chunk[..len].to_vec()));
-                Ok(chunk[..len].to_vec())
-            }
+        match self.read() {
+            Ok(bytes) if bytes.is_empty() => Err(SetupError::Closed.into()),
+            Ok(bytes) => Ok(bytes),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(SetupError::Timeout.into()),
                 ErrorKind::Interrupted => Ok(Vec::new()),
@@ -97,7 +101,7 @@ impl Talk {
         }
     }
 
-    fn into_stream(self, rest: Vec<u8>) -> io::Result<ConnectedStream> {
+    pub(super) fn into_stream(self, rest: Vec<u8>) -> io::Result<ConnectedStream> {
         self.socket.set_nonblocking(true)?;
         let mut set_up = self.transcript;
         if let Some((Sender::Peer, last)) = set_up.last_mut() {
@@ -118,99 +122,16 @@ pub(crate) fn connect(
 ) -> Result<Established, EstablishError> {
     let mut talk = Talk::new(TcpStream::connect_timeout(&to, DIAL_TIMEOUT)?)?;
     let mut initiator = Initiator::new(options, private_data, clock::now());
-    talk.say(initiator.take_output())?;
+    talk.write(initiator.take_output())?;
     loop {
-        let heard = talk.hear(initiator.deadline())?;
-        let outcome = initiator.receive(&heard);
+        let bytes = talk.wait(initiator.deadline())?;
+        let outcome = initiator.receive(&bytes);
         // A TERMINATE, if the Reply cannot be agreed to.
-        talk.say(initiator.take_output())?;
+        talk.write(initiator.take_output())?;
         if let Some(mut connected) = outcome? {
             let rest = mem::take(&mut connected.rest);
             let stream = talk.into_stream(rest)?;
             return Ok(Established { terms: connected.terms, private_data: connected.private_data, stream });
         }
-    }
-}
-
-/// Accepts connections at an address and port.
-#[derive(Debug)]
-pub struct Listener {
-    listener: TcpListener,
-}
-
-impl Listener {
-    /// Listens.
-    ///
-    /// # Errors
-    /// The port is taken, or the address is not of this machine.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address)? })
-    }
-
-    /// The address, with the port that the kernel chose for port 0.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Waits for a peer and its Request. The peer has 5 s for the Request once TCP has accepted it.
-    ///
-    /// # Errors
-    /// The peer does not send a Request in time; the listener can accept others.
-    pub fn accept(&self) -> Result<Incoming, EstablishError> {
-        let (socket, peer) = self.listener.accept()?;
-        let mut talk = Talk::new(socket)?;
-        let mut responder = Responder::new(clock::now());
-        loop {
-            let heard = talk.hear(responder.deadline())?;
-            if let Some(private_data) = responder.receive(&heard)? {
-                let private_data = private_data.to_vec();
-                return Ok(Incoming { talk, responder, peer, private_data });
-            }
-        }
-    }
-}
-
-/// A peer's Request, to be accepted or rejected. Dropping it closes the connection.
-pub struct Incoming {
-    talk: Talk,
-    responder: Responder,
-    peer: SocketAddr,
-    private_data: Vec<u8>,
-}
-
-impl Incoming {
-    /// The peer's address and port.
-    pub const fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// The peer's private data.
-    pub fn private_data(&self) -> &[u8] {
-        &self.private_data
-    }
-
-    /// Rejects the Request with private data.
-    ///
-    /// # Errors
-    /// The connection is lost.
-    pub fn reject(mut self, private_data: &[u8]) -> io::Result<()> {
-        self.responder.reject(private_data);
-        self.talk.say(self.responder.take_output())
-    }
-
-    /// Accepts the Request with private data.
-    pub(crate) fn accept(
-        mut self,
-        options: &Options,
-        private_data: &[u8],
-    ) -> Result<Established, EstablishError> {
-        let outcome = self.responder.accept(options, private_data);
-        self.talk.say(self.responder.take_output())?;
-        let connected = outcome?;
-        let stream = self.talk.into_stream(Vec::new())?;
-        Ok(Established { terms: connected.terms, private_data: connected.private_data, stream })
     }
 }

@@ -68,7 +68,7 @@ impl IwarpHandshake {
         let (from, to) = (*from, *to);
         let Some(request) = pending.take(to, (self.peer, from)) else { return };
         let answer = Identity { from: request.number, to: from }.to_bytes();
-        let accepted = responder.accept(&request.options, &answer);
+        let accepted = responder.accept(&request.asked, &answer);
         let output = responder.take_output();
         self.say(output);
         self.state = match accepted {
@@ -132,7 +132,7 @@ impl Handshake for IwarpHandshake {
         let route = Route { from: request.address, to: SocketAddr::new(address, port_of(number)) };
         let identity = Identity { from: request.number, to: number }.to_bytes();
         // Either program may send first.
-        let options = Options { rtr: Rtr { write: true, ..Rtr::default() }, ..request.options };
+        let options = Options { rtr: Rtr { write: true, ..Rtr::default() }, ..request.asked };
         let mut initiator = Initiator::new(options, &identity, now);
         let output = initiator.take_output();
         let mut handshake = Self::new(address, State::Running(initiator, request), now + PROGRAM_TIMEOUT);

@@ -3,7 +3,7 @@
 //! | way | file |
 //! |---|---|
 //! | by address and queue pair number, as programs without a connection manager connect | `handshake.rs`, `pending.rs`, `set_up.rs` |
-//! | by address and port, with private data, as rdma_cm connects | `establish.rs` |
+//! | by address and port, with private data, as rdma_cm connects | `establish.rs`, `listener.rs` |
 //!
 //! An RC queue pair that its program brings to [`Rtr`](nichrome_rdma::QpState::Rtr) is held until its connection is set up. The
 //! verb returns at once. The side with the lower address and QP number connects, to [`port_of`] the other's queue pair, in
@@ -13,6 +13,7 @@
 mod counters;
 mod establish;
 mod handshake;
+mod listener;
 mod pending;
 mod set_up;
 
@@ -20,8 +21,9 @@ use nichrome_rdma::QpNumber;
 use nichrome_rdma::iwarp::setup::Options;
 
 pub use counters::IwarpCounters;
-pub use establish::{EstablishError, Incoming, Listener};
+pub use establish::EstablishError;
 pub(crate) use establish::{Established, connect};
+pub use listener::{Incoming, Listener};
 pub(crate) use pending::{AttachError, StreamHost};
 pub(crate) use set_up::{IwarpSetup, listen};
 

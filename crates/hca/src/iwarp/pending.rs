@@ -12,32 +12,11 @@ use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
 use super::counters::SharedCounters;
-use crate::connect::{Context, Ends, PROGRAM_TIMEOUT, PreSharedKey, Requests};
+use crate::connect::{Context, Ends, Held, PROGRAM_TIMEOUT, PreSharedKey, Requests};
 use crate::connected_stream::ConnectedStream;
 
 /// A queue pair that is held until its connection is set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(super) qp: QpHandle,
-    pub(super) number: QpNumber,
-    pub(super) address: IpAddr,
-    pub(super) peer: (IpAddr, QpNumber),
-    pub(super) options: Options,
-}
-
-impl Ends for Request {
-    fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    fn number(&self) -> QpNumber {
-        self.number
-    }
-
-    fn peer(&self) -> (IpAddr, QpNumber) {
-        self.peer
-    }
-}
+pub(crate) type Request = Held<Options>;
 
 /// Why a connection could not be set up.
 #[derive(Debug, Error)]

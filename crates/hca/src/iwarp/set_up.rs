@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nichrome_port::udp::UdpError;
-use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
-use rustix::io::Errno;
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::counters::SharedCounters;
 use super::handshake::IwarpHandshake;
 use super::pending::{Pending, Request, StreamHost};
 use super::{IwarpCounters, IwarpOptions, port_of};
-use crate::connect::{Connector, Limits};
+use crate::connect::{self, Connector, Limits};
 
 /// Sets up the connections of an adapter's queue pairs.
 pub(crate) struct IwarpSetup {
@@ -55,18 +54,10 @@ impl IwarpSetup {
         qp: QpHandle,
         change: &QpChange,
     ) -> Result<Option<Request>, ModifyError> {
-        // A queue pair of rdma_cm has its stream before RTR, and cannot be held.
-        if change.state != Some(QpState::Rtr) || device.hold_qp(qp).is_err() {
-            return Ok(None);
-        }
-        let report = device.query_qp(qp)?;
-        let Some(peer) = report.path.map(|path| path.destination).zip(report.destination) else {
-            return Ok(None);
-        };
         let depth = u16::from(device.limits().rd_atomic);
-        let options = self.options.of(report.max_dest_rd_atomic.into(), depth);
-        let (number, address) = (report.number, self.address);
-        Ok(Some(Request { qp, number, address, peer, options }))
+        Request::hold(device, qp, change, self.address, |report| {
+            self.options.of(report.max_dest_rd_atomic.into(), depth)
+        })
     }
 
     /// Connects a held queue pair.
@@ -96,25 +87,13 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Inbound connections that are being set up at a time: where all are silent, 4,000 per second give way to others.
+/// Inbound connections in each phase of their set-up at a time.
 const MAX_INBOUND: usize = 1024;
-
-/// Connections that wait to be accepted. Linux drops further SYNs, which their senders retransmit after 1 s.
-const BACKLOG: i32 = 1024;
 
 /// Opens the TCP port of the adapter at `address` whose lowest queue pair number is `first`.
 ///
 /// # Errors
 /// The port is taken.
 pub(crate) fn listen(address: IpAddr, first: u32) -> Result<TcpListener, UdpError> {
-    let port = port_of(QpNumber::new(first).unwrap_or_default());
-    let address = SocketAddr::new(address, port);
-    let listener = TcpListener::bind(address).and_then(|listener| {
-        rustix::net::listen(&listener, BACKLOG)?;
-        Ok(listener)
-    });
-    listener.map_err(|error| match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-        Errno::ADDRINUSE => UdpError::Taken(address),
-        error => UdpError::Io { address, error },
-    })
+    connect::open_port(SocketAddr::new(address, port_of(QpNumber::new(first).unwrap_or_default())))
 }

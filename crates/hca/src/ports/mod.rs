@@ -32,6 +32,19 @@ pub(crate) struct Ports {
     streams: Option<StreamPorts>,
 }
 
+/// Checks whether the configured transport can be received as configured, and can have the configured impairments.
+///
+/// # Errors
+/// It cannot.
+pub(crate) fn check(config: &AdapterConfig) -> Result<(), OpenError> {
+    match (config.transport, config.reception, &config.faults) {
+        (Transport::Star, Reception::Packets, _) => Err(OpenError::StarFromPackets),
+        (Transport::Iwarp, Reception::Packets, _) => Err(OpenError::IwarpFromPackets),
+        (Transport::Iwarp, Reception::Socket, Some(faults)) => Ok(StreamPorts::check(faults)?),
+        _ => Ok(()),
+    }
+}
+
 impl Ports {
     /// Opens the ports of the configured transport, at the address of `socket`.
     ///

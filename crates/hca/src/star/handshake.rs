@@ -22,9 +22,9 @@ use nichrome_rdma::star::{
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpState};
 use nichrome_wire::{Instant, SeqNumber};
 
-use super::pending::{Host, PROGRAM_TIMEOUT, Pending, Request, SetupFailure};
+use super::pending::{Asked, Host, PROGRAM_TIMEOUT, Pending, Request, SetupFailure};
 use super::slots::port_of;
-use crate::connect::{Cause, Handshake, Phase, Route};
+use crate::connect::{Cause, Ends, Handshake, Phase, Route};
 
 /// How long an inbound peer may take to say which connection it wants.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,15 +52,8 @@ pub(super) fn hold<M: Memory>(
     change: &QpChange,
     (address, wish): (IpAddr, Wish),
 ) -> Result<Option<Request>, ModifyError> {
-    // A program that only receives stops at RTR. Services other than RC are RoCE's.
-    if change.state != Some(QpState::Rtr) || device.hold_qp(qp).is_err() {
-        return Ok(None);
-    }
-    let report = device.query_qp(qp)?;
-    let Some(peer) = report.path.map(|path| path.destination).zip(report.destination) else {
-        return Ok(None);
-    };
-    let request = Request { qp, number: report.number, address, peer, wish, slot: None };
+    let asked = Asked { wish, slot: None };
+    let Some(request) = Request::hold(device, qp, change, address, |_| asked)? else { return Ok(None) };
     if request.is_loop() {
         // The queue pair exists: it was queried.
         let _ = device.release_qp(qp);
@@ -218,7 +211,7 @@ impl<M: Memory> Handshake for StarHandshake<M> {
 
     fn outbound(request: Request, pending: &mut Pending<M>, now: Instant) -> Option<(Route, Self)> {
         let route =
-            Route { from: request.address, to: SocketAddr::new(request.peer.0, port_of(request.slot)) };
+            Route { from: request.address, to: SocketAddr::new(request.peer.0, port_of(request.asked.slot)) };
         match Running::new(request, pending) {
             Ok(running) => {
                 let state = State::Running(Box::new(running));
@@ -261,13 +254,19 @@ impl<M: Memory> Handshake for StarHandshake<M> {
                 self.fail(pending, &failure);
             }
             (State::Running(running), Cause::Io(error))
-                if error.kind() == ErrorKind::ConnectionRefused && running.request.slot.is_none() =>
+                if error.kind() == ErrorKind::ConnectionRefused && running.request.asked.slot.is_none() =>
             {
                 pending.call_slot(&running.request);
             }
             (State::Running(_), Cause::Io(error)) => self.fail(pending, &error.into()),
             (State::Running(_), Cause::Untrusted) => self.fail(pending, &SetupFailure::OtherUser),
             (State::Running(_), Cause::Seal(error)) => self.fail(pending, &error.into()),
+            (State::Opening | State::Parked(_), Cause::Untrusted) => {
+                pending.refuse(self.peer, &SetupFailure::OtherUser);
+            }
+            (State::Opening | State::Parked(_), Cause::Seal(error)) => {
+                pending.refuse(self.peer, &error.into());
+            }
             (State::Opening | State::Parked(_) | State::Closing | State::Done, _) => {}
         }
         self.state = State::Done;
@@ -305,7 +304,7 @@ impl<M: Memory> Running<M> {
     }
 
     fn offer(device: &Device<M>, request: &Request, first_element: SeqNumber) -> Result<Offer, SetupFailure> {
-        let mut offer = device.ask(request.qp, MakeOffer { wish: request.wish, first_element })?;
+        let mut offer = device.ask(request.qp, MakeOffer { wish: request.asked.wish, first_element })?;
         if device.query_qp(request.qp).is_ok_and(|report| report.state == QpState::Rtr) {
             let Timers { min_rnr_timer, .. } = offer.timers;
             offer.timers = Timers { min_rnr_timer, ..DEFAULT_TIMERS };

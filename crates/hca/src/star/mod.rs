@@ -66,18 +66,27 @@ impl StarOptions {
     /// # Errors
     /// The key file is not usable, or the address needs what these options leave out.
     pub(crate) fn admit(&self, address: IpAddr) -> Result<Option<PreSharedKey>, StarAddressError> {
-        let key = self.key_file.as_deref().map(key_file::read).transpose()?;
-        let is_loopback = address.to_canonical().is_loopback();
-        match (self.authenticates, &key) {
-            (false, _) if !is_loopback => return Err(StarAddressError::NoTags(address)),
-            (_, None) if !is_loopback => return Err(StarAddressError::NoKey(address)),
-            (false, _) => (self.report)(
+        let key = self.key(Some(address))?;
+        if !self.authenticates {
+            (self.report)(
                 "warning: StaR's packets are not authenticated: every process of this machine can read and write \
                  registered memory",
-            ),
-            (true, _) => {}
+            );
         }
         Ok(key)
+    }
+
+    /// Reads the key of set-ups at `address`, if that is known.
+    ///
+    /// # Errors
+    /// As [`StarOptions::admit`].
+    pub(crate) fn key(&self, address: Option<IpAddr>) -> Result<Option<PreSharedKey>, StarAddressError> {
+        let key = self.key_file.as_deref().map(key_file::read).transpose()?;
+        match address.filter(|address| !address.to_canonical().is_loopback()) {
+            Some(address) if !self.authenticates => Err(StarAddressError::NoTags(address)),
+            Some(address) if key.is_none() => Err(StarAddressError::NoKey(address)),
+            _ => Ok(key),
+        }
     }
 
     /// The device's configuration, with a random epoch and secret.

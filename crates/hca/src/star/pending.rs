@@ -7,51 +7,24 @@ use std::sync::atomic::AtomicUsize;
 
 use nichrome_port::{TcpOwner, tcp_peer_owner};
 use nichrome_rdma::star::{SetupError, Wish};
-use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpNumber, QpState};
+use nichrome_rdma::{Device, Memory, QpChange, QpNumber, QpState};
 use nichrome_wire::Instant;
 use rustix::process::geteuid;
 use thiserror::Error;
 
 use super::slots::slot_of;
 pub(super) use crate::connect::PROGRAM_TIMEOUT;
-use crate::connect::{Context, Ends, PreSharedKey, Requests, SealError};
+use crate::connect::{Context, Held, PreSharedKey, Requests, SealError};
 
 /// A queue pair that is held until its transport is negotiated.
+pub(crate) type Request = Held<Asked>;
+
+/// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(super) qp: QpHandle,
-    pub(super) number: QpNumber,
-    pub(super) address: IpAddr,
-    pub(super) peer: (IpAddr, QpNumber),
+pub(crate) struct Asked {
     pub(super) wish: Wish,
     /// The slot whose port is called, after nobody listened at the port of an address that one process has to itself.
     pub(super) slot: Option<usize>,
-}
-
-impl Request {
-    /// Returns true if this side connects.
-    pub(super) fn connects(&self) -> bool {
-        Ends::connects(self)
-    }
-
-    /// Returns true if the queue pair is connected to itself.
-    pub(super) fn is_loop(&self) -> bool {
-        Ends::is_loop(self)
-    }
-}
-
-impl Ends for Request {
-    fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    fn number(&self) -> QpNumber {
-        self.number
-    }
-
-    fn peer(&self) -> (IpAddr, QpNumber) {
-        self.peer
-    }
 }
 
 /// Why a connection could not be set up.
@@ -107,12 +80,18 @@ impl<M: Memory> Pending<M> {
 
     /// Has a request tried again at the port of the peer's slot.
     pub(super) fn call_slot(&mut self, request: &Request) {
-        self.refused.push_back(Request { slot: Some(slot_of(request.peer.1)), ..*request });
+        let slot = Some(slot_of(request.peer.1));
+        self.refused.push_back(Request { asked: Asked { slot, ..request.asked }, ..*request });
     }
 
     /// Counts a completed request.
     pub(super) fn complete(&self) {
         self.requests.complete();
+    }
+
+    /// Reports why a peer is refused of which it is not known which request it is for.
+    pub(super) fn refuse(&mut self, peer: IpAddr, failure: &SetupFailure) {
+        self.requests.refuse(peer, failure);
     }
 
     /// Moves the queue pair to ERROR and reports why.

@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nichrome_port::udp::UdpError;
 use nichrome_rdma::star::Wish;
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle};
-use rustix::io::Errno;
 
 use super::StarOptions;
 use super::handshake::{StarHandshake, hold};
 use super::pending::{Host, Pending, Request};
 use super::slots::port_of;
-use crate::connect::{Connector, Limits, PreSharedKey, Sealed};
+use crate::connect::{self, Connector, Limits, PreSharedKey, Sealed};
 
 /// Sets up the reliable connections of an adapter.
 pub(crate) struct StarSetup {
@@ -70,22 +69,10 @@ impl StarSetup {
     }
 }
 
-/// Connections that wait to be accepted. Linux drops further SYNs, which their senders retransmit after 1 s; the standard
-/// library's backlog is 128.
-const BACKLOG: i32 = 1024;
-
 /// Opens StaR's TCP port at `address`, or that of the slot of a process that shares the address.
 ///
 /// # Errors
 /// The port is taken.
 pub(crate) fn listen(address: IpAddr, slot: Option<usize>) -> Result<TcpListener, UdpError> {
-    let address = SocketAddr::new(address, port_of(slot));
-    let listener = TcpListener::bind(address).and_then(|listener| {
-        rustix::net::listen(&listener, BACKLOG)?;
-        Ok(listener)
-    });
-    listener.map_err(|error| match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-        Errno::ADDRINUSE => UdpError::Taken(address),
-        error => UdpError::Io { address, error },
-    })
+    connect::open_port(SocketAddr::new(address, port_of(slot)))
 }

@@ -6,7 +6,7 @@ use nichrome_lro::verify::{Verified, Verifier};
 use nichrome_lro::{
     ActiveAck, Coalescer, Config, Frame, Hold, Medium, NpuConfig, ProfileConfig, PshRule, Statistics,
 };
-use nichrome_port::capture::Reader;
+use nichrome_port::capture;
 use nichrome_wire::engine::{advance, deliver, end_batch};
 use nichrome_wire::{Engine, Instant};
 
@@ -41,7 +41,7 @@ fn profiles() -> Vec<ProfileConfig> {
 fn run(path: &Path, config: &Config, profile: &ProfileConfig) -> (Verified, Statistics) {
     let mut engine = Coalescer::new(config, profile).unwrap();
     let mut verifier = Verifier::new(profile.profile(), config.medium);
-    let mut reader = Reader::open(path).unwrap();
+    let mut reader = capture::open(path).unwrap();
     let (mut data, mut now, mut count) = (Vec::new(), Instant::ZERO, 0);
     while let Some(record) = reader.next(&mut data).unwrap() {
         now = now.max(record.time);

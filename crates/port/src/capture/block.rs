@@ -91,6 +91,44 @@ impl Block {
         Ok((code != OPTION_END).then_some(OptionHeader { code, len }))
     }
 
+    /// Appends the comments among the options of a packet to `comment`, each on a line of its own, as far as 65,535 bytes hold
+    /// them whole. What does not fit the block is left: it says nothing about the packet.
+    pub(super) fn comments<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        comment: &mut String,
+    ) -> Result<(), ReadError> {
+        while self.left >= 4
+            && let Some(option) = self.option(source)?
+            && option.padded_len() <= self.left
+        {
+            let room = usize::from(u16::MAX).saturating_sub(comment.len() + 1);
+            if option.code != OPTION_COMMENT || usize::from(option.len) > room {
+                self.skip(source, option.padded_len())?;
+                continue;
+            }
+            let mut text = vec![0; option.padded_len() as usize];
+            self.claim(source, option.padded_len())?;
+            source.fill(&mut text)?;
+            text.truncate(usize::from(option.len));
+            if !comment.is_empty() {
+                comment.push('\n');
+            }
+            comment.push_str(&String::from_utf8_lossy(&text));
+        }
+        Ok(())
+    }
+
+    /// Skips the padding behind `len` bytes.
+    pub(super) fn skip_padding<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        len: u32,
+    ) -> Result<(), ReadError> {
+        let padding = len.wrapping_neg() % 4;
+        self.skip(source, padding.min(self.left))
+    }
+
     /// Skips what is left, and reads the repeated length.
     pub(super) fn end<R: Read>(self, source: &mut Source<R>) -> Result<(), ReadError> {
         source.skip(u64::from(self.left))?;

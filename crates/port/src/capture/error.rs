@@ -128,14 +128,14 @@ mod tests {
     fn messages_say_what_is_wrong_where_and_what_would_be_right() {
         let messages = [
             (
-                ReadError::UnsupportedLinkType { code: 113 },
-                "packets of link type 113 (Linux cooked) are not supported: \
-                 Ethernet (1) and raw IP (101, 12, 14, 228, 229) are",
+                ReadError::UnsupportedLinkType { code: 105 },
+                "packets of link type 105 (IEEE 802.11) are not supported: Ethernet (1), raw IP (101, 12, 14, 228, \
+                 229), Linux cooked (113, 276) and loopback (0, 108) are",
             ),
             (
                 ReadError::UnsupportedLinkType { code: 9999 },
-                "packets of link type 9999 are not supported: \
-                 Ethernet (1) and raw IP (101, 12, 14, 228, 229) are",
+                "packets of link type 9999 are not supported: Ethernet (1), raw IP (101, 12, 14, 228, 229), Linux \
+                 cooked (113, 276) and loopback (0, 108) are",
             ),
             (
                 ReadError::truncated(Progress { records: 1, bytes: 100 }, 7),

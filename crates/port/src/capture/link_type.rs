@@ -9,18 +9,34 @@ pub enum LinkType {
     Ethernet,
     /// An IPv4 or IPv6 header, told apart by its version.
     RawIp,
+    /// The header of Linux's interface `any`, 16 bytes (LINKTYPE_LINUX_SLL).
+    LinuxCooked,
+    /// The same with the interface's number, 20 bytes (LINKTYPE_LINUX_SLL2).
+    LinuxCookedV2,
+    /// BSD's loopback: the address family, 4 bytes in the order of the machine (LINKTYPE_NULL).
+    Null,
+    /// OpenBSD's loopback: the address family, 4 bytes in network order (LINKTYPE_LOOP).
+    Loop,
 }
+
+/// The kind of a packet that this machine sent, in cooked headers.
+const OUTGOING: u8 = 4;
 
 impl LinkType {
     /// The link types that [`LinkType::from_code`] knows, for messages.
-    pub(super) const SUPPORTED: &str = "Ethernet (1) and raw IP (101, 12, 14, 228, 229)";
+    pub(super) const SUPPORTED: &str =
+        "Ethernet (1), raw IP (101, 12, 14, 228, 229), Linux cooked (113, 276) and loopback (0, 108)";
 
     /// The link type of a code in a file; `None` where it is not supported.
     pub const fn from_code(code: u32) -> Option<Self> {
         match code {
+            0 => Some(Self::Null),
             1 => Some(Self::Ethernet),
             // LINKTYPE_RAW; DLT_RAW as some systems wrote it; LINKTYPE_IPV4 and LINKTYPE_IPV6.
             101 | 12 | 14 | 228 | 229 => Some(Self::RawIp),
+            108 => Some(Self::Loop),
+            113 => Some(Self::LinuxCooked),
+            276 => Some(Self::LinuxCookedV2),
             _ => None,
         }
     }
@@ -28,10 +44,51 @@ impl LinkType {
     /// The code that stands for the link type in a file.
     pub const fn code(self) -> u16 {
         match self {
+            Self::Null => 0,
             Self::Ethernet => 1,
             Self::RawIp => 101,
+            Self::Loop => 108,
+            Self::LinuxCooked => 113,
+            Self::LinuxCookedV2 => 276,
         }
     }
+
+    /// Bytes before the IP packet where neither Ethernet nor an IP header comes first; all of them if no IP packet follows.
+    pub fn header_len(self, bytes: &[u8]) -> usize {
+        let followed_by_ip = match self {
+            Self::Ethernet | Self::RawIp => return 0,
+            Self::LinuxCooked => bytes.get(14..16).filter(|protocol| is_ip(protocol)).map(|_| 16),
+            Self::LinuxCookedV2 => bytes.get(..2).filter(|protocol| is_ip(protocol)).map(|_| 20),
+            Self::Null | Self::Loop => {
+                bytes.first_chunk().filter(|family| is_family_of_ip(**family)).map(|_| 4)
+            }
+        };
+        followed_by_ip.unwrap_or(bytes.len()).min(bytes.len())
+    }
+
+    /// The interface of a packet within that of the capture, and its direction: packets of different channels are of
+    /// different links.
+    pub fn channel(self, bytes: &[u8]) -> u64 {
+        let (index, kind) = match self {
+            Self::LinuxCooked => (0, bytes.get(1)),
+            Self::LinuxCookedV2 => {
+                let index = bytes.get(4..8).and_then(<[u8]>::first_chunk);
+                (index.map_or(0, |index| u32::from_be_bytes(*index)), bytes.get(10))
+            }
+            Self::Ethernet | Self::RawIp | Self::Null | Self::Loop => (0, None),
+        };
+        u64::from(index) << 1 | u64::from(kind == Some(&OUTGOING))
+    }
+}
+
+/// Returns true for the EtherTypes of IPv4 and IPv6.
+fn is_ip(protocol: &[u8]) -> bool {
+    matches!(protocol, [0x08, 0x00] | [0x86, 0xDD])
+}
+
+/// Returns true for AF_INET, and AF_INET6 of Linux, NetBSD, FreeBSD and macOS, in either byte order.
+fn is_family_of_ip(family: [u8; 4]) -> bool {
+    matches!(family, [2 | 10 | 24 | 28 | 30, 0, 0, 0] | [0, 0, 0, 2 | 10 | 24 | 28 | 30])
 }
 
 impl fmt::Display for LinkType {
@@ -39,6 +96,10 @@ impl fmt::Display for LinkType {
         f.write_str(match self {
             Self::Ethernet => "Ethernet",
             Self::RawIp => "raw IP",
+            Self::LinuxCooked => "Linux cooked",
+            Self::LinuxCookedV2 => "Linux cooked v2",
+            Self::Null => "BSD loopback",
+            Self::Loop => "OpenBSD loopback",
         })
     }
 }
@@ -46,7 +107,6 @@ impl fmt::Display for LinkType {
 /// The name of a common link type that is not supported.
 pub(super) const fn unsupported_name(code: u32) -> Option<&'static str> {
     Some(match code {
-        0 => "BSD loopback/null",
         6 => "Token Ring",
         9 => "PPP",
         50 => "PPP in HDLC framing",
@@ -54,8 +114,6 @@ pub(super) const fn unsupported_name(code: u32) -> Option<&'static str> {
         104 => "Cisco HDLC",
         105 => "IEEE 802.11",
         107 => "Frame Relay",
-        108 => "OpenBSD loopback",
-        113 => "Linux cooked",
         119 => "IEEE 802.11 with Prism header",
         127 => "IEEE 802.11 with radiotap header",
         147..=162 => "user-defined",
@@ -68,7 +126,6 @@ pub(super) const fn unsupported_name(code: u32) -> Option<&'static str> {
         239 => "Linux netfilter log",
         247 => "InfiniBand",
         253 => "Linux netlink",
-        276 => "Linux cooked v2",
         _ => return None,
     })
 }
@@ -92,7 +149,39 @@ mod tests {
         for code in 0..1000 {
             assert!(LinkType::from_code(code).is_none() || unsupported_name(code).is_none(), "{code}");
         }
-        assert_eq!(LinkType::from_code(113), None);
+        assert_eq!(LinkType::from_code(105), None);
         assert_eq!(LinkType::from_code(65_537), None);
+    }
+
+    #[test]
+    fn what_is_read_has_the_code_that_it_was_read_by() {
+        for code in [0, 1, 101, 108, 113, 276] {
+            assert_eq!(LinkType::from_code(code.into()).map(LinkType::code), Some(code));
+        }
+    }
+
+    #[test]
+    fn the_ip_packet_is_found_behind_other_headers() {
+        let cooked = |protocol: [u8; 2]| {
+            [&[0, 4, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0][..], &protocol, &[0x45; 20]].concat()
+        };
+        assert_eq!(LinkType::LinuxCooked.header_len(&cooked([8, 0])), 16);
+        assert_eq!(LinkType::LinuxCooked.header_len(&cooked([0x86, 0xDD])), 16);
+        assert_eq!(LinkType::LinuxCooked.header_len(&cooked([8, 6])), 36);
+        assert_eq!(LinkType::LinuxCooked.header_len(&[0; 3]), 3);
+        assert_eq!(LinkType::LinuxCooked.channel(&cooked([8, 0])), 1);
+
+        let v2 = [&[8, 0, 0, 0, 0, 0, 1, 3, 0, 1, 0, 6][..], &[0; 8], &[0x45; 20]].concat();
+        assert_eq!(
+            (LinkType::LinuxCookedV2.header_len(&v2), LinkType::LinuxCookedV2.channel(&v2)),
+            (20, 0x103 << 1)
+        );
+        assert_eq!(LinkType::LinuxCookedV2.header_len(&v2[..15]), 15);
+
+        for family in [[2, 0, 0, 0], [0, 0, 0, 2], [30, 0, 0, 0], [0, 0, 0, 24]] {
+            assert_eq!(LinkType::Null.header_len(&[&family[..], &[0x45; 20]].concat()), 4);
+        }
+        assert_eq!(LinkType::Loop.header_len(&[0, 0, 0, 7, 1, 2]), 6);
+        assert_eq!(LinkType::Ethernet.header_len(&[0; 60]), 0);
     }
 }

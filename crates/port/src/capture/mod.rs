@@ -1,4 +1,4 @@
-//! Capture files: classic pcap and pcapng are read, pcapng with nanoseconds is written.
+//! Capture files: classic pcap and pcapng are read, also compressed by gzip or zstd; pcapng with nanoseconds is written.
 //!
 //! [`open`] and [`create`] take a path, `-` for the standard streams; [`create_durable`] makes captures of processes that may be
 //! killed; [`Reader`] and [`Writer`] take any stream. The
@@ -7,6 +7,7 @@
 
 mod block;
 mod clock;
+mod compression;
 mod durable_file;
 mod error;
 mod link_type;

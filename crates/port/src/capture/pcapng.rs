@@ -1,5 +1,5 @@
 //! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Blocks and options that say nothing about a
-//! packet's bytes, length, time or interface are skipped.
+//! packet's bytes, length, time, interface or comments are skipped.
 
 use super::block::{self, Block};
 use super::clock::{Clock, Tick};
@@ -23,6 +23,8 @@ pub(super) struct PcapNg {
     earlier_interfaces: u32,
     /// The time of the last record, for blocks without one.
     last_time: Instant,
+    /// The comments of the last record, a line each.
+    comment: String,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,7 @@ impl PcapNg {
             interfaces: Vec::new(),
             earlier_interfaces: 0,
             last_time: Instant::ZERO,
+            comment: String::new(),
         };
         let mut length = [0; 4];
         source.fill(&mut length)?;
@@ -55,6 +58,7 @@ impl PcapNg {
         data: &mut Vec<u8>,
     ) -> Result<Option<Record>, ReadError> {
         let mut header = [0; 8];
+        self.comment.clear();
         while source.begin(&mut header)? {
             let [t0, t1, t2, t3, length @ ..] = header;
             let block_type = self.order.u32([t0, t1, t2, t3]);
@@ -68,7 +72,12 @@ impl PcapNg {
                     self.interface_description(source, &mut block)?;
                     None
                 }
-                block::ENHANCED_PACKET => Some(self.enhanced_packet(source, &mut block, data)?),
+                block::ENHANCED_PACKET => {
+                    let record = self.enhanced_packet(source, &mut block, data)?;
+                    block.skip_padding(source, data.len() as u32)?;
+                    block.comments(source, &mut self.comment)?;
+                    Some(record)
+                }
                 block::PACKET => Some(self.packet(source, &mut block, data)?),
                 block::SIMPLE_PACKET => Some(self.simple_packet(source, &mut block, data)?),
                 _ => None,
@@ -82,6 +91,11 @@ impl PcapNg {
             source.end_unit();
         }
         Ok(None)
+    }
+
+    /// The comments of the last record, a line each; empty if it has none.
+    pub(super) fn comment(&self) -> &str {
+        &self.comment
     }
 
     /// A Section Header Block (section 4.1): what came before it describes nothing that comes after.
@@ -329,12 +343,12 @@ mod tests {
     #[test]
     fn an_unsupported_link_type_matters_with_its_first_packet() {
         let mut section = Section::new(ByteOrder::Little);
-        section.interface(276, 0, &[]).interface(1, 0, &[]).enhanced(1, 1, 5, BYTES, &[]);
+        section.interface(105, 0, &[]).interface(1, 0, &[]).enhanced(1, 1, 5, BYTES, &[]);
         assert_eq!(message(&section.bytes), "");
         section.enhanced(0, 1, 5, BYTES, &[]);
         let (records, error, _) = read_all(&section.bytes);
         assert_eq!(records.len(), 1);
-        assert!(matches!(error, Some(ReadError::UnsupportedLinkType { code: 276 })), "{error:?}");
+        assert!(matches!(error, Some(ReadError::UnsupportedLinkType { code: 105 })), "{error:?}");
     }
 
     #[test]

@@ -1,39 +1,35 @@
 //! Reading a capture, whichever its format.
 
+use super::compression::Plain;
 use super::pcap::{self, Pcap};
 use super::pcapng::{self, PcapNg};
 use super::source::Source;
 use super::{Progress, ReadError, Record};
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-const READ_AHEAD: usize = 256 * 1024;
+/// The first bytes of compressed files that are not read, and the program that made them.
+const COMPRESSED: [(&[u8], &str); 3] =
+    [(&[0xFD, b'7', b'z', b'X'], "xz"), (b"BZh", "bzip2"), (&[0x04, 0x22, 0x4D, 0x18], "lz4")];
 
-/// The first bytes of compressed files, and the program that made them.
-const COMPRESSED: [(&[u8], &str); 5] = [
-    (&[0x1F, 0x8B], "gzip"),
-    (&[0x28, 0xB5, 0x2F, 0xFD], "zstd"),
-    (&[0xFD, b'7', b'z', b'X'], "xz"),
-    (b"BZh", "bzip2"),
-    (&[0x04, 0x22, 0x4D, 0x18], "lz4"),
-];
-
-/// Opens the capture at `path`; `-` is the standard input.
+/// Opens the capture at `path`, which gzip or zstd may have compressed; `-` is the standard input.
 pub fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, ReadError> {
     let file = if path.as_os_str() == "-" {
         io::stdin().as_fd().try_clone_to_owned().map(File::from)
     } else {
         File::open(path)
     };
-    Reader::new(Box::new(BufReader::with_capacity(READ_AHEAD, file.map_err(ReadError::Io)?)))
+    let Plain { bytes, was_compressed } = file.and_then(Plain::new).map_err(ReadError::Io)?;
+    Ok(Reader { is_compressed: was_compressed, ..Reader::new(bytes)? })
 }
 
 /// Reads a capture record by record.
 pub struct Reader<R> {
     source: Source<R>,
     format: Format,
+    is_compressed: bool,
     /// Whether the end or an error has been reported.
     ended: bool,
 }
@@ -41,14 +37,6 @@ pub struct Reader<R> {
 enum Format {
     Pcap(Pcap),
     PcapNg(PcapNg),
-}
-
-impl Reader<BufReader<File>> {
-    /// Opens the capture file at `path`.
-    pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let file = File::open(path).map_err(ReadError::Io)?;
-        Self::new(BufReader::with_capacity(READ_AHEAD, file))
-    }
 }
 
 impl<R: Read> Reader<R> {
@@ -65,7 +53,7 @@ impl<R: Read> Reader<R> {
         } else {
             return Err(unrecognized(magic.get(..len).unwrap_or_default()));
         };
-        Ok(Self { source, format, ended: false })
+        Ok(Self { source, format, is_compressed: false, ended: false })
     }
 
     /// Reads the next record, and its bytes into `data` in place of what that held; `None` at the end of the capture,
@@ -86,7 +74,20 @@ impl<R: Read> Reader<R> {
         record
     }
 
-    /// How far the capture has been read.
+    /// The comments of the last record, a line each: the first 65,535 bytes of whole comments.
+    pub fn comment(&self) -> Option<&str> {
+        match &self.format {
+            Format::Pcap(_) => None,
+            Format::PcapNg(pcapng) => Some(pcapng.comment()).filter(|comment| !comment.is_empty()),
+        }
+    }
+
+    /// Whether [`Reader::position`] counts bytes that the file holds compressed.
+    pub const fn is_compressed(&self) -> bool {
+        self.is_compressed
+    }
+
+    /// How far the capture has been read; of a compressed file, in bytes after decompression.
     pub const fn position(&self) -> Progress {
         self.source.progress()
     }
@@ -240,10 +241,9 @@ mod tests {
     #[test]
     fn files_that_are_no_captures_are_told_apart() {
         assert_eq!(message(&[]), "the file is empty");
-        assert_eq!(message(&[0x1F, 0x8B]), "the file is compressed with gzip: decompress it first");
-        assert_eq!(message(&[0x1F, 0x8B, 8, 0, 0]), "the file is compressed with gzip: decompress it first");
-        let zstd = [0x28, 0xB5, 0x2F, 0xFD, 0x24];
-        assert_eq!(message(&zstd), "the file is compressed with zstd: decompress it first");
+        assert_eq!(message(b"BZh9"), "the file is compressed with bzip2: decompress it first");
+        let xz = [0xFD, b'7', b'z', b'X', b'Z', 0];
+        assert_eq!(message(&xz), "the file is compressed with xz: decompress it first");
         let neither = "not a capture file: it begins with 68 69, and neither pcap nor pcapng does";
         assert_eq!(message(b"hi"), neither);
         assert!(message(b"<html>").contains("3c 68 74 6d,"));
@@ -253,7 +253,7 @@ mod tests {
     fn a_missing_file_is_an_error_of_the_system() {
         let path = Path::new("/nonexistent/capture");
         assert!(matches!(open(path), Err(ReadError::Io(_))));
-        let error = Reader::open(path).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = open(path).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.starts_with("cannot read the capture: No such file"), "{error}");
     }
 

@@ -34,6 +34,14 @@ pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
     Ok(addresses)
 }
 
+/// The address of an interface that an adapter takes: the first of IPv4, else the first of IPv6 that is not link-local, which
+/// would need a scope.
+pub fn interface_address(interface: InterfaceName) -> io::Result<Option<IpAddr>> {
+    let addresses = local_addresses()?.into_iter().filter(|(name, _)| *name == interface);
+    let is_usable = |address: &IpAddr| !matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    Ok(addresses.map(|(_, address)| address).filter(is_usable).min_by_key(IpAddr::is_ipv6))
+}
+
 /// The longest IP packet that the interface of `ip` takes, in bytes; `None` where that cannot be found out.
 pub(super) fn interface_mtu(ip: IpAddr) -> Option<usize> {
     usize::try_from(interface_of(ip)?.mtu).ok()
@@ -62,6 +70,8 @@ mod tests {
     fn loopback_is_among_the_addresses() {
         let lo = ("lo".parse().unwrap(), IpAddr::V4(Ipv4Addr::LOCALHOST));
         assert!(local_addresses().unwrap().contains(&lo));
+        assert_eq!(interface_address(lo.0), Ok(Some(lo.1)));
+        assert_eq!(interface_address("nosuch0".parse().unwrap()), Ok(None));
         assert_eq!(interface_mtu(Ipv4Addr::new(127, 9, 9, 9).into()), Some(65_536));
         assert_eq!(interface_mtu(Ipv4Addr::new(192, 0, 2, 1).into()), None);
     }

@@ -38,6 +38,17 @@ pub(super) fn create_table(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(table)
 }
 
+/// What the other processes at the address do with a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceUse {
+    /// None has reserved it.
+    Free,
+    /// One has reserved it, and does not listen.
+    Reserved,
+    /// One listens at it.
+    Listening,
+}
+
 /// The service ports of one process. Dropping it frees them.
 #[derive(Debug)]
 pub struct ServicePorts {
@@ -83,14 +94,33 @@ impl ServicePorts {
         try_lock(&self.table, place(port)).unwrap_or(false)
     }
 
-    /// Gives back a port, and stops listening at it.
-    pub fn release(&self, port: ServicePort) {
-        let mut listening = [0];
-        if pread(&self.table, &mut listening, place(port)) == Ok(1) && listening != [0] {
-            // A program that still has the port steers requests here, where they are refused.
-            let _ = self.change(|| self.write(port, 0));
+    /// Returns what the other processes at the address do with a port.
+    pub fn use_by_others(&self, port: ServicePort) -> ServiceUse {
+        if !is_locked_elsewhere(&self.table, place(port)).unwrap_or(false) {
+            return ServiceUse::Free;
         }
+        let mut listening = [0];
+        match pread(&self.table, &mut listening, place(port)) {
+            Ok(1) if ![0, self.slot as u8 + 1].contains(&listening[0]) => ServiceUse::Listening,
+            _ => ServiceUse::Reserved,
+        }
+    }
+
+    /// Gives back a port. Requests for one at which this process listened reach it until it stops listening there, or until
+    /// another process listens.
+    pub fn release(&self, port: ServicePort) {
         unlock(&self.table, place(port));
+    }
+
+    /// Has the kernel steer requests for a port to this process no longer.
+    pub fn stop_listening(&self, port: ServicePort) {
+        let mine = self.slot as u8 + 1;
+        // If that fails, requests still reach this process, which refuses them.
+        let _ = self.change(|owners| {
+            if owners[index(port)] == mine {
+                owners[index(port)] = 0;
+            }
+        });
     }
 
     /// Has the kernel steer requests for a reserved port to this process.
@@ -98,27 +128,37 @@ impl ServicePorts {
     /// # Errors
     /// The kernel's: there are too many listening ports for one program.
     pub fn listen(&self, port: ServicePort) -> io::Result<()> {
-        let listened = self.change(|| self.write(port, self.slot as u8 + 1));
-        if listened.is_err() {
-            // As it was.
-            let _ = self.write(port, 0);
-        }
-        listened
+        self.change(|owners| owners[index(port)] = self.slot as u8 + 1)
     }
 
-    /// Changes the table and then the program, as the only process that does.
-    fn change(&self, change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    /// Changes who listens, as the only process that does: the program of the socket group first, then the table.
+    fn change(&self, change: impl FnOnce(&mut [u8])) -> io::Result<()> {
         lock(&self.table, UPDATE)?;
-        let changed = change().and_then(|()| self.steer());
+        let changed = self.change_locked(change);
         unlock(&self.table, UPDATE);
         changed
     }
 
+    fn change_locked(&self, change: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let before = self.read()?;
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        self.steer(&after)?;
+        let changed = after.iter().enumerate().filter(|(at, owner)| before.get(*at) != Some(*owner));
+        for (at, owner) in changed {
+            pwrite(&self.table, &[*owner], at as u64)?;
+        }
+        Ok(())
+    }
+
     /// Replaces the program of the socket group.
-    fn steer(&self) -> io::Result<()> {
+    fn steer(&self, owners: &[u8]) -> io::Result<()> {
         let mut listening = Vec::new();
-        for (at, owner) in self.read()?.into_iter().enumerate() {
-            if let Some(slot) = usize::from(owner).checked_sub(1) {
+        for (at, owner) in owners.iter().enumerate() {
+            if let Some(slot) = usize::from(*owner).checked_sub(1) {
                 listening.push((ServicePort { space: at / PORTS, port: (at % PORTS) as u16 }, slot));
             }
         }
@@ -133,13 +173,8 @@ impl ServicePorts {
     /// Removes all entries of the slot.
     fn forget_all(&self) -> io::Result<()> {
         let mine = self.slot as u8 + 1;
-        let owners = self.read()?;
-        if !owners.contains(&mine) {
-            return Ok(());
-        }
-        self.change(|| {
-            let mut of_slot = owners.iter().enumerate().filter(|(_, owner)| **owner == mine);
-            of_slot.try_for_each(|(at, _)| pwrite(&self.table, &[0], at as u64).map(drop))
+        self.change(|owners| {
+            owners.iter_mut().filter(|owner| **owner == mine).for_each(|owner| *owner = 0);
         })
     }
 
@@ -154,10 +189,6 @@ impl ServicePorts {
         }
         Ok(owners)
     }
-
-    fn write(&self, port: ServicePort, owner: u8) -> io::Result<()> {
-        pwrite(&self.table, &[owner], place(port)).map(drop)
-    }
 }
 
 impl Drop for ServicePorts {
@@ -167,7 +198,12 @@ impl Drop for ServicePorts {
     }
 }
 
+/// The place of a port in the table.
+const fn index(ServicePort { space, port }: ServicePort) -> usize {
+    space * PORTS + port as usize
+}
+
 /// The byte of a port.
-const fn place(ServicePort { space, port }: ServicePort) -> u64 {
-    (space * PORTS) as u64 + port as u64
+const fn place(port: ServicePort) -> u64 {
+    index(port) as u64
 }

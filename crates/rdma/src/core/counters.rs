@@ -69,7 +69,7 @@ pub struct Counters {
     pub rnr_naks_sent: u64,
     /// RNR NAKs received.
     pub rnr_naks_received: u64,
-    /// Requests answered with a fatal NAK.
+    /// Requests answered with a fatal NAK, and on iWARP segments that access memory without right.
     pub refused: u64,
     /// TERMINATE messages sent.
     pub terminates_sent: u64,
@@ -83,15 +83,15 @@ pub struct Counters {
     pub congestion_notifications_sent: u64,
     /// CNPs received.
     pub congestion_notifications_received: u64,
-    /// Dropped: malformed.
+    /// Dropped: malformed. On iWARP no segment, or one with a wrong length or marker.
     pub dropped_malformed: u64,
     /// Dropped: unknown queue pair, wrong transport service, or not from the peer's address.
     pub dropped_unknown: u64,
     /// Dropped: wrong P_Key or Q_Key.
     pub dropped_key: u64,
-    /// Dropped: wrong ICRC.
+    /// Dropped: wrong ICRC, or CRC of an FPDU.
     pub dropped_icrc: u64,
-    /// Dropped: not accepted in the queue pair's state.
+    /// Dropped: not accepted in the queue pair's state, or on iWARP at its place in the stream.
     pub dropped_state: u64,
     /// Dropped: a response without an outstanding request.
     pub dropped_stale: u64,

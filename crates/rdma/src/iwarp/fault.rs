@@ -15,19 +15,32 @@ use nichrome_wire::iwarp::{
     FpduError, Opcode, ReadRequest, Segment, SegmentError, TerminateCause, TerminateCode, Terminated,
 };
 
+use crate::core::counters::Counters;
 use crate::core::protection::Refusal;
 
 /// An error in what the peer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) code: TerminateCode,
+    pub(super) kind: FaultKind,
+}
+
+/// What kind of error it is, by which it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FaultKind {
+    /// The CRC is wrong.
+    Damage,
+    /// No segment, or one with a wrong length or marker.
+    Malformed,
     /// The peer accessed memory without right.
-    pub(super) is_access: bool,
+    Access,
+    /// A segment that must not come now.
+    Protocol,
 }
 
 impl From<TerminateCode> for Fault {
     fn from(code: TerminateCode) -> Self {
-        Self { code, is_access: false }
+        Self { code, kind: FaultKind::Protocol }
     }
 }
 
@@ -39,7 +52,7 @@ impl Fault {
             Refusal::Owner => TerminateCode::TAGGED_STREAM,
             Refusal::Bounds => TerminateCode::TAGGED_BOUNDS,
         };
-        Self { code, is_access: true }
+        Self { code, kind: FaultKind::Access }
     }
 
     /// An access to memory by a READ or atomic request was refused.
@@ -50,7 +63,7 @@ impl Fault {
             Refusal::Right => TerminateCode::RIGHTS,
             Refusal::Bounds => TerminateCode::BOUNDS,
         };
-        Self { code, is_access: true }
+        Self { code, kind: FaultKind::Access }
     }
 
     /// A segment cannot be parsed. The layout of its headers is unknown.
@@ -67,15 +80,27 @@ impl Fault {
                 TerminateCode::OPCODE
             }
         };
-        code.into()
+        Self { code, kind: FaultKind::Malformed }
     }
 
     /// An FPDU is damaged.
     pub(super) fn fpdu(error: FpduError) -> Self {
-        match error {
-            FpduError::Crc => TerminateCode::CRC.into(),
-            FpduError::Marker => TerminateCode::MARKER.into(),
-        }
+        let (code, kind) = match error {
+            FpduError::Crc => (TerminateCode::CRC, FaultKind::Damage),
+            FpduError::Marker => (TerminateCode::MARKER, FaultKind::Malformed),
+        };
+        Self { code, kind }
+    }
+
+    /// Counts the error.
+    pub(super) fn count(&self, counters: &mut Counters) {
+        let counter = match self.kind {
+            FaultKind::Damage => &mut counters.dropped_icrc,
+            FaultKind::Malformed => &mut counters.dropped_malformed,
+            FaultKind::Access => &mut counters.refused,
+            FaultKind::Protocol => &mut counters.dropped_state,
+        };
+        *counter += 1;
     }
 }
 

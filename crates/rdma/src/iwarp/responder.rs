@@ -18,7 +18,7 @@ use nichrome_wire::rdma::{ImmediateData, RKey};
 use super::atomic::applied;
 use super::config::WithoutReceive;
 use super::context::Context;
-use super::fault::Fault;
+use super::fault::{Fault, FaultKind};
 use super::responses::{Responses, key};
 use crate::core::access::Access;
 use crate::core::completion::{CompletedOperation, Notice, Status};
@@ -151,8 +151,8 @@ impl Responder {
             return Err(failed(Status::LocalLength, TerminateCode::TOO_LONG.into(), context));
         }
         if let Err(refusal) = qp.put(received, payload, verbs) {
-            let is_access = refusal != Refusal::State;
-            let fault = Fault { code: TerminateCode::DDP_CATASTROPHIC, is_access };
+            let kind = if refusal == Refusal::State { FaultKind::Protocol } else { FaultKind::Access };
+            let fault = Fault { code: TerminateCode::DDP_CATASTROPHIC, kind };
             return Err(failed(Status::LocalProtection, fault, context));
         }
         verbs.counters.bytes_received += payload.len() as u64;
@@ -307,7 +307,7 @@ fn end_of_send<M: Memory>(
     match context.verbs.protection.invalidate(asker, rkey, Invalidator::Peer) {
         Ok(()) => Ok(Some(Notice::Invalidated(rkey))),
         Err(_) => {
-            let fault = Fault { code: TerminateCode::INVALIDATE, is_access: true };
+            let fault = Fault { code: TerminateCode::INVALIDATE, kind: FaultKind::Access };
             Err(failed(Status::RemoteInvalidRequest, fault, context))
         }
     }

@@ -3,7 +3,7 @@
 use nichrome_wire::iwarp::{Opcode, Place, Segment, TerminateCode, Terminated};
 
 use super::context::Context;
-use super::fault::{self, Fault};
+use super::fault::{self, Fault, FaultKind};
 use super::link::{Link, is_ready_to_receive};
 use super::requester::Requester;
 use super::responder::{Responder, Taken};
@@ -322,12 +322,15 @@ impl Stream {
         self.stop(verbs);
     }
 
-    /// Raises the event of an error of the peer.
+    /// Counts an error of the peer, and raises its event.
     fn raise<M: Memory>(&self, fault: Fault, verbs: &mut Verbs<M>) {
+        fault.count(&mut verbs.counters);
         if self.qp.state != QpState::Err {
             let handle = self.qp.handle;
-            let event =
-                if fault.is_access { Event::QpAccessError(handle) } else { Event::QpRequestError(handle) };
+            let event = match fault.kind {
+                FaultKind::Access => Event::QpAccessError(handle),
+                _ => Event::QpRequestError(handle),
+            };
             verbs.events.push_back(event);
         }
     }

@@ -6,12 +6,13 @@
 //!
 //! **Consecutive WRITEs to exactly the same bytes.** Only the last waits for those before it; the others leave at once, and
 //! complete when no older bytes can reach the memory any more: chunks of the WRITE itself, or of a later one, were sent
-//! after all chunks before it were quiet, and have arrived ([`Operation::vouches`]). A lost chunk of such a WRITE is not
-//! retransmitted when a later WRITE to its place was sent.
+//! after all chunks before it were quiet, and have arrived ([`Operation::vouches`]), or, where each is one chunk, the answers say
+//! that they were stored after those before it ([`StorageOrder`]). A lost chunk of such a WRITE is not retransmitted when a later
+//! WRITE to its place was sent.
 
 use std::collections::VecDeque;
 
-use nichrome_wire::star::Atomic;
+use nichrome_wire::star::{Atomic, Stamp};
 use nichrome_wire::{Instant, SeqNumber};
 
 use crate::core::completion::Status;
@@ -120,6 +121,27 @@ impl Operation {
     }
 }
 
+/// What the RAs say of the order in which the server stored RDPs: those that one RA names in the order of their numbers, and all
+/// of them after those of RAs with earlier stamps. Nothing is known of RAs with equal stamps, nor of copies that were given up.
+#[derive(Debug, Default)]
+struct StorageOrder {
+    /// The latest stamp.
+    latest: Option<Stamp>,
+    /// Chunks before this one may have been stored before a copy that was given up.
+    ordered_from: u64,
+}
+
+impl StorageOrder {
+    /// Records the stamp of an RA; returns true if its RDPs were stored after those of all RAs before it.
+    fn is_latest(&mut self, stamp: Stamp) -> bool {
+        let is_latest = self.latest.is_none_or(|latest| (stamp.0.wrapping_sub(latest.0) as i32) > 0);
+        if is_latest {
+            self.latest = Some(stamp);
+        }
+        is_latest
+    }
+}
+
 /// A chunk that was sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
@@ -144,6 +166,7 @@ pub(super) struct Pipeline {
     quiet: usize,
     /// The largest [`Operation::vouches`] of a quiet operation.
     certain: u64,
+    order: StorageOrder,
 }
 
 impl Pipeline {
@@ -173,6 +196,10 @@ impl Pipeline {
     }
 
     pub(super) fn begin(&mut self, operation: Operation) {
+        if self.operations.is_empty() {
+            // Stamps can be compared for half an hour only.
+            self.order.latest = None;
+        }
         self.end = operation.end();
         self.operations.push_back(operation);
         self.settle();
@@ -277,8 +304,29 @@ impl Pipeline {
         first
     }
 
-    /// Records that the network no longer holds one of the chunk's packets.
+    /// Records that an RA with this stamp has named chunks, of which `last`, if it is this initiator's, was stored last: all answered
+    /// before, by this RA or others, were stored before it if the stamp is the latest.
+    pub(super) fn stored_last(&mut self, last: Option<u64>, stamp: Stamp) {
+        let is_latest = self.order.is_latest(stamp);
+        let Some(last) = last.filter(|last| is_latest && *last >= self.order.ordered_from) else { return };
+        let behind = self.operations.partition_point(|operation| operation.first <= last);
+        let Some(index) = behind.checked_sub(1) else { return };
+        let (base, is_quiet) = (self.base, index < self.quiet);
+        let operation = &mut self.operations[index];
+        if operation.conflict != Conflict::SameBytes || operation.chunks != 1 || operation.first != last {
+            return;
+        }
+        let vouches = operation.end().min(base + 1);
+        if is_quiet {
+            self.certain = self.certain.max(vouches);
+        } else {
+            operation.vouches = operation.vouches.max(vouches);
+        }
+    }
+
+    /// Records that the network no longer holds one of the chunk's packets. It may have been stored at any time before.
     pub(super) fn copy_gone(&mut self, nth: u64) {
+        self.order.ordered_from = self.next();
         if let Some(chunk) = self.chunk(nth) {
             chunk.copies = chunk.copies.saturating_sub(1);
         }
@@ -357,5 +405,68 @@ impl Pipeline {
         self.chunks.clear();
         (self.base, self.certain) = (self.end, self.end);
         (self.settled, self.quiet) = (0, 0);
+        self.order = StorageOrder::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Extent = Extent { host: Host::Server, start: 0, end: 8 };
+
+    /// A WRITE of one chunk to [`PLACE`].
+    fn write(first: u64) -> Operation {
+        Operation {
+            first,
+            chunks: 1,
+            transfer: Transfer::ToServer,
+            receive: None,
+            mirrored: None,
+            failed: None,
+            before: 0,
+            atomic: None,
+            lands: Extent::NONE,
+            writes: PLACE,
+            is_contiguous: true,
+            reads: Extent::NONE,
+            source: Extent::NONE,
+            conflict: if first == 0 { Conflict::None } else { Conflict::SameBytes },
+            vouches: first + 1,
+            reported: None,
+            blocked_since: None,
+        }
+    }
+
+    /// Three WRITEs to one place, of which a copy of the first is under way twice; all are answered.
+    fn answered(gives_up: impl FnOnce(&mut Pipeline)) -> Pipeline {
+        let mut pipeline = Pipeline::default();
+        (0..3).for_each(|nth| pipeline.begin(write(nth)));
+        for (index, nth) in [(0, 0), (0, 0), (1, 1), (2, 2)] {
+            pipeline.chunk_sent(index, nth);
+        }
+        pipeline.chunk_answered(0);
+        gives_up(&mut pipeline);
+        (1..3).for_each(|nth| _ = pipeline.chunk_answered(nth));
+        pipeline
+    }
+
+    #[test]
+    fn the_order_of_storage_settles_what_was_sent_together() {
+        let settled = |pipeline: &Pipeline| {
+            pipeline.operations.iter().filter(|operation| pipeline.is_settled(operation)).count()
+        };
+        let both_answered = |pipeline: &mut Pipeline| _ = pipeline.chunk_answered(0);
+        let mut pipeline = answered(both_answered);
+        assert_eq!(settled(&pipeline), 1, "nothing is known of the order");
+        pipeline.stored_last(None, Stamp(9));
+        pipeline.stored_last(Some(2), Stamp(9));
+        assert_eq!(settled(&pipeline), 1, "of equal stamps neither");
+        pipeline.stored_last(Some(2), Stamp(10));
+        assert_eq!(settled(&pipeline), 3);
+
+        let mut pipeline = answered(|pipeline| pipeline.copy_gone(0));
+        pipeline.stored_last(Some(2), Stamp(9));
+        assert_eq!(settled(&pipeline), 1, "the copy may have been stored after the last WRITE");
     }
 }

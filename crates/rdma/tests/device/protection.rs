@@ -302,6 +302,25 @@ fn more_reads_than_allowed_are_refused() {
     assert_eq!(attack.answer(), Some(Syndrome::Nak(NakCode::InvalidRequest)));
 }
 
+#[test]
+fn a_read_that_is_repeated_while_its_answer_arrives_takes_no_place_of_a_new_one() {
+    let mut attack = Attack::write();
+    attack.request(RcMessage::ReadRequest(attack.here(16)));
+    let read = |attack: &mut Attack, nth: u32| {
+        attack.repr.bth.psn = Psn::new(PSN + nth);
+        let bytes = attack.bytes();
+        attack.pair.inject(1, &bytes);
+    };
+    for nth in 0..4 {
+        read(&mut attack, nth);
+        assert_eq!(attack.answer(), Some(Syndrome::Ack(Credit::UNLIMITED)));
+    }
+    // The oldest again, and the request that follows once it is answered.
+    read(&mut attack, 0);
+    read(&mut attack, 4);
+    assert_eq!(attack.answer(), Some(Syndrome::Ack(Credit::UNLIMITED)));
+}
+
 /// Guesses of an attacker who knows a key of the process, above and below it.
 const GUESSES: u32 = 1_000_000;
 

@@ -122,11 +122,33 @@ fn a_write_from_an_invalid_buffer_lets_those_before_it_complete() {
     assert_eq!((failed[0].wr_id, failed[0].status), (4, Status::LocalProtection));
 }
 
-/// The later WRITE was to vouch for the earlier one: the contents of the memory are unknown.
+#[test]
+fn writes_that_are_stored_in_order_complete_in_a_round_trip() {
+    const DEPTH: u8 = 16;
+    const ROUND_TRIPS: u8 = 12;
+    let mut pair = Pair::new();
+    let [qp, _] = pair.connect_star(SERVER, &Link::default());
+    let mut versions = Versions::new(qp, 8);
+    let until = pair.now.plus_nanos(u64::from(ROUND_TRIPS) * 2 * pair.delay);
+    while pair.now < until {
+        (versions.posted..versions.completed + DEPTH).for_each(|_| versions.post(&mut pair));
+        assert!(pair.step());
+        versions.look(&mut pair);
+    }
+    // With the second round trip for the order it were half as many.
+    assert!(versions.completed > ROUND_TRIPS / 4 * 3 * DEPTH, "{} completed", versions.completed);
+}
+
+/// The second WRITE overtakes the first. The third was to vouch for it: the contents of the memory are unknown.
 #[test]
 fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
     let mut pair = Pair::new();
     let [qp, _] = pair.connect_star(SERVER, &Link::default());
+    let (mut count, late) = (0, pair.delay / 2);
+    pair.fates = Some(Box::new(move |to, _| {
+        count += u32::from(to == SERVER);
+        if to == SERVER && count == 1 { Fate::ArrivesLate(late) } else { Fate::Arrives }
+    }));
     let mut versions = Versions::new(qp, 8);
     (0..3).for_each(|_| versions.post(&mut pair));
     pair.run_until(|pair| pair.ends[SERVER].device.view::<star::CardCounters>().stored == 2);

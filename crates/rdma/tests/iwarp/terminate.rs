@@ -195,7 +195,10 @@ fn every_error_has_its_terminate() {
             "{name}: what follows is dropped"
         );
         assert_eq!(alone.segments().len(), 0);
-        assert_eq!(alone.end().device.counters().terminates_sent, 1);
+        let counters = *alone.end().device.counters();
+        let Counters { dropped_malformed, refused, dropped_state, .. } = counters;
+        assert_eq!(counters.terminates_sent, 1);
+        assert_eq!(dropped_malformed + refused + dropped_state, 1, "{name}: one reason");
     }
 }
 
@@ -313,6 +316,7 @@ fn damage_is_found_by_the_crc() {
     alone.deliver_bytes(&bytes);
     let (code, context) = alone.terminated();
     assert_eq!((code, context.len()), (TerminateCode::CRC, 0));
+    assert_eq!(alone.end().device.counters().dropped_icrc, 1);
     assert_eq!(alone.end().bytes(0, 50), [0; 50]);
 }
 
@@ -324,6 +328,7 @@ fn a_misplaced_marker_ends_the_connection() {
     bytes.extend(fpdu(&alone.tagged(Opcode::Write, 0, true), &[1], crc));
     alone.deliver_bytes(&bytes);
     assert_eq!(alone.terminated().0, TerminateCode::MARKER);
+    assert_eq!(alone.end().device.counters().dropped_malformed, 1);
 }
 
 #[test]

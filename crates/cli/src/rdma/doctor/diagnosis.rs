@@ -15,9 +15,13 @@ pub(super) struct Diagnosis {
     pub(super) device_opened: bool,
 }
 
+/// What opening the connection manager's device file is recorded as.
+const OPEN_CONNECTION_MANAGER: &str = "open_rdma_cm";
+
 /// The verbs on the way to a connection, in this order.
-const STEPS: [(&str, &str); 5] = [
+const STEPS: [(&str, &str); 6] = [
     ("ibv_get_device_list", "listed the devices"),
+    (OPEN_CONNECTION_MANAGER, "opened /dev/infiniband/rdma_cm"),
     ("ibv_open_device", "opened nichrome0"),
     ("ibv_query_port", "queried the port"),
     ("ibv_query_gid", "queried a GID"),
@@ -95,9 +99,15 @@ fn observed(pid: u32, process: &Process, ours: &Path) -> Vec<String> {
 /// Returns the reason why no process opened the device.
 fn reason(observation: &Observation, linkage: Linkage, ours: &Path) -> String {
     let processes = || observation.processes.values();
+    if processes().any(|process| process.called(OPEN_CONNECTION_MANAGER)) {
+        return "the program opened /dev/infiniband/rdma_cm, and bound or resolved no address of this machine. The connection \
+                manager is that of --transport roce."
+            .to_owned();
+    }
     if processes().any(Process::looked_for_connection_manager) {
-        return "librdmacm found no /dev/infiniband/rdma_cm: Nichrome has no connection manager. Use the mode of the \
-                program that exchanges addresses over TCP (perftest and qperf: without -R and -cm1)."
+        return "librdmacm does not reach Nichrome's /dev/infiniband/rdma_cm: it is linked statically, or calls another \
+                libibverbs. Use the mode of the program that exchanges addresses over TCP (perftest and qperf: without -R \
+                and -cm1)."
             .to_owned();
     }
     if processes().any(|process| process.called("ibv_get_device_list")) {
@@ -166,12 +176,13 @@ mod tests {
             (&[], &[], &[], linked, "clears LD_PRELOAD"),
             (&[ours, bundled], &[], &[], linked, bundled),
             (&[ours], &[], &["/sys/class/infiniband"], Linkage::default(), "linked in statically"),
+            (&[ours], &["ibv_get_device_list"], &["/dev/infiniband/rdma_cm"], linked, "linked statically"),
             (
                 &[ours],
-                &["ibv_get_device_list"],
-                &["/dev/infiniband/rdma_cm"],
+                &["ibv_get_device_list", "open_rdma_cm"],
+                &["/sys/class/misc/rdma_cm/abi_version"],
                 linked,
-                "no connection manager",
+                "no address of this machine",
             ),
             (&[ours], &[], &[], linked, "linked with libibverbs and called no verb"),
             (&[ours], &[], &[], Linkage::default(), "not linked with libibverbs"),

@@ -183,7 +183,7 @@ fn is_open(mut stream: &TcpStream) -> bool {
 #[test]
 fn idle_connections_cost_no_rounds_and_give_way_to_new_ones() {
     let fixture = Fixture::new(256, 200);
-    let idle: Vec<_> = (0..300).map(|nth| fixture.connect(2 + nth as u8 % 3, b"")).collect();
+    let idle: Vec<_> = (0..300).map(|nth| fixture.connect(2 + (nth % 3) as u8, b"")).collect();
     fixture.await_ends(Phase::Opening, "displaced", 300 - 256);
     assert!(fixture.rounds() <= 2);
     fixture.connect(9, b"d");
@@ -265,12 +265,40 @@ fn parked_handshakes_resume_after_a_request() {
 #[test]
 fn a_parked_connection_keeps_its_place_for_a_while() {
     let fixture = Fixture::new(2, 2);
-    let parked = [fixture.connect(2, b"p"), fixture.connect(2, b"p")];
+    let mut parked = vec![fixture.connect(2, b"p"), fixture.connect(3, b"p")];
     let start = std::time::Instant::now();
-    fixture.connect(3, b"r");
+    // Each is closed at once, until the oldest parked one gives way.
+    while fixture.ends(Phase::Parked, "displaced") < 3 || parked[2..].iter().all(|newer| !is_open(newer)) {
+        parked.push(fixture.connect(4, b"p"));
+        thread::sleep(PATIENCE / 40);
+    }
     assert!(start.elapsed() >= PATIENCE / 10 - Duration::from_millis(20));
-    assert_eq!(parked.each_ref().map(is_open), [false, true]);
-    assert_eq!(fixture.ends(Phase::Parked, "displaced"), 1);
+    assert_eq!([is_open(&parked[0]), is_open(&parked[1])], [false, true]);
+}
+
+#[test]
+fn silent_connections_displace_silent_ones_only() {
+    let fixture = Fixture::new(4, 200);
+    let parked = [2, 3].map(|host| fixture.connect(host, b"p"));
+    thread::sleep(PATIENCE / 5);
+    let alone = fixture.connect(4, b"");
+    let silent: Vec<_> = (0..100).map(|nth| fixture.connect(5 + nth % 2, b"")).collect();
+    fixture.await_ends(Phase::Opening, "displaced", 101 - 4);
+    assert!(parked.iter().all(is_open) && is_open(&alone), "the sources with most give way");
+    let open: Vec<bool> = silent.iter().map(is_open).collect();
+    assert_eq!((open.iter().filter(|open| **open).count(), open[99]), (3, true));
+    assert_eq!(fixture.ends(Phase::Parked, "displaced"), 0);
+}
+
+#[test]
+fn a_source_with_many_whole_requests_displaces_its_own() {
+    let fixture = Fixture::new(4, 200);
+    let other = fixture.connect(2, b"p");
+    let flood: Vec<_> = (0..50).map(|_| fixture.connect(3, b"p")).collect();
+    let late = fixture.connect(4, b"p");
+    fixture.await_ends(Phase::Parked, "displaced", 52 - 4);
+    assert!(is_open(&other) && is_open(&late));
+    assert_eq!(flood.iter().filter(|stream| is_open(stream)).count(), 2);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nichrome_port::{Epoll, Interest};
+use nichrome_port::{Epoll, Interest, incoming_processor};
 use nichrome_rdma::{QpHandle, StreamEnd};
 use nichrome_wire::Instant;
 use rustix::io;
@@ -76,6 +76,14 @@ pub(crate) struct StreamPorts {
 }
 
 impl StreamPorts {
+    /// Checks whether impairments can happen to streams.
+    ///
+    /// # Errors
+    /// They cannot.
+    pub(super) fn check(faults: &Faults) -> Result<(), StreamFaultsError> {
+        StreamPath::both(faults).map(drop)
+    }
+
     /// No stream yet.
     ///
     /// # Errors
@@ -99,6 +107,12 @@ impl StreamPorts {
 
     pub(crate) fn counters(&self) -> StreamCounters {
         self.counters
+    }
+
+    /// The processor that took in the last packet of a stream, if the kernel says. Of several streams it is any: the queue pairs
+    /// of a program mostly have one peer.
+    pub(crate) fn incoming_processor(&self) -> Option<u32> {
+        self.streams.values().next().and_then(incoming_processor)
     }
 
     /// Deadline of the next chunk on an impaired path, or of a stream that is closing.

@@ -37,6 +37,24 @@ struct DataAnswer {
     next: u32,
     /// The packet before which this sending of the answer ends.
     end: u32,
+    /// An earlier sending of the answer has left.
+    has_left: bool,
+}
+
+impl DataAnswer {
+    const fn new(first: Psn, kind: DataKind, packets: u32) -> Self {
+        Self { first, kind, packets, start: 0, next: 0, end: packets, has_left: false }
+    }
+
+    /// Returns true if a packet of it waits to leave.
+    const fn is_pending(&self) -> bool {
+        self.next < self.end
+    }
+
+    /// Returns true if the peer may have the answer, and send another request in place of this one.
+    const fn may_be_known(&self) -> bool {
+        self.has_left || !self.is_pending()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,11 +104,9 @@ impl Answers {
 
     fn push(&mut self, answer: DataAnswer, limit: usize) -> Result<(), TooMany> {
         if self.data.len() >= limit {
-            let sent = self.data.front().is_some_and(|oldest| oldest.next == oldest.end);
-            if !sent {
-                return Err(TooMany);
-            }
-            self.data.pop_front();
+            // A repetition that has not left is of no use any more: the new request says that the peer has the answer.
+            let oldest = self.data.pop_front_if(|oldest| oldest.may_be_known()).ok_or(TooMany)?;
+            self.pending -= usize::from(oldest.is_pending());
         }
         self.data.push_back(answer);
         self.pending += 1;
@@ -106,7 +122,7 @@ impl Answers {
         limit: usize,
     ) -> Result<(), TooMany> {
         let kind = DataKind::Read { domain, address: reth.va, rkey: reth.rkey, len: reth.len };
-        self.push(DataAnswer { first: psn, kind, packets, start: 0, next: 0, end: packets }, limit)
+        self.push(DataAnswer::new(psn, kind, packets), limit)
     }
 
     pub(super) fn push_atomic(&mut self, psn: Psn, before: u64, limit: usize) -> Result<(), TooMany> {
@@ -119,12 +135,12 @@ impl Answers {
 
     /// Adds an answer of one packet.
     fn push_whole(&mut self, psn: Psn, kind: DataKind, limit: usize) -> Result<(), TooMany> {
-        self.push(DataAnswer { first: psn, kind, packets: 1, start: 0, next: 0, end: 1 }, limit)
+        self.push(DataAnswer::new(psn, kind, 1), limit)
     }
 
     /// Whether another answer could be kept: an atomic must not be done otherwise.
     pub(super) fn has_room(&self, limit: usize) -> bool {
-        self.data.len() < limit || self.data.front().is_some_and(|oldest| oldest.next == oldest.end)
+        self.data.len() < limit || self.data.front().is_some_and(DataAnswer::may_be_known)
     }
 
     fn position(&self, psn: Psn) -> Option<usize> {
@@ -136,7 +152,8 @@ impl Answers {
 
     fn send_again(&mut self, index: usize, start: u32, end: u32) {
         let answer = &mut self.data[index];
-        self.pending += usize::from(answer.next == answer.end);
+        answer.has_left |= !answer.is_pending();
+        self.pending += usize::from(!answer.is_pending());
         (answer.start, answer.next, answer.end) = (start, start, end);
     }
 
@@ -173,7 +190,7 @@ impl Answers {
     pub(super) fn data_sent(&mut self, index: usize) {
         if let Some(answer) = self.data.get_mut(index) {
             answer.next += 1;
-            self.pending -= usize::from(answer.next == answer.end);
+            self.pending -= usize::from(!answer.is_pending());
         }
     }
 }
@@ -213,7 +230,7 @@ impl Answers {
             return Some(plain(Message::CongestionNotification, Psn::new(0), Cause::Notification));
         }
         if self.pending > 0 {
-            let index = self.data.iter().position(|answer| answer.next < answer.end)?;
+            let index = self.data.iter().position(DataAnswer::is_pending)?;
             return Some(self.data_packet(index, position));
         }
         let psn = missing?;

@@ -7,7 +7,7 @@ use super::Stateful;
 use crate::congestion::Mark;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
-use crate::star::flight::{Answered, Place};
+use crate::star::flight::{Answered, Initiator, Place};
 use crate::star::packet::Incoming;
 use crate::star::pipeline::Transfer;
 
@@ -19,19 +19,19 @@ struct Answer<'a> {
 }
 
 impl Stateful {
-    /// Handles the answer of the server's card to an RDP or GD. Returns true if it ends the wait for that packet.
+    /// Handles the answer of the server's card to an RDP or GD. Returns the packet's place if it ends the wait for it.
     fn answered<M: Memory>(
         &mut self,
         transfer: Transfer,
         answer: &Answer<'_>,
         clock: Stamp,
         verbs: &mut Verbs<M>,
-    ) -> bool {
+    ) -> Option<Place> {
         let Answer { sequence, mark, outcome } = *answer;
         let Some(Answered { place, sent }) = self.flight_mut(transfer).answered(sequence, mark, verbs.now)
         else {
             verbs.counters.dropped_stale += 1;
-            return false;
+            return None;
         };
         self.clock.answered(clock, sent, verbs.now);
         if outcome == Err(Reason::Lease)
@@ -45,10 +45,10 @@ impl Stateful {
             flight.missed(sent, verbs.now);
             flight.retransmissions.push_back(place);
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
-            return false;
+            return None;
         }
         self.chunk_answered(place, outcome, verbs);
-        true
+        Some(place)
     }
 
     /// Handles an RA: those of the 16 RDPs before its own that `before` names were stored, too.
@@ -61,14 +61,18 @@ impl Stateful {
         let Repr { sequence, flags, stamp, .. } = packet.repr;
         let mark = Mark::from(flags.contains(Flags::ECN_ECHO));
         let before = outcome.unwrap_or(0);
-        let mut is_news = false;
+        let mut last = None;
         for distance in (1..=u16::BITS).rev().filter(|distance| before >> (distance - 1) & 1 == 1) {
             let stored = Answer { sequence: sequence - distance, mark, outcome: Ok(&[]) };
-            is_news |= self.answered(Transfer::ToServer, &stored, stamp, verbs);
+            last = self.answered(Transfer::ToServer, &stored, stamp, verbs).or(last);
         }
         let answer = Answer { sequence, mark, outcome: outcome.map(|_| packet.payload) };
-        is_news |= self.answered(Transfer::ToServer, &answer, stamp, verbs);
-        if is_news {
+        last = self.answered(Transfer::ToServer, &answer, stamp, verbs).or(last);
+        if let Some(last) = last {
+            for initiator in [Initiator::Client, Initiator::Server] {
+                let of_this = (last.initiator == initiator && outcome.is_ok()).then_some(last.nth);
+                self.pipeline_mut(initiator).stored_last(of_this, stamp);
+            }
             self.progress(Transfer::ToServer, verbs.now);
         }
     }
@@ -83,7 +87,7 @@ impl Stateful {
         let Repr { sequence, stamp, .. } = packet.repr;
         let mark = Mark::from(packet.ecn == Ecn::Ce);
         let answer = Answer { sequence, mark, outcome: outcome.map(|()| packet.payload) };
-        if self.answered(Transfer::FromServer, &answer, stamp, verbs) {
+        if self.answered(Transfer::FromServer, &answer, stamp, verbs).is_some() {
             self.progress(Transfer::FromServer, verbs.now);
         }
     }

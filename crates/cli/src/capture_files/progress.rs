@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const STRIDE: u64 = 1024;
 
 /// How far the input has been read.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     begun: Instant,
     records: u64,
     /// Hidden at first; `None` where nobody looks.
@@ -22,15 +22,16 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress through the input at `path`.
-    pub(super) fn new(path: &Path) -> Self {
-        let bar = || bar(fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|file| file.len()));
+    /// Progress through the input at `path`. Of a compressed file nobody knows how long it is.
+    pub(crate) fn new(path: &Path, is_compressed: bool) -> Self {
+        let file = || fs::metadata(path).ok().filter(|file| file.is_file() && !is_compressed);
+        let bar = || bar(file().map(|file| file.len()));
         Self { begun: Instant::now(), records: 0, bar: io::stderr().is_terminal().then(bar) }
     }
 
     /// Says that one more record was read, which ends at byte `position`.
     #[inline]
-    pub(super) fn reached(&mut self, position: u64) {
+    pub(crate) fn reached(&mut self, position: u64) {
         self.records += 1;
         if let Some(bar) = &self.bar
             && self.records.is_multiple_of(STRIDE)

@@ -8,7 +8,7 @@ use crate::failure;
 
 /// The files that a run uses, with what the command line calls them.
 #[derive(Default)]
-pub(super) struct Distinct {
+pub(crate) struct Distinct {
     files: Vec<(&'static str, Identity)>,
 }
 
@@ -26,7 +26,7 @@ impl Distinct {
     ///
     /// # Errors
     /// It is one that was added before.
-    pub(super) fn add(&mut self, name: &'static str, path: &Path, standard: &Path) -> anyhow::Result<()> {
+    pub(crate) fn add(&mut self, name: &'static str, path: &Path, standard: &Path) -> anyhow::Result<()> {
         let stream = path.as_os_str() == "-";
         let path = if stream { standard } else { path };
         // A stream can be used once, whatever is behind it.

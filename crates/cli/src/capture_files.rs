@@ -1,0 +1,42 @@
+//! Capture files that commands read and write.
+
+mod distinct;
+mod interface;
+mod kept;
+mod merged;
+mod progress;
+
+use std::path::Path;
+
+use anyhow::Context;
+use nichrome_port::capture::ReadError;
+
+pub(crate) use self::distinct::Distinct;
+pub(crate) use self::interface::Interface;
+pub(crate) use self::kept::Kept;
+pub(crate) use self::merged::Merged;
+pub(crate) use self::progress::Progress;
+use crate::failure;
+
+/// Returns true if the path stands for a standard stream.
+pub(crate) fn is_standard_stream(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// What messages call an input.
+pub(crate) fn input_name(path: &Path) -> String {
+    if is_standard_stream(path) { "standard input".into() } else { path.display().to_string() }
+}
+
+/// Judges what ended a capture early: one that is cut off is worth a warning, one that cannot be read further is a failure.
+pub(crate) fn judge(ended: Option<ReadError>, input: &Path) -> anyhow::Result<()> {
+    match ended {
+        Some(error @ ReadError::Truncated { .. }) => {
+            let input = input_name(input);
+            failure::warn(format_args!("{input}: {error}; what is before that was processed"));
+            Ok(())
+        }
+        Some(error) => Err(error).with_context(|| input_name(input)),
+        None => Ok(()),
+    }
+}

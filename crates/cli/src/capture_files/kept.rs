@@ -1,0 +1,60 @@
+//! A capture that is written, with the interfaces of the one that is read.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+
+use nichrome_port::capture::{self, MAX_SNAP_LEN, WriteError, Writer};
+use nichrome_wire::Instant;
+
+use super::interface::Interface;
+
+/// A capture that is written.
+pub(crate) struct Kept {
+    writer: Writer<Box<dyn Write + Send>>,
+    /// The numbers of the input's interfaces, and those that they have here.
+    interfaces: HashMap<u32, u32>,
+}
+
+impl Kept {
+    /// Creates the capture at `path`; `-` is the standard output.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub(crate) fn create(path: &Path) -> Result<Self, WriteError> {
+        let writer = capture::create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
+        Ok(Self { writer, interfaces: HashMap::new() })
+    }
+
+    /// Writes a packet, `parts` one after the other, on the interface that it came from.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write(
+        &mut self,
+        from: Interface,
+        time: Instant,
+        original_len: Option<u32>,
+        parts: [&[u8]; 2],
+        comment: Option<&str>,
+    ) -> Result<(), WriteError> {
+        let interface = match self.interfaces.get(&from.number) {
+            Some(interface) => *interface,
+            None => {
+                let name = format!("interface {}", from.number);
+                let interface = self.writer.add_interface(from.link_type, &name, MAX_SNAP_LEN)?;
+                self.interfaces.insert(from.number, interface);
+                interface
+            }
+        };
+        self.writer.write(interface, time, original_len, parts, comment)
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn finish(self) -> Result<(), WriteError> {
+        self.writer.finish()
+    }
+}

@@ -1,0 +1,159 @@
+//! `nichrome coalesce --compare`: one capture through every profile with several hold times.
+
+use std::fmt;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use nichrome_lro::{Hold, NpuConfig, Profile, ProfileConfig};
+use plotters::prelude::SeriesLabelPosition;
+use serde::Serialize;
+
+use super::card::Done;
+use crate::chart::{self, Axis, COLORS, Grid, HEADROOM, plain};
+use crate::number::{Grouped, plural};
+
+/// Pixels of the picture.
+const SIZE: (u32, u32) = (900, 480);
+
+/// From what a card delays an interrupt by to what a person does not notice.
+const HOLDS: [Duration; 4] = [
+    Duration::from_micros(50),
+    Duration::from_micros(200),
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+];
+
+/// A card that is compared.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) config: ProfileConfig,
+    /// How long it holds segments at most.
+    hold: Duration,
+}
+
+/// All of them: every profile with every hold time.
+pub(super) fn candidates() -> impl Iterator<Item = Candidate> {
+    let with = |profile, hold| match profile {
+        Profile::Gro => ProfileConfig::Gro(Hold::For(hold)),
+        Profile::Netfpga => ProfileConfig::Netfpga(hold),
+        Profile::Npu => ProfileConfig::Npu(NpuConfig::with_hold(hold)),
+    };
+    let profiles = [Profile::Gro, Profile::Netfpga, Profile::Npu];
+    profiles
+        .into_iter()
+        .flat_map(move |profile| HOLDS.map(|hold| Candidate { config: with(profile, hold), hold }))
+}
+
+/// What the candidates made of a capture, with names that stay stable: `--json` prints it as it is.
+#[derive(Default, Serialize)]
+pub(super) struct Comparison {
+    pub(super) packets_in: u64,
+    pub(super) runs: Vec<Run>,
+    /// Whether the input ended early.
+    pub(super) truncated: bool,
+}
+
+/// What one of them made of it.
+#[derive(Serialize)]
+pub(super) struct Run {
+    pub(super) profile: &'static str,
+    /// How long segments are held at most.
+    pub(super) hold_us: u64,
+    pub(super) packets_out: u64,
+    pub(super) aggregates: u64,
+    pub(super) mean_segments_per_aggregate: f64,
+    pub(super) drops: u64,
+}
+
+impl Comparison {
+    /// Adds what a candidate made of the capture.
+    pub(super) fn add(&mut self, candidate: Candidate, done: &Done) {
+        let sums = &done.counters.sums;
+        self.packets_in = sums.packets_in;
+        self.runs.push(Run {
+            profile: candidate.config.profile().name(),
+            hold_us: candidate.hold.as_micros() as u64,
+            packets_out: sums.packets_out,
+            aggregates: sums.aggregates,
+            mean_segments_per_aggregate: sums.mean_segments_per_aggregate(),
+            drops: done.counters.drops.iter().map(|(_, count)| count).sum(),
+        });
+    }
+
+    /// The run that left the host the fewest packets, and of equal ones the one that held them for the shortest time.
+    fn best(&self) -> Option<&Run> {
+        self.runs.iter().min_by_key(|run| (run.packets_out, run.hold_us))
+    }
+
+    /// Share of the packets that the host gets, in percent.
+    fn percent(&self, run: &Run) -> f64 {
+        100.0 * run.packets_out as f64 / self.packets_in.max(1) as f64
+    }
+}
+
+impl Run {
+    /// The hold time in words.
+    fn hold(&self) -> String {
+        format!("{:?}", Duration::from_micros(self.hold_us))
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+        table.set_header(["profile", "hold", "packets to the host", "of all", "aggregates", "mean segments"]);
+        for run in &self.runs {
+            let mean = match run.mean_segments_per_aggregate {
+                0.0 => "–".into(),
+                mean => format!("{mean:.1}"),
+            };
+            let [packets, aggregates] = [run.packets_out, run.aggregates].map(|n| Grouped(n).to_string());
+            let share = format!("{:.1} %", self.percent(run));
+            table.add_row([run.profile.to_owned(), run.hold(), packets, share, aggregates, mean]);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        writeln!(f, "{}", table.trim_fmt())?;
+        if let Some(best) = self.best() {
+            let packets = plural(self.packets_in, "packet", "packets");
+            writeln!(
+                f,
+                "\nthe fewest packets: {}, held for at most {}: {:.1} % of {packets}",
+                best.profile,
+                best.hold(),
+                self.percent(best)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Comparison {
+    /// Draws the shares of packets over hold times.
+    ///
+    /// # Errors
+    /// The picture cannot be painted.
+    pub(super) fn draw(&self, title: &str) -> anyhow::Result<String> {
+        chart::svg(SIZE, |area| {
+            let name = |at: &f64| {
+                let hold = HOLDS.get(at.round().max(0.0) as usize).filter(|_| at.fract() == 0.0);
+                hold.map_or_else(String::new, |hold| format!("{hold:?}"))
+            };
+            let x = Axis {
+                description: "how long segments are held at most".into(),
+                range: 0.0..(HOLDS.len() - 1) as f64,
+                labels: HOLDS.len(),
+                format: &name,
+            };
+            let y = Axis::y("packets to the host, in percent", 100.0 * HEADROOM, &plain);
+            let mut chart = chart::chart(area, title, Grid::Horizontal, x, y)?;
+            for (runs, color) in self.runs.chunks(HOLDS.len()).zip(COLORS.into_iter().skip(1)) {
+                let points = (0..).map(f64::from).zip(runs.iter().map(|run| self.percent(run)));
+                chart::line(&mut chart, runs.first().map_or("", |run| run.profile), color, 3, points)?;
+            }
+            chart::legend(&mut chart, SeriesLabelPosition::UpperRight)
+        })
+    }
+}

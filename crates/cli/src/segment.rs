@@ -1,0 +1,131 @@
+//! `nichrome segment`: cuts the super-packets of a capture back into segments.
+
+mod cutter;
+mod summary;
+
+use std::io::{self, Read, Write};
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use nichrome_port::capture::{self, ReadError, Reader};
+
+use self::cutter::{Cutter, Found};
+use self::summary::Summary;
+use crate::capture_files::{Distinct, Interface, Kept, Progress, input_name, is_standard_stream, judge};
+
+const EXAMPLES: &str = "\
+Examples:
+  nichrome segment in.pcap out.pcapng                 packets that fit an MTU of 1500 bytes
+  nichrome segment merged.pcapng out.pcapng           of 'nichrome coalesce': the segments that were merged
+  tcpdump -i eth0 -c 10000 -w - | nichrome segment - out.pcapng --mtu 9000";
+
+/// Cut super-packets back into TCP segments and UDP datagrams that fit an MTU, for programs that cannot read super-packets: the
+/// inverse of 'nichrome coalesce'.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Segment {
+    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The capture to write, always pcapng; - is the standard output.
+    #[arg(value_name = "OUT.pcapng")]
+    output: PathBuf,
+    /// The longest IP packet, in bytes. By default the segments that 'nichrome coalesce' merged, as its comments say, and 1500
+    /// for packets without such a comment.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
+    mtu: Option<u16>,
+    /// Payload of each segment, in bytes, instead of an MTU.
+    #[arg(long, value_name = "BYTES", conflicts_with = "mtu")]
+    mss: Option<NonZeroU16>,
+    /// Print the summary as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Segment {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let mut files = Distinct::default();
+        files.add("IN", &self.input, Path::new("/dev/stdin"))?;
+        files.add("OUT", &self.output, Path::new("/dev/stdout"))?;
+        let mut reader = capture::open(&self.input).with_context(|| input_name(&self.input))?;
+        let mut output = Kept::create(&self.output)?;
+        let mut summary = Summary::default();
+        let ended = self.cut(&mut reader, &mut output, &mut summary)?;
+        output.finish()?;
+        if summary.packets_in == 0
+            && let Some(error) = ended
+        {
+            return Err(error).with_context(|| input_name(&self.input));
+        }
+        summary.truncated = ended.is_some();
+        self.print(&summary)?;
+        judge(ended, &self.input)
+    }
+
+    /// Cuts every record; says what ended the capture early, if anything did.
+    fn cut<R: Read>(
+        &self,
+        reader: &mut Reader<R>,
+        output: &mut Kept,
+        summary: &mut Summary,
+    ) -> anyhow::Result<Option<ReadError>> {
+        let mut progress = Progress::new(&self.input, reader.is_compressed());
+        let mut cutter = Cutter::new(self.mtu, self.mss);
+        let (mut bytes, mut segment) = (Vec::new(), Vec::new());
+        loop {
+            let record = match reader.next(&mut bytes) {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(None),
+                Err(error) => return Ok(Some(error)),
+            };
+            let from = Interface::of(&record, &bytes);
+            let found = cutter.look(&record, &bytes, reader.comment());
+            summary.packets_in += 1;
+            match found {
+                Found::Packet | Found::Left(_) => {
+                    let len = Some(record.original_len);
+                    output.write(from, record.time, len, [&[], &bytes], reader.comment())?;
+                    summary.packets_out += 1;
+                    if let Found::Left(reason) = found {
+                        *summary.left.entry(reason).or_default() += 1;
+                    }
+                }
+                Found::SuperPacket { mut segments, header, skipped, mut comment } => {
+                    summary.super_packets += 1;
+                    segment.clear();
+                    while segments.append_next(&mut segment) {
+                        output.write(
+                            from,
+                            record.time,
+                            None,
+                            [header, &segment[skipped..]],
+                            comment.take(),
+                        )?;
+                        summary.packets_out += 1;
+                        summary.segments += 1;
+                        segment.clear();
+                    }
+                }
+            }
+            progress.reached(reader.position().bytes);
+        }
+    }
+
+    /// Prints the summary, on the standard error where the standard output is the capture.
+    fn print(&self, summary: &Summary) -> anyhow::Result<()> {
+        let mut output: Box<dyn Write> = if is_standard_stream(&self.output) {
+            Box::new(io::stderr().lock())
+        } else {
+            Box::new(io::stdout().lock())
+        };
+        let text = if self.json {
+            serde_json::to_string_pretty(summary)?
+        } else {
+            format!("{}: {summary}", input_name(&self.input))
+        };
+        writeln!(output, "{text}").context("cannot print the summary")
+    }
+}

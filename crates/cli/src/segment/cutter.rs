@@ -1,0 +1,107 @@
+//! Which records are super-packets, and into what they are cut.
+
+use std::num::NonZeroU16;
+
+use nichrome_port::capture::{LinkType, Record};
+use nichrome_tso::{Limit, SegmentError, Segments};
+use nichrome_wire::EtherType;
+
+use crate::capture_files::Merged;
+
+/// The longest IP packet where nothing says otherwise.
+const MTU: u16 = 1500;
+
+/// Bytes of the longest header before the IP packet: Ethernet's with two VLAN tags.
+const MOST_LINK_LEN: u32 = 22;
+
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: usize = 14;
+
+/// Decides about the records of a capture.
+pub(super) struct Cutter {
+    /// What the user wants, whatever the comments say.
+    limit: Option<Limit>,
+    /// A packet behind an Ethernet header, where the capture has another header.
+    frame: Vec<u8>,
+}
+
+/// What a record is.
+pub(super) enum Found<'a> {
+    /// A packet that fits.
+    Packet,
+    /// A super-packet that cannot be cut, and why.
+    Left(&'static str),
+    SuperPacket {
+        segments: Segments<'a>,
+        /// The link's header, which stands in place of the first `skipped` bytes of each segment.
+        header: &'a [u8],
+        skipped: usize,
+        /// The comments of the segments.
+        comment: Option<&'a str>,
+    },
+}
+
+impl Cutter {
+    pub(super) fn new(mtu: Option<u16>, mss: Option<NonZeroU16>) -> Self {
+        let limit = mss.map(Limit::Payload).or(mtu.map(Limit::Packet));
+        Self { limit, frame: Vec::new() }
+    }
+
+    pub(super) fn look<'a>(
+        &'a mut self,
+        record: &Record,
+        bytes: &'a [u8],
+        comment: Option<&'a str>,
+    ) -> Found<'a> {
+        let merged = comment.and_then(Merged::parse);
+        let of_merged = merged.and_then(|(merged, _)| NonZeroU16::new(merged.mss)).map(Limit::Payload);
+        let limit = self.limit.or(of_merged).unwrap_or(Limit::Packet(MTU));
+        // Most packets fit, and are not looked into.
+        let mtu = if let Limit::Packet(mtu) = limit { u32::from(mtu) } else { 0 };
+        if record.original_len <= mtu {
+            return Found::Packet;
+        }
+        let (header, frame, skipped) = match record.link_type {
+            LinkType::Ethernet => (&[][..], bytes, 0),
+            other => {
+                let (header, packet) = bytes.split_at(other.header_len(bytes));
+                put_behind_ethernet(&mut self.frame, packet);
+                (header, &self.frame[..], ETHERNET_LEN)
+            }
+        };
+        let mut segments = match Segments::within(frame, limit) {
+            Ok(segments) if segments.remaining() > 1 => segments,
+            Ok(_) => return Found::Packet,
+            Err(_) if record.original_len <= mtu + MOST_LINK_LEN => return Found::Packet,
+            Err(_) if record.original_len as usize > bytes.len() => {
+                return Found::Left("cut short by the capture");
+            }
+            Err(error) => return Found::Left(reason(&error)),
+        };
+        if merged.is_some_and(|(merged, _)| merged.has_fixed_identification) {
+            segments.fix_identification();
+        }
+        let comment = merged.map_or(comment, |(_, rest)| rest);
+        Found::SuperPacket { segments, header, skipped, comment }
+    }
+}
+
+/// Writes `packet` behind an Ethernet header to `frame`.
+fn put_behind_ethernet(frame: &mut Vec<u8>, packet: &[u8]) {
+    let is_v6 = packet.first().is_some_and(|first| first >> 4 == 6);
+    let ethertype = if is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+    frame.clear();
+    frame.resize(ETHERNET_LEN - 2, 0);
+    frame.extend_from_slice(&ethertype.0.to_be_bytes());
+    frame.extend_from_slice(packet);
+}
+
+/// Why a super-packet is not cut, in few words.
+fn reason(error: &SegmentError) -> &'static str {
+    match error {
+        SegmentError::Fragment => "IP fragments",
+        SegmentError::NotIp(_) | SegmentError::OtherProtocol(_) => "neither TCP nor UDP",
+        SegmentError::NoRoom { .. } => "headers longer than the MTU",
+        _ => "broken or unusual headers",
+    }
+}

@@ -1,0 +1,53 @@
+//! What a run has come to, with names that stay stable: `--json` prints it as it is.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::number::{Grouped, plural};
+
+/// The summary.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Summary {
+    pub(super) packets_in: u64,
+    pub(super) packets_out: u64,
+    /// Packets that were cut.
+    pub(super) super_packets: u64,
+    /// What they were cut into.
+    pub(super) segments: u64,
+    /// Super-packets that were left as they were, by reason.
+    pub(super) left: BTreeMap<&'static str, u64>,
+    /// Whether the input ended early.
+    pub(super) truncated: bool,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [packets_in, packets_out, segments] =
+            [self.packets_in, self.packets_out, self.segments].map(Grouped);
+        let cut = plural(self.super_packets, "super-packet", "super-packets");
+        write!(f, "{packets_in} packets in, {packets_out} out: {cut} cut into {segments} segments")?;
+        self.left.iter().try_for_each(|(reason, count)| write!(f, "; {} left: {reason}", Grouped(*count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_names_what_was_left() {
+        let left = BTreeMap::from([("IP fragments", 2)]);
+        let summary = Summary {
+            packets_in: 10,
+            packets_out: 1052,
+            super_packets: 1,
+            segments: 1043,
+            left,
+            truncated: false,
+        };
+        let text = "10 packets in, 1,052 out: 1 super-packet cut into 1,043 segments; 2 left: IP fragments";
+        assert_eq!(summary.to_string(), text);
+    }
+}

@@ -1,0 +1,148 @@
+//! Captures as other programs make them: of other link types, compressed, with comments.
+
+use std::path::Path;
+use std::process::Command;
+
+use nichrome_port::capture::{self, LinkType, Writer};
+use nichrome_wire::Instant;
+use tempfile::tempdir;
+
+use crate::run::{
+    Given, capture as captured, number, printed, records, segments, summary, text, write_capture,
+};
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
+/// The header that a capture of `link_type` has in place of an Ethernet header.
+fn header(link_type: LinkType, ethernet: &[u8]) -> Vec<u8> {
+    let protocol = &ethernet[12..14];
+    let is_v6 = protocol == [0x86, 0xDD];
+    match link_type {
+        LinkType::Ethernet => ethernet.to_vec(),
+        LinkType::RawIp => Vec::new(),
+        LinkType::LinuxCooked => [&[0, 0, 0, 1, 0, 6][..], &ethernet[6..12], &[0, 0], protocol].concat(),
+        LinkType::LinuxCookedV2 => {
+            [protocol, &[0, 0, 0, 0, 0, 3, 0, 1, 0, 6], &ethernet[6..12], &[0, 0]].concat()
+        }
+        LinkType::Null => vec![if is_v6 { 30 } else { 2 }, 0, 0, 0],
+        LinkType::Loop => vec![0, 0, 0, if is_v6 { 24 } else { 2 }],
+    }
+}
+
+#[test]
+fn other_link_types_are_coalesced_as_ethernet_is() {
+    let folder = tempdir().unwrap();
+    for name in ["tcp-clean", "tcp-ipv6-reorder-loss"] {
+        let ethernet = captured(name);
+        let expected = summary(&[&ethernet, "--verify"]);
+        for link_type in
+            [LinkType::RawIp, LinkType::LinuxCooked, LinkType::LinuxCookedV2, LinkType::Null, LinkType::Loop]
+        {
+            let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
+            let frames: Vec<(u64, Vec<u8>)> = records(Path::new(&ethernet))
+                .into_iter()
+                .map(|(record, frame)| {
+                    let (link, packet) = frame.split_at(ETHERNET);
+                    (record.time.as_nanos(), [&header(link_type, link), packet].concat())
+                })
+                .collect();
+            let given = frames.iter().map(|(nanos, bytes)| Given {
+                interface: 0,
+                nanos: *nanos,
+                original_len: None,
+                bytes,
+            });
+            write_capture(&input, &[link_type], given);
+            let found = summary(&[&text(&input), &text(&output), "--verify"]);
+            for field in ["packets_in", "packets_out", "tcp_payload_bytes_out", "segments_histogram"] {
+                assert_eq!(found[field], expected[field], "{field} of {name} as {link_type}");
+            }
+            let len = header(link_type, &records(Path::new(&ethernet))[0].1[..ETHERNET]).len();
+            for (record, bytes) in records(&output) {
+                assert_eq!(record.link_type, link_type);
+                assert_eq!(link_type.header_len(&bytes), if link_type == LinkType::RawIp { 0 } else { len });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_ip_passes_unchanged_in_its_place() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
+    // 0x6558 would be the beginning of an IPv6 header.
+    let frames = [
+        [&[0, 0, 0, 1, 0, 6, 1, 1, 1, 1, 1, 1, 0, 0, 8, 6][..], &[0x45; 28]].concat(),
+        vec![0x65, 0x58, 0],
+        Vec::new(),
+    ];
+    let given =
+        (0..).zip(&frames).map(|(nanos, bytes)| Given { interface: 0, nanos, original_len: None, bytes });
+    write_capture(&input, &[LinkType::LinuxCooked], given);
+    let found = summary(&[&text(&input), &text(&output), "--verify"]);
+    assert_eq!((number(&found, "packets_in"), number(&found, "packets_out")), (3, 3));
+    assert!(records(&output).iter().map(|(_, bytes)| bytes).eq(&frames));
+}
+
+#[test]
+fn links_and_directions_of_the_interface_any_are_kept_apart() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
+    let packets = segments(1, 4);
+    let cooked = |packet: &[u8], index: u8, kind: u8| {
+        [&[8, 0, 0, 0, 0, 0, 0, index, 0, 1, kind, 6, 1, 1, 1, 1, 1, 1, 0, 0][..], &packet[ETHERNET..]]
+            .concat()
+    };
+    // Each packet as it came in on interface 2, and as it was forwarded to interface 3.
+    let frames: Vec<Vec<u8>> =
+        packets.iter().flat_map(|packet| [cooked(packet, 2, 0), cooked(packet, 3, 4)]).collect();
+    let given =
+        (0..).zip(&frames).map(|(nanos, bytes)| Given { interface: 0, nanos, original_len: None, bytes });
+    write_capture(&input, &[LinkType::LinuxCookedV2], given);
+    let found = summary(&[&text(&input), &text(&output), "--verify"]);
+    assert_eq!((number(&found, "packets_out"), number(&found, "aggregates")), (2, 2));
+    let links: Vec<u64> =
+        records(&output).iter().map(|(_, bytes)| LinkType::LinuxCookedV2.channel(bytes)).collect();
+    assert_eq!(links, [2 << 1, 3 << 1 | 1]);
+}
+
+#[test]
+fn compressed_captures_are_read() {
+    let folder = tempdir().unwrap();
+    let plain = captured("tcp-loss");
+    let expected = printed(&["coalesce", "--json", &plain]);
+    for (program, extension) in [("gzip", "gz"), ("zstd", "zst")] {
+        let compressed = folder.path().join(format!("in.pcap.{extension}"));
+        let output = Command::new(program).args(["-q", "-c", &plain]).output();
+        let output = output.unwrap_or_else(|_| panic!("the tests need Debian's package {program}"));
+        std::fs::write(&compressed, output.stdout).unwrap();
+        assert_eq!(printed(&["coalesce", "--json", &text(&compressed)]), expected);
+    }
+}
+
+#[test]
+fn comments_are_kept() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file, "test");
+    writer.add_interface(LinkType::Ethernet, "test", 0).unwrap();
+    let comments = [Some("the first"), None, Some("the third\nof three")];
+    for (nth, (frame, comment)) in (0..).zip(segments(1, 3).iter().zip(comments)) {
+        writer.write(0, Instant::from_nanos(nth), None, [frame], comment).unwrap();
+    }
+    writer.write(0, Instant::from_nanos(9), None, [&[7; 60]], Some("no IP")).unwrap();
+    writer.finish().unwrap();
+    std::fs::write(&input, file).unwrap();
+    summary(&[&text(&input), &text(&output)]);
+    let (mut reader, mut bytes, mut found) = (capture::open(&output).unwrap(), Vec::new(), Vec::new());
+    while reader.next(&mut bytes).unwrap().is_some() {
+        found.push(reader.comment().unwrap().to_owned());
+    }
+    found.sort();
+    let [merged, alone] = &found[..] else { panic!("{found:?}") };
+    assert!(merged.starts_with("nichrome: 3 segments, MSS 1000, flush "), "{merged}");
+    assert!(merged.ends_with("\nthe first\nthe third\nof three"), "{merged}");
+    assert_eq!(alone, "no IP");
+}

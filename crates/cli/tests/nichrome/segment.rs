@@ -1,0 +1,165 @@
+//! `nichrome segment`: the inverse of `nichrome coalesce`.
+
+use std::path::Path;
+
+use nichrome_port::capture::LinkType;
+use nichrome_wire::TcpFrame;
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::run::{
+    Given, PROFILES, captures, nichrome, number, printed, records, segments, stderr, summary, text,
+    write_capture,
+};
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
+fn segment(input: &str, output: &Path, more: &[&str]) -> Value {
+    let output = text(output);
+    let arguments = [&["segment", "--json", input, &output], more].concat();
+    serde_json::from_str(&printed(&arguments)).unwrap()
+}
+
+/// Writes packets of one interface to a capture; they were as long as `original_len` says.
+fn capture_of(folder: &TempDir, link_type: LinkType, packets: &[(Vec<u8>, Option<u32>)]) -> String {
+    let given = (0..).zip(packets).map(|(nanos, (bytes, original_len))| Given {
+        interface: 0,
+        nanos,
+        original_len: *original_len,
+        bytes,
+    });
+    write_capture(&folder.path().join("in.pcapng"), &[link_type], given)
+}
+
+fn super_packet(payload: usize) -> Vec<u8> {
+    TcpFrame { payload: (0..payload).map(|at| at as u8).collect(), ..TcpFrame::default() }.build()
+}
+
+#[test]
+fn the_segments_of_every_capture_come_back_bit_for_bit() {
+    let folder = tempdir().unwrap();
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    for capture in captures() {
+        for hold in ["50us", "5ms"] {
+            let before = summary(&[&text(&capture), &text(&merged), "--hold", hold]);
+            let found = segment(&text(&merged), &cut, &[]);
+            assert_eq!(found["super_packets"], before["aggregates"]);
+            assert!(hold == "50us" || number(&found, "super_packets") > 10, "{found}");
+            let frames = |path: &Path| {
+                let mut frames: Vec<_> = records(path).into_iter().map(|(_, bytes)| bytes).collect();
+                frames.sort();
+                frames
+            };
+            assert!(frames(&cut) == frames(&capture), "{}, hold {hold}", capture.display());
+        }
+    }
+}
+
+#[test]
+fn what_other_profiles_merge_fits_an_mtu_again() {
+    let folder = tempdir().unwrap();
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    for capture in captures() {
+        for profile in PROFILES {
+            let before = summary(&[&text(&capture), &text(&merged), "--profile", profile, "--hold", "5ms"]);
+            for more in [&[][..], &["--mtu", "576"]] {
+                let most = if more.is_empty() { 1514 } else { 590 };
+                let found = segment(&text(&merged), &cut, more);
+                assert_eq!(found["left"], serde_json::json!({}), "{}", capture.display());
+                assert!(records(&cut).iter().all(|(_, bytes)| bytes.len() <= most));
+                let after = summary(&[&text(&cut)]);
+                assert_eq!(after["tcp_payload_bytes_in"], before["tcp_payload_bytes_out"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fixed_identification_stays_fixed() {
+    let folder = tempdir().unwrap();
+    let frames: Vec<_> = segments(1, 5).into_iter().map(|frame| (frame, None)).collect();
+    let input = capture_of(&folder, LinkType::Ethernet, &frames);
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let found = summary(&[&input, &text(&merged)]);
+    assert_eq!(number(&found, "packets_out"), 1);
+    segment(&text(&merged), &cut, &[]);
+    assert!(records(&cut).iter().map(|(_, bytes)| bytes).eq(frames.iter().map(|(frame, _)| frame)));
+}
+
+#[test]
+fn super_packets_of_other_programs_fit_the_mtu_or_have_the_payload_asked_for() {
+    let folder = tempdir().unwrap();
+    let whole = super_packet(10_000);
+    for (link_type, header) in [(LinkType::Ethernet, &whole[..ETHERNET]), (LinkType::Null, &[2, 0, 0, 0])] {
+        let packet = [header, &whole[ETHERNET..]].concat();
+        let input = capture_of(&folder, link_type, &[(packet, None)]);
+        let output = folder.path().join("out.pcapng");
+        for (more, payload) in [
+            (&[][..], 1460),
+            (&["--mtu", "1500"], 1460),
+            (&["--mtu", "9000"], 8960),
+            (&["--mss", "536"], 536),
+        ] {
+            let found = segment(&input, &output, more);
+            let count = 10_000_u64.div_ceil(payload);
+            assert_eq!((number(&found, "super_packets"), number(&found, "segments")), (1, count));
+            let packets = records(&output);
+            let bytes: Vec<u8> =
+                packets.iter().flat_map(|(_, bytes)| bytes[header.len() + 40..].to_vec()).collect();
+            assert_eq!(bytes, whole[ETHERNET + 40..]);
+            assert!(packets.iter().all(|(record, bytes)| record.link_type == link_type
+                && bytes.starts_with(header)
+                && bytes.len() <= header.len() + 40 + payload as usize));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_cut_stays_as_it_is_and_is_counted() {
+    let folder = tempdir().unwrap();
+    let mut fragment = super_packet(3000);
+    fragment[ETHERNET + 6] = 0x20;
+    let mut icmp = super_packet(3000);
+    icmp[ETHERNET + 9] = 1;
+    let mut short = super_packet(3000);
+    let len = short.len() as u32;
+    short.truncate(100);
+    let mut fits = super_packet(1460);
+    fits[ETHERNET + 9] = 1;
+    let packets = [(fragment, None), (icmp, None), (short, Some(len)), (fits, None), (vec![7; 4000], None)];
+    let input = capture_of(&folder, LinkType::Ethernet, &packets);
+    let output = folder.path().join("out.pcapng");
+    let found = segment(&input, &output, &[]);
+    let left =
+        serde_json::json!({ "IP fragments": 1, "neither TCP nor UDP": 2, "cut short by the capture": 1 });
+    assert_eq!(found["left"], left);
+    for ((record, bytes), (given, original_len)) in records(&output).iter().zip(&packets) {
+        assert_eq!(bytes, given);
+        assert_eq!(record.original_len, original_len.unwrap_or(given.len() as u32));
+    }
+    let told = printed(&["segment", &input, &text(&output)]);
+    assert!(
+        told.contains("5 packets in, 5 out: 0 super-packets cut into 0 segments; 1 left: IP fragments"),
+        "{told}"
+    );
+}
+
+#[test]
+fn wrong_options_and_files_are_one_line() {
+    let folder = tempdir().unwrap();
+    let input = capture_of(&folder, LinkType::Ethernet, &[(super_packet(3000), None)]);
+    let output = text(&folder.path().join("out.pcapng"));
+    for (arguments, status) in [
+        (&["segment", &input][..], 2),
+        (&["segment", &input, &output, "--mtu", "67"], 2),
+        (&["segment", &input, &output, "--mss", "0"], 2),
+        (&["segment", &input, &output, "--mtu", "1500", "--mss", "1448"], 2),
+        (&["segment", &input, &input], 2),
+        (&["segment", "/nonexistent/in.pcap", &output], 1),
+        (&["segment", &input, "/nonexistent/out.pcapng"], 1),
+    ] {
+        let found = nichrome(arguments);
+        assert_eq!((found.status.code(), stderr(&found).lines().count()), (Some(status), 1), "{arguments:?}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Queue pairs that are held until their connection is set up.
+
+use std::net::IpAddr;
+
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpReport, QpState};
+
+use super::expected::Ends;
+
+/// A request to connect a held queue pair, with what its transport is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held<T> {
+    pub(crate) qp: QpHandle,
+    pub(crate) number: QpNumber,
+    pub(crate) address: IpAddr,
+    pub(crate) peer: (IpAddr, QpNumber),
+    pub(crate) asked: T,
+}
+
+impl<T> Held<T> {
+    /// Holds a queue pair of the adapter at `address` that `change` has brought to RTR; `None` if it needs no connection. A program
+    /// that only receives stops at RTR.
+    ///
+    /// # Errors
+    /// The queue pair does not exist.
+    pub(crate) fn hold<M: Memory>(
+        device: &mut Device<M>,
+        qp: QpHandle,
+        change: &QpChange,
+        address: IpAddr,
+        asked: impl FnOnce(&QpReport) -> T,
+    ) -> Result<Option<Self>, ModifyError> {
+        // Services other than RC cannot be held, nor queue pairs that have a connection already.
+        if change.state != Some(QpState::Rtr) || device.hold_qp(qp).is_err() {
+            return Ok(None);
+        }
+        let report = device.query_qp(qp)?;
+        let peer = report.path.as_ref().map(|path| path.destination).zip(report.destination);
+        Ok(peer.map(|peer| Self { qp, number: report.number, address, peer, asked: asked(&report) }))
+    }
+}
+
+impl<T> Ends for Held<T> {
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn number(&self) -> QpNumber {
+        self.number
+    }
+
+    fn peer(&self) -> (IpAddr, QpNumber) {
+        self.peer
+    }
+}

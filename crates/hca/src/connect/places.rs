@@ -1,0 +1,96 @@
+//! The places of inbound streams, shared fairly between their sources.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+
+/// Streams by source. Tokens ascend with the time at which streams were opened.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    sources: HashMap<IpAddr, BTreeSet<u64>>,
+    /// The sources by the number of their streams, then by their oldest stream: the last is the one that gives way.
+    order: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
+    len: usize,
+}
+
+/// The stream that gives way when places are short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Yielding {
+    pub(crate) token: u64,
+    /// Places of its source.
+    pub(crate) share: usize,
+}
+
+impl Places {
+    /// Streams in all.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Streams of a source.
+    pub(crate) fn share(&self, source: IpAddr) -> usize {
+        self.sources.get(&source).map_or(0, BTreeSet::len)
+    }
+
+    /// The oldest stream of a source.
+    pub(crate) fn oldest(&self, source: IpAddr) -> Option<u64> {
+        self.sources.get(&source)?.first().copied()
+    }
+
+    /// The oldest stream of the source that has most; of several such sources, the oldest of all.
+    pub(crate) fn yielding(&self) -> Option<Yielding> {
+        self.order.last().map(|&(share, Reverse(token), _)| Yielding { token, share })
+    }
+
+    pub(crate) fn insert(&mut self, source: IpAddr, token: u64) {
+        self.change(source, |tokens| tokens.insert(token));
+    }
+
+    pub(crate) fn remove(&mut self, source: IpAddr, token: u64) {
+        self.change(source, |tokens| tokens.remove(&token));
+    }
+
+    fn change(&mut self, source: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
+        let rank =
+            |tokens: &BTreeSet<u64>| tokens.first().map(|oldest| (tokens.len(), Reverse(*oldest), source));
+        let tokens = self.sources.entry(source).or_default();
+        let (before, len) = (rank(tokens), tokens.len());
+        change(tokens);
+        let after = rank(tokens);
+        self.len = self.len - len + tokens.len();
+        if let Some(before) = before {
+            self.order.remove(&before);
+        }
+        match after {
+            Some(after) => _ = self.order.insert(after),
+            None => _ = self.sources.remove(&source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(host: u8) -> IpAddr {
+        IpAddr::from([127, 0, 0, host])
+    }
+
+    #[test]
+    fn the_oldest_of_the_source_that_has_most_gives_way() {
+        let mut places = Places::default();
+        assert_eq!(places.yielding(), None);
+        for (token, host) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
+            places.insert(source(host), token);
+        }
+        let yields = |places: &Places| places.yielding().map(|Yielding { token, share }| (token, share));
+        assert_eq!((yields(&places), places.len(), places.share(source(2))), (Some((2, 2)), 4, 2));
+        places.remove(source(2), 2);
+        assert_eq!(yields(&places), Some((1, 1)), "of equal sources, the oldest");
+        places.remove(source(1), 1);
+        assert_eq!((yields(&places), places.oldest(source(3))), (Some((3, 1)), Some(4)));
+        places.remove(source(3), 4);
+        places.remove(source(2), 3);
+        assert_eq!((places.yielding(), places.len(), places.sources.len()), (None, 0, 0));
+    }
+}

@@ -1,0 +1,112 @@
+//! Captures compressed by gzip or zstd, decompressed as they are read. Files of several members or frames, as concatenation and
+//! parallel compressors make them, are read to the end.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::StreamingDecoder;
+
+/// Bytes read ahead, of the file and of what is decompressed.
+pub(super) const READ_AHEAD: usize = 256 * 1024;
+
+const GZIP: &[u8] = &[0x1F, 0x8B];
+const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
+
+/// The bytes of a capture, and whether they were compressed.
+pub(super) struct Plain {
+    pub(super) bytes: Box<dyn Read + Send>,
+    pub(super) was_compressed: bool,
+}
+
+impl Plain {
+    /// Recognizes compression by the first bytes.
+    pub(super) fn new(input: impl Read + Send + 'static) -> io::Result<Self> {
+        let mut input = BufReader::with_capacity(READ_AHEAD, input);
+        let start = input.fill_buf()?;
+        let decompressed: Box<dyn Read + Send> = if start.starts_with(GZIP) {
+            Box::new(MultiGzDecoder::new(input))
+        } else if start.starts_with(ZSTD) {
+            Box::new(ZstdFrames { input: Some(input), frame: None })
+        } else {
+            return Ok(Self { bytes: Box::new(input), was_compressed: false });
+        };
+        let bytes = Box::new(BufReader::with_capacity(READ_AHEAD, decompressed));
+        Ok(Self { bytes, was_compressed: true })
+    }
+}
+
+/// A sequence of zstd frames. One of them is being decompressed, or the input is between two.
+struct ZstdFrames<R: BufRead> {
+    input: Option<R>,
+    frame: Option<Frame<R>>,
+}
+
+type Frame<R> = StreamingDecoder<R, ruzstd::decoding::FrameDecoder>;
+
+impl<R: BufRead> Read for ZstdFrames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(frame) = &mut self.frame {
+                match frame.read(buffer)? {
+                    0 if !buffer.is_empty() => {}
+                    count => return Ok(count),
+                }
+                self.input = self.frame.take().map(StreamingDecoder::into_inner);
+            }
+            let Some(mut input) = self.input.take() else { return Ok(0) };
+            if input.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            self.frame = Some(StreamingDecoder::new(input).map_err(io::Error::other)?);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    use std::io::Write;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(bytes: &[u8]) -> Vec<u8> {
+        compress_to_vec(bytes, CompressionLevel::Fastest)
+    }
+
+    fn read(file: Vec<u8>) -> io::Result<(Vec<u8>, bool)> {
+        let Plain { mut bytes, was_compressed } = Plain::new(io::Cursor::new(file))?;
+        let mut read = Vec::new();
+        bytes.read_to_end(&mut read)?;
+        Ok((read, was_compressed))
+    }
+
+    #[test]
+    fn every_member_of_a_compressed_file_is_read() {
+        let (first, second) = (vec![7; 700_000], b"the rest".to_vec());
+        let whole = [&first[..], &second].concat();
+        for compress in [gzip, zstd] {
+            let file = [compress(&first), compress(&second)].concat();
+            assert_eq!(read(file).unwrap(), (whole.clone(), true));
+        }
+        assert_eq!(read(whole.clone()).unwrap(), (whole, false));
+        assert_eq!(read(Vec::new()).unwrap(), (Vec::new(), false));
+    }
+
+    #[test]
+    fn a_compressed_file_that_is_cut_off_or_damaged_is_an_error() {
+        let bytes: Vec<u8> =
+            (0..100_000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for compress in [gzip, zstd] {
+            let file = compress(&bytes);
+            assert!(read(file[..file.len() / 2].to_vec()).is_err());
+            assert!(read([&file[..], &file[..6]].concat()).is_err());
+        }
+    }
+}
