@@ -25,7 +25,8 @@ use nichrome_wire::{Engine, Instant, TcpFlags};
 use crate::burst::{self, Singles};
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
 use crate::flow::{FlowKey, KeyHasher};
-use crate::frame::{ChecksumStatus, Frame};
+use crate::frame::Frame;
+use crate::lossless;
 use crate::mask::{Masks, Rule};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
@@ -153,12 +154,12 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let follower = Follower::read(bytes, layout)
             .filter(|_| self.masks.of(layout).matches(run.first(), bytes))
             .ok_or(FlushReason::UnequalField)?;
-        if let Some(reason) = why_not(run, &follower, self.limits) {
+        if let Some(reason) = lossless::why_not(run, &follower, self.limits) {
             return Err(reason);
         }
         let joins = follower.payload_len > 0
             && !follower.trailer
-            && has_usual_checksums(frame, follower.usual_checksums)
+            && lossless::has_usual_checksums(frame, follower.usual_checksums)
             && segment::verify(frame, layout, follower.payload_len).is_ok();
         if joins { Ok(follower) } else { Err(FlushReason::UnequalField) }
     }
@@ -171,7 +172,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(run) = self.run_mut(place) else { return };
         run.follow(frame, follower);
         let short = follower.payload_len < run.mss;
-        if let Some(reason) = ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment)) {
+        if let Some(reason) =
+            lossless::ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment))
+        {
             self.flush(place, reason);
         }
     }
@@ -179,23 +182,20 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// Appends those of these frames, from the first on, that the flow at `place` expects; returns whether it does.
     #[inline(never)]
     fn join_expected(&mut self, place: Place, frames: &mut IntoIter<Frame<B>>) -> bool {
-        let mut joined = false;
-        while let Some(frame) = frames.as_slice().first() {
-            let run = match place {
-                Place::Recent(nth) => self.recent.get_mut(nth),
-                Place::Table(index) => self.table.get_mut(index).map(Box::as_mut),
-            };
-            let Some(run) = run else { break };
-            let Some(flags) = run.expects(self.masks.of(run.layout), frame) else { break };
-            run.add_expected(frames, flags);
-            self.out.stats.tcp_payload_bytes_in += u64::from(run.first_len);
-            joined = true;
-            if let Some(reason) = ended_by(flags) {
-                self.flush(place, reason);
-                break;
-            }
+        let run = match place {
+            Place::Recent(nth) => self.recent.get_mut(nth),
+            Place::Table(index) => self.table.get_mut(index).map(Box::as_mut),
+        };
+        let next = frames.as_slice().first();
+        let Some(run) = run.filter(|run| next.is_some_and(|next| run.may_be_next(next.bytes()))) else {
+            return false;
+        };
+        let (bytes, ends) = run.add_train(self.masks.of(run.layout), frames);
+        self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
+        if let Some(reason) = lossless::ended_by(ends) {
+            self.flush(place, reason);
         }
-        joined
+        bytes > 0
     }
 
     /// As [`Gro::join_expected`], of a recent flow, if that began with a usual frame.
@@ -214,7 +214,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             (bytes, ends) = (run.first_len, flags);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
-        if let Some(reason) = ended_by(ends) {
+        if let Some(reason) = lossless::ended_by(ends) {
             self.flush(Place::Recent(nth), reason);
         }
         bytes > 0
@@ -237,13 +237,38 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(frame) = frames.next() else { return false };
         self.out.stats.tcp_payload_bytes_in += u64::from(first.payload_len);
         run.start_with(frame, first, self.limits, now);
-        if let Ok(nth) = self.recent.push(hash, flow, run)
+        if let Some(nth) = self.recent.push(hash, flow, run)
             && let Some(run) = self.recent.get(nth)
-            && frames.as_slice().first().is_some_and(|next| run.may_be_next(next.bytes()))
+            && frames.as_slice().first().is_some_and(|next| run.may_be_next_usual(next))
         {
             self.join_usual(nth, frames);
         }
         true
+    }
+
+    /// Flushes what a recent flow holds and holds the first of these frames, if that is a usual segment of the same flow with
+    /// another ACK number or window.
+    #[inline(never)]
+    fn hold_instead(
+        &mut self,
+        nth: Nth,
+        frames: &mut IntoIter<Frame<B>>,
+        hash: u32,
+        flow: FlowKey,
+        now: Instant,
+    ) -> bool {
+        let (Some(frame), Some(run)) = (frames.as_slice().first(), self.recent.get(nth)) else {
+            return false;
+        };
+        let Some(segment) = usual::first_segment(frame.bytes()) else { return false };
+        if (segment.ack, segment.window) == (run.ack, run.window)
+            || self.recent.flow(nth) != Some(&flow)
+            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
+        {
+            return false;
+        }
+        self.flush(Place::Recent(nth), FlushReason::UnequalField);
+        self.hold_usual(frames, hash, flow, segment, now)
     }
 
     /// Takes these frames. What one is and where it goes is seen where it lies, so that it is moved once.
@@ -264,7 +289,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             let flow = usual::flow(head);
             let hash = self.hasher.hash(&flow);
             if let Some(nth) = self.recent.likely(hash) {
-                if self.join_usual(nth, &mut burst) {
+                if self.join_usual(nth, &mut burst) || self.hold_instead(nth, &mut burst, hash, flow, now) {
                     continue;
                 }
             } else if self.table.len() == 0
@@ -361,7 +386,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
             let Some(frame) = frames.as_slice().first() else { return };
             match self.joining(place, frame) {
                 Ok(follower) => return self.join(place, frames, &follower),
-                Err(_) if why_not_held(segment, frame).is_some() => self.flush(place, FlushReason::Barrier),
+                Err(_) if lossless::why_not_held(segment, frame).is_some() => {
+                    self.flush(place, FlushReason::Barrier)
+                }
                 Err(reason) => self.flush(place, reason),
             }
         }
@@ -372,7 +399,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     fn receive_first(&mut self, frames: &mut IntoIter<Frame<B>>, hash: u32, segment: &Segment, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
-        match why_not_held(segment, frame) {
+        match lossless::why_not_held(segment, frame) {
             None => self.hold(frames, hash, segment, now),
             Some(reason) => self.pass_or_drop(frames, segment, reason),
         }
@@ -414,7 +441,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         if !self.recent.has_room() {
             self.settle();
         }
-        if let Ok(nth) = self.recent.push(hash, segment.flow, run) {
+        if let Some(nth) = self.recent.push(hash, segment.flow, run) {
             self.join_expected(Place::Recent(nth), frames);
         }
     }
@@ -467,69 +494,6 @@ impl<B: AsRef<[u8]>> Gro<B> {
         for (_, _, run) in self.recent.drain() {
             self.pool.finish_lossless(run, reason, &mut self.out);
         }
-    }
-}
-
-/// Why a segment with these flags is the last of its aggregate.
-#[inline]
-fn ended_by(flags: TcpFlags) -> Option<FlushReason> {
-    if !flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
-        None
-    } else if flags.contains(TcpFlags::FIN) {
-        Some(FlushReason::Fin)
-    } else {
-        Some(FlushReason::Psh)
-    }
-}
-
-/// Why a segment with an equal header does not join the run; `None` where it does.
-#[inline]
-fn why_not<B: AsRef<[u8]>>(run: &Run<B>, follower: &Follower, limits: Limits) -> Option<FlushReason> {
-    if follower.seq != run.end {
-        Some(FlushReason::OutOfOrder)
-    } else if follower.payload_len > run.mss {
-        Some(FlushReason::LongSegment)
-    } else if run.len_on_ip() + follower.payload_len > limits.bytes {
-        Some(FlushReason::MaxLength)
-    } else if run.segments() >= limits.segments as usize {
-        Some(FlushReason::MaxSegments)
-    } else if run.identification_with(follower).is_none() {
-        Some(FlushReason::UnequalField)
-    } else {
-        None
-    }
-}
-
-/// Whether the checksums of a frame would be re-created as they are.
-#[inline]
-fn has_usual_checksums<B>(frame: &Frame<B>, usual: bool) -> bool {
-    usual || frame.checksum == ChecksumStatus::Unfinished
-}
-
-/// Why a segment cannot be held: its checksum, or a [`barrier`].
-#[inline(always)]
-fn why_not_held<B: AsRef<[u8]>>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
-    match segment::verify(frame, segment.layout, segment.payload_len) {
-        Ok(()) => barrier(segment, frame),
-        Err(_) => Some(PassReason::BadChecksum),
-    }
-}
-
-/// Why a segment can neither join nor be held: what its flow holds goes first, then it.
-#[inline]
-fn barrier<B>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
-    if let Some(reason) = segment.control() {
-        Some(reason)
-    } else if segment.trailer {
-        Some(PassReason::Trailer)
-    } else if !has_usual_checksums(frame, segment.usual_checksums) {
-        Some(PassReason::UnusualChecksum)
-    } else if segment.flags.contains(TcpFlags::FIN) {
-        Some(PassReason::Fin)
-    } else if segment.flags.contains(TcpFlags::PSH) {
-        Some(PassReason::Psh)
-    } else {
-        None
     }
 }
 

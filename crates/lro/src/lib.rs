@@ -57,6 +57,7 @@ mod flow;
 mod frame;
 pub mod gro;
 mod identification;
+mod lossless;
 mod mask;
 pub mod netfpga;
 pub mod npu;

@@ -5,6 +5,7 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 
 use crate::segment::Layout;
 use crate::template::{HeaderBytes, MAX_HEADER, USUAL};
+use crate::usual;
 
 /// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number never count;
 /// they are checked on their own.
@@ -69,27 +70,54 @@ impl Mask {
         usize::from(self.layout.payload) <= USUAL && equal_where(frame, first, &self.full_bits)
     }
 
-    /// The flags of a frame that is the expected next one after `first` under the lossless rule: equal where it counts,
-    /// with the same lengths, this sequence number and identification, and checksums that a sender computes.
+    /// What the frames after `first` are compared with under the lossless rule; `None` where their headers are longer than
+    /// usual.
     #[inline(always)]
-    pub(crate) fn expects(
-        &self,
-        first: &[u8; USUAL],
-        frame: &[u8],
-        seq: SeqNumber,
-        ident: u16,
-    ) -> Option<TcpFlags> {
-        let frame: &[u8; USUAL] = frame.first_chunk()?;
+    pub(crate) fn expected<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
         let Layout { network, transport, payload, .. } = self.layout;
-        let (network, transport) =
-            (usize::from(network).min(USUAL - 12), usize::from(transport).min(USUAL - 20));
-        let ip: &[u8; 12] = frame.get(network..)?.first_chunk()?;
-        let tcp: &[u8; 20] = frame.get(transport..)?.first_chunk()?;
+        (usize::from(payload) <= USUAL).then(|| Expected {
+            mask: &self.full_bits,
+            header: first,
+            network: usize::from(network).min(USUAL - 12),
+            transport: usize::from(transport).min(USUAL - 20),
+            is_ipv4: self.layout.is_ipv4(),
+        })
+    }
+
+    /// As [`Mask::expected`], where the frames [are usual](crate::usual).
+    #[inline(always)]
+    pub(crate) fn expected_usual<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
+        self.expected(first).map(|expected| Expected {
+            network: usual::NETWORK,
+            transport: usual::TRANSPORT,
+            is_ipv4: true,
+            ..expected
+        })
+    }
+}
+
+/// The header that the next segments of a flow have where it counts, and where the fields are that change: the same for a
+/// whole train.
+pub(crate) struct Expected<'a> {
+    mask: &'a [u8; USUAL],
+    header: &'a [u8; USUAL],
+    network: usize,
+    transport: usize,
+    is_ipv4: bool,
+}
+
+impl Expected<'_> {
+    /// The flags of a frame that is the expected next one: equal where it counts, with the same lengths, this sequence number
+    /// and identification, and checksums that a sender computes.
+    #[inline(always)]
+    pub(crate) fn flags_of(&self, frame: &[u8], seq: SeqNumber, ident: u16) -> Option<TcpFlags> {
+        let frame: &[u8; USUAL] = frame.first_chunk()?;
+        let ip: &[u8; 12] = frame.get(self.network..)?.first_chunk()?;
+        let tcp: &[u8; 20] = frame.get(self.transport..)?.first_chunk()?;
         let expected = tcp[4..8] == seq.0.to_be_bytes()
             && tcp[16..18] != [0xFF; 2]
-            && (!self.layout.is_ipv4() || (ip[4..6] == ident.to_be_bytes() && ip[10..12] != [0xFF; 2]))
-            && usize::from(payload) <= USUAL
-            && equal_where(frame, first, &self.full_bits);
+            && (!self.is_ipv4 || (ip[4..6] == ident.to_be_bytes() && ip[10..12] != [0xFF; 2]))
+            && equal_where(frame, self.header, self.mask);
         expected.then(|| TcpFlags::from_bits_truncate(u16::from(tcp[13])))
     }
 }

@@ -7,7 +7,7 @@ use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
 use crate::frame::Frame;
 use crate::identification::Identification;
-use crate::mask::{Mask, Rule};
+use crate::mask::{Expected, Mask, Rule};
 use crate::reason::FlushReason;
 use crate::recycle::Recycle;
 use crate::segment::{self, FirstSegment, Follower, Layout, Segment};
@@ -85,7 +85,7 @@ pub(crate) struct Run<B> {
     pub(crate) identification: Identification,
     pub(crate) reason: FlushReason,
     /// The frames after the first.
-    frames: Box<[Option<Frame<B>>]>,
+    frames: Vec<Frame<B>>,
     /// The header of the whole, once it is [sealed](Run::seal).
     template: Template,
 }
@@ -99,7 +99,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             first_ident: 0,
             frame_len: 0,
             start: SeqNumber(0),
-            frames: (1..segments).map(|_| None).collect(),
+            frames: Vec::with_capacity(segments.saturating_sub(1)),
             template: Template::default(),
             count: 0,
             bytes: 0,
@@ -217,12 +217,18 @@ impl<B: AsRef<[u8]>> Run<B> {
         frame.len() == self.frame_len as usize && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
     }
 
-    /// Whether the second of these frames may be the next but one.
+    /// As [`Run::may_be_next`] of a run and a frame that [are usual](crate::usual), under the lossless rule: the ACK number is
+    /// that of the first segment, too.
+    #[inline(always)]
+    pub(crate) fn may_be_next_usual(&self, frame: &Frame<B>) -> bool {
+        usual::sequence_and_ack(frame.bytes()) == Some((self.end, self.ack))
+    }
+
+    /// Whether the second of these frames may be the next but one, as [`Run::may_be_next_usual`].
     #[inline(always)]
     pub(crate) fn may_be_train(&self, frames: &[Frame<B>]) -> bool {
-        let seq = usize::from(self.layout.transport) + 4;
-        let next = (self.end + self.first_len).0.to_be_bytes();
-        frames.get(1).is_some_and(|frame| frame.bytes().get(seq..seq + 4) == Some(&next))
+        let second = frames.get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
+        second == Some((self.end + self.first_len, self.ack))
     }
 
     /// Whether another segment of the first one's size would not fit.
@@ -409,18 +415,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             return None;
         }
         let payload = usize::from(self.layout.payload);
-        let flags = usual::expected(self.first(), bytes, payload, self.end, self.next_ident())?;
-        segment::verify(frame, self.layout, self.first_len).is_ok().then_some(flags)
-    }
-
-    /// As [`Run::expects_usual`], of a frame with any layout.
-    #[inline]
-    pub(crate) fn expects(&self, mask: &Mask, frame: &Frame<B>) -> Option<TcpFlags> {
-        let bytes = frame.bytes();
-        if bytes.len() != self.frame_len as usize || !self.has_room_after(0, 0) {
-            return None;
-        }
-        let flags = mask.expects(self.first().first_chunk()?, bytes, self.end, self.next_ident())?;
+        let flags = usual::expected(self.first(), bytes, payload, (self.end, self.ack), self.next_ident())?;
         segment::verify(frame, self.layout, self.first_len).is_ok().then_some(flags)
     }
 
@@ -433,37 +428,72 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// Adds those of these frames, from the first on, that are the expected next segments: as many as there is room for, up
     /// to one that ends the run. Gives their payload and the flags of the one that ends it.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn add_train(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>) -> (u32, TcpFlags) {
-        let (mut count, mut ends) = (0, TcpFlags::NONE);
-        if let Some(first) = self.first().first_chunk() {
-            let step = u16::from(self.identification == Identification::Incrementing);
-            let (mut end, mut ident) = (self.end, self.next_ident());
-            let len = self.frame_len as usize;
-            for frame in frames.as_slice().iter().take(self.room()) {
-                if frame.bytes().len() != len {
-                    break;
-                }
-                let Some(flags) = mask.expects(first, frame.bytes(), end, ident) else { break };
-                if segment::verify(frame, self.layout, self.first_len).is_err() {
-                    break;
-                }
-                count += 1;
-                if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
-                    ends = flags;
-                    break;
-                }
-                end += self.first_len;
-                ident = ident.wrapping_add(step);
-            }
-        }
+        let Some(first) = self.first().first_chunk() else { return (0, TcpFlags::NONE) };
+        let (count, ends) = if usual::is_layout(self.layout) {
+            self.predicts_usual(mask, first, frames.as_slice())
+        } else {
+            self.predicts(mask, first, frames.as_slice())
+        };
         self.flags = self.flags | ends;
         self.extend(frames, count);
         (count * self.first_len, ends)
     }
 
+    /// How many of these frames, from the first on, are the expected next segments, and the flags of the last if it ends the
+    /// run.
+    #[inline(never)]
+    fn predicts(&self, mask: &Mask, first: &[u8; USUAL], frames: &[Frame<B>]) -> (u32, TcpFlags) {
+        self.count_expected(mask.expected(first), frames)
+    }
+
+    /// As [`Run::predicts`], where the frames [are usual](crate::usual). Not inlined: the compiler then keeps the header of
+    /// the first and the mask in registers, for all of them.
+    #[inline(never)]
+    fn predicts_usual(&self, mask: &Mask, first: &[u8; USUAL], frames: &[Frame<B>]) -> (u32, TcpFlags) {
+        self.count_expected(mask.expected_usual(first), frames)
+    }
+
+    #[inline(always)]
+    fn count_expected(&self, expected: Option<Expected<'_>>, frames: &[Frame<B>]) -> (u32, TcpFlags) {
+        let len = self.frame_len as usize;
+        let Some(expected) = expected.filter(|_| len >= USUAL) else { return (0, TcpFlags::NONE) };
+        let step = u16::from(self.identification == Identification::Incrementing);
+        let (mut seq, mut ident) = (self.end, self.next_ident());
+        let mut count = 0;
+        for frame in self.fitting(frames) {
+            if frame.bytes().len() != len {
+                break;
+            }
+            let Some(flags) = expected.flags_of(frame.bytes(), seq, ident) else { break };
+            if segment::verify(frame, self.layout, self.first_len).is_err() {
+                break;
+            }
+            count += 1;
+            if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
+                return (count, flags);
+            }
+            seq += self.first_len;
+            ident = ident.wrapping_add(step);
+        }
+        (count, TcpFlags::NONE)
+    }
+
+    /// Those of these frames that there is room for, where all have the first one's size.
+    #[inline(always)]
+    fn fitting<'f>(&self, frames: &'f [Frame<B>]) -> &'f [Frame<B>] {
+        let bytes = u64::from(self.bytes) + frames.len() as u64 * u64::from(self.first_len);
+        let limit = u64::from(self.full_above) + u64::from(self.first_len);
+        // Mostly there is room for all, which is seen without a division.
+        if bytes <= limit && frames.len() + self.segments() <= self.max_segments as usize {
+            return frames;
+        }
+        frames.get(..self.room()).unwrap_or(frames)
+    }
+
     /// How many more segments of the first one's size fit.
-    #[inline]
+    #[cold]
     fn room(&self) -> usize {
         let by_bytes = match self.full_above.checked_sub(self.bytes) {
             Some(left) => left / self.first_len.max(1) + 1,
@@ -476,22 +506,20 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(always)]
     pub(crate) fn add_expected(&mut self, frames: &mut IntoIter<Frame<B>>, flags: TcpFlags) {
         self.flags = self.flags | flags;
-        self.extend(frames, 1);
+        self.count += 1;
+        self.bytes += self.first_len;
+        self.end += self.first_len;
+        self.frames.extend(frames.next());
     }
 
     /// Adds the first `count` of these segments, which have full size and whose payload follows.
-    #[inline(always)]
+    #[inline]
     fn extend(&mut self, frames: &mut IntoIter<Frame<B>>, count: u32) {
         let bytes = count * self.first_len;
-        let next = self.count as usize - 1;
         self.count += count;
         self.bytes += bytes;
         self.end += bytes;
-        let places = self.frames.get_mut(next..next + count as usize).unwrap_or_default();
-        for place in places {
-            // None was there: forgetting it saves the test for that.
-            mem::forget(mem::replace(place, frames.next()));
-        }
+        self.frames.extend(frames.take(count as usize));
     }
 
     /// Whether a segment of the first one's size fits behind `count` more with these bytes.
@@ -503,9 +531,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Adds a segment whose payload follows.
     #[inline]
     fn push(&mut self, frame: Frame<B>, len: u32) {
-        if let Some(place) = self.frames.get_mut(self.count as usize - 1) {
-            *place = Some(frame);
-        }
+        self.frames.push(frame);
         self.count += 1;
         self.bytes += len;
         self.mss = self.mss.max(len);
@@ -514,8 +540,7 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// The frames in order.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame<B>> {
-        let others = self.frames.get(..self.segments().saturating_sub(1)).unwrap_or_default();
-        self.first.iter().chain(others.iter().flatten())
+        self.first.iter().chain(&self.frames)
     }
 
     /// The payloads in order.
@@ -560,7 +585,6 @@ impl<B: AsRef<[u8]>> Run<B> {
 impl<B> Recycle for Run<B> {
     fn clear(&mut self) {
         self.first = None;
-        let others = self.frames.get_mut(..(self.count as usize).saturating_sub(1)).unwrap_or_default();
-        others.iter_mut().for_each(|frame| *frame = None);
+        self.frames.clear();
     }
 }

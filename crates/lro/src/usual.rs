@@ -71,25 +71,32 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
 const NOT_FRAGMENTED: u32 = u32::from_ne_bytes([0x3F, 0xFF, 0, 0xFF]);
 const TCP: u32 = u32::from_ne_bytes([0, 0, 0, 6]);
 
+/// The sequence and ACK numbers of a usual frame. They lie side by side, and are compared as one word.
+#[inline(always)]
+pub(crate) fn sequence_and_ack(frame: &[u8]) -> Option<(SeqNumber, SeqNumber)> {
+    let numbers = u64::from_be_bytes(array::<38, 8>(frame.first_chunk()?));
+    Some((SeqNumber((numbers >> 32) as u32), SeqNumber(numbers as u32)))
+}
+
 /// The flags of a frame that is the expected next one after `first`, a usual frame of the same length whose payload begins
-/// at `payload`, under the lossless rule: with this sequence number and identification, checksums that a sender computes,
-/// and otherwise equal but for PSH and FIN.
+/// at `payload`, under the lossless rule: with this sequence number, the ACK number of the first and this identification,
+/// checksums that a sender computes, and otherwise equal but for PSH and FIN.
 #[inline(always)]
 pub(crate) fn expected(
     first: &[u8],
     frame: &[u8],
     payload: usize,
-    seq: SeqNumber,
+    numbers: (SeqNumber, SeqNumber),
     ident: u16,
 ) -> Option<TcpFlags> {
     let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
-    if array::<38, 4>(b) != seq.0.to_be_bytes() {
+    if sequence_and_ack(frame) != Some(numbers) {
         return None;
     }
     // As a sender never has them: 0xFFFF.
     let odd_checksum = array::<24, 2>(b) == [0xFF; 2] || array::<50, 2>(b) == [0xFF; 2];
-    // Flags are in the last byte but two of the word that begins with the ACK number.
-    const ENDS: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 0x09, 0, 0]);
+    // Flags are in the second byte of the word that ends with the window.
+    const ENDS: u32 = u32::from_ne_bytes([0, 0x09, 0, 0]);
     let [length, _] = u32_halves(word32::<16>(a));
     let different = (word::<0>(a) ^ word::<0>(b))
         | (word::<8>(a) ^ word::<8>(b))
@@ -97,7 +104,7 @@ pub(crate) fn expected(
         | u64::from(word32::<20>(a) ^ word32::<20>(b))
         | (word::<26>(a) ^ word::<26>(b))
         | u64::from(word32::<34>(a) ^ word32::<34>(b))
-        | ((word::<42>(a) ^ word::<42>(b)) & !ENDS);
+        | u64::from((word32::<46>(a) ^ word32::<46>(b)) & !ENDS);
     let urgent = array::<52, 2>(a) == array::<52, 2>(b);
     (different == 0 && urgent && !odd_checksum && same_options(first, frame, payload))
         .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))

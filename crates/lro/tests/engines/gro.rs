@@ -392,10 +392,7 @@ fn verified_and_unfinished_checksums_are_not_computed() {
             card.receive_frame(Frame { buffer: unfinished(nth * 100), checksum: status });
         }
         let sent = card.drain().take_one();
-        assert!(
-            tcp(sent.bytes()).checksums_are_right,
-            "the whole has a right one, {status:?}"
-        );
+        assert!(tcp(sent.bytes()).checksums_are_right, "the whole has a right one, {status:?}");
     }
 }
 
