@@ -6,7 +6,7 @@ use nichrome_lro::{
     PassReason, ProfileConfig,
 };
 use nichrome_wire::{
-    Engine, EtherType, FlowLabel, Instant, Network, TcpFlags, TcpFrame, TrafficClass, VlanTag,
+    Engine, EtherType, FlowLabel, Instant, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag,
 };
 
 /// A `gro` that differs from the usual one in `change`.
@@ -279,6 +279,41 @@ fn a_segment_with_an_unequal_field_is_held_anew() {
         card.receive(&second.clone().at(100, 100));
         assert_eq!(card.drain().take_lens(), [200], "{field}: the new one goes on");
     }
+}
+
+/// Segments of these flows that take turns, `in_a_row` each time: in each of three rounds with another ACK number.
+fn with_rising_acks(flows: u16, in_a_row: u32) -> Vec<Vec<u8>> {
+    let segment = |round: u32, flow: u16, nth: u32| {
+        data((round * in_a_row + nth) * 100, 100).with(|frame| {
+            frame.src_port = flow;
+            frame.ack = SeqNumber(1 + round);
+        })
+    };
+    let turn = |round, flow| (0..in_a_row).map(move |nth| segment(round, flow, nth).build());
+    (0..3).flat_map(|round| (0..flows).flat_map(move |flow| turn(round, flow))).collect()
+}
+
+#[test]
+fn trains_end_where_the_ack_number_rises() {
+    for (flows, in_a_row) in [(1, 1), (1, 2), (1, 5), (3, 1), (3, 2), (3, 5), (40, 1), (40, 3)] {
+        let mut card = Card::new(&Config::default(), &ProfileConfig::Gro(Hold::Batch));
+        card.receive_batch(&with_rising_acks(flows, in_a_row));
+        let whole = in_a_row as usize * 100;
+        let trains = usize::from(flows) * 3;
+        assert_eq!(card.take_lens(), vec![whole; trains], "{flows} flows, {in_a_row} in a row");
+        assert_eq!(card.flushes(FlushReason::UnequalField), u64::from(flows) * 2);
+        assert_consistent(&card.statistics());
+    }
+}
+
+#[test]
+fn a_wrong_checksum_with_another_ack_number_is_not_held() {
+    let mut card = Card::gro();
+    let mut corrupt = data(100, 100).with(|frame| frame.ack = SeqNumber(2)).build();
+    *corrupt.last_mut().unwrap() ^= 1;
+    card.receive(&data(0, 100)).receive_bytes(corrupt);
+    assert_eq!(card.take_lens(), [100, 100]);
+    assert_eq!((card.flushes(FlushReason::Barrier), card.passes(PassReason::BadChecksum)), (1, 1));
 }
 
 /// The usual network header of the same version.
