@@ -19,7 +19,7 @@
 #include <rte_net.h>
 #include <rte_version.h>
 
-enum { BURST = 32, WARM_PASSES = 200, RUNS = 15, PASSES = 200, MAX_FRAMES = 1 << 20 };
+enum { BURST = 32, RUNS = 15, PACKETS_PER_RUN = 144000, MAX_FRAMES = 1 << 20 };
 
 struct frame {
     const uint8_t *data;
@@ -152,22 +152,23 @@ int main(int argc, char **argv)
     if (!pool)
         errx(1, "mbuf pool: %s", rte_strerror(rte_errno));
 
+    const size_t passes = RTE_MAX((size_t)1, PACKETS_PER_RUN / frame_count);
     size_t out = 0;
-    for (int i = 0; i < WARM_PASSES; i++)
+    for (size_t i = 0; i < passes; i++)
         pass(pool, &out);
 
     double per_packet[RUNS];
     for (int run = 0; run < RUNS; run++) {
         uint64_t ns = 0;
-        for (int i = 0; i < PASSES; i++)
+        for (size_t i = 0; i < passes; i++)
             ns += pass(pool, &out);
-        per_packet[run] = (double)ns / ((double)PASSES * frame_count);
+        per_packet[run] = (double)ns / ((double)passes * frame_count);
     }
     qsort(per_packet, RUNS, sizeof per_packet[0], by_value);
 
     printf("{\"peer\":\"dpdk\",\"version\":\"%s\",\"checksum\":false,\"ns_per_packet\":%.1f,"
            "\"packets_in\":%zu,\"packets_out\":%zu,\"runs\":%d}\n",
            rte_version() + strlen("DPDK "), per_packet[RUNS / 2], frame_count,
-           out / (WARM_PASSES + RUNS * PASSES), RUNS);
+           out / ((RUNS + 1) * passes), RUNS);
     return 0;
 }

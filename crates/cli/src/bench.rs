@@ -2,6 +2,7 @@
 
 mod checksum;
 mod figures;
+mod interleave;
 mod iperf3;
 mod lane;
 mod lro;

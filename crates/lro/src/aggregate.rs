@@ -57,7 +57,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
 
     /// The link, IP and TCP headers.
     pub fn header(&self) -> &[u8] {
-        self.0.shared_template().header()
+        self.0.template().header()
     }
 
     /// The payloads, in order, as slices of the received buffers.
@@ -143,7 +143,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         let Some((before, payload)) = run.segment(nth) else { return };
         let ends = if nth + 1 < run.segments() { TcpFlags::PSH | TcpFlags::FIN } else { TcpFlags::NONE };
         let flags = run.flags.difference(ends);
-        let header = run.shared_template().segment_header(
+        let header = run.template().segment_header(
             nth as u16,
             before,
             payload.len() as u32,

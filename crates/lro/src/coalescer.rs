@@ -37,9 +37,9 @@ impl ProfileConfig {
 /// An engine of any profile.
 pub enum Coalescer<B: AsRef<[u8]>> {
     /// Lossless.
-    Gro(Gro<B>),
+    Gro(Box<Gro<B>>),
     /// One aggregate at a time.
-    Netfpga(Netfpga<B>),
+    Netfpga(Box<Netfpga<B>>),
     /// Reorders.
     Npu(Box<Npu<B>>),
 }
@@ -62,8 +62,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// A value is out of its range.
     pub fn new(config: &Config, profile: &ProfileConfig) -> Result<Self, ConfigError> {
         Ok(match profile {
-            ProfileConfig::Gro(hold) => Self::Gro(Gro::new(config, *hold)?),
-            ProfileConfig::Netfpga(timer) => Self::Netfpga(Netfpga::new(config, *timer)?),
+            ProfileConfig::Gro(hold) => Self::Gro(Box::new(Gro::new(config, *hold)?)),
+            ProfileConfig::Netfpga(timer) => Self::Netfpga(Box::new(Netfpga::new(config, *timer)?)),
             ProfileConfig::Npu(npu) => Self::Npu(Box::new(Npu::new(config, npu)?)),
         })
     }

@@ -19,8 +19,16 @@ impl FlowKey {
     /// A flow over IPv4 without VLAN tags.
     #[inline]
     pub fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16) -> Self {
-        let addresses = (u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst)), 0, 0, 0);
-        Self { addresses, ports: ports(src_port, dst_port), network: 4 << 28 }
+        Self::ipv4_words(
+            u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst)),
+            ports(src_port, dst_port),
+        )
+    }
+
+    /// As [`FlowKey::ipv4`], of both addresses and both ports as they follow each other in a packet.
+    #[inline(always)]
+    pub(crate) fn ipv4_words(addresses: u64, ports: u32) -> Self {
+        Self { addresses: (addresses, 0, 0, 0), ports, network: 4 << 28 }
     }
 
     /// A flow over IPv6 without VLAN tags.
@@ -117,12 +125,12 @@ impl KeyHasher {
         let [a, b, c, d, e] = self.keys;
         let rest = u64::from(flow.ports) << 32 | u64::from(flow.network);
         let head = folded(flow.addresses.0 ^ a, rest ^ b);
-        let tail = if flow.is_ipv4() {
-            0
+        let hash = if flow.is_ipv4() {
+            head
         } else {
-            folded(flow.addresses.1 ^ c, flow.addresses.2 ^ d).rotate_left(23) ^ flow.addresses.3
+            let tail = folded(flow.addresses.1 ^ c, flow.addresses.2 ^ d).rotate_left(23) ^ flow.addresses.3;
+            folded(head ^ tail, e)
         };
-        let hash = folded(head ^ tail, e);
         (hash ^ hash >> 32) as u32
     }
 }

@@ -24,17 +24,20 @@ use nichrome_wire::{Engine, Instant, TcpFlags};
 
 use crate::burst::{self, Singles};
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
-use crate::flow::FlowKey;
-use crate::frame::{ChecksumStatus, Frame};
+use crate::flow::{FlowKey, KeyHasher};
+use crate::frame::Frame;
+use crate::lossless;
+use crate::mask::{Masks, Rule};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
-use crate::run::{Limits, Predicted, Run};
+use crate::recent::{Nth, Recent};
+use crate::run::{Limits, Run};
 use crate::run_pool::RunPool;
-use crate::segment::{self, Follower, Medium, Segment};
+use crate::segment::{self, FirstSegment, Follower, Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{AgeList, ConnectionTable, Index};
-use crate::template::Rule;
+use crate::usual;
 
 /// The lossless engine: see the [module](self).
 pub struct Gro<B: AsRef<[u8]>> {
@@ -42,14 +45,15 @@ pub struct Gro<B: AsRef<[u8]>> {
     bad_checksum: BadChecksum,
     hold: Hold,
     limits: Limits,
+    max_connections: usize,
+    hasher: KeyHasher,
+    masks: Masks,
+    /// The flows that began to hold segments last. Most flows are flushed while they are here.
+    recent: Recent<B>,
+    /// The flows that began to hold segments before those.
     table: ConnectionTable<Box<Run<B>>>,
     ages: AgeList,
     pool: RunPool<B>,
-    /// The flow that began to hold segments last has a place in the table, but is neither found there nor in the list of
-    /// ages until another begins: most flows are flushed before.
-    newest: Option<Index>,
-    /// The flow, other than the newest, that held another segment last: the next is likely of either.
-    predicted: Option<Index>,
     /// Flows that held segments when the last batch ended.
     last_batch: usize,
     /// Segments of this batch whose flows have nothing else in it and hold nothing.
@@ -57,6 +61,13 @@ pub struct Gro<B: AsRef<[u8]>> {
     out: Outbox<B>,
     /// Room for a burst of one frame.
     single_burst: Vec<Frame<B>>,
+}
+
+/// Where a flow that holds segments is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Recent(Nth),
+    Table(Index),
 }
 
 impl<B: AsRef<[u8]>> Gro<B> {
@@ -71,12 +82,14 @@ impl<B: AsRef<[u8]>> Gro<B> {
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
             hold,
             limits: config.limits(),
+            max_connections: config.max_connections,
+            hasher: KeyHasher::new(config.seed),
+            masks: Masks::new(Rule::Lossless),
+            recent: Recent::new(),
             // Few flows hold something at the same time, and few chains stay in the nearest cache.
             table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
             pool: RunPool::new(config.max_aggregates, config.max_segments),
-            newest: None,
-            predicted: None,
             last_batch: 0,
             singles: Singles::new(),
             out: Outbox::new(config.max_connections + 4),
@@ -93,7 +106,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     pub fn connections(&self) -> usize {
         match self.hold {
             Hold::Batch => self.last_batch,
-            Hold::For(_) => self.table.len(),
+            Hold::For(_) => self.held(),
         }
     }
 
@@ -102,75 +115,163 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.flush_all(FlushReason::Drain);
     }
 
-    /// The flow's place where it holds segments.
-    #[inline(always)]
-    fn find(&self, flow: FlowKey) -> Option<Index> {
-        if let Some(newest) = self.newest
-            && self.table.flow(newest) == Some(&flow)
-        {
-            return Some(newest);
-        }
-        if self.table.len() == usize::from(self.newest.is_some()) {
-            return None;
-        }
-        self.table.find(self.table.hash(&flow), &flow)
+    /// Flows that hold segments.
+    #[inline]
+    fn held(&self) -> usize {
+        self.recent.len() + self.table.len()
     }
 
-    /// The fields of a frame that joins what `index` holds; `None` where it does not, or its checksum is wrong.
-    #[inline(never)]
-    fn joining(&mut self, index: Index, frame: &Frame<B>) -> Option<Follower> {
-        let run = self.table.get_mut(index)?;
-        let bytes = frame.bytes();
-        if !run.template().matches(bytes) {
+    /// Where a flow holds segments.
+    #[inline(always)]
+    fn find(&self, hash: u32, flow: &FlowKey) -> Option<Place> {
+        if let Some(nth) = self.recent.find(hash, flow) {
+            return Some(Place::Recent(nth));
+        }
+        if self.table.len() == 0 {
             return None;
         }
-        let follower = Follower::read(bytes, run.layout)?;
-        let joins = why_not(run, &follower, self.limits).is_none()
-            && follower.payload_len > 0
+        self.table.find(hash, flow).map(Place::Table)
+    }
+
+    /// What a flow holds.
+    #[inline(always)]
+    fn run_mut(&mut self, place: Place) -> Option<&mut Run<B>> {
+        match place {
+            Place::Recent(nth) => self.recent.get_mut(nth),
+            Place::Table(index) => self.table.get_mut(index).map(Box::as_mut),
+        }
+    }
+
+    /// The fields of a frame that joins what `place` holds, or why it does not: its checksum may be wrong, too.
+    #[inline(never)]
+    fn joining(&mut self, place: Place, frame: &Frame<B>) -> Result<Follower, FlushReason> {
+        let run = match place {
+            Place::Recent(nth) => self.recent.get(nth),
+            Place::Table(index) => self.table.peek(index).map(Box::as_ref),
+        };
+        let Some(run) = run else { return Err(FlushReason::UnequalField) };
+        let (bytes, layout) = (frame.bytes(), run.layout);
+        let follower = Follower::read(bytes, layout)
+            .filter(|_| self.masks.of(layout).matches(run.first(), bytes))
+            .ok_or(FlushReason::UnequalField)?;
+        if let Some(reason) = lossless::why_not(run, &follower, self.limits) {
+            return Err(reason);
+        }
+        let joins = follower.payload_len > 0
             && !follower.trailer
-            && has_usual_checksums(frame, follower.usual_checksums)
-            && segment::verify(frame, run.layout, follower.payload_len).is_ok();
-        joins.then_some(follower)
+            && lossless::has_usual_checksums(frame, follower.usual_checksums)
+            && segment::verify(frame, layout, follower.payload_len).is_ok();
+        if joins { Ok(follower) } else { Err(FlushReason::UnequalField) }
     }
 
     /// Appends the first of these frames, which joins.
     #[inline]
-    fn join(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, follower: &Follower) {
-        let (Some(frame), Some(run)) = (frames.next(), self.table.get_mut(index)) else { return };
+    fn join(&mut self, place: Place, frames: &mut IntoIter<Frame<B>>, follower: &Follower) {
+        let Some(frame) = frames.next() else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
+        let Some(run) = self.run_mut(place) else { return };
         run.follow(frame, follower);
         let short = follower.payload_len < run.mss;
-        if self.newest != Some(index) {
-            self.predicted = Some(index);
-        }
-        if let Some(reason) = ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment)) {
-            self.flush(index, reason);
-        }
-    }
-
-    /// Which of these frames, from the first on, a likely flow expects; `None` where not the first.
-    #[inline]
-    fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Index, Predicted)> {
-        let first = frames.first()?.bytes();
-        let likely = |index: &Index| self.table.peek(*index).is_some_and(|run| run.may_be_next(first));
-        let index = self.newest.filter(likely).or_else(|| self.predicted.filter(likely))?;
-        let predicted = self.table.get_mut(index)?.predicts(frames);
-        (predicted.count > 0).then_some((index, predicted))
-    }
-
-    /// Appends frames that were predicted.
-    #[inline]
-    fn join_predicted(&mut self, index: Index, predicted: Predicted, frames: &mut IntoIter<Frame<B>>) {
-        let Some(run) = self.table.get_mut(index) else { return };
-        self.out.stats.tcp_payload_bytes_in += predicted.count as u64 * u64::from(run.first_len);
-        run.follow_predicted(frames, predicted);
-        if let Some(reason) = ended_by(predicted.flags) {
-            self.flush(index, reason);
+        if let Some(reason) =
+            lossless::ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment))
+        {
+            self.flush(place, reason);
         }
     }
 
-    /// Takes these frames, of which the `alone` are held without being looked for. What one is and where it goes is seen
-    /// where it lies, so that it is moved once.
+    /// Appends those of these frames, from the first on, that the flow at `place` expects; returns whether it does.
+    #[inline(never)]
+    fn join_expected(&mut self, place: Place, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let run = match place {
+            Place::Recent(nth) => self.recent.get_mut(nth),
+            Place::Table(index) => self.table.get_mut(index).map(Box::as_mut),
+        };
+        let next = frames.as_slice().first();
+        let Some(run) = run.filter(|run| next.is_some_and(|next| run.may_be_next(next.bytes()))) else {
+            return false;
+        };
+        let (bytes, ends) = run.add_train(self.masks.of(run.layout), frames);
+        self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
+        if let Some(reason) = lossless::ended_by(ends) {
+            self.flush(place, reason);
+        }
+        bytes > 0
+    }
+
+    /// As [`Gro::join_expected`], of a recent flow, if that began with a usual frame.
+    #[inline(always)]
+    fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let Some(run) = self.recent.get_mut(nth).filter(|run| usual::is_layout(run.layout)) else {
+            return false;
+        };
+        let (mut bytes, mut ends) = (0, TcpFlags::NONE);
+        if run.may_be_train(frames.as_slice()) {
+            (bytes, ends) = run.add_train(self.masks.of(run.layout), frames);
+        } else if let Some(frame) = frames.as_slice().first()
+            && let Some(flags) = run.expects_usual(frame)
+        {
+            run.add_expected(frames, flags);
+            (bytes, ends) = (run.first_len, flags);
+        }
+        self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
+        if let Some(reason) = lossless::ended_by(ends) {
+            self.flush(Place::Recent(nth), reason);
+        }
+        bytes > 0
+    }
+
+    /// Holds the first of these frames, of which `first` says what it is, as the first segment of a recent flow.
+    #[inline(always)]
+    fn hold_usual(
+        &mut self,
+        frames: &mut IntoIter<Frame<B>>,
+        hash: u32,
+        flow: FlowKey,
+        first: FirstSegment,
+        now: Instant,
+    ) -> bool {
+        if !self.recent.has_room() || self.recent.len() >= self.max_connections {
+            return false;
+        }
+        let Some(mut run) = self.pool.take() else { return false };
+        let Some(frame) = frames.next() else { return false };
+        self.out.stats.tcp_payload_bytes_in += u64::from(first.payload_len);
+        run.start_with(frame, first, self.limits, now);
+        if let Some(nth) = self.recent.push(hash, flow, run)
+            && let Some(run) = self.recent.get(nth)
+            && frames.as_slice().first().is_some_and(|next| run.may_be_next_usual(next))
+        {
+            self.join_usual(nth, frames);
+        }
+        true
+    }
+
+    /// Flushes what a recent flow holds and holds the first of these frames, if that is a usual segment of the same flow with
+    /// another ACK number or window.
+    #[inline(never)]
+    fn hold_instead(
+        &mut self,
+        nth: Nth,
+        frames: &mut IntoIter<Frame<B>>,
+        hash: u32,
+        flow: FlowKey,
+        now: Instant,
+    ) -> bool {
+        let (Some(frame), Some(run)) = (frames.as_slice().first(), self.recent.get(nth)) else {
+            return false;
+        };
+        let Some(segment) = usual::first_segment(frame.bytes()) else { return false };
+        if (segment.ack, segment.window) == (run.ack, run.window)
+            || self.recent.flow(nth) != Some(&flow)
+            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
+        {
+            return false;
+        }
+        self.flush(Place::Recent(nth), FlushReason::UnequalField);
+        self.hold_usual(frames, hash, flow, segment, now)
+    }
+
+    /// Takes these frames. What one is and where it goes is seen where it lies, so that it is moved once.
     #[inline(never)]
     fn receive_frames(&mut self, frames: &mut Vec<Frame<B>>, alone: u64, now: Instant) {
         let mut burst = mem::take(frames).into_iter();
@@ -178,25 +279,41 @@ impl<B: AsRef<[u8]>> Gro<B> {
             if alone != 0 && self.receive_single(&mut burst, alone) {
                 continue;
             }
-            match self.predict(burst.as_slice()) {
-                Some((index, predicted)) => self.join_predicted(index, predicted, &mut burst),
-                None => self.receive_unpredicted(&mut burst, now),
+            let Some(first) = burst.as_slice().first() else { break };
+            let head = first.bytes().first_chunk().filter(|_| self.medium == Medium::Ethernet);
+            let Some(head) = head else {
+                self.receive_unusual(&mut burst, now);
+                continue;
+            };
+            // Of a frame that is not usual, what is hashed is no flow, but equal for those that are alike.
+            let flow = usual::flow(head);
+            let hash = self.hasher.hash(&flow);
+            if let Some(nth) = self.recent.likely(hash) {
+                if self.join_usual(nth, &mut burst) || self.hold_instead(nth, &mut burst, hash, flow, now) {
+                    continue;
+                }
+            } else if self.table.len() == 0
+                // No flow with this hash holds anything.
+                && let Some(segment) = usual::first_segment(first.bytes())
+                && segment::verify(first, segment.layout, segment.payload_len).is_ok()
+                && self.hold_usual(&mut burst, hash, flow, segment, now)
+            {
+                continue;
             }
+            self.receive_known(&mut burst, now);
         }
         *frames = burst::emptied(burst);
     }
 
     /// Takes the first of these frames if it is `alone` and a usual one that can be held.
-    #[inline(never)]
+    #[inline(always)]
     fn receive_single(&mut self, frames: &mut IntoIter<Frame<B>>, alone: u64) -> bool {
         let Some((frame, behind)) = frames.as_slice().split_first() else { return false };
         if alone >> behind.len() & 1 == 0 {
             return false;
         }
-        let Some(segment) = parse::parse_usual(frame.bytes(), self.medium) else { return false };
-        if barrier(&segment, frame).is_some()
-            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
-        {
+        let Some(segment) = usual::first_segment(frame.bytes()) else { return false };
+        if segment::verify(frame, segment.layout, segment.payload_len).is_err() {
             return false;
         }
         self.singles.hold(frames.next(), segment.payload_len);
@@ -209,7 +326,11 @@ impl<B: AsRef<[u8]>> Gro<B> {
         /// A batch of fewer may be a part of one.
         const LEAST: usize = 8;
         let pays = self.last_batch > frames.len() / 2 && frames.len() >= LEAST && self.hold == Hold::Batch;
-        if pays && self.table.len() == 0 { burst::alone(frames, self.medium) } else { 0 }
+        if pays && self.held() == 0 && self.medium == Medium::Ethernet {
+            burst::alone(frames, self.medium)
+        } else {
+            0
+        }
     }
 
     /// Holds what was held by itself as the first segment of its flow: the batch goes on.
@@ -220,55 +341,81 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.singles.give_back(frames);
     }
 
-    /// Takes the first of these frames, which was not predicted; of those behind it, those that carry it on.
-    fn receive_unpredicted(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
+    /// Takes the first of these frames, whose flow may hold something.
+    #[inline(never)]
+    fn receive_known(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
-        if let Some((flow, layout)) = parse::usual_pure_ack(frame.bytes(), self.medium)
-            && segment::verify(frame, layout, 0).is_ok()
-        {
-            return self.pass_behind(flow, frames, PassReason::PureAck);
-        }
         match parse::parse_usual(frame.bytes(), self.medium) {
-            Some(segment) => self.receive_segment(frames, &segment, now),
+            Some(segment) => self.receive_segment(frames, self.hasher.hash(&segment.flow), &segment, now),
             None => self.receive_unusual(frames, now),
         }
     }
 
-    #[cold]
+    /// Takes the first of these frames, which is not a usual one.
+    #[inline(never)]
     fn receive_unusual(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         match &parse::parse_any(frame.bytes(), self.medium) {
-            Parsed::Tcp(segment) => self.receive_segment(frames, segment, now),
-            Parsed::Barrier { flow, reason, .. } => self.pass_behind(*flow, frames, *reason),
+            Parsed::Tcp(segment) => {
+                let hash = self.hasher.hash(&segment.flow);
+                self.receive_segment(frames, hash, segment, now);
+            }
+            Parsed::Barrier { flow, reason, .. } => {
+                if let Some(place) = self.find(self.hasher.hash(flow), flow) {
+                    self.flush(place, FlushReason::Barrier);
+                }
+                self.pass(frames, 0, *reason);
+            }
             Parsed::Other(reason) => self.pass(frames, 0, *reason),
         }
     }
 
     /// Takes the first of these frames, a segment.
-    #[inline(always)]
-    fn receive_segment(&mut self, frames: &mut IntoIter<Frame<B>>, segment: &Segment, now: Instant) {
-        let Some(frame) = frames.as_slice().first() else { return };
-        let held = self.find(segment.flow);
-        if let Some(index) = held
-            && let Some(follower) = self.joining(index, frame)
-        {
-            return self.join(index, frames, &follower);
-        }
-        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
-        let verified = segment::verify(frame, segment.layout, segment.payload_len);
-        let barrier =
-            verified.is_err().then_some(PassReason::BadChecksum).or_else(|| barrier(segment, frame));
-        if let Some(index) = held {
-            let reason = barrier.map_or_else(|| self.why_flushed(index, frame), |_| FlushReason::Barrier);
-            self.flush(index, reason);
-        }
-        match (verified, barrier) {
-            (Err(reason), _) if self.bad_checksum == BadChecksum::Drop => {
-                frames.next().into_iter().for_each(|frame| self.out.drop(frame, reason));
+    fn receive_segment(
+        &mut self,
+        frames: &mut IntoIter<Frame<B>>,
+        hash: u32,
+        segment: &Segment,
+        now: Instant,
+    ) {
+        if let Some(place) = self.find(hash, &segment.flow) {
+            let is_usual = usual::is_layout(segment.layout) && matches!(place, Place::Recent(_));
+            if !is_usual && self.join_expected(place, frames) {
+                return;
             }
-            (_, Some(reason)) => self.pass(frames, segment.payload_len, reason),
-            _ => self.hold(frames, segment, now),
+            let Some(frame) = frames.as_slice().first() else { return };
+            match self.joining(place, frame) {
+                Ok(follower) => return self.join(place, frames, &follower),
+                Err(_) if lossless::why_not_held(segment, frame).is_some() => {
+                    self.flush(place, FlushReason::Barrier);
+                }
+                Err(reason) => self.flush(place, reason),
+            }
         }
+        self.receive_first(frames, hash, segment, now);
+    }
+
+    /// Takes the first of these frames, a segment of a flow that holds nothing.
+    fn receive_first(&mut self, frames: &mut IntoIter<Frame<B>>, hash: u32, segment: &Segment, now: Instant) {
+        let Some(frame) = frames.as_slice().first() else { return };
+        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
+        match lossless::why_not_held(segment, frame) {
+            None => self.hold(frames, hash, segment, now),
+            Some(reason) => self.pass_or_drop(frames, segment, reason),
+        }
+    }
+
+    /// Passes the first of these frames, which cannot be held, or drops it for its checksum.
+    #[inline(never)]
+    fn pass_or_drop(&mut self, frames: &mut IntoIter<Frame<B>>, segment: &Segment, reason: PassReason) {
+        let Some(frame) = frames.as_slice().first() else { return };
+        if reason == PassReason::BadChecksum
+            && self.bad_checksum == BadChecksum::Drop
+            && let Err(reason) = segment::verify(frame, segment.layout, segment.payload_len)
+        {
+            return frames.next().into_iter().for_each(|frame| self.out.drop(frame, reason));
+        }
+        self.pass(frames, segment.payload_len, reason);
     }
 
     /// Passes the first of these frames.
@@ -279,155 +426,74 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Passes the first of these frames, which has no payload to be merged, after what its flow holds.
-    #[inline(always)]
-    fn pass_behind(&mut self, flow: FlowKey, frames: &mut IntoIter<Frame<B>>, reason: PassReason) {
-        if let Some(index) = self.find(flow) {
-            self.flush(index, FlushReason::Barrier);
-        }
-        self.pass(frames, 0, reason);
-    }
-
-    /// Why a frame of the same flow, which can be held itself, does not join.
-    #[inline(never)]
-    fn why_flushed(&mut self, index: Index, frame: &Frame<B>) -> FlushReason {
-        let Some(run) = self.table.get_mut(index) else { return FlushReason::UnequalField };
-        let follower = Follower::read(frame.bytes(), run.layout);
-        match follower.filter(|_| run.template().matches(frame.bytes())) {
-            Some(follower) => why_not(run, &follower, self.limits).unwrap_or(FlushReason::UnequalField),
-            None => FlushReason::UnequalField,
-        }
-    }
-
     /// Holds the first of these frames, the first segment of a flow, and those that carry it on.
-    #[inline(always)]
-    fn hold(&mut self, frames: &mut IntoIter<Frame<B>>, segment: &Segment, now: Instant) {
-        if self.table.is_full()
+    fn hold(&mut self, frames: &mut IntoIter<Frame<B>>, hash: u32, segment: &Segment, now: Instant) {
+        if self.held() >= self.max_connections
             && let Some((oldest, _)) = self.oldest()
         {
             self.flush(oldest, FlushReason::Evicted);
         }
         let Some(frame) = frames.next() else { return };
-        let mut run = match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
+        let run = match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
             Ok(run) => run,
             Err(frame) => return self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
         };
-        if frames.as_slice().first().is_some_and(|next| run.may_be_next(next.bytes())) {
-            let predicted = run.predicts(frames.as_slice());
-            self.out.stats.tcp_payload_bytes_in += predicted.count as u64 * u64::from(run.first_len);
-            run.follow_predicted(frames, predicted);
-            if let Some(reason) = ended_by(predicted.flags) {
-                return self.pool.finish(run, reason, &mut self.out);
-            }
+        if !self.recent.has_room() {
+            self.settle();
         }
-        if let Ok(index) = self.table.place(segment.flow, run)
-            && let Some(before) = self.newest.replace(index)
-        {
-            self.keep(before);
+        if let Some(nth) = self.recent.push(hash, segment.flow, run) {
+            self.join_expected(Place::Recent(nth), frames);
         }
     }
 
-    /// Puts a flow that is not the newest any more where it is found.
-    #[inline]
-    fn keep(&mut self, index: Index) {
-        if let (Some(flow), Some(run)) = (self.table.flow(index), self.table.peek(index)) {
-            self.ages.push(index, run.since);
-            self.table.chain(index, self.table.hash(flow));
+    /// Moves the recent flows to the large table.
+    #[cold]
+    #[inline(never)]
+    fn settle(&mut self) {
+        for (hash, flow, run) in self.recent.drain() {
+            let since = run.since;
+            if let Ok(index) = self.table.insert(hash, flow, run) {
+                self.ages.push(index, since);
+            }
         }
     }
 
     /// The flow that has held something longest, and since when.
     #[inline]
-    fn oldest(&self) -> Option<(Index, Instant)> {
-        self.ages.oldest().or_else(|| {
-            let newest = self.newest?;
-            Some((newest, self.table.peek(newest)?.since))
-        })
+    fn oldest(&self) -> Option<(Place, Instant)> {
+        if let Some((index, since)) = self.ages.oldest() {
+            return Some((Place::Table(index), since));
+        }
+        let (nth, run) = self.recent.oldest()?;
+        Some((Place::Recent(nth), run.since))
     }
 
     /// Hands on what a flow holds.
     #[inline]
-    fn flush(&mut self, index: Index, reason: FlushReason) {
-        if let Some(run) = self.remove(index) {
-            self.pool.finish(run, reason, &mut self.out);
+    fn flush(&mut self, place: Place, reason: FlushReason) {
+        let run = match place {
+            Place::Recent(nth) => self.recent.remove(nth),
+            Place::Table(index) => {
+                self.ages.remove(index);
+                self.table.remove(index)
+            }
+        };
+        if let Some(run) = run {
+            self.pool.finish_lossless(run, reason, &mut self.out);
         }
     }
 
-    /// Takes what a flow holds out of the table.
-    #[inline]
-    fn remove(&mut self, index: Index) -> Option<Box<Run<B>>> {
-        if self.newest == Some(index) {
-            self.newest = None;
-            return self.table.take(index);
-        }
-        if self.predicted == Some(index) {
-            self.predicted = None;
-        }
-        self.ages.remove(index);
-        self.table.remove(index)
-    }
-
+    #[inline(never)]
     fn flush_all(&mut self, reason: FlushReason) {
         if !self.singles.is_empty() {
             self.singles.flush(reason, &mut self.out);
         }
-        while let Some((oldest, _)) = self.oldest() {
-            self.flush(oldest, reason);
+        while let Some((index, _)) = self.ages.oldest() {
+            self.flush(Place::Table(index), reason);
         }
-    }
-}
-
-/// Why a segment with these flags is the last of its aggregate.
-#[inline]
-fn ended_by(flags: TcpFlags) -> Option<FlushReason> {
-    if !flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
-        None
-    } else if flags.contains(TcpFlags::FIN) {
-        Some(FlushReason::Fin)
-    } else {
-        Some(FlushReason::Psh)
-    }
-}
-
-/// Why a segment with an equal header does not join the run; `None` where it does.
-#[inline]
-fn why_not<B: AsRef<[u8]>>(run: &Run<B>, follower: &Follower, limits: Limits) -> Option<FlushReason> {
-    if follower.seq != run.end {
-        Some(FlushReason::OutOfOrder)
-    } else if follower.payload_len > run.mss {
-        Some(FlushReason::LongSegment)
-    } else if run.len_on_ip() + follower.payload_len > limits.bytes {
-        Some(FlushReason::MaxLength)
-    } else if run.segments() >= limits.segments as usize {
-        Some(FlushReason::MaxSegments)
-    } else if run.identification_with(follower).is_none() {
-        Some(FlushReason::UnequalField)
-    } else {
-        None
-    }
-}
-
-/// Whether the checksums of a frame would be re-created as they are.
-#[inline]
-fn has_usual_checksums<B>(frame: &Frame<B>, usual: bool) -> bool {
-    usual || frame.checksum == ChecksumStatus::Unfinished
-}
-
-/// Why a segment can neither join nor be held: what its flow holds goes first, then it.
-#[inline]
-fn barrier<B>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
-    if let Some(reason) = segment.control() {
-        Some(reason)
-    } else if segment.trailer {
-        Some(PassReason::Trailer)
-    } else if !has_usual_checksums(frame, segment.usual_checksums) {
-        Some(PassReason::UnusualChecksum)
-    } else if segment.flags.contains(TcpFlags::FIN) {
-        Some(PassReason::Fin)
-    } else if segment.flags.contains(TcpFlags::PSH) {
-        Some(PassReason::Psh)
-    } else {
-        None
+        for (_, _, run) in self.recent.drain() {
+            self.pool.finish_lossless(run, reason, &mut self.out);
+        }
     }
 }
 
@@ -454,7 +520,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
 
     fn end_of_batch(&mut self, _now: Instant) {
         if self.hold == Hold::Batch {
-            self.last_batch = self.table.len() + self.singles.len();
+            self.last_batch = self.held() + self.singles.len();
             self.flush_all(FlushReason::EndOfBatch);
         }
     }

@@ -23,6 +23,7 @@ use nichrome_wire::{Engine, Instant, TcpFlags};
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::flow::FlowKey;
 use crate::frame::Frame;
+use crate::mask::{Masks, Rule};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{DropReason, FlushReason, PassReason};
@@ -30,7 +31,6 @@ use crate::run::{Limits, Run};
 use crate::run_pool::RunPool;
 use crate::segment::{self, Medium, Segment};
 use crate::stats::Statistics;
-use crate::template::Rule;
 
 /// What the parser leaves in the buffer for the blocks behind it (section 5, Figure 5).
 struct LroStruct {
@@ -73,6 +73,7 @@ pub struct Netfpga<B: AsRef<[u8]>> {
     limits: Limits,
     stored: Option<Stored<B>>,
     pool: RunPool<B>,
+    masks: Masks,
     out: Outbox<B>,
 }
 
@@ -98,6 +99,7 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
             limits: config.limits(),
             stored: None,
             pool: RunPool::new(config.max_aggregates, config.max_segments),
+            masks: Masks::new(Rule::Stream),
             out: Outbox::new(4),
         })
     }
@@ -142,7 +144,8 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
             self.close(FlushReason::OutOfOrder);
             return self.out.pass(frame, segment.payload_len, PassReason::OutOfOrder);
         }
-        if let Some(reason) = stored.run.why_not_stream(&frame, segment, self.limits) {
+        let mask = self.masks.of(stored.run.layout);
+        if let Some(reason) = stored.run.why_not_stream(mask, &frame, segment, self.limits) {
             self.close(reason);
             return self.start(frame, segment, now);
         }

@@ -2,13 +2,14 @@
 
 use nichrome_wire::{
     CommonOptions, Ecn, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber,
-    TcpFlags, TcpHeader,
+    TcpHeader,
 };
 
 use crate::flow::FlowKey;
 use crate::reason::PassReason;
 use crate::segment::{Layout, Medium, Segment, Timestamps};
 use crate::template::MAX_HEADER;
+use crate::usual::{self, NETWORK, OPTIONS, TRANSPORT};
 
 /// What a frame is.
 pub(crate) enum Parsed {
@@ -37,91 +38,81 @@ pub(crate) fn parse(frame: &[u8], medium: Medium) -> Parsed {
 
 /// By far the most frames: a TCP segment in an untagged IPv4 packet without options. All its fields are at constant
 /// places, so that one look at the length does for all of them.
-struct Usual<'f> {
+pub(crate) struct Usual<'f> {
+    frame: &'f [u8],
     ip: Ipv4Header<'f>,
     tcp: TcpHeader<'f>,
     /// Where the packet ends in the frame.
     end: usize,
 }
 
-/// Where the headers of a usual frame begin.
-const NETWORK: usize = EthernetHeader::LEN;
-const TRANSPORT: usize = NETWORK + Ipv4Header::LEN;
-const OPTIONS: usize = TRANSPORT + TcpHeader::LEN;
-
 impl<'f> Usual<'f> {
+    /// Reads the headers of a frame; `None` where it is not usual.
     #[inline(always)]
-    fn read(frame: &'f [u8], medium: Medium) -> Option<Self> {
+    pub(crate) fn read(frame: &'f [u8], medium: Medium) -> Option<Self> {
         let header: &[u8; OPTIONS] = frame.first_chunk()?;
         let ip = Ipv4Header::new(&header[NETWORK..])?;
         let tcp = TcpHeader::new(&header[TRANSPORT..])?;
         let end = NETWORK + usize::from(ip.total_len());
         let is_usual = medium == Medium::Ethernet
-            && EthernetHeader::new(header)?.ethertype() == EtherType::IPV4
-            && ip.version() == 4
-            && ip.header_len() == Ipv4Header::LEN
+            && header[12..15] == [0x08, 0x00, 0x45]
             && ip.protocol() == IpProtocol::TCP
             && !ip.is_fragment()
             && tcp.header_len() >= TcpHeader::LEN
             && TRANSPORT + tcp.header_len() <= end
             && end <= frame.len();
-        is_usual.then_some(Self { ip, tcp, end })
+        is_usual.then_some(Self { frame, ip, tcp, end })
     }
 
     #[inline(always)]
-    fn flow(&self) -> FlowKey {
-        FlowKey::ipv4(self.ip.src(), self.ip.dst(), self.tcp.src_port(), self.tcp.dst_port())
+    pub(crate) fn flow(&self) -> FlowKey {
+        self.frame.first_chunk().map(usual::flow).unwrap_or_default()
+    }
+
+    /// The segment in it.
+    #[inline(always)]
+    pub(crate) fn segment(&self) -> Option<Segment> {
+        let Self { frame, ip, tcp, end } = *self;
+        let options = frame.get(OPTIONS..TRANSPORT + tcp.header_len())?;
+        let network = Network {
+            start: NETWORK,
+            end,
+            version: 4,
+            vlans: NO_VLAN,
+            options: false,
+            barrier: None,
+            usual_checksum: ip.checksum() != 0xFFFF,
+            congestion_experienced: ip.ecn() == Ecn::Ce,
+        };
+        Some(segment(frame, self.flow(), &network, TRANSPORT, tcp, options))
     }
 }
 
 /// Reads the headers of a usual frame.
 #[inline(always)]
 pub(crate) fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
-    let usual = Usual::read(frame, medium)?;
-    let Usual { ip, tcp, end } = usual;
-    let options = frame.get(OPTIONS..TRANSPORT + tcp.header_len())?;
-    let network = Network {
-        start: NETWORK,
-        end,
-        version: 4,
-        vlans: NO_VLAN,
-        options: false,
-        barrier: None,
-        usual_checksum: ip.checksum() != 0xFFFF,
-        congestion_experienced: ip.ecn() == Ecn::Ce,
-    };
-    Some(segment(frame, usual.flow(), &network, TRANSPORT, tcp, options))
+    Usual::read(frame, medium)?.segment()
 }
 
-/// The flow and layout of a usual frame that is a pure ACK, with no other flag. No timestamps are looked for.
-#[inline]
-pub(crate) fn usual_pure_ack(frame: &[u8], medium: Medium) -> Option<(FlowKey, Layout)> {
-    /// The longest headers.
-    const LONGEST: usize = OPTIONS + 40;
-    if frame.len() > LONGEST {
-        return None;
-    }
-    let usual = Usual::read(frame, medium)?;
-    let payload = TRANSPORT + usual.tcp.header_len();
-    let layout = Layout {
-        network: NETWORK as u16,
-        transport: TRANSPORT as u16,
-        payload: payload as u16,
-        version: 4,
-        timestamps: 0,
-    };
-    (payload == usual.end && usual.tcp.flags() == TcpFlags::ACK).then(|| (usual.flow(), layout))
-}
-
-/// The flow of a usual frame (untagged, IPv4 without options, TCP) at the cost of a few loads; not a check of anything.
-#[inline]
+/// The flow of a frame that is likely a TCP segment (untagged, IP without options) at the cost of a few loads; not a check
+/// of anything.
+#[inline(always)]
 pub(crate) fn likely_flow(frame: &[u8], medium: Medium) -> Option<FlowKey> {
     let start = if medium == Medium::Ethernet { EthernetHeader::LEN } else { 0 };
-    let ip = Ipv4Header::new(frame.get(start..)?)?;
-    let ports: &[u8; 4] = frame.get(start + Ipv4Header::LEN..)?.first_chunk()?;
-    let [a, b, c, d] = *ports;
-    let usual = ip.version() == 4 && ip.header_len() == Ipv4Header::LEN && ip.protocol() == IpProtocol::TCP;
-    usual.then(|| FlowKey::ipv4(ip.src(), ip.dst(), u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+    let packet: &[u8; Ipv4Header::LEN + 4] = frame.get(start..)?.first_chunk()?;
+    let ip = Ipv4Header::new(packet)?;
+    if packet[0] == 0x45 && ip.protocol() == IpProtocol::TCP {
+        let [.., a, b, c, d] = *packet;
+        let (src_port, dst_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        return Some(FlowKey::ipv4(ip.src(), ip.dst(), src_port, dst_port));
+    }
+    likely_flow_v6(frame.get(start..)?)
+}
+
+fn likely_flow_v6(packet: &[u8]) -> Option<FlowKey> {
+    let ip = Ipv6Header::new(packet).filter(|ip| ip.version() == 6 && ip.next_header() == IpProtocol::TCP)?;
+    let [a, b, c, d] = *packet.get(Ipv6Header::LEN..)?.first_chunk()?;
+    Some(FlowKey::ipv6(ip.src(), ip.dst(), u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
 /// Reads the headers of a frame that is not usual.

@@ -1,13 +1,18 @@
 //! Segments that wait together: the aggregate under construction.
 
+use std::mem;
+use std::vec::IntoIter;
+
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
 use crate::frame::Frame;
 use crate::identification::Identification;
+use crate::mask::{Expected, Mask, Rule};
 use crate::reason::FlushReason;
 use crate::recycle::Recycle;
-use crate::segment::{self, Follower, Layout, Segment};
-use crate::template::{Rule, Template};
+use crate::segment::{self, FirstSegment, Follower, Layout, Segment};
+use crate::template::{Template, USUAL};
+use crate::usual;
 
 /// How large an aggregate may become.
 #[derive(Clone, Copy)]
@@ -37,13 +42,6 @@ impl Latest {
         self.flags = self.flags | next.flags;
         self.timestamp = next.timestamp;
     }
-}
-
-/// Frames that were found to be the next of a run, and the flags of the last where these end the run.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Predicted {
-    pub(crate) count: usize,
-    pub(crate) flags: TcpFlags,
 }
 
 /// Segments with consecutive payload, collected under the header of the first.
@@ -82,14 +80,13 @@ pub(crate) struct Run<B> {
     pub(crate) window: u16,
     /// Flags that one of the segments has: PSH and FIN of the last count for all.
     pub(crate) flags: TcpFlags,
-    rule: Rule,
-    /// Whether `template` is that of the first frame; it is made when a second one asks.
-    has_template: bool,
+    /// The IPv4 identification of the first segment.
+    first_ident: u16,
     pub(crate) identification: Identification,
     pub(crate) reason: FlushReason,
     /// The frames after the first.
     frames: Vec<Frame<B>>,
-    /// The first frame's header, and which of its bits the others share.
+    /// The header of the whole, once it is [sealed](Run::seal).
     template: Template,
 }
 
@@ -99,11 +96,10 @@ impl<B: AsRef<[u8]>> Run<B> {
         Self {
             first: None,
             layout: Layout::default(),
-            rule: Rule::Lossless,
-            has_template: false,
+            first_ident: 0,
             frame_len: 0,
             start: SeqNumber(0),
-            frames: Vec::with_capacity(segments),
+            frames: Vec::with_capacity(segments.saturating_sub(1)),
             template: Template::default(),
             count: 0,
             bytes: 0,
@@ -133,31 +129,60 @@ impl<B: AsRef<[u8]>> Run<B> {
         limits: Limits,
         now: Instant,
     ) {
-        self.layout = segment.layout;
-        self.rule = rule;
-        self.has_template = false;
+        let ident = frame.bytes().get(usize::from(segment.layout.network) + 4..);
+        let ident = ident.and_then(|ident| ident.first_chunk()).copied();
+        let ident = u16::from_be_bytes(ident.unwrap_or([0; 2]));
+        self.start_with(
+            frame,
+            FirstSegment {
+                layout: segment.layout,
+                seq: segment.seq,
+                payload_len: segment.payload_len,
+                ident,
+                flags: segment.flags,
+                ack: segment.ack,
+                window: segment.window,
+            },
+            limits,
+            now,
+        );
+        if rule == Rule::Stream {
+            self.identification = Identification::Any;
+            self.only_timestamp = None;
+            self.newest_timestamp = segment.timestamps.map(|timestamps| timestamps.value);
+        }
+    }
+
+    /// As [`Run::begin`], under the lossless rule.
+    #[inline(always)]
+    pub(crate) fn start_with(
+        &mut self,
+        frame: Frame<B>,
+        segment: FirstSegment,
+        limits: Limits,
+        now: Instant,
+    ) {
+        let FirstSegment { layout, seq, payload_len, ident, flags, ack, window } = segment;
+        self.layout = layout;
         self.frame_len = frame.bytes().len() as u32;
-        self.start = segment.seq;
+        self.first_ident = ident;
+        self.start = seq;
         self.count = 1;
-        self.bytes = segment.payload_len;
-        self.mss = segment.payload_len;
-        self.first_len = segment.payload_len;
-        let headers = u32::from(segment.layout.payload - segment.layout.network);
-        self.full_above = limits.bytes.saturating_sub(headers + segment.payload_len);
+        self.bytes = payload_len;
+        self.mss = payload_len;
+        self.first_len = payload_len;
+        let headers = u32::from(layout.payload - layout.network);
+        self.full_above = limits.bytes.saturating_sub(headers + payload_len);
         self.max_segments = limits.segments;
         self.since = now;
-        self.end = segment.end();
-        self.identification = match rule {
-            // A guess until there are two: the usual sender counts.
-            Rule::Lossless => Identification::Incrementing,
-            Rule::Stream => Identification::Any,
-        };
-        self.flags = segment.flags;
-        self.ack = segment.ack;
-        self.window = segment.window;
-        self.only_timestamp = None;
-        self.newest_timestamp = segment.timestamps.map(|timestamps| timestamps.value);
-        self.first = Some(frame);
+        self.end = seq + payload_len;
+        // A guess until there are two: the usual sender counts.
+        self.identification = Identification::Incrementing;
+        self.flags = flags;
+        self.ack = ack;
+        self.window = window;
+        // None was there: forgetting it saves the test for that.
+        mem::forget(self.first.replace(frame));
     }
 
     /// Segments collected.
@@ -166,20 +191,21 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.count as usize
     }
 
-    /// The template of the first frame.
+    /// The first frame's bytes; none before [`Run::begin`].
     #[inline]
-    pub(crate) fn template(&mut self) -> &Template {
-        if !self.has_template
-            && let Some(first) = &self.first
-        {
-            self.template.set(first.bytes(), self.layout, self.rule);
-            self.has_template = true;
-        }
-        &self.template
+    pub(crate) fn first(&self) -> &[u8] {
+        self.first.as_ref().map_or(&[], Frame::bytes)
     }
 
-    /// As [`Run::template`], of a run that has two segments or more.
-    pub(crate) fn shared_template(&self) -> &Template {
+    /// The header of the first segment, as it was received.
+    pub(crate) fn received_header(&self) -> Template {
+        let mut header = Template::default();
+        header.set(self.first(), self.layout);
+        header
+    }
+
+    /// The header of a run that is sealed.
+    pub(crate) fn template(&self) -> &Template {
         &self.template
     }
 
@@ -189,6 +215,20 @@ impl<B: AsRef<[u8]>> Run<B> {
     pub(crate) fn may_be_next(&self, frame: &[u8]) -> bool {
         let seq = usize::from(self.layout.transport) + 4;
         frame.len() == self.frame_len as usize && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
+    }
+
+    /// As [`Run::may_be_next`] of a run and a frame that [are usual](crate::usual), under the lossless rule: the ACK number is
+    /// that of the first segment, too.
+    #[inline(always)]
+    pub(crate) fn may_be_next_usual(&self, frame: &Frame<B>) -> bool {
+        usual::sequence_and_ack(frame.bytes()) == Some((self.end, self.ack))
+    }
+
+    /// Whether the second of these frames may be the next but one, as [`Run::may_be_next_usual`].
+    #[inline(always)]
+    pub(crate) fn may_be_train(&self, frames: &[Frame<B>]) -> bool {
+        let second = frames.get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
+        second == Some((self.end + self.first_len, self.ack))
     }
 
     /// Whether another segment of the first one's size would not fit.
@@ -210,7 +250,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         if !self.layout.is_ipv4() {
             return Some(Identification::Fixed);
         }
-        let ahead = usize::from(follower.ident.wrapping_sub(self.template.first_ident()));
+        let ahead = usize::from(follower.ident.wrapping_sub(self.first_ident));
         let next = if ahead == 0 {
             Identification::Fixed
         } else if ahead == self.segments() {
@@ -232,14 +272,15 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Why a segment that is next in sequence cannot join under the rule of equal streams; `None` where it can.
     #[inline]
     pub(crate) fn why_not_stream(
-        &mut self,
+        &self,
+        mask: &Mask,
         frame: &Frame<B>,
         segment: &Segment,
         limits: Limits,
     ) -> Option<FlushReason> {
         let timestamp = segment.timestamps.map(|timestamps| timestamps.value);
         if segment.layout != self.layout
-            || !self.template().matches(frame.bytes())
+            || !mask.matches(self.first(), frame.bytes())
             || !self.accepts_timestamp(timestamp, self.newest_timestamp)
         {
             Some(FlushReason::UnequalField)
@@ -278,38 +319,57 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.push(frame, segment.payload_len);
     }
 
-    /// As [`Run::predicts`] under the rule of equal streams, up to one with a flag of `ends`: how many, and what the latest
-    /// of them say. To be asked where the first [may be next](Run::may_be_next).
-    #[inline(never)]
-    pub(crate) fn predicts_stream(&mut self, frames: &[Frame<B>], ends: TcpFlags) -> Option<(usize, Latest)> {
-        self.template();
+    /// Which of these frames, from the first on, are the expected next segments, of full size, under the rule of equal
+    /// streams: as many as there is room for, up to one with a flag of `ends`. Gives how many, and what the latest of them
+    /// say.
+    #[inline(always)]
+    pub(crate) fn predicts_stream(
+        &self,
+        mask: &Mask,
+        frames: &[Frame<B>],
+        ends: TcpFlags,
+    ) -> Option<(usize, Latest)> {
+        let first = self.first().first_chunk()?;
         let mut latest = Latest {
             ack: self.ack,
             window: self.window,
             flags: TcpFlags::NONE,
             timestamp: self.newest_timestamp,
         };
-        let (mut count, mut seq) = (0, self.end);
-        for frame in frames.iter().take(self.room()) {
-            let Some(next) = self.expected_stream(frame, seq, latest.timestamp) else { break };
+        let mut count = 0;
+        for frame in frames {
+            let taken = count * self.first_len;
+            if !self.has_room_after(count, taken) {
+                break;
+            }
+            let Some(next) = self.expected_stream(mask, first, frame, self.end + taken, latest.timestamp)
+            else {
+                break;
+            };
             latest.follow(next);
-            seq += self.first_len;
             count += 1;
             if next.flags.intersects(ends) {
                 break;
             }
         }
-        (count > 0).then_some((count, latest))
+        (count > 0).then_some((count as usize, latest))
     }
 
     /// What a frame says that goes on at `seq`, of full size, after one with the timestamp value `newest`.
-    #[inline]
-    fn expected_stream(&self, frame: &Frame<B>, seq: SeqNumber, newest: Option<u32>) -> Option<Latest> {
+    #[inline(always)]
+    fn expected_stream(
+        &self,
+        mask: &Mask,
+        first: &[u8; USUAL],
+        frame: &Frame<B>,
+        seq: SeqNumber,
+        newest: Option<u32>,
+    ) -> Option<Latest> {
         let (bytes, layout) = (frame.bytes(), self.layout);
         let tcp: &[u8; 20] = bytes.get(usize::from(layout.transport)..)?.first_chunk()?;
         if bytes.len() != self.frame_len as usize
             || tcp[4..8] != seq.0.to_be_bytes()
-            || !self.template.matches_full_size(bytes)
+            || !mask.matches_full_size(first, bytes.first_chunk()?)
             || segment::verify(frame, layout, self.first_len).is_err()
         {
             return None;
@@ -330,12 +390,12 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline]
     pub(crate) fn follow_predicted_stream(
         &mut self,
-        frames: impl Iterator<Item = Frame<B>>,
+        frames: &mut IntoIter<Frame<B>>,
         count: usize,
         latest: Latest,
     ) {
         self.note(latest);
-        self.extend(frames, count);
+        self.extend(frames, count as u32);
     }
 
     /// The ACK number becomes the latest, and the window the one that came with it.
@@ -347,54 +407,93 @@ impl<B: AsRef<[u8]>> Run<B> {
         (*ack, *window, *flags, *newest_timestamp) = (noted.ack, noted.window, noted.flags, noted.timestamp);
     }
 
-    /// Which of these frames, from the first on, are the expected next segments, of full size: as many as there is room
-    /// for, up to one that ends the run. To be asked where the first [may be next](Run::may_be_next).
-    #[inline(never)]
-    pub(crate) fn predicts(&mut self, frames: &[Frame<B>]) -> Predicted {
-        self.template();
-        let (mut seq, mut ident) = (self.end, self.next_ident());
+    /// The flags of a frame that is the expected next segment, of full size, where the first frame [is usual](crate::usual).
+    #[inline(always)]
+    pub(crate) fn expects_usual(&self, frame: &Frame<B>) -> Option<TcpFlags> {
+        let bytes = frame.bytes();
+        if bytes.len() != self.frame_len as usize || !self.has_room_after(0, 0) {
+            return None;
+        }
+        let payload = usize::from(self.layout.payload);
+        let flags = usual::expected(self.first(), bytes, payload, (self.end, self.ack), self.next_ident())?;
+        segment::verify(frame, self.layout, self.first_len).is_ok().then_some(flags)
+    }
+
+    /// The identification that the next segment has if it goes on as those before it did.
+    #[inline(always)]
+    fn next_ident(&self) -> u16 {
         let step = u16::from(self.identification == Identification::Incrementing);
-        let mut predicted = Predicted::default();
+        self.first_ident.wrapping_add(step.wrapping_mul(self.count as u16))
+    }
+
+    /// Adds those of these frames, from the first on, that are the expected next segments: as many as there is room for, up
+    /// to one that ends the run. Gives their payload and the flags of the one that ends it.
+    #[inline]
+    pub(crate) fn add_train(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>) -> (u32, TcpFlags) {
+        let Some(first) = self.first().first_chunk() else { return (0, TcpFlags::NONE) };
+        let (count, ends) = if usual::is_layout(self.layout) {
+            self.predicts_usual(mask, first, frames.as_slice())
+        } else {
+            self.predicts(mask, first, frames.as_slice())
+        };
+        self.flags = self.flags | ends;
+        self.extend(frames, count);
+        (count * self.first_len, ends)
+    }
+
+    /// How many of these frames, from the first on, are the expected next segments, and the flags of the last if it ends the
+    /// run.
+    #[inline(never)]
+    fn predicts(&self, mask: &Mask, first: &[u8; USUAL], frames: &[Frame<B>]) -> (u32, TcpFlags) {
+        self.count_expected(mask.expected(first), frames)
+    }
+
+    /// As [`Run::predicts`], where the frames [are usual](crate::usual). Not inlined: the compiler then keeps the header of
+    /// the first and the mask in registers, for all of them.
+    #[inline(never)]
+    fn predicts_usual(&self, mask: &Mask, first: &[u8; USUAL], frames: &[Frame<B>]) -> (u32, TcpFlags) {
+        self.count_expected(mask.expected_usual(first), frames)
+    }
+
+    #[inline(always)]
+    fn count_expected(&self, expected: Option<Expected<'_>>, frames: &[Frame<B>]) -> (u32, TcpFlags) {
         let len = self.frame_len as usize;
-        let Some(places) = self.template.places(len) else { return predicted };
-        for frame in &frames[..frames.len().min(self.room())] {
+        let Some(expected) = expected.filter(|_| len >= USUAL) else { return (0, TcpFlags::NONE) };
+        let step = u16::from(self.identification == Identification::Incrementing);
+        let (mut seq, mut ident) = (self.end, self.next_ident());
+        let mut count = 0;
+        for frame in self.fitting(frames) {
             if frame.bytes().len() != len {
                 break;
             }
-            let Some(flags) = self.template.expects(frame.bytes(), places, seq, ident) else { break };
+            let Some(flags) = expected.flags_of(frame.bytes(), seq, ident) else { break };
             if segment::verify(frame, self.layout, self.first_len).is_err() {
                 break;
             }
-            predicted.count += 1;
+            count += 1;
             if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
-                predicted.flags = flags;
-                break;
+                return (count, flags);
             }
             seq += self.first_len;
             ident = ident.wrapping_add(step);
         }
-        predicted
+        (count, TcpFlags::NONE)
     }
 
-    /// Adds the predicted segments, which come first in `frames`.
-    #[inline]
-    pub(crate) fn follow_predicted(&mut self, frames: impl Iterator<Item = Frame<B>>, predicted: Predicted) {
-        self.flags = self.flags | predicted.flags;
-        self.extend(frames.take(predicted.count), predicted.count);
-    }
-
-    /// Adds `count` segments of full size whose payload follows.
-    #[inline]
-    fn extend(&mut self, frames: impl Iterator<Item = Frame<B>>, count: usize) {
-        let bytes = count as u32 * self.first_len;
-        self.count += count as u32;
-        self.bytes += bytes;
-        self.end += bytes;
-        self.frames.extend(frames);
+    /// Those of these frames that there is room for, where all have the first one's size.
+    #[inline(always)]
+    fn fitting<'f>(&self, frames: &'f [Frame<B>]) -> &'f [Frame<B>] {
+        let bytes = u64::from(self.bytes) + frames.len() as u64 * u64::from(self.first_len);
+        let limit = u64::from(self.full_above) + u64::from(self.first_len);
+        // Mostly there is room for all, which is seen without a division.
+        if bytes <= limit && frames.len() + self.segments() <= self.max_segments as usize {
+            return frames;
+        }
+        frames.get(..self.room()).unwrap_or(frames)
     }
 
     /// How many more segments of the first one's size fit.
-    #[inline]
+    #[cold]
     fn room(&self) -> usize {
         let by_bytes = match self.full_above.checked_sub(self.bytes) {
             Some(left) => left / self.first_len.max(1) + 1,
@@ -403,26 +502,40 @@ impl<B: AsRef<[u8]>> Run<B> {
         by_bytes.min(self.max_segments.saturating_sub(self.count)) as usize
     }
 
-    /// The identification that the next segment has if it goes on as those before it did.
+    /// Adds the first of these segments, which has full size, and whose payload follows.
+    #[inline(always)]
+    pub(crate) fn add_expected(&mut self, frames: &mut IntoIter<Frame<B>>, flags: TcpFlags) {
+        self.flags = self.flags | flags;
+        self.count += 1;
+        self.bytes += self.first_len;
+        self.end += self.first_len;
+        self.frames.extend(frames.next());
+    }
+
+    /// Adds the first `count` of these segments, which have full size and whose payload follows.
     #[inline]
-    fn next_ident(&self) -> u16 {
-        match self.identification {
-            Identification::Fixed => self.template.first_ident(),
-            _ => self.template.first_ident().wrapping_add(self.segments() as u16),
-        }
+    fn extend(&mut self, frames: &mut IntoIter<Frame<B>>, count: u32) {
+        let bytes = count * self.first_len;
+        self.count += count;
+        self.bytes += bytes;
+        self.end += bytes;
+        self.frames.extend(frames.take(count as usize));
+    }
+
+    /// Whether a segment of the first one's size fits behind `count` more with these bytes.
+    #[inline(always)]
+    fn has_room_after(&self, count: u32, bytes: u32) -> bool {
+        self.bytes + bytes <= self.full_above && self.count + count < self.max_segments
     }
 
     /// Adds a segment whose payload follows.
     #[inline]
     fn push(&mut self, frame: Frame<B>, len: u32) {
+        self.frames.push(frame);
         self.count += 1;
         self.bytes += len;
         self.mss = self.mss.max(len);
         self.end += len;
-        // There is always room; saying so saves the path that makes more, and with it a copy of the frame.
-        if self.frames.len() < self.frames.capacity() {
-            self.frames.push(frame);
-        }
     }
 
     /// The frames in order.
@@ -451,7 +564,21 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// header checksum, and the pseudo-header's sum in the TCP checksum field.
     pub(crate) fn seal(&mut self, reason: FlushReason) {
         self.reason = reason;
+        if let Some(first) = &self.first {
+            self.template.set(first.bytes(), self.layout);
+        }
         self.template.seal(self.bytes, self.flags, self.ack, self.window);
+    }
+
+    /// As [`Run::seal`] of a run of [usual](crate::usual) frames under the lossless rule, where ACK number and window are
+    /// those of the first segment.
+    #[inline]
+    pub(crate) fn seal_usual(&mut self, reason: FlushReason) {
+        self.reason = reason;
+        if let Some(first) = &self.first {
+            self.template.set(first.bytes(), self.layout);
+        }
+        self.template.seal_usual(self.bytes, self.flags);
     }
 }
 

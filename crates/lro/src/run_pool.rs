@@ -4,12 +4,13 @@ use nichrome_wire::Instant;
 
 use crate::aggregate::Aggregate;
 use crate::frame::Frame;
+use crate::mask::Rule;
 use crate::outbox::Outbox;
 use crate::reason::FlushReason;
 use crate::recycle::Recycler;
 use crate::run::{Limits, Run};
 use crate::segment::Segment;
-use crate::template::Rule;
+use crate::usual;
 
 /// Memory for a fixed number of runs.
 pub(crate) struct RunPool<B>(Recycler<Run<B>>);
@@ -35,6 +36,12 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         Ok(run)
     }
 
+    /// Memory for a run, to be started by the caller.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Option<Box<Run<B>>> {
+        self.0.take()
+    }
+
     /// Hands on a run: a single segment leaves as the frame that it was, more as an aggregate.
     #[inline]
     pub(crate) fn finish(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
@@ -47,5 +54,15 @@ impl<B: AsRef<[u8]>> RunPool<B> {
             run.seal(reason);
             out.flush_aggregate(Aggregate::new(self.0.lend(run)), reason);
         }
+    }
+
+    /// As [`RunPool::finish`], of a run under the lossless rule.
+    #[inline]
+    pub(crate) fn finish_lossless(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
+        if run.segments() == 1 || !usual::is_layout(run.layout) {
+            return self.finish(run, reason, out);
+        }
+        run.seal_usual(reason);
+        out.flush_aggregate(Aggregate::new(self.0.lend(run)), reason);
     }
 }

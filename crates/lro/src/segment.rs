@@ -129,6 +129,19 @@ fn why_control(flags: TcpFlags, payload_len: u32) -> PassReason {
     }
 }
 
+/// What a run begins with under the lossless rule.
+#[derive(Clone, Copy)]
+pub(crate) struct FirstSegment {
+    pub(crate) layout: Layout,
+    pub(crate) seq: SeqNumber,
+    pub(crate) payload_len: u32,
+    /// The IPv4 identification.
+    pub(crate) ident: u16,
+    pub(crate) flags: TcpFlags,
+    pub(crate) ack: SeqNumber,
+    pub(crate) window: u16,
+}
+
 /// The fields of a frame that may differ between segments that join, read where a known layout says they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Follower {

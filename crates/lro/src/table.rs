@@ -125,42 +125,21 @@ impl<D> ConnectionTable<D> {
     /// Adds a connection that is not in the table; gives the descriptor back where the table is full.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u32, flow: FlowKey, descriptor: D) -> Result<Index, D> {
-        let index = self.place(flow, descriptor)?;
-        self.chain(index, hash);
-        Ok(index)
-    }
-
-    /// As [`ConnectionTable::insert`], but the connection is not found until it is chained.
-    #[inline]
-    pub(crate) fn place(&mut self, flow: FlowKey, descriptor: D) -> Result<Index, D> {
         let at = self.free;
+        let bucket = self.bucket(hash);
         let Some(slot) = self.slots.get_mut(at as usize) else {
             return Err(descriptor);
         };
         self.free = slot.next;
         // Field by field: a slot as a whole would be put together on the stack first.
         slot.flow = flow;
+        slot.hash = hash;
+        slot.next = self.buckets[bucket];
         slot.referenced = true;
         slot.descriptor = Some(descriptor);
+        self.buckets[bucket] = at;
         self.len += 1;
         Ok(Index(at))
-    }
-
-    /// Lets a connection be found that was placed.
-    #[inline]
-    pub(crate) fn chain(&mut self, index: Index, hash: u32) {
-        let bucket = self.bucket(hash);
-        if let Some(slot) = self.slots.get_mut(index.0 as usize) {
-            slot.hash = hash;
-            slot.next = self.buckets[bucket];
-            self.buckets[bucket] = index.0;
-        }
-    }
-
-    /// The flow of a connection.
-    #[inline]
-    pub(crate) fn flow(&self, index: Index) -> Option<&FlowKey> {
-        Some(&self.slots.get(index.0 as usize)?.flow)
     }
 
     /// The flow and descriptor of a connection, which counts as used.
@@ -185,20 +164,13 @@ impl<D> ConnectionTable<D> {
     /// Removes a connection; its slot is free for the next.
     #[inline]
     pub(crate) fn remove(&mut self, index: Index) -> Option<D> {
-        let slot = self.slots.get(index.0 as usize).filter(|slot| slot.descriptor.is_some())?;
-        let (hash, after) = (slot.hash, slot.next);
-        self.unchain(hash, index.0, after);
-        self.take(index)
-    }
-
-    /// As [`ConnectionTable::remove`], of a connection that is not chained.
-    #[inline]
-    pub(crate) fn take(&mut self, index: Index) -> Option<D> {
         let slot = self.slots.get_mut(index.0 as usize)?;
         let descriptor = slot.descriptor.take()?;
+        let (hash, after) = (slot.hash, slot.next);
         slot.next = self.free;
         self.free = index.0;
         self.len -= 1;
+        self.unchain(hash, index.0, after);
         Some(descriptor)
     }
 
@@ -343,21 +315,6 @@ mod tests {
                 prop_assert_eq!(table.get_mut(index), Some(&mut value.clone()));
             }
         }
-    }
-
-    #[test]
-    fn a_connection_that_was_placed_is_found_once_it_is_chained() {
-        let mut table = ConnectionTable::new(2, 2, 1);
-        let hash = table.hash(&flow(1));
-        let index = table.place(flow(1), 1).unwrap();
-        assert_eq!((table.find(hash, &flow(1)), table.flow(index), table.len()), (None, Some(&flow(1)), 1));
-        assert_eq!((table.take(index), table.len()), (Some(1), 0));
-        let index = table.place(flow(1), 2).unwrap();
-        table.insert(table.hash(&flow(2)), flow(2), 3).unwrap();
-        assert_eq!(table.place(flow(3), 4), Err(4));
-        table.chain(index, hash);
-        assert_eq!(table.find(hash, &flow(1)), Some(index));
-        assert_eq!((table.remove(index), table.find(hash, &flow(1)), table.len()), (Some(2), None, 1));
     }
 
     #[test]

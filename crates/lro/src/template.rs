@@ -1,82 +1,44 @@
-//! Header prediction: whether a frame carries on a flow is seen from one masked comparison with the header of the
-//! flow's first segment, without parsing it again (the idea is Van Jacobson's, applied to coalescing).
+//! The header of an aggregate: that of its first segment, rewritten for the whole, and for each segment of it again.
 
 use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{SeqNumber, TcpFlags};
 
 use crate::identification::Identification;
 use crate::segment::Layout;
+use crate::usual;
 
 /// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions, TCP with 60.
 pub(crate) const MAX_HEADER: usize = 192;
 
-/// Headers up to this length are compared in one go: Ethernet, one tag, IPv6, TCP with timestamps take 90 bytes.
-const USUAL: usize = 96;
+/// Headers up to this length are copied and compared in one go: Ethernet, one tag, IPv6, TCP with timestamps take 90 bytes.
+pub(crate) const USUAL: usize = 96;
 
 /// The bytes of a header; those past its end are zero or left over, and masked.
 pub(crate) type HeaderBytes = [u8; MAX_HEADER];
 
-/// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number never count;
-/// they are checked on their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// All that could not be re-created: everything but the identification, PSH and FIN.
-    Lossless,
-    /// What the host must be able to tell apart: everything but Ethernet addresses, identification, TTL, ACK number,
-    /// window, PSH, and the values of the timestamps.
-    Stream,
-}
-
-/// A header, its layout, and the mask of the bits that count.
-///
-/// Two comparisons: [`Template::matches`] leaves out what is checked on its own; [`Template::matches_full_size`] compares
-/// the lengths too, so that of a segment of full size little is left to check.
-///
-/// Aligned so that the comparison takes header and mask from memory as they lie there.
+/// The header of a packet, to be rewritten.
 #[derive(Clone)]
-#[repr(C, align(64))]
 pub(crate) struct Template {
-    /// The first segment's header.
     header: HeaderBytes,
-    mask: HeaderBytes,
-    /// The mask with the lengths.
-    full_mask: [u8; USUAL],
     pub(crate) layout: Layout,
-    rule: Rule,
 }
 
 impl Default for Template {
     fn default() -> Self {
-        Self {
-            layout: Layout::default(),
-            rule: Rule::Lossless,
-            header: [0; MAX_HEADER],
-            mask: [0; MAX_HEADER],
-            full_mask: [0; USUAL],
-        }
+        Self { layout: Layout::default(), header: [0; MAX_HEADER] }
     }
 }
 
 impl Template {
-    /// Takes over the header of `frame`, which has this layout. The mask is made anew only where the layout changed.
+    /// Takes over the header of `frame`, which has this layout.
     #[inline]
-    pub(crate) fn set(&mut self, frame: &[u8], layout: Layout, rule: Rule) {
-        if self.layout != layout || self.rule != rule {
-            self.make_masks(layout, rule);
-        }
+    pub(crate) fn set(&mut self, frame: &[u8], layout: Layout) {
+        self.layout = layout;
         match (frame.first_chunk::<USUAL>(), self.header.first_chunk_mut::<USUAL>()) {
-            // One fixed-size copy instead of a call for a variable one; what it takes too much is masked.
+            // One fixed-size copy instead of a call for a variable one; what it takes too much is never read.
             (Some(bytes), Some(header)) if usize::from(layout.payload) <= USUAL => *header = *bytes,
             _ => self.set_unusual(frame),
         }
-    }
-
-    #[cold]
-    fn make_masks(&mut self, layout: Layout, rule: Rule) {
-        self.layout = layout;
-        self.rule = rule;
-        self.mask = mask(layout, rule);
-        self.full_mask = full_mask(layout, &self.mask);
     }
 
     /// As [`Template::set`] for a short frame or a long header.
@@ -84,44 +46,6 @@ impl Template {
     fn set_unusual(&mut self, frame: &[u8]) {
         let len = usize::from(self.layout.payload).min(MAX_HEADER);
         self.header[..len].copy_from_slice(&frame[..len]);
-    }
-
-    /// Whether `frame` has the same header where it counts, and the same lengths.
-    #[inline]
-    pub(crate) fn matches_full_size(&self, frame: &[u8]) -> bool {
-        usize::from(self.layout.payload) <= USUAL
-            && frame
-                .first_chunk::<USUAL>()
-                .is_some_and(|frame| equal_where(frame, head(&self.header), &self.full_mask))
-    }
-
-    /// Where the IP and TCP headers are, for [`Template::expects`]; `None` where the headers are longer than usual, or frames
-    /// of `len` bytes shorter.
-    #[inline]
-    pub(crate) fn places(&self, len: usize) -> Option<(usize, usize)> {
-        let Layout { network, transport, payload, .. } = self.layout;
-        (usize::from(payload) <= USUAL && len >= USUAL)
-            .then(|| (within(network, USUAL - 12), within(transport, USUAL - 20)))
-    }
-
-    /// The flags of a frame that is the expected next one under the lossless rule: equal where it counts, with the same
-    /// lengths, this sequence number and identification, and checksums that a sender computes.
-    #[inline]
-    pub(crate) fn expects(
-        &self,
-        frame: &[u8],
-        (network, transport): (usize, usize),
-        seq: SeqNumber,
-        ident: u16,
-    ) -> Option<TcpFlags> {
-        let header: &[u8; USUAL] = frame.first_chunk()?;
-        let ip: &[u8; 12] = header.get(network..)?.first_chunk()?;
-        let tcp: &[u8; 20] = header.get(transport..)?.first_chunk()?;
-        let expected = tcp[4..8] == seq.0.to_be_bytes()
-            && tcp[16..18] != [0xFF; 2]
-            && (!self.layout.is_ipv4() || (ip[4..6] == ident.to_be_bytes() && ip[10..12] != [0xFF; 2]))
-            && equal_where(header, head(&self.header), &self.full_mask);
-        expected.then(|| TcpFlags::from_bits_truncate(u16::from(tcp[13])))
     }
 
     #[inline]
@@ -134,30 +58,6 @@ impl Template {
         if let Some(place) = self.header.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
             *place = field;
         }
-    }
-
-    /// Whether `frame` has the same header where it counts, and something after it.
-    #[inline]
-    pub(crate) fn matches(&self, frame: &[u8]) -> bool {
-        let len = usize::from(self.layout.payload);
-        if frame.len() <= len {
-            return false;
-        }
-        match frame.first_chunk::<USUAL>() {
-            Some(frame) if len <= USUAL => equal_where(frame, head(&self.header), head(&self.mask)),
-            _ => self.matches_unusual(&frame[..len]),
-        }
-    }
-
-    /// As [`Template::matches`] for a short frame or a long header.
-    #[cold]
-    fn matches_unusual(&self, header: &[u8]) -> bool {
-        let mut padded = [0; MAX_HEADER];
-        match padded.get_mut(..header.len()) {
-            Some(place) => place.copy_from_slice(header),
-            None => return false,
-        }
-        equal_where(&padded, &self.header, &self.mask)
     }
 
     /// The first segment's header.
@@ -175,6 +75,14 @@ impl Template {
         self.write(transport + 13, [flags]);
         self.write(transport + 14, window.to_be_bytes());
         self.write_lengths(payload);
+    }
+
+    /// As [`Template::seal`] of a [usual](crate::usual) header whose ACK number and window stay.
+    #[inline]
+    pub(crate) fn seal_usual(&mut self, payload: u32, flags: TcpFlags) {
+        let Some(head) = self.header.first_chunk_mut() else { return };
+        let headers = usize::from(self.layout.payload);
+        usual::seal(head, headers, payload, flags);
     }
 
     /// Writes the header of segment `nth` of a sealed packet, `before` bytes after its start, as it was sent, but for
@@ -260,65 +168,4 @@ impl Template {
 #[inline]
 fn within(place: u16, bound: usize) -> usize {
     usize::from(place).min(bound)
-}
-
-fn head(header: &HeaderBytes) -> &[u8; USUAL] {
-    const { assert!(USUAL <= MAX_HEADER) };
-    header.first_chunk().unwrap_or(&[0; USUAL])
-}
-
-/// Whether `a` and `b` are equal in the bits that `mask` has set. Without branches and 16 bytes at a time, so that it becomes
-/// a few vector instructions.
-#[inline]
-fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; N]) -> bool {
-    let mut difference = [0; 16];
-    for ((a, b), mask) in a.chunks_exact(16).zip(b.chunks_exact(16)).zip(mask.chunks_exact(16)) {
-        for (at, difference) in difference.iter_mut().enumerate() {
-            *difference |= (a[at] ^ b[at]) & mask[at];
-        }
-    }
-    difference.into_iter().fold(0, |all, byte| all | byte) == 0
-}
-
-/// The bits that count for this layout.
-fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
-    let (network, transport, payload) =
-        (usize::from(layout.network), usize::from(layout.transport), usize::from(layout.payload));
-    let mut mask = [0; MAX_HEADER];
-    mask[..payload.min(MAX_HEADER)].fill(0xFF);
-    let mut free = |at: usize, len: usize| mask[at..at + len].fill(0);
-    if layout.is_ipv4() {
-        free(network + 2, 4); // total length, identification
-        free(network + 10, 2); // header checksum
-    } else {
-        free(network + 4, 2); // payload length
-    }
-    free(transport + 4, 4); // sequence number
-    free(transport + 16, 2); // checksum
-    if rule == Rule::Stream {
-        free(0, if network >= 12 { 12 } else { 0 }); // Ethernet addresses
-        free(network + if layout.is_ipv4() { 8 } else { 7 }, 1); // TTL, hop limit
-        free(transport + 8, 4); // ACK number
-        free(transport + 14, 2); // window
-        if let Some(at) = layout.timestamps() {
-            free(at, 8);
-        }
-    }
-    const PSH: u8 = 0x08;
-    const FIN: u8 = 0x01;
-    mask[transport + 13] = match rule {
-        Rule::Lossless => !(PSH | FIN),
-        Rule::Stream => !PSH,
-    };
-    mask
-}
-
-/// The bits that count for a segment of full size: the lengths, too.
-fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
-    let mut full = *head(mask);
-    let length = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };
-    if let Some(place) = full.get_mut(length..length + 2) {
-        place.fill(0xFF);
-    }
-    full
 }

@@ -3,9 +3,11 @@
 //! Bursts of 32 frames are copied into receive buffers before the clock starts; the engine gets them as a batch, what it
 //! puts out is fetched after it, and dropped after the clock stops. So it is in the benchmarks of the peers.
 
+use std::error::Error;
 use std::time::Instant as Clock;
 
-use nichrome_lro::{ChecksumStatus, Frame, Output};
+use anyhow::anyhow;
+use nichrome_lro::{ChecksumStatus, Config, Frame, Gro, Hold, Netfpga, Npu, Output, Profile, ProfileConfig};
 use nichrome_port::{Buffer, BufferPool};
 use nichrome_wire::{Engine, Instant, engine};
 use stats_alloc::Region;
@@ -13,16 +15,24 @@ use stats_alloc::Region;
 use super::figures::median;
 use super::traffic::{File, Flows};
 use crate::allocator::ALLOCATOR;
+use crate::engine_options::default_profile_config;
 
 /// Frames that a card delivers at once.
 pub(super) const BURST: usize = 32;
-/// Packets of a run: passes over the traffic are repeated until there are as many.
-const PACKETS_PER_RUN: usize = 144_000;
 /// Receive buffers that are made at a time, and their bytes: few, so that those in use stay warm, as DPDK's do in its
 /// cache of buffers for each core.
 const BUFFERS: (usize, usize) = (64, 2048);
 /// Outputs of one burst that there is room for: nothing may be allocated while the clock runs.
 const OUTPUTS: usize = 65_536;
+
+/// How long is measured.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    /// Runs that are measured, after one to warm up.
+    pub(super) runs: usize,
+    /// Packets of a run: passes over the traffic are repeated until there are as many.
+    pub(super) packets: usize,
+}
 
 /// What the runs have shown.
 pub(super) struct Measured {
@@ -68,7 +78,7 @@ impl Traffic<'_> {
 }
 
 /// One engine being measured, and what it was given and gave back.
-pub(super) struct Lane<'f, E> {
+struct Lane<'f, E> {
     engine: E,
     traffic: Traffic<'f>,
     checksum: ChecksumStatus,
@@ -92,7 +102,7 @@ struct Totals {
 }
 
 impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> {
-    pub(super) fn new(engine: E, traffic: Traffic<'f>, checksum: ChecksumStatus) -> Self {
+    fn new(engine: E, traffic: Traffic<'f>, checksum: ChecksumStatus) -> Self {
         Self {
             engine,
             traffic,
@@ -106,12 +116,13 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         }
     }
 
-    pub(super) fn run(&mut self) {
+    /// Takes at least so many packets.
+    fn run(&mut self, packets: usize) {
         if self.runs.len() == 1 {
             // What the first run cost does not count.
             self.totals = Totals::default();
         }
-        let passes = (PACKETS_PER_RUN / self.traffic.len()).max(1);
+        let passes = (packets / self.traffic.len()).max(1);
         let ns: u64 = (0..passes).map(|_| self.pass()).sum();
         self.runs.push(ns as f64 / (passes * self.traffic.len()) as f64);
     }
@@ -142,7 +153,8 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         ns
     }
 
-    /// What a driver does for one burst.
+    /// What a driver does for one burst. Not inlined: `callgrind` counts what is within.
+    #[inline(never)]
     fn timed_burst(&mut self) -> u64 {
         let Self { engine, burst, outputs, now, .. } = self;
         let allocations = Region::new(ALLOCATOR);
@@ -176,16 +188,69 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
     }
 
     /// The median of the runs after the first, and what was counted in them.
-    pub(super) fn measured(&self) -> Measured {
+    fn measured(&self) -> Measured {
         let Totals { passes, packets_in, bytes_in, packets_out, allocations } = self.totals;
         Measured {
-            ns_per_packet: median(self.runs.iter().skip(1).copied().collect()),
+            ns_per_packet: median(self.runs.iter().skip(usize::from(self.runs.len() > 1)).copied().collect()),
             bytes_per_packet: bytes_in as f64 / packets_in as f64,
             allocations_per_packet: allocations as f64 / packets_in as f64,
             packets_in: packets_in / passes.max(1),
             packets_out: packets_out / passes.max(1),
         }
     }
+}
+
+/// An engine to be measured.
+#[derive(Clone, Copy)]
+pub(super) struct Subject {
+    pub(super) profile: Profile,
+    pub(super) config: Config,
+    /// The connections that `npu` has room for: only it knows a flow that holds nothing.
+    pub(super) connections: usize,
+}
+
+impl Subject {
+    /// Measures an engine for each of these states of the frames' checksums. Their runs take turns, so that noise hits all
+    /// alike.
+    pub(super) fn measure<'f, const N: usize>(
+        &self,
+        plan: Plan,
+        checksums: [ChecksumStatus; N],
+        traffic: impl Fn() -> anyhow::Result<Traffic<'f>>,
+    ) -> anyhow::Result<[Measured; N]> {
+        let config = &self.config;
+        match default_profile_config(self.profile) {
+            ProfileConfig::Gro(_) => measure(plan, checksums, traffic, || Gro::new(config, Hold::Batch)),
+            ProfileConfig::Netfpga(timer) => {
+                measure(plan, checksums, traffic, || Netfpga::new(config, timer))
+            }
+            ProfileConfig::Npu(npu) => {
+                let config = Config { max_connections: self.connections, ..*config };
+                measure(plan, checksums, traffic, || Npu::new(&config, &npu))
+            }
+        }
+    }
+}
+
+fn measure<'f, const N: usize, E, X>(
+    plan: Plan,
+    checksums: [ChecksumStatus; N],
+    traffic: impl Fn() -> anyhow::Result<Traffic<'f>>,
+    engine: impl Fn() -> Result<E, X>,
+) -> anyhow::Result<[Measured; N]>
+where
+    E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>,
+    X: Error + Send + Sync + 'static,
+{
+    let mut lanes = Vec::with_capacity(N);
+    for checksum in checksums {
+        lanes.push(Lane::new(engine()?, traffic()?, checksum));
+    }
+    for _ in 0..=plan.runs {
+        lanes.iter_mut().for_each(|lane| lane.run(plan.packets));
+    }
+    let measured = lanes.iter().map(Lane::measured).collect::<Vec<_>>();
+    measured.try_into().map_err(|_| anyhow!("a lane is missing"))
 }
 
 /// Receive buffers, as many as the engine turns out to hold.

@@ -6,19 +6,17 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use nichrome_lro::{ChecksumStatus, Config, Frame, Gro, Hold, Netfpga, Npu, Output, Profile, ProfileConfig};
-use nichrome_port::Buffer;
-use nichrome_wire::Engine;
+use nichrome_lro::{ChecksumStatus, Config, Profile};
 use serde::Serialize;
 
 use super::figures::rounded;
-use super::lane::{BURST, Lane, Measured, Traffic};
+use super::interleave;
+use super::lane::{BURST, Plan, Subject, Traffic};
 use super::traffic::{File, Flows};
-use crate::engine_options::{default_profile_config, profile};
+use crate::engine_options::profile;
 use crate::number::Grouped;
 
-/// Runs that are measured, after one to warm up.
-const RUNS: usize = 15;
+const PLAN: Plan = Plan { runs: 15, packets: 144_000 };
 
 /// Measure what coalescing costs per packet, without and with checksum verification.
 #[derive(Args)]
@@ -32,6 +30,20 @@ pub(crate) struct Lro {
     /// Take so many flows in random order instead, made of the file's first full-sized segment.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     flows: Option<u32>,
+    /// Take flows that take turns instead, many or few, with more or fewer segments in a row, made of the file's first
+    /// full-sized segment, through all profiles: a table.
+    #[arg(long, conflicts_with_all = ["profile", "flows"])]
+    interleave: bool,
+    /// With --interleave: count instructions per packet, without checksum, by valgrind. They do not depend on what else the
+    /// machine does.
+    #[arg(long, requires = "interleave")]
+    instructions: bool,
+    /// With --interleave: write the packets of each row to a pcap file in this directory instead.
+    #[arg(long, value_name = "DIR", requires = "interleave", conflicts_with = "instructions")]
+    captures: Option<PathBuf>,
+    /// What valgrind runs: a row of the table by its number, and a profile.
+    #[arg(long, hide = true, requires = "profile", conflicts_with = "interleave")]
+    row: Option<usize>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -55,6 +67,16 @@ struct Report {
 impl Lro {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let file = File::read(&self.file)?;
+        if let Some(row) = self.row {
+            return interleave::run_row(&file, row, self.profile);
+        }
+        if let Some(directory) = &self.captures {
+            return interleave::write_captures(&file, directory);
+        }
+        if self.interleave {
+            let counted = self.instructions.then_some(self.file.as_path());
+            return interleave::run(&file, counted, self.json);
+        }
         let config = Config { medium: file.medium, ..Config::default() };
         // Only `npu` knows a flow that holds nothing, so only its table grows with the flows.
         let connections = config.max_connections.max(self.flows.unwrap_or(0) as usize);
@@ -66,14 +88,9 @@ impl Lro {
                 None => Traffic::File(&file, &endings),
             })
         };
-        let (verified, unknown) = match default_profile_config(self.profile) {
-            ProfileConfig::Gro(_) => measure(traffic, || Gro::new(&config, Hold::Batch))?,
-            ProfileConfig::Netfpga(timer) => measure(traffic, || Netfpga::new(&config, timer))?,
-            ProfileConfig::Npu(npu) => {
-                let config = Config { max_connections: connections, ..config };
-                measure(traffic, || Npu::new(&config, &npu))?
-            }
-        };
+        let subject = Subject { profile: self.profile, config, connections };
+        let [verified, unknown] =
+            subject.measure(PLAN, [ChecksumStatus::Verified, ChecksumStatus::Unknown], traffic)?;
         let bits = unknown.bytes_per_packet * 8.0;
         self.print(&Report {
             profile: self.profile.name(),
@@ -85,7 +102,7 @@ impl Lro {
             allocations_per_packet: verified.allocations_per_packet.max(unknown.allocations_per_packet),
             packets_in: unknown.packets_in,
             packets_out: unknown.packets_out,
-            runs: RUNS,
+            runs: PLAN.runs,
         })
     }
 
@@ -96,7 +113,11 @@ impl Lro {
             return Ok(());
         }
         let path = self.file.display();
-        writeln!(output, "{path} through {}, bursts of {BURST}, median of {RUNS} runs\n", report.profile)?;
+        writeln!(
+            output,
+            "{path} through {}, bursts of {BURST}, median of {} runs\n",
+            report.profile, report.runs
+        )?;
         writeln!(output, "{:<24}{:>18}{:>18}", "", "without checksum", "with checksum")?;
         for (name, without, with) in [
             ("ns per packet", report.ns_per_packet, report.ns_per_packet_with_checksum),
@@ -114,23 +135,4 @@ impl Lro {
         }
         Ok(())
     }
-}
-
-/// Measures an engine that is told that checksums are right, and one that is not. Their runs take turns, so that noise
-/// hits both alike.
-fn measure<'f, E, X>(
-    traffic: impl Fn() -> anyhow::Result<Traffic<'f>>,
-    engine: impl Fn() -> Result<E, X>,
-) -> anyhow::Result<(Measured, Measured)>
-where
-    E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>,
-    X: std::error::Error + Send + Sync + 'static,
-{
-    let mut verified = Lane::new(engine()?, traffic()?, ChecksumStatus::Verified);
-    let mut unknown = Lane::new(engine()?, traffic()?, ChecksumStatus::Unknown);
-    for _ in 0..=RUNS {
-        verified.run();
-        unknown.run();
-    }
-    Ok((verified.measured(), unknown.measured()))
 }

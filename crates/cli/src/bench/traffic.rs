@@ -13,6 +13,7 @@ use nichrome_wire::{
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
 
 use crate::headers::{self, Headers};
 
@@ -86,7 +87,17 @@ impl File {
     }
 }
 
-/// Segments of many flows in a pseudo-random order, each flow in sequence from pass to pass.
+/// In which order the segments of flows come, and whether they can be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Interleaving {
+    pub(super) flows: u32,
+    /// Segments of one flow in a row.
+    pub(super) in_a_row: u32,
+    /// Whether a segment carries on its flow's last one; otherwise its ACK number is another.
+    pub(super) merges: bool,
+}
+
+/// Segments of many flows, each flow in sequence from pass to pass: in a pseudo-random order, or round robin.
 pub(super) struct Flows {
     template: Vec<u8>,
     headers: Headers,
@@ -94,32 +105,52 @@ pub(super) struct Flows {
     next: Vec<Next>,
     /// The flows of a pass.
     order: Vec<u32>,
-    random: Pcg64Mcg,
+    /// What shuffles the order before each pass.
+    random: Option<Pcg64Mcg>,
+    /// What the ACK number rises by from segment to segment.
+    ack_step: u32,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Next {
     seq: u32,
+    ack: u32,
     ident: u16,
 }
 
+impl Next {
+    /// The first of a flow: no two flows are likely to be at the same sequence number.
+    fn first(flow: u32) -> Self {
+        Self { seq: flow.wrapping_mul(0x9E37_79B9), ack: 1, ident: flow as u16 }
+    }
+}
+
 impl Flows {
-    /// `count` flows made of the file's first full-sized data segment.
+    /// `count` flows in random order, made of the file's first full-sized data segment.
     pub(super) fn new(file: &File, count: u32) -> anyhow::Result<Self> {
+        let packets = (count as usize).max(PASS).next_multiple_of(count as usize);
+        let order = (0..count).cycle().take(packets).collect();
+        Ok(Self { random: Some(Pcg64Mcg::seed_from_u64(7)), ..Self::in_order(file, count, order)? })
+    }
+
+    /// Flows that take turns.
+    pub(super) fn interleaved(file: &File, interleaving: Interleaving) -> anyhow::Result<Self> {
+        let Interleaving { flows, in_a_row, merges } = interleaving;
+        let round = flows as usize * in_a_row as usize;
+        let packets = PASS.next_multiple_of(round);
+        let order = (0..flows).flat_map(|flow| (0..in_a_row).map(move |_| flow)).cycle().take(packets);
+        Ok(Self { ack_step: u32::from(!merges), ..Self::in_order(file, flows, order.collect())? })
+    }
+
+    fn in_order(file: &File, count: u32, order: Vec<u32>) -> anyhow::Result<Self> {
         let (segment, headers) =
             file.full_sized().context("there is no TCP segment with payload in the file")?;
         let mut template = segment.to_vec();
         if let Some(mut tcp) = TcpHeaderMut::new(&mut template[headers.transport..]) {
             tcp.set_flags(TcpFlags::ACK);
         }
-        let packets = (count as usize).max(PASS).next_multiple_of(count as usize);
-        Ok(Self {
-            template,
-            headers,
-            next: vec![Next::default(); count as usize],
-            order: (0..count).cycle().take(packets).collect(),
-            random: Pcg64Mcg::seed_from_u64(7),
-        })
+        let next = (0..count).map(Next::first).collect();
+        Ok(Self { template, headers, next, order, random: None, ack_step: 0 })
     }
 
     /// Packets of a pass.
@@ -127,9 +158,11 @@ impl Flows {
         self.order.len()
     }
 
-    /// Puts the flows of the next pass in another order.
+    /// Puts the flows of the next pass in another order, if that is random.
     pub(super) fn shuffle(&mut self) {
-        self.order.shuffle(&mut self.random);
+        if let Some(random) = &mut self.random {
+            self.order.shuffle(random);
+        }
     }
 
     /// Writes a packet of the pass to `frame`.
@@ -140,6 +173,7 @@ impl Flows {
         frame.extend_from_slice(&self.template);
         self.headers.identify(frame, flow, *next);
         next.seq = next.seq.wrapping_add(self.headers.payload_len() as u32);
+        next.ack = next.ack.wrapping_add(self.ack_step);
         next.ident = next.ident.wrapping_add(1);
     }
 }
@@ -171,6 +205,7 @@ impl Headers {
         }
         if let Some(mut tcp) = TcpHeaderMut::new(tcp) {
             tcp.set_seq(SeqNumber(next.seq));
+            tcp.set_ack(SeqNumber(next.ack));
             tcp.set_checksum(0);
         }
         let pseudo = addresses.map_or(Sum::new(), |pair| pair.pseudo_header(IpProtocol::TCP, len));

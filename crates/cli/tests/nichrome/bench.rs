@@ -53,12 +53,12 @@ fn every_pass_over_a_file_is_like_the_first() {
 }
 
 #[test]
-fn checksum_and_crc_are_measured_at_five_sizes() {
+fn checksum_and_crc_are_measured_beside_a_plain_read_at_six_sizes() {
     let report = measured(&["checksum"]);
     let sizes = report["sizes"].as_array().unwrap();
     let bytes: Vec<_> = sizes.iter().map(|size| number(size, "bytes")).collect();
-    assert_eq!(bytes, [64, 576, 1500, 9000, 65_536]);
-    for name in ["gb_per_s", "crc32c_gb_per_s"] {
+    assert_eq!(bytes, [64, 576, 1448, 1500, 9000, 65_536]);
+    for name in ["gb_per_s", "read_gb_per_s", "crc32c_gb_per_s"] {
         assert!(sizes.iter().all(|size| size[name].as_f64().unwrap() > 0.0), "{name}");
     }
 }
@@ -74,7 +74,8 @@ fn iperf3_that_is_missing_is_told_before_anything_is_measured() {
 
 #[test]
 fn text_is_printed_without_json() {
-    assert!(printed(&["bench", "checksum"]).contains("1500 bytes"));
+    let text = printed(&["bench", "checksum"]);
+    assert!(text.contains("plain read") && text.contains("\n  1500 "), "{text}");
     let text = printed(&["bench", "lro", &capture("tcp-no-timestamps")]);
     assert!(text.contains("ns per packet") && text.contains("with checksum"), "{text}");
 }

@@ -187,9 +187,9 @@ const LRO: Layers = &[
         "stats.rs",
         "table.rs",
     ],
-    &["ack_frame.rs", "parse.rs", "run.rs", "template.rs"],
+    &["ack_frame.rs", "mask.rs", "parse.rs", "recent.rs", "run.rs", "template.rs", "usual.rs"],
     &["aggregate.rs", "config.rs", "outbox.rs"],
-    &["burst.rs", "run_pool.rs"],
+    &["burst.rs", "lossless.rs", "run_pool.rs"],
     &["gro.rs", "netfpga.rs", "npu/", "verify/"],
     &["coalescer.rs"],
 ];

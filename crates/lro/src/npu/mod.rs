@@ -40,7 +40,7 @@ mod receive;
 mod reconstruct;
 mod reorder;
 
-use std::{iter, slice};
+use std::mem;
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
 
@@ -53,6 +53,7 @@ use self::lull::Lulls;
 use self::reorder::ReorderList;
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::frame::Frame;
+use crate::mask::{Masks, Rule};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
@@ -77,6 +78,7 @@ pub struct Npu<B: AsRef<[u8]>> {
     /// The timeout checking thread of IV.E.
     wheel: TimingWheel<WHEEL_TICK>,
     runs: RunPool<B>,
+    masks: Masks,
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
     /// The connection of the last segment: the next is likely of the same.
@@ -87,6 +89,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     /// The connection that took the last segments, whose timer is not set to them yet.
     untimed: Option<Index>,
     out: Outbox<B>,
+    /// Room for a burst of one frame.
+    single_burst: Vec<Frame<B>>,
 }
 
 impl<B: AsRef<[u8]>> Npu<B> {
@@ -108,6 +112,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             table: ConnectionTable::new(config.max_connections, config.max_connections * 4, config.seed),
             wheel: TimingWheel::new(config.max_connections),
             runs: RunPool::new(config.max_aggregates, config.max_segments),
+            masks: Masks::new(Rule::Stream),
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
             acker: Acker::new(npu.active_ack, config.max_connections),
             predicted: None,
@@ -115,6 +120,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             lulls_likely: 0,
             untimed: None,
             out: Outbox::new(npu.reorder_segments + 64),
+            single_burst: Vec::with_capacity(1),
         })
     }
 
@@ -321,12 +327,10 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
 
     #[inline]
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
-        self.out.received(slice::from_ref(&frame));
-        match self.predict(slice::from_ref(&frame)) {
-            Some(predicted) => self.join_predicted(predicted, iter::once(frame), now),
-            None => self.receive_unpredicted(frame, now),
-        }
-        self.settle_timer(now);
+        let mut burst = mem::take(&mut self.single_burst);
+        burst.push(frame);
+        self.receive_batch(&mut burst, now);
+        self.single_burst = burst;
     }
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {

@@ -43,7 +43,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline(always)]
     fn receive_next(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         if let Some(predicted) = self.predict(burst.as_slice()) {
-            self.join_predicted(predicted, burst.by_ref().take(predicted.1), now);
+            self.join_predicted(predicted, burst, now);
         } else if let Some(frame) = burst.next() {
             self.receive_unpredicted(frame, now);
         }
@@ -130,12 +130,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
             return None;
         }
         let descriptor = self.table.get_mut(index)?;
-        let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return None };
+        let (Some(run), None) = (&descriptor.run, &descriptor.waiting) else { return None };
         if !run.may_be_next(frames.first()?.bytes()) {
             return None;
         }
         let ends = if self.config.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE };
-        run.predicts_stream(frames, ends).map(|(count, latest)| (index, count, latest))
+        run.predicts_stream(self.masks.of(run.layout), frames, ends)
+            .map(|(count, latest)| (index, count, latest))
     }
 
     /// Adds frames that were predicted.
@@ -143,7 +144,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     pub(super) fn join_predicted(
         &mut self,
         (index, count, latest): (Index, usize, Latest),
-        frames: impl Iterator<Item = Frame<B>>,
+        frames: &mut IntoIter<Frame<B>>,
         now: Instant,
     ) {
         let Some(descriptor) = self.table.get_mut(index) else { return };

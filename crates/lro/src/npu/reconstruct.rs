@@ -7,11 +7,12 @@ use super::ack::{Acknowledgement, ActiveAck};
 use super::config::{PshRule, Rules};
 use super::reorder::Insertion;
 use crate::frame::Frame;
+use crate::mask::Rule;
 use crate::reason::{DropReason, FlushReason, PassReason};
 use crate::run::Run;
 use crate::segment::{Layout, Segment};
 use crate::table::Index;
-use crate::template::{HeaderBytes, MAX_HEADER, Rule};
+use crate::template::{HeaderBytes, MAX_HEADER};
 
 impl<B: AsRef<[u8]>> Npu<B> {
     /// ReorderPacket (Algorithm 1).
@@ -78,7 +79,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         descriptor.advance(segment.end());
         if let Some(run) = &mut descriptor.run {
-            match run.why_not_stream(&frame, segment, self.limits) {
+            match run.why_not_stream(self.masks.of(run.layout), &frame, segment, self.limits) {
                 None => run.follow_stream(frame, segment),
                 Some(reason) => {
                     self.reconstruct(index, reason);
@@ -222,18 +223,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// a gap. A mark of congestion is for the host to echo.
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let descriptor = self.table.get_mut(index)?;
-        let mut run = descriptor.run.take()?;
+        let run = descriptor.run.take()?;
         let (seq, end) = (run.start, run.end);
         descriptor.delivered(run.newest_timestamp);
         let safe = self.config.active_ack == ActiveAck::Safe;
         if safe
-            && run.template().is_congestion_experienced()
+            && run.received_header().is_congestion_experienced()
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
         {
             host.leave_to_host(end);
         }
         let may_acknowledge = safe && descriptor.waiting.is_none();
-        let answered = may_acknowledge.then(|| (run.template().header_array(), run.layout));
+        let answered = may_acknowledge.then(|| (run.received_header().header_array(), run.layout));
         self.runs.finish(run, reason, &mut self.out);
         self.tell_host(index, seq, end);
         answered

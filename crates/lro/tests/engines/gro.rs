@@ -1,12 +1,12 @@
 //! The `gro` profile: every row of its table of cases, by name. Whatever comes out is also verified bit for bit.
 
-use crate::common::{Card, Change, Sent, assert_consistent, data, ms, us};
+use crate::common::{Card, Change, Sent, assert_consistent, data, ms, tcp, us};
 use nichrome_lro::{
     BadChecksum, ChecksumStatus, Config, DropReason, FlushReason, Frame, Gro, Hold, Identification, Output,
     PassReason, ProfileConfig,
 };
 use nichrome_wire::{
-    Engine, EtherType, FlowLabel, Instant, Network, TcpFlags, TcpFrame, TrafficClass, VlanTag,
+    Engine, EtherType, FlowLabel, Instant, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag,
 };
 
 /// A `gro` that differs from the usual one in `change`.
@@ -48,6 +48,34 @@ fn the_end_of_the_batch_flushes_where_batches_are_held() {
     let mut card = Card::gro();
     card.receive(&data(0, 100)).end_batch();
     assert!(card.take().is_empty(), "a batch's end means nothing to a hold time");
+}
+
+/// Segments of `flows` flows that take turns, three of each, at sequence numbers that the flows do not share.
+fn in_turns(flows: u16, len: usize) -> impl Iterator<Item = TcpFrame> {
+    (0..3).flat_map(move |nth| {
+        (0..flows).map(move |flow| {
+            let at = u32::from(flow) * 100_000 + nth * len as u32;
+            data(at, len).with(|frame| frame.src_port = flow)
+        })
+    })
+}
+
+#[test]
+fn flows_that_take_turns_are_merged_however_many_they_are() {
+    for (flows, len) in [(2, 100), (63, 100), (64, 10), (65, 100), (300, 100)] {
+        for (hold, v6) in
+            [Hold::Batch, Hold::For(ms(1000))].into_iter().flat_map(|hold| [(hold, false), (hold, true)])
+        {
+            let mut card = Card::new(&Config::default(), &ProfileConfig::Gro(hold));
+            for frame in in_turns(flows, len) {
+                card.receive(&if v6 { frame.over_ipv6() } else { frame });
+            }
+            let sent = card.drain().take();
+            let ports: Vec<u16> = sent.iter().map(|sent| tcp(sent.bytes()).src.1).collect();
+            assert_eq!(ports, (0..flows).collect::<Vec<_>>(), "the oldest goes first");
+            assert!(sent.iter().all(|sent| sent.merged().recreated.len() == 3), "{flows} flows");
+        }
+    }
 }
 
 /// A batch of one segment at `at` of each of these flows.
@@ -153,7 +181,7 @@ fn psh_closes_the_aggregate() {
     card.receive(&data(0, 100)).receive(&data(100, 100).flags(TcpFlags::PSH));
     let sent = card.take_one();
     assert_eq!(sent.merged().reason, FlushReason::Psh);
-    assert!(crate::common::tcp(sent.bytes()).flags.contains(TcpFlags::PSH));
+    assert!(tcp(sent.bytes()).flags.contains(TcpFlags::PSH));
 }
 
 #[test]
@@ -162,7 +190,7 @@ fn fin_on_data_closes_the_aggregate_and_is_kept() {
     card.receive(&data(0, 100)).receive(&data(100, 50).flags(TcpFlags::FIN));
     let sent = card.take_one();
     assert_eq!(sent.merged().reason, FlushReason::Fin);
-    assert_eq!(crate::common::tcp(sent.bytes()).flags, TcpFlags::FIN | TcpFlags::ACK);
+    assert_eq!(tcp(sent.bytes()).flags, TcpFlags::FIN | TcpFlags::ACK);
 }
 
 #[test]
@@ -251,6 +279,41 @@ fn a_segment_with_an_unequal_field_is_held_anew() {
         card.receive(&second.clone().at(100, 100));
         assert_eq!(card.drain().take_lens(), [200], "{field}: the new one goes on");
     }
+}
+
+/// Segments of these flows that take turns, `in_a_row` each time: in each of three rounds with another ACK number.
+fn with_rising_acks(flows: u16, in_a_row: u32) -> Vec<Vec<u8>> {
+    let segment = |round: u32, flow: u16, nth: u32| {
+        data((round * in_a_row + nth) * 100, 100).with(|frame| {
+            frame.src_port = flow;
+            frame.ack = SeqNumber(1 + round);
+        })
+    };
+    let turn = |round, flow| (0..in_a_row).map(move |nth| segment(round, flow, nth).build());
+    (0..3).flat_map(|round| (0..flows).flat_map(move |flow| turn(round, flow))).collect()
+}
+
+#[test]
+fn trains_end_where_the_ack_number_rises() {
+    for (flows, in_a_row) in [(1, 1), (1, 2), (1, 5), (3, 1), (3, 2), (3, 5), (40, 1), (40, 3)] {
+        let mut card = Card::new(&Config::default(), &ProfileConfig::Gro(Hold::Batch));
+        card.receive_batch(&with_rising_acks(flows, in_a_row));
+        let whole = in_a_row as usize * 100;
+        let trains = usize::from(flows) * 3;
+        assert_eq!(card.take_lens(), vec![whole; trains], "{flows} flows, {in_a_row} in a row");
+        assert_eq!(card.flushes(FlushReason::UnequalField), u64::from(flows) * 2);
+        assert_consistent(&card.statistics());
+    }
+}
+
+#[test]
+fn a_wrong_checksum_with_another_ack_number_is_not_held() {
+    let mut card = Card::gro();
+    let mut corrupt = data(100, 100).with(|frame| frame.ack = SeqNumber(2)).build();
+    *corrupt.last_mut().unwrap() ^= 1;
+    card.receive(&data(0, 100)).receive_bytes(corrupt);
+    assert_eq!(card.take_lens(), [100, 100]);
+    assert_eq!((card.flushes(FlushReason::Barrier), card.passes(PassReason::BadChecksum)), (1, 1));
 }
 
 /// The usual network header of the same version.
@@ -364,10 +427,7 @@ fn verified_and_unfinished_checksums_are_not_computed() {
             card.receive_frame(Frame { buffer: unfinished(nth * 100), checksum: status });
         }
         let sent = card.drain().take_one();
-        assert!(
-            crate::common::tcp(sent.bytes()).checksums_are_right,
-            "the whole has a right one, {status:?}"
-        );
+        assert!(tcp(sent.bytes()).checksums_are_right, "the whole has a right one, {status:?}");
     }
 }
 

@@ -1,0 +1,226 @@
+//! `nichrome bench lro --interleave`: what coalescing costs where the flows of a burst take turns.
+
+use std::env;
+use std::fs::File as Output;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use nichrome_lro::{ChecksumStatus, Config, Medium, Profile};
+use serde::Serialize;
+
+use super::figures::rounded;
+use super::lane::{BURST, Plan, Subject, Traffic};
+use super::traffic::{File, Flows, Interleaving};
+use crate::number::Grouped;
+
+/// Enough that a row takes less than a second.
+const PLAN: Plan = Plan { runs: 7, packets: 32_000 };
+/// What is counted: a pass.
+const COUNTED: Plan = Plan { runs: 0, packets: 0 };
+
+const fn row(flows: u32, in_a_row: u32, merges: bool) -> Interleaving {
+    Interleaving { flows, in_a_row, merges }
+}
+
+/// The rows of the table. Round robin over 64 flows or more, one segment at a time, nothing merges within a burst of 32.
+const ROWS: [Interleaving; 24] = [
+    row(1, 1, true),
+    row(4, 1, true),
+    row(4, 4, true),
+    row(16, 1, true),
+    row(16, 2, true),
+    row(16, 4, true),
+    row(64, 1, true),
+    row(64, 2, true),
+    row(64, 4, true),
+    row(256, 1, true),
+    row(256, 2, true),
+    row(256, 4, true),
+    row(1000, 1, true),
+    row(1000, 2, true),
+    row(1000, 4, true),
+    row(5000, 1, true),
+    row(5000, 2, true),
+    row(5000, 4, true),
+    row(1, 1, false),
+    row(4, 1, false),
+    row(16, 1, false),
+    row(16, 4, false),
+    row(64, 2, false),
+    row(1000, 2, false),
+];
+
+#[derive(Serialize)]
+struct Report {
+    rows: Vec<Row>,
+    burst: usize,
+}
+
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    interleaving: Interleaving,
+    profiles: Vec<Figures>,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    profile: &'static str,
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Cost {
+    Time { ns_per_packet: f64, ns_per_packet_with_checksum: f64, packets_in: u64, packets_out: u64 },
+    Instructions { instructions_per_packet: f64 },
+}
+
+/// Measures every row and prints the table; counts instructions where `counted` is the file's path.
+pub(super) fn run(file: &File, counted: Option<&Path>, json: bool) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    for (nth, interleaving) in ROWS.into_iter().enumerate() {
+        let cost = |profile| match counted {
+            Some(path) => count(path, nth, profile),
+            None => measure(file, interleaving, profile),
+        };
+        let profiles = Profile::ALL
+            .iter()
+            .map(|profile| Ok(Figures { profile: profile.name(), cost: cost(*profile)? }))
+            .collect::<anyhow::Result<_>>()?;
+        rows.push(Row { interleaving, profiles });
+    }
+    let report = Report { rows, burst: BURST };
+    let mut output = io::stdout().lock();
+    if json {
+        writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
+        return Ok(());
+    }
+    print(&report, &mut output)?;
+    Ok(())
+}
+
+fn print(report: &Report, output: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        output,
+        "bursts of {BURST}; per profile: cost of a packet (with checksum) and packets merged into one\n"
+    )?;
+    write!(output, "{:>6} {:>8} {:>7}", "flows", "in a row", "merges")?;
+    for profile in Profile::ALL {
+        write!(output, "{:>24}", profile.name())?;
+    }
+    writeln!(output)?;
+    for Row { interleaving: Interleaving { flows, in_a_row, merges }, profiles } in &report.rows {
+        let flows = Grouped(u64::from(*flows)).to_string();
+        write!(output, "{flows:>6} {in_a_row:>8} {:>7}", if *merges { "yes" } else { "no" })?;
+        for Figures { cost, .. } in profiles {
+            match cost {
+                Cost::Time { ns_per_packet, ns_per_packet_with_checksum, packets_in, packets_out } => {
+                    let merged = *packets_in as f64 / (*packets_out).max(1) as f64;
+                    write!(
+                        output,
+                        "{ns_per_packet:>9.1} {:>8} {merged:>5.1}",
+                        format!("({ns_per_packet_with_checksum:.1})")
+                    )?;
+                }
+                Cost::Instructions { instructions_per_packet } => {
+                    write!(output, "{instructions_per_packet:>24.0}")?;
+                }
+            }
+        }
+        writeln!(output)?;
+    }
+    Ok(())
+}
+
+fn measure(file: &File, interleaving: Interleaving, profile: Profile) -> anyhow::Result<Cost> {
+    let checksums = [ChecksumStatus::Verified, ChecksumStatus::Unknown];
+    let [verified, unknown] = subject(file, interleaving, profile)
+        .measure(PLAN, checksums, || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)))?;
+    Ok(Cost::Time {
+        ns_per_packet: rounded(verified.ns_per_packet),
+        ns_per_packet_with_checksum: rounded(unknown.ns_per_packet),
+        packets_in: verified.packets_in,
+        packets_out: verified.packets_out,
+    })
+}
+
+fn subject(file: &File, interleaving: Interleaving, profile: Profile) -> Subject {
+    let config = Config { medium: file.medium, ..Config::default() };
+    let connections = config.max_connections.max(interleaving.flows as usize);
+    Subject { profile, config, connections }
+}
+
+/// The row of the table with this number.
+fn row_number(nth: usize) -> anyhow::Result<Interleaving> {
+    ROWS.get(nth).copied().with_context(|| format!("there is no row {nth}: the last is {}", ROWS.len() - 1))
+}
+
+/// Takes a pass of a row through a profile and prints how many packets that are.
+pub(super) fn run_row(file: &File, nth: usize, profile: Profile) -> anyhow::Result<()> {
+    let interleaving = row_number(nth)?;
+    let [measured] =
+        subject(file, interleaving, profile).measure(COUNTED, [ChecksumStatus::Verified], || {
+            Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?))
+        })?;
+    writeln!(io::stdout(), "{}", measured.packets_in)?;
+    Ok(())
+}
+
+/// Counts instructions in a process of its own under valgrind.
+fn count(path: &Path, nth: usize, profile: Profile) -> anyhow::Result<Cost> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=*timed_burst*", "--callgrind-out-file=/dev/null"])
+        .arg(env::current_exe()?)
+        .args(["bench", "lro", "--row", &nth.to_string(), "--profile", profile.name()])
+        .arg(path)
+        .output()
+        .context("valgrind: is it installed?")?;
+    let (printed, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let collected =
+        log.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok());
+    match (collected, printed.trim().parse::<u64>()) {
+        (Some(instructions), Ok(packets)) if instructions > 0 && packets > 0 => {
+            Ok(Cost::Instructions { instructions_per_packet: rounded(instructions as f64 / packets as f64) })
+        }
+        _ => bail!("valgrind: {}", log.lines().last().unwrap_or("it counted nothing")),
+    }
+}
+
+/// Writes the packets of a pass of each row as a classic pcap file, which every benchmark reads. Its name is that of the row:
+/// flows, segments in a row, whether they merge.
+pub(super) fn write_captures(file: &File, directory: &Path) -> anyhow::Result<()> {
+    for interleaving in ROWS {
+        let Interleaving { flows, in_a_row, merges } = interleaving;
+        let name = format!("{flows}-{in_a_row}-{}.pcap", if merges { "yes" } else { "no" });
+        let path = directory.join(name);
+        write_capture(file, interleaving, &path).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn write_capture(file: &File, interleaving: Interleaving, path: &Path) -> anyhow::Result<()> {
+    const MICROSECONDS: u32 = 0xA1B2_C3D4;
+    let link_type: u32 = match file.medium {
+        Medium::Ethernet => 1,
+        Medium::Ip => 101,
+    };
+    let mut output = BufWriter::new(Output::create(path)?);
+    for word in [MICROSECONDS, 2 | 4 << 16, 0, 0, 65_535, link_type] {
+        output.write_all(&word.to_le_bytes())?;
+    }
+    let mut flows = Flows::interleaved(file, interleaving)?;
+    let mut frame = Vec::new();
+    for packet in 0..flows.len() {
+        flows.write(packet, &mut frame);
+        for word in [0, packet as u32, frame.len() as u32, frame.len() as u32] {
+            output.write_all(&word.to_le_bytes())?;
+        }
+        output.write_all(&frame)?;
+    }
+    output.flush()?;
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! The lossless rule of the `gro` profile: which segments can be held, which join a run, and which end it.
+
+use nichrome_wire::TcpFlags;
+
+use crate::frame::{ChecksumStatus, Frame};
+use crate::reason::{FlushReason, PassReason};
+use crate::run::{Limits, Run};
+use crate::segment::{self, Follower, Segment};
+
+/// Why a segment with these flags is the last of its aggregate.
+#[inline]
+pub(crate) fn ended_by(flags: TcpFlags) -> Option<FlushReason> {
+    if !flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
+        None
+    } else if flags.contains(TcpFlags::FIN) {
+        Some(FlushReason::Fin)
+    } else {
+        Some(FlushReason::Psh)
+    }
+}
+
+/// Why a segment with an equal header does not join the run; `None` where it does.
+#[inline]
+pub(crate) fn why_not<B: AsRef<[u8]>>(
+    run: &Run<B>,
+    follower: &Follower,
+    limits: Limits,
+) -> Option<FlushReason> {
+    if follower.seq != run.end {
+        Some(FlushReason::OutOfOrder)
+    } else if follower.payload_len > run.mss {
+        Some(FlushReason::LongSegment)
+    } else if run.len_on_ip() + follower.payload_len > limits.bytes {
+        Some(FlushReason::MaxLength)
+    } else if run.segments() >= limits.segments as usize {
+        Some(FlushReason::MaxSegments)
+    } else if run.identification_with(follower).is_none() {
+        Some(FlushReason::UnequalField)
+    } else {
+        None
+    }
+}
+
+/// Whether the checksums of a frame would be re-created as they are.
+#[inline]
+pub(crate) fn has_usual_checksums<B>(frame: &Frame<B>, usual: bool) -> bool {
+    usual || frame.checksum == ChecksumStatus::Unfinished
+}
+
+/// Why a segment cannot be held: its checksum, or a [`barrier`].
+#[inline(always)]
+pub(crate) fn why_not_held<B: AsRef<[u8]>>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
+    match segment::verify(frame, segment.layout, segment.payload_len) {
+        Ok(()) => barrier(segment, frame),
+        Err(_) => Some(PassReason::BadChecksum),
+    }
+}
+
+/// Why a segment can neither join nor be held: what its flow holds goes first, then it.
+#[inline]
+fn barrier<B>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
+    if let Some(reason) = segment.control() {
+        Some(reason)
+    } else if segment.trailer {
+        Some(PassReason::Trailer)
+    } else if !has_usual_checksums(frame, segment.usual_checksums) {
+        Some(PassReason::UnusualChecksum)
+    } else if segment.flags.contains(TcpFlags::FIN) {
+        Some(PassReason::Fin)
+    } else if segment.flags.contains(TcpFlags::PSH) {
+        Some(PassReason::Psh)
+    } else {
+        None
+    }
+}

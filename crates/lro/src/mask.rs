@@ -1,0 +1,224 @@
+//! Header prediction: whether a frame carries on a flow is seen from one masked comparison with the header of the
+//! flow's first segment, without parsing it again (the idea is Van Jacobson's, applied to coalescing).
+
+use nichrome_wire::{SeqNumber, TcpFlags};
+
+use crate::segment::Layout;
+use crate::template::{HeaderBytes, MAX_HEADER, USUAL};
+use crate::usual;
+
+/// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number never count;
+/// they are checked on their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// All that could not be re-created: everything but the identification, PSH and FIN.
+    Lossless,
+    /// What the host must be able to tell apart: everything but Ethernet addresses, identification, TTL, ACK number,
+    /// window, PSH, and the values of the timestamps.
+    Stream,
+}
+
+/// The header bits that count in frames of one layout.
+///
+/// Two comparisons: [`Mask::matches`] leaves out what is checked on its own; [`Mask::matches_full_size`] compares the
+/// lengths too, so that of a segment of full size little is left to check.
+#[repr(C, align(64))]
+pub(crate) struct Mask {
+    bits: HeaderBytes,
+    /// The first of these bits with the lengths.
+    full_bits: [u8; USUAL],
+    layout: Layout,
+}
+
+impl Mask {
+    fn new(layout: Layout, rule: Rule) -> Self {
+        let bits = mask(layout, rule);
+        Self { bits, full_bits: full_mask(layout, &bits), layout }
+    }
+
+    /// Whether `frame` has the header of `first` where it counts, and something after it.
+    #[inline]
+    pub(crate) fn matches(&self, first: &[u8], frame: &[u8]) -> bool {
+        let len = usize::from(self.layout.payload);
+        if frame.len() <= len {
+            return false;
+        }
+        match (first.first_chunk::<USUAL>(), frame.first_chunk::<USUAL>()) {
+            (Some(first), Some(frame)) if len <= USUAL => equal_where(frame, first, usual_part(&self.bits)),
+            _ => self.matches_unusual(first, frame),
+        }
+    }
+
+    /// As [`Mask::matches`] for a short frame or a long header.
+    #[cold]
+    fn matches_unusual(&self, first: &[u8], frame: &[u8]) -> bool {
+        let padded = |frame: &[u8]| {
+            let mut header = [0; MAX_HEADER];
+            let len = usize::from(self.layout.payload);
+            header.get_mut(..len)?.copy_from_slice(frame.get(..len)?);
+            Some(header)
+        };
+        match (padded(first), padded(frame)) {
+            (Some(first), Some(frame)) => equal_where(&frame, &first, &self.bits),
+            _ => false,
+        }
+    }
+
+    /// Whether `frame` has the header of `first` where it counts, and the same lengths.
+    #[inline]
+    pub(crate) fn matches_full_size(&self, first: &[u8; USUAL], frame: &[u8; USUAL]) -> bool {
+        usize::from(self.layout.payload) <= USUAL && equal_where(frame, first, &self.full_bits)
+    }
+
+    /// What the frames after `first` are compared with under the lossless rule; `None` where their headers are longer than
+    /// usual.
+    #[inline(always)]
+    pub(crate) fn expected<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
+        let Layout { network, transport, payload, .. } = self.layout;
+        (usize::from(payload) <= USUAL).then(|| Expected {
+            mask: &self.full_bits,
+            header: first,
+            network: usize::from(network).min(USUAL - 12),
+            transport: usize::from(transport).min(USUAL - 20),
+            is_ipv4: self.layout.is_ipv4(),
+        })
+    }
+
+    /// As [`Mask::expected`], where the frames [are usual](crate::usual).
+    #[inline(always)]
+    pub(crate) fn expected_usual<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
+        self.expected(first).map(|expected| Expected {
+            network: usual::NETWORK,
+            transport: usual::TRANSPORT,
+            is_ipv4: true,
+            ..expected
+        })
+    }
+}
+
+/// The header that the next segments of a flow have where it counts, and where the fields are that change: the same for a
+/// whole train.
+pub(crate) struct Expected<'a> {
+    mask: &'a [u8; USUAL],
+    header: &'a [u8; USUAL],
+    network: usize,
+    transport: usize,
+    is_ipv4: bool,
+}
+
+impl Expected<'_> {
+    /// The flags of a frame that is the expected next one: equal where it counts, with the same lengths, this sequence number
+    /// and identification, and checksums that a sender computes.
+    #[inline(always)]
+    pub(crate) fn flags_of(&self, frame: &[u8], seq: SeqNumber, ident: u16) -> Option<TcpFlags> {
+        let frame: &[u8; USUAL] = frame.first_chunk()?;
+        let ip: &[u8; 12] = frame.get(self.network..)?.first_chunk()?;
+        let tcp: &[u8; 20] = frame.get(self.transport..)?.first_chunk()?;
+        let expected = tcp[4..8] == seq.0.to_be_bytes()
+            && tcp[16..18] != [0xFF; 2]
+            && (!self.is_ipv4 || (ip[4..6] == ident.to_be_bytes() && ip[10..12] != [0xFF; 2]))
+            && equal_where(frame, self.header, self.mask);
+        expected.then(|| TcpFlags::from_bits_truncate(u16::from(tcp[13])))
+    }
+}
+
+/// The masks of the layouts that came lately: most traffic has a few.
+pub(crate) struct Masks {
+    rule: Rule,
+    cells: Box<[Mask; Self::CELLS]>,
+}
+
+impl Masks {
+    const CELLS: usize = 16;
+
+    pub(crate) fn new(rule: Rule) -> Self {
+        Self { rule, cells: Box::new(std::array::from_fn(|_| Mask::new(Layout::default(), rule))) }
+    }
+
+    /// The mask of a layout, made anew where another was asked for since.
+    #[inline(always)]
+    pub(crate) fn of(&mut self, layout: Layout) -> &Mask {
+        let place = usize::from(layout.payload / 2) + usize::from(layout.version);
+        let cell = &mut self.cells[place % Self::CELLS];
+        if cell.layout != layout {
+            make_anew(cell, layout, self.rule);
+        }
+        cell
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn make_anew(mask: &mut Mask, layout: Layout, rule: Rule) {
+    *mask = Mask::new(layout, rule);
+}
+
+/// The part of a header that is compared in one go.
+#[inline]
+fn usual_part(header: &HeaderBytes) -> &[u8; USUAL] {
+    const { assert!(USUAL <= MAX_HEADER) };
+    header.first_chunk().unwrap_or(&[0; USUAL])
+}
+
+/// Whether `a` and `b` are equal in the bits that `mask` has set. Without branches and 16 bytes at a time, so that it becomes
+/// a few vector instructions.
+#[inline(always)]
+fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; N]) -> bool {
+    let mut difference = [0u64; 2];
+    let words = |bytes: &[u8; 16]| {
+        let [low, high] = *bytes.as_chunks::<8>().0 else { return [0; 2] };
+        [u64::from_ne_bytes(low), u64::from_ne_bytes(high)]
+    };
+    for ((a, b), mask) in a.as_chunks().0.iter().zip(b.as_chunks().0).zip(mask.as_chunks().0) {
+        let (a, b, mask) = (words(a), words(b), words(mask));
+        difference[0] |= (a[0] ^ b[0]) & mask[0];
+        difference[1] |= (a[1] ^ b[1]) & mask[1];
+    }
+    difference[0] | difference[1] == 0
+}
+
+/// The bits that count for this layout.
+fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
+    if layout == Layout::default() {
+        return [0; MAX_HEADER];
+    }
+    let (network, transport, payload) =
+        (usize::from(layout.network), usize::from(layout.transport), usize::from(layout.payload));
+    let mut mask = [0; MAX_HEADER];
+    mask[..payload.min(MAX_HEADER)].fill(0xFF);
+    let mut free = |at: usize, len: usize| mask[at..at + len].fill(0);
+    if layout.is_ipv4() {
+        free(network + 2, 4); // total length, identification
+        free(network + 10, 2); // header checksum
+    } else {
+        free(network + 4, 2); // payload length
+    }
+    free(transport + 4, 4); // sequence number
+    free(transport + 16, 2); // checksum
+    if rule == Rule::Stream {
+        free(0, if network >= 12 { 12 } else { 0 }); // Ethernet addresses
+        free(network + if layout.is_ipv4() { 8 } else { 7 }, 1); // TTL, hop limit
+        free(transport + 8, 4); // ACK number
+        free(transport + 14, 2); // window
+        if let Some(at) = layout.timestamps() {
+            free(at, 8);
+        }
+    }
+    const PSH: u8 = 0x08;
+    const FIN: u8 = 0x01;
+    mask[transport + 13] = match rule {
+        Rule::Lossless => !(PSH | FIN),
+        Rule::Stream => !PSH,
+    };
+    mask
+}
+
+/// The bits that count for a segment of full size: the lengths, too.
+fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
+    let mut full = *usual_part(mask);
+    let length = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };
+    if let Some(place) = full.get_mut(length..length + 2) {
+        place.fill(0xFF);
+    }
+    full
+}

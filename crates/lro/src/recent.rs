@@ -1,0 +1,240 @@
+//! The flows that began to hold segments last: what a burst is merged in, without a word about it in the large table.
+
+use std::mem;
+
+use crate::flow::FlowKey;
+use crate::run::Run;
+
+/// The place of a flow in [`Recent`]; valid until that flow is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nth(u8);
+
+/// No entry: the end of a chain.
+const NIL: u8 = u8::MAX;
+/// Chains of entries: few enough to stay in the nearest cache.
+const CHAINS: usize = 256;
+
+/// Up to [`Recent::MOST`] flows in the order in which they began to hold segments, found by hash, with chaining. A flow
+/// that leaves early leaves a gap.
+pub(crate) struct Recent<B> {
+    /// First entry of each chain.
+    heads: Box<[u8; CHAINS]>,
+    entries: Box<[Entry<B>]>,
+    /// The entries before this one are gaps.
+    first: usize,
+    /// The entries from this one on are not in use.
+    end: usize,
+    held: usize,
+}
+
+#[repr(C, align(64))]
+struct Entry<B> {
+    run: Option<Box<Run<B>>>,
+    hash: u32,
+    /// Next in the same chain.
+    next: u8,
+    flow: FlowKey,
+}
+
+impl<B> Recent<B> {
+    /// The most flows.
+    pub(crate) const MOST: usize = 64;
+
+    pub(crate) fn new() -> Self {
+        let entries = (0..Self::MOST)
+            .map(|_| Entry { run: None, hash: 0, next: NIL, flow: FlowKey::default() })
+            .collect();
+        Self { heads: Box::new([NIL; CHAINS]), entries, first: 0, end: 0, held: 0 }
+    }
+
+    /// Flows present.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.held
+    }
+
+    /// Whether another flow can be added.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.end < Self::MOST
+    }
+
+    #[inline]
+    fn chain(hash: u32) -> usize {
+        hash as usize % CHAINS
+    }
+
+    /// The first flow with this hash: likely the only one.
+    #[inline(always)]
+    pub(crate) fn likely(&self, hash: u32) -> Option<Nth> {
+        let mut at = self.heads[Self::chain(hash)];
+        while let Some(entry) = self.entries.get(usize::from(at)) {
+            if entry.hash == hash {
+                return Some(Nth(at));
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// This flow.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u32, flow: &FlowKey) -> Option<Nth> {
+        let mut at = self.heads[Self::chain(hash)];
+        while let Some(entry) = self.entries.get(usize::from(at)) {
+            if entry.hash == hash && entry.flow == *flow {
+                return Some(Nth(at));
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// What a flow holds.
+    #[inline(always)]
+    pub(crate) fn get(&self, nth: Nth) -> Option<&Run<B>> {
+        self.entries.get(usize::from(nth.0))?.run.as_deref()
+    }
+
+    /// The flow at this place.
+    #[inline(always)]
+    pub(crate) fn flow(&self, nth: Nth) -> Option<&FlowKey> {
+        self.entries.get(usize::from(nth.0)).map(|entry| &entry.flow)
+    }
+
+    /// What a flow holds.
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, nth: Nth) -> Option<&mut Run<B>> {
+        self.entries.get_mut(usize::from(nth.0))?.run.as_deref_mut()
+    }
+
+    /// Adds a flow that is not there; `None` where there is no room.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, hash: u32, flow: FlowKey, run: Box<Run<B>>) -> Option<Nth> {
+        let entry = self.entries.get_mut(self.end)?;
+        let nth = self.end as u8;
+        let head = &mut self.heads[Self::chain(hash)];
+        // Field by field: an entry as a whole would be put together on the stack first.
+        entry.flow = flow;
+        entry.hash = hash;
+        entry.next = *head;
+        // None was there: forgetting it saves the test for that.
+        mem::forget(entry.run.replace(run));
+        *head = nth;
+        self.end += 1;
+        self.held += 1;
+        Some(Nth(nth))
+    }
+
+    /// Removes a flow.
+    #[inline]
+    pub(crate) fn remove(&mut self, nth: Nth) -> Option<Box<Run<B>>> {
+        let entry = self.entries.get_mut(usize::from(nth.0))?;
+        let run = entry.run.take()?;
+        let (chain, next) = (Self::chain(entry.hash), entry.next);
+        self.unchain(chain, nth.0, next);
+        self.held -= 1;
+        if self.held == 0 {
+            (self.first, self.end) = (0, 0);
+        } else {
+            self.skip_gaps();
+        }
+        Some(run)
+    }
+
+    /// Takes entry `gone` out of a chain, where `after` followed it.
+    fn unchain(&mut self, chain: usize, gone: u8, after: u8) {
+        if self.heads[chain] == gone {
+            self.heads[chain] = after;
+            return;
+        }
+        let mut at = self.heads[chain];
+        while let Some(entry) = self.entries.get_mut(usize::from(at)) {
+            if entry.next == gone {
+                entry.next = after;
+                return;
+            }
+            at = entry.next;
+        }
+    }
+
+    /// Leaves out gaps on both ends; some flow is there.
+    fn skip_gaps(&mut self) {
+        let is_gap = |at: usize| self.entries.get(at).is_some_and(|entry| entry.run.is_none());
+        while is_gap(self.first) {
+            self.first += 1;
+        }
+        while self.end > 0 && is_gap(self.end - 1) {
+            self.end -= 1;
+        }
+    }
+
+    /// The flow that began first, and what it holds.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<(Nth, &Run<B>)> {
+        let nth = Nth(self.first as u8);
+        Some((nth, self.get(nth)?))
+    }
+
+    /// Removes all flows, the oldest first.
+    #[inline(always)]
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, FlowKey, Box<Run<B>>)> {
+        *self.heads = [NIL; CHAINS];
+        let (first, end) = (self.first, self.end);
+        (self.first, self.end, self.held) = (0, 0, 0);
+        let entries = self.entries.get_mut(first..end).unwrap_or_default();
+        entries.iter_mut().filter_map(|entry| Some((entry.hash, entry.flow, entry.run.take()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn flow(n: u16) -> FlowKey {
+        FlowKey::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), n, 80)
+    }
+
+    /// Few hashes, so that flows share chains and some the whole hash.
+    fn hash(n: u16) -> u32 {
+        u32::from(n % 7) << 8 | u32::from(n % 3)
+    }
+
+    fn run() -> Box<Run<Vec<u8>>> {
+        Box::new(Run::with_room(2))
+    }
+
+    proptest! {
+        /// Any mix of additions, removals and drains finds what is there, and gives it back in the order of its beginning.
+        #[test]
+        fn agrees_with_a_list(steps in proptest::collection::vec((0u16..40, 0u8..20), 0..300)) {
+            let mut recent = Recent::new();
+            let mut model: Vec<u16> = Vec::new();
+            for (n, action) in steps {
+                let found = recent.find(hash(n), &flow(n));
+                prop_assert_eq!(found.is_some(), model.contains(&n));
+                match found {
+                    _ if action == 0 => {
+                        let drained: Vec<FlowKey> = recent.drain().map(|(_, flow, _)| flow).collect();
+                        prop_assert_eq!(drained, model.drain(..).map(flow).collect::<Vec<_>>());
+                    }
+                    Some(nth) => {
+                        prop_assert!(recent.remove(nth).is_some());
+                        model.retain(|present| *present != n);
+                    }
+                    None if recent.has_room() => {
+                        prop_assert!(recent.push(hash(n), flow(n), run()).is_some());
+                        model.push(n);
+                    }
+                    None => prop_assert!(recent.push(hash(n), flow(n), run()).is_none()),
+                }
+                prop_assert_eq!(recent.len(), model.len());
+                let oldest = model.first().and_then(|n| recent.find(hash(*n), &flow(*n)));
+                prop_assert_eq!(recent.oldest().map(|(nth, _)| nth), oldest);
+                prop_assert!(model.iter().all(|n| recent.likely(hash(*n)).is_some()));
+            }
+        }
+    }
+}
