@@ -247,4 +247,23 @@ fn a_stateless_server_holds_the_same_for_any_number_of_connections() {
         }
     }
     assert!(std::fs::read_to_string(figure).unwrap().contains("<svg"));
+
+    let allocated = report["allocated"].as_array().unwrap();
+    let total = |of: &Value, end: &str| -> f64 {
+        let parts = ["region", "queue_pair", "connection", "traffic"];
+        parts.iter().map(|part| number(&of[end], part)).sum()
+    };
+    for of in allocated {
+        for end in ["server", "client"] {
+            assert!((64.0..1000.0).contains(&number(&of[end], "region")), "{of}");
+            assert!(number(&of[end], "queue_pair") > 0.0, "{of}");
+        }
+        assert!(number(&of["client"], "traffic") > 0.0, "{of}");
+    }
+    let [star, roce] =
+        ["star", "roce"].map(|transport| allocated.iter().find(|of| of["transport"] == transport).unwrap());
+    assert!(total(star, "client") > total(roce, "client"), "{star} {roce}");
+    // One answer of each connection waits; the queue has room for 4,096.
+    let most = number(star, "connections").min(4096.0) * 512.0;
+    assert!((1.0..most).contains(&number(star, "answer_queue")), "{star}");
 }

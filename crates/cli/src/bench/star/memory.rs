@@ -303,20 +303,3 @@ fn changes(peer: IpAddr, number: QpNumber) -> [QpChange; 3] {
     };
     [init, ready_to_receive, ready_to_send]
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_part_of_a_connection_is_counted_and_the_servers_card_allocates_none() {
-        let [star, roce] = ["star", "roce"].map(|transport| measure(transport, 300).unwrap());
-        for Allocated { server, client, .. } in [&star, &roce] {
-            assert!([server.region, client.region].iter().all(|region| (64..1000).contains(region)));
-            assert!(server.queue_pair > 0 && client.queue_pair > 0 && client.traffic > 0);
-        }
-        // One answer each waits; the queue has room for 4,096.
-        assert!(star.answer_queue > 0 && star.answer_queue < 300 * 512, "{}", star.answer_queue);
-        assert!(star.client.total() > roce.client.total());
-    }
-}
