@@ -387,7 +387,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             match self.joining(place, frame) {
                 Ok(follower) => return self.join(place, frames, &follower),
                 Err(_) if lossless::why_not_held(segment, frame).is_some() => {
-                    self.flush(place, FlushReason::Barrier)
+                    self.flush(place, FlushReason::Barrier);
                 }
                 Err(reason) => self.flush(place, reason),
             }
