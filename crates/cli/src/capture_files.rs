@@ -1,6 +1,7 @@
 //! Capture files that commands read and write.
 
 mod distinct;
+mod filter;
 mod interface;
 mod kept;
 mod merged;
@@ -12,6 +13,7 @@ use anyhow::Context;
 use nichrome_port::capture::ReadError;
 
 pub(crate) use self::distinct::Distinct;
+pub(crate) use self::filter::Filter;
 pub(crate) use self::interface::Interface;
 pub(crate) use self::kept::Kept;
 pub(crate) use self::merged::Merged;

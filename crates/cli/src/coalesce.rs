@@ -26,7 +26,7 @@ use self::compare::Comparison;
 use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
-use crate::capture_files::{Distinct, Kept, Progress, input_name, is_standard_stream, judge};
+use crate::capture_files::{Distinct, Filter, Kept, Progress, input_name, is_standard_stream, judge};
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
 use crate::number::Grouped;
@@ -62,6 +62,10 @@ pub(crate) struct Coalesce {
         "output", "profile", "hold", "reorder_hold", "psh", "rules", "active_ack", "acks", "top"
     ])]
     compare: bool,
+    /// Take only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER,
+    /// after TIME, before TIME (from the first packet on, such as 1.5s), and 'not' before any.
+    #[arg(long, value_name = "TERMS")]
+    filter: Option<Filter>,
     /// Take the output apart again and check that nothing is lost, added or out of order.
     #[arg(long)]
     verify: bool,
@@ -104,7 +108,7 @@ impl Coalesce {
         self.draw(&done, &summary)?;
         if let Some(Err(mismatch)) = verified {
             return Err(mismatch)
-                .with_context(|| format!("{}: the output is not right", input_name(&self.input)));
+                .with_context(|| format!("{}: the output {}", input_name(&self.input), self.not_right()));
         }
         judge(ended, &self.input)
     }
@@ -134,7 +138,7 @@ impl Coalesce {
                 let profile = candidate.config.profile();
                 let input = input_name(&self.input);
                 return Err(mismatch)
-                    .with_context(|| format!("{input}: the output of {profile} is not right"));
+                    .with_context(|| format!("{input}: the output of {profile} {}", self.not_right()));
             }
             comparison.add(candidate, &done);
         }
@@ -152,6 +156,15 @@ impl Coalesce {
         judge(ended, &self.input)
     }
 
+    /// What to say of an output that verification finds wrong.
+    fn not_right(&self) -> &'static str {
+        if self.engine.has_paper_rules() {
+            "is not right: --rules paper drops what it has not seen (--rules safe does not)"
+        } else {
+            "is not right"
+        }
+    }
+
     /// Gives the card every record; says what ended the capture early, if anything did.
     fn feed<R: Read>(
         &self,
@@ -159,9 +172,13 @@ impl Coalesce {
         card: &mut Card<'_>,
     ) -> anyhow::Result<Option<ReadError>> {
         let mut progress = Progress::new(&self.input, reader.is_compressed());
+        let mut filter = self.filter.clone();
         loop {
             let mut frame = Vec::new();
             match reader.next(&mut frame) {
+                Ok(Some(record)) if filter.as_mut().is_some_and(|filter| !filter.takes(&record, &frame)) => {
+                    card.leave_out();
+                }
                 Ok(Some(record)) => card.receive(&record, frame, reader.comment())?,
                 Ok(None) => return Ok(None),
                 Err(error) => return Ok(Some(error)),

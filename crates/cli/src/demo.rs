@@ -6,7 +6,6 @@ mod summary;
 mod traffic;
 mod usage;
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +21,7 @@ use self::run::{Card, Plan};
 use self::summary::{Summary, Traffic};
 use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
+use crate::picture_file::PictureFile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,6 +69,7 @@ impl Demo {
         let mut impairments = [Impairments::default(), Impairments::default()];
         let asked = self.impairments.asked()?;
         asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
+        let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
         // Before there is any other thread.
         become_able()?;
         let plans = self.plans(asked.is_empty());
@@ -91,8 +92,7 @@ impl Demo {
         } else {
             writeln!(output, "{summary}")?;
         }
-        let Some(path) = &self.plot else { return Ok(()) };
-        fs::write(path, plot::draw(&summary)?).with_context(|| format!("cannot write {}", path.display()))
+        plot.map_or(Ok(()), |file| file.finish(&plot::draw(&summary)?))
     }
 
     fn time(&self) -> Duration {

@@ -18,10 +18,10 @@ const INTERRUPT_MODERATION: Duration = Duration::from_micros(50);
 pub(crate) struct EngineOptions {
     /// How long segments wait for more, such as 50us or 5ms [default: 50us, with gro on a live card until the receive
     /// batch ends; npu: ten average intervals, at most 1ms].
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     hold: Option<Duration>,
     /// How long segments wait for a gap before them to be filled (npu only) [default: 500us, or as --hold].
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     reorder_hold: Option<Duration>,
     /// The largest IP packet that is made, in bytes, from 576 to 65535.
     #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(576..=65_535))]
@@ -109,6 +109,11 @@ impl EngineOptions {
     /// Whether the card is to acknowledge by itself.
     pub(crate) fn acknowledges(&self) -> bool {
         !matches!(self.active_ack, None | Some(Acknowledge::Off))
+    }
+
+    /// Whether the paper's rules apply, which can break connections.
+    pub(crate) fn has_paper_rules(&self) -> bool {
+        matches!(self.rules, Some(RuleSet::Paper))
     }
 
     fn npu_config(&self, held: NpuConfig) -> NpuConfig {

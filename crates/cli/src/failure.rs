@@ -1,5 +1,7 @@
 //! What goes wrong, in one line on the standard error, and the exit status: 1, or 2 for a wrong command line.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -45,8 +47,18 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(error.exit_code().unsigned_abs() as u8);
     }
-    say(format_args!("nichrome: {}", one_line(error)));
+    match error.kind() {
+        ClapError::InvalidUtf8 => say(format_args!("nichrome: {}", not_text(env::args_os()))),
+        _ => say(format_args!("nichrome: {}", one_line(error))),
+    }
     ExitCode::from(2)
+}
+
+/// Names the arguments that are no UTF-8.
+fn not_text(arguments: impl Iterator<Item = OsString>) -> String {
+    let wrong = arguments.filter_map(|argument| argument.into_string().err());
+    let wrong: Vec<_> = wrong.map(|argument| format!("'{}'", argument.display())).collect();
+    format!("{}: not valid UTF-8", wrong.join(", "))
 }
 
 /// What is wrong with a command line, in one line.

@@ -1,7 +1,6 @@
 //! Impairments as they are asked for: by options, in a TOML file, or while the path is in use. All three are names with
 //! values, read by the same rules.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,7 +10,7 @@ use nichrome_wan::{Impairments, Jitter, ParseError, Samples, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::side::Side;
-use crate::{failure, toml_file};
+use crate::{failure, text_file, toml_file};
 
 /// What the path does to packets, in each direction by itself.
 #[derive(Args, Clone, Debug, Default)]
@@ -23,7 +22,8 @@ pub(crate) struct ImpairmentOptions {
     /// By how much that varies: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms, or file:SAMPLES, a time a line.
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
-    /// Whether jitter may change the order of packets: keep (the default) or reorder.
+    /// Whether jitter may change the order of packets: keep (the default; a packet waits for those before it, which raises
+    /// the mean where packets are close together) or reorder (each has its own delay, as with netem).
     #[arg(long, value_name = "WHETHER")]
     jitter_order: Option<String>,
     /// Packets lost: 1%, gilbert:P,R, gilbert:P,R,LOSS_GOOD,LOSS_BAD, or packets:3,7,10-12.
@@ -38,10 +38,10 @@ pub(crate) struct ImpairmentOptions {
     /// Packets held back so that others overtake them: 1%, or 1%:5ms.
     #[arg(long, value_name = "SHARE[:TIME]", allow_hyphen_values = true)]
     reorder: Option<String>,
-    /// The bottleneck's rate: 10mbit, 1.5gbit.
+    /// The bottleneck's rate: 10mbit, 1.5gbit. Ethernet headers count; preamble, frame check sequence and gaps do not.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
-    /// The bottleneck's rate over time: a file in Mahimahi's format.
+    /// The bottleneck's rate over time: a file in Mahimahi's format. Bytes of IP packets count.
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
     /// How much may wait for the bottleneck: 100p, 64kB.
@@ -53,8 +53,8 @@ pub(crate) struct ImpairmentOptions {
     /// When ECN marks instead: off (the default), mark (where CoDel would drop), or mark:30p.
     #[arg(long, value_name = "WHEN")]
     ecn: Option<String>,
-    /// The longest IP packet that gets through, in bytes. Senders of longer ones are told by ICMP; none is fragmented.
-    /// IPv6 packets of 1280 bytes get through whatever it is.
+    /// The longest IP packet that gets through, in bytes. Longer ones are dropped, and their senders get an ICMP error; IPv4
+    /// packets without DF are fragmented. IPv6 packets of 1280 bytes get through whatever it is.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     mtu: Option<String>,
     /// How many packets may be on their way at once.
@@ -206,6 +206,20 @@ impl Asked {
         })
     }
 
+    /// The first share that is a bare number of 0.1 or more, which other programs take for so many percent.
+    pub(crate) fn likely_percent(&self) -> Option<String> {
+        self.0.iter().find_map(|Setting { direction, name, value }| {
+            if !["loss", "duplicate", "corrupt", "reorder"].contains(&name.as_str()) {
+                return None;
+            }
+            let share = value.split(':').next()?;
+            let percent =
+                share.parse::<f64>().ok().filter(|fraction| (0.1..=1.0).contains(fraction))? * 100.0;
+            let option = direction.option(name);
+            Some(format!("{option} {share} is {percent} %; a number of percent is {share}%"))
+        })
+    }
+
     /// Puts on top of `impairments`, the left direction's first, what is asked for.
     pub(crate) fn apply(&self, impairments: &mut [Impairments; 2]) -> anyhow::Result<()> {
         for setting in &self.0 {
@@ -285,13 +299,12 @@ fn trace(path: &str) -> anyhow::Result<Trace> {
 
 fn read(path: &str) -> anyhow::Result<String> {
     ensure!(!path.is_empty(), "the name of a file is missing");
-    fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+    text_file::read(path).with_context(|| format!("cannot read {path}"))
 }
 
 /// The settings in a TOML file.
 fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
-    let text = fs::read_to_string(file).context("cannot read it")?;
-    let table = toml_file::parse(&text)?;
+    let table = toml_file::parse(&text_file::read(file).context("cannot read it")?)?;
     let mut settings = Vec::new();
     for (key, value) in &table {
         let direction = match key.as_str() {

@@ -13,7 +13,9 @@ use nichrome_port::capture::{self, ReadError, Reader};
 
 use self::cutter::{Cutter, Found};
 use self::summary::Summary;
-use crate::capture_files::{Distinct, Interface, Kept, Progress, input_name, is_standard_stream, judge};
+use crate::capture_files::{
+    Distinct, Filter, Interface, Kept, Progress, input_name, is_standard_stream, judge,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +41,10 @@ pub(crate) struct Segment {
     /// Payload of each segment, in bytes, instead of an MTU.
     #[arg(long, value_name = "BYTES", conflicts_with = "mtu")]
     mss: Option<NonZeroU16>,
+    /// Take only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER,
+    /// after TIME, before TIME (from the first packet on, such as 1.5s), and 'not' before any.
+    #[arg(long, value_name = "TERMS")]
+    filter: Option<Filter>,
     /// Print the summary as one JSON object.
     #[arg(long)]
     json: bool,
@@ -73,7 +79,7 @@ impl Segment {
         summary: &mut Summary,
     ) -> anyhow::Result<Option<ReadError>> {
         let mut progress = Progress::new(&self.input, reader.is_compressed());
-        let mut cutter = Cutter::new(self.mtu, self.mss);
+        let (mut cutter, mut filter) = (Cutter::new(self.mtu, self.mss), self.filter.clone());
         let (mut bytes, mut segment) = (Vec::new(), Vec::new());
         loop {
             let record = match reader.next(&mut bytes) {
@@ -81,6 +87,10 @@ impl Segment {
                 Ok(None) => return Ok(None),
                 Err(error) => return Ok(Some(error)),
             };
+            if filter.as_mut().is_some_and(|filter| !filter.takes(&record, &bytes)) {
+                summary.filtered += 1;
+                continue;
+            }
             let from = Interface::of(&record, &bytes);
             let found = cutter.look(&record, &bytes, reader.comment());
             summary.packets_in += 1;

@@ -31,7 +31,6 @@ use nichrome_wire::MacAddr;
 use self::control::Controlled;
 pub(crate) use self::host::{Host, ipv4};
 pub(crate) use self::live_path::{LivePath, Setup};
-use self::plot::Plot;
 use self::programs::{Output, Program, StandardOutput};
 use self::recorder::Recording;
 use self::remote::{Set, Show};
@@ -40,6 +39,7 @@ use self::summary::Summary;
 use crate::control::ControlSocket;
 use crate::impairment_options::ImpairmentOptions;
 use crate::links::Link;
+use crate::picture_file::PictureFile;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::{failure, number};
@@ -127,6 +127,9 @@ impl Wan {
         self.check()?;
         if let Some(why) = asked.without_effect(&impairments) {
             failure::warn(format_args!("{why}"));
+        }
+        if let Some(what) = asked.likely_percent() {
+            failure::warn(format_args!("{what}"));
         }
         match &self.between {
             Some(interfaces) => self.between(interfaces, impairments),
@@ -252,7 +255,7 @@ impl Wan {
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
         let recording = self.capture.as_deref().map(Recording::create).transpose()?;
-        let plot = self.plot.as_deref().map(Plot::create).transpose()?;
+        let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
         let setup = Setup {
             devices,
             impairments: &impairments,
@@ -280,7 +283,7 @@ impl Wan {
         } else {
             failure::say(format_args!("\n{summary}"));
         }
-        let drawn = run.plot.map_or(Ok(()), |plot| plot.finish(&reports));
+        let drawn = run.plot.map_or(Ok(()), |file| file.finish(&plot::draw(&reports)?));
         recorded?;
         drawn
     }
@@ -290,7 +293,7 @@ impl Wan {
 struct Run {
     path: LivePath,
     recording: Option<Recording>,
-    plot: Option<Plot>,
+    plot: Option<PictureFile>,
     seed: u64,
     _control: Option<ControlSocket>,
 }

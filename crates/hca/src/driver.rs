@@ -137,8 +137,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Arc::clone(&self.shared) as Arc<dyn ChannelHost>
     }
 
-    /// Destroys all channels: connections end by DREQ, requests that are not answered by REJ. Waits as
-    /// [`await_disconnections`](Self::await_disconnections).
+    /// Destroys all channels: connections end by DREQ, requests that are not answered by REJ. Waits until the peers have
+    /// answered, for 1 s at most.
     pub fn close_cm_channels(&self) {
         self.shared.act(LiveDevice::close_channels);
         self.await_disconnections();

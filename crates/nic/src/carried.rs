@@ -3,7 +3,7 @@
 use nichrome_lro::ChecksumStatus;
 use nichrome_port::Buffer;
 use nichrome_wan::{Packet, ethernet};
-use nichrome_wire::Ecn;
+use nichrome_wire::{Ecn, ipv4_fragments};
 
 /// A frame, and whether its checksums are known to be right.
 #[derive(Debug)]
@@ -58,6 +58,11 @@ impl Packet for Carried {
 
     fn least_mtu(&self) -> usize {
         ethernet::least_mtu(self.as_ref())
+    }
+
+    fn fragments(&self, mtu: u16) -> Option<Vec<Self>> {
+        let fragments = ipv4_fragments(self.as_ref(), mtu)?.into_iter();
+        Some(fragments.map(|bytes| Self { memory: Memory::Own(bytes), checksum: self.checksum }).collect())
     }
 
     fn flip_bit(&mut self, bit: usize) {

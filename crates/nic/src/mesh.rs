@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nichrome_port::{Waker, WireFrame};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -21,12 +22,16 @@ pub(crate) struct Mesh<B> {
     from: Vec<Consumer<WireFrame<B>>>,
     /// The worker's own frames of a batch, while it is distributed; empty otherwise.
     own: Vec<WireFrame<B>>,
+    /// Set by other workers, which lack the memory of frames that this one holds.
+    release_wanted: Arc<AtomicBool>,
 }
 
 /// The way to another worker.
 struct Neighbour<B> {
     ring: Producer<WireFrame<B>>,
     waker: Arc<Waker>,
+    /// Its [`Mesh::release_wanted`].
+    release_wanted: Arc<AtomicBool>,
     /// Whether frames of the batch that is being distributed went there.
     has_frames: bool,
 }
@@ -39,6 +44,7 @@ impl<B: AsRef<[u8]>> Mesh<B> {
             to: Vec::new(),
             from: Vec::new(),
             own: Vec::new(),
+            release_wanted: Arc::default(),
         };
         let mut meshes: Vec<Self> = wakers.iter().map(alone).collect();
         for from in 0..wakers.len() {
@@ -48,7 +54,12 @@ impl<B: AsRef<[u8]>> Mesh<B> {
                     continue;
                 }
                 let (ring, consumer) = RingBuffer::new(ROOM);
-                let neighbour = Neighbour { ring, waker: Arc::clone(waker), has_frames: false };
+                let neighbour = Neighbour {
+                    ring,
+                    waker: Arc::clone(waker),
+                    release_wanted: Arc::clone(&meshes[to].release_wanted),
+                    has_frames: false,
+                };
                 meshes[from].to.push(Some(neighbour));
                 meshes[to].from.push(consumer);
             }
@@ -81,6 +92,20 @@ impl<B: AsRef<[u8]>> Mesh<B> {
                 neighbour.waker.wake();
             }
         }
+    }
+
+    /// Asks the other workers to hand on the frames that they hold: their memory is needed.
+    pub(crate) fn request_release(&self) {
+        for neighbour in self.to.iter().flatten() {
+            if !neighbour.release_wanted.swap(true, Ordering::Relaxed) {
+                neighbour.waker.wake();
+            }
+        }
+    }
+
+    /// Returns true if another worker has asked for the release of held frames since the last call.
+    pub(crate) fn take_release_request(&self) -> bool {
+        self.release_wanted.load(Ordering::Relaxed) && self.release_wanted.swap(false, Ordering::Relaxed)
     }
 
     /// Takes frames from the other workers until `batch` has so many.

@@ -156,9 +156,15 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Takes the frames through the engine, and what comes out to where it belongs.
+    /// Takes the frames through the engine, and what comes out to where it belongs. Where a wire is low on memory, the engine
+    /// then holds nothing: the kernel would drop frames for those that are held.
     fn coalesce(&mut self, now: Instant) -> Result<(), CardError> {
-        let Parts { queue, host, offload, .. } = &mut self.parts;
+        let Parts { queue, host, offload, mesh, .. } = &mut self.parts;
+        let is_low = queue.wire.is_low();
+        if is_low {
+            mesh.request_release();
+        }
+        let releases = mesh.take_release_request() || is_low;
         let observes_host = offload.as_ref().is_some_and(|offload| offload.observes_host);
         let mut out =
             Outputs::new(queue, &mut host.delivery, observes_host, &mut self.stats, &mut self.scratch);
@@ -174,6 +180,14 @@ impl<W: WireQueue> Worker<W> {
             Some(Offload { engine, .. }) => {
                 deliver_batch_into(engine, &mut self.frames, now, &mut self.outputs);
                 self.outputs.drain(..).for_each(|output| out.take(output));
+            }
+        }
+        if let Some(Offload { engine, .. }) = offload
+            && releases
+        {
+            engine.drain();
+            while let Some(output) = engine.poll() {
+                out.take(output);
             }
         }
         let (refused, ended) = out.end();

@@ -75,6 +75,8 @@ pub struct Interface {
     /// Whether it is made of software (veth, bridge, tun, …): frames may come from senders on this machine, who leave
     /// checksums unfinished.
     pub is_virtual: bool,
+    /// The number of the interface that it is a port of: a bridge, a bond, ….
+    pub controller: Option<u32>,
     /// The number of the XDP program that sees its frames.
     pub xdp_program: Option<u32>,
     /// Its counters.
@@ -418,6 +420,7 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
         running: link.header.flags.contains(LinkFlags::Running),
         arp: !link.header.flags.contains(LinkFlags::Noarp),
         is_virtual: false,
+        controller: None,
         xdp_program: None,
         counters: Counters::default(),
     };
@@ -425,6 +428,9 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
         match attribute {
             LinkAttribute::Address(bytes) => interface.mac = bytes.as_slice().try_into().ok().map(MacAddr),
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+            LinkAttribute::Controller(index) => {
+                interface.controller = Some(*index).filter(|index| *index > 0);
+            }
             LinkAttribute::LinkInfo(infos) => {
                 interface.is_virtual = infos.iter().any(|info| matches!(info, LinkInfo::Kind(_)));
             }

@@ -76,6 +76,12 @@ pub trait WireQueue: AsFd + Send {
     /// then: call `receive` again after some were dropped, or a little later.
     fn is_starved(&self) -> bool;
 
+    /// Whether so few buffers are left to receive into that the driver should drop frames it holds, before the kernel
+    /// drops those that arrive.
+    fn is_low(&self) -> bool {
+        self.is_starved()
+    }
+
     /// Copies a frame, which consists of `parts`, to the transmit queue. Its checksums must be complete.
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError>;
 

@@ -69,6 +69,20 @@ impl<P: Packet> Exits<P> {
         copy.map(|packet| Transit { packet, arrived: original.arrived, number: original.number })
     }
 
+    /// Counts `fragments`, which a packet becomes; where there is no room for all, it is dropped.
+    pub(crate) fn fragment(&mut self, original: Transit<P>, fragments: Vec<P>) -> Vec<Transit<P>> {
+        if self.in_flight - 1 + fragments.len() > self.limit.get() as usize {
+            self.drop(original, DropReason::InFlightLimit);
+            return Vec::new();
+        }
+        self.in_flight += fragments.len();
+        self.in_flight -= 1;
+        self.stats.fragmented += 1;
+        self.stats.fragments += fragments.len() as u64;
+        let Transit { arrived, number, .. } = original;
+        fragments.into_iter().map(|packet| Transit { packet, arrived, number }).collect()
+    }
+
     pub(crate) fn drop(&mut self, transit: Transit<P>, reason: DropReason) {
         self.in_flight -= 1;
         self.stats.drops.count(reason);

@@ -37,7 +37,7 @@ pub struct Impairments {
     /// When the bottleneck's queue marks packets.
     pub ecn: EcnMode,
     /// The longest packet that gets through, in bytes behind its link header; of IPv6, 1,280 bytes always do (RFC 8200
-    /// section 5).
+    /// section 5). IPv4 packets without DF are cut to fragments of that length.
     pub mtu: Option<Mtu>,
     /// How many packets may be on their way at once.
     pub limit: Limit,
@@ -94,7 +94,7 @@ pub enum ConfigError {
 /// The impairments that have a place in the [`Order`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// What is too long is dropped.
+    /// What is too long is cut to fragments or dropped.
     Mtu,
     /// What is lost is dropped.
     Loss,

@@ -42,10 +42,13 @@ pub enum Jitter {
 /// Whether jitter may change the order of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum JitterOrder {
-    /// No: a packet leaves no earlier than the one before it. `keep`.
+    /// No: a packet leaves no earlier than the one before it. Where packets follow each other more closely than the delay
+    /// varies, each waits for the slowest of those before it: the mean rises towards the longest delay, and the deviation
+    /// falls. [`crate::Stats::kept_in_order`] says by how much. `keep`.
     #[default]
     Keep,
-    /// Yes: each packet has its own delay, whatever the others have. `reorder`.
+    /// Yes: each packet has its own delay, whatever the others have, as with netem. The distribution is the one asked for at
+    /// any rate, but TCP takes what is overtaken for lost. `reorder`.
     Reorder,
 }
 

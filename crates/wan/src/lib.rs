@@ -8,7 +8,7 @@
 //!
 //! | stage | fields of [`Impairments`] | notation |
 //! |---|---|---|
-//! | `mtu` | [`mtu`](Impairments::mtu): what is longer behind its link header is dropped | `1500` |
+//! | `mtu` | [`mtu`](Impairments::mtu): what is longer behind its link header is cut to fragments (IPv4 without DF) or dropped | `1500` |
 //! | `loss` | [`loss`](Impairments::loss) | `1%`, `gilbert:P,R[,LOSS_GOOD,LOSS_BAD]`, `packets:3,7,10-12` |
 //! | `corrupt` | [`corrupt`](Impairments::corrupt): one bit behind the link header is flipped | `0.1%` |
 //! | `duplicate` | [`duplicate`](Impairments::duplicate): a copy follows | `0.01` |

@@ -21,6 +21,13 @@ pub trait Packet: Sized {
         0
     }
 
+    /// The packet cut to several whose [`Packet::network_len`] is `mtu` at most, as a router does it; `None` where the packet's
+    /// protocol does not allow it. Unless it says otherwise, none is cut.
+    fn fragments(&self, mtu: u16) -> Option<Vec<Self>> {
+        let _ = mtu;
+        None
+    }
+
     /// Flips a bit, counted from the first bit of the link header; beyond the end, nothing.
     fn flip_bit(&mut self, bit: usize);
 
@@ -46,6 +53,10 @@ impl Packet for Vec<u8> {
 
     fn least_mtu(&self) -> usize {
         ethernet::least_mtu(self)
+    }
+
+    fn fragments(&self, mtu: u16) -> Option<Vec<Self>> {
+        nichrome_wire::ipv4_fragments(self, mtu)
     }
 
     fn flip_bit(&mut self, bit: usize) {

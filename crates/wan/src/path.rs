@@ -92,6 +92,9 @@ impl<P: Packet> Path<P> {
                     self.travel(original, next + 1, at);
                     transit = copy;
                 }
+                Passage::Fragmented(fragments) => {
+                    return fragments.into_iter().for_each(|fragment| self.travel(fragment, next + 1, at));
+                }
                 Passage::Ended => return,
             }
         }

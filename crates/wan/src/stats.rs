@@ -2,8 +2,8 @@
 
 use crate::{DelayHistogram, Drops};
 
-/// What a path has done since it was made. Every packet that came in, and every copy, is counted once more as gone
-/// out or dropped, or is in flight.
+/// What a path has done since it was made. Every packet that came in, and every copy, is counted once more as fragmented,
+/// gone out or dropped, or is in flight; so is every fragment.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// Packets received.
@@ -18,6 +18,10 @@ pub struct Stats {
     pub duplicated: u64,
     /// Copies that were due but not made, because the path or the driver had no room for them.
     pub duplicates_missed: u64,
+    /// Packets that were too long for the MTU and cut to fragments.
+    pub fragmented: u64,
+    /// The fragments that they were cut to.
+    pub fragments: u64,
     /// Packets of which a bit was flipped.
     pub corrupted: u64,
     /// Packets released after one that had arrived later (RFC 4737 section 3.3).
@@ -28,4 +32,8 @@ pub struct Stats {
     pub drops: Drops,
     /// The delays of the packets released, from their arrival to when they were due: as asked, not as given.
     pub delay: DelayHistogram,
+    /// The delays that jitter has drawn, before [`JitterOrder::Keep`](crate::JitterOrder::Keep) lengthens any.
+    pub drawn: DelayHistogram,
+    /// How long packets with jitter waited for those before them to leave, to keep their order.
+    pub kept_in_order: DelayHistogram,
 }

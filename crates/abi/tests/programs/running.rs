@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io::Read;
+use std::net::{Ipv6Addr, TcpListener};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,10 +60,17 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a TCP port that no socket listens on.
+/// TCP ports below those that Linux gives to outgoing connections, which would take one before a program listens.
+const PORTS: Range<u16> = 20_000..32_768;
+
+/// Returns a TCP port that no socket uses and no other call returns soon.
 pub(crate) fn free_port() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port().to_string()
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let first = std::process::id() as usize;
+    let is_free = |port: &u16| TcpListener::bind((Ipv6Addr::UNSPECIFIED, *port)).is_ok();
+    let mut candidates = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed))
+        .map(|nth| PORTS.start + ((first + nth) % PORTS.len()) as u16);
+    candidates.find(is_free).unwrap().to_string()
 }
 
 /// Returns true if a socket listens on the TCP port.

@@ -56,6 +56,11 @@ impl<'a> Card<'a> {
         }
     }
 
+    /// Counts a frame that the filter leaves out.
+    pub(super) fn leave_out(&mut self) {
+        self.counters.filtered += 1;
+    }
+
     /// Takes a frame. Its time counts as that of the frame before it where it is earlier.
     pub(super) fn receive(
         &mut self,
@@ -72,6 +77,7 @@ impl<'a> Card<'a> {
         self.host.tally.received(captured.as_ref(), port.interface.medium(), self.now);
         if let Some(verifier) = &mut port.verifier {
             verifier.received(captured.as_ref());
+            verifier.observe_transmit(captured.as_ref());
         }
         // A capture shows both directions.
         port.engine.observe_transmit(captured.as_ref());

@@ -48,6 +48,8 @@ pub(super) fn candidates() -> impl Iterator<Item = Candidate> {
 #[derive(Default, Serialize)]
 pub(super) struct Comparison {
     pub(super) packets_in: u64,
+    /// Packets that `--filter` left out: in no other number.
+    pub(super) filtered: u64,
     pub(super) runs: Vec<Run>,
     /// Whether the input ended early.
     pub(super) truncated: bool,
@@ -69,7 +71,7 @@ impl Comparison {
     /// Adds what a candidate made of the capture.
     pub(super) fn add(&mut self, candidate: Candidate, done: &Done) {
         let sums = &done.counters.sums;
-        self.packets_in = sums.packets_in;
+        (self.packets_in, self.filtered) = (sums.packets_in, done.counters.filtered);
         self.runs.push(Run {
             profile: candidate.config.profile().name(),
             hold_us: candidate.hold.as_micros() as u64,

@@ -37,6 +37,8 @@ pub(super) struct Counters {
     pub(super) flushes: Named,
     pub(super) passes: Named,
     pub(super) drops: Named,
+    /// Packets that `--filter` left out.
+    pub(super) filtered: u64,
 }
 
 impl Counters {
@@ -47,6 +49,7 @@ impl Counters {
             flushes: Named::of::<FlushReason>(),
             passes: Named::of::<PassReason>(),
             drops: Named::of::<DropReason>(),
+            filtered: 0,
         }
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Summary {
     pub(super) profile: &'static str,
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
+    /// Packets that `--filter` left out: in no other number.
+    pub(super) filtered: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
     pub(super) tcp_payload_bytes_in: u64,
@@ -80,6 +82,7 @@ impl Summary {
             profile: profile.name(),
             packets_in: sums.packets_in,
             packets_out: sums.packets_out,
+            filtered: done.counters.filtered,
             bytes_in: sums.bytes_in,
             bytes_out: sums.bytes_out,
             tcp_payload_bytes_in: sums.tcp_payload_bytes_in,

@@ -74,6 +74,9 @@ fn totals(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
         let (change, before, after) = (change(before, after), Grouped(before), Grouped(after));
         writeln!(f, "{}", format!("{name:<NAME$}{before:>16}{after:>16}{change:>11}").trim_end())?;
     }
+    if summary.filtered > 0 {
+        writeln!(f, "{:<NAME$}{:>16}", "not taken", Grouped(summary.filtered))?;
+    }
     let aggregates = plural(summary.aggregates, "aggregate", "aggregates");
     match summary.aggregates {
         0 => writeln!(f, "\nno aggregates"),

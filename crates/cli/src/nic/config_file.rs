@@ -1,19 +1,19 @@
 //! A card's options in a TOML file: by the names that they have on the command line, and read by the same rules.
 
+use std::any::TypeId;
 use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Command;
 use toml::Value;
 
-use crate::toml_file;
+use crate::{text_file, toml_file};
 
 /// The options in a file, as `command` would be given them.
 pub(super) fn arguments(file: &Path, command: &Command) -> anyhow::Result<Vec<OsString>> {
     let name = file.display();
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let text = text_file::read(file).with_context(|| format!("cannot read {name}"))?;
     let table = toml_file::parse(&text).map_err(|error| anyhow!("{name}, {error}"))?;
     let argument = |(key, value): (&String, &Value)| argument(key, value, command);
     let given: anyhow::Result<Vec<_>> = table.iter().map(argument).collect();
@@ -31,6 +31,9 @@ fn argument(key: &str, value: &Value, command: &Command) -> anyhow::Result<Optio
         (Value::Boolean(is_on), false) => return Ok(is_on.then(|| format!("--{key}").into())),
         (_, false) => bail!("{key} is true or false"),
         (Value::String(text), true) => text.clone(),
+        (_, true) if option.get_value_parser().type_id() == TypeId::of::<PathBuf>() => {
+            bail!("{key} is the name of a file, such as \"{key}.pcapng\"")
+        }
         (Value::Integer(number), true) => number.to_string(),
         (_, true) => bail!("{key} is a text or a number, such as \"eth0\""),
     };

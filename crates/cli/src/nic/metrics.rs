@@ -1,9 +1,10 @@
-//! A card's counters for Prometheus, in the OpenMetrics text format, by a small HTTP server (RFC 9112): one request at a
-//! time, and none of them long.
+//! A card's counters for Prometheus, in the OpenMetrics text format, by a small HTTP server (RFC 9112): one request for each
+//! connection, on a thread of its own.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +20,12 @@ use super::report::{Counters, Named, Report, Reporter};
 
 /// Bytes of a request.
 const LONGEST: usize = 8192;
+
+/// Clients that are served at once; the connections of others are closed.
+const CLIENTS: usize = 512;
+
+/// Bytes of a client's thread's stack.
+const STACK: usize = 512 * 1024;
 
 /// How long a client may take to ask.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,29 +46,43 @@ impl MetricsServer {
 
     /// Answers from now on, on a thread of its own, until the card ends.
     pub(super) fn serve(self, reporter: Reporter) {
+        let served = Arc::new(());
         thread::spawn(move || {
             for stream in self.0.incoming().flatten() {
-                let Some(report) = reporter.report() else { return };
-                // A client that goes early misses the answer.
-                let _ = answer(&stream, &report);
+                if Arc::strong_count(&served) > CLIENTS {
+                    continue;
+                }
+                let (reporter, client) = (reporter.clone(), Arc::clone(&served));
+                // Without a thread, the connection is closed. A client that goes early misses the answer.
+                let _ = thread::Builder::new().name("metrics".into()).stack_size(STACK).spawn(move || {
+                    let answered = answer(&stream, &reporter);
+                    drop(client);
+                    answered
+                });
             }
         });
     }
 }
 
-fn answer(mut stream: &TcpStream, report: &Report) -> io::Result<()> {
+/// Answers a client; one whose card has ended gets no answer.
+fn answer(mut stream: &TcpStream, reporter: &Reporter) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = read_request(stream)?;
-    let (status, content_type, body) = match path(&request) {
-        Some("/metrics" | "/") => ("200 OK", CONTENT_TYPE, text(report).map_err(io::Error::other)?),
+    let asked = Asked::read(&request);
+    let (status, content_type, body) = match asked.map(|asked| asked.path) {
+        Some("/metrics" | "/") => {
+            let Some(report) = reporter.report() else { return Ok(()) };
+            ("200 OK", CONTENT_TYPE, text(&report).map_err(io::Error::other)?)
+        }
         Some(_) => ("404 Not Found", "text/plain", "the counters are at /metrics\n".into()),
-        None => ("400 Bad Request", "text/plain", "only GET is understood\n".into()),
+        None => ("400 Bad Request", "text/plain", "only GET and HEAD are understood\n".into()),
     };
     let len = body.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n{body}"
-    )
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    if asked.is_some_and(|asked| asked.is_head) { Ok(()) } else { stream.write_all(body.as_bytes()) }
 }
 
 /// Reads a request to the end of its headers, or of what is read of it.
@@ -83,11 +104,25 @@ fn read_request(mut stream: &TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&request).into_owned())
 }
 
-/// The path that a request asks for.
-fn path(request: &str) -> Option<&str> {
-    let mut words = request.lines().next()?.split_whitespace();
-    let path = (words.next() == Some("GET")).then(|| words.next()).flatten()?;
-    path.split('?').next()
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked<'a> {
+    path: &'a str,
+    /// Whether only the head of the answer is asked for.
+    is_head: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads the request line; `None` where it is neither GET nor HEAD.
+    fn read(request: &'a str) -> Option<Self> {
+        let mut words = request.lines().next()?.split_whitespace();
+        let is_head = match words.next()? {
+            "GET" => false,
+            "HEAD" => true,
+            _ => return None,
+        };
+        Some(Self { path: words.next()?.split('?').next()?, is_head })
+    }
 }
 
 /// All counters of all queues.
@@ -160,10 +195,12 @@ mod tests {
 
     #[test]
     fn the_path_of_a_request_is_found() {
-        assert_eq!(path("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), Some("/metrics"));
-        assert_eq!(path("GET /metrics?a=b HTTP/1.1\r\n\r\n"), Some("/metrics"));
+        let asked = |is_head| Some(Asked { path: "/metrics", is_head });
+        assert_eq!(Asked::read("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), asked(false));
+        assert_eq!(Asked::read("GET /metrics?a=b HTTP/1.1\r\n\r\n"), asked(false));
+        assert_eq!(Asked::read("HEAD /metrics HTTP/1.1\r\n\r\n"), asked(true));
         for wrong in ["", "POST /metrics HTTP/1.1\r\n\r\n", "GET", "\r\n\r\n"] {
-            assert_eq!(path(wrong), None, "{wrong}");
+            assert_eq!(Asked::read(wrong), None, "{wrong}");
         }
     }
 }

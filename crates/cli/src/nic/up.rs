@@ -166,6 +166,7 @@ impl Up {
         let stays = self.backend != Backend::Tap;
         let watched = Watched { wire: stays.then_some(wire), host, mtu: interface.mtu, lossy: self.lossy() };
         warn_of_addresses(&netlink, &interface, host)?;
+        warn_of_controller(&interface);
         let identity = Identity {
             wire: wire.to_string(),
             host: host.to_string(),
@@ -311,6 +312,17 @@ fn warn_of_addresses(netlink: &Netlink, wire: &Interface, host: InterfaceName) -
         ));
     }
     Ok(())
+}
+
+/// A bridge or a bond hands on the frames of its ports, too, and past the card.
+fn warn_of_controller(wire: &Interface) {
+    if let Some(controller) = wire.controller {
+        let name = wire.name;
+        failure::warn(format_args!(
+            "{name} is a port of interface {controller} ('ip link' lists it), which gets its frames past the card: \
+             'ip link set {name} nomaster' takes it out"
+        ));
+    }
 }
 
 fn check_capabilities() -> anyhow::Result<()> {

@@ -12,6 +12,8 @@ use crate::number::{Grouped, plural};
 pub(super) struct Summary {
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
+    /// Packets that `--filter` left out.
+    pub(super) filtered: u64,
     /// Packets that were cut.
     pub(super) super_packets: u64,
     /// What they were cut into.
@@ -28,7 +30,11 @@ impl fmt::Display for Summary {
             [self.packets_in, self.packets_out, self.segments].map(Grouped);
         let cut = plural(self.super_packets, "super-packet", "super-packets");
         write!(f, "{packets_in} packets in, {packets_out} out: {cut} cut into {segments} segments")?;
-        self.left.iter().try_for_each(|(reason, count)| write!(f, "; {} left: {reason}", Grouped(*count)))
+        self.left.iter().try_for_each(|(reason, count)| write!(f, "; {} left: {reason}", Grouped(*count)))?;
+        if self.filtered > 0 {
+            write!(f, "; {} not taken", Grouped(self.filtered))?;
+        }
+        Ok(())
     }
 }
 
@@ -42,12 +48,13 @@ mod tests {
         let summary = Summary {
             packets_in: 10,
             packets_out: 1052,
+            filtered: 3,
             super_packets: 1,
             segments: 1043,
             left,
             truncated: false,
         };
-        let text = "10 packets in, 1,052 out: 1 super-packet cut into 1,043 segments; 2 left: IP fragments";
+        let text = "10 packets in, 1,052 out: 1 super-packet cut into 1,043 segments; 2 left: IP fragments; 3 not taken";
         assert_eq!(summary.to_string(), text);
     }
 }

@@ -1,6 +1,5 @@
 //! `nichrome sim sweep`: an experiment with lists of values and seeds, each run once.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -11,6 +10,7 @@ use super::output::print;
 use super::runs::{self, Jobs};
 use super::store::Store;
 use crate::number::{Grouped, plural};
+use crate::text_file;
 
 /// Run an experiment with lists of parameter values and seeds; what the store has is not run again
 #[derive(Args)]
@@ -48,7 +48,7 @@ impl Sweep {
 /// Reads the file of a sweep.
 pub(super) fn read(file: &Path) -> anyhow::Result<Lists> {
     let name = file.display().to_string();
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let text = text_file::read(file).with_context(|| format!("cannot read {name}"))?;
     Ok(Lists::parse(&name, &text, &BUILT_IN)?)
 }
 

@@ -1,10 +1,5 @@
 //! The delays that packets were given, and the throughput over time, as one SVG picture.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
-use anyhow::Context;
 use plotters::prelude::*;
 
 use super::report::Report;
@@ -18,27 +13,8 @@ const DIRECTIONS: [(&str, RGBColor); 2] =
 /// How far the delay axis goes: to the delay of all packets but so many.
 const SHOWN: f64 = 0.9999;
 
-/// A file for the picture, created before there is anything to draw: where that fails, it fails at once.
-pub(super) struct Plot {
-    path: PathBuf,
-    file: File,
-}
-
-impl Plot {
-    /// Creates the file.
-    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), file })
-    }
-
-    /// Draws both charts into it. Reports are of the direction to the left first.
-    pub(super) fn finish(mut self, reports: &[Report; 2]) -> anyhow::Result<()> {
-        let written = self.file.write_all(draw(reports)?.as_bytes());
-        written.with_context(|| format!("cannot write {}", self.path.display()))
-    }
-}
-
-fn draw(reports: &[Report; 2]) -> anyhow::Result<String> {
+/// Draws both charts. Reports are of the direction to the left first.
+pub(super) fn draw(reports: &[Report; 2]) -> anyhow::Result<String> {
     chart::pair("The path as it was", 50, |left| delays(left, reports), |right| throughput(right, reports))
 }
 

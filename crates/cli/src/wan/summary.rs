@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use nichrome_wan::Stats;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -43,12 +44,19 @@ pub(crate) struct DirectionSummary {
     pub(crate) in_flight: u64,
     /// ICMP messages to those whose packets were longer than the path's MTU.
     pub(crate) told_too_big: u64,
+    /// Packets that were longer than the path's MTU and cut to fragments.
+    pub(crate) fragmented: u64,
+    /// The fragments that they were cut to.
+    pub(crate) fragments: u64,
     pub(crate) duplicated: u64,
     pub(crate) corrupted: u64,
     pub(crate) reordered: u64,
     pub(crate) ce_marked: u64,
     /// The mean of what was asked for the packets delivered.
     pub(crate) delay_asked_us: f64,
+    /// What `--delay` and `--jitter` asked for, packet by packet; left out without jitter.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) jitter: Option<JitterSummary>,
     pub(crate) delay_p50_us: f64,
     pub(crate) delay_p99_us: f64,
     pub(crate) delay_max_us: f64,
@@ -63,6 +71,30 @@ pub(crate) struct DirectionSummary {
     /// Bytes delivered in the time from the first packet to the last.
     pub(crate) gbps: f64,
     pub(crate) duration_s: f64,
+}
+
+/// The delays that jitter drew, and what keeping packets in order has added, in microseconds.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct JitterSummary {
+    pub(crate) delay_drawn_mean_us: f64,
+    pub(crate) delay_drawn_p50_us: f64,
+    pub(crate) delay_drawn_p99_us: f64,
+    pub(crate) delay_drawn_max_us: f64,
+    /// The mean of what packets waited for those before them.
+    pub(crate) kept_in_order_mean_us: f64,
+}
+
+impl JitterSummary {
+    fn new(stats: &Stats) -> Option<Self> {
+        let Stats { drawn, kept_in_order, .. } = stats;
+        (drawn.count() > 0).then(|| Self {
+            delay_drawn_mean_us: micros(drawn.mean()),
+            delay_drawn_p50_us: micros(drawn.p50()),
+            delay_drawn_p99_us: micros(drawn.p99()),
+            delay_drawn_max_us: micros(drawn.max()),
+            kept_in_order_mean_us: micros(kept_in_order.mean()),
+        })
+    }
 }
 
 impl Summary {
@@ -94,11 +126,14 @@ impl DirectionSummary {
             drops: drops.map(|(name, count)| (name.to_owned(), count.into())).collect(),
             in_flight: *in_flight,
             told_too_big: given.told,
+            fragmented: stats.fragmented,
+            fragments: stats.fragments,
             duplicated: stats.duplicated,
             corrupted: stats.corrupted,
             reordered: stats.reordered,
             ce_marked: stats.ce_marked,
             delay_asked_us: micros(stats.delay.mean()),
+            jitter: JitterSummary::new(stats),
             delay_p50_us: micros(given.delay.p50()),
             delay_p99_us: micros(given.delay.p99()),
             delay_max_us: micros(given.delay.max()),
@@ -123,13 +158,24 @@ const COUNTS: [Line<u64>; 3] =
     [("packets", |of| of.packets), ("bytes", |of| of.bytes), ("delivered", |of| of.packets_delivered)];
 
 /// Left out where they are 0 in both directions.
-const RARE_COUNTS: [Line<u64>; 6] = [
+const RARE_COUNTS: [Line<u64>; 8] = [
     ("on their way", |of| of.in_flight),
     ("told: too big", |of| of.told_too_big),
+    ("fragmented", |of| of.fragmented),
+    ("fragments", |of| of.fragments),
     ("duplicated", |of| of.duplicated),
     ("corrupted", |of| of.corrupted),
     ("reordered", |of| of.reordered),
     ("CE marked", |of| of.ce_marked),
+];
+
+/// In microseconds, where there is jitter.
+const JITTER_TIMES: [Line<Option<f64>>; 5] = [
+    ("jitter drawn, mean", |of| of.jitter.map(|jitter| jitter.delay_drawn_mean_us)),
+    ("              p50", |of| of.jitter.map(|jitter| jitter.delay_drawn_p50_us)),
+    ("              p99", |of| of.jitter.map(|jitter| jitter.delay_drawn_p99_us)),
+    ("              max", |of| of.jitter.map(|jitter| jitter.delay_drawn_max_us)),
+    ("kept in order, mean", |of| of.jitter.map(|jitter| jitter.kept_in_order_mean_us)),
 ];
 
 /// In microseconds.
@@ -193,6 +239,13 @@ impl fmt::Display for Summary {
         let time_of = |of: &DirectionSummary, micros| {
             if of.packets_delivered == 0 { "–".to_owned() } else { time(micros) }
         };
+        if self.directions().into_iter().any(|of| of.jitter.is_some()) {
+            table.add_rows(
+                JITTER_TIMES
+                    .into_iter()
+                    .map(|(name, of)| self.row(name, |d| of(d).map_or_else(|| "–".to_owned(), time))),
+            );
+        }
         table.add_rows(
             TIMES.into_iter().map(|(name, of)| self.row(name, |direction| time_of(direction, of(direction)))),
         );

@@ -1,7 +1,7 @@
 //! What a router does where a path narrows: senders are told how long their packets may be (RFC 1191, RFC 8201). The
 //! answer comes at once, as from a router at the beginning of the path, whatever is asked of the way back.
 //!
-//! The path does not fragment: an IPv4 packet that is too long is dropped without DF, too, and nobody is told.
+//! IPv4 packets without DF are not answered: the path cuts them to fragments (RFC 791 section 2.3).
 
 use nichrome_wan::Mtu;
 use nichrome_wire::{Instant, packet_too_big};

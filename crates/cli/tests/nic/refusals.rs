@@ -131,3 +131,32 @@ fn addresses_of_the_wire_are_warned_of() {
     lab.ip("address flush dev w0");
     assert_eq!(warning(lab.up(&[]).stop()), None);
 }
+
+#[test]
+fn a_wire_in_a_bridge_is_warned_of() {
+    needs_namespaces!("refusals::a_wire_in_a_bridge_is_warned_of");
+    let lab = Lab::new();
+    lab.ip("link add br0 type bridge");
+    lab.ip("link set w0 master br0");
+    let warning = |said: Vec<String>| said.into_iter().find(|line| line.contains("is a port of"));
+    let line = warning(lab.up(&[]).stop()).expect("a warning");
+    assert!(line.contains("'ip link set w0 nomaster' takes it out"), "{line}");
+    lab.ip("link set w0 nomaster");
+    assert_eq!(warning(lab.up(&[]).stop()), None);
+}
+
+#[test]
+fn a_number_in_a_file_is_no_name_of_a_file() {
+    needs_namespaces!("refusals::a_number_in_a_file_is_no_name_of_a_file");
+    let lab = Lab::new();
+    let file = lab.file("card.toml");
+    for (line, told) in [
+        ("capture = 5", "capture is the name of a file, such as \"capture.pcapng\""),
+        ("capture-host = 1.5", "capture-host is the name of a file, such as \"capture-host.pcapng\""),
+        ("hold = \"-1us\"", "invalid value '-1us' for '--hold <DURATION>': a time is a whole number with"),
+    ] {
+        fs::write(&file, format!("wire = \"w0\"\nhost = \"h0\"\n{line}\n")).unwrap();
+        let (said, _) = lab.failure(&["nic", "up", "--config", &file]);
+        assert!(said.contains(told), "{said}");
+    }
+}

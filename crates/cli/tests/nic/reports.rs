@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use nichrome_port::capture::{self, Reader};
 use serde_json::Value;
@@ -138,10 +139,16 @@ fn prometheus_gets_the_counters_of_every_queue() {
     assert!(answer.contains("reason=\"syn\"") && answer.contains("nichrome_uptime_seconds"), "{answer}");
     assert!(get("GET /x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get("BREW /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
-    // Somebody who says nothing holds up nobody for long.
+    let head = get("HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    // Clients that say nothing hold up nobody.
     let address: SocketAddr = "127.0.0.1:9479".parse().unwrap();
-    let _silent = lab.here.run(|| TcpStream::connect(address).unwrap()).unwrap();
+    let connect = |_| lab.here.run(|| TcpStream::connect(address).unwrap()).unwrap();
+    let _silent: Vec<_> = (0..130).map(connect).collect();
+    let begun = Instant::now();
     assert!(get("GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    // Prometheus waits for 10 s; one after the other, they would take 260 s.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[test]

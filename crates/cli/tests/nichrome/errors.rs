@@ -1,10 +1,13 @@
 //! What goes wrong is told in one line, with an exit status.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::iter;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::run::{capture, command, nichrome, printed, records, stderr, text};
@@ -238,4 +241,18 @@ fn a_file_that_cannot_be_measured_is_told_why() {
     assert_eq!(failure(&["bench", "lro", &none]), (format!("{none}: there are no IP packets in it"), 1));
     let (line, status) = failure(&["bench", "lro", &none, "--flows", "0"]);
     assert!(line.starts_with("invalid value '0' for '--flows <N>'") && status == 2, "{line}");
+}
+
+#[test]
+fn arguments_that_are_no_text_are_named() {
+    let output = command(&["wan", "--delay"]).arg(OsStr::from_bytes(b"\xFF5ms")).output().unwrap();
+    assert_eq!(common::failure(&output), ("'\u{FFFD}5ms': not valid UTF-8".into(), 2));
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_is_told_before_anything_is_measured() {
+    let begun = Instant::now();
+    let told = "cannot write /nonexistent/demo.svg: No such file or directory (os error 2)";
+    assert_eq!(failure(&["demo", "--plot", "/nonexistent/demo.svg"]), (told.into(), 1));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }

@@ -8,7 +8,8 @@ use nichrome_wire::Instant;
 use tempfile::tempdir;
 
 use crate::run::{
-    Given, capture as captured, number, printed, records, segments, summary, text, write_capture,
+    Given, capture as captured, nichrome, number, printed, records, segments, stderr, summary, text,
+    write_capture,
 };
 
 /// Bytes of an Ethernet header.
@@ -145,4 +146,30 @@ fn comments_are_kept() {
     assert!(merged.starts_with("nichrome: 3 segments, MSS 1000, flush "), "{merged}");
     assert!(merged.ends_with("\nthe first\nthe third\nof three"), "{merged}");
     assert_eq!(alone, "no IP");
+}
+
+#[test]
+fn a_filter_leaves_packets_out_and_counts_them() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (captured("tcp-loss"), folder.path().join("out.pcapng"));
+    let all = number(&summary(&[&input]), "packets_in");
+    for (filter, inverse) in [("port 5201", "not port 5201"), ("before 5ms", "after 5ms")] {
+        let taken = summary(&[&input, &text(&output), "--filter", filter, "--verify"]);
+        let others = summary(&[&input, "--filter", inverse]);
+        for [one, other] in [[&taken, &others], [&others, &taken]] {
+            assert_eq!(number(one, "packets_in"), number(other, "filtered"));
+            assert_eq!(number(one, "packets_in") + number(one, "filtered"), all);
+        }
+    }
+    assert_eq!(records(&output).last().map(|(record, _)| record.link_type), Some(LinkType::Ethernet));
+    let cut: serde_json::Value =
+        serde_json::from_str(&printed(&["segment", "--json", &input, &text(&output), "--filter", "udp"]))
+            .unwrap();
+    assert_eq!((number(&cut, "packets_in"), number(&cut, "filtered")), (0, all));
+    let wrong = nichrome(&["coalesce", &input, "--filter", "prot 80"]);
+    let told = stderr(&wrong);
+    assert!(
+        wrong.status.code() == Some(2) && told.contains("'prot' is no term") && told.lines().count() == 1,
+        "{told}"
+    );
 }

@@ -121,11 +121,13 @@ const CLI: Layers = &[
         "impairment_options.rs",
         "links.rs",
         "number.rs",
+        "picture_file.rs",
         "recorder.rs",
         "runtime_dir.rs",
         "shared_device.rs",
         "side.rs",
         "signals.rs",
+        "text_file.rs",
         "threads.rs",
         "toml_file.rs",
     ],
@@ -285,7 +287,16 @@ const WAN: Layers = &[
 ];
 
 const WIRE: Layers = &[
-    &["bytes.rs", "checksum.rs", "ethertype.rs", "header_options.rs", "instant.rs", "seq.rs", "tcp_flags.rs"],
+    &[
+        "bytes.rs",
+        "checksum.rs",
+        "ethertype.rs",
+        "header_options.rs",
+        "instant.rs",
+        "number_map.rs",
+        "seq.rs",
+        "tcp_flags.rs",
+    ],
     &["engine.rs", "wheel.rs"],
     // Headers.
     &[
@@ -302,6 +313,6 @@ const WIRE: Layers = &[
         "vlan.rs",
     ],
     // Whole packets.
-    &["frame_builder.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
+    &["frame_builder.rs", "ipv4_fragments.rs", "iwarp/", "packet_too_big.rs", "rdma/", "toeplitz.rs"],
     &["cm/", "star/"],
 ];

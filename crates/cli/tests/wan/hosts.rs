@@ -135,6 +135,19 @@ fn delays_given_are_no_shorter_than_asked() {
     }
 }
 
+/// A burst keeps its order: the delays drawn are those asked for, and what order adds is said apart.
+#[test]
+fn jitter_drawn_is_told_apart_from_what_order_adds() {
+    let right = python("send $PEER 300");
+    let asked = ["--delay", "20ms", "--jitter", "5ms", "--left", &python("echo"), "--right", &right];
+    let (summary, _) = Room::new().summary(&asked);
+    let of = |name: &str| summary["to_right"][name].as_f64().unwrap();
+    assert!((19_000.0..21_000.0).contains(&of("delay_drawn_mean_us")), "{summary}");
+    assert!(of("delay_drawn_max_us") <= 25_000.0 && of("kept_in_order_mean_us") > 1_000.0, "{summary}");
+    let (summary, _) = Room::new().summary(&["--delay", "1ms", "--right", "true"]);
+    assert!(summary["to_right"].get("delay_drawn_mean_us").is_none(), "{summary}");
+}
+
 #[test]
 fn exactly_the_packets_of_a_list_are_lost() {
     let room = Room::new();

@@ -51,3 +51,17 @@ fn the_kernel_learns_the_mtu_of_the_path() {
         assert_eq!(number(&summary["to_left"], "told_too_big"), 1, "{summary}");
     }
 }
+
+/// As a router does it (RFC 791 section 2.3). Linux sends answers to echo requests without DF.
+#[test]
+fn ipv4_packets_without_df_arrive_in_fragments() {
+    let right = python("fragmentable $PEER 1400");
+    let (summary, told) =
+        Room::new().summary(&["--mtu", "600", "--left", &python("echo"), "--right", &right]);
+    assert_eq!(told, "right | it came back\n");
+    for direction in ["to_right", "to_left"] {
+        let direction = &summary[direction];
+        assert_eq!((number(direction, "fragmented"), number(direction, "fragments")), (1, 3), "{direction}");
+        assert_eq!((drops(direction, "mtu"), number(direction, "told_too_big")), (0, 0), "{direction}");
+    }
+}

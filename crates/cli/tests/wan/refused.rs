@@ -81,6 +81,10 @@ fn files_that_cannot_be_written_are_told_before_anything_runs() {
     }
     let output = room.run(&["--config", "/nonexistent.toml", "--right", &format!("touch {ran}")]);
     assert!(failure(&output).0.starts_with("/nonexistent.toml: cannot read it: No such file"));
+    for option in ["--config", "--trace"] {
+        let output = room.run(&[option, "/dev/zero", "--right", &format!("touch {ran}")]);
+        assert!(failure(&output).0.contains("it is longer than 67108864 bytes"), "{output:?}");
+    }
     assert!(!room.path().join("ran").exists() && room.is_tidy());
 }
 
@@ -118,6 +122,13 @@ fn options_that_do_nothing_are_told() {
     assert_eq!(warned(&["--aqm", "codel", "--to-left", "rate=1mbit"]), None);
     assert_eq!(warned(&["--to-right", "aqm=codel", "--to-left", "rate=1mbit"]), does_nothing);
     assert_eq!(warned(&["--aqm", "none", "--jitter-order", "none"]), None);
+    // 0.5 is 0.5 % to netem's users.
+    let percent = Some("--loss 0.5 is 50 %; a number of percent is 0.5%".to_owned());
+    assert_eq!(warned(&["--loss", "0.5"]), percent);
+    assert_eq!(warned(&["--to-left", "reorder=0.25:1ms"]).map(|told| told.contains("is 25 %")), Some(true));
+    for loss in ["50%", "0.01", "0", "packets:1"] {
+        assert_eq!(warned(&["--loss", loss]), None);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ transfer.py expect BYTES          prints the SHA-256 that they have
 transfer.py echo                  returns datagrams
 transfer.py send HOST COUNT       sends numbered datagrams, and prints the numbers of those that come back
 transfer.py ping HOST             sends a datagram again and again, and prints the milliseconds until each is back
+transfer.py fragmentable HOST LENGTH  sends a datagram of LENGTH bytes without DF, and prints whether it comes back
 transfer.py probe HOST LENGTH     finds the path's MTU as the kernel does, with datagrams of LENGTH bytes
 """
 
@@ -76,6 +77,7 @@ def fetch(host, length):
 def echo():
     datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    datagrams.setsockopt(0, 10, 0)  # IP_MTU_DISCOVER: without DF
     datagrams.bind(("", PORT))
     listening()
     while True:
@@ -112,6 +114,18 @@ def ping(host):
         time.sleep(0.01)
 
 
+def fragmentable(host, length):
+    datagrams = connected(host)
+    datagrams.setsockopt(0, 10, 0)  # IP_MTU_DISCOVER: without DF
+    datagrams.settimeout(5)
+    sent = contents(length)
+    datagrams.send(sent)
+    try:
+        print("it came back" if datagrams.recv(65536) == sent else "other bytes came back")
+    except TimeoutError:
+        print("nothing came back")
+
+
 def probe(host, length):
     datagrams = connected(host)
     # IP_MTU_DISCOVER and IP_MTU, and the same for IPv6 (ip(7), ipv6(7)).
@@ -131,5 +145,6 @@ if __name__ == "__main__":
     if name == "expect":
         print(hashlib.sha256(contents(int(arguments[0]))).hexdigest())
     else:
-        program = {"serve": serve, "fetch": fetch, "echo": echo, "send": send, "ping": ping, "probe": probe}[name]
+        programs = [serve, fetch, echo, send, ping, fragmentable, probe]
+        program = {program.__name__: program for program in programs}[name]
         program(*(int(argument) if argument.isdigit() else argument for argument in arguments))

@@ -9,8 +9,9 @@
 //!   neither overtake data of their flow nor are overtaken by it;
 //! - a merged packet is well formed, its checksum can be completed, and its ECN mark, flags and ACK number are those
 //!   of its segments;
-//! - a frame is dropped only where its checksum is wrong, or all its bytes were received before, be it in a segment
-//!   that is not looked into (a fragment, behind a routing header): a receiver may take those.
+//! - a frame is dropped only where its checksum is wrong, all its bytes were received before, be it in a segment that is
+//!   not looked into (a fragment, behind a routing header): a receiver may take those; or its receiver had acknowledged
+//!   all its bytes ([`Verifier::observe_transmit`]).
 //!
 //! Only what is held by the engine is kept here: a capture of any size can be verified.
 
@@ -93,6 +94,16 @@ impl Verifier {
         match self.flow(read.flow) {
             Flow::Frames(frames) => frames.received(number, fingerprint(frame)),
             Flow::Streams(streams) => streams.received(number, frame, &read),
+        }
+    }
+
+    /// Notes a frame that the host sends, as the engine sees it: what the host has acknowledged may be dropped.
+    pub fn observe_transmit(&mut self, frame: &[u8]) {
+        let read = read(frame, self.medium);
+        if let (Some(flow), Content::Tcp(tcp)) = (read.flow, &read.content)
+            && let Some(Flow::Streams(streams)) = self.flows.get_mut(&Some(flow.reversed()))
+        {
+            streams.acknowledged(tcp.ack, tcp.flags);
         }
     }
 

@@ -19,9 +19,11 @@ pub(super) struct Streams {
     controls: Frames,
     /// Data segments that brought nothing new, by fingerprint: those may be dropped.
     repeated: HashMap<u64, u32>,
-    /// Data segments whose bytes had come in segments that are not looked into, by fingerprint: those may be dropped,
-    /// too, because a receiver may have had the bytes from there.
-    seen_opaque: HashMap<u64, u64>,
+    /// Data segments whose bytes the receiver may have had already, by fingerprint: it has acknowledged them, or they had
+    /// come in segments that are not looked into. Those may be dropped, too.
+    had_already: HashMap<u64, u64>,
+    /// The receiver's latest ACK number on this connection.
+    acknowledged: Option<SeqNumber>,
     came_in: u64,
     came_out: u64,
     bytes: u64,
@@ -45,14 +47,27 @@ impl Streams {
         }
         if tcp.flags.contains(TcpFlags::SYN) {
             self.streams.push_back(Stream::beginning_at(tcp.seq));
+            self.acknowledged = None;
         }
         let fields = Fields { frame: number, class: tcp.class, flags: tcp.flags, ack: tcp.ack };
+        let end = tcp.seq + tcp.payload.len() as u32;
+        let is_acknowledged = self.acknowledged.is_some_and(|acknowledged| !end.after(acknowledged));
         let Some(stream) = self.streams.back_mut() else { return };
         match stream.receive(tcp.seq, tcp.payload, fields) {
             _ if tcp.control => {}
             News::Nothing => *self.repeated.entry(fingerprint(frame)).or_default() += 1,
-            News::SeenOpaque => _ = self.seen_opaque.insert(fingerprint(frame), number),
-            News::Bytes => {}
+            News::Bytes if !is_acknowledged => {}
+            News::SeenOpaque | News::Bytes => _ = self.had_already.insert(fingerprint(frame), number),
+        }
+    }
+
+    /// Notes that the receiver of this flow has acknowledged every byte before `ack`. A SYN of its own begins a connection.
+    pub(super) fn acknowledged(&mut self, ack: SeqNumber, flags: TcpFlags) {
+        if flags.intersects(TcpFlags::SYN | TcpFlags::RST) {
+            self.acknowledged = None;
+        }
+        if flags.contains(TcpFlags::ACK) && !flags.contains(TcpFlags::RST) {
+            self.acknowledged = Some(self.acknowledged.map_or(ack, |before| before.later(ack)));
         }
     }
 
@@ -70,8 +85,8 @@ impl Streams {
         if !tcp.control && brought.is_empty() && !self.repeated.is_empty() {
             self.forget(fingerprint(frame));
         }
-        if !brought.is_empty() && !self.seen_opaque.is_empty() {
-            self.seen_opaque.remove(&fingerprint(frame));
+        if !brought.is_empty() && !self.had_already.is_empty() {
+            self.had_already.remove(&fingerprint(frame));
         }
         Ok(())
     }
@@ -173,10 +188,10 @@ impl Streams {
         true
     }
 
-    /// Notes that the bytes of a segment, which had come in one that is not looked into, will not come again; `false`
-    /// where there was none such.
+    /// Notes that the bytes of a segment, which the receiver may have had already, will not come again; `false` where there
+    /// was none such.
     fn withdraw(&mut self, fingerprint: u64) -> bool {
-        let Some(number) = self.seen_opaque.remove(&fingerprint) else { return false };
+        let Some(number) = self.had_already.remove(&fingerprint) else { return false };
         self.streams.iter_mut().for_each(|stream| stream.withdraw(number));
         true
     }

@@ -185,7 +185,11 @@ impl Card {
 
     /// Shows the engine a segment that the host sends.
     pub fn host_sends(&mut self, frame: &TcpFrame) -> &mut Self {
-        self.engine.observe_transmit(&frame.build());
+        let frame = frame.build();
+        self.engine.observe_transmit(&frame);
+        if let Some(verifier) = &mut self.verifier {
+            verifier.observe_transmit(&frame);
+        }
         self
     }
 

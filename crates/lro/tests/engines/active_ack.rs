@@ -495,3 +495,14 @@ fn what_the_host_did_not_take_is_not_acknowledged_by_what_follows() {
         assert_eq!(acked(&acks_for(&mut card, &[next(500)])), [600]);
     }
 }
+
+/// A capture may lack segments that the host has had: what it has acknowledged need not reach it again.
+#[test]
+fn what_the_host_has_acknowledged_is_dropped_though_the_card_never_saw_it() {
+    let mut card = connected();
+    card.receive(&data(200, 100)).wait(SETTLE);
+    card.host_sends(&host(300, 1000));
+    // The verifier agrees, or the card panics when it is dropped.
+    assert_eq!(acked(&acks_for(&mut card, &[data(100, 100)])), [300]);
+    assert_eq!(card.drops(DropReason::Duplicate), 1);
+}

@@ -329,3 +329,32 @@ fn only_what_is_held_is_remembered() {
     assert!(verifier.mismatch().is_none());
     assert_eq!(verifier.finish(), Ok(Verified { frames: 100_000, flows: 1, bytes: 100_000_000 }));
 }
+
+#[test]
+fn a_new_segment_may_be_dropped_only_if_its_receiver_has_acknowledged_it() {
+    let [one, two, three] = three();
+    let answer = |acknowledged: &TcpFrame| TcpFrame {
+        network: Network::ipv4([10, 0, 0, 2].into(), [10, 0, 0, 1].into()),
+        src_port: one.dst_port,
+        dst_port: one.src_port,
+        ack: acknowledged.seq + 100,
+        ..TcpFrame::default()
+    };
+    let verify = |acknowledged: Option<&TcpFrame>| {
+        let mut verifier = Verifier::new(Profile::Npu, Medium::Ethernet);
+        for frame in [&one, &three] {
+            verifier.received(&frame.build());
+            verifier.delivered(&passed(frame));
+        }
+        if let Some(acknowledged) = acknowledged {
+            verifier.observe_transmit(&answer(acknowledged).build());
+        }
+        verifier.received(&two.build());
+        verifier.delivered(&dropped(two.build(), DropReason::Duplicate));
+        verifier.finish().map_err(|Mismatch { difference, .. }| difference)
+    };
+    let unjustified = Err(Difference::Dropped { len: two.build().len(), reason: DropReason::Duplicate });
+    assert_eq!(verify(None), unjustified);
+    assert_eq!(verify(Some(&one)), unjustified);
+    assert!(verify(Some(&two)).is_ok() && verify(Some(&three)).is_ok());
+}

@@ -7,6 +7,7 @@ mod ends;
 mod files;
 mod hosts;
 mod ledger;
+mod memory;
 mod sockets;
 mod transfers;
 mod workers;

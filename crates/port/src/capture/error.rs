@@ -26,6 +26,14 @@ pub enum ReadError {
         /// The compression, by the name of its program.
         method: &'static str,
     },
+    /// The file is of a version of pcap that is not known.
+    #[error("version {major}.{minor} of pcap is not supported: 2.0 to 2.4 are")]
+    UnsupportedVersion {
+        /// The major version.
+        major: u16,
+        /// The minor version.
+        minor: u16,
+    },
     /// The packets begin with a header that Nichrome does not read.
     #[error("packets of link type {} are not supported: {} are", LinkCode(*code), LinkType::SUPPORTED)]
     UnsupportedLinkType {

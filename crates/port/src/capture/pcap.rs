@@ -19,7 +19,29 @@ pub(super) struct Pcap {
     order: ByteOrder,
     /// Nanoseconds of the finer part of a time: 1000 or 1.
     tick: u32,
+    lengths: Lengths,
     link_type: LinkType,
+}
+
+/// The order of a record's lengths: captured and original. Versions before 2.3 had the original one first, and some writers
+/// of 2.3, too; libpcap's sf-pcap.c tells them apart in the same way.
+#[derive(Clone, Copy, Debug)]
+enum Lengths {
+    InOrder,
+    Swapped,
+    /// The captured length is the smaller one.
+    Either,
+}
+
+impl Lengths {
+    /// The captured and the original length.
+    fn sort(self, [first, second]: [u32; 2]) -> [u32; 2] {
+        match self {
+            Self::Swapped => [second, first],
+            Self::Either if first > second => [second, first],
+            Self::Either | Self::InOrder => [first, second],
+        }
+    }
 }
 
 impl Pcap {
@@ -33,16 +55,18 @@ impl Pcap {
         source.fill(header.as_flattened_mut())?;
         let [[major0, major1, minor0, minor1], _zone, _accuracy, _snap_len, link_type] = header;
         let (major, minor) = (order.u16([major0, major1]), order.u16([minor0, minor1]));
-        if (major, minor) != (2, 4) {
-            let what = format!("version {major}.{minor} of pcap, where 2.4 is the only one known");
-            return Err(source.corrupt(what));
-        }
+        let lengths = match (major, minor) {
+            (2, 0..=2) => Lengths::Swapped,
+            (2, 3) => Lengths::Either,
+            (2, 4) => Lengths::InOrder,
+            _ => return Err(ReadError::UnsupportedVersion { major, minor }),
+        };
         // The top bits tell the length of a frame check sequence (draft-ietf-opsawg-pcap, section 4). One that is
         // there follows the packet like padding, and needs no care.
         let code = order.u32(link_type) & 0x03FF_FFFF;
         let link_type = LinkType::from_code(code).ok_or(ReadError::UnsupportedLinkType { code })?;
         source.end_unit();
-        Ok(Self { order, tick, link_type })
+        Ok(Self { order, tick, lengths, link_type })
     }
 
     /// Reads the next record; `None` at the end of the file.
@@ -55,7 +79,8 @@ impl Pcap {
         if !source.begin(header.as_flattened_mut())? {
             return Ok(None);
         }
-        let [seconds, fraction, captured_len, original_len] = header.map(|word| self.order.u32(word));
+        let [seconds, fraction, first_len, second_len] = header.map(|word| self.order.u32(word));
+        let [captured_len, original_len] = self.lengths.sort([first_len, second_len]);
         if captured_len > MAX_RECORD {
             return Err(source.corrupt(format!("a record of {captured_len} bytes, more than {MAX_RECORD}")));
         }
@@ -120,13 +145,30 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_refused() {
+    fn old_versions_have_their_lengths_the_other_way_round() {
+        let (magic, order, _) = MAGICS[0];
+        let lens = |minor, swap: bool| {
+            let mut file = classic(magic, order, 1, &[(0, 0, 60, FIRST)]);
+            file[7] = minor;
+            if swap {
+                let (captured, original) = file[32..40].split_at_mut(4);
+                captured.swap_with_slice(original);
+            }
+            let (records, error, _) = read_all(&file);
+            assert!(error.is_none(), "{error:?}");
+            records.iter().map(|(record, bytes)| (record.original_len, bytes.len())).collect::<Vec<_>>()
+        };
+        for (minor, swap) in [(0, true), (1, true), (2, true), (3, true), (3, false), (4, false)] {
+            assert_eq!(lens(minor, swap), [(60, 5)], "2.{minor}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_by_its_number() {
         let (magic, order, _) = MAGICS[0];
         let mut file = classic(magic, order, 1, &[]);
-        file[7] = 3;
-        let expected =
-            "the capture is corrupt at byte 0: version 2.3 of pcap, where 2.4 is the only one known";
-        assert_eq!(message(&file), expected);
+        file[7] = 5;
+        assert_eq!(message(&file), "version 2.5 of pcap is not supported: 2.0 to 2.4 are");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub struct XdpQueue {
     begun: Option<Buffer>,
     /// How many chunks the kernel has to receive into, or has received into.
     with_kernel: u32,
+    /// The queue is low on memory while the kernel has fewer chunks than this.
+    low: u32,
     /// Whether a long frame waits for memory.
     is_long_waiting: bool,
     max_len: usize,
@@ -74,6 +76,7 @@ impl XdpQueue {
             pool: BufferPool::growing(receive_chunks as usize, mtu + LINK_OVERHEAD),
             begun: None,
             with_kernel: receive_chunks,
+            low: receive_chunks / 4,
             is_long_waiting: false,
             max_len: (mtu + LINK_OVERHEAD).min((MAX_CHUNKS * chunk_size.bytes()) as usize),
             transmit_dropped: 0,
@@ -199,6 +202,12 @@ impl WireQueue for XdpQueue {
 
     fn is_starved(&self) -> bool {
         self.with_kernel == 0 || self.is_long_waiting
+    }
+
+    /// Less than a quarter of the chunks is left. The kernel drops frames at once when it has none, so that a burst needs
+    /// some in reserve.
+    fn is_low(&self) -> bool {
+        self.with_kernel < self.low || self.is_starved()
     }
 
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError> {

@@ -6,8 +6,8 @@ use std::process::{self, Command};
 use std::thread;
 
 use nichrome_port::{
-    Interface, Netlink, NetworkNamespace, PacketRing, PacketRingConfig, PacketRingError, XdpChoice,
-    XdpConfig, XdpError, XdpInterface, XdpMode, XdpQueue, become_able,
+    Interface, Netlink, NetworkNamespace, PacketRing, PacketRingConfig, PacketRingError, WireQueue,
+    XdpChoice, XdpConfig, XdpError, XdpInterface, XdpMode, XdpQueue, become_able,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -173,4 +173,25 @@ fn too_much_memory_is_refused_with_the_limit() {
             refused(XdpConfig::default());
         });
     });
+}
+
+#[test]
+fn a_queue_is_low_on_memory_before_it_has_none() {
+    let wire = Wire::new(1500);
+    let config = XdpConfig { receive_chunks: 64, ..XdpConfig::default() };
+    let (_attached, mut queue) = wire.on_card(|card| {
+        let attached = attach(card, XdpChoice::Automatic);
+        let queue = XdpQueue::open(&attached, 0, config).unwrap();
+        (attached, queue)
+    });
+    let sender = wire.sender();
+    let mut held = Vec::new();
+    for (count, is_low) in [(40, false), (8, false), (8, true)] {
+        (0..count).for_each(|number| put(&sender, &frame(number, 100, &[])));
+        held.extend(take(&mut queue, count as usize));
+        assert_eq!((queue.is_low(), queue.is_starved()), (is_low, false), "{} are held", held.len());
+    }
+    held.clear();
+    queue.receive(&mut held, 1).unwrap();
+    assert!(!queue.is_low());
 }

@@ -1,58 +1,7 @@
 //! A hash map by queue pair number.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
+use nichrome_wire::NumberMap;
 use nichrome_wire::rdma::QpNumber;
 
-/// A map by queue pair number, for lookups per packet. Its keys are numbers that this device has assigned, one after the
-/// other, so the hash need not resist chosen keys.
-pub(crate) type QpMap<T> = HashMap<QpNumber, T, BuildHasherDefault<QpHasher>>;
-
-/// Multiplies by an odd constant (2⁶⁴ divided by the golden ratio), which spreads consecutive numbers over all bits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct QpHasher(u64);
-
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
-impl Hasher for QpHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
-    }
-
-    #[inline]
-    fn write_u32(&mut self, number: u32) {
-        // The map takes the place from the low bits, which a product fills the least.
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(GOLDEN).rotate_left(32);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn consecutive_numbers_have_places_of_their_own() {
-        let hash = |number| {
-            let mut hasher = QpHasher::default();
-            hasher.write_u32(number);
-            hasher.finish()
-        };
-        let places: HashSet<u64> = (0..1000).map(|number| hash(0x123_456 + number) % 8192).collect();
-        let tags: HashSet<u64> = (0..1000).map(|number| hash(0x123_456 + number) >> 57).collect();
-        assert!(places.len() > 900 && tags.len() > 100, "{} {}", places.len(), tags.len());
-        let mut map = QpMap::default();
-        map.insert(QpNumber::new(7).unwrap(), 'a');
-        assert_eq!(
-            (map.get(&QpNumber::new(7).unwrap()), map.get(&QpNumber::new(8).unwrap())),
-            (Some(&'a'), None)
-        );
-    }
-}
+/// A map by queue pair number, for lookups per packet.
+pub(crate) type QpMap<T> = NumberMap<QpNumber, T>;

@@ -10,7 +10,7 @@ use crate::exits::{Exits, Transit};
 use crate::random::Random;
 use crate::sampler::Sampler;
 use crate::schedule::Schedule;
-use crate::{Delay, Impairments, Jitter, JitterOrder, Packet};
+use crate::{Delay, Impairments, Jitter, JitterOrder, Packet, Stats};
 
 pub(super) struct DelayStage<P> {
     delay: Delay,
@@ -35,14 +35,18 @@ impl<P> DelayStage<P> {
     }
 
     /// When a packet that came at `at` leaves. Order is kept when the delay is made shorter, too.
-    fn leaves(&mut self, at: Instant) -> Instant {
-        let delay = match &self.jitter {
-            None => self.delay.nanos(),
-            Some((_, sampler)) => {
-                self.delay.nanos().saturating_add_signed(sampler.deviation(&mut self.random))
-            }
+    fn leaves(&mut self, at: Instant, stats: &mut Stats) -> Instant {
+        let Some((_, sampler)) = &self.jitter else {
+            return self.in_order(at.plus_nanos(self.delay.nanos()));
         };
-        let leaves = at.plus_nanos(delay);
+        let drawn = self.delay.nanos().saturating_add_signed(sampler.deviation(&mut self.random));
+        let leaves = self.in_order(at.plus_nanos(drawn));
+        stats.drawn.record_nanos(drawn);
+        stats.kept_in_order.record_nanos(leaves.nanos_since(at.plus_nanos(drawn)));
+        leaves
+    }
+
+    fn in_order(&self, leaves: Instant) -> Instant {
         match self.order {
             JitterOrder::Keep => leaves.max(self.last),
             JitterOrder::Reorder => leaves,
@@ -63,8 +67,8 @@ impl<P: Packet> Impair<P> for DelayStage<P> {
         self.delay == Delay::ZERO && self.jitter.is_none() && self.waiting.is_empty()
     }
 
-    fn enter(&mut self, transit: Transit<P>, at: Instant, _: &mut Exits<P>) -> Passage<P> {
-        let leaves = self.leaves(at);
+    fn enter(&mut self, transit: Transit<P>, at: Instant, exits: &mut Exits<P>) -> Passage<P> {
+        let leaves = self.leaves(at, &mut exits.stats);
         self.last = self.last.max(leaves);
         self.waiting.push(transit, leaves, at);
         Passage::Ended

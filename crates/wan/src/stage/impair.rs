@@ -11,6 +11,8 @@ pub(crate) enum Passage<P> {
     Onward(Transit<P>),
     /// So does a copy, after it.
     Doubled { original: Transit<P>, copy: Transit<P> },
+    /// The packet goes on in parts, in this order.
+    Fragmented(Vec<Transit<P>>),
     /// The stage holds the packet until later, or has dropped it.
     Ended,
 }

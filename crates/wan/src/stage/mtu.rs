@@ -1,4 +1,5 @@
-//! What is too long does not get through. Nothing is fragmented, and nobody is told: that is the driver's to do.
+//! A packet that is too long is cut to fragments where its protocol allows that (IPv4 without DF), as a router does it;
+//! otherwise it is dropped. ICMP answers are the driver's to send.
 
 use nichrome_wire::Instant;
 
@@ -30,10 +31,15 @@ impl<P: Packet> Impair<P> for MtuStage {
     }
 
     fn enter(&mut self, transit: Transit<P>, _: Instant, exits: &mut Exits<P>) -> Passage<P> {
-        if self.is_too_long(&transit.packet) {
-            exits.drop(transit, DropReason::Mtu);
-            return Passage::Ended;
+        let Some(mtu) = self.mtu.filter(|_| self.is_too_long(&transit.packet)) else {
+            return Passage::Onward(transit);
+        };
+        match transit.packet.fragments(mtu.get()) {
+            Some(fragments) => Passage::Fragmented(exits.fragment(transit, fragments)),
+            None => {
+                exits.drop(transit, DropReason::Mtu);
+                Passage::Ended
+            }
         }
-        Passage::Onward(transit)
     }
 }

@@ -11,6 +11,7 @@ mod allocations;
 mod bottleneck;
 mod degen;
 mod determinism;
+mod fragments;
 mod property;
 mod reconfigure;
 mod statistics;

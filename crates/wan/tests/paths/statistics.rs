@@ -112,6 +112,20 @@ fn jitter_that_keeps_order_holds_packets_up_instead() {
     assert!(outcome.delays().into_iter().all(|delay| (95e6..=105e6).contains(&delay)));
 }
 
+/// What keeping the order costs does not show as the jitter that was asked for.
+#[test]
+fn what_was_drawn_and_what_order_added_are_told_apart() {
+    let impairments = Impairments { delay: of("20ms"), ..jitter(of("5ms")) };
+    let (outcome, path) = send_evenly(&impairments, MANY / 4, Duration::from_micros(50));
+    let given = mean(&outcome.delays());
+    assert!(given > 24e6, "{given}");
+    let stats = path.stats();
+    let [drawn, waited] =
+        [&stats.drawn, &stats.kept_in_order].map(|histogram| histogram.mean().as_nanos() as f64);
+    assert!(is_near(drawn, 20e6) && is_near(drawn + waited, given), "{drawn} {waited} {given}");
+    assert!(is_near(stats.drawn.p50().as_nanos() as f64, 20e6));
+}
+
 #[test]
 fn a_delay_is_cut_off_at_zero() {
     let impairments = Impairments { delay: of("1ms"), ..jitter(of("5ms")) };

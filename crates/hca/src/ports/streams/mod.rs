@@ -12,14 +12,14 @@ mod faults;
 mod stream;
 mod trace;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nichrome_port::{Epoll, Interest, incoming_processor};
 use nichrome_rdma::{QpHandle, StreamEnd};
-use nichrome_wire::Instant;
+use nichrome_wire::{Instant, NumberMap};
 use rustix::io;
 
 use self::buffers::{Buffer, Held, Pool};
@@ -57,8 +57,8 @@ pub(crate) struct StreamCounters {
 /// The streams of an adapter.
 pub(crate) struct StreamPorts {
     /// By token.
-    streams: HashMap<u64, Stream>,
-    by_qp: HashMap<QpHandle, u64>,
+    streams: NumberMap<u64, Stream>,
+    by_qp: NumberMap<QpHandle, u64>,
     next_token: u64,
     ready: Epoll,
     tokens: Vec<u64>,
@@ -90,8 +90,8 @@ impl StreamPorts {
     /// The impairments cannot happen to streams.
     pub(crate) fn new(ready: Epoll, faults: Option<&Faults>) -> Result<Self, StreamFaultsError> {
         Ok(Self {
-            streams: HashMap::new(),
-            by_qp: HashMap::new(),
+            streams: NumberMap::default(),
+            by_qp: NumberMap::default(),
             next_token: 0,
             ready,
             tokens: Vec::new(),

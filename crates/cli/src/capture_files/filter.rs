@@ -1,0 +1,290 @@
+//! Which packets of a capture a command takes: `host 192.0.2.7 and port 443 and after 2s`.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use nichrome_port::capture::{LinkType, Record};
+use nichrome_wire::{EtherType, Instant, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, UdpHeader};
+use thiserror::Error;
+
+/// Terms that a packet must meet, all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    terms: Vec<Term>,
+    /// The time of the first packet of the capture.
+    start: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    is_negated: bool,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Version(u8),
+    Protocol(IpProtocol),
+    /// One of the addresses begins with so many bits of this one.
+    Net(IpAddr, u32),
+    Port(u16),
+    /// Not before this time after the first packet.
+    After(Duration),
+    /// Before this time after the first packet.
+    Before(Duration),
+}
+
+/// A filter that says nothing valid.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub(crate) enum FilterError {
+    #[error(
+        "'{0}' is no term: there are tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER, after TIME and before \
+         TIME, each with 'not' before it if wanted, joined by 'and'"
+    )]
+    Term(String),
+    #[error("'{0}' needs {1}, not '{2}'")]
+    Value(&'static str, &'static str, String),
+}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let mut words = text.split_whitespace();
+        let mut terms = Vec::new();
+        loop {
+            let mut word = words.next().unwrap_or_default();
+            let is_negated = word == "not";
+            if is_negated {
+                word = words.next().unwrap_or_default();
+            }
+            terms.push(Term { is_negated, what: term(word, &mut words)? });
+            match words.next() {
+                None => return Ok(Self { terms, start: None }),
+                Some("and") => {}
+                Some(other) => return Err(FilterError::Term(other.to_owned())),
+            }
+        }
+    }
+}
+
+/// Reads a term that begins with `word`.
+fn term<'a>(word: &str, words: &mut impl Iterator<Item = &'a str>) -> Result<What, FilterError> {
+    Ok(match word {
+        "ip" => What::Version(4),
+        "ip6" => What::Version(6),
+        "tcp" => What::Protocol(IpProtocol::TCP),
+        "udp" => What::Protocol(IpProtocol::UDP),
+        "host" => value("host", "an IP address", words, |text| {
+            let address: IpAddr = text.parse().ok()?;
+            Some(What::Net(address, bits(address)))
+        })?,
+        "net" => value("net", "an IP address and a number of bits, such as 192.0.2.0/24", words, |text| {
+            let (address, len) = text.split_once('/')?;
+            let (address, len): (IpAddr, u32) = (address.parse().ok()?, len.parse().ok()?);
+            (len <= bits(address)).then_some(What::Net(address, len))
+        })?,
+        "port" => value("port", "a number from 0 to 65535", words, |text| text.parse().ok().map(What::Port))?,
+        "after" => value("after", TIME, words, |text| time(text).map(What::After))?,
+        "before" => value("before", TIME, words, |text| time(text).map(What::Before))?,
+        other => return Err(FilterError::Term(other.to_owned())),
+    })
+}
+
+const TIME: &str = "a time from the first packet on, such as 50us, 1.5s or 2m";
+
+fn value<'a>(
+    name: &'static str,
+    needed: &'static str,
+    words: &mut impl Iterator<Item = &'a str>,
+    read: impl FnOnce(&str) -> Option<What>,
+) -> Result<What, FilterError> {
+    let text = words.next().unwrap_or_default();
+    read(text).ok_or_else(|| FilterError::Value(name, needed, text.to_owned()))
+}
+
+fn bits(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let unit_at = text.find(|letter: char| letter.is_alphabetic())?;
+    let (number, unit) = text.split_at(unit_at);
+    let seconds = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" | "μs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
+}
+
+impl Filter {
+    /// Returns true if the command takes the packet. To be called for each packet of the capture, in order.
+    pub(crate) fn takes(&mut self, record: &Record, bytes: &[u8]) -> bool {
+        let since = record.time - *self.start.get_or_insert(record.time);
+        let packet = Packet::read(record.link_type, bytes);
+        self.terms.iter().all(|Term { is_negated, what }| {
+            *is_negated
+                != match what {
+                    What::After(time) => since >= *time,
+                    What::Before(time) => since < *time,
+                    of_packet => packet.as_ref().is_some_and(|packet| packet.is(of_packet)),
+                }
+        })
+    }
+}
+
+/// What terms ask for of an IP packet.
+struct Packet {
+    version: u8,
+    protocol: IpProtocol,
+    addresses: [IpAddr; 2],
+    /// `None` where it is neither TCP nor UDP, or a fragment that is not the first.
+    ports: Option<[u16; 2]>,
+}
+
+impl Packet {
+    fn read(link_type: LinkType, bytes: &[u8]) -> Option<Self> {
+        let packet = match link_type {
+            LinkType::Ethernet => {
+                let link = LinkHeader::new(bytes)?;
+                let is_ip = matches!(link.ethertype(), EtherType::IPV4 | EtherType::IPV6);
+                is_ip.then(|| link.payload())?
+            }
+            other => bytes.get(other.header_len(bytes)..)?,
+        };
+        match packet.first()? >> 4 {
+            4 => {
+                let ip = Ipv4Header::new(packet)?;
+                let ports = packet.get(ip.header_len()..).filter(|_| ip.fragment().is_first());
+                let addresses = [ip.src().into(), ip.dst().into()];
+                Some(Self::new(4, ip.protocol(), addresses, ports))
+            }
+            6 => {
+                let ip = Ipv6Header::new(packet)?;
+                let upper = ip.upper_layer().ok();
+                let protocol = upper.as_ref().map_or(ip.next_header(), |upper| upper.protocol);
+                let ports = upper.and_then(|upper| packet.get(Ipv6Header::LEN + upper.offset..));
+                Some(Self::new(6, protocol, [ip.src().into(), ip.dst().into()], ports))
+            }
+            _ => None,
+        }
+    }
+
+    fn new(version: u8, protocol: IpProtocol, addresses: [IpAddr; 2], transport: Option<&[u8]>) -> Self {
+        // The ports of TCP lie where those of UDP do.
+        let has_ports = matches!(protocol, IpProtocol::TCP | IpProtocol::UDP);
+        let header = transport.filter(|_| has_ports).and_then(UdpHeader::new);
+        let ports = header.map(|header| [header.src_port(), header.dst_port()]);
+        Self { version, protocol, addresses, ports }
+    }
+
+    fn is(&self, what: &What) -> bool {
+        match what {
+            What::Version(version) => self.version == *version,
+            What::Protocol(protocol) => self.protocol == *protocol,
+            What::Net(net, len) => self.addresses.iter().any(|address| is_within(*address, *net, *len)),
+            What::Port(port) => self.ports.is_some_and(|ports| ports.contains(port)),
+            What::After(_) | What::Before(_) => false,
+        }
+    }
+}
+
+fn is_within(address: IpAddr, net: IpAddr, len: u32) -> bool {
+    match (address, net) {
+        (IpAddr::V4(address), IpAddr::V4(net)) => {
+            (address.to_bits() ^ net.to_bits()).checked_shr(32 - len).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(address), IpAddr::V6(net)) => {
+            (address.to_bits() ^ net.to_bits()).checked_shr(128 - len).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nichrome_wire::{Network, TcpFrame};
+    use std::net::Ipv6Addr;
+
+    fn record(nanos: u64) -> Record {
+        let time = Instant::from_nanos(nanos);
+        Record { time, interface: 0, link_type: LinkType::Ethernet, original_len: 0 }
+    }
+
+    /// Whether the filter takes a TCP segment of 10.0.0.1:1 to 10.0.0.2:443 a second after the first packet.
+    fn takes(filter: &str) -> bool {
+        let mut filter: Filter = filter.parse().unwrap();
+        filter.takes(&record(5), &[]);
+        let mut network = Network::default();
+        if let Network::Ipv4 { src, dst, .. } = &mut network {
+            (*src, *dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        }
+        let frame = TcpFrame { network, src_port: 1, dst_port: 443, ..TcpFrame::default() }.build();
+        filter.takes(&record(1_000_000_005), &frame)
+    }
+
+    #[test]
+    fn a_packet_meets_every_term_or_is_left_out() {
+        for filter in [
+            "tcp",
+            "ip and port 443",
+            "host 10.0.0.2",
+            "net 10.0.0.0/8 and not udp",
+            "net 0.0.0.0/0",
+            "not ip6",
+            "after 1s",
+            "before 1.1s and after 900ms",
+            "not host 10.0.0.3",
+        ] {
+            assert!(takes(filter), "{filter}");
+        }
+        for filter in [
+            "udp",
+            "ip6",
+            "port 80",
+            "tcp and port 80",
+            "net 11.0.0.0/8",
+            "net ::/0",
+            "before 1s",
+            "after 1001ms",
+            "not tcp",
+        ] {
+            assert!(!takes(filter), "{filter}");
+        }
+    }
+
+    #[test]
+    fn packets_of_ipv6_have_ports_and_others_have_no_term_of_packets() {
+        let network = Network::ipv6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        let frame = TcpFrame { network, dst_port: 443, ..TcpFrame::default() }.build();
+        let mut filter: Filter = "ip6 and tcp and port 443 and host ::1 and net ::/64".parse().unwrap();
+        assert!(filter.takes(&record(0), &frame));
+        assert!(!filter.takes(&record(0), &[7; 60]));
+        assert!("not tcp".parse::<Filter>().unwrap().takes(&record(0), &[7; 60]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, word) in [
+            ("", "''"),
+            ("tcp udp", "'udp' is no term"),
+            ("tcp and", "'' is no term"),
+            ("prot 80", "'prot' is no term"),
+            ("port x", "'port' needs a number from 0 to 65535, not 'x'"),
+            ("host", "'host' needs an IP address, not ''"),
+            ("net 10.0.0.0/33", "'net' needs"),
+            ("after 5", "'after' needs a time"),
+            ("after -5s", "'after' needs a time"),
+        ] {
+            let error = text.parse::<Filter>().unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A wire with few buffers: what the engine holds goes to the host before they run out for good.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nichrome_lro::{Hold, NpuConfig, ProfileConfig};
+use nichrome_nic::{Card, Queue};
+use nichrome_port::{Buffer, BufferPool, TransmitError, Waker, WireFrame, WireQueue, WireStats};
+use nichrome_wire::{TcpFrame, VirtioNetHeader};
+
+use crate::hosts::{config, host};
+
+const BUFFERS: usize = 64;
+
+/// A wire on which these frames arrive as long as there are buffers for them.
+struct ShortOfMemory {
+    frames: VecDeque<Vec<u8>>,
+    pool: BufferPool,
+    is_starved: bool,
+    waker: Waker,
+}
+
+impl ShortOfMemory {
+    fn new(frames: Vec<Vec<u8>>) -> Self {
+        let pool = BufferPool::growing(BUFFERS, 2048);
+        Self { frames: frames.into(), pool, is_starved: false, waker: Waker::new().unwrap() }
+    }
+}
+
+impl AsFd for ShortOfMemory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+}
+
+impl WireQueue for ShortOfMemory {
+    type Buffer = Buffer;
+
+    fn receive(&mut self, batch: &mut Vec<WireFrame<Buffer>>, max: usize) -> rustix::io::Result<()> {
+        self.is_starved = false;
+        while batch.len() < max && !self.frames.is_empty() {
+            let Some(mut buffer) = self.pool.take() else {
+                self.is_starved = true;
+                return Ok(());
+            };
+            buffer.fill(|bytes| bytes.extend(self.frames.pop_front().unwrap()));
+            batch.push(WireFrame { buffer, virtio: VirtioNetHeader::default() });
+        }
+        Ok(())
+    }
+
+    fn is_starved(&self) -> bool {
+        self.is_starved
+    }
+
+    fn transmit(&mut self, _: &[IoSlice<'_>]) -> Result<(), TransmitError> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> rustix::io::Result<()> {
+        Ok(())
+    }
+
+    fn unsent(&self) -> usize {
+        0
+    }
+
+    fn stats(&mut self) -> rustix::io::Result<WireStats> {
+        Ok(WireStats::default())
+    }
+}
+
+/// Two segments of each of so many connections, none of which ends what is held.
+fn segments(connections: u16) -> Vec<Vec<u8>> {
+    let first = |nth| TcpFrame { src_port: 1024 + nth, payload: vec![1; 100], ..TcpFrame::default() };
+    let second = |nth| {
+        let first = first(nth);
+        TcpFrame { seq: first.seq + 100, ..first }
+    };
+    (0..connections).flat_map(|nth| [first(nth).build(), second(nth).build()]).collect()
+}
+
+/// All of 400 frames get to the engines although 64 can be held, and are to be for a minute.
+fn all_frames_arrive(profile: ProfileConfig, workers: usize) {
+    const CONNECTIONS: u16 = 200;
+    let host = host(1, 1);
+    let mut queues = vec![Queue { wire: ShortOfMemory::new(segments(CONNECTIONS)), observer: None }];
+    queues.resize_with(workers, || Queue { wire: ShortOfMemory::new(Vec::new()), observer: None });
+    let card = Card::start(queues, &host.taps, &config(Some(profile)), || {}).unwrap();
+    let remote = card.remote();
+    let received = || remote.stats().unwrap().iter().map(|stats| stats.engine.packets_in).sum::<u64>();
+    let until = Instant::now() + Duration::from_secs(10);
+    while received() < 2 * u64::from(CONNECTIONS) {
+        assert!(Instant::now() < until, "{} frames were received, then none", received());
+        thread::sleep(Duration::from_millis(5));
+    }
+    card.stop().unwrap();
+}
+
+const HOLD: Duration = Duration::from_secs(60);
+
+#[test]
+fn held_frames_make_room_in_every_profile() {
+    let npu = NpuConfig { floor: HOLD, ceiling: HOLD, ..NpuConfig::default() };
+    all_frames_arrive(ProfileConfig::Gro(Hold::For(HOLD)), 1);
+    all_frames_arrive(ProfileConfig::Netfpga(HOLD), 1);
+    all_frames_arrive(ProfileConfig::Npu(npu), 1);
+}
+
+#[test]
+fn frames_that_another_worker_holds_make_room() {
+    all_frames_arrive(ProfileConfig::Gro(Hold::For(HOLD)), 3);
+}

@@ -1,0 +1,58 @@
+//! A hash map by numbers that this machine has assigned.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map by numbers, for lookups per packet. Its keys are numbers that nobody else chooses, mostly assigned one after the other, so
+/// the hash need not resist chosen keys.
+pub type NumberMap<K, T> = HashMap<K, T, BuildHasherDefault<NumberHasher>>;
+
+/// Multiplies by an odd constant (2⁶⁴ divided by the golden ratio), which spreads consecutive numbers over all bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NumberHasher(u64);
+
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        // The map takes the place from the low bits, which a product fills the least.
+        self.0 = (self.0 ^ number).wrapping_mul(GOLDEN).rotate_left(32);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn consecutive_numbers_have_places_of_their_own() {
+        let hash = |number| {
+            let mut hasher = NumberHasher::default();
+            hasher.write_u32(number);
+            hasher.finish()
+        };
+        let places: HashSet<u64> = (0..1000).map(|number| hash(0x123_456 + number) % 8192).collect();
+        let tags: HashSet<u64> = (0..1000).map(|number| hash(0x123_456 + number) >> 57).collect();
+        assert!(places.len() > 900 && tags.len() > 100, "{} {}", places.len(), tags.len());
+        let mut map = NumberMap::default();
+        map.insert(7u64, 'a');
+        assert_eq!((map.get(&7), map.get(&8)), (Some(&'a'), None));
+    }
+}
