@@ -322,37 +322,43 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Which of these frames, from the first on, are the expected next segments, of full size, under the rule of equal
     /// streams: as many as there is room for, up to one with a flag of `ends`. Gives how many, and what the latest of them
     /// say.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn predicts_stream(
         &self,
         mask: &Mask,
         frames: &[Frame<B>],
         ends: TcpFlags,
     ) -> Option<(usize, Latest)> {
-        let first = self.first().first_chunk()?;
+        self.stream_train(mask, self.first().first_chunk()?, frames, ends)
+    }
+
+    /// As [`Run::predicts_stream`], behind the header of the first. Not inlined: the compiler then keeps header and mask in
+    /// registers, for all frames.
+    #[inline(never)]
+    fn stream_train(
+        &self,
+        mask: &Mask,
+        first: &[u8; USUAL],
+        frames: &[Frame<B>],
+        ends: TcpFlags,
+    ) -> Option<(usize, Latest)> {
         let mut latest = Latest {
             ack: self.ack,
             window: self.window,
             flags: TcpFlags::NONE,
             timestamp: self.newest_timestamp,
         };
-        let mut count = 0;
-        for frame in frames {
-            let taken = count * self.first_len;
-            if !self.has_room_after(count, taken) {
-                break;
-            }
-            let Some(next) = self.expected_stream(mask, first, frame, self.end + taken, latest.timestamp)
-            else {
-                break;
-            };
+        let (mut count, mut seq) = (0, self.end);
+        for frame in self.fitting(frames) {
+            let Some(next) = self.expected_stream(mask, first, frame, seq, latest.timestamp) else { break };
             latest.follow(next);
             count += 1;
+            seq += self.first_len;
             if next.flags.intersects(ends) {
                 break;
             }
         }
-        (count > 0).then_some((count as usize, latest))
+        (count > 0).then_some((count, latest))
     }
 
     /// What a frame says that goes on at `seq`, of full size, after one with the timestamp value `newest`.
@@ -411,7 +417,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(always)]
     pub(crate) fn expects_usual(&self, frame: &Frame<B>) -> Option<TcpFlags> {
         let bytes = frame.bytes();
-        if bytes.len() != self.frame_len as usize || !self.has_room_after(0, 0) {
+        if bytes.len() != self.frame_len as usize || !self.has_room() {
             return None;
         }
         let payload = usize::from(self.layout.payload);
@@ -522,10 +528,10 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.frames.extend(frames.take(count as usize));
     }
 
-    /// Whether a segment of the first one's size fits behind `count` more with these bytes.
+    /// Whether a segment of the first one's size fits.
     #[inline(always)]
-    fn has_room_after(&self, count: u32, bytes: u32) -> bool {
-        self.bytes + bytes <= self.full_above && self.count + count < self.max_segments
+    fn has_room(&self) -> bool {
+        self.bytes <= self.full_above && self.count < self.max_segments
     }
 
     /// Adds a segment whose payload follows.
