@@ -7,7 +7,8 @@ mod kept;
 mod merged;
 mod progress;
 
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use nichrome_port::capture::ReadError;
@@ -28,6 +29,17 @@ pub(crate) fn is_standard_stream(path: &Path) -> bool {
 /// What messages call an input.
 pub(crate) fn input_name(path: &Path) -> String {
     if is_standard_stream(path) { "standard input".into() } else { path.display().to_string() }
+}
+
+/// Prints a summary, on the standard error where the standard output is one of `captures`.
+pub(crate) fn print_summary<'a>(
+    text: &str,
+    captures: impl IntoIterator<Item = &'a PathBuf>,
+) -> anyhow::Result<()> {
+    let is_taken = captures.into_iter().any(|path| is_standard_stream(path));
+    let mut output: Box<dyn Write> =
+        if is_taken { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) };
+    writeln!(output, "{}", text.trim_end()).context("cannot print the summary")
 }
 
 /// Judges what ended a capture early: one that is cut off is worth a warning, one that cannot be read further is a failure.

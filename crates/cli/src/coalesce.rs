@@ -26,7 +26,9 @@ use self::compare::Comparison;
 use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
-use crate::capture_files::{Distinct, Filter, Kept, Progress, input_name, is_standard_stream, judge};
+use crate::capture_files::{
+    Distinct, Filter, Kept, Progress, input_name, is_standard_stream, judge, print_summary,
+};
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
 use crate::number::Grouped;
@@ -212,21 +214,13 @@ impl Coalesce {
         Ok(())
     }
 
-    /// Prints the summary, on the standard error where the standard output is a capture.
     fn print(&self, summary: &Summary, profile: &ProfileConfig) -> anyhow::Result<()> {
-        let captures = [&self.output, &self.acks];
-        let mut output: Box<dyn Write> =
-            if captures.into_iter().flatten().any(|path| is_standard_stream(path)) {
-                Box::new(io::stderr().lock())
-            } else {
-                Box::new(io::stdout().lock())
-            };
         let text = if self.json {
             serde_json::to_string_pretty(summary)?
         } else {
             Text { summary, profile, input: &input_name(&self.input) }.to_string()
         };
-        writeln!(output, "{}", text.trim_end()).context("cannot print the summary")
+        print_summary(&text, [&self.output, &self.acks].into_iter().flatten())
     }
 
     fn draw(&self, done: &card::Done, summary: &Summary) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 mod cutter;
 mod summary;
 
-use std::io::{self, Read, Write};
+use std::io::Read;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,7 @@ use nichrome_port::capture::{self, ReadError, Reader};
 
 use self::cutter::{Cutter, Found};
 use self::summary::Summary;
-use crate::capture_files::{
-    Distinct, Filter, Interface, Kept, Progress, input_name, is_standard_stream, judge,
-};
+use crate::capture_files::{Distinct, Filter, Interface, Kept, Progress, input_name, judge, print_summary};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -124,18 +122,12 @@ impl Segment {
         }
     }
 
-    /// Prints the summary, on the standard error where the standard output is the capture.
     fn print(&self, summary: &Summary) -> anyhow::Result<()> {
-        let mut output: Box<dyn Write> = if is_standard_stream(&self.output) {
-            Box::new(io::stderr().lock())
-        } else {
-            Box::new(io::stdout().lock())
-        };
         let text = if self.json {
             serde_json::to_string_pretty(summary)?
         } else {
             format!("{}: {summary}", input_name(&self.input))
         };
-        writeln!(output, "{text}").context("cannot print the summary")
+        print_summary(&text, [&self.output])
     }
 }
