@@ -214,6 +214,8 @@ impl StreamPorts {
         now: Instant,
     ) -> bool {
         self.resume(device, now);
+        // What is due on the way out is older than the end of a stream that is due on the way back.
+        self.release_sent(device, recorder, now);
         self.release_received(device, now);
         self.expire(now);
         while let Some((_, token)) = self.ended.pop_front_if(|(until, _)| *until <= now) {

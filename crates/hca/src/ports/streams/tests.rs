@@ -320,6 +320,25 @@ fn an_impaired_path_delays_bytes_and_the_end_and_keeps_their_order() {
 }
 
 #[test]
+fn bytes_due_before_the_peers_end_leave_before_it_however_late_the_driver_is() {
+    let delay = Duration::from_millis(5);
+    let impairments = Impairments { delay: "5ms".parse().unwrap(), ..Impairments::default() };
+    let mut bench = Bench::new(Some(&Faults { impairments, seed: 1 }));
+    let qp = handles(1)[0];
+    let mut peer = bench.attach(qp);
+    bench.device.send(qp, frame(0, 5000));
+    bench.progress();
+    peer.shutdown(std::net::Shutdown::Write).unwrap();
+    let has_ended = |bench: &Bench| bench.ports.streams.values().all(|stream| stream.state == State::Ended);
+    bench.until(has_ended);
+    thread::sleep(delay);
+    bench.until(|bench| bench.device.ended == [(qp, StreamEnd::Closed)]);
+    let mut all = Vec::new();
+    peer.read_to_end(&mut all).unwrap();
+    assert_eq!(all, frame(0, 5000));
+}
+
+#[test]
 fn what_tcp_repairs_is_refused_by_a_line_that_says_where_it_can_be_had() {
     let refused = |impairments: Impairments| {
         let faults = Faults { impairments, seed: 1 };
