@@ -1,4 +1,7 @@
 //! How long a client's packets live: two round trips and their variation, and longer after some expired on their way.
+//!
+//! Whoever loses a packet waits until its copy has certainly expired, so a lifetime that is too long costs as much as one that is
+//! too short. Packets that expire together after a calm period were held up by a host that did not run: that alone changes nothing.
 
 use nichrome_wire::Instant;
 
@@ -10,8 +13,8 @@ const SHORTEST: u64 = 200;
 /// Most doublings.
 const MOST: u32 = 12;
 
-/// Answers in time after which the lifetime is halved again.
-const CALM: u32 = 1 << 14;
+/// Answers in time after which it is calm: the lifetime is halved again.
+const CALM: u32 = 1 << 11;
 
 /// The lifetime of the packets of one type on one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +22,7 @@ pub(super) struct Lifetime {
     doublings: u32,
     /// When the last doubling took place.
     doubled: Instant,
-    /// Answers in time since the last change.
+    /// Answers in time since the last change or miss.
     in_time: u32,
 }
 
@@ -33,16 +36,18 @@ impl Lifetime {
     /// Records that a packet arrived in time.
     #[inline]
     pub(super) fn met(&mut self) {
-        self.in_time += 1;
-        if self.in_time >= CALM {
-            (self.doublings, self.in_time) = (self.doublings.saturating_sub(1), 0);
+        self.in_time = self.in_time.saturating_add(1);
+        if self.in_time >= CALM && self.doublings > 0 {
+            (self.doublings, self.in_time) = (self.doublings - 1, 0);
         }
     }
 
-    /// Records at `now` that a packet expired that left at `sent`: doubles the lifetime, once for all that left before.
+    /// Records at `now` that a packet expired that left at `sent`: unless it was calm, doubles the lifetime, once for all that left
+    /// before.
     pub(super) fn missed(&mut self, sent: Instant, now: Instant) {
         if sent >= self.doubled {
-            *self = Self { doublings: (self.doublings + 1).min(MOST), doubled: now, in_time: 0 };
+            let more = u32::from(self.in_time < CALM);
+            *self = Self { doublings: (self.doublings + more).min(MOST), doubled: now, in_time: 0 };
         }
     }
 }
@@ -51,19 +56,39 @@ impl Lifetime {
 mod tests {
     use super::*;
 
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    fn met(lifetime: &mut Lifetime, answers: u32) {
+        (0..answers).for_each(|_| lifetime.met());
+    }
+
     #[test]
     fn it_doubles_once_in_a_round_trip_and_returns() {
         let mut lifetime = Lifetime::default();
         assert_eq!((lifetime.micros(1000), lifetime.micros(300_000)), (200, 300));
-        let at = Instant::from_nanos;
         lifetime.missed(at(0), at(50));
         lifetime.missed(at(49), at(60));
         assert_eq!(lifetime.micros(300_000), 600);
         lifetime.missed(at(50), at(100));
         assert_eq!(lifetime.micros(300_000), 1200);
-        (0..2 * CALM).for_each(|_| lifetime.met());
+        met(&mut lifetime, 2 * CALM);
         assert_eq!(lifetime.micros(300_000), 300);
+        met(&mut lifetime, CALM - 1);
         (0..100).for_each(|nth| lifetime.missed(at(1000 + nth), at(1000 + nth)));
         assert_eq!(lifetime.micros(300_000_000), LONGEST / 2);
+    }
+
+    #[test]
+    fn what_expires_after_a_calm_period_changes_it_only_when_more_follows() {
+        let mut lifetime = Lifetime::default();
+        met(&mut lifetime, CALM);
+        lifetime.missed(at(0), at(50));
+        lifetime.missed(at(40), at(60));
+        assert_eq!(lifetime.micros(300_000), 300);
+        met(&mut lifetime, CALM - 1);
+        lifetime.missed(at(50), at(100));
+        assert_eq!(lifetime.micros(300_000), 600);
     }
 }
