@@ -11,6 +11,7 @@ pub(crate) mod event;
 pub(crate) mod key_table;
 pub mod kind;
 pub(crate) mod limits;
+pub(crate) mod members;
 pub(crate) mod memory;
 pub(crate) mod multicast;
 pub(crate) mod numbers;

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::access::Access;
 use super::key_table::KeyTable;
+use super::members::Members;
 use super::random::RandomNumbers;
 use super::slab::{Handle, Slab};
 use crate::core::kind;
@@ -146,6 +147,7 @@ pub(crate) struct Protection {
     /// The current key of each object. Handles are constant while keys change.
     keys: Slab<u32, kind::Key>,
     regions: usize,
+    regions_of: Members,
 }
 
 impl Protection {
@@ -155,7 +157,8 @@ impl Protection {
     /// Creates tables for up to `limit` regions and windows, whose keys are derived from `seed`.
     pub(crate) fn new(limit: usize, seed: u128) -> Self {
         let objects = KeyTable::new(RandomNumbers::new(seed, "memory keys"));
-        Self { objects, keys: Slab::new(limit.min(Self::MAX_KEYS)), regions: 0 }
+        let keys = Slab::new(limit.min(Self::MAX_KEYS));
+        Self { objects, keys, regions: 0, regions_of: Members::default() }
     }
 
     fn insert(&mut self, named: Named) -> Option<Handle<kind::Key>> {
@@ -164,8 +167,10 @@ impl Protection {
     }
 
     pub(crate) fn add_region(&mut self, region: Region) -> Option<Handle<kind::Key>> {
+        let domain = region.domain;
         let handle = self.insert(Named::Region(region))?;
         self.regions += 1;
+        self.regions_of.insert(domain, handle.index());
         Some(handle)
     }
 
@@ -223,8 +228,11 @@ impl Protection {
     pub(crate) fn replace_region(&mut self, handle: Handle<kind::Key>, region: Region) {
         let Some(key) = self.key_of(handle) else { return };
         let Ok(named) = self.named_mut(key) else { return };
-        let old = std::mem::replace(named, Named::Region(region));
-        if matches!(old, Named::Region(old) if old.validity == Validity::Invalidated)
+        let domain = region.domain;
+        let Named::Region(old) = std::mem::replace(named, Named::Region(region)) else { return };
+        self.regions_of.remove(old.domain, handle.index());
+        self.regions_of.insert(domain, handle.index());
+        if old.validity == Validity::Invalidated
             && let Some(renewed) = self.objects.renew(key)
         {
             self.rename(handle, renewed);
@@ -248,8 +256,10 @@ impl Protection {
         if region.windows > 0 {
             return Err(Refusal::State);
         }
+        let domain = region.domain;
         self.remove(handle);
         self.regions -= 1;
+        self.regions_of.remove(domain, handle.index());
         Ok(())
     }
 
@@ -326,12 +336,9 @@ impl Protection {
 
     /// Returns the valid regions of a domain with their keys.
     pub(crate) fn regions_of(&self, domain: Handle<kind::Domain>) -> impl Iterator<Item = (u32, &Region)> {
-        self.objects.iter().filter_map(move |(key, object)| match &object.named {
-            Named::Region(region) if region.domain == domain && region.validity == Validity::Valid => {
-                Some((key, region))
-            }
-            _ => None,
-        })
+        let keys = self.regions_of.of(domain).filter_map(|index| self.keys.at(index).copied());
+        let regions = keys.filter_map(|key| Some((key, self.region_of(LKey(key)).ok()?)));
+        regions.filter(|(_, region)| region.validity == Validity::Valid)
     }
 
     /// Binds a window to a part of a region (IBA 10.6.7.2.2).

@@ -41,6 +41,7 @@ use crate::core::error::{ObjectError, ObjectKind};
 use crate::core::event::Event;
 use crate::core::kind;
 use crate::core::limits::Limits;
+use crate::core::members::Members;
 use crate::core::memory::Memory;
 use crate::core::multicast::Groups;
 use crate::core::numbers::QpNumbers;
@@ -79,6 +80,7 @@ pub struct Device<M> {
     domains: Slab<Domain, kind::Domain>,
     xrc_domains: Slab<XrcDomain, kind::Xrc>,
     qps: Slab<Transport, kind::Qp>,
+    qps_of: Members,
     numbers: QpNumbers,
     groups: Groups,
     /// The transmit queue: queue pairs that may have packets to send, in round-robin order.
@@ -107,6 +109,7 @@ impl<M: Memory> Device<M> {
             domains: Slab::new(limits.domains),
             xrc_domains: Slab::new(limits.xrc_domains),
             qps: Slab::new(limits.qps),
+            qps_of: Members::default(),
             numbers: QpNumbers::new(config.first_qp, limits.qps as u32, config.seed, "queue pair numbers"),
             groups: Groups::new(limits.groups, limits.group_members),
             line: VecDeque::new(),

@@ -114,6 +114,7 @@ impl<M: Memory> Device<M> {
         let made = made.ok_or(ObjectError::Exhausted(ObjectKind::Qp))?;
         self.wheel.grow(made.index() as usize + 1);
         self.join(config.domain);
+        self.qps_of.insert(config.domain, made.index());
         self.cq_mut(config.send_cq)?.users += 1;
         self.cq_mut(config.receive_cq)?.users += 1;
         if let Some(srq) = config.srq {
@@ -252,6 +253,7 @@ impl<M: Memory> Device<M> {
         let qp = self.turned_back(qp);
         self.wheel.cancel(handle.index());
         self.leave(qp.domain);
+        self.qps_of.remove(qp.domain, handle.index());
         for cq in [qp.send_cq, qp.receive_cq] {
             self.cq_mut(cq)?.users -= 1;
         }

@@ -240,11 +240,12 @@ impl<M: Memory> Device<M> {
 
     /// Reports a change to the endpoints of its domain, if any transport needs such reports.
     fn region_changed(&mut self, change: &RegionChange) {
-        let follows = self.follows_regions();
-        for index in 0..if follows { self.qps.places() } else { 0 } {
+        if !self.follows_regions() {
+            return;
+        }
+        for index in self.qps_of.of(change.domain).collect::<Vec<_>>() {
             let Some(transport) = self.qps.at_mut(index) else { continue };
-            let in_domain = transport.qp().domain == change.domain;
-            if in_domain && for_endpoint!(transport, |endpoint| endpoint.region_changed(change)) {
+            if for_endpoint!(transport, |endpoint| endpoint.region_changed(change)) {
                 self.settle(index);
             }
         }
