@@ -5,11 +5,9 @@ mod plot;
 mod point;
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -20,6 +18,7 @@ use super::figures::{figure, median, rounded};
 use super::rdma::pair::Pair;
 use super::transport::{STAR, Transport};
 use crate::number::Grouped;
+use crate::picture_file::PictureFile;
 
 /// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with a stateless server and
 /// over RoCE: memory of both ends, throughput, latency. Each connection has a memory region of its own. Takes some minutes.
@@ -67,12 +66,10 @@ struct Report {
 
 impl Star {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
         let plan = if self.quick { &QUICK } else { &FULL };
         let report = self.measure(plan)?;
-        if let Some(path) = &self.plot {
-            fs::write(path, plot::draw(&report.points)?)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        plot.map_or(Ok(()), |file| file.finish(&plot::draw(&report.points)?))?;
         let mut output = io::stdout().lock();
         if self.json {
             writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
