@@ -17,7 +17,7 @@ pub(super) struct Plan {
 }
 
 pub(super) const FULL: Plan =
-    Plan { rounds: 5, duration: "1s", seconds_of_tcp: "1", iters: 10_000, rounds_of_qps: 3 };
+    Plan { rounds: 5, duration: "1s", seconds_of_tcp: "1", iters: 200_000, rounds_of_qps: 3 };
 
 /// One round of each measurement, too short for more than rough results.
 pub(super) const QUICK: Plan =
