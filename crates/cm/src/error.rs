@@ -67,6 +67,7 @@ impl Errno {
     pub const EINVAL: Self = Self(22);
     pub const ENOSPC: Self = Self(28);
     pub const ENOSYS: Self = Self(38);
+    pub const EPROTO: Self = Self(71);
     pub const EADDRINUSE: Self = Self(98);
     pub const EADDRNOTAVAIL: Self = Self(99);
     pub const ECONNABORTED: Self = Self(103);

@@ -33,3 +33,13 @@ pub(crate) struct ConnectedStream {
     /// The peer was connected by queue pair number, without a connection manager.
     pub(crate) by_number: bool,
 }
+
+impl ConnectedStream {
+    /// A connection whose set-up was this, up to `rest`.
+    pub(crate) fn new(socket: TcpStream, mut set_up: Vec<(Sender, Vec<u8>)>, rest: Vec<u8>) -> Self {
+        if let Some((Sender::Peer, last)) = set_up.last_mut() {
+            last.truncate(last.len() - rest.len());
+        }
+        Self { socket, set_up, rest, by_number: false }
+    }
+}

@@ -81,11 +81,12 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let slot = socket.slot();
         let wire = Wire::open(socket, config)?;
         let (ports, local) = (wire.readiness()?, wire.local());
-        let cm = (config.transport == Transport::Roce).then_some(config.cm);
+        let cm = (config.transport != Transport::Star).then_some(config.cm);
+        let iwarp = (config.transport == Transport::Iwarp).then_some(config.iwarp);
         let failed =
             |error: std::io::Error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
         let shared = Arc::new(Shared {
-            live: Mutex::new(LiveDevice::new(device, wire, cm)),
+            live: Mutex::new(LiveDevice::new(device, wire, cm, iwarp)),
             ports,
             side_ports: OnceLock::new(),
             local,
@@ -187,6 +188,9 @@ impl<M: Memory + Send + 'static> Driver<M> {
             }
             SetUp::Iwarp(iwarp) => {
                 let request = self.call(|device| {
+                    if drains_failed_qp(device, qp, change) {
+                        return Ok(None);
+                    }
                     device.modify_qp(qp, change)?;
                     iwarp.hold(device, qp, change)
                 })?;
@@ -397,6 +401,12 @@ impl<M: Memory + Send + 'static> Driver<M> {
     pub fn wire_counters(&self) -> WireCounters {
         self.shared.live().wire.counters()
     }
+}
+
+/// Whether a change drains a queue pair in ERROR, as librdmacm does before it disconnects one whose peer has: on an RNIC there is
+/// nothing left to drain.
+fn drains_failed_qp<M: Memory>(device: &Device<M>, qp: QpHandle, change: &QpChange) -> bool {
+    change.state == Some(QpState::Sqd) && device.query_qp(qp).is_ok_and(|report| report.state == QpState::Err)
 }
 
 /// A locked device.

@@ -8,6 +8,7 @@ use nichrome_rdma::{Device, Event, Memory};
 use nichrome_wire::Instant;
 
 use crate::cm::{CmOptions, ConnectionManager, Parked, Unavailable};
+use crate::iwarp::IwarpOptions;
 use crate::management::Management;
 use crate::wire::Wire;
 
@@ -33,9 +34,14 @@ pub(crate) struct LiveDevice<M> {
 }
 
 impl<M: Memory> LiveDevice<M> {
-    /// Drives a device on its wire. `cm` is `None` on transports without a connection manager.
-    pub(crate) fn new(mut device: Device<M>, wire: Wire, cm: Option<CmOptions>) -> Self {
-        let management = Management::new(cm, &mut device, &wire);
+    /// Drives a device on its wire. `cm` is `None` on transports without a connection manager; `iwarp` has iWARP's options.
+    pub(crate) fn new(
+        mut device: Device<M>,
+        wire: Wire,
+        cm: Option<CmOptions>,
+        iwarp: Option<IwarpOptions>,
+    ) -> Self {
+        let management = Management::new(cm, iwarp, &mut device, &wire);
         Self { device, wire, management, is_unfinished: false }
     }
 

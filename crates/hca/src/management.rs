@@ -8,7 +8,10 @@ use nichrome_port::clock;
 use nichrome_rdma::{Device, Memory};
 use nichrome_wire::Instant;
 
-use crate::cm::{CmOptions, ConnectionManager, GroupRequest, Machine, Parked, Unavailable, errno_of};
+use crate::cm::{
+    CmOptions, ConnectionManager, GroupRequest, Joining, Machine, Parked, Unavailable, errno_of,
+};
+use crate::iwarp::IwarpOptions;
 use crate::management_steering::prefix_of;
 use crate::wire::Wire;
 
@@ -17,17 +20,27 @@ use crate::wire::Wire;
 pub(crate) struct Management {
     /// `None` on transports without a connection manager.
     options: Option<CmOptions>,
+    /// Of an adapter of iWARP.
+    iwarp: Option<IwarpOptions>,
     manager: Option<ConnectionManager>,
     /// A descriptor of side ports that the driver does not have yet.
     side_ports: Option<OwnedFd>,
 }
 
+/// What a connection manager needs of the machine.
+type Opened = ((IpAddr, Machine), Option<Joining>, CommIdPrefix);
+
 impl Management {
-    pub(crate) fn new<M: Memory>(options: Option<CmOptions>, device: &mut Device<M>, wire: &Wire) -> Self {
-        if options.is_some() && wire.slot().is_none() {
+    pub(crate) fn new<M: Memory>(
+        options: Option<CmOptions>,
+        iwarp: Option<IwarpOptions>,
+        device: &mut Device<M>,
+        wire: &Wire,
+    ) -> Self {
+        if options.is_some() && iwarp.is_none() && wire.slot().is_none() {
             device.open_management();
         }
-        Self { options, manager: None, side_ports: None }
+        Self { options, iwarp, manager: None, side_ports: None }
     }
 
     /// Deadline of the next timer.
@@ -40,9 +53,13 @@ impl Management {
     #[inline]
     pub(crate) fn progress<M: Memory>(&mut self, device: &mut Device<M>, wire: &mut Wire, now: Instant) {
         match &mut self.manager {
-            Some(manager) => manager.progress(device, now),
+            Some(manager) => {
+                manager.progress(device, now);
+                manager.progress_streams(device, wire, now);
+            }
             None if device.has_management() => self.start_for_message(device, wire, now),
-            None => {}
+            // Their queue pairs know it.
+            None => drop(wire.take_ended_streams()),
         }
     }
 
@@ -64,7 +81,9 @@ impl Management {
         wire: &mut Wire,
         commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
     ) -> Result<T, Unavailable> {
-        let result = commands(self.started(device, wire)?, device, clock::now());
+        let manager = self.started(device, wire)?;
+        let result = commands(manager, device, clock::now());
+        manager.progress_streams(device, wire, clock::now());
         self.serve_groups(device, wire);
         Ok(result)
     }
@@ -108,11 +127,10 @@ impl Management {
             *place = None;
             return Ok(());
         }
-        let (machine, comm_ids) = self.open(wire)?;
+        let (machine, joining, comm_ids) = self.open(wire)?;
         let Some(parked) = place.take() else { return Ok(()) };
-        let manager = ConnectionManager::of_parked(parked, machine, device.config(), comm_ids);
-        self.manager = Some(manager.map_err(Unavailable::Options)?);
-        device.open_management();
+        let manager = ConnectionManager::of_parked(parked, machine, joining, device.config(), comm_ids);
+        self.begin(manager.map_err(Unavailable::Options)?, device);
         Ok(())
     }
 
@@ -124,21 +142,33 @@ impl Management {
     ) -> Result<&mut ConnectionManager, Unavailable> {
         let options = self.options.ok_or(Unavailable::Transport)?;
         if self.manager.is_none() {
-            let (machine, comm_ids) = self.open(wire)?;
-            let started = ConnectionManager::new(machine, device.config(), comm_ids, &options);
-            self.manager = Some(started.map_err(Unavailable::Options)?);
-            device.open_management();
+            let (machine, joining, comm_ids) = self.open(wire)?;
+            let started = ConnectionManager::new(machine, joining, device.config(), comm_ids, &options);
+            self.begin(started.map_err(Unavailable::Options)?, device);
         }
         self.manager.as_mut().ok_or(Unavailable::Transport)
     }
 
+    fn begin<M: Memory>(&mut self, manager: ConnectionManager, device: &mut Device<M>) {
+        self.manager = Some(manager);
+        if self.iwarp.is_none() {
+            device.open_management();
+        }
+    }
+
     /// Opens what a connection manager needs of the machine.
-    fn open(&mut self, wire: &mut Wire) -> Result<((IpAddr, Machine), CommIdPrefix), Unavailable> {
+    fn open(&mut self, wire: &mut Wire) -> Result<Opened, Unavailable> {
+        let address = wire.local().ip();
+        if let Some(options) = self.iwarp {
+            let joining = Joining::new(address, options).map_err(Unavailable::Sockets)?;
+            wire.watch(&joining).map_err(Unavailable::Sockets)?;
+            return Ok(((address, Machine::of_iwarp(address)), Some(joining), CommIdPrefix::default()));
+        }
         let services = wire.open_services().map_err(|error| Unavailable::Services(errno_of(&error)))?;
         let (services, readable) = services.unzip();
         self.side_ports = self.side_ports.take().or(readable);
-        let address = wire.local().ip();
-        Ok(((address, Machine::new(address, services)), wire.slot().map(prefix_of).unwrap_or_default()))
+        let comm_ids = wire.slot().map(prefix_of).unwrap_or_default();
+        Ok(((address, Machine::new(address, services)), None, comm_ids))
     }
 
     fn serve_groups<M: Memory>(&mut self, device: &mut Device<M>, wire: &mut Wire) {

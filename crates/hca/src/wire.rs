@@ -181,6 +181,19 @@ impl Wire {
         streams.attach(qp, connected, &mut self.recorder, now)
     }
 
+    /// Watches another descriptor with the streams, for what the driver serves when it wakes.
+    ///
+    /// # Errors
+    /// The adapter has no streams, or the kernel cannot watch it.
+    pub(crate) fn watch(&mut self, descriptor: &impl AsFd) -> io::Result<()> {
+        self.ports.streams_mut().ok_or(Errno::NOTCONN)?.watch_other(descriptor)
+    }
+
+    /// Takes the queue pairs whose connection of the connection manager has ended.
+    pub(crate) fn take_ended_streams(&mut self) -> Vec<QpHandle> {
+        self.ports.streams_mut().map(StreamPorts::take_left).unwrap_or_default()
+    }
+
     /// Takes a queue pair off its stream.
     pub(crate) fn close_stream(&mut self, qp: QpHandle, now: Instant) {
         if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_cut_off) {

@@ -243,14 +243,14 @@ fn groups_are_joined_and_left() {
 
 #[test]
 fn an_adapter_that_refuses_a_connection_manager_leaves_it_to_the_next() {
-    let host = CmHost::new(1, Some(2)).unwrap();
+    let host = CmHost::new(Transport::Roce, 1, Some(2)).unwrap();
     let channel = host.open_channel().unwrap();
     let id = create(&channel, 1, TCP);
     let open = |transport| {
         let config = AdapterConfig { transport, ..AdapterConfig::default() };
         Driver::open(&config, ByteMemory::new(0, 0), Box::new(drop)).unwrap()
     };
-    assert_eq!(host.attach(&open(Transport::Iwarp)), Err(Unavailable::Transport));
+    assert_eq!(host.attach(&open(Transport::Star)), Err(Unavailable::Transport));
     let driver = open(Transport::Roce);
     host.attach(&driver).unwrap();
     let local = SocketAddr::new(driver.local().ip(), 0);
@@ -259,12 +259,11 @@ fn an_adapter_that_refuses_a_connection_manager_leaves_it_to_the_next() {
 }
 
 #[test]
-fn other_transports_have_no_channels() {
-    for transport in [Transport::Star, Transport::Iwarp] {
-        let adapter = Adapter::open(&AdapterConfig { transport, ..AdapterConfig::default() }).unwrap();
-        let refused = adapter.open_cm_channel().err();
-        assert_eq!(refused, Some(ChannelError::Unavailable(Unavailable::Transport)));
-    }
+fn star_has_no_channels() {
+    let adapter =
+        Adapter::open(&AdapterConfig { transport: Transport::Star, ..AdapterConfig::default() }).unwrap();
+    let refused = adapter.open_cm_channel().err();
+    assert_eq!(refused, Some(ChannelError::Unavailable(Unavailable::Transport)));
 }
 
 #[test]

@@ -41,8 +41,9 @@ impl Manager {
         {
             return Ok(manager);
         }
-        let seed = Configuration::from_env().map_or(None, |configuration| configuration.adapter.seed);
-        let host = CmHost::new(u64::from_be(guid()), seed).map_err(|error| report(&error))?;
+        let config = Configuration::from_env().map(|configuration| configuration.adapter).unwrap_or_default();
+        let host = CmHost::new(config.transport, u64::from_be(guid()), config.seed)
+            .map_err(|error| report(&error))?;
         let manager = Arc::new(Self { host, adapter: OnceLock::new(), process: std::process::id() });
         // An open adapter may drive a connection manager already: channels are to be that one's from the start.
         Adapter::opened().map_or(Ok(()), |adapter| manager.attach(adapter))?;

@@ -10,7 +10,7 @@ use crate::name::{ChannelName, IdName, MembershipName};
 use nichrome_wire::rdma::{QKey, QpNumber};
 
 /// Private data in an event, in bytes: its length has 8 bits.
-const MAX_PRIVATE_DATA: usize = 255;
+pub(super) const MAX_PRIVATE_DATA: usize = 255;
 
 impl<H> Manager<H> {
     /// Fetches the next event of a channel; `None` if there is none.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use nichrome_wire::cm::Ece;
 
 use super::Manager;
+use super::events::MAX_PRIVATE_DATA;
 use super::requests::Arrival;
 use crate::error::{CommandError, Errno};
 use crate::event::{ConnectionParameters, EventKind, Parameters};
@@ -24,6 +25,7 @@ impl<H: Host> Manager<H> {
         if identifier.is_datagram() {
             return Err(CommandError::NotSupported);
         }
+        check(parameters)?;
         let local = identifier.source;
         let qp = parameters.qp;
         self.outputs.push_back(Output::Connect { id, local, peer, qp, parameters: sent(parameters) });
@@ -35,6 +37,7 @@ impl<H: Host> Manager<H> {
         stream: StreamName,
         parameters: &ConnectionParameters,
     ) -> Result<(), CommandError> {
+        check(parameters)?;
         self.outputs.push_back(Output::Accept { stream, qp: parameters.qp, parameters: sent(parameters) });
         Ok(())
     }
@@ -135,6 +138,11 @@ impl Identifier {
     fn is_connecting(&self, id: IdName) -> bool {
         self.state == IdState::Connect && self.link == Link::Stream(StreamName::Outgoing(id))
     }
+}
+
+/// Refuses private data that the peer's event could not hold.
+fn check(parameters: &ConnectionParameters) -> Result<(), CommandError> {
+    if parameters.private_data.len() > MAX_PRIVATE_DATA { Err(CommandError::Argument) } else { Ok(()) }
 }
 
 fn sent(parameters: &ConnectionParameters) -> StreamParameters {

@@ -1,6 +1,6 @@
-//! Attributes of a queue pair that its program chooses, in place of those of the messages.
+//! Attributes of a queue pair that its program chooses, in place of those of the messages; and its end.
 
-use nichrome_rdma::{Access, PathMtu, QpChange};
+use nichrome_rdma::{Access, Device, Memory, PathMtu, QpChange, QpHandle, QpState};
 use nichrome_wire::Ecn;
 
 /// Attributes that the program chooses.
@@ -31,4 +31,10 @@ impl Attributes {
             ..change
         }
     }
+}
+
+/// Moves a queue pair to ERROR, which flushes its requests.
+pub(super) fn stop<M: Memory>(device: &mut Device<M>, qp: QpHandle) {
+    // Fails only if the program has destroyed it.
+    let _ = device.modify_qp(qp, &QpChange::to(QpState::Err));
 }

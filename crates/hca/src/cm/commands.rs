@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use nichrome_cm::{
     ChannelName, CommandError, ConnectionParameters, EventKind, IdName, Input, Output, Parameters, Route,
 };
-use nichrome_rdma::{Device, Memory, QpHandle, QpState, QpType};
+use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpState, QpType};
 use nichrome_wire::cm::{Ece, PortSpace, RejectReason};
 use nichrome_wire::{Engine, Instant};
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, stop};
 use super::error::ConnectError;
-use super::manager::{Connection, ConnectionManager, EndpointNumber, HOP_LIMIT, Progress, stop};
+use super::manager::{Connection, ConnectionManager, EndpointNumber, HOP_LIMIT, Progress};
 
 /// Milliseconds for questions to the driver, which it answers at once.
 const QUERY_TIMEOUT: u32 = 1000;
@@ -94,7 +94,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Sends a REQ.
+    /// Requests a connection.
     pub(crate) fn connect<M: Memory>(
         &mut self,
         peer: SocketAddr,
@@ -107,12 +107,15 @@ impl ConnectionManager {
         if peer.is_ipv4() == self.address.is_ipv4() {
             self.engine.host_mut().source_to(peer.ip()).map_err(ConnectError::unreachable)?;
         }
+        if self.joining.is_some() {
+            prepare(qp, attributes, device)?;
+        }
         let number = self.next_number();
         let id = self.engine.create_id(self.channel, number.0, PortSpace::Tcp, QpType::Rc)?;
         let requested = self.request(id, peer, parameters, attributes, device, now);
         match requested {
             Ok(()) => {
-                self.connections.insert(number, Connection { id, qp, progress: Progress::Pending });
+                self.connections.insert(number, Connection::new(id, qp));
                 self.drain(device, now);
                 Ok(number)
             }
@@ -148,7 +151,7 @@ impl ConnectionManager {
         self.engine.connect(id, parameters, Ece::default(), now)
     }
 
-    /// Brings the queue pair of a request to RTS and sends a REP.
+    /// Accepts a request: brings the queue pair to RTS and sends a REP, or to INIT until it has its stream.
     pub(crate) fn accept<M: Memory>(
         &mut self,
         id: IdName,
@@ -159,10 +162,14 @@ impl ConnectionManager {
         now: Instant,
     ) -> Result<EndpointNumber, ConnectError> {
         // The peer's first packet may follow its REP at once.
-        self.bring_up(id, qp, attributes, device)?;
+        if self.joining.is_some() {
+            prepare(qp, attributes, device)?;
+        } else {
+            self.bring_up(id, qp, attributes, device)?;
+        }
         let number = self.next_number();
         self.engine.accept(id, number.0, parameters, Ece::default(), now)?;
-        self.connections.insert(number, Connection { id, qp, progress: Progress::Pending });
+        self.connections.insert(number, Connection::new(id, qp));
         self.drain(device, now);
         Ok(number)
     }
@@ -219,6 +226,11 @@ impl ConnectionManager {
         connection.map_or(Progress::Disconnected, |connection| connection.progress.clone())
     }
 
+    /// Takes the private data of a peer whose acceptance needs no answer. It may have disconnected since.
+    pub(crate) fn take_welcome(&mut self, number: EndpointNumber) -> Option<Vec<u8>> {
+        self.connections.get_mut(&number)?.welcome.take()
+    }
+
     /// Moves the queue pair to ERROR and sends a DREQ. No effect on a connection that is not established.
     pub(crate) fn disconnect<M: Memory>(
         &mut self,
@@ -251,4 +263,14 @@ impl ConnectionManager {
         let _ = self.engine.destroy_id(id, now);
         self.drain(device, now);
     }
+}
+
+/// Brings a queue pair in RESET or INIT to INIT, with the rights of peers: its stream brings it further.
+fn prepare<M: Memory>(
+    qp: QpHandle,
+    attributes: &Attributes,
+    device: &mut Device<M>,
+) -> Result<(), ConnectError> {
+    let access = Some(attributes.access);
+    Ok(device.modify_qp(qp, &QpChange { access, port: Some(1), ..QpChange::to(QpState::Init) })?)
 }

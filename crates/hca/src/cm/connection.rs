@@ -51,10 +51,15 @@ impl Adapter {
         })??;
         let endpoint = Endpoint { adapter: self.clone(), number };
         let private_data = match endpoint.wait_while(&Progress::Pending)? {
-            Progress::Responded(private_data) => private_data,
-            progress => return Err(failure(progress)),
+            Progress::Responded(private_data) => {
+                self.manage(|manager, device, now| manager.establish(number, &attributes, device, now))??;
+                private_data
+            }
+            progress => {
+                let welcome = self.manage(|manager, _, _| manager.take_welcome(number))?;
+                welcome.ok_or_else(|| failure(progress))?
+            }
         };
-        self.manage(|manager, device, now| manager.establish(number, &attributes, device, now))??;
         Ok(Connected { endpoint, queue_pair, peer, private_data })
     }
 

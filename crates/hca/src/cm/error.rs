@@ -9,12 +9,15 @@ use thiserror::Error;
 /// Why an adapter has no connection manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unavailable {
-    /// The adapter's transport is not RoCE.
-    #[error("the connection manager is RoCE's: open the adapter with that transport")]
+    /// The adapter's transport is StaR.
+    #[error("StaR has no connection manager: open the adapter with RoCE or iWARP")]
     Transport,
     /// The processes at a shared address cannot share service ports. EOPNOTSUPP: the adapter receives packets from the interfaces.
     #[error("cannot share service ports with other processes at the address: {0}")]
     Services(Errno),
+    /// No descriptor is left for connections.
+    #[error("cannot watch connections: {0}")]
+    Sockets(Errno),
     /// An option is out of range.
     #[error(transparent)]
     Options(ConfigError),
@@ -75,4 +78,9 @@ impl ConnectError {
     pub(super) fn unreachable(error: nichrome_cm::Errno) -> Self {
         Self::Unreachable(Errno::from_raw_os_error(error.0))
     }
+}
+
+/// The error number of a socket call.
+pub(super) fn errno(error: &std::io::Error) -> nichrome_cm::Errno {
+    error.raw_os_error().map_or(nichrome_cm::Errno::EHOSTUNREACH, nichrome_cm::Errno)
 }

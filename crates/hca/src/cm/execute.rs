@@ -9,6 +9,7 @@ use nichrome_port::Waker;
 use nichrome_rdma::{Config, Device, Memory};
 use nichrome_wire::{Engine, Instant};
 
+use super::joining::Joining;
 use super::machine::Machine;
 use super::manager::ConnectionManager;
 use super::programs::{GroupRequest, Parked};
@@ -38,10 +39,11 @@ impl ConnectionManager {
     pub(crate) fn of_parked(
         parked: Parked,
         machine: (IpAddr, Machine),
+        joining: Option<Joining>,
         device: &Config,
         comm_ids: CommIdPrefix,
     ) -> Result<Self, ConfigError> {
-        let mut manager = Self::of_engine(parked.engine, machine, device, comm_ids)?;
+        let mut manager = Self::of_engine(parked.engine, machine, joining, device, comm_ids)?;
         manager.programs.channels = parked.channels;
         Ok(manager)
     }

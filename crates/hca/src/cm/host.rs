@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nichrome_cm::ucma::{Answer, Caller, execute};
-use nichrome_cm::{ChannelName, Errno};
+use nichrome_cm::{Bearer, ChannelName, Errno};
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::Memory;
 use nichrome_wire::cm::Guid;
@@ -14,7 +14,7 @@ use super::error::Unavailable;
 use super::manager::new_engine;
 use super::options::CmOptions;
 use super::programs::Parked;
-use crate::config::{OpenError, seed};
+use crate::config::{OpenError, Transport, seed};
 use crate::driver::Driver;
 
 /// The connection manager of a program that speaks the commands of `/dev/infiniband/rdma_cm`. It creates identifiers before
@@ -27,14 +27,15 @@ pub struct CmHost {
 }
 
 impl CmHost {
-    /// Creates a connection manager without an adapter. `guid` is the adapter's; random numbers follow from the seed, or are the
+    /// Creates a connection manager without an adapter, which will have this transport. `guid` is the adapter's; random numbers follow from the seed, or are the
     /// kernel's.
     ///
     /// # Errors
     /// The kernel gives no random numbers.
-    pub fn new(guid: u64, seed_of_config: Option<u64>) -> Result<Arc<Self>, OpenError> {
+    pub fn new(transport: Transport, guid: u64, seed_of_config: Option<u64>) -> Result<Arc<Self>, OpenError> {
+        let bearer = if transport == Transport::Iwarp { Bearer::Iwarp } else { Bearer::Roce };
         // The default options are in range.
-        let engine = new_engine(Guid(guid), seed(seed_of_config)?, &CmOptions::default());
+        let engine = new_engine(bearer, Guid(guid), seed(seed_of_config)?, &CmOptions::default());
         let engine = engine.map_err(Unavailable::Options)?;
         let parked = Mutex::new(Some(Parked { engine, channels: BTreeMap::new() }));
         Ok(Arc::new(Self { parked, adapter: OnceLock::new() }))

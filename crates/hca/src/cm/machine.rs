@@ -1,6 +1,5 @@
 //! What the connection manager asks of the machine: addresses, routes, ports.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use nichrome_cm::{Errno, Host, PortUse};
@@ -8,6 +7,8 @@ use nichrome_port::udp::{ServicePort, ServicePorts, ServiceUse, UdpError};
 use nichrome_wire::cm::PortSpace;
 use nichrome_wire::rdma::ROCE_PORT;
 
+use super::error::errno;
+use super::tcp_ports::TcpPorts;
 use crate::management_steering::service_port;
 
 /// The machine of an adapter; by default one whose adapter is not open.
@@ -17,11 +18,23 @@ pub(crate) struct Machine {
     address: Option<IpAddr>,
     /// Ports that processes at the address share; `None` if no other process can be there.
     services: Option<ServicePorts>,
+    /// Of iWARP, whose ports are TCP's.
+    tcp: Option<TcpPorts>,
 }
 
 impl Machine {
     pub(crate) fn new(address: IpAddr, services: Option<ServicePorts>) -> Self {
-        Self { address: Some(address), services }
+        Self { address: Some(address), services, tcp: None }
+    }
+
+    /// The machine of an adapter of iWARP.
+    pub(crate) fn of_iwarp(address: IpAddr) -> Self {
+        Self { address: Some(address), services: None, tcp: Some(TcpPorts::default()) }
+    }
+
+    /// TCP's ports, of an adapter of iWARP.
+    pub(super) fn tcp_ports(&mut self) -> Option<&mut TcpPorts> {
+        self.tcp.as_mut()
     }
 
     /// Calls `f` with the ports that processes share and a port of them. `alone` is the result where there are none.
@@ -54,11 +67,18 @@ impl Host for Machine {
         (Some(address) == self.address).then_some(0)
     }
 
-    fn reserve_port(&mut self, space: PortSpace, _: IpAddr, port: u16) -> bool {
+    fn reserve_port(&mut self, space: PortSpace, address: IpAddr, port: u16) -> bool {
+        if let (PortSpace::Tcp, Some(tcp), Some(own)) = (space, &mut self.tcp, self.address) {
+            let address = if address.is_unspecified() { own } else { address };
+            return tcp.reserve(SocketAddr::new(address, port));
+        }
         self.with_service((space, port), true, ServicePorts::reserve)
     }
 
     fn listen(&mut self, space: PortSpace, port: u16) -> bool {
+        if let Some(tcp) = &mut self.tcp {
+            return tcp.listen(port);
+        }
         self.with_service((space, port), true, |services, port| services.listen(port).is_ok())
     }
 
@@ -71,16 +91,15 @@ impl Host for Machine {
     }
 
     fn release_port(&mut self, space: PortSpace, port: u16) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.release(port);
+        }
         self.with_service((space, port), (), ServicePorts::release);
     }
 
     fn stop_listening(&mut self, space: PortSpace, port: u16) {
         self.with_service((space, port), (), ServicePorts::stop_listening);
     }
-}
-
-fn errno(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EHOSTUNREACH, Errno)
 }
 
 /// The error number of a socket that cannot be opened.

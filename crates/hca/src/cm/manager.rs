@@ -9,14 +9,17 @@ use nichrome_cm::{
     MembershipName, Output, Parameters, Reception, Route,
 };
 use nichrome_port::Waker;
-use nichrome_rdma::{Device, ManagementDatagram, Memory, QpChange, QpHandle, QpState, RandomNumbers};
+use nichrome_rdma::{Device, ManagementDatagram, Memory, QpHandle, RandomNumbers};
 use nichrome_wire::cm::{Guid, RejectReason};
 use nichrome_wire::{Engine, Instant};
 
+use super::attributes::stop;
 use super::error::ConnectError;
+use super::joining::Joining;
 use super::machine::Machine;
 use super::options::CmOptions;
 use super::programs::{GroupRequest, Programs};
+use crate::wire::Wire;
 
 /// Hop limit of packets.
 pub(super) const HOP_LIMIT: u8 = 64;
@@ -42,6 +45,14 @@ pub(super) struct Connection {
     pub(super) id: IdName,
     pub(super) qp: QpHandle,
     pub(super) progress: Progress,
+    /// Private data of a peer whose acceptance needs no answer.
+    pub(super) welcome: Option<Vec<u8>>,
+}
+
+impl Connection {
+    pub(super) const fn new(id: IdName, qp: QpHandle) -> Self {
+        Self { id, qp, progress: Progress::Pending, welcome: None }
+    }
 }
 
 /// The connection manager of an adapter.
@@ -54,6 +65,8 @@ pub(crate) struct ConnectionManager {
     pub(super) listeners: BTreeMap<ChannelName, EndpointNumber>,
     /// Channels of programs that write commands.
     pub(super) programs: Programs,
+    /// Of iWARP: connects queue pairs over TCP.
+    pub(super) joining: Option<Joining>,
     /// Threads that wait for an endpoint.
     waiting: BTreeMap<EndpointNumber, Vec<Arc<Waker>>>,
     last_number: u64,
@@ -64,6 +77,7 @@ pub(crate) struct ConnectionManager {
 /// # Errors
 /// An option is out of range.
 pub(super) fn new_engine(
+    bearer: Bearer,
     guid: Guid,
     seed: u128,
     options: &CmOptions,
@@ -73,7 +87,7 @@ pub(super) fn new_engine(
         max_retries: options.max_retries,
         service_timeout: options.service_timeout,
         max_service_timeout: options.service_timeout,
-        ..Config::new(Bearer::Roce, guid, seed)
+        ..Config::new(bearer, guid, seed)
     };
     Manager::new(config, Machine::default())
 }
@@ -86,6 +100,7 @@ impl ConnectionManager {
     /// An option is out of range.
     pub(crate) fn new(
         (address, machine): (IpAddr, Machine),
+        joining: Option<Joining>,
         device: &nichrome_rdma::Config,
         comm_ids: CommIdPrefix,
         options: &CmOptions,
@@ -93,7 +108,9 @@ impl ConnectionManager {
         let mut random = RandomNumbers::new(device.seed, "GUID of the adapter");
         let random_guid = || Guid(u64::from(random.next_u32()) << 32 | u64::from(random.next_u32()));
         let guid = options.guid.unwrap_or_else(random_guid);
-        Self::of_engine(new_engine(guid, device.seed, options)?, (address, machine), device, comm_ids)
+        let bearer = if joining.is_some() { Bearer::Iwarp } else { Bearer::Roce };
+        let engine = new_engine(bearer, guid, device.seed, options)?;
+        Self::of_engine(engine, (address, machine), joining, device, comm_ids)
     }
 
     /// As [`new`](Self::new), from an engine that programs use already.
@@ -103,6 +120,7 @@ impl ConnectionManager {
     pub(super) fn of_engine(
         mut engine: Manager<Machine>,
         (address, machine): (IpAddr, Machine),
+        joining: Option<Joining>,
         device: &nichrome_rdma::Config,
         comm_ids: CommIdPrefix,
     ) -> Result<Self, ConfigError> {
@@ -117,6 +135,7 @@ impl ConnectionManager {
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
             programs: Programs::default(),
+            joining,
             waiting: BTreeMap::new(),
             last_number: 0,
         })
@@ -155,7 +174,8 @@ impl ConnectionManager {
     /// Deadline of the next timer.
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.engine.poll_timeout()
+        let joining = self.joining.as_ref().and_then(Joining::poll_timeout);
+        [self.engine.poll_timeout(), joining].into_iter().flatten().min()
     }
 
     /// Serves timers, takes the device's management datagrams and queues answers.
@@ -169,6 +189,23 @@ impl ConnectionManager {
             self.engine.receive(Input::Datagram { source, destination, payload: payload.to_vec() }, now);
             self.drain(device, now);
         }
+    }
+
+    /// Serves the sockets of connections that are being set up, gives those that are to their queue pairs, and takes the ends of
+    /// streams.
+    pub(crate) fn progress_streams<M: Memory>(
+        &mut self,
+        device: &mut Device<M>,
+        wire: &mut Wire,
+        now: Instant,
+    ) {
+        let Some(joining) = &mut self.joining else { return };
+        joining.progress(&mut self.engine, now);
+        joining.join(&mut self.engine, device, wire, now);
+        for qp in wire.take_ended_streams() {
+            joining.ended(qp, &mut self.engine, device, now);
+        }
+        self.drain(device, now);
     }
 
     /// Returns true while a peer has not answered that a connection ended.
@@ -207,8 +244,11 @@ impl ConnectionManager {
                     self.join_group(membership, group, reception, now);
                 }
                 Output::LeaveGroup(membership) => self.programs.leave(membership),
-                // For transports that set up their own connections.
-                _ => {}
+                output => {
+                    if let Some(joining) = &mut self.joining {
+                        joining.act(output, &mut self.engine, device, now);
+                    }
+                }
             }
         }
     }
@@ -227,7 +267,12 @@ impl ConnectionManager {
         while let Ok(Some(event)) = self.engine.get_event(self.channel) {
             let number = EndpointNumber(event.uid);
             let Some(connection) = self.connections.get_mut(&number) else { continue };
-            let Some(progress) = progress_of(event) else { continue };
+            if let (EventKind::Established, Parameters::Connection(parameters)) =
+                (event.kind, &event.parameters)
+            {
+                connection.welcome = Some(parameters.private_data.clone());
+            }
+            let Some(progress) = progress_of(event, self.joining.as_mut()) else { continue };
             if progress == Progress::Disconnected {
                 stop(device, connection.qp);
             }
@@ -238,16 +283,21 @@ impl ConnectionManager {
 }
 
 /// What an event means to its connection; `None` if nothing.
-fn progress_of(event: Event) -> Option<Progress> {
+fn progress_of(event: Event, joining: Option<&mut Joining>) -> Option<Progress> {
     Some(match (event.kind, event.parameters) {
         (EventKind::ConnectResponse, Parameters::Connection(parameters)) => {
             Progress::Responded(parameters.private_data)
         }
         (EventKind::Established, _) => Progress::Established,
         (EventKind::Rejected, Parameters::Connection(parameters)) => {
-            Progress::Failed(rejection(event.status, parameters.private_data))
+            let private_data = parameters.private_data;
+            Progress::Failed(match joining {
+                Some(joining) => joining.rejection(IdName(event.id), private_data),
+                None => rejection(event.status, private_data),
+            })
         }
         (EventKind::Unreachable, _) => Progress::Failed(ConnectError::TimedOut),
+        (EventKind::ConnectError, _) => Progress::Failed(ConnectError::Withdrawn),
         (EventKind::Disconnected, _) => Progress::Disconnected,
         _ => return None,
     })
@@ -261,10 +311,4 @@ fn rejection(reason: i32, private_data: Vec<u8>) -> ConnectError {
         RejectReason::TIMEOUT => ConnectError::TimedOut,
         reason => ConnectError::Refused(reason),
     }
-}
-
-/// Moves a queue pair to ERROR, which flushes its requests.
-pub(super) fn stop<M: Memory>(device: &mut Device<M>, qp: QpHandle) {
-    // Fails only if the program has destroyed it.
-    let _ = device.modify_qp(qp, &QpChange::to(QpState::Err));
 }

@@ -1,4 +1,4 @@
-//! Connections over RoCE by address and port: the connection manager, with the semantics of rdma_cm.
+//! Connections over RoCE and iWARP by address and port: the connection manager, with the semantics of rdma_cm.
 //!
 //! [`Adapter::listen`](crate::Adapter::listen) returns a [`Listener`], whose [`accept`](Listener::accept) returns a [`Request`] with the
 //! peer's address and private data, to be accepted or rejected. [`Adapter::connect`](crate::Adapter::connect) connects to a listener
@@ -13,6 +13,9 @@
 //! Private data has at most 56 bytes in a request, 196 in an answer and 148 in a rejection. The message has a field of this size:
 //! the peer sees zeros behind shorter data.
 //!
+//! Over iWARP ports are TCP's, and the messages are MPA's start-up, with up to 255 bytes of private data, which has no zeros behind it. A
+//! connection stands when the listening program accepts it.
+//!
 //! The adapter's thread, or the program that polls, retransmits messages and answers those of peers; see
 //! [`CmOptions`] for the times. A peer that stops answering is a [`ConnectError::TimedOut`].
 //!
@@ -25,7 +28,8 @@
 //! | `commands.rs` | commands of programs, to the engine of `nichrome-cm` |
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
 //! | `channel.rs`, `execute.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |
-//! | `machine.rs` | addresses and routes of the machine |
+//! | `machine.rs` | addresses, routes and ports of the machine |
+//! | `streams`, `joining.rs` | iWARP: TCP and MPA's start-up, and giving streams to queue pairs |
 //! | `host.rs` | programs that speak the commands of `/dev/infiniband/rdma_cm` before their adapter is open |
 //! | `attributes.rs`, `options.rs`, `error.rs` | attributes of queue pairs, options, errors |
 
@@ -36,17 +40,21 @@ mod connection;
 mod error;
 mod execute;
 mod host;
+mod joining;
 mod listener;
 mod machine;
 mod manager;
 mod options;
 mod programs;
+mod streams;
+mod tcp_ports;
 
 pub(crate) use channel::ChannelHost;
 pub use channel::{ChannelError, CmChannel};
 pub use connection::Connected;
 pub use error::{ConnectError, ListenError, Unavailable, WaitError};
 pub use host::CmHost;
+pub(crate) use joining::Joining;
 pub use listener::{Listener, Request};
 pub(crate) use machine::{Machine, errno_of};
 pub(crate) use manager::ConnectionManager;

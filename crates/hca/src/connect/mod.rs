@@ -34,3 +34,4 @@ pub(crate) use places::Places;
 pub(crate) use reactor::{Connector, Limits};
 pub(crate) use requests::{PROGRAM_TIMEOUT, Requests};
 pub(crate) use sealed::Sealed;
+pub(crate) use stream::{Stream, dial_from};

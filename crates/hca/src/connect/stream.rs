@@ -36,12 +36,12 @@ pub(super) enum Direction {
 }
 
 /// A handshake and the socket that carries it.
-pub(super) struct Stream<H> {
+pub(crate) struct Stream<H> {
     socket: TcpStream,
-    pub(super) peer: IpAddr,
+    pub(crate) peer: IpAddr,
     pub(super) direction: Direction,
     pub(super) opened_at: Instant,
-    pub(super) handshake: H,
+    pub(crate) handshake: H,
     /// Nothing has been received.
     is_silent: bool,
     /// To be written.
@@ -55,13 +55,13 @@ impl<H: Handshake> Stream<H> {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn accepted(socket: TcpStream, peer: IpAddr, now: Instant) -> io::Result<Self> {
+    pub(crate) fn accepted(socket: TcpStream, peer: IpAddr, now: Instant) -> io::Result<Self> {
         prepare(&socket)?;
         Ok(Self::new(socket, peer, Direction::Inbound, H::inbound(peer, now), now))
     }
 
     /// Carries an outbound handshake on a socket that is connecting.
-    pub(super) fn connecting(socket: TcpStream, route: Route, handshake: H, now: Instant) -> Self {
+    pub(crate) fn connecting(socket: TcpStream, route: Route, handshake: H, now: Instant) -> Self {
         Self::new(socket, route.to.ip(), Direction::Outbound, handshake, now)
     }
 
@@ -71,17 +71,17 @@ impl<H: Handshake> Stream<H> {
     }
 
     /// What the socket is to be watched for.
-    pub(super) fn interest(&self) -> Interest {
+    pub(crate) fn interest(&self) -> Interest {
         if self.output.is_empty() { Interest::READ } else { Interest::READ_WRITE }
     }
 
     /// When the stream is to be closed by [`Cause::Deadline`].
-    pub(super) fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.lingers_until.unwrap_or_else(|| self.handshake.deadline())
     }
 
     /// Reads, runs the handshake and writes. To be followed by [`Stream::end`] if the phase is then [`Phase::Done`].
-    pub(super) fn advance(&mut self, context: &mut H::Context, now: Instant) {
+    pub(crate) fn advance(&mut self, context: &mut H::Context, now: Instant) {
         self.read(context, now);
         self.write(context, now);
     }
@@ -93,24 +93,24 @@ impl<H: Handshake> Stream<H> {
     }
 
     /// Ends the handshake for `cause`, and the stream.
-    pub(super) fn close(mut self, context: &mut H::Context, cause: Cause) {
+    pub(crate) fn close(mut self, context: &mut H::Context, cause: Cause) {
         let is_complete = self.handshake.phase() == Phase::Closing;
         self.handshake.close(context, cause);
         self.finish(is_complete);
     }
 
     /// Ends the stream of a handshake in [`Phase::Done`].
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         self.finish(false);
     }
 
     /// Returns true if the handshake can take over the socket.
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.handshake.phase() == Phase::Connected && self.output.is_empty()
     }
 
     /// Gives the handshake its socket, with TCP's usual behaviour.
-    pub(super) fn hand_over(self, context: &mut H::Context) {
+    pub(crate) fn hand_over(self, context: &mut H::Context) {
         // Both are supported by TCP sockets.
         let _ = set_socket_linger(&self.socket, None);
         let _ = set_tcp_user_timeout(&self.socket, 0);
@@ -198,10 +198,15 @@ impl<H> AsFd for Stream<H> {
 pub(super) fn dial(route: Route) -> io::Result<TcpStream> {
     let family = if route.from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let stream = TcpStream::from(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
+    bind(&stream, &SocketAddr::new(route.from, 0))?;
+    dial_from(stream, route.to)
+}
+
+/// Likewise, from a socket that is bound.
+pub(crate) fn dial_from(stream: TcpStream, to: SocketAddr) -> io::Result<TcpStream> {
     prepare(&stream)?;
     set_tcp_user_timeout(&stream, TCP_TIMEOUT.as_millis() as u32)?;
-    bind(&stream, &SocketAddr::new(route.from, 0))?;
-    match connect(&stream, &route.to) {
+    match connect(&stream, &to) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
         Err(error) => Err(error.into()),
     }

@@ -103,11 +103,7 @@ impl Talk {
 
     pub(super) fn into_stream(self, rest: Vec<u8>) -> io::Result<ConnectedStream> {
         self.socket.set_nonblocking(true)?;
-        let mut set_up = self.transcript;
-        if let Some((Sender::Peer, last)) = set_up.last_mut() {
-            last.truncate(last.len() - rest.len());
-        }
-        Ok(ConnectedStream { socket: self.socket, set_up, rest, by_number: false })
+        Ok(ConnectedStream::new(self.socket, self.transcript, rest))
     }
 }
 

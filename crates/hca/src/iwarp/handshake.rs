@@ -190,15 +190,8 @@ impl Handshake for IwarpHandshake {
 
     fn connected(self, pending: &mut Pending, socket: TcpStream) {
         let State::Connected(request, Established { terms, rest, .. }) = self.state else { return };
-        let mut set_up = self.transcript;
-        if let Some((Sender::Peer, last)) = set_up.last_mut() {
-            last.truncate(last.len() - rest.len());
-        }
-        match pending.host.attach(
-            request.qp,
-            &terms,
-            ConnectedStream { socket, set_up, rest, by_number: true },
-        ) {
+        let stream = ConnectedStream::new(socket, self.transcript, rest);
+        match pending.host.attach(request.qp, &terms, ConnectedStream { by_number: true, ..stream }) {
             Ok(()) => pending.complete(),
             Err(error) => pending.fail(&request, &error.into()),
         }

@@ -132,6 +132,12 @@ impl<M: Memory> Device<M> {
         in_range("the number of inline bytes", capacity.inline, 0, limits.inline)
     }
 
+    /// Returns the queue pair with this number.
+    pub fn qp_of(&self, number: QpNumber) -> Option<Handle<kind::Qp>> {
+        let handle = self.qps.handle_at(self.numbers.index_of(number)?)?;
+        self.qp_number(handle).is_ok_and(|known| known == number).then_some(handle)
+    }
+
     /// Modifies a queue pair. A change to [`QpState::Reset`] removes its completions from their queues.
     ///
     /// # Errors

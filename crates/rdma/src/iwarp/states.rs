@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | RESET, INIT | access | siw and rdma_cm: `iw_cm_init_qp_attr` |
 //! | INIT, RTR and RTR, RTS | none; the depths of READs and atomics may be set | there are no packet numbers, path MTU or address handles |
-//! | any state, itself | none; access and depths may be set | `ibv_modify_qp` with mask 0 succeeds |
+//! | any state, itself | none; access and depths may be set | `ibv_modify_qp` with mask 0 succeeds; librdmacm brings a queue pair to RTS by the port alone |
 //! | RTS, SQD and back, any, ERROR and RESET | as on InfiniBand | |
 //!
 //! Requests may be posted in RTR and RTS alike, and are sent once the queue pair has its stream.
@@ -33,7 +33,7 @@ pub(super) fn rule(kind: QpType, from: QpState, to: QpState) -> Option<Rule> {
         (Init, Init) => LINK | DEPTHS,
         (Init, Rtr) => RUNNING | PATH | LINK,
         (Rtr, Rts) => RUNNING | PATH | TIMERS,
-        (Rtr, Rtr) | (Rts | Sqd, Rts) => RUNNING | A::MIN_RNR_TIMER,
+        (Rtr, Rtr) | (Rts | Sqd, Rts) => RUNNING | A::MIN_RNR_TIMER | A::PORT,
         (Rts, Sqd) => A::DRAIN_NOTICE,
         (Sqd, Sqd) => RUNNING | LINK | PATH | TIMERS,
         _ => return None,
@@ -53,7 +53,10 @@ mod tests {
             let rule = rule(QpType::Rc, pair[0], pair[1]).unwrap();
             assert!(rule.required.is_empty(), "{pair:?}");
         }
-        assert!(rule(QpType::Rc, QpState::Rtr, QpState::Rtr).is_some(), "mask 0");
+        for state in [QpState::Rtr, QpState::Rts] {
+            let rule = rule(QpType::Rc, state, state).unwrap();
+            assert!(AttributeMask::PORT.without(rule.optional).is_empty(), "mask 0, or that of librdmacm");
+        }
         assert!(rule(QpType::Rc, QpState::Reset, QpState::Rts).is_none());
         assert!(rule(QpType::Ud, QpState::Reset, QpState::Init).is_none());
     }

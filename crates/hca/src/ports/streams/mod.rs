@@ -42,6 +42,9 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Bytes that a queue pair sends in its turn: one system call for several of the longest FPDUs.
 const SEND_LEN: usize = 256 << 10;
 
+/// The token of what is watched besides the streams.
+const OTHER: u64 = u64::MAX;
+
 /// Turns of queue pairs before the driver looks for received bytes again.
 const MAX_SENDS: usize = 16;
 
@@ -66,6 +69,8 @@ pub(crate) struct StreamPorts {
     paused: Vec<u64>,
     /// Streams that their queue pair has left.
     closing: VecDeque<u64>,
+    /// Queue pairs of a connection manager that have left their streams.
+    left: Vec<QpHandle>,
     /// Streams that the peer has ended, and when the device is to know.
     ended: VecDeque<(Instant, u64)>,
     pool: Pool,
@@ -97,6 +102,7 @@ impl StreamPorts {
             tokens: Vec::new(),
             paused: Vec::new(),
             closing: VecDeque::new(),
+            left: Vec::new(),
             ended: VecDeque::new(),
             pool: Pool::default(),
             send_buffer: vec![0; SEND_LEN].into_boxed_slice(),
@@ -142,6 +148,20 @@ impl StreamPorts {
         })
     }
 
+    /// Watches a descriptor besides the streams.
+    ///
+    /// # Errors
+    /// The kernel cannot watch it.
+    pub(crate) fn watch_other(&self, descriptor: &impl AsFd) -> io::Result<()> {
+        self.ready.add(descriptor, OTHER, Interest::READ)
+    }
+
+    /// Takes the queue pairs of a connection manager that have left their streams since the last call.
+    #[inline]
+    pub(crate) fn take_left(&mut self) -> Vec<QpHandle> {
+        std::mem::take(&mut self.left)
+    }
+
     /// Puts a queue pair on its stream.
     ///
     /// # Errors
@@ -181,6 +201,9 @@ impl StreamPorts {
             out.end(token, StreamEnd::Closed, now);
         }
         let Some(stream) = self.streams.get_mut(&token) else { return };
+        if !stream.by_number {
+            self.left.push(qp);
+        }
         self.pool.discard(std::mem::take(&mut stream.held));
         stream.state = State::Closing(now + LINGER);
         if self.paths.is_none() {
@@ -195,6 +218,9 @@ impl StreamPorts {
         let Some(token) = self.by_qp.remove(&qp) else { return };
         if let Some(stream) = self.streams.get(&token) {
             stream.reset_on_close();
+            if !stream.by_number {
+                self.left.push(qp);
+            }
         }
         self.remove(token);
     }
@@ -505,6 +531,9 @@ impl StreamPorts {
     fn end(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
         let Some(stream) = self.streams.get(&token) else { return };
         let (qp, is_closing) = (stream.qp, matches!(stream.state, State::Closing(_)));
+        if !is_closing && !stream.by_number {
+            self.left.push(qp);
+        }
         // A message is missing its end.
         let end = if stream.held.is_empty() { end } else { StreamEnd::Lost };
         self.remove(token);

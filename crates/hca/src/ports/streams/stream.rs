@@ -18,7 +18,7 @@ pub(super) struct Stream {
     socket: TcpStream,
     pub(super) qp: QpHandle,
     /// The peer was connected by queue pair number.
-    by_number: bool,
+    pub(super) by_number: bool,
     /// Received bytes that the transport has not consumed.
     pub(super) held: Held,
     /// Bytes that the socket has not accepted.

@@ -49,6 +49,15 @@ impl Responder {
         Ok(Some(request.private_data))
     }
 
+    /// Inbound and outbound READs at a time that a complete Request asks for; `None` where it does not say.
+    pub fn depths(&self) -> (Option<u16>, Option<u16>) {
+        let enhanced = match StartFrame::parse(&self.input) {
+            Ok(Some((request, _))) => request.enhanced,
+            _ => None,
+        };
+        enhanced.map_or((None, None), |enhanced| (enhanced.ird, enhanced.ord))
+    }
+
     /// Accepts the Request, with up to 508 bytes of private data; siw takes 251.
     ///
     /// # Errors

@@ -1,0 +1,217 @@
+//! iWARP's connections and the queue pairs that they are for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nichrome_cm::{Errno, IdName, Input, Manager, Output, StreamFailure, StreamName, StreamParameters};
+use nichrome_rdma::{Access, Device, Memory, QpChange, QpHandle, QpNumber, QpState};
+use nichrome_wire::{Engine, Instant, NumberMap};
+
+use super::attributes::stop;
+use super::error::ConnectError;
+use super::machine::Machine;
+use super::streams::{Outcome, Ready, Streams};
+use crate::iwarp::IwarpOptions;
+use crate::wire::Wire;
+
+/// What connects queue pairs over TCP.
+pub(crate) struct Joining {
+    /// The adapter's.
+    address: IpAddr,
+    streams: Streams,
+    /// The queue pairs of connections that are being set up, and of those that stand.
+    qps: BTreeMap<StreamName, QpHandle>,
+    /// The connections that stand.
+    standing: NumberMap<QpHandle, StreamName>,
+    /// Set up, and not yet with their queue pairs.
+    ready: Vec<Ready>,
+    /// Identifiers of programs of Rust whose connection nobody listened for.
+    unheard: BTreeSet<IdName>,
+}
+
+impl Joining {
+    /// No connection yet.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(crate) fn new(address: IpAddr, options: IwarpOptions) -> rustix::io::Result<Self> {
+        let (qps, standing) = (BTreeMap::new(), NumberMap::default());
+        let (ready, unheard) = (Vec::new(), BTreeSet::new());
+        Ok(Self { address, streams: Streams::new(options)?, qps, standing, ready, unheard })
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        if self.ready.is_empty() { self.streams.poll_timeout() } else { Some(Instant::ZERO) }
+    }
+
+    /// Does what the engine asks for.
+    pub(super) fn act<M: Memory>(
+        &mut self,
+        output: Output,
+        engine: &mut Manager<Machine>,
+        device: &mut Device<M>,
+        now: Instant,
+    ) {
+        match output {
+            Output::Listen { id, local, .. } => {
+                let ports = engine.host_mut().tcp_ports();
+                if let Some(listener) = ports.and_then(|ports| ports.take_listener(local.port())) {
+                    // Without a descriptor for the epoll nobody is heard.
+                    let _ = self.streams.listen(id, listener);
+                }
+            }
+            Output::StopListening(id) => self.streams.stop_listening(id),
+            Output::Connect { id, local, peer, qp, parameters } => {
+                let name = StreamName::Outgoing(id);
+                if let Err(error) = self.reserve(name, qp, device) {
+                    return self.report(engine, name, Err(StreamFailure::Other(error)), now);
+                }
+                let bound = engine.host_mut().tcp_ports().and_then(|ports| ports.take_bound(local.port()));
+                self.streams.connect(id, (local, peer), bound, &parameters, now);
+            }
+            Output::Accept { stream, qp, parameters } => match self.reserve(stream, qp, device) {
+                Ok(()) => self.streams.accept(stream, &parameters, now),
+                Err(error) => {
+                    self.streams.reject(stream, &[], now);
+                    self.report(engine, stream, Err(StreamFailure::Other(error)), now);
+                }
+            },
+            Output::Reject { stream, private_data } => self.streams.reject(stream, &private_data, now),
+            Output::Disconnect(name) => {
+                if let Some(qp) = self.qps.get(&name) {
+                    stop(device, *qp);
+                }
+            }
+            Output::Release(name) => {
+                if let StreamName::Outgoing(id) = name {
+                    self.unheard.remove(&id);
+                }
+                self.streams.forget(name);
+                if let Some(qp) = self.qps.remove(&name)
+                    && self.standing.remove(&qp).is_some()
+                {
+                    stop(device, qp);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the manager what became of a connection.
+    fn report(
+        &self,
+        engine: &mut Manager<Machine>,
+        name: StreamName,
+        result: Result<StreamParameters, StreamFailure>,
+        now: Instant,
+    ) {
+        let local = SocketAddr::new(self.address, 0);
+        engine.receive(
+            match name {
+                StreamName::Outgoing(id) => Input::Replied { id, local, result },
+                StreamName::Incoming(_) => Input::Accepted(name, result.map(drop)),
+            },
+            now,
+        );
+    }
+
+    /// Holds the queue pair of a connection until its stream is there.
+    fn reserve<M: Memory>(
+        &mut self,
+        name: StreamName,
+        number: QpNumber,
+        device: &mut Device<M>,
+    ) -> Result<(), Errno> {
+        let qp = device.qp_of(number).ok_or(Errno::EINVAL)?;
+        // The rights of regions decide, as on siw.
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let change = QpChange { access: Some(access), ..QpChange::to(QpState::Rtr) };
+        device.modify_qp(qp, &change).map_err(|_| Errno::EINVAL)?;
+        device.hold_qp(qp).map_err(|_| Errno::EINVAL)?;
+        self.qps.insert(name, qp);
+        Ok(())
+    }
+
+    /// Why the peer rejected a connection, with this private data.
+    pub(super) fn rejection(&mut self, id: IdName, private_data: Vec<u8>) -> ConnectError {
+        match self.unheard.remove(&id) {
+            true => ConnectError::NoListener,
+            false => ConnectError::Rejected(private_data),
+        }
+    }
+
+    /// Serves the sockets.
+    pub(super) fn progress(&mut self, engine: &mut Manager<Machine>, now: Instant) {
+        self.streams.progress(now);
+        for outcome in self.streams.take_outcomes() {
+            match outcome {
+                Outcome::Requested { stream, listener, local, peer, parameters } => {
+                    engine.receive(Input::Incoming { stream, listener, local, peer, parameters }, now);
+                }
+                Outcome::Failed(name, failure) => {
+                    self.qps.remove(&name);
+                    if let (StreamName::Outgoing(id), StreamFailure::Refused(Errno::ECONNREFUSED)) =
+                        (name, &failure)
+                    {
+                        self.unheard.insert(id);
+                    }
+                    self.report(engine, name, Err(failure), now);
+                }
+                Outcome::Ready(ready) => self.ready.push(ready),
+            }
+        }
+    }
+
+    /// Gives the streams that are set up to their queue pairs.
+    pub(super) fn join<M: Memory>(
+        &mut self,
+        engine: &mut Manager<Machine>,
+        device: &mut Device<M>,
+        wire: &mut Wire,
+        now: Instant,
+    ) {
+        for Ready { name, terms, private_data, stream } in std::mem::take(&mut self.ready) {
+            let Some(qp) = self.qps.get(&name).copied() else { continue };
+            let connected = device.connect(qp, &terms).map_err(|_| Errno::EINVAL);
+            let connected = connected.and_then(|()| {
+                device.modify_qp(qp, &QpChange::to(QpState::Rts)).map_err(|_| Errno::EINVAL)?;
+                wire.attach_stream(qp, stream, now).map_err(|error| Errno(error.raw_os_error()))
+            });
+            match connected {
+                Ok(()) => {
+                    self.standing.insert(qp, name);
+                    // The peer's depths: this end's are not more.
+                    let depth = |depth: u16| depth.min(u8::MAX.into()) as u8;
+                    let (ird, ord) = (depth(terms.ord), depth(terms.ird));
+                    self.report(engine, name, Ok(StreamParameters { private_data, ird, ord }), now);
+                }
+                Err(error) => {
+                    self.qps.remove(&name);
+                    self.report(engine, name, Err(StreamFailure::Other(error)), now);
+                }
+            }
+        }
+    }
+
+    /// The stream of a queue pair has ended.
+    pub(super) fn ended<M: Memory>(
+        &mut self,
+        qp: QpHandle,
+        engine: &mut Manager<Machine>,
+        device: &mut Device<M>,
+        now: Instant,
+    ) {
+        if let Some(name) = self.standing.remove(&qp) {
+            self.qps.remove(&name);
+            stop(device, qp);
+            engine.receive(Input::Closed(name), now);
+        }
+    }
+}
+
+impl AsFd for Joining {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.streams.as_fd()
+    }
+}

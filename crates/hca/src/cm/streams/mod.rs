@@ -1,0 +1,325 @@
+//! iWARP's connections by address and port: TCP and MPA's start-up, until queue pairs have their streams.
+//!
+//! The connection manager says what is to happen ([`Streams::connect`], [`accept`](Streams::accept) and so on); what becomes of it
+//! comes back as [`Outcome`]s. All sockets are in one epoll, which is in that of the adapter.
+//!
+//! | connection | bound | time |
+//! |---|---|---|
+//! | inbound, its Request not complete | [`MAX_OPENING`]: the oldest of the source that has most is closed | 5 s (`REQUEST_TIMEOUT`) |
+//! | inbound, the program has not answered | the manager's backlog and half-open connections | [`PROGRAM_TIMEOUT`] |
+//! | outbound | the program's identifiers | [`PROGRAM_TIMEOUT`] |
+
+mod call;
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use nichrome_cm::{IdName, StreamFailure, StreamName, StreamParameters};
+use nichrome_port::{Epoll, Interest};
+use nichrome_wire::{Instant, NumberMap};
+
+use self::call::{Call, Outcomes};
+pub(super) use self::call::{Outcome, Ready};
+use super::error::errno;
+use crate::connect::{Cause, Handshake, Phase, Places, Route, Stream, dial_from};
+use crate::iwarp::IwarpOptions;
+
+/// Connections whose Request is not complete.
+const MAX_OPENING: usize = 512;
+
+/// Connections accepted in one round.
+const MAX_ACCEPTS: usize = 64;
+
+/// How long the listeners leave the epoll after the kernel could not accept: no descriptor is left.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often the sockets are looked at while a program polls.
+const INTERVAL: Duration = Duration::from_micros(50);
+
+/// The connections of an adapter that are being set up.
+pub(super) struct Streams {
+    options: IwarpOptions,
+    epoll: Epoll,
+    last_token: u64,
+    /// By token.
+    listeners: BTreeMap<u64, (IdName, TcpListener)>,
+    /// By token, which is the number of an inbound connection.
+    calls: NumberMap<u64, Stream<Call>>,
+    outgoing: BTreeMap<IdName, u64>,
+    opening: Places,
+    outcomes: Outcomes,
+    /// The first deadline of the calls.
+    due: Option<Instant>,
+    looks_at: Instant,
+    /// While the listeners are out of the epoll.
+    paused_until: Option<Instant>,
+}
+
+impl Streams {
+    /// No connection yet.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(super) fn new(options: IwarpOptions) -> rustix::io::Result<Self> {
+        Ok(Self {
+            options,
+            epoll: Epoll::new()?,
+            last_token: 0,
+            listeners: BTreeMap::new(),
+            calls: NumberMap::default(),
+            outgoing: BTreeMap::new(),
+            opening: Places::default(),
+            outcomes: Outcomes::default(),
+            due: None,
+            looks_at: Instant::ZERO,
+            paused_until: None,
+        })
+    }
+
+    /// Takes connections for an identifier from now on.
+    ///
+    /// # Errors
+    /// No descriptor can be watched.
+    pub(super) fn listen(&mut self, id: IdName, listener: TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let token = self.next_token();
+        self.epoll.add(&listener, token, Interest::READ)?;
+        self.listeners.insert(token, (id, listener));
+        Ok(())
+    }
+
+    /// Takes connections for an identifier no longer.
+    pub(super) fn stop_listening(&mut self, id: IdName) {
+        for (_, (_, listener)) in self.listeners.extract_if(.., |_, (owner, _)| *owner == id) {
+            // A child of fork may have the socket too.
+            let _ = self.epoll.remove(&listener);
+        }
+    }
+
+    /// Connects an identifier from `local`, where `bound` is the socket of its port; `None` if a connection has that already.
+    pub(super) fn connect(
+        &mut self,
+        id: IdName,
+        (local, peer): (SocketAddr, SocketAddr),
+        bound: Option<OwnedFd>,
+        parameters: &StreamParameters,
+        now: Instant,
+    ) {
+        let token = self.next_token();
+        self.outgoing.insert(id, token);
+        let call = Call::outgoing(StreamName::Outgoing(id), &self.options, parameters, now);
+        let dialled = match bound {
+            Some(socket) => dial_from(socket.into(), peer),
+            None => Err(ErrorKind::AddrInUse.into()),
+        };
+        match dialled {
+            Ok(socket) => {
+                let route = Route { from: local.ip(), to: peer };
+                self.add(token, Stream::connecting(socket, route, call, now), now);
+            }
+            Err(error) => self.outcomes.add(Outcome::Failed(StreamName::Outgoing(id), failure(&error))),
+        }
+    }
+
+    /// Accepts an inbound connection.
+    pub(super) fn accept(&mut self, name: StreamName, parameters: &StreamParameters, now: Instant) {
+        let options = self.options;
+        let known = self.with_call(name, now, |call, outcomes| call.accept(&options, parameters, outcomes));
+        if !known {
+            self.outcomes.add(Outcome::Failed(name, StreamFailure::Refused(nichrome_cm::Errno::ECONNRESET)));
+        }
+    }
+
+    /// Rejects an inbound connection.
+    pub(super) fn reject(&mut self, name: StreamName, private_data: &[u8], now: Instant) {
+        self.with_call(name, now, |call, _| call.reject(private_data));
+    }
+
+    /// Closes a connection without a word of what becomes of it.
+    pub(super) fn forget(&mut self, name: StreamName) {
+        let Some(token) = self.token_of(name) else { return };
+        if let Some(mut stream) = self.remove(token) {
+            stream.handshake.forget();
+            stream.end();
+        }
+    }
+
+    /// Serves the sockets and deadlines. Does nothing if it did within the last [`INTERVAL`].
+    pub(super) fn progress(&mut self, now: Instant) {
+        if now < self.looks_at || self.listeners.is_empty() && self.calls.is_empty() {
+            return;
+        }
+        self.looks_at = now + INTERVAL;
+        let mut tokens = Vec::new();
+        // Nothing is received while the kernel cannot wait.
+        let _ = self.epoll.wait(&mut tokens, Some(Instant::ZERO));
+        for token in tokens {
+            match self.listeners.contains_key(&token) {
+                true => self.take_connections(token, now),
+                false => self.advance(token, now),
+            }
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            let is_late =
+                |(token, stream): (&u64, &Stream<Call>)| (stream.deadline() <= now).then_some(*token);
+            for token in self.calls.iter().filter_map(is_late).collect::<Vec<_>>() {
+                self.close(token, Cause::Deadline);
+            }
+        }
+        if self.paused_until.is_some_and(|until| until <= now) {
+            self.watch_listeners(Interest::READ);
+            self.paused_until = None;
+        }
+        self.due = self.calls.values().map(Stream::deadline).min();
+    }
+
+    /// What has become of connections since the last call.
+    pub(super) fn take_outcomes(&mut self) -> Vec<Outcome> {
+        self.outcomes.take()
+    }
+
+    /// Deadline of the next call, or of listening again.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let outcomes = (!self.outcomes.is_empty()).then_some(Instant::ZERO);
+        [self.due, self.paused_until, outcomes].into_iter().flatten().min()
+    }
+
+    fn next_token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.last_token
+    }
+
+    fn token_of(&self, name: StreamName) -> Option<u64> {
+        match name {
+            StreamName::Incoming(token) => Some(token),
+            StreamName::Outgoing(id) => self.outgoing.get(&id).copied(),
+        }
+    }
+
+    /// Does something with a call, then sends what it has to say; returns false if there is no such call.
+    fn with_call(
+        &mut self,
+        name: StreamName,
+        now: Instant,
+        act: impl FnOnce(&mut Call, &mut Outcomes),
+    ) -> bool {
+        let Some(token) = self.token_of(name) else { return false };
+        let Some(stream) = self.calls.get_mut(&token) else { return false };
+        act(&mut stream.handshake, &mut self.outcomes);
+        self.advance(token, now);
+        true
+    }
+
+    /// Takes the connections that TCP has accepted. Their bytes are read in the next round.
+    fn take_connections(&mut self, listener: u64, now: Instant) {
+        for _ in 0..MAX_ACCEPTS {
+            let Some((id, socket)) = self.listeners.get(&listener) else { return };
+            let id = *id;
+            let (socket, peer) = match socket.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
+                    _ => {
+                        self.watch_listeners(Interest::NONE);
+                        self.paused_until = Some(now + PAUSE);
+                        return;
+                    }
+                },
+            };
+            while self.opening.len() >= MAX_OPENING
+                && let Some(yielding) = self.opening.yielding()
+            {
+                self.close(yielding.token, Cause::Displaced);
+            }
+            let source = peer.ip().to_canonical();
+            // The peer has gone already.
+            let Ok(local) = socket.local_addr() else { continue };
+            let Ok(mut stream) = Stream::<Call>::accepted(socket, source, now) else { continue };
+            let token = self.next_token();
+            stream.handshake.name_inbound(token, id, (local, peer));
+            self.opening.insert(source, token);
+            self.add(token, stream, now);
+        }
+    }
+
+    fn watch_listeners(&self, interest: Interest) {
+        for (token, (_, listener)) in &self.listeners {
+            // If the kernel refuses, the next round tries again.
+            let _ = self.epoll.modify(listener, *token, interest);
+        }
+    }
+
+    fn add(&mut self, token: u64, stream: Stream<Call>, now: Instant) {
+        match self.epoll.add(&stream, token, stream.interest()) {
+            Ok(()) => {
+                self.due = Some(self.due.map_or(stream.deadline(), |due| due.min(stream.deadline())));
+                self.calls.insert(token, stream);
+                self.advance(token, now);
+            }
+            Err(error) => {
+                self.opening.remove(stream.peer, token);
+                stream.close(&mut self.outcomes, Cause::Io(error.into()));
+            }
+        }
+    }
+
+    /// Reads, runs the start-up and writes; lets the stream go when it is set up, or has failed.
+    fn advance(&mut self, token: u64, now: Instant) {
+        let Some(stream) = self.calls.get_mut(&token) else { return };
+        let interest = stream.interest();
+        stream.advance(&mut self.outcomes, now);
+        if stream.handshake.phase() != Phase::Opening {
+            self.opening.remove(stream.peer, token);
+        }
+        if stream.handshake.phase() == Phase::Done {
+            if let Some(stream) = self.remove(token) {
+                stream.end();
+            }
+        } else if stream.is_connected() {
+            if let Some(stream) = self.remove(token) {
+                stream.hand_over(&mut self.outcomes);
+            }
+        } else if stream.interest() != interest
+            && let Err(error) = self.epoll.modify(&*stream, token, stream.interest())
+        {
+            self.close(token, Cause::Io(error.into()));
+        }
+    }
+
+    fn close(&mut self, token: u64, cause: Cause) {
+        if let Some(stream) = self.remove(token) {
+            stream.close(&mut self.outcomes, cause);
+        }
+    }
+
+    fn remove(&mut self, token: u64) -> Option<Stream<Call>> {
+        let stream = self.calls.remove(&token)?;
+        self.opening.remove(stream.peer, token);
+        if let StreamName::Outgoing(id) = stream.handshake.name() {
+            self.outgoing.remove(&id);
+        }
+        // A child of fork may have the socket too.
+        let _ = self.epoll.remove(&stream);
+        Some(stream)
+    }
+}
+
+impl AsFd for Streams {
+    /// Readable while a socket waits.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+/// What the manager is told of a failed connection.
+fn failure(error: &io::Error) -> StreamFailure {
+    match error.kind() {
+        ErrorKind::TimedOut => StreamFailure::TimedOut,
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => StreamFailure::Refused(errno(error)),
+        _ => StreamFailure::Other(errno(error)),
+    }
+}

@@ -1,0 +1,62 @@
+//! TCP ports of a connection manager: bound as long as identifiers have them, so that other processes of the machine have others.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+
+use rustix::io;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
+
+/// Connections that wait to be accepted, at most; net.core.somaxconn bounds it too.
+const BACKLOG: i32 = 4096;
+
+/// The ports of the process, by number.
+#[derive(Default)]
+pub(super) struct TcpPorts {
+    bound: BTreeMap<u16, OwnedFd>,
+    listening: BTreeMap<u16, TcpListener>,
+}
+
+impl TcpPorts {
+    /// Reserves a port; returns false if another process has it.
+    pub(super) fn reserve(&mut self, address: SocketAddr) -> bool {
+        bound(address).map(|socket| self.bound.insert(address.port(), socket)).is_ok()
+    }
+
+    /// Listens at a reserved port; returns false if another process does.
+    pub(super) fn listen(&mut self, port: u16) -> bool {
+        let Some(socket) = self.bound.remove(&port) else { return false };
+        if listen(&socket, BACKLOG).is_err() {
+            self.bound.insert(port, socket);
+            return false;
+        }
+        self.listening.insert(port, socket.into());
+        true
+    }
+
+    /// Takes the listener of a port.
+    pub(super) fn take_listener(&mut self, port: u16) -> Option<TcpListener> {
+        self.listening.remove(&port)
+    }
+
+    /// Takes the socket of a reserved port, to connect it.
+    pub(super) fn take_bound(&mut self, port: u16) -> Option<OwnedFd> {
+        self.bound.remove(&port)
+    }
+
+    /// Gives a port back.
+    pub(super) fn release(&mut self, port: u16) {
+        self.bound.remove(&port);
+        self.listening.remove(&port);
+    }
+}
+
+/// A socket at an address. Connections that have ended there are no obstacle.
+fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}

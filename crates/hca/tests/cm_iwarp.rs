@@ -1,0 +1,192 @@
+//! Connections over iWARP by address and port between adapters on the loopback interface.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use nichrome_hca::cm::{ConnectError, Connected, ListenError};
+use nichrome_hca::{AdapterConfig, Transport};
+use nichrome_rdma::iwarp::setup::{Initiator, Options};
+use nichrome_rdma::{ReceiveRequest, Status};
+use nichrome_wire::Instant;
+
+use self::cm_end::{End, PATIENCE, connected, connection, sends};
+
+#[path = "common/cm_end.rs"]
+mod cm_end;
+
+fn pair() -> [End; 2] {
+    End::pair(&AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() })
+}
+
+/// A peer's MPA Request.
+fn request() -> Vec<u8> {
+    Initiator::new(Options::default(), b"from a stranger", Instant::ZERO).take_output()
+}
+
+#[test]
+fn private_data_and_messages_pass_and_both_ends_see_the_end() {
+    let ends = pair();
+    let listener = ends[1].adapter.listen(7174, 0).unwrap();
+    assert_eq!(listener.address(), SocketAddr::new(ends[1].adapter.address(), 7174));
+    let [client, server] = connected(&ends, &listener);
+    assert_eq!(server.peer().ip(), ends[0].adapter.address());
+    assert_eq!((server.private_data(), client.private_data()), (&b"hello"[..], &b"welcome"[..]));
+    sends([(&ends[0], &client), (&ends[1], &server)]);
+    sends([(&ends[1], &server), (&ends[0], &client)]);
+    assert!(client.is_established() && server.is_established());
+    assert!(!server.wait_disconnected(Duration::from_millis(10)).unwrap());
+    let buffers = [ends[1].region.slice(0, 1)];
+    server.queue_pair().post_receive(&ReceiveRequest { wr_id: 3, buffers: &buffers }).unwrap();
+    client.disconnect();
+    assert!(server.wait_disconnected(PATIENCE).unwrap() && client.wait_disconnected(PATIENCE).unwrap());
+    assert_eq!(ends[1].cq.wait(PATIENCE).unwrap().status, Status::Flushed);
+}
+
+#[test]
+fn the_accepting_end_may_send_first() {
+    let ends = pair();
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    let [client, server] = connected(&ends, &listener);
+    sends([(&ends[1], &server), (&ends[0], &client)]);
+}
+
+#[test]
+fn dropping_either_end_disconnects_the_other() {
+    let ends = pair();
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    for first in [0, 1] {
+        let [client, server] = connected(&ends, &listener);
+        let (dropped, other) = if first == 0 { (client, server) } else { (server, client) };
+        drop(dropped);
+        assert!(other.wait_disconnected(PATIENCE).unwrap());
+    }
+}
+
+#[test]
+fn a_rejection_has_the_private_data_of_the_program() {
+    let [client, server] = &pair();
+    let listener = server.adapter.listen(0, 0).unwrap();
+    for data in [&b"not you"[..], b""] {
+        let refused = thread::scope(|scope| {
+            scope.spawn(|| listener.accept(PATIENCE).unwrap().unwrap().reject(data).unwrap());
+            client.connect(listener.address(), b"").err().unwrap()
+        });
+        assert_eq!(refused, ConnectError::Rejected(data.to_vec()));
+    }
+    let refused = thread::scope(|scope| {
+        scope.spawn(|| drop(listener.accept(PATIENCE).unwrap().unwrap()));
+        client.connect(listener.address(), b"").err().unwrap()
+    });
+    assert_eq!(refused, ConnectError::Rejected(Vec::new()), "a request that is dropped");
+}
+
+#[test]
+fn where_nobody_listens_the_error_says_so() {
+    let [client, server] = &pair();
+    let address = SocketAddr::new(server.adapter.address(), 9);
+    assert_eq!(client.connect(address, b"").err(), Some(ConnectError::NoListener));
+    let listener = server.adapter.listen(9, 0).unwrap();
+    assert!(matches!(server.adapter.listen(9, 0), Err(ListenError::Command(_))));
+    drop(listener);
+    assert_eq!(client.connect(address, b"").err(), Some(ConnectError::NoListener));
+}
+
+#[test]
+fn a_port_of_another_program_of_the_machine_is_in_use() {
+    let [_, server] = &pair();
+    let other = std::net::TcpListener::bind((server.adapter.address(), 0)).unwrap();
+    let port = other.local_addr().unwrap().port();
+    assert!(matches!(server.adapter.listen(port, 0), Err(ListenError::Command(_))));
+}
+
+#[test]
+fn private_data_that_does_not_fit_is_refused() {
+    let ends = &pair();
+    let listener = &ends[1].adapter.listen(0, 0).unwrap();
+    assert!(matches!(ends[0].connect(listener.address(), &[1; 256]), Err(ConnectError::Command(_))));
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(ends[1].accept(listener, &[2; 256]).is_err()));
+        assert_eq!(
+            ends[0].connect(listener.address(), &[1; 255]).err(),
+            Some(ConnectError::Rejected(Vec::new()))
+        );
+    });
+}
+
+#[test]
+fn hundreds_of_connections_are_made_and_ended() {
+    let ends = &pair();
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    let made: Vec<[Connected; 2]> = (0..300).map(|_| connected(ends, &listener)).collect();
+    for nth in [0, 150, 299] {
+        sends([(&ends[0], &made[nth][0]), (&ends[1], &made[nth][1])]);
+    }
+    assert!(made.iter().flatten().all(Connected::is_established));
+    let (clients, servers): (Vec<_>, Vec<_>) = made.into_iter().map(<(_, _)>::from).unzip();
+    drop(clients);
+    assert!(servers.iter().all(|server| server.wait_disconnected(PATIENCE).unwrap()));
+}
+
+#[test]
+fn many_clients_connect_at_once() {
+    let [client, server] = &pair();
+    let listener = &server.adapter.listen(0, 0).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..10).for_each(|_| drop(server.accept(listener, b"").unwrap())));
+        }
+        for _ in 0..8 {
+            scope.spawn(|| (0..5).for_each(|_| drop(client.connect(listener.address(), b"").unwrap())));
+        }
+    });
+}
+
+#[test]
+fn silent_and_senseless_peers_do_not_keep_others_out() {
+    let ends = pair();
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    let strangers: Vec<TcpStream> = (0..600)
+        .map(|nth| {
+            let mut stranger = TcpStream::connect(listener.address()).unwrap();
+            match nth % 3 {
+                0 => {}
+                1 => stranger.write_all(&request()[..10]).unwrap(),
+                _ => stranger.write_all(&[0x55; 600]).unwrap(),
+            }
+            stranger
+        })
+        .collect();
+    let [client, server] = connected(&ends, &listener);
+    sends([(&ends[0], &client), (&ends[1], &server)]);
+    drop(strangers);
+}
+
+#[test]
+fn a_peer_that_does_not_wait_for_the_reply_is_closed() {
+    let [_, server] = &pair();
+    let listener = server.adapter.listen(0, 0).unwrap();
+    let mut early = TcpStream::connect(listener.address()).unwrap();
+    early.write_all(&request()).unwrap();
+    let incoming = listener.accept(PATIENCE).unwrap().unwrap();
+    assert_eq!(incoming.private_data(), b"from a stranger");
+    early.write_all(b"data").unwrap();
+    early.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A FIN or a reset.
+    assert!(!matches!(early.read(&mut [0; 8]), Ok(1..)));
+    assert!(incoming.accept(server.queue_pair(), b"", &connection()).is_err());
+}
+
+#[test]
+fn a_peer_that_is_gone_when_its_request_is_accepted_fails_it() {
+    let [_, server] = &pair();
+    let listener = server.adapter.listen(0, 0).unwrap();
+    let mut gone = TcpStream::connect(listener.address()).unwrap();
+    gone.write_all(&request()).unwrap();
+    let incoming = listener.accept(PATIENCE).unwrap().unwrap();
+    drop(gone);
+    thread::sleep(Duration::from_millis(50));
+    assert!(incoming.accept(server.queue_pair(), b"", &connection()).is_err());
+}

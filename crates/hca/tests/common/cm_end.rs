@@ -1,0 +1,73 @@
+//! Ends of connections by address and port.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use nichrome_hca::cm::{ConnectError, Connected, Listener};
+use nichrome_hca::{Adapter, AdapterConfig, CompletionQueue, Connection, QueuePair, Region};
+use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest, Status};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+const LEN: usize = 4096;
+
+/// An adapter with what a connection needs.
+pub(crate) struct End {
+    pub(crate) adapter: Adapter,
+    pub(crate) region: Region,
+    pub(crate) cq: CompletionQueue,
+}
+
+impl End {
+    pub(crate) fn open(config: &AdapterConfig) -> Self {
+        let adapter = Adapter::open(config).unwrap();
+        let region = adapter.region(LEN, Access::REMOTE_WRITE | Access::REMOTE_READ).unwrap();
+        let cq = adapter.completion_queue(4096).unwrap();
+        Self { adapter, region, cq }
+    }
+
+    pub(crate) fn pair(config: &AdapterConfig) -> [Self; 2] {
+        [Self::open(config), Self::open(config)]
+    }
+
+    pub(crate) fn queue_pair(&self) -> QueuePair {
+        let capacity = QpCapacity { send_wrs: 4, receive_wrs: 4, send_sges: 1, receive_sges: 1, inline: 0 };
+        self.adapter.queue_pair(capacity, &self.cq, &self.cq).unwrap()
+    }
+
+    pub(crate) fn connect(&self, peer: SocketAddr, private_data: &[u8]) -> Result<Connected, ConnectError> {
+        self.adapter.connect(peer, self.queue_pair(), private_data, &connection())
+    }
+
+    pub(crate) fn accept(&self, listener: &Listener, private_data: &[u8]) -> Result<Connected, ConnectError> {
+        let request = listener.accept(PATIENCE).unwrap().unwrap();
+        request.accept(self.queue_pair(), private_data, &connection())
+    }
+}
+
+pub(crate) fn connection() -> Connection {
+    Connection { timeout: 12, ..Connection::new(PathMtu::B1024) }
+}
+
+/// Connects both ends: the second listens.
+pub(crate) fn connected([client, server]: &[End; 2], listener: &Listener) -> [Connected; 2] {
+    thread::scope(|scope| {
+        let accepted = scope.spawn(|| server.accept(listener, b"welcome").unwrap());
+        let connected = client.connect(listener.address(), b"hello").unwrap();
+        [connected, accepted.join().unwrap()]
+    })
+}
+
+/// Sends a message from the first connection to the second.
+pub(crate) fn sends([from, to]: [(&End, &Connected); 2]) {
+    let receive = [to.0.region.slice(0, 100)];
+    to.1.queue_pair().post_receive(&ReceiveRequest { wr_id: 1, buffers: &receive }).unwrap();
+    from.0.region.with(|bytes| bytes[..100].fill(7));
+    let send = [from.0.region.slice(0, 100)];
+    from.1.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
+    for (end, wr_id) in [(from.0, 2), (to.0, 1)] {
+        let done = end.cq.wait(PATIENCE).unwrap();
+        assert_eq!((done.status, done.wr_id), (Status::Success, wr_id));
+    }
+    assert_eq!(to.0.region.with(|bytes| bytes[..100].to_vec()), [7; 100]);
+}
