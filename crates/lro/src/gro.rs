@@ -16,6 +16,7 @@
 //! | bytes after the IP packet, a checksum of 0xFFFF | flow flushed, passed: they could not be re-created |
 //! | table full | the flow that was held longest is flushed for the new one |
 //! | every aggregate in the driver's hands | frame passed |
+//! | UDP datagrams, where `Config::udp` says so | coalesced by rules of their own: see `datagrams.rs` |
 
 use std::mem;
 use std::vec::IntoIter;
@@ -24,6 +25,8 @@ use nichrome_wire::{Engine, Instant, TcpFlags};
 
 use crate::burst::{self, Singles};
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
+use crate::datagram;
+use crate::datagrams::Datagrams;
 use crate::flow::{FlowKey, KeyHasher};
 use crate::frame::Frame;
 use crate::lossless;
@@ -54,6 +57,8 @@ pub struct Gro<B: AsRef<[u8]>> {
     table: ConnectionTable<Box<Run<B>>>,
     ages: AgeList,
     pool: RunPool<B>,
+    /// UDP datagrams that are held, where they are coalesced.
+    datagrams: Option<Box<Datagrams<B>>>,
     /// Flows that held segments when the last batch ended.
     last_batch: usize,
     /// Segments of this batch whose flows have nothing else in it and hold nothing.
@@ -90,6 +95,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
             pool: RunPool::new(config.max_aggregates, config.max_segments),
+            datagrams: config.udp.then(|| Box::new(Datagrams::new(config))),
             last_batch: 0,
             singles: Singles::new(),
             out: Outbox::new(config.max_connections + 4),
@@ -106,7 +112,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     pub fn connections(&self) -> usize {
         match self.hold {
             Hold::Batch => self.last_batch,
-            Hold::For(_) => self.held(),
+            Hold::For(_) => self.held() + self.held_datagrams(),
         }
     }
 
@@ -115,10 +121,16 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.flush_all(FlushReason::Drain);
     }
 
-    /// Flows that hold segments.
+    /// TCP flows that hold segments.
     #[inline]
     fn held(&self) -> usize {
         self.recent.len() + self.table.len()
+    }
+
+    /// UDP flows that hold datagrams.
+    #[inline]
+    fn held_datagrams(&self) -> usize {
+        self.datagrams.as_ref().map_or(0, |datagrams| datagrams.len())
     }
 
     /// Where a flow holds segments.
@@ -170,7 +182,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(frame) = frames.next() else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
         let Some(run) = self.run_mut(place) else { return };
-        run.follow(frame, follower);
+        run.follow(frame, follower.ident, follower.payload_len, follower.flags);
         let short = follower.payload_len < run.mss;
         if let Some(reason) =
             lossless::ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment))
@@ -366,8 +378,20 @@ impl<B: AsRef<[u8]>> Gro<B> {
                 }
                 self.pass(frames, 0, *reason);
             }
+            Parsed::Other(PassReason::NotTcp) => self.receive_not_tcp(frames, now),
             Parsed::Other(reason) => self.pass(frames, 0, *reason),
         }
+    }
+
+    /// Takes the first of these frames, which may be a UDP datagram.
+    fn receive_not_tcp(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
+        if let Some(datagrams) = &mut self.datagrams
+            && let Some(frame) = frames.as_slice().first()
+            && let Some(packet) = datagram::read(frame.bytes(), self.medium)
+        {
+            return datagrams.receive(frames, &packet, now, &mut self.pool, &mut self.out);
+        }
+        self.pass(frames, 0, PassReason::NotTcp);
     }
 
     /// Takes the first of these frames, a segment.
@@ -494,6 +518,11 @@ impl<B: AsRef<[u8]>> Gro<B> {
         for (_, _, run) in self.recent.drain() {
             self.pool.finish_lossless(run, reason, &mut self.out);
         }
+        if let Some(datagrams) = &mut self.datagrams {
+            while datagrams.oldest().is_some() {
+                datagrams.flush_oldest(reason, &mut self.pool, &mut self.out);
+            }
+        }
     }
 }
 
@@ -520,7 +549,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
 
     fn end_of_batch(&mut self, _now: Instant) {
         if self.hold == Hold::Batch {
-            self.last_batch = self.held() + self.singles.len();
+            self.last_batch = self.held() + self.singles.len() + self.held_datagrams();
             self.flush_all(FlushReason::EndOfBatch);
         }
     }
@@ -538,13 +567,20 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let Hold::For(hold) = self.hold else { return None };
-        self.oldest().map(|(_, since)| since + hold)
+        let datagrams = self.datagrams.as_ref().and_then(|datagrams| datagrams.oldest());
+        let since = self.oldest().map(|(_, since)| since).into_iter().chain(datagrams).min()?;
+        Some(since + hold)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         let Hold::For(hold) = self.hold else { return };
         while let Some((oldest, _)) = self.oldest().filter(|(_, since)| *since + hold <= now) {
             self.flush(oldest, FlushReason::Timeout);
+        }
+        if let Some(datagrams) = &mut self.datagrams {
+            while datagrams.oldest().is_some_and(|since| since + hold <= now) {
+                datagrams.flush_oldest(FlushReason::Timeout, &mut self.pool, &mut self.out);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::template::{HeaderBytes, MAX_HEADER, USUAL};
 use crate::usual;
 
 /// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number never count;
-/// they are checked on their own.
+/// they are checked on their own. Datagrams are merged under the lossless rule only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// All that could not be re-created: everything but the identification, PSH and FIN.
@@ -193,6 +193,10 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     } else {
         free(network + 4, 2); // payload length
     }
+    if layout.is_udp() {
+        free(transport + 4, 4); // length, checksum
+        return mask;
+    }
     free(transport + 4, 4); // sequence number
     free(transport + 16, 2); // checksum
     if rule == Rule::Stream {
@@ -213,7 +217,7 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     mask
 }
 
-/// The bits that count for a segment of full size: the lengths, too.
+/// The bits that count for a segment of full size: the length of the IP packet, too.
 fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
     let mut full = *usual_part(mask);
     let length = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };

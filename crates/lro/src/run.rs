@@ -10,7 +10,7 @@ use crate::identification::Identification;
 use crate::mask::{Expected, Mask, Rule};
 use crate::reason::FlushReason;
 use crate::recycle::Recycle;
-use crate::segment::{self, FirstSegment, Follower, Layout, Segment};
+use crate::segment::{self, FirstSegment, Layout, Segment};
 use crate::template::{Template, USUAL};
 use crate::usual;
 
@@ -237,6 +237,12 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.bytes > self.full_above || self.count >= self.max_segments
     }
 
+    /// Bytes of TCP payload.
+    #[inline]
+    pub(crate) fn tcp_bytes(&self) -> u32 {
+        if self.layout.is_udp() { 0 } else { self.bytes }
+    }
+
     /// Bytes of the whole as an IP packet.
     #[inline]
     pub(crate) fn len_on_ip(&self) -> u32 {
@@ -244,13 +250,13 @@ impl<B: AsRef<[u8]>> Run<B> {
         u32::from(layout.payload - layout.network) + self.bytes
     }
 
-    /// How the identifications go on with that of `follower`; `None` where they would follow no rule.
+    /// How the identifications go on with `ident`; `None` where they would follow no rule.
     #[inline]
-    pub(crate) fn identification_with(&self, follower: &Follower) -> Option<Identification> {
+    pub(crate) fn identification_with(&self, ident: u16) -> Option<Identification> {
         if !self.layout.is_ipv4() {
             return Some(Identification::Fixed);
         }
-        let ahead = usize::from(follower.ident.wrapping_sub(self.first_ident));
+        let ahead = usize::from(ident.wrapping_sub(self.first_ident));
         let next = if ahead == 0 {
             Identification::Fixed
         } else if ahead == self.segments() {
@@ -261,12 +267,12 @@ impl<B: AsRef<[u8]>> Run<B> {
         (self.segments() == 1 || next == self.identification).then_some(next)
     }
 
-    /// Adds a segment that goes on where the run ends, under the lossless rule.
+    /// Adds a segment or datagram with this identification and so many bytes, which are next, under the lossless rule.
     #[inline]
-    pub(crate) fn follow(&mut self, frame: Frame<B>, follower: &Follower) {
-        self.identification = self.identification_with(follower).unwrap_or(Identification::Any);
-        self.flags = self.flags | follower.flags;
-        self.push(frame, follower.payload_len);
+    pub(crate) fn follow(&mut self, frame: Frame<B>, ident: u16, len: u32, flags: TcpFlags) {
+        self.identification = self.identification_with(ident).unwrap_or(Identification::Any);
+        self.flags = self.flags | flags;
+        self.push(frame, len);
     }
 
     /// Why a segment that is next in sequence cannot join under the rule of equal streams; `None` where it can.
@@ -427,7 +433,7 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// The identification that the next segment has if it goes on as those before it did.
     #[inline(always)]
-    fn next_ident(&self) -> u16 {
+    pub(crate) fn next_ident(&self) -> u16 {
         let step = u16::from(self.identification == Identification::Incrementing);
         self.first_ident.wrapping_add(step.wrapping_mul(self.count as u16))
     }

@@ -1,6 +1,6 @@
 //! What an engine needs to know of a received TCP segment, read in one pass over its headers.
 
-use nichrome_wire::{AddressPair, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpFlags};
+use nichrome_wire::{AddressPair, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpFlags, UdpHeader};
 
 use crate::flow::FlowKey;
 use crate::frame::{ChecksumStatus, Frame};
@@ -49,6 +49,24 @@ impl Layout {
     #[inline]
     pub(crate) fn is_ipv4(self) -> bool {
         self.version == 4
+    }
+
+    /// Whether the transport header is UDP's (otherwise TCP's, which has 20 bytes or more).
+    #[inline]
+    pub(crate) fn is_udp(self) -> bool {
+        usize::from(self.payload - self.transport) == UdpHeader::LEN
+    }
+
+    /// The protocol of the transport header.
+    #[inline]
+    pub(crate) fn protocol(self) -> IpProtocol {
+        if self.is_udp() { IpProtocol::UDP } else { IpProtocol::TCP }
+    }
+
+    /// Where the transport header's checksum is, in bytes from its start.
+    #[inline]
+    pub(crate) fn checksum_offset(self) -> u16 {
+        if self.is_udp() { 6 } else { 16 }
     }
 
     /// Where the values of the timestamps option are, in bytes from the start of the frame.
@@ -201,12 +219,12 @@ pub(crate) fn verify<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32)
     verify_bytes(frame.bytes(), layout, len)
 }
 
-/// Verifies the IPv4 header checksum and the TCP checksum of a segment with `len` bytes of payload.
+/// Verifies the IPv4 header checksum and the transport checksum of a segment or datagram with `len` bytes of payload.
 #[cold]
 fn verify_bytes(frame: &[u8], layout: Layout, len: u32) -> Result<(), DropReason> {
     let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
     let end = usize::from(layout.payload) + len as usize;
-    let tcp_len = (end - transport) as u32;
+    let transport_len = (end - transport) as u32;
     let packet = &frame[network..];
     let addresses = if layout.is_ipv4() {
         let ip = Ipv4Header::new(packet).ok_or(DropReason::IpChecksum)?;
@@ -218,6 +236,12 @@ fn verify_bytes(frame: &[u8], layout: Layout, len: u32) -> Result<(), DropReason
         let ip = Ipv6Header::new(packet).ok_or(DropReason::IpChecksum)?;
         AddressPair::V6 { src: ip.src(), dst: ip.dst() }
     };
-    let pseudo = addresses.pseudo_header(IpProtocol::TCP, tcp_len);
-    if pseudo.add_bytes(&frame[transport..end]).finish() == 0 { Ok(()) } else { Err(DropReason::TcpChecksum) }
+    let pseudo = addresses.pseudo_header(layout.protocol(), transport_len);
+    if pseudo.add_bytes(&frame[transport..end]).finish() == 0 {
+        Ok(())
+    } else if layout.is_udp() {
+        Err(DropReason::UdpChecksum)
+    } else {
+        Err(DropReason::TcpChecksum)
+    }
 }

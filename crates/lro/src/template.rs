@@ -65,10 +65,13 @@ impl Template {
         &self.header[..usize::from(self.layout.payload).min(MAX_HEADER)]
     }
 
-    /// Writes the header of a packet of `payload` bytes that begins where the first segment does: lengths, flags, ACK
-    /// number, window, the IPv4 header checksum, and in the TCP checksum field the pseudo-header's sum (what a card
-    /// that completes checksums expects).
+    /// Writes the header of a packet of `payload` bytes that begins where the first segment does: lengths, of TCP flags,
+    /// ACK number and window, the IPv4 header checksum, and in the transport checksum field the pseudo-header's sum (what a
+    /// card that completes checksums expects).
     pub(crate) fn seal(&mut self, payload: u32, flags: TcpFlags, ack: SeqNumber, window: u16) {
+        if self.layout.is_udp() {
+            return self.write_lengths(payload);
+        }
         let transport = within(self.layout.transport, MAX_HEADER - 20);
         self.write(transport + 8, ack.0.to_be_bytes());
         let [_, flags] = flags.bits().to_be_bytes();
@@ -86,7 +89,7 @@ impl Template {
     }
 
     /// Writes the header of segment `nth` of a sealed packet, `before` bytes after its start, as it was sent, but for
-    /// the TCP checksum, which is the pseudo-header's sum. PSH and FIN are for the last segment only.
+    /// the transport checksum, which is the pseudo-header's sum. PSH and FIN are for the last segment only.
     pub(crate) fn segment_header(
         &self,
         nth: u16,
@@ -100,24 +103,26 @@ impl Template {
             Identification::Fixed | Identification::Any => self.first_ident(),
         };
         let mut header = self.clone();
-        let transport = usize::from(self.layout.transport);
-        let first_seq = SeqNumber(u32::from_be_bytes(self.read(transport + 4)));
-        header.write(transport + 4, (first_seq + before).0.to_be_bytes());
         header.set_ident(ident);
-        let [_, flags] = flags.bits().to_be_bytes();
-        header.write(transport + 13, [flags]);
+        if !self.layout.is_udp() {
+            let transport = usize::from(self.layout.transport);
+            let first_seq = SeqNumber(u32::from_be_bytes(self.read(transport + 4)));
+            header.write(transport + 4, (first_seq + before).0.to_be_bytes());
+            let [_, flags] = flags.bits().to_be_bytes();
+            header.write(transport + 13, [flags]);
+        }
         header.write_lengths(payload);
         header
     }
 
-    /// Sets the length fields for `payload` bytes, the IPv4 header checksum by difference (RFC 1624), and the TCP
+    /// Sets the length fields for `payload` bytes, the IPv4 header checksum by difference (RFC 1624), and the transport
     /// checksum field to the sum of the pseudo-header.
     fn write_lengths(&mut self, payload: u32) {
         let layout = self.layout;
         let network = within(layout.network, MAX_HEADER - 20);
         let transport = within(layout.transport, MAX_HEADER - 20);
         let ip_len = (u32::from(layout.payload - layout.network) + payload) as u16;
-        let tcp_len = u32::from(layout.payload - layout.transport) + payload;
+        let transport_len = u32::from(layout.payload - layout.transport) + payload;
         let addresses = if layout.is_ipv4() {
             let old = u16::from_be_bytes(self.read(network + 2));
             let sum = u16::from_be_bytes(self.read(network + 10));
@@ -129,8 +134,11 @@ impl Template {
             self.write(network + 4, (ip_len - 40).to_be_bytes());
             Sum::new().add_bytes(&self.read::<32>(network + 8))
         };
-        let pseudo = addresses.add_u32(6).add_u32(tcp_len).fold();
-        self.write(transport + 16, pseudo.to_be_bytes());
+        if layout.is_udp() {
+            self.write(transport + 4, (transport_len as u16).to_be_bytes());
+        }
+        let pseudo = addresses.add_u32(u32::from(layout.protocol().0)).add_u32(transport_len).fold();
+        self.write(transport + usize::from(layout.checksum_offset()), pseudo.to_be_bytes());
     }
 
     /// Sets the IPv4 identification, and the header checksum by difference.

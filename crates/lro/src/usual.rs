@@ -28,7 +28,8 @@ pub(crate) fn flow(head: &Head) -> FlowKey {
 /// Whether frames with this layout are usual.
 #[inline(always)]
 pub(crate) fn is_layout(layout: Layout) -> bool {
-    usize::from(layout.network) == NETWORK && usize::from(layout.transport) == TRANSPORT && layout.is_ipv4()
+    let places = (usize::from(layout.network), usize::from(layout.transport));
+    places == (NETWORK, TRANSPORT) && layout.is_ipv4() && !layout.is_udp()
 }
 
 /// The first segment of a run, if a frame is what most are: data without anything remarkable.

@@ -9,6 +9,7 @@ mod generated;
 mod active_ack;
 mod allocations;
 mod captures;
+mod datagrams;
 mod gro;
 mod linux_selftest;
 mod netfpga;

@@ -9,6 +9,7 @@ pub mod checked;
 pub mod choose;
 pub mod configs;
 pub mod damage;
+pub mod exchange;
 pub mod flow;
 pub mod ledger;
 pub mod traffic;
