@@ -162,7 +162,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
             before,
             payload.len() as u32,
             flags,
-            run.identification,
+            [run.identification, run.outer_identification],
         );
         frame.extend_from_slice(header.header());
         frame.extend_from_slice(payload);

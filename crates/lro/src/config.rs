@@ -87,6 +87,9 @@ pub struct Config {
     /// Whether `gro` coalesces UDP datagrams too; the others never do. The kernel behind it must know them as one packet, as
     /// Linux does from 6.2 on.
     pub udp: bool,
+    /// Whether `gro` coalesces TCP within IP (IPIP, 6in4 and IPv6's) and PPP over Ethernet, too. The virtio header cannot name
+    /// the tunnel: the host must be the end of it, as one that forwards such packets could not segment them again.
+    pub tunnels: bool,
     /// Bytes of an aggregate's IP packet, 576 to 65,535.
     pub max_bytes: u32,
     /// Segments of an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
@@ -105,6 +108,7 @@ impl Default for Config {
             medium: Medium::Ethernet,
             bad_checksum: None,
             udp: false,
+            tunnels: false,
             max_bytes: 65_535,
             max_segments: 128,
             max_connections: 4096,

@@ -5,7 +5,7 @@ use nichrome_wire::{IpProtocol, UdpHeader};
 use crate::flow::FlowKey;
 use crate::network;
 use crate::reason::PassReason;
-use crate::segment::{Layout, Medium};
+use crate::segment::{Idents, Layout, Medium};
 use crate::template::MAX_HEADER;
 
 /// A UDP datagram that could be merged with others of its flow.
@@ -13,8 +13,7 @@ use crate::template::MAX_HEADER;
 pub(crate) struct Datagram {
     pub(crate) layout: Layout,
     pub(crate) payload_len: u32,
-    /// The IPv4 identification, 0 for IPv6.
-    pub(crate) ident: u16,
+    pub(crate) idents: Idents,
 }
 
 /// A frame whose transport header is UDP's.
@@ -31,18 +30,16 @@ pub(crate) fn read(frame: &[u8], medium: Medium) -> Option<UdpPacket> {
     let carried = frame.get(ip.transport..ip.end)?;
     let udp = UdpHeader::new(carried)?;
     let payload = ip.transport + UdpHeader::LEN;
-    let ident = frame.get(ip.start + 4..).and_then(|ident| ident.first_chunk()).copied();
-    let datagram = Datagram {
-        layout: Layout {
-            network: ip.start as u16,
-            transport: ip.transport as u16,
-            payload: payload as u16,
-            version: ip.version,
-            timestamps: 0,
-        },
-        payload_len: (carried.len() - UdpHeader::LEN) as u32,
-        ident: if ip.version == 4 { ident.map_or(0, u16::from_be_bytes) } else { 0 },
+    let layout = Layout {
+        network: ip.start as u8,
+        tunnel: ip.tunnel,
+        transport: ip.transport as u16,
+        payload: payload as u16,
+        version: ip.version,
+        timestamps: 0,
     };
+    let payload_len = (carried.len() - UdpHeader::LEN) as u32;
+    let datagram = Datagram { layout, payload_len, idents: Idents::read(frame, layout) };
     let barrier = if ip.barrier.is_some() {
         ip.barrier
     } else if usize::from(udp.length()) != carried.len() {

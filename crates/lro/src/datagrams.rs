@@ -15,6 +15,7 @@
 //! | table full | the flow that was held longest is flushed for the new one |
 //! | every aggregate in the driver's hands | frame passed |
 
+use std::time::Duration;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
@@ -28,7 +29,7 @@ use crate::outbox::Outbox;
 use crate::reason::{FlushReason, PassReason};
 use crate::run::{Limits, Run};
 use crate::run_pool::RunPool;
-use crate::segment::{self, FirstSegment};
+use crate::segment::{self, FirstSegment, Idents};
 use crate::table::{AgeList, ConnectionTable, Index};
 use crate::template::USUAL;
 
@@ -69,10 +70,23 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         self.ages.oldest().map(|(_, since)| since)
     }
 
-    /// Hands on what the flow holds that has done so longest.
-    pub(crate) fn flush_oldest(&mut self, reason: FlushReason, pool: &mut RunPool<B>, out: &mut Outbox<B>) {
-        if let Some((oldest, _)) = self.ages.oldest() {
+    /// Hands on everything that is held.
+    pub(crate) fn flush_all(&mut self, reason: FlushReason, pool: &mut RunPool<B>, out: &mut Outbox<B>) {
+        while let Some((oldest, _)) = self.ages.oldest() {
             self.flush(oldest, reason, pool, out);
+        }
+    }
+
+    /// Hands on what has been held for `hold` or longer.
+    pub(crate) fn flush_due(
+        &mut self,
+        hold: Duration,
+        now: Instant,
+        pool: &mut RunPool<B>,
+        out: &mut Outbox<B>,
+    ) {
+        while let Some((oldest, _)) = self.ages.oldest().filter(|(_, since)| *since + hold <= now) {
+            self.flush(oldest, FlushReason::Timeout, pool, out);
         }
     }
 
@@ -102,8 +116,8 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
             None => Err(frame),
         };
         if let Err(frame) = joined {
-            if self.table.is_full() {
-                self.flush_oldest(FlushReason::Evicted, pool, out);
+            if let Some((oldest, _)) = self.ages.oldest().filter(|_| self.table.is_full()) {
+                self.flush(oldest, FlushReason::Evicted, pool, out);
             }
             let Some(run) = pool.take() else { return out.pass(frame, 0, PassReason::PoolEmpty) };
             self.hold(run, frame, hash, packet.flow, &datagram, now);
@@ -137,7 +151,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         let Some(run) = self.table.get_mut(index) else { return Err(frame) };
         let equal = run.layout == datagram.layout
             && self.masks.of(run.layout).matches(run.first(), frame.bytes())
-            && run.identification_with(datagram.ident).is_some();
+            && run.identification_with(datagram.idents).is_some();
         let reason = if !equal {
             FlushReason::UnequalField
         } else if datagram.payload_len > run.first_len {
@@ -145,7 +159,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         } else if run.len_on_ip() + datagram.payload_len > self.limits.bytes {
             FlushReason::MaxLength
         } else {
-            run.follow(frame, datagram.ident, datagram.payload_len, TcpFlags::NONE);
+            run.follow(frame, datagram.idents, datagram.payload_len, TcpFlags::NONE);
             if let Some(reason) = self.ended_by(index, datagram.payload_len) {
                 self.flush(index, reason, pool, out);
             }
@@ -187,7 +201,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
                 break;
             }
             let Some(frame) = frames.next() else { break };
-            run.follow(frame, ident, len, TcpFlags::NONE);
+            run.follow(frame, Idents { own: ident, outer: 0 }, len, TcpFlags::NONE);
             if run.segments() >= self.limits.segments as usize {
                 return self.flush(index, FlushReason::MaxSegments, pool, out);
             }
@@ -208,7 +222,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
             layout: datagram.layout,
             seq: SeqNumber(0),
             payload_len: datagram.payload_len,
-            ident: datagram.ident,
+            ident: datagram.idents.own,
             flags: TcpFlags::NONE,
             ack: SeqNumber(0),
             window: 0,

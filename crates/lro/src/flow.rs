@@ -11,13 +11,15 @@ pub struct FlowKey {
     addresses: (u64, u64, u64, u64),
     /// Source port above destination port.
     ports: u32,
-    /// IP version in the top 4 bits, then whether it is [`UDP`], then the number of VLAN tags in 2 bits, then up to two VLAN
-    /// identifiers of 12 bits.
+    /// IP version in the top 4 bits, then whether it is [`UDP`] and [`TUNNEL`]ed, then the number of VLAN tags in 2 bits, then
+    /// up to two VLAN identifiers of 12 bits.
     network: u32,
 }
 
 /// The bit of [`FlowKey::network`] that says UDP instead of TCP.
 const UDP: u32 = 1 << 27;
+/// The bit of [`FlowKey::network`] that says within a tunnel.
+const TUNNEL: u32 = 1 << 26;
 
 impl FlowKey {
     /// A TCP flow over IPv4 without VLAN tags.
@@ -56,6 +58,13 @@ impl FlowKey {
         Self { network: self.network | UDP, ..self }
     }
 
+    /// The same flow within a tunnel, whichever that is.
+    #[inline]
+    #[must_use]
+    pub fn in_tunnel(self) -> Self {
+        Self { network: self.network | TUNNEL, ..self }
+    }
+
     /// The same flow within the first `count` of these VLANs, outermost first.
     #[inline]
     pub(crate) fn with_vlans(self, (vids, count): ([u16; 2], usize)) -> Self {
@@ -68,7 +77,7 @@ impl FlowKey {
     pub fn in_vlan(self, vid: u16) -> Self {
         let tags = self.network >> 24 & 3;
         let vids = (self.network & 0xFFF) << 12 | u32::from(vid & 0xFFF);
-        Self { network: self.network & (0xF << 28 | UDP) | (tags + 1) << 24 | vids, ..self }
+        Self { network: self.network & (0xF << 28 | UDP | TUNNEL) | (tags + 1) << 24 | vids, ..self }
     }
 
     /// The other direction of the same connection.
@@ -90,6 +99,12 @@ impl FlowKey {
     #[inline]
     pub fn is_udp(&self) -> bool {
         self.network & UDP != 0
+    }
+
+    /// Whether this is within a tunnel.
+    #[inline]
+    pub fn is_tunneled(&self) -> bool {
+        self.network & TUNNEL != 0
     }
 
     /// Source address and port.
@@ -124,6 +139,9 @@ impl fmt::Display for FlowKey {
         write!(f, "{} > {}", self.source(), self.destination())?;
         if self.is_udp() {
             f.write_str(" udp")?;
+        }
+        if self.is_tunneled() {
+            f.write_str(" in a tunnel")?;
         }
         match self.network >> 24 & 3 {
             0 => Ok(()),

@@ -16,6 +16,7 @@
 //! | bytes after the IP packet, a checksum of 0xFFFF | flow flushed, passed: they could not be re-created |
 //! | table full | the flow that was held longest is flushed for the new one |
 //! | every aggregate in the driver's hands | frame passed |
+//! | TCP within IP or PPP over Ethernet, where `Config::tunnels` says so | as without the tunnel, whose header must be equal but for length, checksum, and an identification that is the same in all or goes up by one each |
 //! | UDP datagrams, where `Config::udp` says so | coalesced by rules of their own: see `datagrams.rs` |
 
 use std::mem;
@@ -45,6 +46,8 @@ use crate::usual;
 /// The lossless engine: see the [module](self).
 pub struct Gro<B: AsRef<[u8]>> {
     medium: Medium,
+    /// Whether segments in tunnels are coalesced.
+    tunnels: bool,
     bad_checksum: BadChecksum,
     hold: Hold,
     limits: Limits,
@@ -84,6 +87,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         config.validate()?;
         Ok(Self {
             medium: config.medium,
+            tunnels: config.tunnels,
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
             hold,
             limits: config.limits(),
@@ -182,7 +186,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(frame) = frames.next() else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
         let Some(run) = self.run_mut(place) else { return };
-        run.follow(frame, follower.ident, follower.payload_len, follower.flags);
+        run.follow(frame, follower.idents, follower.payload_len, follower.flags);
         let short = follower.payload_len < run.mss;
         if let Some(reason) =
             lossless::ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment))
@@ -367,7 +371,16 @@ impl<B: AsRef<[u8]>> Gro<B> {
     #[inline(never)]
     fn receive_unusual(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
-        match &parse::parse_any(frame.bytes(), self.medium) {
+        let parsed = parse::parse_any(frame.bytes(), self.medium);
+        match parsed {
+            Parsed::Other(PassReason::NotTcp) => self.receive_not_tcp(frames, now),
+            parsed => self.receive_parsed(frames, &parsed, now),
+        }
+    }
+
+    /// Takes the first of these frames, which is `parsed`.
+    fn receive_parsed(&mut self, frames: &mut IntoIter<Frame<B>>, parsed: &Parsed, now: Instant) {
+        match parsed {
             Parsed::Tcp(segment) => {
                 let hash = self.hasher.hash(&segment.flow);
                 self.receive_segment(frames, hash, segment, now);
@@ -378,20 +391,23 @@ impl<B: AsRef<[u8]>> Gro<B> {
                 }
                 self.pass(frames, 0, *reason);
             }
-            Parsed::Other(PassReason::NotTcp) => self.receive_not_tcp(frames, now),
             Parsed::Other(reason) => self.pass(frames, 0, *reason),
         }
     }
 
-    /// Takes the first of these frames, which may be a UDP datagram.
+    /// Takes the first of these frames, which may be a UDP datagram, or a TCP segment in a tunnel.
     fn receive_not_tcp(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
+        let Some(frame) = frames.as_slice().first() else { return };
         if let Some(datagrams) = &mut self.datagrams
-            && let Some(frame) = frames.as_slice().first()
             && let Some(packet) = datagram::read(frame.bytes(), self.medium)
         {
             return datagrams.receive(frames, &packet, now, &mut self.pool, &mut self.out);
         }
-        self.pass(frames, 0, PassReason::NotTcp);
+        let parsed = match self.tunnels {
+            true => parse::parse_tunneled(frame.bytes(), self.medium),
+            false => Parsed::Other(PassReason::NotTcp),
+        };
+        self.receive_parsed(frames, &parsed, now);
     }
 
     /// Takes the first of these frames, a segment.
@@ -519,9 +535,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             self.pool.finish_lossless(run, reason, &mut self.out);
         }
         if let Some(datagrams) = &mut self.datagrams {
-            while datagrams.oldest().is_some() {
-                datagrams.flush_oldest(reason, &mut self.pool, &mut self.out);
-            }
+            datagrams.flush_all(reason, &mut self.pool, &mut self.out);
         }
     }
 }
@@ -578,9 +592,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
             self.flush(oldest, FlushReason::Timeout);
         }
         if let Some(datagrams) = &mut self.datagrams {
-            while datagrams.oldest().is_some_and(|since| since + hold <= now) {
-                datagrams.flush_oldest(FlushReason::Timeout, &mut self.pool, &mut self.out);
-            }
+            datagrams.flush_due(hold, now, &mut self.pool, &mut self.out);
         }
     }
 }

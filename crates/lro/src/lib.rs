@@ -60,6 +60,7 @@ mod flow;
 mod frame;
 pub mod gro;
 mod identification;
+mod latest;
 mod lossless;
 mod mask;
 pub mod netfpga;
@@ -76,6 +77,7 @@ mod segment;
 mod stats;
 mod table;
 mod template;
+mod tunnel;
 mod usual;
 pub mod verify;
 

@@ -5,12 +5,15 @@ use nichrome_wire::{Ecn, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHead
 use crate::flow::FlowKey;
 use crate::reason::PassReason;
 use crate::segment::Medium;
+use crate::tunnel::{Tunnel, has_usual_checksum};
 
 /// What the headers before a transport header say.
 #[derive(Clone, Copy)]
 pub(crate) struct Network {
     /// Where the IP header is in the frame.
     pub(crate) start: usize,
+    /// What is before it.
+    pub(crate) tunnel: Tunnel,
     /// Where the transport header is in the frame.
     pub(crate) transport: usize,
     /// Where the packet ends in the frame.
@@ -35,23 +38,94 @@ const NO_VLAN: Vlans = ([0; 2], 0);
 /// # Errors
 /// The headers are malformed, announce something else, or the frame is not the first fragment.
 pub(crate) fn read(frame: &[u8], medium: Medium, protocol: IpProtocol) -> Result<Network, PassReason> {
-    if medium == Medium::Ip {
-        return match frame.first().map(|first| first >> 4) {
-            Some(6) => ipv6(frame, 0, NO_VLAN, protocol),
-            _ => ipv4(frame, 0, NO_VLAN, protocol),
-        };
+    let (ethertype, start, vlans) = link(frame, medium).ok_or(PassReason::NotTcp)?;
+    match ethertype {
+        EtherType::IPV4 => ipv4(frame, start, vlans, protocol),
+        EtherType::IPV6 => ipv6(frame, start, vlans, protocol),
+        _ => Err(PassReason::NotTcp),
     }
-    let header = LinkHeader::new(frame).ok_or(PassReason::NotTcp)?;
+}
+
+/// As [`read`], through one tunnel.
+///
+/// # Errors
+/// There is no tunnel, or its header has options, is a fragment's or malformed, or what is within is not to be read.
+pub(crate) fn read_tunneled(
+    frame: &[u8],
+    medium: Medium,
+    protocol: IpProtocol,
+) -> Result<Network, PassReason> {
+    let (ethertype, start, vlans) = link(frame, medium).ok_or(PassReason::NotTcp)?;
+    let outer = frame.get(start..).ok_or(PassReason::NotTcp)?;
+    let (tunnel, is_ipv4, end) = match ethertype {
+        EtherType::IPV4 => through_ipv4(outer),
+        EtherType::IPV6 => through_ipv6(outer),
+        EtherType::PPPOE_SESSION => through_pppoe(outer),
+        _ => None,
+    }
+    .ok_or(PassReason::NotTcp)?;
+    let within = start + tunnel.len();
+    let read = if is_ipv4 { ipv4 } else { ipv6 };
+    let network = read(frame, within, vlans, protocol)?;
+    if network.end != start + end {
+        return Err(PassReason::NotTcp);
+    }
+    let is_usual = tunnel != Tunnel::Ipv4 || Ipv4Header::new(outer).is_some_and(has_usual_checksum);
+    Ok(Network {
+        tunnel,
+        addresses: network.addresses.in_tunnel(),
+        usual_checksum: network.usual_checksum && is_usual,
+        ..network
+    })
+}
+
+/// A tunnel, whether IPv4 is within, and where the packet ends, from the start of the tunnel's header.
+type Within = (Tunnel, bool, usize);
+
+/// Which IP version a packet of this protocol is within another: IPv4 or not.
+fn ip_within(protocol: IpProtocol) -> Option<bool> {
+    match protocol {
+        IpProtocol::IPV4 => Some(true),
+        IpProtocol::IPV6 => Some(false),
+        _ => None,
+    }
+}
+
+fn through_ipv4(outer: &[u8]) -> Option<Within> {
+    let ip = Ipv4Header::new(outer).filter(|ip| ip.version() == 4 && ip.header_len() == Ipv4Header::LEN)?;
+    let is_ipv4 = ip_within(ip.protocol()).filter(|_| !ip.is_fragment())?;
+    Some((Tunnel::Ipv4, is_ipv4, usize::from(ip.total_len())))
+}
+
+fn through_ipv6(outer: &[u8]) -> Option<Within> {
+    let ip = Ipv6Header::new(outer).filter(|ip| ip.version() == 6)?;
+    Some((Tunnel::Ipv6, ip_within(ip.next_header())?, Ipv6Header::LEN + usize::from(ip.payload_len())))
+}
+
+/// Session data (RFC 2516 section 6): version and type 1, code 0, the session, the length, and PPP's protocol.
+fn through_pppoe(outer: &[u8]) -> Option<Within> {
+    let [0x11, 0, _, _, high, low, 0, protocol] = outer.first_chunk()? else { return None };
+    let is_ipv4 = match protocol {
+        0x21 => true,
+        0x57 => false,
+        _ => return None,
+    };
+    Some((Tunnel::Pppoe, is_ipv4, 6 + usize::from(u16::from_be_bytes([*high, *low]))))
+}
+
+/// What follows the link header, where, and the VLANs.
+fn link(frame: &[u8], medium: Medium) -> Option<(EtherType, usize, Vlans)> {
+    if medium == Medium::Ip {
+        let is_ipv6 = frame.first().is_some_and(|first| first >> 4 == 6);
+        return Some((if is_ipv6 { EtherType::IPV6 } else { EtherType::IPV4 }, 0, NO_VLAN));
+    }
+    let header = LinkHeader::new(frame)?;
     let tags = header.tags();
     let mut vlans = ([0; 2], tags.len());
     for (vid, tag) in vlans.0.iter_mut().zip(tags.as_slice()) {
         *vid = tag.vid();
     }
-    match header.ethertype() {
-        EtherType::IPV4 => ipv4(frame, header.header_len(), vlans, protocol),
-        EtherType::IPV6 => ipv6(frame, header.header_len(), vlans, protocol),
-        _ => Err(PassReason::NotTcp),
-    }
+    Some((header.ethertype(), header.header_len(), vlans))
 }
 
 fn ipv4(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Result<Network, PassReason> {
@@ -71,6 +145,7 @@ fn ipv4(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
     }
     Ok(Network {
         start,
+        tunnel: Tunnel::None,
         transport: start + header_len,
         end,
         version: 4,
@@ -108,6 +183,7 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
     }
     Ok(Network {
         start,
+        tunnel: Tunnel::None,
         transport,
         end: start + Ipv6Header::LEN + payload.len(),
         version: 6,

@@ -9,6 +9,7 @@ use crate::network::{self, Network};
 use crate::reason::PassReason;
 use crate::segment::{Layout, Medium, Segment, Timestamps};
 use crate::template::MAX_HEADER;
+use crate::tunnel::Tunnel;
 use crate::usual::{self, NETWORK, OPTIONS, TRANSPORT};
 
 /// What a frame is.
@@ -71,6 +72,7 @@ impl<'f> Usual<'f> {
         let options = frame.get(OPTIONS..TRANSPORT + tcp.header_len())?;
         let network = Network {
             start: NETWORK,
+            tunnel: Tunnel::None,
             transport: TRANSPORT,
             end,
             version: 4,
@@ -120,6 +122,15 @@ pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
     }
 }
 
+/// Reads the headers of a frame whose TCP segment is sent through a tunnel.
+#[inline(never)]
+pub(crate) fn parse_tunneled(frame: &[u8], medium: Medium) -> Parsed {
+    match network::read_tunneled(frame, medium, IpProtocol::TCP) {
+        Ok(network) => tcp(frame, &network),
+        Err(reason) => Parsed::Other(reason),
+    }
+}
+
 fn tcp(frame: &[u8], ip: &Network) -> Parsed {
     let Some(tcp) = frame.get(ip.transport..ip.end).and_then(TcpHeader::new) else {
         return Parsed::Other(PassReason::Malformed);
@@ -146,7 +157,8 @@ fn segment(frame: &[u8], flow: FlowKey, ip: &Network, tcp: TcpHeader<'_>, option
     Segment {
         flow,
         layout: Layout {
-            network: ip.start as u16,
+            network: ip.start as u8,
+            tunnel: ip.tunnel,
             transport: ip.transport as u16,
             payload: headers as u16,
             version: ip.version,

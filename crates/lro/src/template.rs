@@ -5,9 +5,10 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 
 use crate::identification::Identification;
 use crate::segment::Layout;
+use crate::tunnel::Tunnel;
 use crate::usual;
 
-/// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions, TCP with 60.
+/// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions or within IPv6, TCP with 60.
 pub(crate) const MAX_HEADER: usize = 192;
 
 /// Headers up to this length are copied and compared in one go: Ethernet, one tag, IPv6, TCP with timestamps take 90 bytes.
@@ -96,14 +97,16 @@ impl Template {
         before: u32,
         payload: u32,
         flags: TcpFlags,
-        identification: Identification,
+        [own, outer]: [Identification; 2],
     ) -> Self {
-        let ident = match identification {
-            Identification::Incrementing => self.first_ident().wrapping_add(nth),
-            Identification::Fixed | Identification::Any => self.first_ident(),
-        };
         let mut header = self.clone();
-        header.set_ident(ident);
+        let network = usize::from(self.layout.network);
+        if self.layout.is_ipv4() {
+            header.set_ident(network, own.of(self.ident_at(network), nth));
+        }
+        if self.layout.tunnel == Tunnel::Ipv4 {
+            header.set_ident(self.layout.outer(), outer.of(self.ident_at(self.layout.outer()), nth));
+        }
         if !self.layout.is_udp() {
             let transport = usize::from(self.layout.transport);
             let first_seq = SeqNumber(u32::from_be_bytes(self.read(transport + 4)));
@@ -119,21 +122,23 @@ impl Template {
     /// checksum field to the sum of the pseudo-header.
     fn write_lengths(&mut self, payload: u32) {
         let layout = self.layout;
-        let network = within(layout.network, MAX_HEADER - 20);
+        let network = within(layout.network.into(), MAX_HEADER - 20);
         let transport = within(layout.transport, MAX_HEADER - 20);
-        let ip_len = (u32::from(layout.payload - layout.network) + payload) as u16;
+        let ip_len = (u32::from(layout.ip_headers()) + payload) as u16;
         let transport_len = u32::from(layout.payload - layout.transport) + payload;
         let addresses = if layout.is_ipv4() {
-            let old = u16::from_be_bytes(self.read(network + 2));
-            let sum = u16::from_be_bytes(self.read(network + 10));
-            self.write(network + 2, ip_len.to_be_bytes());
-            self.write(network + 10, checksum::update(sum, old, ip_len).to_be_bytes());
+            self.write_ipv4_length(network, ip_len);
             let [src, dst] = [network + 12, network + 16].map(|at| u32::from_be_bytes(self.read(at)));
             Sum::new().add_u32(src).add_u32(dst)
         } else {
             self.write(network + 4, (ip_len - 40).to_be_bytes());
             Sum::new().add_bytes(&self.read::<32>(network + 8))
         };
+        match layout.tunnel.length(ip_len) {
+            Some((_, len)) if layout.tunnel == Tunnel::Ipv4 => self.write_ipv4_length(layout.outer(), len),
+            Some((at, len)) => self.write(layout.outer() + at, len.to_be_bytes()),
+            None => {}
+        }
         if layout.is_udp() {
             self.write(transport + 4, (transport_len as u16).to_be_bytes());
         }
@@ -141,15 +146,27 @@ impl Template {
         self.write(transport + usize::from(layout.checksum_offset()), pseudo.to_be_bytes());
     }
 
-    /// Sets the IPv4 identification, and the header checksum by difference.
-    fn set_ident(&mut self, ident: u16) {
-        if self.layout.is_ipv4() {
-            let network = usize::from(self.layout.network);
-            let old = u16::from_be_bytes(self.read(network + 4));
-            let sum = u16::from_be_bytes(self.read(network + 10));
-            self.write(network + 4, ident.to_be_bytes());
-            self.write(network + 10, checksum::update(sum, old, ident).to_be_bytes());
-        }
+    /// Sets the length of the IPv4 packet whose header is at `ip`, and the header checksum by difference.
+    fn write_ipv4_length(&mut self, ip: usize, len: u16) {
+        self.replace(ip, ip + 2, len);
+    }
+
+    /// Sets the identification of the IPv4 packet whose header is at `ip`, and the header checksum by difference.
+    fn set_ident(&mut self, ip: usize, ident: u16) {
+        self.replace(ip, ip + 4, ident);
+    }
+
+    /// Sets a field of the IPv4 header at `ip`, and its checksum by difference.
+    fn replace(&mut self, ip: usize, field: usize, value: u16) {
+        let old = u16::from_be_bytes(self.read(field));
+        let sum = u16::from_be_bytes(self.read(ip + 10));
+        self.write(field, value.to_be_bytes());
+        self.write(ip + 10, checksum::update(sum, old, value).to_be_bytes());
+    }
+
+    /// The identification of the IPv4 packet whose header is at `ip`.
+    fn ident_at(&self, ip: usize) -> u16 {
+        u16::from_be_bytes(self.read(ip + 4))
     }
 
     /// Whether the segments carry the congestion mark (CE, RFC 3168).
@@ -163,12 +180,6 @@ impl Template {
     /// A copy of the header.
     pub(crate) fn header_array(&self) -> HeaderBytes {
         self.header
-    }
-
-    /// The IPv4 identification of the first segment.
-    #[inline]
-    pub(crate) fn first_ident(&self) -> u16 {
-        u16::from_be_bytes(self.read(usize::from(self.layout.network) + 4))
     }
 }
 

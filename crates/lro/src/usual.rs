@@ -6,6 +6,7 @@ use nichrome_wire::{EthernetHeader, IpProtocol, Ipv4Header, SeqNumber, TcpFlags,
 
 use crate::flow::FlowKey;
 use crate::segment::{FirstSegment, Layout};
+use crate::tunnel::Tunnel;
 
 /// Where the headers begin.
 pub(crate) const NETWORK: usize = EthernetHeader::LEN;
@@ -53,7 +54,8 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
         && array::<50, 2>(head) != [0xFF; 2];
     is_usual.then(|| FirstSegment {
         layout: Layout {
-            network: NETWORK as u16,
+            network: NETWORK as u8,
+            tunnel: Tunnel::None,
             transport: TRANSPORT as u16,
             payload: payload as u16,
             version: 4,

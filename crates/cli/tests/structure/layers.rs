@@ -181,11 +181,13 @@ const LRO: Layers = &[
         "flow.rs",
         "frame.rs",
         "identification.rs",
+        "latest.rs",
         "reason.rs",
         "recycle.rs",
         "segment.rs",
         "stats.rs",
         "table.rs",
+        "tunnel.rs",
     ],
     &[
         "ack_frame.rs",

@@ -151,10 +151,10 @@ impl Verifier {
         Ok(verified)
     }
 
-    /// Reads a frame. The profiles that keep streams pass UDP in order, as they do everything that is not TCP.
+    /// Reads a frame. The profiles that keep streams pass UDP and tunnels in order, as they do everything that is not TCP.
     fn read<'a>(&self, frame: &'a [u8]) -> Read<'a> {
         let read = read(frame, self.medium);
-        if self.profile != Profile::Gro && read.flow.is_some_and(|flow| flow.is_udp()) {
+        if self.profile != Profile::Gro && read.flow.is_some_and(|flow| flow.is_udp() || flow.is_tunneled()) {
             return Read { flow: None, content: Content::Other };
         }
         read

@@ -58,12 +58,13 @@ struct Ip<'a> {
 /// Reads a frame.
 pub(super) fn read(frame: &[u8], medium: Medium) -> Read<'_> {
     let Some((packet, vlans)) = link(frame, medium) else { return OTHER };
-    let ip = match packet.first().map(|first| first >> 4) {
-        Some(4) => ipv4(packet),
-        Some(6) => ipv6(packet),
-        _ => None,
+    let (ip, is_tunneled) = match ip(packet) {
+        Some(ip) => (ip, false),
+        None => match tunneled(packet, medium) {
+            Some(ip) => (ip, true),
+            None => return OTHER,
+        },
     };
-    let Some(ip) = ip else { return OTHER };
     let Some([a, b, c, d]) = ip.segment.first_chunk() else { return OTHER };
     let (src, dst) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
     let flow = match ip.addresses {
@@ -71,7 +72,47 @@ pub(super) fn read(frame: &[u8], medium: Medium) -> Read<'_> {
         AddressPair::V6 { src: from, dst: to } => FlowKey::ipv6(from, to, src, dst),
     };
     let flow = vlans.into_iter().flatten().fold(flow, FlowKey::in_vlan);
+    let flow = if is_tunneled { flow.in_tunnel() } else { flow };
     if ip.protocol == IpProtocol::UDP { udp(&ip, flow.over_udp()) } else { tcp(&ip, Some(flow)) }
+}
+
+fn ip(packet: &[u8]) -> Option<Ip<'_>> {
+    match packet.first()? >> 4 {
+        4 => ipv4(packet),
+        6 => ipv6(packet),
+        _ => None,
+    }
+}
+
+/// The IP packet within IP without options, or within PPP over Ethernet, which follows the link header in the place of one.
+fn tunneled(packet: &[u8], medium: Medium) -> Option<Ip<'_>> {
+    let (protocol, within, outer_is_right) = match packet {
+        [0x11, 0, _, _, high, low, 0, protocol, within @ ..] if medium == Medium::Ethernet => {
+            let len = usize::from(u16::from_be_bytes([*high, *low])).checked_sub(2)?;
+            (*protocol, within.get(..len)?, true)
+        }
+        [0x40..=0x4F, ..] => {
+            let outer = Ipv4Header::new(packet)?;
+            let plain = outer.header_len() == Ipv4Header::LEN && !outer.is_fragment();
+            (outer.protocol().0, outer.payload().filter(|_| plain)?, outer.has_valid_checksum())
+        }
+        [0x60..=0x6F, ..] => {
+            let outer = Ipv6Header::new(packet)?;
+            (outer.next_header().0, outer.payload()?, true)
+        }
+        _ => return None,
+    };
+    let ip = match (protocol, within.first()? >> 4) {
+        (4 | 0x21, 4) => ipv4(within)?,
+        (41 | 0x57, 6) => ipv6(within)?,
+        _ => return None,
+    };
+    let total = match ip.addresses {
+        AddressPair::V4 { .. } => usize::from(Ipv4Header::new(within)?.total_len()),
+        AddressPair::V6 { .. } => Ipv6Header::LEN + usize::from(Ipv6Header::new(within)?.payload_len()),
+    };
+    let is_whole = total == within.len() && ip.protocol == IpProtocol::TCP;
+    is_whole.then_some(Ip { header_is_right: ip.header_is_right && outer_is_right, ..ip })
 }
 
 /// Reads a UDP datagram.
@@ -114,7 +155,7 @@ fn tcp<'a>(ip: &Ip<'a>, flow: Option<FlowKey>) -> Read<'a> {
     Read { flow, content: Content::Tcp(tcp) }
 }
 
-/// The IP packet with what follows it, and the VLAN identifiers in front of it.
+/// The IP packet, or session data of PPP over Ethernet, with what follows it, and the VLAN identifiers in front of it.
 fn link(frame: &[u8], medium: Medium) -> Option<(&[u8], [Option<u16>; 2])> {
     if medium == Medium::Ip {
         return Some((frame, [None; 2]));
@@ -123,6 +164,7 @@ fn link(frame: &[u8], medium: Medium) -> Option<(&[u8], [Option<u16>; 2])> {
     let announced = match header.ethertype() {
         EtherType::IPV4 => 4,
         EtherType::IPV6 => 6,
+        EtherType::PPPOE_SESSION => 1,
         _ => return None,
     };
     let tags = header.tags();

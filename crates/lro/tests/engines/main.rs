@@ -19,4 +19,5 @@ mod npu_lulls;
 mod npu_timeouts;
 mod profiles;
 mod property;
+mod tunnels;
 mod verify;

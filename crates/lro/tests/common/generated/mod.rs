@@ -13,6 +13,7 @@ pub mod exchange;
 pub mod flow;
 pub mod ledger;
 pub mod traffic;
+pub mod tunnel;
 
 pub use self::checked::Checked;
 pub use self::choose::Choose;

@@ -7,6 +7,7 @@ use super::choose::Choose;
 use super::damage::{damage, not_tcp};
 use super::exchange::Exchange;
 use super::flow::Flow;
+use super::tunnel::Tunnel;
 
 /// Something that happens to an engine.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub enum Step {
 /// A mix of connections, and of senders of UDP datagrams.
 pub struct Traffic {
     flows: Vec<Flow>,
+    /// The tunnel that each flow is sent through, if any.
+    tunnels: Vec<Option<Tunnel>>,
     exchanges: Vec<Exchange>,
     /// The flow that sends now.
     current: usize,
@@ -47,7 +50,8 @@ impl Traffic {
         let exchanges = choose.one_of(&[0, 0, 1, 2]).min(flows.len());
         let fields: Vec<_> = flows[..exchanges].iter().map(|flow| flow.fields().clone()).collect();
         let exchanges = fields.into_iter().map(|fields| Exchange::new(choose, fields)).collect();
-        Self { flows, exchanges, current: 0, delayed: Vec::new(), medium, calm }
+        let tunnels = (0..count).map(|_| Tunnel::any(choose, medium)).collect();
+        Self { flows, tunnels, exchanges, current: 0, delayed: Vec::new(), medium, calm }
     }
 
     /// What happens next.
@@ -96,7 +100,10 @@ impl Traffic {
             return self.carry(choose, datagram);
         }
         let frame = self.flows[self.current].send(choose);
-        let bytes = if medium == Medium::Ip { frame.build_ip() } else { frame.build() };
+        let mut bytes = if medium == Medium::Ip { frame.build_ip() } else { frame.build() };
+        if let Some(tunnel) = &mut self.tunnels[self.current] {
+            bytes = tunnel.wrap(&bytes, medium, frame.tags.len());
+        }
         if frame.flags.contains(TcpFlags::SYN) {
             // A host that never sees it goes on with the old connection, and so must the model of it.
             return Step::Receive(bytes);
