@@ -30,6 +30,10 @@ pub(crate) struct EngineOptions {
     /// kernel takes them merged, as Linux does from 6.2 on].
     #[arg(long, value_name = "SWITCH")]
     udp: Option<Switch>,
+    /// Whether TCP within IP (IPIP, 6in4, IP within IPv6) and PPP over Ethernet is coalesced, too (gro only) [default: off: a
+    /// host that forwards such packets cannot segment them again].
+    #[arg(long, value_name = "SWITCH")]
+    tunnels: Option<Switch>,
     /// Whether PSH ends an aggregate or is held like other data (npu only) [default: hold].
     #[arg(long, value_name = "RULE")]
     psh: Option<Psh>,
@@ -104,7 +108,8 @@ impl EngineOptions {
             Action::Pass => BadChecksum::Pass,
         });
         let udp = self.udp.map_or(udp == UdpByDefault::On, |udp| udp == Switch::On);
-        Config { medium, bad_checksum, udp, max_bytes: self.max_bytes, ..Config::default() }
+        let tunnels = self.tunnels == Some(Switch::On);
+        Config { medium, bad_checksum, udp, tunnels, max_bytes: self.max_bytes, ..Config::default() }
     }
 
     /// A profile with its own configuration, the one that `default` gives it where no option says otherwise.
@@ -115,8 +120,8 @@ impl EngineOptions {
         if default.profile() != Profile::Npu {
             self.refuse_npu_options(default.profile())?;
         }
-        if default.profile() != Profile::Gro && self.udp == Some(Switch::On) {
-            return Err(failure::usage("--udp on is for the gro profile only: no other coalesces UDP"));
+        if default.profile() != Profile::Gro {
+            self.refuse_gro_options()?;
         }
         Ok(match (default, self.hold) {
             (ProfileConfig::Gro(default), hold) => ProfileConfig::Gro(hold.map_or(default, Hold::For)),
@@ -165,6 +170,7 @@ impl EngineOptions {
         let options = [
             ("--hold", self.hold.is_some()),
             ("--udp", self.udp.is_some()),
+            ("--tunnels", self.tunnels.is_some()),
             ("--psh", self.psh.is_some()),
             ("--reorder-hold", self.reorder_hold.is_some()),
             ("--rules", self.rules.is_some()),
@@ -174,6 +180,16 @@ impl EngineOptions {
         match options.iter().find(|(_, given)| *given) {
             Some((name, _)) => {
                 Err(failure::usage(format!("{name} is for an engine, and --profile none has none")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn refuse_gro_options(&self) -> anyhow::Result<()> {
+        let options = [("--udp on", self.udp, "UDP"), ("--tunnels on", self.tunnels, "TCP in tunnels")];
+        match options.iter().find(|(_, given, _)| *given == Some(Switch::On)) {
+            Some((name, _, what)) => {
+                Err(failure::usage(format!("{name} is for the gro profile only: no other coalesces {what}")))
             }
             None => Ok(()),
         }
