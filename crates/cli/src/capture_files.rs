@@ -2,6 +2,7 @@
 
 mod distinct;
 mod filter;
+mod inputs;
 mod interface;
 mod kept;
 mod merged;
@@ -15,6 +16,7 @@ use nichrome_port::capture::ReadError;
 
 pub(crate) use self::distinct::Distinct;
 pub(crate) use self::filter::Filter;
+pub(crate) use self::inputs::{Capture, Ended, Inputs};
 pub(crate) use self::interface::Interface;
 pub(crate) use self::kept::Kept;
 pub(crate) use self::merged::Merged;
@@ -43,14 +45,11 @@ pub(crate) fn print_summary<'a>(
 }
 
 /// Judges what ended a capture early: one that is cut off is worth a warning, one that cannot be read further is a failure.
-pub(crate) fn judge(ended: Option<ReadError>, input: &Path) -> anyhow::Result<()> {
-    match ended {
-        Some(error @ ReadError::Truncated { .. }) => {
-            let input = input_name(input);
-            failure::warn(format_args!("{input}: {error}; what is before that was processed"));
-            Ok(())
-        }
-        Some(error) => Err(error).with_context(|| input_name(input)),
-        None => Ok(()),
+fn judge(error: ReadError, input: &Path) -> anyhow::Result<()> {
+    let input = input_name(input);
+    if let ReadError::Truncated { .. } = error {
+        failure::warn(format_args!("{input}: {error}; what is before that was processed"));
+        return Ok(());
     }
+    Err(error).context(input)
 }

@@ -13,13 +13,13 @@ mod tally;
 mod text;
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
 use nichrome_lro::{Profile, ProfileConfig};
-use nichrome_port::capture::{self, ReadError, Reader};
+use nichrome_port::capture::ReadError;
 
 use self::card::Card;
 use self::compare::Comparison;
@@ -27,7 +27,7 @@ use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
 use crate::capture_files::{
-    Distinct, Filter, Kept, Progress, input_name, is_standard_stream, judge, print_summary,
+    Capture, Distinct, Ended, Filter, Inputs, Kept, Progress, input_name, is_standard_stream, print_summary,
 };
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
@@ -39,13 +39,15 @@ Examples:
   nichrome coalesce in.pcap out.pcapng --verify       the same, kept and checked
   nichrome coalesce in.pcap --profile npu --hold 5ms --plot sizes.svg
   nichrome coalesce in.pcap --compare --plot all.svg  which card would have helped
+  nichrome coalesce captures/ out.pcapng              all captures of a folder, as 'tcpdump -C' writes them
   tcpdump -i eth0 -c 10000 -w - tcp | nichrome coalesce - out.pcapng";
 
 /// Show, and keep, what a card with receive offload would have handed to the host.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Coalesce {
-    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input.
+    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input; of a folder, all captures
+    /// in it, as parts of one.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The capture to write, always pcapng: every packet as the host gets it; - is the standard output.
@@ -92,18 +94,16 @@ impl Coalesce {
     fn coalesce(&self) -> anyhow::Result<()> {
         let profile = self.engine.profile_config(default_profile_config(self.profile))?;
         self.check_options()?;
-        self.check_files()?;
-        let mut reader = capture::open(&self.input).with_context(|| input_name(&self.input))?;
+        let inputs = Inputs::find(&self.input)?;
+        self.check_files(&inputs)?;
+        let captures = inputs.open()?;
         let host = Host::new(create(self.output.as_deref())?, create(self.acks.as_deref())?);
         let mut card = Card::new(&self.engine, profile, self.verify, host);
-        let ended = self.feed(&mut reader, &mut card)?;
+        let mut filter = self.filter.clone();
+        let ended = captures.each(|path, reader| feed(path, reader, &mut filter, &mut card))?;
         let (done, verified) = card.finish()?;
-        if reader.position().records == 0
-            && let Some(error) = ended
-        {
-            return Err(error).context(input_name(&self.input));
-        }
-        let truncated = ended.is_some();
+        let ended = ended.or_nothing_read()?;
+        let truncated = ended.is_early();
         let verified_frames = verified.as_ref().and_then(|verified| verified.as_ref().ok());
         let summary = Summary::new(&done, profile.profile(), self.top, truncated, verified_frames);
         self.print(&summary, &profile)?;
@@ -112,7 +112,7 @@ impl Coalesce {
             return Err(mismatch)
                 .with_context(|| format!("{}: the output {}", input_name(&self.input), self.not_right()));
         }
-        judge(ended, &self.input)
+        ended.judge()
     }
 
     /// Runs the capture through all candidates, one after the other: each engine reserves memory for every interface.
@@ -123,19 +123,17 @@ impl Coalesce {
             ));
         }
         self.check_options()?;
-        self.check_files()?;
+        let inputs = Inputs::find(&self.input)?;
+        self.check_files(&inputs)?;
         let mut comparison = Comparison::default();
-        let mut ended = None;
+        let mut last = None;
         for candidate in compare::candidates() {
-            let mut reader = capture::open(&self.input).with_context(|| input_name(&self.input))?;
             let mut card = Card::new(&self.engine, candidate.config, self.verify, Host::new(None, None));
-            ended = self.feed(&mut reader, &mut card)?;
+            let mut filter = self.filter.clone();
+            let captures = inputs.open()?;
+            let ended = captures.each(|path, reader| feed(path, reader, &mut filter, &mut card))?;
             let (done, verified) = card.finish()?;
-            if reader.position().records == 0
-                && let Some(error) = ended
-            {
-                return Err(error).with_context(|| input_name(&self.input));
-            }
+            let ended = ended.or_nothing_read()?;
             if let Some(Err(mismatch)) = verified {
                 let profile = candidate.config.profile();
                 let input = input_name(&self.input);
@@ -143,8 +141,9 @@ impl Coalesce {
                     .with_context(|| format!("{input}: the output of {profile} {}", self.not_right()));
             }
             comparison.add(candidate, &done);
+            comparison.truncated = ended.is_early();
+            last = Some(ended);
         }
-        comparison.truncated = ended.is_some();
         let text = if self.json {
             serde_json::to_string_pretty(&comparison)?
         } else {
@@ -155,7 +154,7 @@ impl Coalesce {
             let svg = comparison.draw(&format!("{} through every profile", file_name(&self.input)))?;
             fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        judge(ended, &self.input)
+        last.map_or(Ok(()), Ended::judge)
     }
 
     /// What to say of an output that verification finds wrong.
@@ -164,28 +163,6 @@ impl Coalesce {
             "is not right: --rules paper drops what it has not seen (--rules safe does not)"
         } else {
             "is not right"
-        }
-    }
-
-    /// Gives the card every record; says what ended the capture early, if anything did.
-    fn feed<R: Read>(
-        &self,
-        reader: &mut Reader<R>,
-        card: &mut Card<'_>,
-    ) -> anyhow::Result<Option<ReadError>> {
-        let mut progress = Progress::new(&self.input, reader.is_compressed());
-        let mut filter = self.filter.clone();
-        loop {
-            let mut frame = Vec::new();
-            match reader.next(&mut frame) {
-                Ok(Some(record)) if filter.as_mut().is_some_and(|filter| !filter.takes(&record, &frame)) => {
-                    card.leave_out();
-                }
-                Ok(Some(record)) => card.receive(&record, frame, reader.comment())?,
-                Ok(None) => return Ok(None),
-                Err(error) => return Ok(Some(error)),
-            }
-            progress.reached(reader.position().bytes);
         }
     }
 
@@ -202,9 +179,9 @@ impl Coalesce {
     }
 
     /// Refuses to write what is read, or two things to one file.
-    fn check_files(&self) -> anyhow::Result<()> {
+    fn check_files(&self, inputs: &Inputs) -> anyhow::Result<()> {
         let mut files = Distinct::default();
-        files.add("IN", &self.input, Path::new("/dev/stdin"))?;
+        inputs.add_to(&mut files)?;
         let standard_output = Path::new("/dev/stdout");
         for (name, path) in [("OUT", &self.output), ("--acks", &self.acks), ("--plot", &self.plot)] {
             if let Some(path) = path {
@@ -233,6 +210,28 @@ impl Coalesce {
         );
         let svg = plot::draw(&title, &done.tally)?;
         fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Gives the card every record of a capture; says what ended it early, if anything did.
+fn feed(
+    path: &Path,
+    reader: &mut Capture,
+    filter: &mut Option<Filter>,
+    card: &mut Card<'_>,
+) -> anyhow::Result<Option<ReadError>> {
+    let mut progress = Progress::new(path, reader.is_compressed());
+    loop {
+        let mut frame = Vec::new();
+        match reader.next(&mut frame) {
+            Ok(Some(record)) if filter.as_mut().is_some_and(|filter| !filter.takes(&record, &frame)) => {
+                card.leave_out();
+            }
+            Ok(Some(record)) => card.receive(&record, frame, reader.comment())?,
+            Ok(None) => return Ok(None),
+            Err(error) => return Ok(Some(error)),
+        }
+        progress.reached(reader.position().bytes);
     }
 }
 

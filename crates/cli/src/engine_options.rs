@@ -26,6 +26,14 @@ pub(crate) struct EngineOptions {
     /// The largest IP packet that is made, in bytes, from 576 to 65535.
     #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     max_bytes: u32,
+    /// Whether UDP datagrams of one flow and one size are coalesced, too (gro only) [default: off; on a live card, on if the
+    /// kernel takes them merged, as Linux does from 6.2 on].
+    #[arg(long, value_name = "SWITCH")]
+    udp: Option<Switch>,
+    /// Whether TCP within IP (IPIP, 6in4, IP within IPv6) and PPP over Ethernet is coalesced, too (gro only) [default: off: a
+    /// host that forwards such packets cannot segment them again].
+    #[arg(long, value_name = "SWITCH")]
+    tunnels: Option<Switch>,
     /// Whether PSH ends an aggregate or is held like other data (npu only) [default: hold].
     #[arg(long, value_name = "RULE")]
     psh: Option<Psh>,
@@ -38,6 +46,12 @@ pub(crate) struct EngineOptions {
     /// What happens to segments with a wrong checksum [default: pass for gro, drop for netfpga and npu].
     #[arg(long, value_name = "ACTION")]
     bad_checksum: Option<Action>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -79,14 +93,23 @@ pub(crate) fn default_profile_config(profile: Profile) -> ProfileConfig {
     }
 }
 
+/// Whether UDP datagrams are coalesced where no option says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UdpByDefault {
+    On,
+    Off,
+}
+
 impl EngineOptions {
-    /// What every engine is configured with.
-    pub(crate) fn config(&self, medium: Medium) -> Config {
+    /// What every engine is configured with, for a host that takes merged UDP datagrams by default or not.
+    pub(crate) fn config(&self, medium: Medium, udp: UdpByDefault) -> Config {
         let bad_checksum = self.bad_checksum.map(|action| match action {
             Action::Drop => BadChecksum::Drop,
             Action::Pass => BadChecksum::Pass,
         });
-        Config { medium, bad_checksum, max_bytes: self.max_bytes, ..Config::default() }
+        let udp = self.udp.map_or(udp == UdpByDefault::On, |udp| udp == Switch::On);
+        let tunnels = self.tunnels == Some(Switch::On);
+        Config { medium, bad_checksum, udp, tunnels, max_bytes: self.max_bytes, ..Config::default() }
     }
 
     /// A profile with its own configuration, the one that `default` gives it where no option says otherwise.
@@ -96,6 +119,9 @@ impl EngineOptions {
     pub(crate) fn profile_config(&self, default: ProfileConfig) -> anyhow::Result<ProfileConfig> {
         if default.profile() != Profile::Npu {
             self.refuse_npu_options(default.profile())?;
+        }
+        if default.profile() != Profile::Gro {
+            self.refuse_gro_options()?;
         }
         Ok(match (default, self.hold) {
             (ProfileConfig::Gro(default), hold) => ProfileConfig::Gro(hold.map_or(default, Hold::For)),
@@ -143,6 +169,8 @@ impl EngineOptions {
     pub(crate) fn refuse_all(&self) -> anyhow::Result<()> {
         let options = [
             ("--hold", self.hold.is_some()),
+            ("--udp", self.udp.is_some()),
+            ("--tunnels", self.tunnels.is_some()),
             ("--psh", self.psh.is_some()),
             ("--reorder-hold", self.reorder_hold.is_some()),
             ("--rules", self.rules.is_some()),
@@ -152,6 +180,16 @@ impl EngineOptions {
         match options.iter().find(|(_, given)| *given) {
             Some((name, _)) => {
                 Err(failure::usage(format!("{name} is for an engine, and --profile none has none")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn refuse_gro_options(&self) -> anyhow::Result<()> {
+        let options = [("--udp on", self.udp, "UDP"), ("--tunnels on", self.tunnels, "TCP in tunnels")];
+        match options.iter().find(|(_, given, _)| *given == Some(Switch::On)) {
+            Some((name, _, what)) => {
+                Err(failure::usage(format!("{name} is for the gro profile only: no other coalesces {what}")))
             }
             None => Ok(()),
         }

@@ -3,17 +3,17 @@
 mod cutter;
 mod summary;
 
-use std::io::Read;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args;
-use nichrome_port::capture::{self, ReadError, Reader};
+use nichrome_port::capture::ReadError;
 
 use self::cutter::{Cutter, Found};
 use self::summary::Summary;
-use crate::capture_files::{Distinct, Filter, Interface, Kept, Progress, input_name, judge, print_summary};
+use crate::capture_files::{
+    Capture, Distinct, Filter, Inputs, Interface, Kept, Progress, input_name, print_summary,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +26,8 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Segment {
-    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input.
+    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input; of a folder, all captures
+    /// in it, as parts of one.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The capture to write, always pcapng; - is the standard output.
@@ -51,33 +52,34 @@ pub(crate) struct Segment {
 impl Segment {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let inputs = Inputs::find(&self.input)?;
         let mut files = Distinct::default();
-        files.add("IN", &self.input, Path::new("/dev/stdin"))?;
+        inputs.add_to(&mut files)?;
         files.add("OUT", &self.output, Path::new("/dev/stdout"))?;
-        let mut reader = capture::open(&self.input).with_context(|| input_name(&self.input))?;
+        let captures = inputs.open()?;
         let mut output = Kept::create(&self.output)?;
         let mut summary = Summary::default();
-        let ended = self.cut(&mut reader, &mut output, &mut summary)?;
+        let mut filter = self.filter.clone();
+        let ended =
+            captures.each(|path, reader| self.cut(path, reader, &mut filter, &mut output, &mut summary))?;
         output.finish()?;
-        if summary.packets_in == 0
-            && let Some(error) = ended
-        {
-            return Err(error).with_context(|| input_name(&self.input));
-        }
-        summary.truncated = ended.is_some();
+        let ended = ended.or_nothing_read()?;
+        summary.truncated = ended.is_early();
         self.print(&summary)?;
-        judge(ended, &self.input)
+        ended.judge()
     }
 
     /// Cuts every record; says what ended the capture early, if anything did.
-    fn cut<R: Read>(
+    fn cut(
         &self,
-        reader: &mut Reader<R>,
+        path: &Path,
+        reader: &mut Capture,
+        filter: &mut Option<Filter>,
         output: &mut Kept,
         summary: &mut Summary,
     ) -> anyhow::Result<Option<ReadError>> {
-        let mut progress = Progress::new(&self.input, reader.is_compressed());
-        let (mut cutter, mut filter) = (Cutter::new(self.mtu, self.mss), self.filter.clone());
+        let mut progress = Progress::new(path, reader.is_compressed());
+        let mut cutter = Cutter::new(self.mtu, self.mss);
         let (mut bytes, mut segment) = (Vec::new(), Vec::new());
         loop {
             let record = match reader.next(&mut bytes) {

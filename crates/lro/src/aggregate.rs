@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::IoSlice;
 
-use nichrome_wire::{TcpFlags, VirtioNetHeader, checksum};
+use nichrome_wire::{TcpFlags, VirtioNetHeader, checksum, transmitted_checksum};
 
 use crate::frame::Frame;
 use crate::identification::Identification;
@@ -16,7 +16,7 @@ use crate::segment::Layout;
 pub enum Packet<B> {
     /// A frame as it was received.
     Frame(Frame<B>),
-    /// Two or more segments of one flow as one.
+    /// Two or more segments or datagrams of one flow as one.
     Aggregate(Aggregate<B>),
 }
 
@@ -43,9 +43,9 @@ impl<B: AsRef<[u8]>> Packet<B> {
     }
 }
 
-/// Two or more segments of one flow: one header, and their payloads where they were received.
+/// Two or more TCP segments, or UDP datagrams, of one flow: one header, and their payloads where they were received.
 ///
-/// The header's TCP checksum field holds the sum of the pseudo-header, to be completed by whoever takes the packet
+/// The header's TCP or UDP checksum field holds the sum of the pseudo-header, to be completed by whoever takes the packet
 /// ([`Aggregate::virtio_net_header`] says so to a kernel); [`Aggregate::copy_to`] completes it itself. Dropping it
 /// gives the buffers back.
 pub struct Aggregate<B>(Recycled<Run<B>>);
@@ -55,7 +55,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         Self(run)
     }
 
-    /// The link, IP and TCP headers.
+    /// The link, IP and TCP or UDP headers.
     pub fn header(&self) -> &[u8] {
         self.0.template().header()
     }
@@ -87,12 +87,22 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         false
     }
 
+    /// Whether these are UDP datagrams (otherwise TCP segments).
+    pub fn is_udp(&self) -> bool {
+        self.0.layout.is_udp()
+    }
+
     /// Payload bytes.
     pub fn payload_len(&self) -> usize {
         self.0.bytes as usize
     }
 
-    /// Segments in it (`gso_segs`), 2 or more.
+    /// Bytes of TCP payload.
+    pub(crate) fn tcp_payload_len(&self) -> u32 {
+        self.0.tcp_bytes()
+    }
+
+    /// Segments or datagrams in it (`gso_segs`), 2 or more.
     pub fn segments(&self) -> usize {
         self.0.segments()
     }
@@ -112,20 +122,24 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         self.0.reason
     }
 
-    /// The header that tells a Linux kernel (TAP, AF_PACKET) what this packet is.
+    /// The header that tells a Linux kernel (TAP, AF_PACKET) what this packet is. Kernels know UDP datagrams from 6.2 on.
     pub fn virtio_net_header(&self) -> VirtioNetHeader {
         let layout = self.0.layout;
         VirtioNetHeader {
             flags: VirtioNetHeader::NEEDS_CSUM,
-            gso_type: if layout.is_ipv4() { VirtioNetHeader::GSO_TCPV4 } else { VirtioNetHeader::GSO_TCPV6 },
+            gso_type: match (layout.is_udp(), layout.is_ipv4()) {
+                (true, _) => VirtioNetHeader::GSO_UDP_L4,
+                (false, true) => VirtioNetHeader::GSO_TCPV4,
+                (false, false) => VirtioNetHeader::GSO_TCPV6,
+            },
             hdr_len: layout.payload,
             gso_size: self.mss(),
             csum_start: layout.transport,
-            csum_offset: 16,
+            csum_offset: layout.checksum_offset(),
         }
     }
 
-    /// Writes the whole packet with a complete TCP checksum to `packet`, which is cleared first.
+    /// Writes the whole packet with a complete TCP or UDP checksum to `packet`, which is cleared first.
     pub fn copy_to(&self, packet: &mut Vec<u8>) {
         packet.clear();
         packet.extend_from_slice(self.header());
@@ -148,7 +162,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
             before,
             payload.len() as u32,
             flags,
-            run.identification,
+            [run.identification, run.outer_identification],
         );
         frame.extend_from_slice(header.header());
         frame.extend_from_slice(payload);
@@ -156,11 +170,13 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
     }
 }
 
-/// Completes the TCP checksum of a packet whose checksum field holds the pseudo-header's sum.
+/// Completes the TCP or UDP checksum of a packet whose checksum field holds the pseudo-header's sum.
 fn complete_checksum(packet: &mut [u8], layout: Layout) {
     let transport = usize::from(layout.transport);
     let sum = checksum::checksum(&packet[transport..]);
-    packet[transport + 16..][..2].copy_from_slice(&sum.to_be_bytes());
+    let sum = if layout.is_udp() { transmitted_checksum(sum) } else { sum };
+    let field = transport + usize::from(layout.checksum_offset());
+    packet[field..][..2].copy_from_slice(&sum.to_be_bytes());
 }
 
 impl<B: AsRef<[u8]>> fmt::Debug for Aggregate<B> {

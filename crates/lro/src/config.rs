@@ -76,7 +76,7 @@ pub enum Hold {
 }
 
 /// What all engines are configured with. The memory that an engine reserves is at most 760 bytes and `max_segments` frames
-/// (a buffer and 8 bytes each) per aggregate, 250 bytes per connection, and 500 KB; `npu` also takes `reorder_segments`
+/// (a buffer and 8 bytes each) per aggregate, 250 bytes per connection (500 where UDP is coalesced), and 500 KB; `npu` also takes `reorder_segments`
 /// frames, and 96 bytes each, per eight aggregates. It never takes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -84,6 +84,12 @@ pub struct Config {
     pub medium: Medium,
     /// What happens to wrong checksums; `None`: passed by `gro`, dropped by `netfpga` and `npu`.
     pub bad_checksum: Option<BadChecksum>,
+    /// Whether `gro` coalesces UDP datagrams too; the others never do. The kernel behind it must know them as one packet, as
+    /// Linux does from 6.2 on.
+    pub udp: bool,
+    /// Whether `gro` coalesces TCP within IP (IPIP, 6in4 and IPv6's) and PPP over Ethernet, too. The virtio header cannot name
+    /// the tunnel: the host must be the end of it, as one that forwards such packets could not segment them again.
+    pub tunnels: bool,
     /// Bytes of an aggregate's IP packet, 576 to 65,535.
     pub max_bytes: u32,
     /// Segments of an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
@@ -101,6 +107,8 @@ impl Default for Config {
         Self {
             medium: Medium::Ethernet,
             bad_checksum: None,
+            udp: false,
+            tunnels: false,
             max_bytes: 65_535,
             max_segments: 128,
             max_connections: 4096,

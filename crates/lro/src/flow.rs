@@ -3,20 +3,26 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// One direction of one TCP connection: the four-tuple (lro-npu IV.A), the IP version and the VLAN identifiers.
-/// The ACK number is not part of it: it changes within a connection.
+/// One direction of one TCP connection, or of one exchange of UDP datagrams: the four-tuple (lro-npu IV.A), the protocol,
+/// the IP version and the VLAN identifiers. The ACK number is not part of it: it changes within a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// Source and destination: both in the first word for IPv4, two words each for IPv6.
     addresses: (u64, u64, u64, u64),
     /// Source port above destination port.
     ports: u32,
-    /// IP version in the top 4 bits, then the number of VLAN tags, then up to two VLAN identifiers of 12 bits.
+    /// IP version in the top 4 bits, then whether it is [`UDP`] and [`TUNNEL`]ed, then the number of VLAN tags in 2 bits, then
+    /// up to two VLAN identifiers of 12 bits.
     network: u32,
 }
 
+/// The bit of [`FlowKey::network`] that says UDP instead of TCP.
+const UDP: u32 = 1 << 27;
+/// The bit of [`FlowKey::network`] that says within a tunnel.
+const TUNNEL: u32 = 1 << 26;
+
 impl FlowKey {
-    /// A flow over IPv4 without VLAN tags.
+    /// A TCP flow over IPv4 without VLAN tags.
     #[inline]
     pub fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16) -> Self {
         Self::ipv4_words(
@@ -31,12 +37,32 @@ impl FlowKey {
         Self { addresses: (addresses, 0, 0, 0), ports, network: 4 << 28 }
     }
 
-    /// A flow over IPv6 without VLAN tags.
+    /// A TCP flow over IPv6 without VLAN tags.
     #[inline]
     pub fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, src_port: u16, dst_port: u16) -> Self {
         let [src, dst] = [src, dst].map(u128::from);
         let addresses = ((src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64);
         Self { addresses, ports: ports(src_port, dst_port), network: 6 << 28 }
+    }
+
+    /// The same flow between these ports.
+    #[inline]
+    pub(crate) fn with_ports(self, src_port: u16, dst_port: u16) -> Self {
+        Self { ports: ports(src_port, dst_port), ..self }
+    }
+
+    /// The UDP flow between the same addresses and ports.
+    #[inline]
+    #[must_use]
+    pub fn over_udp(self) -> Self {
+        Self { network: self.network | UDP, ..self }
+    }
+
+    /// The same flow within a tunnel, whichever that is.
+    #[inline]
+    #[must_use]
+    pub fn in_tunnel(self) -> Self {
+        Self { network: self.network | TUNNEL, ..self }
     }
 
     /// The same flow within the first `count` of these VLANs, outermost first.
@@ -51,7 +77,7 @@ impl FlowKey {
     pub fn in_vlan(self, vid: u16) -> Self {
         let tags = self.network >> 24 & 3;
         let vids = (self.network & 0xFFF) << 12 | u32::from(vid & 0xFFF);
-        Self { network: self.network & 0xF000_0000 | (tags + 1) << 24 | vids, ..self }
+        Self { network: self.network & (0xF << 28 | UDP | TUNNEL) | (tags + 1) << 24 | vids, ..self }
     }
 
     /// The other direction of the same connection.
@@ -67,6 +93,18 @@ impl FlowKey {
     #[inline]
     pub fn is_ipv4(&self) -> bool {
         self.network >> 28 == 4
+    }
+
+    /// Whether this is UDP (otherwise TCP).
+    #[inline]
+    pub fn is_udp(&self) -> bool {
+        self.network & UDP != 0
+    }
+
+    /// Whether this is within a tunnel.
+    #[inline]
+    pub fn is_tunneled(&self) -> bool {
+        self.network & TUNNEL != 0
     }
 
     /// Source address and port.
@@ -99,6 +137,12 @@ const fn ports(src: u16, dst: u16) -> u32 {
 impl fmt::Display for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} > {}", self.source(), self.destination())?;
+        if self.is_udp() {
+            f.write_str(" udp")?;
+        }
+        if self.is_tunneled() {
+            f.write_str(" in a tunnel")?;
+        }
         match self.network >> 24 & 3 {
             0 => Ok(()),
             1 => write!(f, " vlan {}", self.network & 0xFFF),
@@ -162,6 +206,7 @@ mod tests {
         assert_eq!(v4.reversed().to_string(), "10.0.0.2:80 > 10.0.0.1:1234");
         assert_eq!(v4.in_vlan(7).to_string(), "10.0.0.1:1234 > 10.0.0.2:80 vlan 7");
         assert_eq!(v4.in_vlan(7).in_vlan(9).to_string(), "10.0.0.1:1234 > 10.0.0.2:80 vlan 7.9");
+        assert_eq!(v4.over_udp().in_vlan(7).to_string(), "10.0.0.1:1234 > 10.0.0.2:80 udp vlan 7");
         let v6 = FlowKey::ipv6(Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED, 1, 2);
         assert_eq!(v6.to_string(), "[::1]:1 > [::]:2");
         assert_eq!(v6.reversed().reversed(), v6);
@@ -174,7 +219,9 @@ mod tests {
             FlowKey::ipv4([10, 0, 0, 3].into(), [10, 0, 0, 2].into(), 1234, 80),
             FlowKey::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1234, 81),
             base.reversed(),
+            base.over_udp(),
             base.in_vlan(0),
+            base.in_vlan(0).over_udp(),
             base.in_vlan(1).in_vlan(2),
             base.in_vlan(2).in_vlan(1),
         ];

@@ -16,6 +16,8 @@
 //! | bytes after the IP packet, a checksum of 0xFFFF | flow flushed, passed: they could not be re-created |
 //! | table full | the flow that was held longest is flushed for the new one |
 //! | every aggregate in the driver's hands | frame passed |
+//! | TCP within IP or PPP over Ethernet, where `Config::tunnels` says so | as without the tunnel, whose header must be equal but for length, checksum, and an identification that is the same in all or goes up by one each |
+//! | UDP datagrams, where `Config::udp` says so | coalesced by rules of their own: see `datagrams.rs` |
 
 use std::mem;
 use std::vec::IntoIter;
@@ -24,6 +26,8 @@ use nichrome_wire::{Engine, Instant, TcpFlags};
 
 use crate::burst::{self, Singles};
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
+use crate::datagram;
+use crate::datagrams::Datagrams;
 use crate::flow::{FlowKey, KeyHasher};
 use crate::frame::Frame;
 use crate::lossless;
@@ -42,6 +46,8 @@ use crate::usual;
 /// The lossless engine: see the [module](self).
 pub struct Gro<B: AsRef<[u8]>> {
     medium: Medium,
+    /// Whether segments in tunnels are coalesced.
+    tunnels: bool,
     bad_checksum: BadChecksum,
     hold: Hold,
     limits: Limits,
@@ -54,6 +60,8 @@ pub struct Gro<B: AsRef<[u8]>> {
     table: ConnectionTable<Box<Run<B>>>,
     ages: AgeList,
     pool: RunPool<B>,
+    /// UDP datagrams that are held, where they are coalesced.
+    datagrams: Option<Box<Datagrams<B>>>,
     /// Flows that held segments when the last batch ended.
     last_batch: usize,
     /// Segments of this batch whose flows have nothing else in it and hold nothing.
@@ -79,6 +87,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         config.validate()?;
         Ok(Self {
             medium: config.medium,
+            tunnels: config.tunnels,
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
             hold,
             limits: config.limits(),
@@ -90,6 +99,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
             pool: RunPool::new(config.max_aggregates, config.max_segments),
+            datagrams: config.udp.then(|| Box::new(Datagrams::new(config))),
             last_batch: 0,
             singles: Singles::new(),
             out: Outbox::new(config.max_connections + 4),
@@ -106,7 +116,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     pub fn connections(&self) -> usize {
         match self.hold {
             Hold::Batch => self.last_batch,
-            Hold::For(_) => self.held(),
+            Hold::For(_) => self.held() + self.held_datagrams(),
         }
     }
 
@@ -115,10 +125,16 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.flush_all(FlushReason::Drain);
     }
 
-    /// Flows that hold segments.
+    /// TCP flows that hold segments.
     #[inline]
     fn held(&self) -> usize {
         self.recent.len() + self.table.len()
+    }
+
+    /// UDP flows that hold datagrams.
+    #[inline]
+    fn held_datagrams(&self) -> usize {
+        self.datagrams.as_ref().map_or(0, |datagrams| datagrams.len())
     }
 
     /// Where a flow holds segments.
@@ -170,7 +186,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(frame) = frames.next() else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
         let Some(run) = self.run_mut(place) else { return };
-        run.follow(frame, follower);
+        run.follow(frame, follower.idents, follower.payload_len, follower.flags);
         let short = follower.payload_len < run.mss;
         if let Some(reason) =
             lossless::ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment))
@@ -355,7 +371,16 @@ impl<B: AsRef<[u8]>> Gro<B> {
     #[inline(never)]
     fn receive_unusual(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
-        match &parse::parse_any(frame.bytes(), self.medium) {
+        let parsed = parse::parse_any(frame.bytes(), self.medium);
+        match parsed {
+            Parsed::Other(PassReason::NotTcp) => self.receive_not_tcp(frames, now),
+            parsed => self.receive_parsed(frames, &parsed, now),
+        }
+    }
+
+    /// Takes the first of these frames, which is `parsed`.
+    fn receive_parsed(&mut self, frames: &mut IntoIter<Frame<B>>, parsed: &Parsed, now: Instant) {
+        match parsed {
             Parsed::Tcp(segment) => {
                 let hash = self.hasher.hash(&segment.flow);
                 self.receive_segment(frames, hash, segment, now);
@@ -368,6 +393,21 @@ impl<B: AsRef<[u8]>> Gro<B> {
             }
             Parsed::Other(reason) => self.pass(frames, 0, *reason),
         }
+    }
+
+    /// Takes the first of these frames, which may be a UDP datagram, or a TCP segment in a tunnel.
+    fn receive_not_tcp(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
+        let Some(frame) = frames.as_slice().first() else { return };
+        if let Some(datagrams) = &mut self.datagrams
+            && let Some(packet) = datagram::read(frame.bytes(), self.medium)
+        {
+            return datagrams.receive(frames, &packet, now, &mut self.pool, &mut self.out);
+        }
+        let parsed = match self.tunnels {
+            true => parse::parse_tunneled(frame.bytes(), self.medium),
+            false => Parsed::Other(PassReason::NotTcp),
+        };
+        self.receive_parsed(frames, &parsed, now);
     }
 
     /// Takes the first of these frames, a segment.
@@ -494,6 +534,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
         for (_, _, run) in self.recent.drain() {
             self.pool.finish_lossless(run, reason, &mut self.out);
         }
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.flush_all(reason, &mut self.pool, &mut self.out);
+        }
     }
 }
 
@@ -520,7 +563,7 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
 
     fn end_of_batch(&mut self, _now: Instant) {
         if self.hold == Hold::Batch {
-            self.last_batch = self.held() + self.singles.len();
+            self.last_batch = self.held() + self.singles.len() + self.held_datagrams();
             self.flush_all(FlushReason::EndOfBatch);
         }
     }
@@ -538,13 +581,18 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let Hold::For(hold) = self.hold else { return None };
-        self.oldest().map(|(_, since)| since + hold)
+        let datagrams = self.datagrams.as_ref().and_then(|datagrams| datagrams.oldest());
+        let since = self.oldest().map(|(_, since)| since).into_iter().chain(datagrams).min()?;
+        Some(since + hold)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         let Hold::For(hold) = self.hold else { return };
         while let Some((oldest, _)) = self.oldest().filter(|(_, since)| *since + hold <= now) {
             self.flush(oldest, FlushReason::Timeout);
+        }
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.flush_due(hold, now, &mut self.pool, &mut self.out);
         }
     }
 }

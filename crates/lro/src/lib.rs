@@ -7,6 +7,7 @@
 //! | flows at once | a table, the oldest evicted | one | a table, descriptors from a pre-allocated pool |
 //! | order | in order only; anything else flushes the flow first | in order only | reorders by sequence number |
 //! | ends an aggregate | PSH, FIN, 64 KB, an unequal field, the hold time or the end of the batch | maximum length, timer, another flow | 64 KB of consecutive payload, FIN, a timeout of ten average intervals |
+//! | UDP | an option: datagrams of one flow and one size | passed | passed |
 //! | ACKs | untouched | untouched | [active ACK](ActiveAck): off, as in the paper, or safe |
 //!
 //! lro-netfpga is Antichi, Callegari, Giordano: "Implementation of TCP Large Receive Offload on Open Hardware Platform"
@@ -53,13 +54,17 @@ mod aggregate;
 mod burst;
 mod coalescer;
 mod config;
+mod datagram;
+mod datagrams;
 mod flow;
 mod frame;
 pub mod gro;
 mod identification;
+mod latest;
 mod lossless;
 mod mask;
 pub mod netfpga;
+mod network;
 pub mod npu;
 mod outbox;
 mod parse;
@@ -72,6 +77,7 @@ mod segment;
 mod stats;
 mod table;
 mod template;
+mod tunnel;
 mod usual;
 pub mod verify;
 

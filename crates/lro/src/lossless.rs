@@ -34,7 +34,7 @@ pub(crate) fn why_not<B: AsRef<[u8]>>(
         Some(FlushReason::MaxLength)
     } else if run.segments() >= limits.segments as usize {
         Some(FlushReason::MaxSegments)
-    } else if run.identification_with(follower).is_none() {
+    } else if run.identification_with(follower.idents).is_none() {
         Some(FlushReason::UnequalField)
     } else {
         None

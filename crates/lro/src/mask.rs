@@ -5,10 +5,11 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 
 use crate::segment::Layout;
 use crate::template::{HeaderBytes, MAX_HEADER, USUAL};
+use crate::tunnel::Tunnel;
 use crate::usual;
 
 /// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number never count;
-/// they are checked on their own.
+/// they are checked on their own. Datagrams are merged under the lossless rule only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// All that could not be re-created: everything but the identification, PSH and FIN.
@@ -74,8 +75,9 @@ impl Mask {
     /// usual.
     #[inline(always)]
     pub(crate) fn expected<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
-        let Layout { network, transport, payload, .. } = self.layout;
-        (usize::from(payload) <= USUAL).then(|| Expected {
+        let Layout { network, tunnel, transport, payload, .. } = self.layout;
+        // Of one identification only it is said what it is to be.
+        (usize::from(payload) <= USUAL && tunnel != Tunnel::Ipv4).then(|| Expected {
             mask: &self.full_bits,
             header: first,
             network: usize::from(network).min(USUAL - 12),
@@ -187,11 +189,22 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     let mut mask = [0; MAX_HEADER];
     mask[..payload.min(MAX_HEADER)].fill(0xFF);
     let mut free = |at: usize, len: usize| mask[at..at + len].fill(0);
+    if let Some((length, _)) = layout.tunnel.length(0) {
+        free(layout.outer() + length, 2);
+    }
+    if layout.tunnel == Tunnel::Ipv4 {
+        free(layout.outer() + 4, 2); // identification
+        free(layout.outer() + 10, 2); // header checksum
+    }
     if layout.is_ipv4() {
         free(network + 2, 4); // total length, identification
         free(network + 10, 2); // header checksum
     } else {
         free(network + 4, 2); // payload length
+    }
+    if layout.is_udp() {
+        free(transport + 4, 4); // length, checksum
+        return mask;
     }
     free(transport + 4, 4); // sequence number
     free(transport + 16, 2); // checksum
@@ -213,12 +226,15 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     mask
 }
 
-/// The bits that count for a segment of full size: the lengths, too.
+/// The bits that count for a segment of full size: the lengths of the IP packet and of a tunnel, too.
 fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
     let mut full = *usual_part(mask);
-    let length = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };
-    if let Some(place) = full.get_mut(length..length + 2) {
-        place.fill(0xFF);
+    let own = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };
+    let outer = layout.tunnel.length(0).map(|(length, _)| layout.outer() + length);
+    for length in [own].into_iter().chain(outer) {
+        if let Some(place) = full.get_mut(length..length + 2) {
+            place.fill(0xFF);
+        }
     }
     full
 }

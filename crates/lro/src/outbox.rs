@@ -48,7 +48,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.stats.bytes_in += frames.iter().map(|frame| frame.bytes().len() as u64).sum::<u64>();
     }
 
-    /// Hands on a frame as it came.
+    /// Hands on a frame as it came, with so many bytes of TCP payload.
     #[inline]
     pub(crate) fn pass(&mut self, frame: Frame<B>, payload_len: u32, reason: PassReason) {
         self.stats.passes.count(reason);
@@ -56,7 +56,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.push(Output::ToHost(Packet::Frame(frame)));
     }
 
-    /// Hands on a single segment that was held.
+    /// Hands on a single segment that was held, with so many bytes of TCP payload.
     #[inline]
     pub(crate) fn flush_frame(&mut self, frame: Frame<B>, payload_len: u32, reason: FlushReason) {
         self.stats.flushes.count(reason);
@@ -70,7 +70,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.stats.flushes.count(reason);
         self.stats.aggregates += 1;
         self.stats.segments_aggregated += aggregate.segments() as u64;
-        self.count_out(aggregate.len(), aggregate.payload_len() as u32);
+        self.count_out(aggregate.len(), aggregate.tcp_payload_len());
         self.push(Output::ToHost(Packet::Aggregate(aggregate)));
     }
 

@@ -1,14 +1,15 @@
 //! Reading the headers of a frame in one pass.
 
 use nichrome_wire::{
-    CommonOptions, Ecn, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber,
-    TcpHeader,
+    CommonOptions, Ecn, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpHeader,
 };
 
 use crate::flow::FlowKey;
+use crate::network::{self, Network};
 use crate::reason::PassReason;
 use crate::segment::{Layout, Medium, Segment, Timestamps};
 use crate::template::MAX_HEADER;
+use crate::tunnel::Tunnel;
 use crate::usual::{self, NETWORK, OPTIONS, TRANSPORT};
 
 /// What a frame is.
@@ -21,11 +22,6 @@ pub(crate) enum Parsed {
     /// Something else, to be passed on.
     Other(PassReason),
 }
-
-/// The VLAN identifiers in front of a packet, and how many there are.
-type Vlans = ([u16; 2], usize);
-
-const NO_VLAN: Vlans = ([0; 2], 0);
 
 /// Reads the headers of a frame. Never fails: what is not a well-formed TCP segment is something else.
 #[inline]
@@ -76,15 +72,17 @@ impl<'f> Usual<'f> {
         let options = frame.get(OPTIONS..TRANSPORT + tcp.header_len())?;
         let network = Network {
             start: NETWORK,
+            tunnel: Tunnel::None,
+            transport: TRANSPORT,
             end,
             version: 4,
-            vlans: NO_VLAN,
+            addresses: FlowKey::default(),
             options: false,
             barrier: None,
             usual_checksum: ip.checksum() != 0xFFFF,
             congestion_experienced: ip.ecn() == Ecn::Ce,
         };
-        Some(segment(frame, self.flow(), &network, TRANSPORT, tcp, options))
+        Some(segment(frame, self.flow(), &network, tcp, options))
     }
 }
 
@@ -118,155 +116,50 @@ fn likely_flow_v6(packet: &[u8]) -> Option<FlowKey> {
 /// Reads the headers of a frame that is not usual.
 #[inline(never)]
 pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
-    if medium == Medium::Ip {
-        return match frame.first().map(|first| first >> 4) {
-            Some(6) => ipv6(frame, 0, NO_VLAN),
-            _ => ipv4(frame, 0, NO_VLAN),
-        };
-    }
-    let Some(header) = LinkHeader::new(frame) else { return Parsed::Other(PassReason::NotTcp) };
-    let tags = header.tags();
-    let mut vlans = ([0; 2], tags.len());
-    for (vid, tag) in vlans.0.iter_mut().zip(tags.as_slice()) {
-        *vid = tag.vid();
-    }
-    match header.ethertype() {
-        EtherType::IPV4 => ipv4(frame, header.header_len(), vlans),
-        EtherType::IPV6 => ipv6(frame, header.header_len(), vlans),
-        _ => Parsed::Other(PassReason::NotTcp),
+    match network::read(frame, medium, IpProtocol::TCP) {
+        Ok(network) => tcp(frame, &network),
+        Err(reason) => Parsed::Other(reason),
     }
 }
 
-/// What the IP header says, for the TCP header behind it.
-#[derive(Clone, Copy)]
-struct Network {
-    /// Where the IP header is in the frame.
-    start: usize,
-    /// Where the packet ends in the frame.
-    end: usize,
-    version: u8,
-    vlans: Vlans,
-    options: bool,
-    barrier: Option<PassReason>,
-    usual_checksum: bool,
-    congestion_experienced: bool,
+/// Reads the headers of a frame whose TCP segment is sent through a tunnel.
+#[inline(never)]
+pub(crate) fn parse_tunneled(frame: &[u8], medium: Medium) -> Parsed {
+    match network::read_tunneled(frame, medium, IpProtocol::TCP) {
+        Ok(network) => tcp(frame, &network),
+        Err(reason) => Parsed::Other(reason),
+    }
 }
 
-fn ipv4(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
-    let Some(ip) = frame.get(start..).and_then(Ipv4Header::new) else {
+fn tcp(frame: &[u8], ip: &Network) -> Parsed {
+    let Some(tcp) = frame.get(ip.transport..ip.end).and_then(TcpHeader::new) else {
         return Parsed::Other(PassReason::Malformed);
     };
-    let header_len = ip.header_len();
-    let total_len = usize::from(ip.total_len());
-    let end = start + total_len;
-    if ip.version() != 4 || header_len < Ipv4Header::LEN || total_len < header_len || end > frame.len() {
-        return Parsed::Other(PassReason::Malformed);
-    }
-    if ip.protocol() != IpProtocol::TCP {
-        return Parsed::Other(PassReason::NotTcp);
-    }
-    let fragment = ip.fragment();
-    if !fragment.is_first() {
-        return Parsed::Other(PassReason::Fragment);
-    }
-    let flow = |src_port, dst_port| FlowKey::ipv4(ip.src(), ip.dst(), src_port, dst_port);
-    let options = header_len > Ipv4Header::LEN;
-    let network = Network {
-        start,
-        end,
-        version: 4,
-        vlans,
-        options,
-        barrier: fragment.more_fragments.then_some(PassReason::Fragment),
-        usual_checksum: ip.checksum() != 0xFFFF,
-        congestion_experienced: ip.ecn() == Ecn::Ce,
-    };
-    tcp(frame, start + header_len, network, flow)
-}
-
-fn ipv6(frame: &[u8], start: usize, vlans: Vlans) -> Parsed {
-    let header = frame.get(start..).and_then(Ipv6Header::new).filter(|ip| ip.version() == 6);
-    let Some((ip, payload)) = header.and_then(|ip| Some((ip, ip.payload()?))) else {
-        return Parsed::Other(PassReason::Malformed);
-    };
-    let mut transport = start + Ipv6Header::LEN;
-    let mut barrier = None;
-    if ip.next_header() != IpProtocol::TCP {
-        let Ok(upper) = ip.upper_layer() else { return Parsed::Other(PassReason::Malformed) };
-        if upper.protocol != IpProtocol::TCP {
-            return Parsed::Other(PassReason::NotTcp);
-        }
-        if let Some(header) = upper.fragment {
-            if !header.fragment.is_first() {
-                return Parsed::Other(PassReason::Fragment);
-            }
-            // An atomic fragment is a whole packet, but one whose fragment header nothing would re-create.
-            barrier = Some(PassReason::Fragment);
-        }
-        // A routing header changes the address that the checksum covers; AH signs fields that merging changes.
-        let mut extensions = ip.extensions().map_while(Result::ok);
-        if extensions.any(|extension| matches!(extension.protocol, IpProtocol::ROUTING | IpProtocol::AH)) {
-            barrier = Some(PassReason::IpOptions);
-        }
-        transport += upper.offset;
-    }
-    let flow = |src_port, dst_port| FlowKey::ipv6(ip.src(), ip.dst(), src_port, dst_port);
-    let end = start + Ipv6Header::LEN + payload.len();
-    tcp(
-        frame,
-        transport,
-        Network {
-            start,
-            end,
-            version: 6,
-            vlans,
-            options: false,
-            barrier,
-            usual_checksum: true,
-            congestion_experienced: ip.ecn() == Ecn::Ce,
-        },
-        flow,
-    )
-}
-
-fn tcp(frame: &[u8], transport: usize, ip: Network, flow: impl Fn(u16, u16) -> FlowKey) -> Parsed {
-    let Some(tcp) = frame.get(transport..ip.end).and_then(TcpHeader::new) else {
-        return Parsed::Other(PassReason::Malformed);
-    };
-    let mut flow = flow(tcp.src_port(), tcp.dst_port());
-    if ip.vlans.1 > 0 {
-        flow = flow.with_vlans(ip.vlans);
-    }
+    let flow = ip.addresses.with_ports(tcp.src_port(), tcp.dst_port());
     if let Some(reason) = ip.barrier {
         return Parsed::Barrier { flow, end: tcp.seq() + u32::from(u16::MAX), reason };
     }
     match tcp.options() {
-        Some(options) => Parsed::Tcp(segment(frame, flow, &ip, transport, tcp, options)),
+        Some(options) => Parsed::Tcp(segment(frame, flow, ip, tcp, options)),
         None => Parsed::Other(PassReason::Malformed),
     }
 }
 
 /// The segment whose TCP header is at `transport`.
 #[inline(always)]
-fn segment(
-    frame: &[u8],
-    flow: FlowKey,
-    ip: &Network,
-    transport: usize,
-    tcp: TcpHeader<'_>,
-    options: &[u8],
-) -> Segment {
+fn segment(frame: &[u8], flow: FlowKey, ip: &Network, tcp: TcpHeader<'_>, options: &[u8]) -> Segment {
     let common = CommonOptions::classify(options);
     let timestamps = match common {
         CommonOptions::Timestamps { value, echo } => Some(Timestamps { value, echo }),
         _ => None,
     };
-    let headers = transport + TcpHeader::LEN + options.len();
+    let headers = ip.transport + TcpHeader::LEN + options.len();
     Segment {
         flow,
         layout: Layout {
-            network: ip.start as u16,
-            transport: transport as u16,
+            network: ip.start as u8,
+            tunnel: ip.tunnel,
+            transport: ip.transport as u16,
             payload: headers as u16,
             version: ip.version,
             timestamps: if timestamps.is_some() { timestamps_at(options) } else { 0 },

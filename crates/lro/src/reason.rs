@@ -86,7 +86,7 @@ reasons! {
 reasons! {
     /// Why a frame was passed to the host as it came.
     PassReason {
-        /// Not IP, or not TCP over it.
+        /// Not IP, or neither TCP nor, where they are coalesced, UDP datagrams over it.
         NotTcp = "not_tcp",
         /// Lengths or versions in its headers are wrong, or it was cut short.
         Malformed = "malformed",
@@ -98,7 +98,7 @@ reasons! {
         Trailer = "trailer",
         /// A checksum is wrong, and the configuration says to let the host decide.
         BadChecksum = "bad_checksum",
-        /// A checksum is right but not in the form that a sender computes (0xFFFF for 0).
+        /// A checksum is right but not in the form that a sender computes (of IPv4 and TCP: 0xFFFF for 0).
         UnusualChecksum = "unusual_checksum",
         /// SYN is set.
         Syn = "syn",
@@ -116,6 +116,10 @@ reasons! {
         UnusualFlags = "unusual_flags",
         /// No payload: an acknowledgement, a keepalive or a window probe.
         PureAck = "pure_ack",
+        /// A UDP datagram without payload.
+        EmptyDatagram = "empty_datagram",
+        /// A UDP datagram without a checksum: one could not be told from it.
+        NoChecksum = "no_checksum",
         /// TCP options that the profile does not merge.
         TcpOptions = "tcp_options",
         /// Not the next in sequence, and the profile does not reorder.
@@ -138,6 +142,8 @@ reasons! {
         IpChecksum = "ip_checksum",
         /// The TCP checksum is wrong.
         TcpChecksum = "tcp_checksum",
+        /// The UDP checksum is wrong.
+        UdpChecksum = "udp_checksum",
         /// All its bytes came before (Algorithms 1 and 2 as written; otherwise only what the host acknowledged).
         Duplicate = "duplicate",
     }

@@ -7,11 +7,13 @@ use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
 use crate::frame::Frame;
 use crate::identification::Identification;
+use crate::latest::Latest;
 use crate::mask::{Expected, Mask, Rule};
 use crate::reason::FlushReason;
 use crate::recycle::Recycle;
-use crate::segment::{self, FirstSegment, Follower, Layout, Segment};
+use crate::segment::{self, FirstSegment, Idents, Layout, Segment};
 use crate::template::{Template, USUAL};
+use crate::tunnel::Tunnel;
 use crate::usual;
 
 /// How large an aggregate may become.
@@ -20,28 +22,6 @@ pub(crate) struct Limits {
     /// Bytes of the IP packet.
     pub(crate) bytes: u32,
     pub(crate) segments: u32,
-}
-
-/// The fields of a segment of which the latest counts for the whole.
-#[derive(Clone, Copy)]
-pub(crate) struct Latest {
-    pub(crate) ack: SeqNumber,
-    pub(crate) window: u16,
-    pub(crate) flags: TcpFlags,
-    pub(crate) timestamp: Option<u32>,
-}
-
-impl Latest {
-    /// The ACK number becomes the latest, and the window the one that came with it.
-    #[inline]
-    fn follow(&mut self, next: Self) {
-        if !next.ack.before(self.ack) {
-            self.ack = next.ack;
-            self.window = next.window;
-        }
-        self.flags = self.flags | next.flags;
-        self.timestamp = next.timestamp;
-    }
 }
 
 /// Segments with consecutive payload, collected under the header of the first.
@@ -83,6 +63,8 @@ pub(crate) struct Run<B> {
     /// The IPv4 identification of the first segment.
     first_ident: u16,
     pub(crate) identification: Identification,
+    /// As `identification`, of the header of an IPv4 tunnel.
+    pub(crate) outer_identification: Identification,
     pub(crate) reason: FlushReason,
     /// The frames after the first.
     frames: Vec<Frame<B>>,
@@ -109,6 +91,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             max_segments: 0,
             end: SeqNumber(0),
             identification: Identification::Any,
+            outer_identification: Identification::Any,
             flags: TcpFlags::default(),
             ack: SeqNumber(0),
             window: 0,
@@ -129,9 +112,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         limits: Limits,
         now: Instant,
     ) {
-        let ident = frame.bytes().get(usize::from(segment.layout.network) + 4..);
-        let ident = ident.and_then(|ident| ident.first_chunk()).copied();
-        let ident = u16::from_be_bytes(ident.unwrap_or([0; 2]));
+        let ident = Idents::read(frame.bytes(), segment.layout).own;
         self.start_with(
             frame,
             FirstSegment {
@@ -171,13 +152,13 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.bytes = payload_len;
         self.mss = payload_len;
         self.first_len = payload_len;
-        let headers = u32::from(layout.payload - layout.network);
-        self.full_above = limits.bytes.saturating_sub(headers + payload_len);
+        self.full_above = limits.bytes.saturating_sub(layout.counted_headers() + payload_len);
         self.max_segments = limits.segments;
         self.since = now;
         self.end = seq + payload_len;
         // A guess until there are two: the usual sender counts.
         self.identification = Identification::Incrementing;
+        self.outer_identification = Identification::Incrementing;
         self.flags = flags;
         self.ack = ack;
         self.window = window;
@@ -237,36 +218,43 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.bytes > self.full_above || self.count >= self.max_segments
     }
 
-    /// Bytes of the whole as an IP packet.
+    /// Bytes of TCP payload.
+    #[inline]
+    pub(crate) fn tcp_bytes(&self) -> u32 {
+        if self.layout.is_udp() { 0 } else { self.bytes }
+    }
+
+    /// Bytes of the whole as an IP packet, with the headers of a tunnel.
     #[inline]
     pub(crate) fn len_on_ip(&self) -> u32 {
-        let layout = self.layout;
-        u32::from(layout.payload - layout.network) + self.bytes
+        self.layout.counted_headers() + self.bytes
     }
 
-    /// How the identifications go on with that of `follower`; `None` where they would follow no rule.
+    /// How the identifications go on with these, and those of a tunnel; `None` where they would follow no rule.
     #[inline]
-    pub(crate) fn identification_with(&self, follower: &Follower) -> Option<Identification> {
-        if !self.layout.is_ipv4() {
-            return Some(Identification::Fixed);
-        }
-        let ahead = usize::from(follower.ident.wrapping_sub(self.first_ident));
-        let next = if ahead == 0 {
-            Identification::Fixed
-        } else if ahead == self.segments() {
-            Identification::Incrementing
-        } else {
-            return None;
+    pub(crate) fn identification_with(&self, idents: Idents) -> Option<(Identification, Identification)> {
+        let count = self.segments();
+        let own = match self.layout.is_ipv4() {
+            true => self.identification.with(self.first_ident, idents.own, count)?,
+            false => Identification::Fixed,
         };
-        (self.segments() == 1 || next == self.identification).then_some(next)
+        let outer = match self.layout.tunnel {
+            Tunnel::Ipv4 => {
+                let first = Idents::read(self.first(), self.layout).outer;
+                self.outer_identification.with(first, idents.outer, count)?
+            }
+            Tunnel::None | Tunnel::Ipv6 | Tunnel::Pppoe => Identification::Fixed,
+        };
+        Some((own, outer))
     }
 
-    /// Adds a segment that goes on where the run ends, under the lossless rule.
+    /// Adds a segment or datagram with these identifications and so many bytes, which are next, under the lossless rule.
     #[inline]
-    pub(crate) fn follow(&mut self, frame: Frame<B>, follower: &Follower) {
-        self.identification = self.identification_with(follower).unwrap_or(Identification::Any);
-        self.flags = self.flags | follower.flags;
-        self.push(frame, follower.payload_len);
+    pub(crate) fn follow(&mut self, frame: Frame<B>, idents: Idents, len: u32, flags: TcpFlags) {
+        (self.identification, self.outer_identification) =
+            self.identification_with(idents).unwrap_or((Identification::Any, Identification::Any));
+        self.flags = self.flags | flags;
+        self.push(frame, len);
     }
 
     /// Why a segment that is next in sequence cannot join under the rule of equal streams; `None` where it can.
@@ -427,7 +415,7 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// The identification that the next segment has if it goes on as those before it did.
     #[inline(always)]
-    fn next_ident(&self) -> u16 {
+    pub(crate) fn next_ident(&self) -> u16 {
         let step = u16::from(self.identification == Identification::Incrementing);
         self.first_ident.wrapping_add(step.wrapping_mul(self.count as u16))
     }

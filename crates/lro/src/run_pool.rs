@@ -48,7 +48,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         if run.segments() == 1
             && let Some(frame) = run.take_first()
         {
-            out.flush_frame(frame, run.bytes, reason);
+            out.flush_frame(frame, run.tcp_bytes(), reason);
             self.0.give_back(run);
         } else {
             run.seal(reason);

@@ -1,10 +1,11 @@
 //! What an engine needs to know of a received TCP segment, read in one pass over its headers.
 
-use nichrome_wire::{AddressPair, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpFlags};
+use nichrome_wire::{AddressPair, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpFlags, UdpHeader};
 
 use crate::flow::FlowKey;
 use crate::frame::{ChecksumStatus, Frame};
 use crate::reason::{DropReason, PassReason};
+use crate::tunnel::{self, Tunnel};
 
 /// What a frame begins with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,9 +20,11 @@ pub enum Medium {
 /// Where the headers of a frame lie, in bytes from its start; two frames with the same layout differ in values only.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub(crate) struct Layout {
-    /// The IP header.
-    pub(crate) network: u16,
-    /// The TCP header.
+    /// The IP header that the transport header belongs to.
+    pub(crate) network: u8,
+    /// What is between the link header and that.
+    pub(crate) tunnel: Tunnel,
+    /// The TCP or UDP header.
     pub(crate) transport: u16,
     /// The payload.
     pub(crate) payload: u16,
@@ -35,7 +38,7 @@ impl PartialEq for Layout {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         let number = |layout: &Self| {
-            let [a, b] = layout.network.to_ne_bytes();
+            let (a, b) = (layout.network, layout.tunnel as u8);
             let [c, d] = layout.transport.to_ne_bytes();
             let [e, f] = layout.payload.to_ne_bytes();
             u64::from_ne_bytes([a, b, c, d, e, f, layout.version, layout.timestamps])
@@ -49,6 +52,42 @@ impl Layout {
     #[inline]
     pub(crate) fn is_ipv4(self) -> bool {
         self.version == 4
+    }
+
+    /// Where the headers of the tunnel begin: the IP header, where there is none.
+    #[inline]
+    pub(crate) fn outer(self) -> usize {
+        usize::from(self.network) - self.tunnel.len()
+    }
+
+    /// Bytes from the IP header to the payload.
+    #[inline]
+    pub(crate) fn ip_headers(self) -> u16 {
+        self.payload - u16::from(self.network)
+    }
+
+    /// Bytes before the payload that count for the length of a packet: from the outermost IP header on.
+    #[inline]
+    pub(crate) fn counted_headers(self) -> u32 {
+        u32::from(self.ip_headers()) + self.tunnel.counted() as u32
+    }
+
+    /// Whether the transport header is UDP's (otherwise TCP's, which has 20 bytes or more).
+    #[inline]
+    pub(crate) fn is_udp(self) -> bool {
+        usize::from(self.payload - self.transport) == UdpHeader::LEN
+    }
+
+    /// The protocol of the transport header.
+    #[inline]
+    pub(crate) fn protocol(self) -> IpProtocol {
+        if self.is_udp() { IpProtocol::UDP } else { IpProtocol::TCP }
+    }
+
+    /// Where the transport header's checksum is, in bytes from its start.
+    #[inline]
+    pub(crate) fn checksum_offset(self) -> u16 {
+        if self.is_udp() { 6 } else { 16 }
     }
 
     /// Where the values of the timestamps option are, in bytes from the start of the frame.
@@ -96,7 +135,7 @@ impl Segment {
 
     /// Whether there are IPv6 extension headers.
     pub(crate) fn has_extension_headers(&self) -> bool {
-        !self.layout.is_ipv4() && self.layout.transport - self.layout.network > 40
+        !self.layout.is_ipv4() && self.layout.transport - u16::from(self.layout.network) > 40
     }
 
     /// Why this is not data that may be coalesced, in any profile: the flags say so, or nothing is in it. PSH and FIN
@@ -147,8 +186,7 @@ pub(crate) struct FirstSegment {
 pub(crate) struct Follower {
     pub(crate) seq: SeqNumber,
     pub(crate) flags: TcpFlags,
-    /// IPv4 identification, 0 for IPv6.
-    pub(crate) ident: u16,
+    pub(crate) idents: Idents,
     pub(crate) payload_len: u32,
     /// Bytes follow the IP packet.
     pub(crate) trailer: bool,
@@ -164,21 +202,53 @@ impl Follower {
         let ip: &[u8; 12] = frame.get(network..)?.first_chunk()?;
         let tcp: &[u8; 20] = frame.get(transport..)?.first_chunk()?;
         let be16 = |high: u8, low: u8| u16::from_be_bytes([high, low]);
-        let (total, ident, ip_checksum) = if layout.is_ipv4() {
-            (u32::from(be16(ip[2], ip[3])), be16(ip[4], ip[5]), be16(ip[10], ip[11]))
+        let (total, ip_checksum) = if layout.is_ipv4() {
+            (u32::from(be16(ip[2], ip[3])), be16(ip[10], ip[11]))
         } else {
-            (u32::from(be16(ip[4], ip[5])) + 40, 0, 0)
+            (u32::from(be16(ip[4], ip[5])) + 40, 0)
         };
         let end = network + total as usize;
         Some(Self {
             seq: SeqNumber(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]])),
             flags: TcpFlags::from_bits_truncate(be16(tcp[12], tcp[13])),
-            ident,
-            payload_len: total.checked_sub(u32::from(layout.payload - layout.network))?,
+            idents: Idents::read(frame, layout),
+            payload_len: total.checked_sub(u32::from(layout.ip_headers()))?,
             trailer: end < frame.len(),
             usual_checksums: ip_checksum != 0xFFFF && be16(tcp[16], tcp[17]) != 0xFFFF,
         })
-        .filter(|_| end <= frame.len())
+        .filter(|_| end <= frame.len() && is_wrapped_whole(frame, layout, total))
+    }
+}
+
+/// Whether the length field and the checksum of the tunnel's header are those of an IP packet of `total` bytes.
+#[inline]
+pub(crate) fn is_wrapped_whole(frame: &[u8], layout: Layout, total: u32) -> bool {
+    let Some((at, len)) = layout.tunnel.length(total as u16) else { return true };
+    let header = frame.get(layout.outer()..).unwrap_or_default();
+    let is_whole = header.get(at..at + 2) == Some(&len.to_be_bytes());
+    is_whole
+        && (layout.tunnel != Tunnel::Ipv4 || Ipv4Header::new(header).is_some_and(tunnel::has_usual_checksum))
+}
+
+/// The IPv4 identifications of a packet: its own and that of the tunnel's header, each 0 where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Idents {
+    pub(crate) own: u16,
+    pub(crate) outer: u16,
+}
+
+impl Idents {
+    /// Those of a frame whose headers have this layout.
+    #[inline]
+    pub(crate) fn read(frame: &[u8], layout: Layout) -> Self {
+        let at = |ip: usize| {
+            let ident = frame.get(ip + 4..).and_then(|ident| ident.first_chunk()).copied();
+            ident.map_or(0, u16::from_be_bytes)
+        };
+        Self {
+            own: if layout.is_ipv4() { at(usize::from(layout.network)) } else { 0 },
+            outer: if layout.tunnel == Tunnel::Ipv4 { at(layout.outer()) } else { 0 },
+        }
     }
 }
 
@@ -201,12 +271,12 @@ pub(crate) fn verify<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32)
     verify_bytes(frame.bytes(), layout, len)
 }
 
-/// Verifies the IPv4 header checksum and the TCP checksum of a segment with `len` bytes of payload.
+/// Verifies the IPv4 header checksum and the transport checksum of a segment or datagram with `len` bytes of payload.
 #[cold]
 fn verify_bytes(frame: &[u8], layout: Layout, len: u32) -> Result<(), DropReason> {
     let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
     let end = usize::from(layout.payload) + len as usize;
-    let tcp_len = (end - transport) as u32;
+    let transport_len = (end - transport) as u32;
     let packet = &frame[network..];
     let addresses = if layout.is_ipv4() {
         let ip = Ipv4Header::new(packet).ok_or(DropReason::IpChecksum)?;
@@ -218,6 +288,12 @@ fn verify_bytes(frame: &[u8], layout: Layout, len: u32) -> Result<(), DropReason
         let ip = Ipv6Header::new(packet).ok_or(DropReason::IpChecksum)?;
         AddressPair::V6 { src: ip.src(), dst: ip.dst() }
     };
-    let pseudo = addresses.pseudo_header(IpProtocol::TCP, tcp_len);
-    if pseudo.add_bytes(&frame[transport..end]).finish() == 0 { Ok(()) } else { Err(DropReason::TcpChecksum) }
+    let pseudo = addresses.pseudo_header(layout.protocol(), transport_len);
+    if pseudo.add_bytes(&frame[transport..end]).finish() == 0 {
+        Ok(())
+    } else if layout.is_udp() {
+        Err(DropReason::UdpChecksum)
+    } else {
+        Err(DropReason::TcpChecksum)
+    }
 }

@@ -5,9 +5,10 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 
 use crate::identification::Identification;
 use crate::segment::Layout;
+use crate::tunnel::Tunnel;
 use crate::usual;
 
-/// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions, TCP with 60.
+/// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions or within IPv6, TCP with 60.
 pub(crate) const MAX_HEADER: usize = 192;
 
 /// Headers up to this length are copied and compared in one go: Ethernet, one tag, IPv6, TCP with timestamps take 90 bytes.
@@ -65,10 +66,13 @@ impl Template {
         &self.header[..usize::from(self.layout.payload).min(MAX_HEADER)]
     }
 
-    /// Writes the header of a packet of `payload` bytes that begins where the first segment does: lengths, flags, ACK
-    /// number, window, the IPv4 header checksum, and in the TCP checksum field the pseudo-header's sum (what a card
-    /// that completes checksums expects).
+    /// Writes the header of a packet of `payload` bytes that begins where the first segment does: lengths, of TCP flags,
+    /// ACK number and window, the IPv4 header checksum, and in the transport checksum field the pseudo-header's sum (what a
+    /// card that completes checksums expects).
     pub(crate) fn seal(&mut self, payload: u32, flags: TcpFlags, ack: SeqNumber, window: u16) {
+        if self.layout.is_udp() {
+            return self.write_lengths(payload);
+        }
         let transport = within(self.layout.transport, MAX_HEADER - 20);
         self.write(transport + 8, ack.0.to_be_bytes());
         let [_, flags] = flags.bits().to_be_bytes();
@@ -86,62 +90,83 @@ impl Template {
     }
 
     /// Writes the header of segment `nth` of a sealed packet, `before` bytes after its start, as it was sent, but for
-    /// the TCP checksum, which is the pseudo-header's sum. PSH and FIN are for the last segment only.
+    /// the transport checksum, which is the pseudo-header's sum. PSH and FIN are for the last segment only.
     pub(crate) fn segment_header(
         &self,
         nth: u16,
         before: u32,
         payload: u32,
         flags: TcpFlags,
-        identification: Identification,
+        [own, outer]: [Identification; 2],
     ) -> Self {
-        let ident = match identification {
-            Identification::Incrementing => self.first_ident().wrapping_add(nth),
-            Identification::Fixed | Identification::Any => self.first_ident(),
-        };
         let mut header = self.clone();
-        let transport = usize::from(self.layout.transport);
-        let first_seq = SeqNumber(u32::from_be_bytes(self.read(transport + 4)));
-        header.write(transport + 4, (first_seq + before).0.to_be_bytes());
-        header.set_ident(ident);
-        let [_, flags] = flags.bits().to_be_bytes();
-        header.write(transport + 13, [flags]);
+        let network = usize::from(self.layout.network);
+        if self.layout.is_ipv4() {
+            header.set_ident(network, own.of(self.ident_at(network), nth));
+        }
+        if self.layout.tunnel == Tunnel::Ipv4 {
+            header.set_ident(self.layout.outer(), outer.of(self.ident_at(self.layout.outer()), nth));
+        }
+        if !self.layout.is_udp() {
+            let transport = usize::from(self.layout.transport);
+            let first_seq = SeqNumber(u32::from_be_bytes(self.read(transport + 4)));
+            header.write(transport + 4, (first_seq + before).0.to_be_bytes());
+            let [_, flags] = flags.bits().to_be_bytes();
+            header.write(transport + 13, [flags]);
+        }
         header.write_lengths(payload);
         header
     }
 
-    /// Sets the length fields for `payload` bytes, the IPv4 header checksum by difference (RFC 1624), and the TCP
+    /// Sets the length fields for `payload` bytes, the IPv4 header checksum by difference (RFC 1624), and the transport
     /// checksum field to the sum of the pseudo-header.
     fn write_lengths(&mut self, payload: u32) {
         let layout = self.layout;
-        let network = within(layout.network, MAX_HEADER - 20);
+        let network = within(layout.network.into(), MAX_HEADER - 20);
         let transport = within(layout.transport, MAX_HEADER - 20);
-        let ip_len = (u32::from(layout.payload - layout.network) + payload) as u16;
-        let tcp_len = u32::from(layout.payload - layout.transport) + payload;
+        let ip_len = (u32::from(layout.ip_headers()) + payload) as u16;
+        let transport_len = u32::from(layout.payload - layout.transport) + payload;
         let addresses = if layout.is_ipv4() {
-            let old = u16::from_be_bytes(self.read(network + 2));
-            let sum = u16::from_be_bytes(self.read(network + 10));
-            self.write(network + 2, ip_len.to_be_bytes());
-            self.write(network + 10, checksum::update(sum, old, ip_len).to_be_bytes());
+            self.write_ipv4_length(network, ip_len);
             let [src, dst] = [network + 12, network + 16].map(|at| u32::from_be_bytes(self.read(at)));
             Sum::new().add_u32(src).add_u32(dst)
         } else {
             self.write(network + 4, (ip_len - 40).to_be_bytes());
             Sum::new().add_bytes(&self.read::<32>(network + 8))
         };
-        let pseudo = addresses.add_u32(6).add_u32(tcp_len).fold();
-        self.write(transport + 16, pseudo.to_be_bytes());
+        match layout.tunnel.length(ip_len) {
+            Some((_, len)) if layout.tunnel == Tunnel::Ipv4 => self.write_ipv4_length(layout.outer(), len),
+            Some((at, len)) => self.write(layout.outer() + at, len.to_be_bytes()),
+            None => {}
+        }
+        if layout.is_udp() {
+            self.write(transport + 4, (transport_len as u16).to_be_bytes());
+        }
+        let pseudo = addresses.add_u32(u32::from(layout.protocol().0)).add_u32(transport_len).fold();
+        self.write(transport + usize::from(layout.checksum_offset()), pseudo.to_be_bytes());
     }
 
-    /// Sets the IPv4 identification, and the header checksum by difference.
-    fn set_ident(&mut self, ident: u16) {
-        if self.layout.is_ipv4() {
-            let network = usize::from(self.layout.network);
-            let old = u16::from_be_bytes(self.read(network + 4));
-            let sum = u16::from_be_bytes(self.read(network + 10));
-            self.write(network + 4, ident.to_be_bytes());
-            self.write(network + 10, checksum::update(sum, old, ident).to_be_bytes());
-        }
+    /// Sets the length of the IPv4 packet whose header is at `ip`, and the header checksum by difference.
+    fn write_ipv4_length(&mut self, ip: usize, len: u16) {
+        self.replace(ip, ip + 2, len);
+    }
+
+    /// Sets the identification of the IPv4 packet whose header is at `ip`, and the header checksum by difference.
+    fn set_ident(&mut self, ip: usize, ident: u16) {
+        self.replace(ip, ip + 4, ident);
+    }
+
+    /// Sets a field of the IPv4 header at `ip`, and its checksum by difference.
+    fn replace(&mut self, ip: usize, field: usize, value: u16) {
+        let old = u16::from_be_bytes(self.read(field));
+        let sum = u16::from_be_bytes(self.read(ip + 10));
+        self.write(field, value.to_be_bytes());
+        self.write(ip + 10, checksum::update(sum, old, value).to_be_bytes());
+    }
+
+    /// The identification of the IPv4 packet whose header is at `ip`.
+    fn ident_at(&self, ip: usize) -> u16 {
+        u16::from_be_bytes(self.read(ip + 4))
     }
 
     /// Whether the segments carry the congestion mark (CE, RFC 3168).
@@ -155,12 +180,6 @@ impl Template {
     /// A copy of the header.
     pub(crate) fn header_array(&self) -> HeaderBytes {
         self.header
-    }
-
-    /// The IPv4 identification of the first segment.
-    #[inline]
-    pub(crate) fn first_ident(&self) -> u16 {
-        u16::from_be_bytes(self.read(usize::from(self.layout.network) + 4))
     }
 }
 

@@ -6,6 +6,7 @@ use nichrome_wire::{EthernetHeader, IpProtocol, Ipv4Header, SeqNumber, TcpFlags,
 
 use crate::flow::FlowKey;
 use crate::segment::{FirstSegment, Layout};
+use crate::tunnel::Tunnel;
 
 /// Where the headers begin.
 pub(crate) const NETWORK: usize = EthernetHeader::LEN;
@@ -28,7 +29,8 @@ pub(crate) fn flow(head: &Head) -> FlowKey {
 /// Whether frames with this layout are usual.
 #[inline(always)]
 pub(crate) fn is_layout(layout: Layout) -> bool {
-    usize::from(layout.network) == NETWORK && usize::from(layout.transport) == TRANSPORT && layout.is_ipv4()
+    let places = (usize::from(layout.network), usize::from(layout.transport));
+    places == (NETWORK, TRANSPORT) && layout.is_ipv4() && !layout.is_udp()
 }
 
 /// The first segment of a run, if a frame is what most are: data without anything remarkable.
@@ -52,7 +54,8 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
         && array::<50, 2>(head) != [0xFF; 2];
     is_usual.then(|| FirstSegment {
         layout: Layout {
-            network: NETWORK as u16,
+            network: NETWORK as u8,
+            tunnel: Tunnel::None,
             transport: TRANSPORT as u16,
             payload: payload as u16,
             version: 4,

@@ -3,10 +3,45 @@
 //! Each worker has a delivery queue of its own; one packet is taken from each in turn, so that a worker with much to
 //! deliver does not hold up another's.
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
+
+/// How long a worker sleeps between two looks at a full delivery queue.
+const PAUSE: Duration = Duration::from_micros(20);
 
 /// A worker's end of its delivery queue.
-pub type Deliverer<T> = Producer<T>;
+pub struct Deliverer<T>(Producer<T>);
+
+/// What became of a packet for a delivery queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// There was room.
+    AtOnce,
+    /// There was room after a while.
+    AfterWaiting,
+    /// There was none in time.
+    Dropped,
+}
+
+impl<T> Deliverer<T> {
+    /// Queues a packet. Where the queue is full, calls `wake` and waits for room, for at most `patience`, which is shortened by
+    /// that: the wire's ring holds what comes meanwhile.
+    pub fn push(&mut self, packet: T, patience: &mut Duration, wake: impl FnOnce()) -> Pushed {
+        let Err(PushError::Full(packet)) = self.0.push(packet) else { return Pushed::AtOnce };
+        wake();
+        let begun = Instant::now();
+        while self.0.is_full() && begun.elapsed() < *patience {
+            thread::sleep(PAUSE);
+        }
+        *patience = patience.saturating_sub(begun.elapsed());
+        match self.0.push(packet) {
+            Ok(()) => Pushed::AfterWaiting,
+            Err(PushError::Full(_)) => Pushed::Dropped,
+        }
+    }
+}
 
 /// Takes from delivery queues in turn.
 pub struct RoundRobin<T> {
@@ -16,8 +51,8 @@ pub struct RoundRobin<T> {
 
 /// So many delivery queues with room for `room` packets each, and what takes from them.
 pub fn queues<T>(count: usize, room: usize) -> (Vec<Deliverer<T>>, RoundRobin<T>) {
-    let (deliverers, queues) = (0..count).map(|_| RingBuffer::new(room)).unzip();
-    (deliverers, RoundRobin { queues, next: 0 })
+    let (producers, queues): (Vec<_>, _) = (0..count).map(|_| RingBuffer::new(room)).unzip();
+    (producers.into_iter().map(Deliverer).collect(), RoundRobin { queues, next: 0 })
 }
 
 impl<T> RoundRobin<T> {
@@ -36,16 +71,54 @@ impl<T> RoundRobin<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Queues a packet where there is room.
+    fn push<T>(deliverer: &mut Deliverer<T>, packet: T) {
+        let mut patience = Duration::ZERO;
+        assert_eq!(deliverer.push(packet, &mut patience, || {}), Pushed::AtOnce);
+    }
+
+    #[test]
+    fn a_worker_waits_for_room_before_it_drops() {
+        let (mut deliverers, mut turn) = queues(1, 1);
+        let (deliverer, mut patience) = (&mut deliverers[0], Duration::from_secs(10));
+        push(deliverer, 1);
+        let taker = &mut turn;
+        thread::scope(|scope| {
+            let pushed = deliverer.push(2, &mut patience, || {
+                scope.spawn(move || taker.take());
+            });
+            assert_eq!(pushed, Pushed::AfterWaiting);
+        });
+        assert!(patience < Duration::from_secs(10));
+        assert_eq!(turn.take(), Some(2));
+    }
+
+    #[test]
+    fn patience_is_for_all_packets_of_a_batch_together() {
+        let (mut deliverers, _turn) = queues(1, 1);
+        let (deliverer, mut patience, woken) = (&mut deliverers[0], Duration::from_millis(2), Cell::new(0));
+        push(deliverer, 1);
+        let begun = Instant::now();
+        for _ in 0..100 {
+            let pushed = deliverer.push(2, &mut patience, || woken.set(woken.get() + 1));
+            assert_eq!(pushed, Pushed::Dropped);
+        }
+        assert_eq!((patience, woken.get()), (Duration::ZERO, 100));
+        assert!(begun.elapsed() >= Duration::from_millis(2));
+    }
 
     #[test]
     fn a_busy_worker_does_not_hold_up_anothers_syn() {
         let (mut deliverers, mut turn) = queues(3, 1000);
         for nth in 0..1000 {
-            deliverers[0].push(("data", nth)).unwrap();
+            push(&mut deliverers[0], ("data", nth));
         }
         assert_eq!(turn.take(), Some(("data", 0)));
-        deliverers[2].push(("syn", 0)).unwrap();
+        push(&mut deliverers[2], ("syn", 0));
         assert_eq!(turn.take(), Some(("syn", 0)), "999 packets of another worker wait");
         assert_eq!(turn.take(), Some(("data", 1)));
     }
@@ -54,14 +127,14 @@ mod tests {
     fn the_order_within_a_queue_is_kept_and_nothing_is_lost() {
         let (mut deliverers, mut turn) = queues(2, 10);
         for nth in 0..5 {
-            deliverers[0].push((0, nth)).unwrap();
-            deliverers[1].push((1, nth)).unwrap();
+            push(&mut deliverers[0], (0, nth));
+            push(&mut deliverers[1], (1, nth));
         }
         let taken: Vec<_> = std::iter::from_fn(|| turn.take()).collect();
         assert_eq!(taken.len(), 10);
         for queue in 0..2 {
             assert!(taken.iter().filter(|(of, _)| *of == queue).map(|(_, nth)| *nth).eq(0..5));
         }
-        assert!(deliverers.iter().all(|deliverer| deliverer.slots() == 10));
+        assert!(deliverers.iter().all(|deliverer| deliverer.0.slots() == 10));
     }
 }

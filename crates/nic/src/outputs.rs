@@ -1,16 +1,22 @@
 //! Where what comes out of a worker's engine goes.
 
 use std::io::IoSlice;
+use std::time::Duration;
 
 use nichrome_lro::{AckFrame, Output, Packet};
 use nichrome_port::WireQueue;
 
+use crate::delivery::Pushed;
 use crate::delivery_thread::Delivery;
 use crate::error::CardError;
 use crate::host::{HostError, parts, send_or_take_apart};
 use crate::queue::Queue;
 use crate::received::Received;
 use crate::stats::QueueStats;
+
+/// How long a batch waits for room in a full delivery queue before packets are dropped: a few times what the host takes for as
+/// many packets as the queue holds.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Where what comes out of the engine goes.
 pub(crate) struct Outputs<'a, W: WireQueue> {
@@ -26,6 +32,8 @@ pub(crate) struct Outputs<'a, W: WireQueue> {
     refused: Vec<Vec<u8>>,
     /// Whether the delivery thread has something new.
     delivered: bool,
+    /// How long the rest of the batch may wait for room in the delivery queue.
+    patience: Duration,
 }
 
 impl<'a, W: WireQueue> Outputs<'a, W> {
@@ -46,6 +54,7 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
             failed: None,
             refused: Vec::new(),
             delivered: false,
+            patience: PATIENCE,
         }
     }
 
@@ -75,16 +84,17 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
                 Err(HostError::Refused(_) | HostError::Down) => self.refused(&packet),
                 Err(error @ HostError::Gone(_)) => self.failed = Some(CardError::Host(error)),
             },
-            Delivery::Queue(queue, _) => match queue.push(packet) {
-                Ok(()) => {
+            Delivery::Queue(queue, waker) => {
+                let pushed = queue.push(packet, &mut self.patience, || waker.wake());
+                self.stats.delivery_waited += u64::from(pushed == Pushed::AfterWaiting);
+                if pushed == Pushed::Dropped {
+                    self.stats.delivery_dropped += 1;
+                } else {
                     self.stats.to_host += 1;
                     self.stats.to_host_bytes += len;
                     self.delivered = true;
                 }
-                Err(_) => {
-                    self.stats.delivery_dropped += 1;
-                }
-            },
+            }
         }
     }
 

@@ -34,7 +34,9 @@ pub struct QueueStats {
     pub taken_apart: u64,
     /// Packets that the host refused.
     pub host_refused: u64,
-    /// Packets for which the delivery queue had no room.
+    /// Packets that waited for room in the delivery queue, and got it.
+    pub delivery_waited: u64,
+    /// Packets for which the delivery queue had no room in time.
     pub delivery_dropped: u64,
     /// Frames from the host.
     pub from_host: u64,
@@ -54,7 +56,7 @@ pub struct QueueStats {
 
 impl QueueStats {
     /// The plain counters by name; names stay stable. The engine's and the wire's are not among them.
-    pub fn named(&self) -> [(&'static str, u64); 19] {
+    pub fn named(&self) -> [(&'static str, u64); 20] {
         [
             ("received", self.received),
             ("received_bytes", self.received_bytes),
@@ -67,6 +69,7 @@ impl QueueStats {
             ("to_host_bytes", self.to_host_bytes),
             ("taken_apart", self.taken_apart),
             ("host_refused", self.host_refused),
+            ("delivery_waited", self.delivery_waited),
             ("delivery_dropped", self.delivery_dropped),
             ("from_host", self.from_host),
             ("from_host_bytes", self.from_host_bytes),

@@ -74,6 +74,7 @@ pub enum Offloads {
 pub struct Tap {
     fd: OwnedFd,
     name: InterfaceName,
+    takes_merged_udp: bool,
 }
 
 impl Tap {
@@ -109,11 +110,19 @@ impl Tap {
         // SAFETY: TUNSETIFF reads a struct ifreq, of which `Request` has size and layout.
         unsafe { ioctl(&fd, Setter::<TUNSETIFF, _>::new(request)) }
             .map_err(|error| TapError::Interface { name, error })?;
-        if offloads == Offloads::All {
-            // A kernel that takes none of them segments and checksums by itself, as without this call.
-            let _ = OFFLOADS.into_iter().find(|&offloads| set_offloads(&fd, offloads).is_ok());
-        }
-        Ok(Self { fd, name })
+        // A kernel that takes none of them segments and checksums by itself, as without this call.
+        let accepted = match offloads {
+            Offloads::All => OFFLOADS.into_iter().find(|&offloads| set_offloads(&fd, offloads).is_ok()),
+            Offloads::None => None,
+        };
+        let takes_merged_udp = accepted.is_some_and(|accepted| accepted & libc::TUN_F_USO4 != 0);
+        Ok(Self { fd, name, takes_merged_udp })
+    }
+
+    /// Whether the kernel takes merged UDP datagrams: one that leaves their segmentation (USO, from Linux 6.2 on) to us also
+    /// takes them from us.
+    pub fn takes_merged_udp(&self) -> bool {
+        self.takes_merged_udp
     }
 
     /// The interface.

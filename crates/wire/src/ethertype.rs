@@ -15,6 +15,8 @@ impl EtherType {
     pub const VLAN: Self = Self(0x8100);
     /// IPv6.
     pub const IPV6: Self = Self(0x86DD);
+    /// Session data of PPP over Ethernet (RFC 2516).
+    pub const PPPOE_SESSION: Self = Self(0x8864);
     /// A provider's outer VLAN tag (802.1ad).
     pub const QINQ: Self = Self(0x88A8);
 

@@ -14,10 +14,14 @@ impl IpProtocol {
     pub const HOP_BY_HOP: Self = Self(0);
     /// ICMP for IPv4.
     pub const ICMP: Self = Self(1);
+    /// IPv4 within IP (RFC 2003).
+    pub const IPV4: Self = Self(4);
     /// TCP.
     pub const TCP: Self = Self(6);
     /// UDP.
     pub const UDP: Self = Self(17);
+    /// IPv6 within IP (RFC 2473, RFC 4213).
+    pub const IPV6: Self = Self(41);
     /// IPv6 routing header (RFC 8200 section 4.4).
     pub const ROUTING: Self = Self(43);
     /// IPv6 fragment header (RFC 8200 section 4.5).

@@ -29,6 +29,6 @@ impl Interface {
 
     /// Returns true if the frames of both came over one link in one direction.
     pub(crate) fn is_same_link(self, other: Self) -> bool {
-        (self.number, self.channel) == (other.number, other.channel)
+        (self.number, self.link_type, self.channel) == (other.number, other.link_type, other.channel)
     }
 }

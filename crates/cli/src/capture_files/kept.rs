@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
-use nichrome_port::capture::{self, MAX_SNAP_LEN, WriteError, Writer};
+use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, WriteError, Writer};
 use nichrome_wire::Instant;
 
 use super::interface::Interface;
@@ -13,7 +13,7 @@ use super::interface::Interface;
 pub(crate) struct Kept {
     writer: Writer<Box<dyn Write + Send>>,
     /// The numbers of the input's interfaces, and those that they have here.
-    interfaces: HashMap<u32, u32>,
+    interfaces: HashMap<(u32, LinkType), u32>,
 }
 
 impl Kept {
@@ -38,12 +38,13 @@ impl Kept {
         parts: [&[u8]; 2],
         comment: Option<&str>,
     ) -> Result<(), WriteError> {
-        let interface = match self.interfaces.get(&from.number) {
+        let key = (from.number, from.link_type);
+        let interface = match self.interfaces.get(&key) {
             Some(interface) => *interface,
             None => {
                 let name = format!("interface {}", from.number);
                 let interface = self.writer.add_interface(from.link_type, &name, MAX_SNAP_LEN)?;
-                self.interfaces.insert(from.number, interface);
+                self.interfaces.insert(key, interface);
                 interface
             }
         };

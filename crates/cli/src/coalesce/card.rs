@@ -10,7 +10,7 @@ use super::counters::Counters;
 use super::host::Host;
 use super::tally::Tally;
 use crate::capture_files::Interface;
-use crate::engine_options::EngineOptions;
+use crate::engine_options::{EngineOptions, UdpByDefault};
 
 /// The most engines at once: each reserves tens of megabytes. One that is needed beyond takes the place of the one
 /// whose interface was silent for the longest.
@@ -111,7 +111,7 @@ impl<'a> Card<'a> {
         if self.ports.len() >= ENGINES {
             self.retire_idlest();
         }
-        let config = self.options.config(interface.medium());
+        let config = self.options.config(interface.medium(), UdpByDefault::Off);
         let verifier = self.verify.then(|| Verifier::new(self.profile.profile(), interface.medium()));
         let engine = Coalescer::new(&config, &self.profile)?;
         self.ports.push(Port { interface, engine, verifier, last_used: self.now });

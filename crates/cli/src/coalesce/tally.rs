@@ -44,7 +44,7 @@ impl Tally {
         *self.sizes.entry(segments).or_default() += 1;
         self.bins.at(time).after += 1;
         let headers = Headers::read(start, packet.len(), medium);
-        if headers.is_none_or(|headers| headers.payload_len() == 0) {
+        if segments == 1 && headers.is_none_or(|headers| headers.payload_len() == 0) {
             self.without_payload += 1;
         }
         if let Some(headers) = headers

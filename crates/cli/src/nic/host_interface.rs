@@ -8,6 +8,8 @@ use nichrome_port::{
 };
 use nichrome_wire::MacAddr;
 
+use crate::engine_options::UdpByDefault;
+
 /// The longest IP packet that a TAP device takes, in bytes.
 const MAX_MTU: u32 = 65_521;
 
@@ -35,6 +37,12 @@ impl HostInterface {
         let interface = netlink.interface(name)?;
         netlink.configure(&interface, Settings { mac, mtu: Some(self::mtu(mtu)), ..Settings::default() })?;
         Ok(Self { interface, queues: queues.into_iter().map(Arc::new).collect() })
+    }
+
+    /// Whether UDP datagrams are coalesced where no option says so.
+    pub(super) fn udp_by_default(&self) -> UdpByDefault {
+        let accepted = self.queues.iter().all(|queue| queue.takes_merged_udp());
+        if accepted { UdpByDefault::On } else { UdpByDefault::Off }
     }
 }
 

@@ -26,7 +26,7 @@ use super::text::Text;
 use super::wire::{self, Backend, Wire};
 use super::{config_file, control, forwarding};
 use crate::control::ControlSocket;
-use crate::engine_options::{EngineOptions, default_profile_config};
+use crate::engine_options::{EngineOptions, UdpByDefault, default_profile_config};
 use crate::failure;
 use crate::shared_device::SharedDevice;
 
@@ -200,7 +200,7 @@ impl Up {
         let between = format!("the card between {wire} and {host}");
         let devices: Vec<SharedDevice> =
             host_interface.queues.iter().map(|queue| Arc::clone(queue) as SharedDevice).collect();
-        let config = self.card_config(profile, &interface);
+        let config = self.card_config(profile, &interface, host_interface.udp_by_default());
         let (card, attached) =
             queues.start(&devices, &config, || captures.observer(), session.card_ended())?;
         let reporter = Reporter::new(identity, card.remote(), captures.missed());
@@ -271,12 +271,12 @@ impl Up {
         Ok(queues)
     }
 
-    fn card_config(&self, profile: Option<ProfileConfig>, wire: &Interface) -> CardConfig {
+    fn card_config(&self, profile: Option<ProfileConfig>, wire: &Interface, udp: UdpByDefault) -> CardConfig {
         // Nobody can choose connections that collide in the table.
         let seed = RandomState::new().build_hasher().finish();
         CardConfig {
             name: "nic",
-            engine: Config { seed, ..self.engine.config(Medium::Ethernet) },
+            engine: Config { seed, ..self.engine.config(Medium::Ethernet, udp) },
             profile,
             busy_poll: self.busy_poll,
             frame_len: wire::frame_len(wire),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -207,6 +207,23 @@ impl Lab {
         receiver.read_to_end(&mut received).unwrap();
         sending.join().unwrap();
         assert!(received == data, "{direction:?} {family:?}: {} of {} bytes", received.len(), data.len());
+    }
+
+    /// Sends UDP datagrams to the host, and says whether the same arrived in the same order.
+    pub(crate) fn send_datagrams(&self, datagrams: &[Vec<u8>], family: Family) {
+        let to = SocketAddr::new(address(family, 1), PORT);
+        let receiver = self.here.run(|| UdpSocket::bind(to).unwrap()).unwrap();
+        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        let from = SocketAddr::new(address(family, 2), PORT);
+        let sender = self.there.run(|| UdpSocket::bind(from).unwrap()).unwrap();
+        for datagram in datagrams {
+            assert_eq!(sender.send_to(datagram, to).unwrap(), datagram.len());
+        }
+        let mut received = vec![0; 65_536];
+        for datagram in datagrams {
+            let len = receiver.recv(&mut received).unwrap();
+            assert!(received[..len] == *datagram, "{family:?}: {len} bytes for {}", datagram.len());
+        }
     }
 
     /// Waits until a connection can be made.

@@ -42,8 +42,8 @@ fn the_names_of_counters_are_stable() {
     assert_eq!(keys(&stats), "wire host backend profile host_queues pid uptime_s not_captured total queues");
     assert_eq!(
         keys(&stats["total"]),
-        "acks_dropped delivery_dropped distributed distribution_dropped from_host from_host_bytes host_refused \
-         receive_finished receive_malformed receive_unfinished received received_bytes taken_apart to_host \
+        "acks_dropped delivery_dropped delivery_waited distributed distribution_dropped from_host from_host_bytes \
+         host_refused receive_finished receive_malformed receive_unfinished received received_bytes taken_apart to_host \
          to_host_bytes transmit_malformed transmit_refused transmitted transmitted_bytes connections wire \
          engine"
     );

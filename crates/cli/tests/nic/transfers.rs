@@ -64,6 +64,28 @@ pub(crate) fn check_accounts(lab: &Lab) -> Value {
 }
 
 #[test]
+fn udp_datagrams_are_coalesced_and_arrive_one_by_one() {
+    needs_namespaces!("transfers::udp_datagrams_are_coalesced_and_arrive_one_by_one");
+    let lens = [1200, 1200, 1200, 1200, 700, 1200, 1, 1, 1400, 0, 1400];
+    let datagrams: Vec<Vec<u8>> =
+        (0..9).flat_map(|nth| lens.map(|len| DATA[nth..nth + len].to_vec())).collect();
+    for back_end in back_ends() {
+        for (udp, merges) in [(&[][..], true), (&["--udp", "off"], false)] {
+            let lab = Lab::new();
+            let up = lab.up(&[&["--hold", "20ms", "--backend", back_end], udp].concat());
+            lab.configure_host();
+            for family in [Family::V4, Family::V6] {
+                lab.send_datagrams(&datagrams, family);
+            }
+            let total = check_accounts(&lab)["total"].clone();
+            assert_eq!(total["engine"]["aggregates"].as_u64().unwrap() >= 36, merges, "{total}");
+            assert_eq!(total["taken_apart"], 0, "{total}");
+            up.stop();
+        }
+    }
+}
+
+#[test]
 fn what_is_sent_is_what_arrives_with_each_profile_on_each_back_end() {
     needs_namespaces!("transfers::what_is_sent_is_what_arrives_with_each_profile_on_each_back_end");
     let profiles: [&[&str]; 5] = [

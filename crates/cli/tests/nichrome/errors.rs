@@ -46,7 +46,6 @@ fn an_input_that_cannot_be_read_is_named() {
             text(&folder.path().join("none")),
             "cannot read the capture: No such file or directory (os error 2)",
         ),
-        (text(folder.path()), "cannot read the capture: Is a directory (os error 21)"),
         (
             file("short", &wireless[..30]),
             "packets of link type 105 (IEEE 802.11) are not supported: Ethernet (1), raw IP (101, 12, 14, 228, 229), \
@@ -200,6 +199,8 @@ fn options_that_do_not_go_together_are_refused() {
     for (options, told) in [
         (&["--psh", "end"][..], "--psh is for the npu profile only: gro always ends an aggregate on PSH"),
         (&["--psh", "end", "--profile", "netfpga"], "--psh is for the npu profile only: netfpga passes"),
+        (&["--udp", "on", "--profile", "npu"], "--udp on is for the gro profile only"),
+        (&["--tunnels", "on", "--profile", "netfpga"], "--tunnels on is for the gro profile only"),
         (&["--reorder-hold", "1ms"], "--reorder-hold is for the npu profile only"),
         (&["--rules", "paper"], "--rules is for the npu profile only"),
         (&["--active-ack", "safe"], "--active-ack is for the npu profile only"),

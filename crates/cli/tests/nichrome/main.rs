@@ -9,6 +9,7 @@ mod installed;
 mod bench;
 mod coalesce;
 mod errors;
+mod folders;
 mod foreign;
 mod output;
 mod run;

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use nichrome_port::capture::{self, LinkType, Record, Writer};
-use nichrome_wire::{Instant, SeqNumber, TcpFlags, TcpFrame};
+use nichrome_wire::{
+    AddressPair, EtherType, EthernetRepr, Fragment, HeaderOptions, Instant, IpProtocol, Ipv4Repr, MacAddr,
+    SeqNumber, Tags, TcpFlags, TcpFrame, TrafficClass, UdpChecksum, UdpHeader, UdpRepr,
+};
 use serde_json::Value;
 
 pub(crate) const PROFILES: [&str; 3] = ["gro", "netfpga", "npu"];
@@ -126,4 +129,31 @@ pub(crate) fn segments(port: u16, count: u32) -> Vec<Vec<u8>> {
         ..TcpFrame::default()
     };
     (0..count).map(|nth| segment(nth).build()).collect()
+}
+
+/// UDP datagrams of one flow, one after the other, in frames whose IPv4 identification goes up or is 0.
+pub(crate) fn datagrams(port: u16, lens: &[usize], counts: bool) -> Vec<Vec<u8>> {
+    let mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
+    let ethernet = EthernetRepr::new(mac(2), mac(1), Tags::default(), EtherType::IPV4).unwrap();
+    let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let frame = |(nth, len): (usize, &usize)| {
+        let ip = Ipv4Repr {
+            src,
+            dst,
+            protocol: IpProtocol::UDP,
+            ttl: 64,
+            tos: TrafficClass::default(),
+            ident: if counts { nth as u16 } else { 0 },
+            dont_fragment: true,
+            fragment: Fragment::default(),
+            options: HeaderOptions::default(),
+        };
+        let udp = UdpRepr { src_port: port, dst_port: 443, checksum: UdpChecksum::Present };
+        let mut frame = Vec::new();
+        ethernet.emit(&mut frame);
+        ip.emit(UdpHeader::LEN + len, &mut frame).unwrap();
+        udp.emit(&AddressPair::V4 { src, dst }, &vec![nth as u8; *len], &mut frame).unwrap();
+        frame
+    };
+    lens.iter().enumerate().map(frame).collect()
 }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use crate::run::{
-    Given, PROFILES, captures, nichrome, number, printed, records, segments, stderr, summary, text,
-    write_capture,
+    Given, PROFILES, captures, datagrams, nichrome, number, printed, records, segments, stderr, summary,
+    text, write_capture,
 };
 
 /// Bytes of an Ethernet header.
@@ -85,6 +85,24 @@ fn a_fixed_identification_stays_fixed() {
     assert_eq!(number(&found, "packets_out"), 1);
     segment(&text(&merged), &cut, &[]);
     assert!(records(&cut).iter().map(|(_, bytes)| bytes).eq(frames.iter().map(|(frame, _)| frame)));
+}
+
+#[test]
+fn datagrams_that_were_merged_come_back_bit_for_bit() {
+    let folder = tempdir().unwrap();
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let lens: Vec<usize> = (0..200).map(|nth| if nth % 70 == 69 { 100 } else { 1200 }).collect();
+    for counts in [false, true] {
+        let frames: Vec<_> = datagrams(1, &lens, counts).into_iter().map(|frame| (frame, None)).collect();
+        let input = capture_of(&folder, LinkType::Ethernet, &frames);
+        let found = summary(&[&input, &text(&merged), "--udp", "on", "--verify"]);
+        // 54 of 1,200 bytes fit into 64 KB; every 70th is short.
+        assert_eq!((number(&found, "packets_out"), number(&found, "aggregates")), (6, 6), "{found}");
+        assert_eq!(number(&segment(&text(&merged), &cut, &[]), "super_packets"), 6);
+        assert!(records(&cut).iter().map(|(_, bytes)| bytes).eq(frames.iter().map(|(frame, _)| frame)));
+        let untouched = summary(&[&input, "--verify"]);
+        assert_eq!((number(&untouched, "packets_out"), number(&untouched, "aggregates")), (200, 0));
+    }
 }
 
 #[test]

@@ -11,9 +11,9 @@ use super::{ActiveAck, Npu, filter};
 use crate::burst;
 use crate::config::BadChecksum;
 use crate::frame::Frame;
+use crate::latest::Latest;
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
-use crate::run::Latest;
 use crate::segment;
 use crate::table::Index;
 

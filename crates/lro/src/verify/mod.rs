@@ -1,6 +1,6 @@
 //! Says whether an engine has kept its promise: what came out is held against what came in.
 //!
-//! For `gro`, every frame must come back bit for bit, and in order within its flow. For `netfpga` and `npu`, each
+//! For `gro`, every frame must come back bit for bit, and in order within its flow, of TCP or UDP. For `netfpga` and `npu`, each
 //! direction of each connection must carry the same byte stream: what a receiver has that accepts every segment, in
 //! any order, keeping the first copy of each byte. With that goes what a stream alone does not show:
 //!
@@ -90,7 +90,7 @@ impl Verifier {
             return;
         }
         let number = self.verified.frames;
-        let read = read(frame, self.medium);
+        let read = self.read(frame);
         match self.flow(read.flow) {
             Flow::Frames(frames) => frames.received(number, fingerprint(frame)),
             Flow::Streams(streams) => streams.received(number, frame, &read),
@@ -99,7 +99,7 @@ impl Verifier {
 
     /// Notes a frame that the host sends, as the engine sees it: what the host has acknowledged may be dropped.
     pub fn observe_transmit(&mut self, frame: &[u8]) {
-        let read = read(frame, self.medium);
+        let read = self.read(frame);
         if let (Some(flow), Content::Tcp(tcp)) = (read.flow, &read.content)
             && let Some(Flow::Streams(streams)) = self.flows.get_mut(&Some(flow.reversed()))
         {
@@ -151,6 +151,15 @@ impl Verifier {
         Ok(verified)
     }
 
+    /// Reads a frame. The profiles that keep streams pass UDP and tunnels in order, as they do everything that is not TCP.
+    fn read<'a>(&self, frame: &'a [u8]) -> Read<'a> {
+        let read = read(frame, self.medium);
+        if self.profile != Profile::Gro && read.flow.is_some_and(|flow| flow.is_udp() || flow.is_tunneled()) {
+            return Read { flow: None, content: Content::Other };
+        }
+        read
+    }
+
     fn flow(&mut self, flow: Option<FlowKey>) -> &mut Flow {
         let profile = self.profile;
         self.flows.entry(flow).or_insert_with(|| match profile {
@@ -162,7 +171,7 @@ impl Verifier {
     /// Checks a frame that was passed on as it is.
     fn frame(&mut self, frame: &[u8]) -> Result<(), Mismatch> {
         self.frames_out += 1;
-        let read = read(frame, self.medium);
+        let read = self.read(frame);
         let checked = match self.flow(read.flow) {
             Flow::Frames(frames) => frames.delivered(frame),
             Flow::Streams(streams) => streams.frame(frame, &read),
@@ -174,7 +183,7 @@ impl Verifier {
     fn aggregate<B: AsRef<[u8]>>(&mut self, aggregate: &Aggregate<B>) -> Result<(), Mismatch> {
         let mut packet = std::mem::take(&mut self.scratch);
         aggregate.copy_to(&mut packet);
-        let read = read(&packet, self.medium);
+        let read = self.read(&packet);
         let mut checked = well_formed(aggregate, &packet, &read);
         if checked.is_ok() {
             self.frames_out += aggregate.segments() as u64;
@@ -207,12 +216,13 @@ impl Verifier {
     /// Checks that a drop was justified.
     fn dropped(&mut self, frame: &[u8], reason: DropReason) -> Result<(), Mismatch> {
         self.frames_out += 1;
-        let read = read(frame, self.medium);
+        let read = self.read(frame);
         let corrupt = matches!(read.content, Content::Corrupt);
         let checked = match (self.flow(read.flow), reason) {
-            (Flow::Frames(frames), DropReason::IpChecksum | DropReason::TcpChecksum) if corrupt => {
-                frames.dropped(frame)
-            }
+            (
+                Flow::Frames(frames),
+                DropReason::IpChecksum | DropReason::TcpChecksum | DropReason::UdpChecksum,
+            ) if corrupt => frames.dropped(frame),
             (Flow::Streams(streams), DropReason::IpChecksum | DropReason::TcpChecksum) if corrupt => {
                 streams.dropped_corrupt(frame)
             }
@@ -230,15 +240,20 @@ fn well_formed<B: AsRef<[u8]>>(
     read: &Read<'_>,
 ) -> Result<(), Difference> {
     let longest = aggregate.payloads().map(<[u8]>::len).max().unwrap_or(0);
-    let what = match &read.content {
-        Content::Tcp(tcp) if tcp.payload.len() != aggregate.payload_len() => "its IP length is wrong",
-        Content::Tcp(_) if packet.len() != aggregate.len() => "its length is wrong",
-        Content::Tcp(_) if aggregate.payloads().count() != aggregate.segments() => "its count is wrong",
-        Content::Tcp(_) if aggregate.segments() < 2 => "it has one segment only",
-        Content::Tcp(_) if usize::from(aggregate.mss()) != longest => "its segment size is wrong",
-        Content::Tcp(_) => return Ok(()),
-        Content::Corrupt => "its checksum is wrong",
-        Content::Opaque { .. } | Content::Other => "it is not a TCP segment",
+    let payload_len = match &read.content {
+        Content::Tcp(tcp) => Ok(tcp.payload.len()),
+        Content::Udp { payload_len } => Ok(*payload_len),
+        Content::Corrupt => Err("its checksum is wrong"),
+        Content::Opaque { .. } | Content::Other => Err("it is neither a TCP segment nor a UDP datagram"),
+    };
+    let what = match payload_len {
+        Ok(len) if len != aggregate.payload_len() => "its IP length is wrong",
+        Ok(_) if packet.len() != aggregate.len() => "its length is wrong",
+        Ok(_) if aggregate.payloads().count() != aggregate.segments() => "its count is wrong",
+        Ok(_) if aggregate.segments() < 2 => "it has one segment only",
+        Ok(_) if usize::from(aggregate.mss()) != longest => "its segment size is wrong",
+        Ok(_) => return Ok(()),
+        Err(what) => what,
     };
     Err(Difference::Malformed { len: packet.len(), what })
 }

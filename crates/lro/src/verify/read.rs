@@ -2,7 +2,7 @@
 
 use nichrome_wire::{
     AddressPair, CommonOptions, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber,
-    TcpFlags, TcpHeader,
+    TcpFlags, TcpHeader, UdpHeader,
 };
 
 use crate::{FlowKey, Medium};
@@ -17,12 +17,14 @@ pub(super) struct Read<'a> {
 pub(super) enum Content<'a> {
     /// A TCP segment with right checksums.
     Tcp(Tcp<'a>),
-    /// A TCP segment with a wrong checksum.
+    /// A UDP datagram with right checksums and so many bytes of payload.
+    Udp { payload_len: usize },
+    /// A TCP segment or UDP datagram with a wrong checksum.
     Corrupt,
     /// A TCP segment that is not to be looked into: a first fragment, or behind a routing or authentication header. A
     /// receiver may take the `len` bytes that it seems to bring.
     Opaque { seq: SeqNumber, len: usize },
-    /// What belongs to no flow.
+    /// What belongs to no flow, or a UDP datagram without checksum or that is not to be looked into.
     Other,
 }
 
@@ -41,11 +43,12 @@ pub(super) struct Tcp<'a> {
 
 const OTHER: Read<'static> = Read { flow: None, content: Content::Other };
 
-/// An IP packet that holds TCP.
+/// An IP packet that holds TCP or UDP.
 struct Ip<'a> {
     addresses: AddressPair,
+    protocol: IpProtocol,
     class: u8,
-    /// Header and payload of TCP.
+    /// Header and payload of TCP or UDP.
     segment: &'a [u8],
     header_is_right: bool,
     options: bool,
@@ -55,19 +58,81 @@ struct Ip<'a> {
 /// Reads a frame.
 pub(super) fn read(frame: &[u8], medium: Medium) -> Read<'_> {
     let Some((packet, vlans)) = link(frame, medium) else { return OTHER };
-    let ip = match packet.first().map(|first| first >> 4) {
-        Some(4) => ipv4(packet),
-        Some(6) => ipv6(packet),
-        _ => None,
+    let (ip, is_tunneled) = match ip(packet) {
+        Some(ip) => (ip, false),
+        None => match tunneled(packet, medium) {
+            Some(ip) => (ip, true),
+            None => return OTHER,
+        },
     };
-    let Some(ip) = ip else { return OTHER };
-    let Some(header) = TcpHeader::new(ip.segment) else { return OTHER };
-    let (src, dst) = (header.src_port(), header.dst_port());
+    let Some([a, b, c, d]) = ip.segment.first_chunk() else { return OTHER };
+    let (src, dst) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
     let flow = match ip.addresses {
         AddressPair::V4 { src: from, dst: to } => FlowKey::ipv4(from, to, src, dst),
         AddressPair::V6 { src: from, dst: to } => FlowKey::ipv6(from, to, src, dst),
     };
-    let flow = Some(vlans.into_iter().flatten().fold(flow, FlowKey::in_vlan));
+    let flow = vlans.into_iter().flatten().fold(flow, FlowKey::in_vlan);
+    let flow = if is_tunneled { flow.in_tunnel() } else { flow };
+    if ip.protocol == IpProtocol::UDP { udp(&ip, flow.over_udp()) } else { tcp(&ip, Some(flow)) }
+}
+
+fn ip(packet: &[u8]) -> Option<Ip<'_>> {
+    match packet.first()? >> 4 {
+        4 => ipv4(packet),
+        6 => ipv6(packet),
+        _ => None,
+    }
+}
+
+/// The IP packet within IP without options, or within PPP over Ethernet, which follows the link header in the place of one.
+fn tunneled(packet: &[u8], medium: Medium) -> Option<Ip<'_>> {
+    let (protocol, within, outer_is_right) = match packet {
+        [0x11, 0, _, _, high, low, 0, protocol, within @ ..] if medium == Medium::Ethernet => {
+            let len = usize::from(u16::from_be_bytes([*high, *low])).checked_sub(2)?;
+            (*protocol, within.get(..len)?, true)
+        }
+        [0x40..=0x4F, ..] => {
+            let outer = Ipv4Header::new(packet)?;
+            let plain = outer.header_len() == Ipv4Header::LEN && !outer.is_fragment();
+            (outer.protocol().0, outer.payload().filter(|_| plain)?, outer.has_valid_checksum())
+        }
+        [0x60..=0x6F, ..] => {
+            let outer = Ipv6Header::new(packet)?;
+            (outer.next_header().0, outer.payload()?, true)
+        }
+        _ => return None,
+    };
+    let ip = match (protocol, within.first()? >> 4) {
+        (4 | 0x21, 4) => ipv4(within)?,
+        (41 | 0x57, 6) => ipv6(within)?,
+        _ => return None,
+    };
+    let total = match ip.addresses {
+        AddressPair::V4 { .. } => usize::from(Ipv4Header::new(within)?.total_len()),
+        AddressPair::V6 { .. } => Ipv6Header::LEN + usize::from(Ipv6Header::new(within)?.payload_len()),
+    };
+    let is_whole = total == within.len() && ip.protocol == IpProtocol::TCP;
+    is_whole.then_some(Ip { header_is_right: ip.header_is_right && outer_is_right, ..ip })
+}
+
+/// Reads a UDP datagram.
+fn udp<'a>(ip: &Ip<'a>, flow: FlowKey) -> Read<'a> {
+    let Some(header) = UdpHeader::new(ip.segment) else { return OTHER };
+    let whole = usize::from(header.length()) == ip.segment.len() && !ip.opaque;
+    let sum = ip.addresses.pseudo_header(IpProtocol::UDP, ip.segment.len() as u32).add_bytes(ip.segment);
+    let content = if !whole || header.checksum() == 0 {
+        Content::Other
+    } else if !ip.header_is_right || sum.finish() != 0 {
+        Content::Corrupt
+    } else {
+        Content::Udp { payload_len: ip.segment.len() - UdpHeader::LEN }
+    };
+    Read { flow: Some(flow), content }
+}
+
+/// Reads a TCP segment.
+fn tcp<'a>(ip: &Ip<'a>, flow: Option<FlowKey>) -> Read<'a> {
+    let Some(header) = TcpHeader::new(ip.segment) else { return OTHER };
     let split = header.split();
     if ip.opaque {
         let len = split.map_or(0, |(_, payload)| payload.len());
@@ -90,7 +155,7 @@ pub(super) fn read(frame: &[u8], medium: Medium) -> Read<'_> {
     Read { flow, content: Content::Tcp(tcp) }
 }
 
-/// The IP packet with what follows it, and the VLAN identifiers in front of it.
+/// The IP packet, or session data of PPP over Ethernet, with what follows it, and the VLAN identifiers in front of it.
 fn link(frame: &[u8], medium: Medium) -> Option<(&[u8], [Option<u16>; 2])> {
     if medium == Medium::Ip {
         return Some((frame, [None; 2]));
@@ -99,6 +164,7 @@ fn link(frame: &[u8], medium: Medium) -> Option<(&[u8], [Option<u16>; 2])> {
     let announced = match header.ethertype() {
         EtherType::IPV4 => 4,
         EtherType::IPV6 => 6,
+        EtherType::PPPOE_SESSION => 1,
         _ => return None,
     };
     let tags = header.tags();
@@ -107,12 +173,18 @@ fn link(frame: &[u8], medium: Medium) -> Option<(&[u8], [Option<u16>; 2])> {
     (version == announced).then_some((header.payload(), [vlan(0), vlan(1)]))
 }
 
+/// Whether packets of this protocol are of a flow.
+fn is_read(protocol: IpProtocol) -> bool {
+    [IpProtocol::TCP, IpProtocol::UDP].contains(&protocol)
+}
+
 fn ipv4(packet: &[u8]) -> Option<Ip<'_>> {
     let ip = Ipv4Header::new(packet)?;
     let fragment = ip.fragment();
-    let segment = ip.payload().filter(|_| ip.protocol() == IpProtocol::TCP && fragment.is_first())?;
+    let segment = ip.payload().filter(|_| is_read(ip.protocol()) && fragment.is_first())?;
     Some(Ip {
         addresses: AddressPair::V4 { src: ip.src(), dst: ip.dst() },
+        protocol: ip.protocol(),
         class: ip.tos().0,
         segment,
         header_is_right: ip.has_valid_checksum(),
@@ -123,7 +195,7 @@ fn ipv4(packet: &[u8]) -> Option<Ip<'_>> {
 
 fn ipv6(packet: &[u8]) -> Option<Ip<'_>> {
     let ip = Ipv6Header::new(packet)?;
-    let upper = ip.upper_layer().ok().filter(|upper| upper.protocol == IpProtocol::TCP)?;
+    let upper = ip.upper_layer().ok().filter(|upper| is_read(upper.protocol))?;
     // A routing header changes the address that the checksum covers.
     let mut extensions = ip.extensions().flatten();
     let opaque = extensions.any(|extension| {
@@ -132,6 +204,7 @@ fn ipv6(packet: &[u8]) -> Option<Ip<'_>> {
     let is_first = upper.fragment.is_none_or(|header| header.fragment.is_first());
     Some(Ip {
         addresses: AddressPair::V6 { src: ip.src(), dst: ip.dst() },
+        protocol: upper.protocol,
         class: ip.traffic_class().0,
         segment: ip.payload().filter(|_| is_first)?.get(upper.offset..)?,
         header_is_right: true,

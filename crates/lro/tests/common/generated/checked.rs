@@ -51,7 +51,8 @@ impl Checked {
         let [aggregates, segments, connections] =
             [config.max_aggregates, config.max_segments, config.max_connections].map(|limit| limit as u64);
         let most_held = match profile {
-            ProfileConfig::Gro(_) => aggregates.min(connections) * segments,
+            // As many connections of UDP as of TCP.
+            ProfileConfig::Gro(_) => aggregates.min(2 * connections) * segments,
             ProfileConfig::Netfpga(_) => segments,
             ProfileConfig::Npu(npu) => {
                 (aggregates * segments) + connections.min(aggregates) * npu.reorder_segments as u64

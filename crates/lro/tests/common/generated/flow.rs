@@ -82,6 +82,11 @@ impl Flow {
         self.syn_options = choose.one_of(&SYN_OPTIONS);
     }
 
+    /// The header fields that stay.
+    pub fn fields(&self) -> &TcpFrame {
+        &self.next
+    }
+
     /// The next segment of the peer.
     pub fn send(&mut self, choose: &mut impl Choose) -> TcpFrame {
         let calm = choose.chance(self.calm);

@@ -9,9 +9,11 @@ pub mod checked;
 pub mod choose;
 pub mod configs;
 pub mod damage;
+pub mod exchange;
 pub mod flow;
 pub mod ledger;
 pub mod traffic;
+pub mod tunnel;
 
 pub use self::checked::Checked;
 pub use self::choose::Choose;

@@ -5,7 +5,9 @@ use nichrome_wire::{SeqNumber, TcpFlags, TcpFrame};
 
 use super::choose::Choose;
 use super::damage::{damage, not_tcp};
+use super::exchange::Exchange;
 use super::flow::Flow;
+use super::tunnel::Tunnel;
 
 /// Something that happens to an engine.
 #[derive(Clone, Debug)]
@@ -24,9 +26,12 @@ pub enum Step {
     Keep(usize),
 }
 
-/// A mix of connections.
+/// A mix of connections, and of senders of UDP datagrams.
 pub struct Traffic {
     flows: Vec<Flow>,
+    /// The tunnel that each flow is sent through, if any.
+    tunnels: Vec<Option<Tunnel>>,
+    exchanges: Vec<Exchange>,
     /// The flow that sends now.
     current: usize,
     /// Frames that the network delays, with the number of steps until they come.
@@ -41,8 +46,12 @@ impl Traffic {
     pub fn new(choose: &mut impl Choose, medium: Medium) -> Self {
         let count = choose.one_of(&[1, 2, 3, 5, 12]);
         let calm = choose.one_of(&[0, 0, 50, 90, 97]);
-        let flows = (0..count).map(|nth| Flow::new(choose, nth, calm)).collect();
-        Self { flows, current: 0, delayed: Vec::new(), medium, calm }
+        let flows: Vec<Flow> = (0..count).map(|nth| Flow::new(choose, nth, calm)).collect();
+        let exchanges = choose.one_of(&[0, 0, 1, 2]).min(flows.len());
+        let fields: Vec<_> = flows[..exchanges].iter().map(|flow| flow.fields().clone()).collect();
+        let exchanges = fields.into_iter().map(|fields| Exchange::new(choose, fields)).collect();
+        let tunnels = (0..count).map(|_| Tunnel::any(choose, medium)).collect();
+        Self { flows, tunnels, exchanges, current: 0, delayed: Vec::new(), medium, calm }
     }
 
     /// What happens next.
@@ -85,17 +94,30 @@ impl Traffic {
             self.current = choose.below(self.flows.len() as u32) as usize;
         }
         let medium = self.medium;
+        if !self.exchanges.is_empty() && choose.chance(40) {
+            let nth = choose.below(self.exchanges.len() as u32) as usize;
+            let datagram = self.exchanges[nth].send(choose, medium);
+            return self.carry(choose, datagram);
+        }
         let frame = self.flows[self.current].send(choose);
         let mut bytes = if medium == Medium::Ip { frame.build_ip() } else { frame.build() };
+        if let Some(tunnel) = &mut self.tunnels[self.current] {
+            bytes = tunnel.wrap(&bytes, medium, frame.tags.len());
+        }
         if frame.flags.contains(TcpFlags::SYN) {
             // A host that never sees it goes on with the old connection, and so must the model of it.
             return Step::Receive(bytes);
         }
+        self.carry(choose, bytes)
+    }
+
+    /// What the network makes of a frame.
+    fn carry(&mut self, choose: &mut impl Choose, mut bytes: Vec<u8>) -> Step {
         if choose.chance(self.calm) {
             return Step::Receive(bytes);
         }
         if choose.chance(6) {
-            damage(choose, &mut bytes, medium);
+            damage(choose, &mut bytes, self.medium);
         }
         match choose.below(32) {
             0..27 => Step::Receive(bytes),

@@ -1,0 +1,147 @@
+//! The captures of an input: a file, the standard input, or a folder of captures that are parts of one, such as those that
+//! `tcpdump -C` writes.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use nichrome_port::capture::{self, ReadError, Reader};
+use nichrome_wire::Instant;
+
+use super::{Distinct, input_name, judge};
+use crate::failure;
+
+/// A capture that is being read.
+pub(crate) type Capture = Reader<Box<dyn Read + Send>>;
+
+/// The captures of an input, in the order of their first packets.
+pub(crate) struct Inputs(Vec<PathBuf>);
+
+/// How the reading of an input has ended.
+pub(crate) struct Ended {
+    records: u64,
+    /// What ended a capture early, the first time, and which.
+    early: Option<(PathBuf, ReadError)>,
+}
+
+impl Inputs {
+    /// Finds the captures. Files of a folder that are none are named in a warning and left out; folders within are not
+    /// looked into.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or holds no capture.
+    pub(crate) fn find(input: &Path) -> anyhow::Result<Self> {
+        if !input.is_dir() {
+            return Ok(Self(vec![input.into()]));
+        }
+        let mut captures = Vec::new();
+        for entry in fs::read_dir(input).with_context(|| input_name(input))? {
+            let path = entry.with_context(|| input_name(input))?.path();
+            if path.is_file() {
+                match first_time(&path) {
+                    Ok(time) => captures.push((time, path)),
+                    Err(error) => failure::warn(format_args!("{}: {error}: left out", path.display())),
+                }
+            }
+        }
+        if captures.is_empty() {
+            bail!("{}: there is no capture in this folder", input_name(input));
+        }
+        captures.sort();
+        Ok(Self(captures.into_iter().map(|(_, path)| path).collect()))
+    }
+
+    /// Notes that these files are read.
+    ///
+    /// # Errors
+    /// One of them is another of `files`.
+    pub(crate) fn add_to(&self, files: &mut Distinct) -> anyhow::Result<()> {
+        self.0.iter().try_for_each(|path| files.add("IN", path, Path::new("/dev/stdin")))
+    }
+
+    /// Opens the first capture.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn open(&self) -> anyhow::Result<Opened<'_>> {
+        let first = self.0.first().map(|path| open(path)).transpose()?;
+        Ok(Opened { paths: &self.0, first })
+    }
+}
+
+/// Captures of which the first is open.
+pub(crate) struct Opened<'a> {
+    paths: &'a [PathBuf],
+    first: Option<Capture>,
+}
+
+impl Opened<'_> {
+    /// Has every capture read by `read`, which says what ended it early.
+    ///
+    /// # Errors
+    /// A capture cannot be opened, or `read` fails.
+    pub(crate) fn each(
+        mut self,
+        mut read: impl FnMut(&Path, &mut Capture) -> anyhow::Result<Option<ReadError>>,
+    ) -> anyhow::Result<Ended> {
+        let mut ended = Ended { records: 0, early: None };
+        for path in self.paths {
+            let mut reader = match self.first.take() {
+                Some(first) => first,
+                None => open(path)?,
+            };
+            if let Some(error) = read(path, &mut reader)? {
+                match ended.early {
+                    None => ended.early = Some((path.clone(), error)),
+                    Some(_) => failure::warn(format_args!("{}: {error}", input_name(path))),
+                }
+            }
+            ended.records += reader.position().records;
+        }
+        Ok(ended)
+    }
+}
+
+impl Ended {
+    /// Whether a capture ended early.
+    pub(crate) fn is_early(&self) -> bool {
+        self.early.is_some()
+    }
+
+    /// Fails where nothing could be read.
+    ///
+    /// # Errors
+    /// What ended the capture before its first record.
+    pub(crate) fn or_nothing_read(self) -> anyhow::Result<Self> {
+        match self.early {
+            Some((path, error)) if self.records == 0 => Err(error).with_context(|| input_name(&path)),
+            early => Ok(Self { early, ..self }),
+        }
+    }
+
+    /// Judges what ended a capture early, after everything else.
+    ///
+    /// # Errors
+    /// A capture could not be read further.
+    pub(crate) fn judge(self) -> anyhow::Result<()> {
+        match self.early {
+            Some((path, error)) => judge(error, &path),
+            None => Ok(()),
+        }
+    }
+}
+
+fn open(path: &Path) -> anyhow::Result<Capture> {
+    capture::open(path).with_context(|| input_name(path))
+}
+
+/// When the first packet of a capture came; one without packets comes first.
+fn first_time(path: &Path) -> Result<Instant, ReadError> {
+    let first = capture::open(path)?.next(&mut Vec::new());
+    match first {
+        Ok(Some(record)) => Ok(record.time),
+        // What it says will be said when it is read.
+        Ok(None) | Err(_) => Ok(Instant::ZERO),
+    }
+}

@@ -1,0 +1,264 @@
+//! Coalescing of UDP datagrams, lossless like `gro`'s of TCP segments: they can be re-created bit for bit.
+//!
+//! The rules are those of the Linux kernel's `udp_gro_receive`: datagrams merge that follow each other in a flow and are
+//! equal in every header bit but lengths, checksums and the IPv4 identification (which is the same in all or goes up by one
+//! each); all payloads are as long as the first but the last, which may be shorter. Whatever cannot merge first flushes what
+//! its flow holds, and never overtakes it.
+//!
+//! | case | what happens |
+//! |---|---|
+//! | no payload, no checksum, IP options, a fragment, UDP length and IP length differ | flow flushed, frame passed |
+//! | shorter than those before it | appended, then the flow is flushed |
+//! | longer, another header field, no more room | flow flushed, held anew |
+//! | the 64th datagram (`UDP_GRO_CNT_MAX`) | appended, then the flow is flushed |
+//! | wrong checksum | flow flushed, passed for the host to drop and count (or dropped, by configuration) |
+//! | table full | the flow that was held longest is flushed for the new one |
+//! | every aggregate in the driver's hands | frame passed |
+
+use std::time::Duration;
+use std::vec::IntoIter;
+
+use nichrome_wire::{Instant, SeqNumber, TcpFlags};
+
+use crate::config::{BadChecksum, Config};
+use crate::datagram::{Datagram, UdpPacket};
+use crate::flow::FlowKey;
+use crate::frame::Frame;
+use crate::mask::{Masks, Rule};
+use crate::outbox::Outbox;
+use crate::reason::{FlushReason, PassReason};
+use crate::run::{Limits, Run};
+use crate::run_pool::RunPool;
+use crate::segment::{self, FirstSegment, Idents};
+use crate::table::{AgeList, ConnectionTable, Index};
+use crate::template::USUAL;
+
+/// The most datagrams of an aggregate, as in the kernel.
+const MOST_DATAGRAMS: u32 = 64;
+
+/// The datagrams that are held, by flow: see the [module](self).
+pub(crate) struct Datagrams<B> {
+    limits: Limits,
+    bad_checksum: BadChecksum,
+    masks: Masks,
+    table: ConnectionTable<Box<Run<B>>>,
+    ages: AgeList,
+}
+
+impl<B: AsRef<[u8]>> Datagrams<B> {
+    /// Room for as many flows as `config` says.
+    pub(crate) fn new(config: &Config) -> Self {
+        let Limits { bytes, segments } = config.limits();
+        Self {
+            limits: Limits { bytes, segments: segments.min(MOST_DATAGRAMS) },
+            bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
+            masks: Masks::new(Rule::Lossless),
+            table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
+            ages: AgeList::new(config.max_connections),
+        }
+    }
+
+    /// Flows that hold datagrams.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Since when the flow has held something that has done so longest.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.ages.oldest().map(|(_, since)| since)
+    }
+
+    /// Hands on everything that is held.
+    pub(crate) fn flush_all(&mut self, reason: FlushReason, pool: &mut RunPool<B>, out: &mut Outbox<B>) {
+        while let Some((oldest, _)) = self.ages.oldest() {
+            self.flush(oldest, reason, pool, out);
+        }
+    }
+
+    /// Hands on what has been held for `hold` or longer.
+    pub(crate) fn flush_due(
+        &mut self,
+        hold: Duration,
+        now: Instant,
+        pool: &mut RunPool<B>,
+        out: &mut Outbox<B>,
+    ) {
+        while let Some((oldest, _)) = self.ages.oldest().filter(|(_, since)| *since + hold <= now) {
+            self.flush(oldest, FlushReason::Timeout, pool, out);
+        }
+    }
+
+    /// Takes the first of these frames, which is `packet`, and those that carry it on.
+    pub(crate) fn receive(
+        &mut self,
+        frames: &mut IntoIter<Frame<B>>,
+        packet: &UdpPacket,
+        now: Instant,
+        pool: &mut RunPool<B>,
+        out: &mut Outbox<B>,
+    ) {
+        let Some(frame) = frames.next() else { return };
+        let hash = self.table.hash(&packet.flow);
+        let held = self.table.find(hash, &packet.flow);
+        let datagram = match admit(&frame, packet) {
+            Ok(datagram) => datagram,
+            Err(reason) => {
+                if let Some(index) = held {
+                    self.flush(index, FlushReason::Barrier, pool, out);
+                }
+                return self.pass_or_drop(frame, packet, reason, out);
+            }
+        };
+        let joined = match held {
+            Some(index) => self.join(index, frame, &datagram, pool, out),
+            None => Err(frame),
+        };
+        if let Err(frame) = joined {
+            if let Some((oldest, _)) = self.ages.oldest().filter(|_| self.table.is_full()) {
+                self.flush(oldest, FlushReason::Evicted, pool, out);
+            }
+            let Some(run) = pool.take() else { return out.pass(frame, 0, PassReason::PoolEmpty) };
+            self.hold(run, frame, hash, packet.flow, &datagram, now);
+        }
+        if let Some(index) = self.table.find(hash, &packet.flow) {
+            self.join_expected(index, frames, pool, out);
+        }
+    }
+
+    /// Passes a frame that cannot be held, or drops it for its checksum.
+    fn pass_or_drop(&self, frame: Frame<B>, packet: &UdpPacket, reason: PassReason, out: &mut Outbox<B>) {
+        if reason == PassReason::BadChecksum
+            && self.bad_checksum == BadChecksum::Drop
+            && let Ok(Datagram { layout, payload_len, .. }) = packet.datagram
+            && let Err(reason) = segment::verify(&frame, layout, payload_len)
+        {
+            return out.drop(frame, reason);
+        }
+        out.pass(frame, 0, reason);
+    }
+
+    /// Appends a datagram to what its flow holds; flushes that and gives the frame back where it does not join.
+    fn join(
+        &mut self,
+        index: Index,
+        frame: Frame<B>,
+        datagram: &Datagram,
+        pool: &mut RunPool<B>,
+        out: &mut Outbox<B>,
+    ) -> Result<(), Frame<B>> {
+        let Some(run) = self.table.get_mut(index) else { return Err(frame) };
+        let equal = run.layout == datagram.layout
+            && self.masks.of(run.layout).matches(run.first(), frame.bytes())
+            && run.identification_with(datagram.idents).is_some();
+        let reason = if !equal {
+            FlushReason::UnequalField
+        } else if datagram.payload_len > run.first_len {
+            FlushReason::LongSegment
+        } else if run.len_on_ip() + datagram.payload_len > self.limits.bytes {
+            FlushReason::MaxLength
+        } else {
+            run.follow(frame, datagram.idents, datagram.payload_len, TcpFlags::NONE);
+            if let Some(reason) = self.ended_by(index, datagram.payload_len) {
+                self.flush(index, reason, pool, out);
+            }
+            return Ok(());
+        };
+        self.flush(index, reason, pool, out);
+        Err(frame)
+    }
+
+    /// Why the last datagram of a flow, with so many bytes, ends the aggregate.
+    fn ended_by(&self, index: Index, payload_len: u32) -> Option<FlushReason> {
+        let run = self.table.peek(index)?;
+        if payload_len < run.first_len {
+            Some(FlushReason::ShortSegment)
+        } else {
+            (run.segments() >= self.limits.segments as usize).then_some(FlushReason::MaxSegments)
+        }
+    }
+
+    /// Appends those of these frames, from the first on, that are the expected next datagrams of a flow.
+    fn join_expected(
+        &mut self,
+        index: Index,
+        frames: &mut IntoIter<Frame<B>>,
+        pool: &mut RunPool<B>,
+        out: &mut Outbox<B>,
+    ) {
+        let Some(run) = self.table.get_mut(index) else { return };
+        let mask = self.masks.of(run.layout);
+        while let Some(frame) = frames.as_slice().first() {
+            let Some(first) = run.first().first_chunk::<USUAL>() else { break };
+            let (len, ident) = (run.first_len, run.next_ident());
+            let expected = frame.bytes().len() == run.first().len()
+                && frame.bytes().first_chunk().is_some_and(|next| mask.matches_full_size(first, next))
+                && has_expected_fields(frame.bytes(), run.layout, ident)
+                && segment::verify(frame, run.layout, len).is_ok()
+                && run.len_on_ip() + len <= self.limits.bytes;
+            if !expected {
+                break;
+            }
+            let Some(frame) = frames.next() else { break };
+            run.follow(frame, Idents { own: ident, outer: 0 }, len, TcpFlags::NONE);
+            if run.segments() >= self.limits.segments as usize {
+                return self.flush(index, FlushReason::MaxSegments, pool, out);
+            }
+        }
+    }
+
+    /// Holds a datagram as the first of its flow, in `run`.
+    fn hold(
+        &mut self,
+        mut run: Box<Run<B>>,
+        frame: Frame<B>,
+        hash: u32,
+        flow: FlowKey,
+        datagram: &Datagram,
+        now: Instant,
+    ) {
+        let first = FirstSegment {
+            layout: datagram.layout,
+            seq: SeqNumber(0),
+            payload_len: datagram.payload_len,
+            ident: datagram.idents.own,
+            flags: TcpFlags::NONE,
+            ack: SeqNumber(0),
+            window: 0,
+        };
+        run.start_with(frame, first, self.limits, now);
+        if let Ok(index) = self.table.insert(hash, flow, run) {
+            self.ages.push(index, now);
+        }
+    }
+
+    /// Hands on what a flow holds.
+    fn flush(&mut self, index: Index, reason: FlushReason, pool: &mut RunPool<B>, out: &mut Outbox<B>) {
+        self.ages.remove(index);
+        if let Some(run) = self.table.remove(index) {
+            pool.finish(run, reason, out);
+        }
+    }
+}
+
+/// The datagram in a frame, if it can be held.
+fn admit<B: AsRef<[u8]>>(frame: &Frame<B>, packet: &UdpPacket) -> Result<Datagram, PassReason> {
+    let datagram = packet.datagram?;
+    match segment::verify(frame, datagram.layout, datagram.payload_len) {
+        Ok(()) => Ok(datagram),
+        Err(_) => Err(PassReason::BadChecksum),
+    }
+}
+
+/// Whether a frame has this IPv4 identification, checksums that are re-created as they are, and the UDP length that its IP
+/// length asks for.
+fn has_expected_fields(frame: &[u8], layout: segment::Layout, ident: u16) -> bool {
+    let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
+    let ip: Option<&[u8; 12]> = frame.get(network..).and_then(<[u8]>::first_chunk);
+    let udp: Option<&[u8; 8]> = frame.get(transport..).and_then(<[u8]>::first_chunk);
+    let (Some(ip), Some(udp)) = (ip, udp) else { return false };
+    let is_next = !layout.is_ipv4() || (ip[4..6] == ident.to_be_bytes() && ip[10..12] != [0xFF; 2]);
+    let carried = frame.len() - transport;
+    is_next && udp[6..8] != [0; 2] && usize::from(u16::from_be_bytes([udp[4], udp[5]])) == carried
+}

@@ -1,0 +1,57 @@
+//! Headers between the link header and the IP header of a segment that is sent through a tunnel.
+
+use nichrome_wire::Ipv4Header;
+
+/// What a packet is wrapped in, once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Tunnel {
+    /// Nothing.
+    #[default]
+    None,
+    /// IPv4 without options (RFC 2003, RFC 4213).
+    Ipv4,
+    /// IPv6 without extension headers (RFC 2473).
+    Ipv6,
+    /// PPP over Ethernet (RFC 2516).
+    Pppoe,
+}
+
+impl Tunnel {
+    /// Bytes of its headers, directly before the IP header.
+    #[inline]
+    pub(crate) const fn len(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Ipv4 => 20,
+            Self::Ipv6 => 40,
+            Self::Pppoe => 8,
+        }
+    }
+
+    /// Bytes that count for the limit of 65,535 beside those of the IP packet within: PPP's length field covers the
+    /// protocol number.
+    #[inline]
+    pub(crate) const fn counted(self) -> usize {
+        match self {
+            Self::Pppoe => 2,
+            Self::None | Self::Ipv4 | Self::Ipv6 => self.len(),
+        }
+    }
+
+    /// Where its length field is, from its start, and what that says of an IP packet of so many bytes within.
+    #[inline]
+    pub(crate) const fn length(self, packet: u16) -> Option<(usize, u16)> {
+        match self {
+            Self::None => None,
+            Self::Ipv4 => Some((2, packet.wrapping_add(20))),
+            Self::Ipv6 => Some((4, packet)),
+            Self::Pppoe => Some((4, packet.wrapping_add(2))),
+        }
+    }
+}
+
+/// Whether the checksum of an IPv4 header is right, and the one that a sender computes.
+pub(crate) fn has_usual_checksum(ip: Ipv4Header<'_>) -> bool {
+    ip.has_valid_checksum() && ip.checksum() != 0xFFFF
+}

@@ -1,0 +1,252 @@
+//! UDP datagrams in `gro`: every row of their table of cases, by name. Whatever comes out is also verified bit for bit.
+
+use crate::common::{Card, Change, Sent, data, each_profile, ms};
+use crate::generated::exchange;
+use nichrome_lro::{
+    BadChecksum, Config, DropReason, FlushReason, Hold, Identification, Medium, PassReason, Profile,
+    ProfileConfig,
+};
+use nichrome_wire::{Network, TcpFrame, VirtioNetHeader, VlanTag};
+
+/// A `gro` that coalesces UDP, and differs from the usual one in `change`.
+fn card_with(change: impl FnOnce(&mut Config)) -> Card {
+    let mut config = Config { udp: true, ..Config::default() };
+    change(&mut config);
+    Card::new(&config, &ProfileConfig::Gro(Hold::For(ms(1))))
+}
+
+fn card() -> Card {
+    card_with(|_| {})
+}
+
+/// The fields of a datagram with `len` bytes, `nth` in its flow.
+fn fields(nth: u16, len: usize) -> TcpFrame {
+    data(u32::from(nth) * 1000, len).with(|fields| {
+        if let Network::Ipv4 { ident, .. } = &mut fields.network {
+            *ident = nth;
+        }
+    })
+}
+
+fn build(fields: &TcpFrame) -> Vec<u8> {
+    exchange::datagram(fields, Medium::Ethernet)
+}
+
+fn datagram(nth: u16, len: usize) -> Vec<u8> {
+    build(&fields(nth, len))
+}
+
+/// The UDP payload lengths of what came out since the last call, as etherparse reads them, and whether their checksums are
+/// right.
+fn take_lens(card: &mut Card) -> Vec<usize> {
+    card.take().iter().map(|sent| payload_len(sent.bytes())).collect()
+}
+
+fn payload_len(frame: &[u8]) -> usize {
+    let packet = etherparse::SlicedPacket::from_ethernet(frame).expect("headers are well formed");
+    let Some(etherparse::TransportSlice::Udp(udp)) = &packet.transport else { panic!("not UDP: {packet:?}") };
+    let (header, payload) = (udp.to_header(), udp.payload());
+    let computed = match packet.net.as_ref().expect("there is an IP header") {
+        etherparse::NetSlice::Ipv4(ip) => header.calc_checksum_ipv4(&ip.header().to_header(), payload),
+        etherparse::NetSlice::Ipv6(ip) => header.calc_checksum_ipv6(&ip.header().to_header(), payload),
+        etherparse::NetSlice::Arp(_) => panic!("not IP"),
+    };
+    assert!(header.checksum == 0 || computed == Ok(header.checksum), "{header:?}");
+    payload.len()
+}
+
+/// Receives datagrams of these lengths and returns the lengths of what comes out.
+fn lens_of(lens: &[usize]) -> Vec<usize> {
+    let mut card = card();
+    for (nth, len) in lens.iter().enumerate() {
+        card.receive_bytes(datagram(nth as u16, *len));
+    }
+    card.drain();
+    take_lens(&mut card)
+}
+
+#[test]
+fn datagrams_of_one_size_are_merged_in_every_shape() {
+    let tag = VlanTag { tpid: nichrome_wire::EtherType::VLAN, tci: 5 };
+    let tagged = TcpFrame { tags: vec![tag], ..fields(0, 100) };
+    for shape in [fields(0, 100), fields(0, 100).over_ipv6(), tagged.clone(), tagged.over_ipv6()] {
+        let mut card = card();
+        for _ in 0..5 {
+            card.receive_bytes(build(&shape));
+        }
+        let sent = card.drain().take_one();
+        assert_eq!(payload_len(sent.bytes()), 500);
+        let Sent::Merged(merged) = sent else { panic!("not merged") };
+        let is_ipv4 = matches!(shape.network, Network::Ipv4 { .. });
+        let transport = 14 + 4 * shape.tags.len() as u16 + if is_ipv4 { 20 } else { 40 };
+        let expected = VirtioNetHeader {
+            flags: VirtioNetHeader::NEEDS_CSUM,
+            gso_type: VirtioNetHeader::GSO_UDP_L4,
+            hdr_len: transport + 8,
+            gso_size: 100,
+            csum_start: transport,
+            csum_offset: 6,
+        };
+        assert_eq!((merged.virtio, merged.identification), (expected, Identification::Fixed));
+        assert_eq!(merged.recreated, vec![build(&shape); 5]);
+    }
+}
+
+#[test]
+fn datagrams_are_passed_where_the_option_is_off_and_by_the_other_profiles() {
+    for (udp, profile) in
+        each_profile(ms(1)).into_iter().flat_map(|profile| [(false, profile), (true, profile)])
+    {
+        let mut card = Card::new(&Config { udp, ..Config::default() }, &profile);
+        card.receive_bytes(datagram(0, 100)).receive_bytes(datagram(1, 100)).drain();
+        let merges = udp && profile.profile() == Profile::Gro;
+        assert_eq!(take_lens(&mut card), if merges { vec![200] } else { vec![100, 100] });
+        assert_eq!(card.passes(PassReason::NotTcp), if merges { 0 } else { 2 });
+    }
+}
+
+#[test]
+fn a_shorter_datagram_ends_the_aggregate_and_a_longer_one_begins_the_next() {
+    assert_eq!(lens_of(&[100, 100, 50, 100]), [250, 100]);
+    assert_eq!(lens_of(&[100, 101, 101]), [100, 202]);
+    assert_eq!(lens_of(&[1, 1, 1]), [3]);
+}
+
+#[test]
+fn an_aggregate_has_at_most_64_datagrams_and_65535_bytes() {
+    assert_eq!(lens_of(&[100; 130]), [6400, 6400, 200]);
+    assert_eq!(lens_of(&[8000; 9]), [64_000, 8000]);
+    let mut card = card_with(|config| config.max_segments = 3);
+    let burst: Vec<_> = (0..7).map(|nth| datagram(nth, 100)).collect();
+    card.receive_batch(&burst).drain();
+    assert_eq!(take_lens(&mut card), [300, 300, 100]);
+    assert_eq!(card.flushes(FlushReason::MaxSegments), 2);
+}
+
+#[test]
+fn an_unequal_field_begins_a_new_aggregate() {
+    type Alter = fn(&mut TcpFrame);
+    let changes: [Alter; 3] = [
+        |fields| {
+            if let Network::Ipv4 { ttl, .. } = &mut fields.network {
+                *ttl = 3;
+            }
+        },
+        |fields| {
+            if let Network::Ipv4 { tos, .. } = &mut fields.network {
+                tos.0 = 3;
+            }
+        },
+        |fields| {
+            if let Network::Ipv4 { ident, .. } = &mut fields.network {
+                *ident = 77;
+            }
+        },
+    ];
+    for change in changes {
+        let mut card = card();
+        card.receive_bytes(datagram(0, 100)).receive_bytes(datagram(1, 100));
+        card.receive_bytes(build(&fields(2, 100).with(change))).drain();
+        assert_eq!(take_lens(&mut card), [200, 100]);
+        assert_eq!(card.flushes(FlushReason::UnequalField), 1);
+    }
+}
+
+#[test]
+fn what_cannot_be_merged_is_passed_after_what_its_flow_holds() {
+    type Alter = fn(Vec<u8>) -> Vec<u8>;
+    let without_checksum: Alter = |mut frame| {
+        frame[40..42].fill(0);
+        frame
+    };
+    let wrong_checksum: Alter = |mut frame| {
+        frame[50] ^= 1;
+        frame
+    };
+    let with_trailer: Alter = |frame| [frame, vec![0; 4]].concat();
+    // With a checksum that is right.
+    let wrong_length: Alter = |mut frame| {
+        frame[39] -= 1;
+        frame[41] += 1;
+        frame
+    };
+    let cases = [
+        (without_checksum, PassReason::NoChecksum),
+        (wrong_checksum, PassReason::BadChecksum),
+        (with_trailer, PassReason::Trailer),
+        (wrong_length, PassReason::Malformed),
+        (|_| datagram(2, 0), PassReason::EmptyDatagram),
+    ];
+    for (alter, reason) in cases {
+        let mut card = card();
+        card.receive_bytes(datagram(0, 100)).receive_bytes(datagram(1, 100));
+        let altered = alter(datagram(2, 100));
+        let sent = card.receive_bytes(altered.clone()).take();
+        assert_eq!((sent.len(), sent[1].bytes()), (2, &altered[..]), "{reason:?}");
+        assert_eq!((payload_len(sent[0].bytes()), card.passes(reason)), (200, 1), "{reason:?}");
+        card.receive_batch(&[datagram(0, 100), datagram(1, 100), altered.clone(), datagram(3, 100)]).drain();
+        let sent = card.take();
+        assert_eq!((sent.len(), sent[1].bytes(), card.passes(reason)), (3, &altered[..], 2), "{reason:?}");
+    }
+    let mut card = card();
+    let mut fragment = datagram(1, 100);
+    fragment[20] |= 0x20; // more fragments
+    fragment[24..26].fill(0);
+    let sum = nichrome_wire::checksum::checksum(&fragment[14..34]);
+    fragment[24..26].copy_from_slice(&sum.to_be_bytes());
+    card.receive_bytes(datagram(0, 100)).receive_bytes(fragment);
+    assert_eq!((card.take().len(), card.passes(PassReason::Fragment)), (2, 1));
+}
+
+#[test]
+fn a_wrong_checksum_is_dropped_where_the_configuration_says_so() {
+    let mut card = card_with(|config| config.bad_checksum = Some(BadChecksum::Drop));
+    let mut wrong = datagram(0, 100);
+    wrong[50] ^= 1;
+    card.receive_bytes(wrong.clone());
+    assert_eq!(card.take(), [Sent::Dropped(wrong, DropReason::UdpChecksum)]);
+}
+
+#[test]
+fn flows_are_merged_beside_each_other_and_beside_tcp_with_the_same_ports() {
+    let mut card = card();
+    for nth in 0..4 {
+        for port in [1, 2, 3] {
+            card.receive_bytes(build(&fields(nth, 100).with(|fields| fields.src_port = port)));
+        }
+        card.receive(&data(u32::from(nth) * 100, 100).with(|frame| frame.src_port = 2));
+    }
+    let sent = card.drain().take();
+    assert_eq!(sent.iter().map(|sent| sent.merged().payloads.len()).collect::<Vec<_>>(), [4; 4]);
+}
+
+#[test]
+fn a_full_table_flushes_what_was_held_longest() {
+    let mut card = card_with(|config| config.max_connections = 2);
+    for port in 1..=3 {
+        card.receive_bytes(build(&fields(0, 100).with(|fields| fields.src_port = port)));
+    }
+    assert_eq!((take_lens(&mut card), card.flushes(FlushReason::Evicted)), (vec![100], 1));
+}
+
+#[test]
+fn datagrams_leave_after_the_hold_time_or_with_the_batch() {
+    let mut card = card();
+    card.receive_bytes(datagram(0, 100)).receive_bytes(datagram(1, 100)).wait(ms(1));
+    assert_eq!((take_lens(&mut card), card.flushes(FlushReason::Timeout)), (vec![200], 1));
+    let config = Config { udp: true, ..Config::default() };
+    let mut card = Card::new(&config, &ProfileConfig::Gro(Hold::Batch));
+    card.receive_bytes(datagram(0, 100)).wait(ms(100)).receive_bytes(datagram(1, 100));
+    assert!(card.take().is_empty());
+    card.end_batch();
+    assert_eq!((take_lens(&mut card), card.engine.connections()), (vec![200], 1));
+}
+
+#[test]
+fn frames_are_passed_where_every_aggregate_is_in_use() {
+    let mut card = card_with(|config| config.max_aggregates = 1);
+    for port in [1, 2] {
+        card.receive_bytes(build(&fields(0, 100).with(|fields| fields.src_port = port)));
+    }
+    assert_eq!((take_lens(&mut card), card.passes(PassReason::PoolEmpty)), (vec![100], 1));
+}
