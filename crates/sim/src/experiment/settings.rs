@@ -5,6 +5,7 @@ use thiserror::Error;
 use super::definition::{Definition, Parameter};
 use super::document::joined;
 use super::parameter::{ParameterSpec, Value, ValueError};
+use super::statement::Subject;
 
 /// Why a parameter cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -117,6 +118,8 @@ impl Definition {
         let series = self.series_of(name)?;
         self.series = vec![self.series[series].clone()];
         self.derived.clear();
+        self.expected
+            .retain(|expected| expected.series == name && matches!(expected.subject, Subject::At(_)));
         self.apply(&Setting { spec, values: vec![x] });
         Ok(())
     }
@@ -159,7 +162,7 @@ impl Definition {
         for value in values {
             let source = "set for this run".into();
             self.parameters.retain(|parameter| parameter.spec.key != spec.key);
-            self.parameters.push(Parameter { spec, value: *value, source });
+            self.parameters.push(Parameter { spec, value: *value, source, range: None });
         }
     }
 }
