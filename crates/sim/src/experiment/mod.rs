@@ -73,7 +73,9 @@
 mod definition;
 mod dimension;
 mod document;
+mod fields;
 mod figure;
+mod judge;
 mod library;
 mod parameter;
 mod parameters;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::definition::{Definition, Derived, Extent, Parameter, Range, Rule, Scale, Series, XAxis, YAxis};
 use super::dimension::{Dimension, QuantityError};
-use super::document::{Document, FileError, Item, Problem, Table, joined};
+use super::document::{Document, FileError, Item, Problem, Table};
+use super::fields::{find_spec, keys, known_parameter, named, quantity, settings, source};
 use super::library::Library;
 use super::parameter::{Kind, ParameterSpec, Value, ValueError};
 use super::runner::{MetricSpec, Runner};
@@ -99,14 +100,6 @@ fn runner(root: &Table<'_, '_>, library: &Library) -> Result<&'static dyn Runner
     library.runner(name).ok_or_else(|| model.unknown("model", name, known()))
 }
 
-fn keys(runner: &dyn Runner) -> impl Iterator<Item = &'static str> {
-    runner.parameters().iter().map(|spec| spec.key)
-}
-
-fn find_spec(runner: &dyn Runner, key: &str) -> Option<&'static ParameterSpec> {
-    runner.parameters().iter().find(|spec| spec.key == key)
-}
-
 fn x_axis(table: &Table<'_, '_>, runner: &dyn Runner) -> Result<XAxis, FileError> {
     table.only(&["parameter", "unit", "label", "scale", "values"])?;
     let name = table.need("parameter", "the parameter that varies")?;
@@ -144,31 +137,11 @@ fn x_axis(table: &Table<'_, '_>, runner: &dyn Runner) -> Result<XAxis, FileError
     })
 }
 
-/// A number of the axis' unit, as base units.
-pub(super) fn quantity(item: &Item<'_, '_>, spec: &ParameterSpec, unit: &str) -> Result<u64, FileError> {
-    match spec.parse_with_unit(&item.scalar()?, unit) {
-        Ok(Value::Quantity(number)) => Ok(number),
-        Ok(_) => Err(item.wrong_type("a number")),
-        Err(error) => Err(item.wrong_value(error)),
-    }
-}
-
 fn scale(table: &Table<'_, '_>) -> Result<Scale, FileError> {
     const SCALES: [(&str, Scale); 3] =
         [("linear", Scale::Linear), ("log2", Scale::Log2), ("log10", Scale::Log10)];
     let Some(item) = table.get("scale") else { return Ok(Scale::Linear) };
     named(&item, "scale", &SCALES)
-}
-
-/// The thing whose name the item is.
-pub(super) fn named<T: Copy>(
-    item: &Item<'_, '_>,
-    what: &'static str,
-    known: &[(&str, T)],
-) -> Result<T, FileError> {
-    let name = item.text()?;
-    let found = known.iter().find(|(known, _)| *known == name).map(|(_, thing)| *thing);
-    found.ok_or_else(|| item.unknown(what, name, known.iter().map(|(known, _)| *known)))
 }
 
 fn y_axis(table: &Table<'_, '_>, series: &[Series]) -> Result<YAxis, FileError> {
@@ -213,24 +186,6 @@ fn metric(item: &Item<'_, '_>, runner: &dyn Runner) -> Result<&'static MetricSpe
     metrics.iter().find(|metric| metric.name == name).ok_or_else(|| item.unknown("metric", name, known()))
 }
 
-/// Values with their units by the keys of the parameters.
-pub(super) fn settings(
-    table: &Table<'_, '_>,
-    runner: &dyn Runner,
-) -> Result<Vec<(&'static ParameterSpec, Value)>, FileError> {
-    let setting = |item: Item<'_, '_>| {
-        let spec = known_parameter(&item, runner)?;
-        let value = spec.parse(&item.scalar()?).map_err(|error| item.wrong_value(error))?;
-        Ok((spec, value))
-    };
-    table.entries().map(setting).collect()
-}
-
-fn known_parameter(item: &Item<'_, '_>, runner: &dyn Runner) -> Result<&'static ParameterSpec, FileError> {
-    let unknown = || Problem::UnknownKey { key: item.path.clone(), allowed: joined(keys(runner)) };
-    find_spec(runner, item.key()).ok_or_else(|| item.error(unknown()))
-}
-
 fn derived(root: &Table<'_, '_>, series: &[Series]) -> Result<Vec<Derived>, FileError> {
     const RULES: [(&str, Rule); 3] =
         [("ratio", Rule::Ratio), ("difference", Rule::Difference), ("reduction", Rule::Reduction)];
@@ -257,13 +212,6 @@ fn place(item: &Item<'_, '_>, series: &[Series]) -> Result<usize, FileError> {
     let name = item.text()?;
     let names = || series.iter().map(|series| &series.name);
     names().position(|known| known == name).ok_or_else(|| item.unknown("series", name, names()))
-}
-
-pub(super) fn source(table: &Table<'_, '_>) -> Result<String, FileError> {
-    const ABOUT: &str = "where it is from: a paper's sentence, a data sheet, or what it is fitted to";
-    let item = table.need("source", ABOUT)?;
-    let text = item.text()?.trim();
-    if text.is_empty() { Err(item.wrong_type("a text that says where it is from")) } else { Ok(text.into()) }
 }
 
 /// The file's own parameters, and those that it includes and does not give another value.

@@ -1,7 +1,4 @@
-//! Statements of a paper, each with its kind, and what came of them.
-
-use super::definition::Definition;
-use super::values::{Line, Values};
+//! Statements of a paper, each with its kind, and what came of one.
 
 /// How much the agreement with a statement is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,31 +144,6 @@ impl Statement<'_> {
             Some((least.min(*value), most.max(*value)))
         })
     }
-}
-
-impl Definition {
-    /// Every statement of the paper with what came of it.
-    pub fn judge<'a>(&'a self, values: &Values) -> Vec<Statement<'a>> {
-        let judge = |expected: &'a Expected| {
-            let line = |name: &str| values.line(self, name);
-            let found = match &expected.subject {
-                Subject::At(places) => {
-                    places.iter().map(|x| values.get(self, &expected.series, *x)).collect()
-                }
-                Subject::Maximum => vec![line(&expected.series).maximum()],
-                Subject::MaximumOver(other) => vec![ratio(&line(&expected.series), &line(other))],
-                Subject::MaximumBegins => {
-                    vec![line(&expected.series).maximum_begins().map(|x| self.x.number(x))]
-                }
-            };
-            Statement { expected, found }
-        };
-        self.expected.iter().map(judge).collect()
-    }
-}
-
-fn ratio(line: &Line, other: &Line) -> Option<f64> {
-    Some(line.maximum()? / other.maximum()?).filter(|ratio| ratio.is_finite())
 }
 
 #[cfg(test)]

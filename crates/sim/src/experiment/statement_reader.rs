@@ -3,7 +3,7 @@
 use super::definition::{Definition, XAxis};
 use super::dimension::{Dimension, WHOLE};
 use super::document::{FileError, Item, Table};
-use super::reader::{named, quantity, settings, source};
+use super::fields::{named, quantity, settings, source};
 use super::runner::Runner;
 use super::statement::{Claim, Expected, StatementKind, Subject, Tolerance};
 use super::variant::Variant;
