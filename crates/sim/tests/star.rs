@@ -122,7 +122,7 @@ fn auto_adaptation_is_rdma_within_the_budget_and_no_collapse_beyond() {
 #[test]
 fn what_is_lost_is_recovered() {
     for operation in ["write", "rpc"] {
-        for series in ["RDMA, go back N", "StaR"] {
+        for series in ["RDMA, selective repeat", "StaR"] {
             let set = [("operation", operation), ("response", "20kB"), ("connections", "16")];
             let of = |loss: u64| observe("star-loss", series, loss, &set).0;
             let (clean, lossy) = (of(0), of(10_000_000));
@@ -152,6 +152,15 @@ fn a_short_queue_loses_and_dctcp_keeps_it_from_that() {
     let with = of("dctcp", "95kB");
     assert_eq!(value(&with, "lost"), 0.0);
     assert!(value(&with, "marked") > 0.1 && value(&with, "goodput") > 90.0);
+}
+
+#[test]
+fn dctcp_keeps_the_queue_short_for_both() {
+    for series in ["StaR, DCTCP", "RDMA, DCTCP"] {
+        let outcome = observe("star-ecn", series, 50, &[]).0;
+        assert!(value(&outcome, "queueing") < 30.0, "{series}: {} us", value(&outcome, "queueing"));
+        assert!(value(&outcome, "goodput") > 90.0, "{series}");
+    }
 }
 
 #[test]

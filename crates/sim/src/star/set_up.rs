@@ -4,7 +4,7 @@ use nichrome_rdma::{
     Access, AddressVector, QpCapacity, QpChange, QpConfig, QpState, QpType, RnrTimer, Signaling, star,
 };
 use nichrome_wire::rdma::{PathMtu, Psn};
-use nichrome_wire::{Instant, SeqNumber};
+use nichrome_wire::{Ecn, Instant, SeqNumber, TrafficClass};
 
 use super::config::{NetworkConfig, Operation};
 use super::engine_config::timeout_code;
@@ -133,8 +133,10 @@ fn changes(side: Side, peer: nichrome_wire::rdma::QpNumber, mtu: PathMtu, timeou
         access: Some(Access::REMOTE_WRITE),
         ..QpChange::to(QpState::Init)
     };
+    // Switches mark only packets that say that they can be marked.
+    let traffic_class = TrafficClass(Ecn::Ect0 as u8);
     let rtr = QpChange {
-        path: Some(AddressVector::to(address(side.other()))),
+        path: Some(AddressVector { traffic_class, ..AddressVector::to(address(side.other())) }),
         path_mtu: Some(mtu),
         destination: Some(peer),
         rq_psn: Some(Psn::new(0)),
