@@ -129,3 +129,20 @@ fn a_file_is_an_experiment_like_those_that_are_built_in() {
         [text(&file), "lro-netfpga-cpu"].map(|name| json(&[&["run", name], &arguments[..]].concat()));
     assert_eq!((&own["experiment"], &own["points"]), (&"own".into(), &built_in["points"]));
 }
+
+#[test]
+fn sensitivity_names_what_a_prediction_depends_on() {
+    let short =
+        ["sensitivity", "lro-netfpga-cpu", "--set", "duration=1ms", "--set", "warm-up=1ms", "--samples", "4"];
+    let summary = json(&short);
+    let [fitted, predicted] = [0, 1].map(|nth| &summary["statements"][nth]);
+    assert_eq!((&fitted["kind"], &predicted["kind"]), (&"fitted".into(), &"predicted".into()));
+    let ends = [0, 1].map(|end| predicted["interval"][end].as_f64().unwrap());
+    assert!(ends[0] < ends[1] && predicted["holds_in"].as_u64().unwrap() <= 4, "{predicted}");
+    let by_factor = predicted["by_factor"].as_array().unwrap();
+    let swings: Vec<f64> = by_factor.iter().map(|effect| effect["swing"].as_f64().unwrap()).collect();
+    assert!(swings.is_sorted_by(|more, less| more >= less), "{swings:?}");
+    assert_eq!(by_factor[0]["factor"], summary["most_important"][0]);
+    let told = printed(&short);
+    assert!(told.contains("predictions depend most on checksum-cost"), "{told}");
+}

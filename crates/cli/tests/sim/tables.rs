@@ -25,8 +25,10 @@ fn every_file_is_an_experiment_that_is_listed() {
     assert!(listed.iter().all(|name| table.contains(name)), "{table}");
     let files = names(&root().join("experiments"));
     let files = files.into_iter().filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned()));
+    let mut files: Vec<String> = files.collect();
+    files.sort();
     listed.sort();
-    assert_eq!(listed, files.collect::<Vec<_>>());
+    assert_eq!(listed, files);
 }
 
 #[test]
