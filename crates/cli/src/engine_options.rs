@@ -20,7 +20,7 @@ pub(crate) struct EngineOptions {
     /// batch ends; npu: ten average intervals, at most 1ms].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     hold: Option<Duration>,
-    /// How long segments wait for a gap before them to be filled (npu only) [default: 500us, or as --hold].
+    /// How long segments wait for a gap before them to be filled (npu only) [default: 500us, or as --hold; with --rules paper 60s].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     reorder_hold: Option<Duration>,
     /// The largest IP packet that is made, in bytes, from 576 to 65535.
@@ -37,7 +37,8 @@ pub(crate) struct EngineOptions {
     /// Whether PSH ends an aggregate or is held like other data (npu only) [default: hold].
     #[arg(long, value_name = "RULE")]
     psh: Option<Psh>,
-    /// Whether npu keeps connections alive where the paper's rules break them, or does as written [default: safe].
+    /// Whether npu keeps connections alive where the paper's rules break them, or does as written, without bounds of the times
+    /// that segments wait (but --hold, --reorder-hold) [default: safe].
     #[arg(long, value_name = "RULES")]
     rules: Option<RuleSet>,
     /// When the card acknowledges data by itself (npu only) [default: off].
@@ -127,6 +128,7 @@ impl EngineOptions {
             (ProfileConfig::Gro(default), hold) => ProfileConfig::Gro(hold.map_or(default, Hold::For)),
             (ProfileConfig::Netfpga(default), hold) => ProfileConfig::Netfpga(hold.unwrap_or(default)),
             (ProfileConfig::Npu(default), hold) => {
+                let default = if self.has_paper_rules() { NpuConfig::paper() } else { default };
                 ProfileConfig::Npu(self.npu_config(hold.map_or(default, NpuConfig::with_hold)))
             }
         })
@@ -210,5 +212,36 @@ impl EngineOptions {
             Some((name, _, why)) => Err(failure::usage(format!("{name} is for the npu profile only: {why}"))),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Options {
+        #[command(flatten)]
+        engine: EngineOptions,
+    }
+
+    fn npu(options: &[&str]) -> NpuConfig {
+        let options = Options::parse_from([&["nichrome"], options].concat());
+        match options.engine.profile_config(default_profile_config(Profile::Npu)).unwrap() {
+            ProfileConfig::Npu(npu) => npu,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_papers_rules_come_with_its_times_unless_others_are_given() {
+        assert_eq!(npu(&[]), NpuConfig::default());
+        assert_eq!(npu(&["--rules", "paper"]), NpuConfig::paper());
+        let held = npu(&["--rules", "paper", "--hold", "5ms"]);
+        assert_eq!((held.rules, held.ceiling), (Rules::Paper, Duration::from_millis(5)));
+        let gap = npu(&["--rules", "paper", "--reorder-hold", "500us"]);
+        assert_eq!((gap.reorder_hold, gap.ceiling), (Duration::from_micros(500), NpuConfig::paper().ceiling));
     }
 }

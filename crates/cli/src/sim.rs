@@ -3,6 +3,7 @@
 mod collect;
 mod experiment;
 mod files;
+mod judged;
 mod list;
 mod number;
 mod output;
@@ -12,11 +13,14 @@ mod point;
 mod record;
 mod run;
 mod runs;
+mod scoreboard;
+mod sensitivity;
 mod store;
 mod sweep;
 mod table;
 mod tasks;
 mod trace;
+mod variants;
 
 use clap::Subcommand;
 
@@ -25,6 +29,7 @@ use clap::Subcommand;
 pub(crate) enum Sim {
     List(list::List),
     Run(run::Run),
+    Sensitivity(sensitivity::Sensitivity),
     Sweep(sweep::Sweep),
     Tasks(tasks::Tasks),
     Point(point::Point),
@@ -37,6 +42,7 @@ impl Sim {
         match self {
             Self::List(list) => list.run(),
             Self::Run(run) => run.run(),
+            Self::Sensitivity(sensitivity) => sensitivity.run(),
             Self::Sweep(sweep) => sweep.run(),
             Self::Tasks(tasks) => tasks.run(),
             Self::Point(point) => point.run(),

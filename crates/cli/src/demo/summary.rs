@@ -27,7 +27,7 @@ pub(super) struct Unsegmented {
 pub(super) enum Traffic {
     /// Connections that all send as much as they can.
     Bulk { connections: usize },
-    /// Two connections, the second of which sends a tenth of the first's rate: lro-npu, Figure 11.
+    /// Two connections, the second of which sends a tenth of the first's rate: lro-netfpga, Figure 11.
     TwoRates,
 }
 

@@ -1,8 +1,9 @@
 //! An experiment's figure as SVG: a panel for each unit, our lines, and the paper's points on them.
 
-use nichrome_sim::experiment::{Compared, Definition, Scale, Tolerance, with_unit};
+use nichrome_sim::experiment::{Claim, Compared, Definition, Scale, StatementKind, with_unit};
 use plotters::prelude::*;
 
+use super::judged::Place;
 use super::number::significant;
 use crate::chart::{self, Area, COLORS, GRID, INK, Painted, font, legend, swatch};
 
@@ -10,6 +11,8 @@ use crate::chart::{self, Area, COLORS, GRID, INK, Painted, font, legend, swatch}
 const SIZE: (u32, u32) = (640, 460);
 /// The free part at the end of an x axis.
 const MARGIN: f64 = 0.03;
+/// A number of the paper that ours is too far from.
+const MISSED: RGBColor = RGBColor(200, 30, 30);
 /// The part of a y axis that is free for each line of the legend.
 const LEGEND_LINE: f64 = 0.08;
 
@@ -19,11 +22,11 @@ struct Panel<'a> {
     scale: Scale,
     /// Of the colors, that of the first line.
     first_color: usize,
-    lines: Vec<(&'a str, Vec<&'a Compared>)>,
+    lines: Vec<(&'a str, Vec<&'a Place>)>,
 }
 
 /// Draws all panels beside each other.
-pub(super) fn draw(definition: &Definition, compared: &[Compared]) -> anyhow::Result<String> {
+pub(super) fn draw(definition: &Definition, compared: &[Place]) -> anyhow::Result<String> {
     let panels = panels(definition, compared);
     let width = SIZE.0 * panels.len().max(1) as u32;
     chart::svg((width, SIZE.1), |area| {
@@ -38,11 +41,11 @@ pub(super) fn draw(definition: &Definition, compared: &[Compared]) -> anyhow::Re
 }
 
 /// Series of the same unit share a panel; so do derived lines of the same unit.
-fn panels<'a>(definition: &'a Definition, compared: &'a [Compared]) -> Vec<Panel<'a>> {
+fn panels<'a>(definition: &'a Definition, compared: &'a [Place]) -> Vec<Panel<'a>> {
     let mut panels: Vec<(bool, &str, Panel<'a>)> = Vec::new();
     for name in definition.lines() {
         let is_derived = definition.derived.iter().any(|derived| derived.name == name);
-        let places: Vec<&Compared> = compared.iter().filter(|place| place.series == name).collect();
+        let places: Vec<&Place> = compared.iter().filter(|place| place.compared.series == name).collect();
         let unit = definition.unit_of_line(name).unwrap_or_default();
         let known = panels.iter_mut().find(|(derived, known, _)| *derived == is_derived && *known == unit);
         match known {
@@ -114,10 +117,14 @@ fn marks(scale: Scale, (least, most): (f64, f64)) -> usize {
 fn paint(area: &Area<'_>, definition: &Definition, panel: &Panel<'_>) -> Painted {
     let places = || panel.lines.iter().flat_map(|(_, places)| places.iter());
     let (x_scale, y_scale) = (definition.x.scale, panel.scale);
-    let xs = range(x_scale, places().map(|place| place.x), MARGIN);
-    let shown =
-        places().flat_map(|place| [place.value, place.paper].into_iter().flatten().chain(tolerated(place)));
-    let ys = range(y_scale, shown, LEGEND_LINE * (panel.lines.len() + 2) as f64);
+    let xs = range(x_scale, places().map(|place| place.compared.x), MARGIN);
+    let shown = places().flat_map(|place| {
+        let compared = &place.compared;
+        let ranges =
+            [place.readings, place.samples].into_iter().flatten().flat_map(|(least, most)| [least, most]);
+        [compared.value, compared.paper()].into_iter().flatten().chain(tolerated(compared)).chain(ranges)
+    });
+    let ys = range(y_scale, shown, LEGEND_LINE * (panel.lines.len() + 3) as f64);
     let mut chart = ChartBuilder::on(area)
         .margin(16)
         .x_label_area_size(48)
@@ -140,34 +147,66 @@ fn paint(area: &Area<'_>, definition: &Definition, panel: &Panel<'_>) -> Painted
     let at = |x: f64, y: f64| Some((place(x_scale, x)?, place(y_scale, y)?));
     for (line, color) in panel.lines.iter().zip(COLORS.into_iter().cycle().skip(panel.first_color)) {
         let (name, places) = line;
-        let points: Vec<_> = places.iter().filter_map(|place| at(place.x, place.value?)).collect();
+        for range in [|place: &Place| place.samples, |place: &Place| place.readings] {
+            let ranged: Vec<_> =
+                places.iter().filter_map(|place| Some((place.compared.x, range(place)?))).collect();
+            let least = ranged.iter().filter_map(|(x, (least, _))| at(*x, *least));
+            let most = ranged.iter().rev().filter_map(|(x, (_, most))| at(*x, *most));
+            let bars =
+                ranged.iter().filter_map(|(x, (least, most))| Some(vec![at(*x, *least)?, at(*x, *most)?]));
+            chart.draw_series(bars.map(|ends| PathElement::new(ends, color.mix(0.5).stroke_width(5))))?;
+            chart.draw_series([Polygon::new(least.chain(most).collect::<Vec<_>>(), color.mix(0.15))])?;
+        }
+        let points: Vec<_> =
+            places.iter().filter_map(|place| at(place.compared.x, place.compared.value?)).collect();
         chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, color.filled())))?;
         chart
             .draw_series(LineSeries::new(points, color.stroke_width(2)))?
             .label(*name)
             .legend(move |at| swatch(at, color));
     }
-    let papers = places().filter_map(|place| at(place.x, place.paper?));
-    let papers: Vec<_> = papers.map(|point| Circle::new(point, 6, INK.stroke_width(2))).collect();
-    let ends = places().map(|place| tolerated(place).filter_map(|end| at(place.x, end)).collect::<Vec<_>>());
+    let compared = || places().map(|place| &place.compared);
+    let ends =
+        compared().map(|place| tolerated(place).filter_map(|end| at(place.x, end)).collect::<Vec<_>>());
     chart.draw_series(ends.map(|ends| PathElement::new(ends, INK.stroke_width(1))))?;
-    if !papers.is_empty() {
+    let papers = |wanted: fn(StatementKind) -> bool| {
+        let of_kind = compared().filter(move |place| place.kind.is_some_and(wanted));
+        of_kind.filter_map(|place| Some((at(place.x, place.paper()?)?, place.is_near()))).collect::<Vec<_>>()
+    };
+    let predicted = papers(|kind| kind == StatementKind::Predicted);
+    if !predicted.is_empty() {
         chart
-            .draw_series(papers)?
-            .label("the paper, with the tolerance")
+            .draw_series(
+                predicted.iter().map(|(point, near)| Circle::new(*point, 6, ink(*near).stroke_width(2))),
+            )?
+            .label("the paper, predicted (red: beyond the tolerance)")
             .legend(|(x, y)| Circle::new((x + 7, y), 5, INK.stroke_width(2)));
+    }
+    let others = papers(|kind| kind != StatementKind::Predicted);
+    if !others.is_empty() {
+        chart
+            .draw_series(
+                others.iter().map(|(point, near)| Cross::new(*point, 5, ink(*near).stroke_width(1))),
+            )?
+            .label("the paper: fitted, repeated, derived or by construction")
+            .legend(|(x, y)| Cross::new((x + 7, y), 4, INK.stroke_width(1)));
     }
     legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
+/// The color of a number of the paper: red where ours is beyond the tolerance.
+fn ink(is_near: Option<bool>) -> RGBColor {
+    if is_near == Some(false) { MISSED } else { INK }
+}
+
 /// From where to where ours may be.
 fn tolerated(place: &Compared) -> impl Iterator<Item = f64> {
-    let ends = place.paper.zip(place.tolerance).map(|(paper, tolerance)| {
-        let distance = match tolerance {
-            Tolerance::Relative(part) => part * paper.abs(),
-            Tolerance::Absolute(most) => most,
-        };
-        [paper - distance, paper + distance]
-    });
+    let ends = match place.claim {
+        Some(Claim::Value(paper, Some(tolerance))) => {
+            let distance = tolerance.distance(paper);
+            Some([paper - distance, paper + distance])
+        }
+        _ => None,
+    };
     ends.into_iter().flatten()
 }

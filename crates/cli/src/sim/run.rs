@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_sim::experiment::{Compared, Definition, Plan};
+use nichrome_sim::experiment::{Definition, Plan, StatementKind, Variant};
 use serde::Serialize;
 
 use super::experiment::Experiment;
+use super::judged::{self, Judged, Others, Place, Range};
 use super::output::{print, print_json};
 use super::record::{self, Record};
 use super::runs::{self, Jobs};
 use super::table::Text;
 use super::trace::Trace;
-use super::{files, parquet, plot};
+use super::{files, parquet, plot, scoreboard, variants};
 use crate::number;
 
 /// Run an experiment, and print what comes out beside what the paper says
@@ -27,6 +28,9 @@ pub(crate) struct Run {
     /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl, NAME.parquet) to a folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Run samples of all assumed parameters together, and print from where to where the paper's numbers go
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    samples: Option<u32>,
     #[command(flatten)]
     trace: Trace,
     #[command(flatten)]
@@ -36,11 +40,13 @@ pub(crate) struct Run {
     json: bool,
 }
 
-/// All points; names are stable.
+/// All points and statements; names are stable.
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
     points: Vec<PointSummary<'a>>,
+    statements: Vec<StatementSummary<'a>>,
+    tally: String,
 }
 
 #[derive(Serialize)]
@@ -52,6 +58,25 @@ struct PointSummary<'a> {
     paper: Option<f64>,
     /// As a part of the paper's value.
     deviation: Option<f64>,
+    kind: Option<&'static str>,
+    /// The least and the most over all readings.
+    readings: Option<Range>,
+    /// The least and the most over all samples of what is assumed.
+    samples: Option<Range>,
+}
+
+#[derive(Serialize)]
+struct StatementSummary<'a> {
+    series: &'a str,
+    kind: &'static str,
+    source: &'a str,
+    sentence: &'a str,
+    paper: String,
+    unit: &'a str,
+    found: &'a [Option<f64>],
+    readings: Option<Range>,
+    samples: Option<Range>,
+    holds: Option<bool>,
 }
 
 impl Run {
@@ -68,16 +93,29 @@ impl Run {
             let run = self.trace.run(progress, definition.runner, &plan.runs[*number], seed);
             run.with_context(|| place(&definition, &plan, *number))
         })?;
-        let compared = definition.compare(&plan, |run, metric| records[run].metrics.get(metric).copied());
-        let summary = summary(&definition, &compared);
+        let values = definition.values(&plan, |run, metric| records[run].metrics.get(metric).copied());
+        let others = self.others(&definition, seed)?;
+        let places = judged::places(&definition, &values, &others);
+        let judged = judged::judge(&definition, &values, &others);
+        let summary = summary(&definition, &places, &judged);
         if let Some(folder) = &self.out {
-            write_all(folder, &definition, &compared, &summary, &records)?;
+            write_all(folder, &definition, &places, &summary, &records)?;
         }
         if self.json {
             print_json(&summary)
         } else {
-            print(Text { definition: &definition, compared: &compared })
+            print(Text { definition: &definition, places: &places, judged: &judged })
         }
+    }
+
+    /// What the statements' places come to with other readings and with samples of what is assumed.
+    fn others(&self, definition: &Definition, seed: u64) -> anyhow::Result<Others> {
+        if self.trace.is_of_one_point() {
+            return Ok(Others::default());
+        }
+        let of = |settings: &[Variant]| variants::run(definition, settings, seed, &self.jobs);
+        let samples = self.samples.map(|count| definition.samples(count as usize, seed)).unwrap_or_default();
+        Ok(Others { readings: of(&definition.readings)?, samples: of(&samples)? })
     }
 }
 
@@ -96,29 +134,52 @@ fn place(definition: &Definition, plan: &Plan, run: usize) -> String {
     })
 }
 
-fn summary<'a>(definition: &'a Definition, compared: &'a [Compared]) -> Summary<'a> {
-    let point = |place: &'a Compared| PointSummary {
-        series: &place.series,
-        x: place.x,
-        value: place.value,
-        unit: &place.unit,
-        paper: place.paper,
-        deviation: place.deviation(),
+fn summary<'a>(definition: &'a Definition, places: &'a [Place], judged: &'a [Judged<'a>]) -> Summary<'a> {
+    let point = |place: &'a Place| PointSummary {
+        series: &place.compared.series,
+        x: place.compared.x,
+        value: place.compared.value,
+        unit: &place.compared.unit,
+        paper: place.compared.paper(),
+        deviation: place.compared.deviation(),
+        kind: place.compared.kind.map(StatementKind::name),
+        readings: place.readings,
+        samples: place.samples,
     };
-    Summary { experiment: &definition.name, points: compared.iter().map(point).collect() }
+    let statement = |judged: &'a Judged<'a>| {
+        let expected = judged.statement.expected;
+        StatementSummary {
+            series: &expected.series,
+            kind: expected.kind.name(),
+            source: &expected.source,
+            sentence: &expected.sentence,
+            paper: scoreboard::claim(expected.claim),
+            unit: &expected.unit,
+            found: &judged.statement.found,
+            readings: judged.readings,
+            samples: judged.samples,
+            holds: judged.statement.holds(),
+        }
+    };
+    Summary {
+        experiment: &definition.name,
+        points: places.iter().map(point).collect(),
+        statements: judged.iter().map(statement).collect(),
+        tally: scoreboard::tally(judged),
+    }
 }
 
 fn write_all(
     folder: &Path,
     definition: &Definition,
-    compared: &[Compared],
+    places: &[Place],
     summary: &Summary<'_>,
     records: &[Record],
 ) -> anyhow::Result<()> {
     let write = |extension: &str, bytes: &[u8]| {
         files::write(folder, &format!("{}.{extension}", definition.name), bytes)
     };
-    write("svg", plot::draw(definition, compared)?.as_bytes())?;
+    write("svg", plot::draw(definition, places)?.as_bytes())?;
     write("json", &serde_json::to_vec_pretty(summary)?)?;
     write("jsonl", record::lines(records)?.as_bytes())?;
     write("parquet", &parquet::table(records)?)

@@ -3,26 +3,29 @@
 use std::fmt;
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
-use nichrome_sim::experiment::{Compared, Definition, Tolerance};
+use nichrome_sim::experiment::{Claim, Compared, Definition, Tolerance};
 
+use super::judged::{Judged, Place, Range};
 use super::number::significant;
+use super::scoreboard::Scoreboard;
+
+/// A range of a place.
+type RangeOf = fn(&Place) -> Option<Range>;
 
 /// Results, to be written for people.
 pub(super) struct Text<'a> {
     pub(super) definition: &'a Definition,
-    pub(super) compared: &'a [Compared],
+    pub(super) places: &'a [Place],
+    pub(super) judged: &'a [Judged<'a>],
 }
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { definition, compared } = self;
+        let Self { definition, judged, .. } = self;
         writeln!(f, "{} ({})\n", definition.title, definition.paper)?;
         writeln!(f, "{}", self.table().trim_fmt())?;
-        let judged: Vec<bool> = compared.iter().filter_map(Compared::is_near).collect();
         if !judged.is_empty() {
-            let near = judged.iter().filter(|is_near| **is_near).count();
-            let of = judged.len();
-            write!(f, "\n{near} of {of} values that the paper gives are within the tolerance")?;
+            write!(f, "\n{}", Scoreboard { definition, judged })?;
         }
         Ok(())
     }
@@ -32,31 +35,37 @@ impl Text<'_> {
     fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
-        table.set_header([
-            "series",
-            &self.definition.x.caption(),
-            "ours",
-            "paper",
-            "unit",
-            "deviation",
-            "tolerance",
-        ]);
-        let mut last = None;
-        for place in self.compared {
-            let series = if last == Some(&place.series) { "" } else { &place.series };
-            last = Some(&place.series);
-            let number = |number: Option<f64>| number.map_or_else(String::new, significant);
-            table.add_row([
-                series.into(),
-                significant(place.x),
-                place.value.map_or_else(|| "none".into(), significant),
-                number(place.paper),
-                place.unit.clone(),
-                deviation(place),
-                tolerance(place),
-            ]);
+        let has = |range: RangeOf| self.places.iter().any(|place| range(place).is_some());
+        let ranges: Vec<(&str, RangeOf)> =
+            [("over readings", readings as RangeOf), ("over samples", samples)]
+                .into_iter()
+                .filter(|(_, range)| has(*range))
+                .collect();
+        let judged = self.places.iter().any(|place| place.compared.claim.is_some());
+        let mut header = vec!["series".to_owned(), self.definition.x.caption(), "ours".into()];
+        header.extend(ranges.iter().map(|(name, _)| (*name).to_owned()));
+        header.push("unit".into());
+        if judged {
+            header.extend(["paper", "deviation", "", "kind"].map(String::from));
         }
-        for column in [1, 2, 3, 5, 6] {
+        let columns = header.len();
+        table.set_header(header);
+        let mut last = None;
+        for place in self.places {
+            let compared = &place.compared;
+            let series = if last == Some(&compared.series) { "" } else { &compared.series };
+            last = Some(&compared.series);
+            let value = compared.value.map_or_else(|| "none".into(), significant);
+            let mut row = vec![series.into(), significant(compared.x), value];
+            row.extend(ranges.iter().map(|(_, range)| range(place).map_or_else(String::new, shown)));
+            row.push(compared.unit.clone());
+            if judged {
+                row.extend([paper(compared), deviation(compared), verdict(compared), kind(compared)]);
+            }
+            table.add_row(row);
+        }
+        let right = [1, 2].into_iter().chain(3..3 + ranges.len()).chain([5 + ranges.len()]);
+        for column in right.filter(|column| *column < columns) {
             if let Some(column) = table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -65,29 +74,57 @@ impl Text<'_> {
     }
 }
 
-/// How far ours is from the paper's, in what the tolerance is in.
-fn deviation(place: &Compared) -> String {
-    match (place.tolerance, place.value, place.paper) {
-        (Some(Tolerance::Absolute(_)), Some(value), Some(paper)) => {
-            let difference = significant(value - paper);
-            let sign = if value >= paper { "+" } else { "" };
-            format!("{sign}{difference} {}", step(&place.unit))
+fn readings(place: &Place) -> Option<Range> {
+    place.readings
+}
+
+fn samples(place: &Place) -> Option<Range> {
+    place.samples
+}
+
+fn shown((least, most): Range) -> String {
+    format!("{} to {}", significant(least), significant(most))
+}
+
+/// The paper's number with its tolerance, or the bound.
+fn paper(place: &Compared) -> String {
+    match place.claim {
+        Some(Claim::Value(value, Some(Tolerance::Relative(part)))) => {
+            format!("{} ± {} %", significant(value), significant(part * 100.0))
         }
-        _ => place.deviation().map_or_else(String::new, |deviation| format!("{:+.1} %", deviation * 100.0)),
+        Some(Claim::Value(value, Some(Tolerance::Absolute(most)))) => {
+            format!("{} ± {}", significant(value), significant(most))
+        }
+        Some(Claim::Value(value, None)) => significant(value),
+        Some(Claim::AtLeast(least)) => format!("≥ {}", significant(least)),
+        Some(Claim::AtMost(most)) => format!("≤ {}", significant(most)),
+        None => String::new(),
     }
 }
 
-fn tolerance(place: &Compared) -> String {
-    let allowed = match place.tolerance {
-        Some(Tolerance::Absolute(most)) => format!("{} {}", significant(most), step(&place.unit)),
-        Some(Tolerance::Relative(part)) => format!("{} %", significant(part * 100.0)),
-        None => return String::new(),
-    };
-    let verdict = if place.is_near() == Some(true) { "within" } else { "beyond" };
-    format!("{verdict} {allowed}")
+/// How far ours is from the paper's, as a part of the paper's; in its unit where that is 0.
+fn deviation(place: &Compared) -> String {
+    match (place.claim, place.value) {
+        (Some(Claim::Value(0.0, _)), Some(value)) => format!("{:+}", significant_number(value)),
+        (Some(Claim::Value(..)), _) => {
+            place.deviation().map_or_else(String::new, |deviation| format!("{:+.1} %", deviation * 100.0))
+        }
+        _ => String::new(),
+    }
 }
 
-/// What differences of a unit are in.
-fn step(unit: &str) -> &str {
-    if unit == "%" { "points" } else { unit }
+fn significant_number(value: f64) -> f64 {
+    significant(value).parse().unwrap_or(value)
+}
+
+fn verdict(place: &Compared) -> String {
+    match place.is_near() {
+        Some(true) => "within".into(),
+        Some(false) => "BEYOND".into(),
+        None => String::new(),
+    }
+}
+
+fn kind(place: &Compared) -> String {
+    place.kind.map_or_else(String::new, |kind| kind.name().into())
 }

@@ -46,6 +46,11 @@ enum Format {
 }
 
 impl Trace {
+    /// Whether only one point of the experiment is asked for.
+    pub(super) fn is_of_one_point(&self) -> bool {
+        self.point.is_some()
+    }
+
     /// Leaves the one point of the experiment that is asked for.
     pub(super) fn select(&self, definition: &mut Definition) -> anyhow::Result<()> {
         let Some(point) = &self.point else { return Ok(()) };

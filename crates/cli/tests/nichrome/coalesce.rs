@@ -32,8 +32,9 @@ fn every_capture_is_verified_with_every_profile() {
 #[test]
 fn a_broken_promise_fails_with_one_line() {
     // The paper's Algorithm 1 drops what comes after its gap was given up.
-    let output =
-        nichrome(&["coalesce", &capture("tcp-reorder"), "--profile", "npu", "--rules", "paper", "--verify"]);
+    let path = capture("tcp-reorder");
+    let options = ["--profile", "npu", "--rules", "paper", "--reorder-hold", "500us", "--verify"];
+    let output = nichrome(&[&["coalesce", &path], &options[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     let stderr = stderr(&output);
     let whose = "the output is not right: --rules paper drops what it has not seen (--rules safe does not): \

@@ -19,7 +19,7 @@ fn json_has_the_papers_value_beside_ours() {
     assert_eq!(summary["experiment"], "lro-netfpga-cpu");
     let points = summary["points"].as_array().unwrap();
     let keys: Vec<_> = points[0].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["series", "x", "value", "unit", "paper", "deviation"]);
+    assert_eq!(keys, ["series", "x", "value", "unit", "paper", "deviation", "kind", "readings", "samples"]);
     let xs: Vec<_> = points.iter().map(|point| point["x"].as_f64().unwrap()).collect();
     assert_eq!(xs, [64.0, 1514.0, 1000.0].repeat(3));
     let saved = &points[6];
@@ -30,6 +30,11 @@ fn json_has_the_papers_value_beside_ours() {
     let (value, deviation) = (saved["value"].as_f64().unwrap(), saved["deviation"].as_f64().unwrap());
     assert!((value / 28.0 - 1.0 - deviation).abs() < 1e-12, "{saved}");
     assert_eq!((&points[8]["paper"], &points[8]["deviation"]), (&Value::Null, &Value::Null));
+    assert_eq!((&saved["kind"], &points[7]["kind"]), (&"fitted".into(), &"predicted".into()));
+    let statement = &summary["statements"][0];
+    assert_eq!((&statement["found"][0], &statement["paper"]), (&saved["value"], &"28 ± 3".into()));
+    assert!(statement["sentence"].as_str().unwrap().contains("saving 28%"), "{statement}");
+    assert_eq!(summary["statements"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -92,7 +97,13 @@ fn what_is_written_says_what_was_run() {
     assert_eq!(serde_json::from_str::<Value>(units).unwrap(), records[0]["units"]);
 
     let svg = fs::read_to_string(out.join(&files[3])).unwrap();
-    for told in ["<svg", "LRO-enabled NIC", "the paper, with the tolerance", "length of the frames (B)"] {
+    for told in [
+        "<svg",
+        "LRO-enabled NIC",
+        "the paper, predicted",
+        "the paper: fitted, repeated",
+        "length of the frames (B)",
+    ] {
         assert!(svg.contains(told), "{told}");
     }
 }
@@ -117,4 +128,21 @@ fn a_file_is_an_experiment_like_those_that_are_built_in() {
     let [own, built_in] =
         [text(&file), "lro-netfpga-cpu"].map(|name| json(&[&["run", name], &arguments[..]].concat()));
     assert_eq!((&own["experiment"], &own["points"]), (&"own".into(), &built_in["points"]));
+}
+
+#[test]
+fn sensitivity_names_what_a_prediction_depends_on() {
+    let short =
+        ["sensitivity", "lro-netfpga-cpu", "--set", "duration=1ms", "--set", "warm-up=1ms", "--samples", "4"];
+    let summary = json(&short);
+    let [fitted, predicted] = [0, 1].map(|nth| &summary["statements"][nth]);
+    assert_eq!((&fitted["kind"], &predicted["kind"]), (&"fitted".into(), &"predicted".into()));
+    let ends = [0, 1].map(|end| predicted["interval"][end].as_f64().unwrap());
+    assert!(ends[0] < ends[1] && predicted["holds_in"].as_u64().unwrap() <= 4, "{predicted}");
+    let by_factor = predicted["by_factor"].as_array().unwrap();
+    let swings: Vec<f64> = by_factor.iter().map(|effect| effect["swing"].as_f64().unwrap()).collect();
+    assert!(swings.is_sorted_by(|more, less| more >= less), "{swings:?}");
+    assert_eq!(by_factor[0]["factor"], summary["most_important"][0]);
+    let told = printed(&short);
+    assert!(told.contains("predictions depend most on checksum-cost"), "{told}");
 }

@@ -25,8 +25,10 @@ fn every_file_is_an_experiment_that_is_listed() {
     assert!(listed.iter().all(|name| table.contains(name)), "{table}");
     let files = names(&root().join("experiments"));
     let files = files.into_iter().filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned()));
+    let mut files: Vec<String> = files.collect();
+    files.sort();
     listed.sort();
-    assert_eq!(listed, files.collect::<Vec<_>>());
+    assert_eq!(listed, files);
 }
 
 #[test]
@@ -36,14 +38,23 @@ fn the_document_has_the_tables_and_figures_of_all_experiments() {
     let mut document = before.clone();
     let folder = tempdir().unwrap();
     let is_update = std::env::var_os("NICHROME_UPDATE").is_some();
+    let commands = commands(&before);
     for name in listed() {
-        let table = printed(&["run", &name, "--out", text(folder.path())]);
-        document = with_table(&document, &name, &table);
-        let figure = format!("figures/{name}.svg");
+        let is_its = |command: &&String| command.split(' ').take(2).eq(["run", &name]);
+        assert!(
+            commands.iter().any(|command| is_its(&command)),
+            "docs/experiments.md has no block for {name}"
+        );
+    }
+    for command in commands {
+        let arguments: Vec<&str> = command.split(' ').chain(["--out", text(folder.path())]).collect();
+        document = with_output(&document, &command, &printed(&arguments));
+    }
+    for name in names(folder.path()).iter().filter(|name| name.ends_with(".svg")) {
+        let figure = format!("figures/{name}");
         assert!(document.contains(&format!("({figure})")), "the document does not show {figure}");
-        let drawn = folder.path().join(format!("{name}.svg"));
         if is_update {
-            fs::copy(drawn, root().join("docs").join(figure)).unwrap();
+            fs::copy(folder.path().join(name), root().join("docs").join(figure)).unwrap();
         } else {
             assert!(root().join("docs").join(&figure).exists(), "{figure}");
         }
@@ -58,13 +69,18 @@ fn the_document_has_the_tables_and_figures_of_all_experiments() {
     }
 }
 
-/// The document with this table in the block that begins with the command for it.
-fn with_table(document: &str, name: &str, table: &str) -> String {
-    let command = format!("\n$ nichrome sim run {name}");
-    let is_whole = |(at, _): &(usize, &str)| document[at + command.len()..].starts_with('\n');
-    let found = document.match_indices(&command).find(is_whole);
-    let (at, _) = found.unwrap_or_else(|| panic!("docs/experiments.md has no block for {name}"));
-    let (before, after) = document.split_at(at + command.len());
-    let (_, after) = after.split_once("\n```").unwrap();
-    format!("{before}\n{}\n```{after}", table.trim_end())
+/// What begins a block of the document.
+const PROMPT: &str = "\n$ nichrome sim ";
+
+/// The arguments of all blocks.
+fn commands(document: &str) -> Vec<String> {
+    document.split(PROMPT).skip(1).filter_map(|block| Some(block.lines().next()?.to_owned())).collect()
+}
+
+/// The document with this output in the block that begins with the command for it.
+fn with_output(document: &str, command: &str, output: &str) -> String {
+    let whole = format!("{PROMPT}{command}\n");
+    let (before, after) = document.split_once(&whole).unwrap();
+    let (_, after) = after.split_once("```").unwrap();
+    format!("{before}{whole}{}\n```{after}", output.trim_end())
 }

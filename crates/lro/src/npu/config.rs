@@ -13,7 +13,7 @@ pub enum Rules {
     /// What keeps connections alive: see the table of the [module](super).
     #[default]
     Safe,
-    /// Algorithms 1 and 2 and section IV.A as written.
+    /// Algorithms 1 and 2 and section IV.A as written; [`NpuConfig::paper`] has the times and bounds that go with them.
     Paper,
 }
 
@@ -64,19 +64,40 @@ impl Default for NpuConfig {
     }
 }
 
+/// The longest time that can be configured, in nanoseconds.
+const LONGEST: u64 = 60_000_000_000;
+/// The furthest ahead in bytes that a segment may wait.
+const FURTHEST: u32 = 1 << 30;
+/// The most segments that may wait behind a gap.
+const MOST_WAITING: usize = 1023;
+
 impl NpuConfig {
+    /// The paper's rules: no floor and no bounds but the largest that can be configured. See the table of the
+    /// [module](super) for what stays ours.
+    #[must_use]
+    pub fn paper() -> Self {
+        Self {
+            floor: Duration::ZERO,
+            ceiling: Duration::from_nanos(LONGEST),
+            reorder_hold: Duration::from_nanos(LONGEST),
+            reorder_bytes: FURTHEST,
+            reorder_segments: MOST_WAITING,
+            rules: Rules::Paper,
+            ..Self::default()
+        }
+    }
+
     /// Checks every range.
     ///
     /// # Errors
     /// The first value that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        const LONGEST: u64 = 60_000_000_000;
         config::check(&[
             ("floor in ns", instant::nanos(self.floor), 0, LONGEST),
             ("ceiling in ns", instant::nanos(self.ceiling), 0, LONGEST),
             ("reorder_hold in ns", instant::nanos(self.reorder_hold), 0, LONGEST),
-            ("reorder_bytes", u64::from(self.reorder_bytes), 0, 1 << 30),
-            ("reorder_segments", self.reorder_segments as u64, 1, 1023),
+            ("reorder_bytes", u64::from(self.reorder_bytes), 0, u64::from(FURTHEST)),
+            ("reorder_segments", self.reorder_segments as u64, 1, MOST_WAITING as u64),
         ])
     }
 
@@ -85,5 +106,15 @@ impl NpuConfig {
     pub fn with_hold(hold: Duration) -> Self {
         let default = Self::default();
         Self { floor: default.floor.min(hold), ceiling: hold, reorder_hold: hold, ..default }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_rules_are_within_all_ranges() {
+        assert!(NpuConfig::paper().validate().is_ok());
     }
 }

@@ -6,29 +6,34 @@
 //! between arrivals (IV.E). The header of the whole (section II): sequence number and timestamps of the first segment,
 //! ACK number and window of the last. [Active ACK](ActiveAck) (V.C) is an output of its own.
 //!
-//! Where a rule of the paper would break a connection, the safe rule is the default and the paper's is there under
-//! its name ([`Rules::Paper`], [`ActiveAck::Paper`]):
+//! Where a rule of the paper would break a connection, the safe rule is the default. [`NpuConfig::paper`] has the paper's
+//! rules as far as the last column says; [`ActiveAck::Paper`] is V.C. "Ours" there: the safe rule also holds with the paper's.
 //!
-//! | case | the paper | here by default |
-//! |---|---|---|
-//! | comparing sequence numbers | as integers | serial arithmetic, always |
-//! | below nextseq | dropped (Algorithm 1) | everything held goes up, then the segment: the host may have lost what it was handed, or must answer a keepalive. What follows it without a gap is merged again. With active ACK, what the host has acknowledged is dropped and acknowledged again |
-//! | the same bytes held already | dropped (Algorithm 2) | as below nextseq |
-//! | partly below nextseq, partly overlapping | dropped, or both kept | as below nextseq |
-//! | Insert (Algorithm 2) at the end | never happens as printed | appends |
-//! | a gap that is not filled | held until the timeout | held `reorder_hold` only: a gap hides loss from the sender |
-//! | further ahead than `reorder_bytes` | held | everything held goes up, then the segment |
-//! | SYN | takes a descriptor | takes nothing: SYNs are free to forge. A connection takes its descriptor with its first data, also mid-stream |
-//! | FIN | held data, then the descriptor is released | the same; FIN itself is passed after it |
-//! | RST, URG, pure ACK, window probe, other options | not said, or forwarded | everything held goes up first, then the segment; the descriptor stays |
-//! | ECN, TOS, flags | not compared | unequal ones never merge; CWR never merges |
-//! | an older timestamp behind a newer one | merged | not merged, but with its equals: PAWS must see it |
-//! | ACK number of the whole | of the last segment | the latest of all, with its window: after reordering, the last is not the newest |
-//! | timeout | ten average intervals | within a floor and a ceiling, and the ceiling holds from the first segment on, too |
-//! | segments further apart than the ceiling | each held until the ceiling, in vain | after two such intervals in a row, handed on at once, until two come nearer to each other; meanwhile the connection has no descriptor (but with active ACK) |
-//! | no free descriptor | not said | one that was not used lately is evicted, its data handed on |
-//! | no free aggregate | not said | the segment is passed |
-//! | PSH | not said | ignored, since the timeouts deliver; or ends the aggregate |
+//! | case | the paper | here by default | `NpuConfig::paper` |
+//! |---|---|---|---|
+//! | comparing sequence numbers | as integers | serial arithmetic | ours |
+//! | below nextseq | dropped (Algorithm 1) | everything held goes up, then the segment: the host may have lost what it was handed, or must answer a keepalive. What follows it without a gap is merged again. With active ACK, what the host has acknowledged is dropped and acknowledged again | paper |
+//! | the same bytes held already | dropped (Algorithm 2) | as below nextseq | paper |
+//! | begins below nextseq, ends above | dropped (Algorithm 1) | as below nextseq | paper |
+//! | overlaps what waits behind a gap | both kept | as below nextseq | ours: the host would get the bytes twice |
+//! | Insert (Algorithm 2) at the end | never happens as printed | appends | ours |
+//! | a gap that is not filled | held until the timeout | held `reorder_hold` only: a gap hides loss from the sender | paper: at most 60 s, as any timeout |
+//! | further ahead than `reorder_bytes` | held | everything held goes up, then the segment | paper: up to 1 GB ahead |
+//! | more than `reorder_segments` behind a gap | held | everything held goes up, then the segment | ours, at 1,023 segments: memory is reserved at start |
+//! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |
+//! | SYN | takes a descriptor | takes nothing: SYNs are free to forge. A connection takes its descriptor with its first data, also mid-stream | paper; mid-stream as ours |
+//! | FIN | held data, then the descriptor is released | the same; FIN itself is passed after it | paper |
+//! | RST, URG, pure ACK, window probe, other options | not said, or forwarded | everything held goes up first, then the segment; the descriptor stays | ours |
+//! | ECN, TOS, flags | not compared | unequal ones never merge; CWR never merges | ours |
+//! | an older timestamp behind a newer one | merged | not merged, but with its equals: PAWS must see it | ours |
+//! | ACK number of the whole | of the last segment | the latest of all, with its window: after reordering, the last is not the newest | ours |
+//! | timeout | ten average intervals | within a floor and a ceiling, and the ceiling holds from the first segment on, too | paper: no floor, a ceiling of 60 s |
+//! | time of an arrival | of each packet | one for a burst, whose segments arrive at once | ours |
+//! | segments further apart than the ceiling | each held until the ceiling, in vain | after two such intervals in a row, handed on at once, until two come nearer to each other; meanwhile the connection has no descriptor (but with active ACK) | paper |
+//! | ACKs that a burst makes (V.C) | one for each packet | the same, at most 64 between two polls of the driver | ours |
+//! | no free descriptor | not said | one that was not used lately is evicted, its data handed on | ours |
+//! | no free aggregate | not said | the segment is passed | ours |
+//! | PSH | not said | ignored, since the timeouts deliver; or ends the aggregate | ours |
 
 mod ack;
 mod acker;

@@ -4,6 +4,8 @@ use super::dimension::Dimension;
 use super::parameter::{ParameterSpec, Value};
 use super::parameters::Parameters;
 use super::runner::{MetricSpec, Runner};
+use super::statement::Expected;
+use super::variant::Variant;
 
 /// An experiment. Every parameter of its model has a value: that of `[x]`, that of a series, or that of `[parameters]`.
 #[derive(Clone)]
@@ -28,6 +30,8 @@ pub struct Definition {
     pub derived: Vec<Derived>,
     /// What the paper says.
     pub expected: Vec<Expected>,
+    /// Other readings of the paper's settings.
+    pub readings: Vec<Variant>,
     /// What holds wherever neither `x` nor a series says otherwise, in the order of the keys.
     pub parameters: Vec<Parameter>,
 }
@@ -107,30 +111,6 @@ pub enum Rule {
     Reduction,
 }
 
-/// What the paper says about a series.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Expected {
-    /// The name of a series or of a derived one.
-    pub series: String,
-    /// Where, in the base unit of the axis.
-    pub x: Vec<u64>,
-    /// How much.
-    pub value: f64,
-    /// How far ours may be away.
-    pub tolerance: Option<Tolerance>,
-    /// The sentence or the figure that says so.
-    pub source: String,
-}
-
-/// How far a value may be away from another.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Tolerance {
-    /// A part of the other.
-    Relative(f64),
-    /// In its unit.
-    Absolute(f64),
-}
-
 /// A parameter's value and where it is from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
@@ -140,6 +120,26 @@ pub struct Parameter {
     pub value: Value,
     /// A paper's sentence, a data sheet, or what it is fitted to.
     pub source: String,
+    /// What else it could be, where it is assumed or fitted.
+    pub range: Option<Range>,
+}
+
+/// What an assumed parameter could be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// How far.
+    pub extent: Extent,
+    /// Why so far and not further.
+    pub reason: String,
+}
+
+/// How far a parameter's value could be away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// From the first number of base units to the second.
+    Between(u64, u64),
+    /// One of these.
+    OneOf(Vec<Value>),
 }
 
 /// One point of a series.
@@ -229,16 +229,5 @@ impl Rule {
             Self::Reduction => (1.0 - b / a) * 100.0,
         };
         Some(value).filter(|value| value.is_finite())
-    }
-}
-
-impl Tolerance {
-    /// Whether `value` is near enough to `expected`.
-    pub fn allows(self, value: f64, expected: f64) -> bool {
-        let distance = (value - expected).abs();
-        match self {
-            Self::Relative(part) => distance <= part * expected.abs(),
-            Self::Absolute(most) => distance <= most,
-        }
     }
 }

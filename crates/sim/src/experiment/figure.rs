@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::definition::{Definition, Expected, Point, Tolerance};
+use super::definition::{Definition, Point};
 use super::parameters::Parameters;
+use super::statement::{Claim, Expected, StatementKind, Subject};
+use super::values::Values;
 
 /// The runs of an experiment: as few as its points need.
 #[derive(Clone, Debug)]
@@ -28,28 +30,37 @@ pub struct Compared {
     /// The unit of the value.
     pub unit: String,
     /// What the paper says.
-    pub paper: Option<f64>,
-    /// How far ours may be from it, where that is said.
-    pub tolerance: Option<Tolerance>,
+    pub claim: Option<Claim>,
+    /// How much agreement with it is worth.
+    pub kind: Option<StatementKind>,
 }
 
 impl Compared {
+    /// The paper's number.
+    pub fn paper(&self) -> Option<f64> {
+        self.claim.map(Claim::number)
+    }
+
     /// How far ours is from the paper's, as a part of the paper's.
     pub fn deviation(&self) -> Option<f64> {
-        let deviation = self.value? / self.paper? - 1.0;
+        let deviation = self.value? / self.paper()? - 1.0;
         Some(deviation).filter(|deviation| deviation.is_finite())
     }
 
-    /// Whether ours is as near to the paper's as it should be, where that is said.
+    /// Whether ours is what the paper says, where that can be decided.
     pub fn is_near(&self) -> Option<bool> {
-        Some(self.tolerance?.allows(self.value?, self.paper?))
+        self.claim?.allows(self.value?)
     }
 }
 
 impl Definition {
     /// Which runs there are to be.
     pub fn plan(&self) -> Plan {
-        let points = self.points();
+        self.plan_of(self.points())
+    }
+
+    /// The runs that these points need.
+    pub(super) fn plan_of(&self, points: Vec<Point>) -> Plan {
         let mut places: HashMap<u64, usize> = HashMap::new();
         let mut runs: Vec<Parameters> = Vec::new();
         let mut run_of = Vec::new();
@@ -64,43 +75,37 @@ impl Definition {
         Plan { points, runs, run_of }
     }
 
-    /// All places of all lines; `measured` says what a metric of one of the plan's runs was.
-    pub fn compare(&self, plan: &Plan, measured: impl Fn(usize, &str) -> Option<f64>) -> Vec<Compared> {
-        let value_of = |(point, run): (&Point, &usize)| measured(*run, self.series[point.series].metric.name);
-        let values: Vec<Option<f64>> = plan.points.iter().zip(&plan.run_of).map(value_of).collect();
-        let columns = self.x.values.len();
-        let at = |series: usize, column: usize| values.get(series * columns + column).copied().flatten();
-        let series = self.series.iter().enumerate().map(|(place, series)| {
-            let line = (0..columns).map(|column| at(place, column)).collect();
-            (series.name.as_str(), series.metric.unit, line)
-        });
-        let derived = self.derived.iter().map(|derived| {
-            let [a, b] = derived.of;
-            let value = |column| derived.rule.apply(at(a, column)?, at(b, column)?);
-            (derived.name.as_str(), self.unit_of(derived), (0..columns).map(value).collect())
-        });
-        let lines = series.chain(derived);
-        lines.flat_map(|(name, unit, values)| self.compare_line(name, unit, values)).collect()
+    /// What the points of a plan measured; `measured` says what a metric of one of its runs was.
+    pub fn values(&self, plan: &Plan, measured: impl Fn(usize, &str) -> Option<f64>) -> Values {
+        let mut values = Values::default();
+        for (point, run) in plan.points.iter().zip(&plan.run_of) {
+            if let Some(value) = measured(*run, self.series[point.series].metric.name) {
+                values.add(point.series, point.x, value);
+            }
+        }
+        values
     }
 
-    fn compare_line(&self, name: &str, unit: &str, values: Vec<Option<f64>>) -> Vec<Compared> {
-        let place = |(x, value): (&u64, Option<f64>)| {
-            let expected = self.expected_at(name, *x);
+    /// All places of all lines beside what the paper says of them.
+    pub fn compare(&self, values: &Values) -> Vec<Compared> {
+        let place = |name: &str, x: u64| {
+            let expected = self.expected_at(name, x);
             Compared {
                 series: name.into(),
-                x: self.x.number(*x),
-                value,
-                unit: unit.into(),
-                paper: expected.map(|expected| expected.value),
-                tolerance: expected.and_then(|expected| expected.tolerance),
+                x: self.x.number(x),
+                value: values.get(self, name, x),
+                unit: self.unit_of_line(name).unwrap_or_default().into(),
+                claim: expected.map(|expected| expected.claim),
+                kind: expected.map(|expected| expected.kind),
             }
         };
-        self.x.values.iter().zip(values).map(place).collect()
+        self.lines().flat_map(|name| self.x.values.iter().map(move |x| place(name, *x))).collect()
     }
 
     /// What the paper says of a place; what the file says first counts.
     fn expected_at(&self, name: &str, x: u64) -> Option<&Expected> {
-        self.expected.iter().find(|expected| expected.series == name && expected.x.contains(&x))
+        let is_about = |subject: &Subject| matches!(subject, Subject::At(places) if places.contains(&x));
+        self.expected.iter().find(|expected| expected.series == name && is_about(&expected.subject))
     }
 }
 
@@ -120,7 +125,7 @@ mod tests {
             let outcome: &Outcome = &outcomes[run];
             outcome.measurements.iter().find(|m| m.metric == metric).map(|m| m.value)
         };
-        let compared = definition.compare(&plan, measured);
+        let compared = definition.compare(&definition.values(&plan, measured));
         (plan, compared)
     }
 
@@ -138,11 +143,11 @@ mod tests {
             (Some(1000.0), Some(0.0), Some(true))
         );
         assert_eq!(
-            (compared[3].value, compared[3].paper, compared[3].deviation()),
+            (compared[3].value, compared[3].paper(), compared[3].deviation()),
             (Some(500.0), None, None)
         );
         let gains: Vec<_> =
-            compared[6..].iter().map(|place| (place.value, place.paper, place.is_near())).collect();
+            compared[6..].iter().map(|place| (place.value, place.paper(), place.is_near())).collect();
         assert_eq!(
             gains,
             [(Some(2.0), None, None), (Some(2.0), Some(2.5), Some(true)), (Some(2.0), Some(2.5), Some(true))]

@@ -41,6 +41,9 @@ pub static BUILT_IN: Library = Library {
         "",
         "lro-npu-throughput",
         "lro-npu-dma",
+        "lro-npu-dma-seeds",
+        "lro-npu-reasons",
+        "lro-npu-threshold",
         "lro-npu-active-ack",
         "lro-npu-stopped-reader",
         "lro-npu-reorder",
@@ -77,5 +80,30 @@ impl Library {
     /// The parameters of this name.
     pub(super) fn parameters(&self, name: &str) -> Option<Embedded> {
         self.parameters.iter().copied().find(|parameters| parameters.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Definition;
+    use super::*;
+
+    /// Where no source gives a number, it says how far away another could be.
+    #[test]
+    fn what_is_assumed_or_fitted_has_a_range() {
+        const UNSURE: [&str; 3] = ["assumed", "fitted", "ours, the paper has no number"];
+        for experiment in BUILT_IN.experiments {
+            let definition = Definition::parse(experiment.name, experiment.text, &BUILT_IN).unwrap();
+            for parameter in &definition.parameters {
+                let is_unsure = UNSURE.iter().any(|start| parameter.source.starts_with(start));
+                assert!(
+                    parameter.range.is_some() || !is_unsure,
+                    "{}, {}: {}",
+                    experiment.name,
+                    parameter.spec.key,
+                    parameter.source
+                );
+            }
+        }
     }
 }

@@ -38,16 +38,32 @@
 //! rule = "ratio"
 //! of = ["with LRO", "normal card"]
 //!
-//! [[expected]]                         # what the paper says of a series or of something derived
+//! [[expected]]                         # a statement of the paper about a series or something derived
 //! series = "with LRO"
 //! x = 64                               # one place, an array of them, or everywhere if left out
-//! value = 4.75
+//! value = 4.75                         # or least = 4, or most = 16: this or more, this or less
 //! unit = "Gb/s"                        # the metric's; "times" for a ratio, "%" for a reduction
-//! tolerance = "5%"                     # relative, or a number of the unit; may be left out
-//! source = "VII: stabilizes around 4.75 Gb/s"
+//! tolerance = "5%"                     # of a value: relative, or a number of the unit; may be left out
+//! kind = "predicted"                   # fitted, repeated, derived, by construction: StatementKind
+//! source = "VII"
+//! sentence = "TCP data receiving throughput finally stabilizes around 4.75Gbps"
+//!
+//! [[expected]]
+//! series = "with LRO"
+//! of = "maximum begins"                # instead of x: maximum (over = "normal card": the ratio of both), maximum begins
+//! value = 32                           # where the maximum begins is in the unit of the axis
+//! unit = "connections"
+//! # ... tolerance, kind, source, sentence
+//!
+//! [[reading]]                          # another reading of a setting that the paper leaves open; its results are a range
+//! name = "KB of 1,024 B"
+//! set = { request = "2867B" }
+//! source = "4.2: 2.8KB"
 //!
 //! [parameters]                         # every parameter that neither x nor all series set; no defaults
 //! dma-start = { value = 7, unit = "us", source = "fitted to 913.3 Mb/s of the normal card" }
+//! # What is assumed or fitted has a range: two numbers of the unit, or choices, and a reason for it.
+//! check-time = { value = 0.1, unit = "us", source = "assumed", range = [0.05, 0.3], reason = "one to three reads" }
 //! ```
 //!
 //! Numbers are kept as whole numbers of a base unit ([`Dimension`]), so nothing is rounded. What is wrong in a file is told
@@ -57,19 +73,26 @@
 mod definition;
 mod dimension;
 mod document;
+mod fields;
 mod figure;
+mod judge;
 mod library;
 mod parameter;
 mod parameters;
 mod reader;
 mod run_error;
 mod runner;
+mod sampling;
 mod settings;
 mod source;
+mod statement;
+mod statement_reader;
 pub mod sweep;
+mod values;
+mod variant;
 
 pub use definition::{
-    Definition, Derived, Expected, Parameter, Point, Rule, Scale, Series, Tolerance, XAxis, YAxis, with_unit,
+    Definition, Derived, Extent, Parameter, Point, Range, Rule, Scale, Series, XAxis, YAxis, with_unit,
 };
 pub use dimension::{Dimension, QuantityError};
 pub use document::{FileError, Problem};
@@ -79,9 +102,13 @@ pub use parameter::{Kind, ParameterSpec, Value, ValueError};
 pub use parameters::Parameters;
 pub use run_error::RunError;
 pub use runner::{Measurement, MetricSpec, Outcome, Runner, check_capture, run};
+pub use sampling::Factor;
 pub use settings::{PointError, SetError, Setting};
 pub use source::{LoadError, Source};
+pub use statement::{Claim, Expected, Statement, StatementKind, Subject, Tolerance};
 pub use sweep::{Sweep, Task};
+pub use values::Values;
+pub use variant::Variant;
 
 #[cfg(test)]
 mod testing;

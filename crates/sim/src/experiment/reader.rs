@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use super::definition::{
-    Definition, Derived, Expected, Parameter, Rule, Scale, Series, Tolerance, XAxis, YAxis,
-};
-use super::dimension::{Dimension, QuantityError, WHOLE};
-use super::document::{Document, FileError, Item, Problem, Table, joined};
+use super::definition::{Definition, Derived, Extent, Parameter, Range, Rule, Scale, Series, XAxis, YAxis};
+use super::dimension::{Dimension, QuantityError};
+use super::document::{Document, FileError, Item, Problem, Table};
+use super::fields::{find_spec, keys, known_parameter, named, quantity, settings, source};
 use super::library::Library;
 use super::parameter::{Kind, ParameterSpec, Value, ValueError};
 use super::runner::{MetricSpec, Runner};
+use super::statement_reader::{expected, readings};
 
 const EXPERIMENT: &[&str] = &[
     "name",
@@ -24,6 +24,7 @@ const EXPERIMENT: &[&str] = &[
     "series",
     "derived",
     "expected",
+    "reading",
     "parameters",
 ];
 
@@ -55,6 +56,7 @@ impl Definition {
             series,
             derived,
             expected: Vec::new(),
+            readings: readings(&root, runner)?,
             parameters: parameters(&root, runner, library)?,
         };
         definition.expected = expected(&root, &definition)?;
@@ -98,14 +100,6 @@ fn runner(root: &Table<'_, '_>, library: &Library) -> Result<&'static dyn Runner
     library.runner(name).ok_or_else(|| model.unknown("model", name, known()))
 }
 
-fn keys(runner: &dyn Runner) -> impl Iterator<Item = &'static str> {
-    runner.parameters().iter().map(|spec| spec.key)
-}
-
-fn find_spec(runner: &dyn Runner, key: &str) -> Option<&'static ParameterSpec> {
-    runner.parameters().iter().find(|spec| spec.key == key)
-}
-
 fn x_axis(table: &Table<'_, '_>, runner: &dyn Runner) -> Result<XAxis, FileError> {
     table.only(&["parameter", "unit", "label", "scale", "values"])?;
     let name = table.need("parameter", "the parameter that varies")?;
@@ -143,27 +137,11 @@ fn x_axis(table: &Table<'_, '_>, runner: &dyn Runner) -> Result<XAxis, FileError
     })
 }
 
-/// A number of the axis' unit, as base units.
-fn quantity(item: &Item<'_, '_>, spec: &ParameterSpec, unit: &str) -> Result<u64, FileError> {
-    match spec.parse_with_unit(&item.scalar()?, unit) {
-        Ok(Value::Quantity(number)) => Ok(number),
-        Ok(_) => Err(item.wrong_type("a number")),
-        Err(error) => Err(item.wrong_value(error)),
-    }
-}
-
 fn scale(table: &Table<'_, '_>) -> Result<Scale, FileError> {
     const SCALES: [(&str, Scale); 3] =
         [("linear", Scale::Linear), ("log2", Scale::Log2), ("log10", Scale::Log10)];
     let Some(item) = table.get("scale") else { return Ok(Scale::Linear) };
     named(&item, "scale", &SCALES)
-}
-
-/// The thing whose name the item is.
-fn named<T: Copy>(item: &Item<'_, '_>, what: &'static str, known: &[(&str, T)]) -> Result<T, FileError> {
-    let name = item.text()?;
-    let found = known.iter().find(|(known, _)| *known == name).map(|(_, thing)| *thing);
-    found.ok_or_else(|| item.unknown(what, name, known.iter().map(|(known, _)| *known)))
 }
 
 fn y_axis(table: &Table<'_, '_>, series: &[Series]) -> Result<YAxis, FileError> {
@@ -208,24 +186,6 @@ fn metric(item: &Item<'_, '_>, runner: &dyn Runner) -> Result<&'static MetricSpe
     metrics.iter().find(|metric| metric.name == name).ok_or_else(|| item.unknown("metric", name, known()))
 }
 
-/// Values with their units by the keys of the parameters.
-fn settings(
-    table: &Table<'_, '_>,
-    runner: &dyn Runner,
-) -> Result<Vec<(&'static ParameterSpec, Value)>, FileError> {
-    let setting = |item: Item<'_, '_>| {
-        let spec = known_parameter(&item, runner)?;
-        let value = spec.parse(&item.scalar()?).map_err(|error| item.wrong_value(error))?;
-        Ok((spec, value))
-    };
-    table.entries().map(setting).collect()
-}
-
-fn known_parameter(item: &Item<'_, '_>, runner: &dyn Runner) -> Result<&'static ParameterSpec, FileError> {
-    let unknown = || Problem::UnknownKey { key: item.path.clone(), allowed: joined(keys(runner)) };
-    find_spec(runner, item.key()).ok_or_else(|| item.error(unknown()))
-}
-
 fn derived(root: &Table<'_, '_>, series: &[Series]) -> Result<Vec<Derived>, FileError> {
     const RULES: [(&str, Rule); 3] =
         [("ratio", Rule::Ratio), ("difference", Rule::Difference), ("reduction", Rule::Reduction)];
@@ -252,63 +212,6 @@ fn place(item: &Item<'_, '_>, series: &[Series]) -> Result<usize, FileError> {
     let name = item.text()?;
     let names = || series.iter().map(|series| &series.name);
     names().position(|known| known == name).ok_or_else(|| item.unknown("series", name, names()))
-}
-
-fn expected(root: &Table<'_, '_>, definition: &Definition) -> Result<Vec<Expected>, FileError> {
-    let one = |table: &Table<'_, '_>| {
-        table.only(&["series", "x", "value", "unit", "tolerance", "source"])?;
-        let item = table.need("series", "the name of a series or of something derived")?;
-        let name = item.text()?;
-        let Some(unit) = definition.unit_of_line(name) else {
-            return Err(item.unknown("series", name, definition.lines()));
-        };
-        let given = table.need("unit", "the unit of the value")?;
-        if given.text()? != unit {
-            return Err(given.unknown("unit of this series", given.text()?, [unit]));
-        }
-        Ok(Expected {
-            series: name.into(),
-            x: places(table, &definition.x)?,
-            value: table.need("value", "what the paper says")?.number()?,
-            tolerance: table.get("tolerance").map(|item| tolerance(&item)).transpose()?,
-            source: source(table)?,
-        })
-    };
-    root.tables("expected")?.iter().map(one).collect()
-}
-
-/// Where something is expected: at the places that are named, or everywhere.
-fn places(table: &Table<'_, '_>, axis: &XAxis) -> Result<Vec<u64>, FileError> {
-    let Some(item) = table.get("x") else { return Ok(axis.values.clone()) };
-    let place = |item: &Item<'_, '_>| {
-        let x = quantity(item, axis.parameter, &axis.unit)?;
-        if axis.values.contains(&x) {
-            return Ok(x);
-        }
-        let known = axis.values.iter().map(|x| axis.number(*x).to_string());
-        Err(item.unknown("place on the x axis", &item.scalar()?, known))
-    };
-    item.one_or_more()?.iter().map(place).collect()
-}
-
-/// `"5%"` of the value, or a number of its unit.
-fn tolerance(item: &Item<'_, '_>) -> Result<Tolerance, FileError> {
-    let wrong = || item.wrong_type("a number from 0 on, or a part of the value such as \"5%\"");
-    let text = item.scalar()?;
-    let tolerance = if text.ends_with('%') {
-        let billionths = Dimension::Fraction.parse(&text).map_err(|_| wrong())?;
-        Tolerance::Relative(billionths as f64 / WHOLE as f64)
-    } else {
-        Tolerance::Absolute(item.number().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)?)
-    };
-    Ok(tolerance)
-}
-
-fn source(table: &Table<'_, '_>) -> Result<String, FileError> {
-    const ABOUT: &str = "where it is from: a paper's sentence, a data sheet, or what it is fitted to";
-    let item = table.need("source", ABOUT)?;
-    let text = item.text()?.trim();
-    if text.is_empty() { Err(item.wrong_type("a text that says where it is from")) } else { Ok(text.into()) }
 }
 
 /// The file's own parameters, and those that it includes and does not give another value.
@@ -383,7 +286,7 @@ fn included(
 /// `{ value = 10.7, unit = "us", source = "…" }`; a choice or a flag has no unit.
 fn parameter(item: &Item<'_, '_>, spec: &'static ParameterSpec) -> Result<Parameter, FileError> {
     let table = item.table()?;
-    table.only(&["value", "unit", "source"])?;
+    table.only(&["value", "unit", "source", "range", "reason"])?;
     let value = table.need("value", spec.about)?;
     let given = match &spec.kind {
         Kind::Quantity(..) => Some(table.need("unit", "the unit of the value")?),
@@ -394,7 +297,36 @@ fn parameter(item: &Item<'_, '_>, spec: &'static ParameterSpec) -> Result<Parame
         (ValueError::Quantity(QuantityError::Unit { .. }), Some(unit)) => unit.wrong_value(error),
         _ => value.wrong_value(error),
     })?;
-    Ok(Parameter { spec, value: parsed, source: source(&table)? })
+    Ok(Parameter { spec, value: parsed, source: source(&table)?, range: range(&table, spec, parsed, unit)? })
+}
+
+/// Two numbers of the parameter's unit, or its choices, around its value; and why these.
+fn range(
+    table: &Table<'_, '_>,
+    spec: &ParameterSpec,
+    value: Value,
+    unit: &str,
+) -> Result<Option<Range>, FileError> {
+    let Some(item) = table.get("range") else {
+        return table.get("reason").map_or(Ok(None), |reason| Err(reason.wrong_type("beside a range")));
+    };
+    let parse = |item: &Item<'_, '_>| {
+        let parsed = spec.parse_with_unit(&item.scalar()?, unit);
+        parsed.map_err(|error| item.wrong_value(error))
+    };
+    let ends: Vec<Value> = item.some_items()?.iter().map(parse).collect::<Result<_, _>>()?;
+    let around = "the least and the largest number that it could be, with its value between them";
+    let extent = match (&ends[..], value) {
+        ([Value::Quantity(least), Value::Quantity(most)], Value::Quantity(value)) => {
+            let is_around = least < most && (*least..=*most).contains(&value);
+            is_around.then_some(Extent::Between(*least, *most)).ok_or_else(|| item.wrong_type(around))?
+        }
+        (_, Value::Quantity(_)) => return Err(item.wrong_type(around)),
+        (choices, value) if choices.contains(&value) => Extent::OneOf(ends),
+        _ => return Err(item.wrong_type("choices, of which its value is one")),
+    };
+    let reason = table.need("reason", "why it could be that far away, and not further")?;
+    Ok(Some(Range { extent, reason: reason.text()?.into() }))
 }
 
 #[cfg(test)]
@@ -416,9 +348,6 @@ mod tests {
         let parameters = &points[4].parameters;
         assert_eq!((parameters.nanos("setup"), parameters.flag("offload")), (Ok(12_000), Ok(false)));
         assert_eq!((parameters.count("flows"), parameters.rate("rate")), (Ok(2), Ok(crate::Rate::GIGABIT)));
-        assert_eq!(definition.expected[0].x, [1, 2, 4]);
-        assert_eq!(definition.expected[1].x, [2, 4]);
-        assert_eq!(definition.expected[1].tolerance, Some(Tolerance::Absolute(0.5)));
         assert_eq!(definition.parameters.len(), 3);
         assert_eq!(definition.parameters[0].source, "V.B");
     }
@@ -442,7 +371,7 @@ mod tests {
             (
                 "title =",
                 "titel =",
-                "3: there is no 'titel': there are name, title, paper, model, seed, include, x, y, series, derived, expected, parameters",
+                "3: there is no 'titel': there are name, title, paper, model, seed, include, x, y, series, derived, expected, reading, parameters",
             ),
             (
                 "name = \"share\"",
@@ -457,7 +386,7 @@ mod tests {
             (
                 "tolerance = 0.5",
                 "tolerance = -0.5",
-                "40: expected.tolerance must be a number from 0 on, or a part of the value such as \"5%\"",
+                "42: expected.tolerance must be a number from 0 on, or a part of the value such as \"5%\"",
             ),
             ("title =", "title", "3: key with no value, expected `=`"),
             (
@@ -531,32 +460,32 @@ mod tests {
             (
                 "x = [2, 4]",
                 "x = [2, 3]",
-                "37: expected.x: there is no place on the x axis '3': there are 1, 2, 4",
+                "39: expected.x: there is no place on the x axis '3': there are 1, 2, 4",
             ),
             (
                 "unit = \"us\"",
                 "unit = \"seconds\"",
-                "44: parameters.setup.unit: there is no unit 'seconds' for it: a time is in ns, us, ms, s, min",
+                "48: parameters.setup.unit: there is no unit 'seconds' for it: a time is in ns, us, ms, s, min",
             ),
             (
                 ", source = \"fitted to the gain\"",
                 "",
-                "44: there must be parameters.setup.source: where it is from: a paper's sentence, a data sheet, or what it is fitted to",
+                "48: there must be parameters.setup.source: where it is from: a paper's sentence, a data sheet, or what it is fitted to",
             ),
             (
                 "fitted to the gain",
                 " ",
-                "44: parameters.setup.source must be a text that says where it is from",
+                "48: parameters.setup.source must be a text that says where it is from",
             ),
             (
                 "setup = { value = 12, unit = \"us\"",
                 "setup = { value = 12",
-                "44: there must be parameters.setup.unit: the unit of the value",
+                "48: there must be parameters.setup.unit: the unit of the value",
             ),
             (
                 "setup = { value = 12,",
                 "setup = { value = 0x12,",
-                "44: parameters.setup.value must be a text, a decimal number, true or false",
+                "48: parameters.setup.value must be a text, a decimal number, true or false",
             ),
             (
                 "include = \"wire\"",

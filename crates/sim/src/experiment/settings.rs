@@ -5,6 +5,8 @@ use thiserror::Error;
 use super::definition::{Definition, Parameter};
 use super::document::joined;
 use super::parameter::{ParameterSpec, Value, ValueError};
+use super::statement::Subject;
+use super::variant::Variant;
 
 /// Why a parameter cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -117,6 +119,8 @@ impl Definition {
         let series = self.series_of(name)?;
         self.series = vec![self.series[series].clone()];
         self.derived.clear();
+        self.expected
+            .retain(|expected| expected.series == name && matches!(expected.subject, Subject::At(_)));
         self.apply(&Setting { spec, values: vec![x] });
         Ok(())
     }
@@ -154,13 +158,36 @@ impl Definition {
                 _ => None,
             };
             self.x.values = values.iter().filter_map(number).collect();
-            return;
+            return self.drop_statements_of_other_places();
         }
         for value in values {
             let source = "set for this run".into();
             self.parameters.retain(|parameter| parameter.spec.key != spec.key);
-            self.parameters.push(Parameter { spec, value: *value, source });
+            self.parameters.push(Parameter { spec, value: *value, source, range: None });
         }
+    }
+
+    /// The experiment with a variant's parameters; series and the axis keep what they set themselves.
+    pub fn with(&self, variant: &Variant) -> Self {
+        let mut definition = self.clone();
+        for (spec, value) in &variant.set {
+            definition.parameters.retain(|parameter| parameter.spec.key != spec.key);
+            let source = variant.source.clone();
+            definition.parameters.push(Parameter { spec, value: *value, source, range: None });
+        }
+        definition
+    }
+
+    /// Leaves the statements, and of each the places, that the axis still has.
+    fn drop_statements_of_other_places(&mut self) {
+        let Self { x, expected, .. } = self;
+        expected.retain_mut(|expected| match &mut expected.subject {
+            Subject::At(places) => {
+                places.retain(|place| x.values.contains(place));
+                !places.is_empty()
+            }
+            _ => true,
+        });
     }
 }
 
@@ -180,7 +207,18 @@ mod tests {
         definition.set("flows = 8, 16").unwrap();
         let points = definition.points();
         assert_eq!(points.iter().map(|point| point.x).collect::<Vec<_>>(), [8, 16, 8, 16]);
+        assert_eq!(definition.expected, []);
         assert!(points.iter().all(|point| point.parameters.nanos("setup") == Ok(7000)));
+    }
+
+    #[test]
+    fn a_reading_changes_what_series_leave_open() {
+        let definition = definition();
+        let spec = |key| definition.settable(key).unwrap();
+        let set = vec![(spec("setup"), Value::Quantity(5_000))];
+        let varied = definition.with(&Variant { name: "short".into(), source: "ours".into(), set });
+        let nanos: Vec<_> = varied.points().iter().map(|point| point.parameters.nanos("setup")).collect();
+        assert_eq!(nanos, vec![Ok(5_000); 6]);
     }
 
     #[test]

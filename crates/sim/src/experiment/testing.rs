@@ -89,7 +89,9 @@ series = "with offload"
 value = 1000
 unit = "Mb/s"
 tolerance = "1%"
+kind = "predicted"
 source = "abstract"
+sentence = "1 Gb/s"
 
 [[expected]]
 series = "gain"
@@ -97,7 +99,9 @@ x = [2, 4]
 value = 2.5
 unit = "times"
 tolerance = 0.5
+kind = "derived"
 source = "abstract"
+sentence = "2.5 times"
 
 [parameters]
 setup = { value = 12, unit = "us", source = "fitted to the gain" }

@@ -1,7 +1,8 @@
 //! What is simulated: the numbers that the model needs. Times are in nanoseconds.
 
+use nichrome_wire::rdma::PathMtu;
+
 use super::card::CardConfig;
-use super::window::Congestion;
 use crate::LinkConfig;
 
 /// Who talks to whom.
@@ -24,6 +25,15 @@ pub(super) enum Transport {
     Auto { budget: usize },
     /// Unreliable datagrams: one context for all, and software that answers.
     Datagram,
+}
+
+/// What limits senders beside the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Congestion {
+    /// Nothing.
+    None,
+    /// DCTCP.
+    Dctcp,
 }
 
 /// A message cut into packets.
@@ -50,11 +60,6 @@ impl Message {
     /// Bytes of a packet of a sequence of such messages.
     pub(super) fn payload(self, sequence: u32) -> u32 {
         if self.ends_with(sequence) { self.last } else { self.full }
-    }
-
-    /// Whether a packet of the sequence is the first of its message.
-    pub(super) fn begins_with(self, sequence: u32) -> bool {
-        sequence.is_multiple_of(self.packets)
     }
 
     /// Whether a packet of the sequence is the last of its message.
@@ -96,6 +101,8 @@ pub(super) struct NetworkConfig {
     pub(super) pattern: Pattern,
     pub(super) transport: Transport,
     pub(super) request: Message,
+    /// The most data in a packet of an engine.
+    pub(super) path_mtu: PathMtu,
     pub(super) operation: Operation,
     /// Operations that arrive in a second, by chance; `None`: a connection begins the next when the last is complete.
     pub(super) offered: Option<f64>,
@@ -104,9 +111,13 @@ pub(super) struct NetworkConfig {
     pub(super) uplink: LinkConfig,
     /// From the switch to a card.
     pub(super) downlink: LinkConfig,
+    /// From a card to another and back, in an empty network.
+    pub(super) base_rtt: u64,
     /// For an operation that the host posts to reach the card.
     pub(super) post: u64,
     pub(super) card: CardConfig,
+    /// How much larger a client's context of StaR is than one of RoCEv2.
+    pub(super) star_context: f64,
     /// Packets that a sender may have under way.
     pub(super) window: u32,
     pub(super) congestion: Congestion,
@@ -146,7 +157,7 @@ mod tests {
             (message.packets, message.payload(2), message.payload(3), message.len()),
             (3, 67, 1400, 2867)
         );
-        assert!(message.begins_with(3) && message.ends_with(5) && !message.ends_with(3));
+        assert!(message.ends_with(5) && !message.ends_with(3));
         assert_eq!(Message::new(0, 1400).packets, 1);
     }
 }

@@ -6,14 +6,14 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 use super::card::{Card, Direction, Step};
-use super::config::NetworkConfig;
-use super::connection::{Connection, State};
-use super::lengths::packet_len;
+use super::config::{NetworkConfig, Operation};
+use super::connection::Connection;
+use super::engines::{Done, Engines};
 use super::packet::{Kind, Packet, Side};
-use crate::{EventQueue, Fingerprint, Link, Server, TraceHash, World};
+use crate::experiment::RunError;
+use crate::{EventQueue, Fingerprint, Link, Server, Timer, TraceHash, World};
 
 /// A machine: its card, and its links to and from the switch.
-#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) uplink: Link,
     pub(super) downlink: Link,
@@ -23,16 +23,16 @@ pub(super) struct Node {
 }
 
 /// What a card does for a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Takes a packet that it has received.
     Receive(Packet),
-    /// Sends a packet of what was posted.
-    Send { connection: u32, side: Side },
+    /// Sends a packet that its engine has built.
+    Send(Packet),
 }
 
 /// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     AtSwitch(Packet),
     AtCard(Packet),
@@ -52,25 +52,23 @@ pub(super) enum Event {
         connection: u32,
         side: Side,
     },
-    TimedOut {
-        connection: u32,
-        side: Side,
-    },
+    /// A timer of a side's engine is due.
+    Timer(Side),
     /// An operation comes, for any connection.
     Arrives,
 }
 
 impl Fingerprint for Event {
     fn fingerprint(&self) -> u64 {
-        let numbers = match *self {
+        let numbers = match self {
             Self::AtSwitch(packet) => [0, packet.fingerprint()],
             Self::AtCard(packet) => [1, packet.fingerprint()],
-            Self::Free { node, engine } => [2, u64::from(node) << 8 | u64::from(engine)],
+            Self::Free { node, engine } => [2, u64::from(*node) << 8 | u64::from(*engine)],
             Self::Fetched { node, engine, context } => {
-                [3, u64::from(node) << 40 | u64::from(engine) << 32 | u64::from(context)]
+                [3, u64::from(*node) << 40 | u64::from(*engine) << 32 | u64::from(*context)]
             }
-            Self::Posted { connection, side } => [4, u64::from(connection) << 1 | side as u64],
-            Self::TimedOut { connection, side } => [5, u64::from(connection) << 1 | side as u64],
+            Self::Posted { connection, side } => [4, u64::from(*connection) << 1 | *side as u64],
+            Self::Timer(side) => [5, *side as u64],
             Self::Arrives => [6, 0],
         };
         TraceHash::of(&numbers)
@@ -86,36 +84,49 @@ pub(super) struct NetworkCounters {
     pub(super) packets: u64,
     pub(super) lost: u64,
     pub(super) marked: u64,
-    /// Packets of data and elements that were sent again.
-    pub(super) repeated: u64,
     /// Packets to servers, and how long they waited in the switch together.
     pub(super) queued: u64,
     pub(super) queueing: u64,
 }
 
 /// Everything.
-#[derive(Debug)]
 pub(super) struct Network {
     pub(super) config: NetworkConfig,
     pub(super) nodes: Vec<Node>,
     pub(super) connections: Vec<Connection>,
+    /// None where datagrams are software's.
+    pub(super) engines: Option<Engines>,
     pub(super) random: Pcg64Mcg,
     pub(super) counters: NetworkCounters,
     /// From the beginning of operations to their end.
     pub(super) latencies: DelayHistogram,
+    /// Why the run is not worth anything, if it is not.
+    pub(super) failed: Option<RunError>,
+    timers: [Timer; 2],
+    /// Nodes whose cards have new tasks.
+    woken: Vec<u32>,
     /// When the packet that was sent last is on the wire.
     sent_until: Instant,
 }
 
 impl Network {
-    pub(super) fn new(config: NetworkConfig, nodes: Vec<Node>, connections: Vec<Connection>) -> Self {
+    pub(super) fn new(
+        config: NetworkConfig,
+        nodes: Vec<Node>,
+        connections: Vec<Connection>,
+        engines: Option<Engines>,
+    ) -> Self {
         Self {
             config,
             nodes,
             connections,
+            engines,
             random: Pcg64Mcg::seed_from_u64(config.seed),
             counters: NetworkCounters::default(),
             latencies: DelayHistogram::new(),
+            failed: None,
+            timers: [Timer::default(); 2],
+            woken: Vec::new(),
             sent_until: Instant::ZERO,
         }
     }
@@ -131,17 +142,73 @@ impl Network {
         }
     }
 
-    /// Sends a packet without payload.
-    pub(super) fn tell(
-        &mut self,
-        (connection, to): (u32, Side),
-        kind: Kind,
-        sequence: u32,
-        marked: bool,
-        queue: &mut EventQueue<Event>,
-    ) {
-        let len = packet_len(kind, 0, false);
-        self.transmit(Packet { connection, sequence, kind, to, marked, len }, queue);
+    /// A side's engine has built a packet: its card sends it when it has the connection's context.
+    fn dispatch(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
+        let Connection { nodes, contexts, .. } = &self.connections[packet.connection as usize];
+        let from = packet.to.other() as usize;
+        match contexts[from].filter(|_| packet.kind == Kind::Work) {
+            Some(context) => {
+                let node = nodes[from];
+                self.nodes[node as usize].card.submit(Direction::Send, context, Task::Send(packet));
+                self.woken.push(node);
+            }
+            None => self.transmit(packet, queue),
+        }
+    }
+
+    /// Takes everything from a side's engine that followed from its last input.
+    fn drain(&mut self, side: Side, queue: &mut EventQueue<Event>) {
+        let now = queue.now();
+        while let Some(packet) = self.engines.as_mut().and_then(|engines| engines.poll(side, now)) {
+            self.dispatch(packet, queue);
+        }
+        while let Some((connection, done)) =
+            self.engines.as_mut().and_then(|engines| engines.completion(side))
+        {
+            self.done(connection, side, done, queue);
+        }
+        if let Some(engines) = &self.engines {
+            self.timers[side as usize].arm(engines.poll_timeout(side), queue, Event::Timer(side));
+        }
+    }
+
+    /// A work request of a side is done.
+    fn done(&mut self, connection: u32, side: Side, done: Done, queue: &mut EventQueue<Event>) {
+        match (done, side) {
+            (Done::Failed(status), _) => {
+                self.failed =
+                    Some(RunError::Impossible(format!("connection {connection} failed with {status:?}")));
+            }
+            (Done::Sent, Side::Client) if self.config.operation == Operation::Write => {
+                self.complete(connection, queue);
+            }
+            (Done::Sent, _) => {}
+            (Done::Received, Side::Client) => {
+                self.post_receive(connection, side);
+                self.complete(connection, queue);
+            }
+            (Done::Received, Side::Server) => {
+                queue.schedule_in(self.config.post, Event::Posted { connection, side });
+            }
+        }
+    }
+
+    /// The server posts a RECV in place of the one that it answers, or has one less.
+    fn replace_receive(&mut self, connection: u32) {
+        match &mut self.connections[connection as usize].receives {
+            None => self.post_receive(connection, Side::Server),
+            Some(0) => {
+                let told =
+                    format!("connection {connection} has used up the RECVs that were posted before the run");
+                self.failed = Some(RunError::Impossible(told));
+            }
+            Some(receives) => *receives -= 1,
+        }
+    }
+
+    fn post_receive(&mut self, connection: u32, side: Side) {
+        let posted = self.engines.as_mut().map(|engines| engines.post_receive(connection, side));
+        self.failed = self.failed.take().or(posted.and_then(Result::err));
     }
 
     fn forward(&mut self, mut packet: Packet, queue: &mut EventQueue<Event>) {
@@ -160,7 +227,7 @@ impl Network {
             self.counters.queued += 1;
             self.counters.queueing += sent.begins.nanos_since(now);
         }
-        if sent.marked && packet.kind.is_markable() {
+        if sent.marked && packet.is_markable() {
             packet.marked = true;
             self.counters.marked += 1;
         }
@@ -168,49 +235,32 @@ impl Network {
     }
 
     fn arrive(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
-        let Connection { nodes, contexts, .. } = self.connections[packet.connection as usize];
+        let Connection { nodes, contexts, .. } = &self.connections[packet.connection as usize];
         match contexts[packet.to as usize] {
             Some(context) => {
                 let node = nodes[packet.to as usize];
-                let card = &mut self.nodes[node as usize].card;
-                card.submit(Direction::Receive, context, Task::Receive(packet));
-                self.run_card(node, queue);
+                self.nodes[node as usize].card.submit(Direction::Receive, context, Task::Receive(packet));
+                self.woken.push(node);
             }
             None => self.receive(packet, queue),
         }
     }
 
     fn receive(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
+        let (connection, to) = (packet.connection, packet.to);
         match packet.kind {
-            Kind::Data | Kind::Ack | Kind::Nak => self.receive_reliable(packet, queue),
-            Kind::Request | Kind::Response => self.receive_datagram(packet, queue),
-            _ if packet.to == Side::Server => self.answer_statelessly(packet, queue),
-            _ => self.receive_stateful(packet, queue),
+            Kind::Request(is_last) | Kind::Response(is_last) => {
+                if is_last {
+                    self.receive_datagram(connection, to, queue);
+                }
+            }
+            Kind::Work | Kind::Answer => {
+                if let Some(engines) = &mut self.engines {
+                    engines.receive(packet, queue.now());
+                }
+                self.drain(to, queue);
+            }
         }
-    }
-
-    /// Tells the card of a side that the connection has something to send, if it has.
-    pub(super) fn wants_to_send(&mut self, connection: u32, side: Side) {
-        let this = &mut self.connections[connection as usize];
-        if this.is_queued[side as usize] || !this.can_send(side) {
-            return;
-        }
-        let Some(context) = this.contexts[side as usize] else { return };
-        this.is_queued[side as usize] = true;
-        let card = &mut self.nodes[this.nodes[side as usize] as usize].card;
-        card.submit(Direction::Send, context, Task::Send { connection, side });
-    }
-
-    /// Sends one packet of a connection, which then waits for its next turn.
-    fn send(&mut self, connection: u32, side: Side, queue: &mut EventQueue<Event>) {
-        self.connections[connection as usize].is_queued[side as usize] = false;
-        match self.connections[connection as usize].state {
-            State::Reliable(_) => self.send_reliable(connection, side, queue),
-            State::Stateless { .. } => self.send_stateful(connection, queue),
-            State::Datagram => {}
-        }
-        self.set_timer(connection, side, queue);
-        self.wants_to_send(connection, side);
     }
 
     /// The card does what it can do now.
@@ -243,8 +293,8 @@ impl Network {
                 self.receive(packet, queue);
                 true
             }
-            Task::Send { connection, side } => {
-                self.send(connection, side, queue);
+            Task::Send(packet) => {
+                self.transmit(packet, queue);
                 false
             }
         };
@@ -255,49 +305,23 @@ impl Network {
         }
     }
 
-    /// A side has sent something that must be answered.
-    pub(super) fn set_timer(&mut self, connection: u32, side: Side, queue: &mut EventQueue<Event>) {
-        let Some(recovery) = self.config.recovery else { return };
-        let this = &mut self.connections[connection as usize];
-        this.active[side as usize] = queue.now();
-        if !std::mem::replace(&mut this.has_timer[side as usize], true) {
-            queue.schedule_in(recovery.timeout, Event::TimedOut { connection, side });
-        }
-    }
-
-    fn time_out(&mut self, connection: u32, side: Side, queue: &mut EventQueue<Event>) {
-        let Some(recovery) = self.config.recovery else { return };
-        let this = &mut self.connections[connection as usize];
-        this.has_timer[side as usize] = false;
-        if !this.is_under_way(side) {
-            return;
-        }
-        let due = this.active[side as usize].plus_nanos(recovery.timeout);
-        if due > queue.now() {
-            this.has_timer[side as usize] = true;
-            queue.schedule(due, Event::TimedOut { connection, side });
-            return;
-        }
-        if let State::Reliable(streams) = &mut this.state {
-            streams[side as usize].time_out();
-        } else {
-            self.repeat_stateless(connection, side, queue);
-        }
-        self.set_timer(connection, side, queue);
-        self.wants_to_send(connection, side);
-        let node = self.connections[connection as usize].nodes[side as usize];
-        self.run_card(node, queue);
-    }
-
     fn posted(&mut self, connection: u32, side: Side, queue: &mut EventQueue<Event>) {
-        match self.connections[connection as usize].state {
-            State::Reliable(_) => self.post_reliable(connection, side),
-            State::Stateless { .. } => self.post_stateless(connection, side, queue),
-            State::Datagram => self.post_datagram(connection, side, queue),
+        let Some(engines) = &mut self.engines else { return self.post_datagram(connection, side, queue) };
+        let posted = engines.post(connection, side);
+        self.failed = self.failed.take().or(posted.err());
+        if side == Side::Server {
+            self.replace_receive(connection);
         }
-        self.wants_to_send(connection, side);
-        let node = self.connections[connection as usize].nodes[side as usize];
-        self.run_card(node, queue);
+        self.drain(side, queue);
+    }
+
+    fn timer(&mut self, side: Side, queue: &mut EventQueue<Event>) {
+        let now = queue.now();
+        self.timers[side as usize].fired(now);
+        if let Some(engines) = &mut self.engines {
+            engines.handle_timeout(side, now);
+        }
+        self.drain(side, queue);
     }
 }
 
@@ -317,8 +341,11 @@ impl World for Network {
                 self.run_card(node, queue);
             }
             Event::Posted { connection, side } => self.posted(connection, side, queue),
-            Event::TimedOut { connection, side } => self.time_out(connection, side, queue),
+            Event::Timer(side) => self.timer(side, queue),
             Event::Arrives => self.operation_arrives(queue),
+        }
+        while let Some(node) = self.woken.pop() {
+            self.run_card(node, queue);
         }
     }
 }

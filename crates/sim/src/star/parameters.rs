@@ -3,11 +3,11 @@
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 
 use nichrome_wan::QueueLimit;
+use nichrome_wire::rdma::PathMtu;
 
 use super::card::{CardConfig, Engines};
-use super::config::{Grouping, Message, NetworkConfig, Operation, Pattern, Recovery, Transport};
+use super::config::{Congestion, Grouping, Message, NetworkConfig, Operation, Pattern, Recovery, Transport};
 use super::context_cache::Replacement;
-use super::window::Congestion;
 use crate::experiment::{ParameterSpec, Parameters, RunError};
 use crate::{LinkConfig, PcieConfig};
 
@@ -15,7 +15,7 @@ const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const FASTEST: u64 = 1_000_000_000_000;
 
-pub(super) static PARAMETERS: [ParameterSpec; 39] = [
+pub(super) static PARAMETERS: [ParameterSpec; 40] = [
     ParameterSpec::time("warm-up", 0..=60 * SECOND, "time before anything is measured"),
     ParameterSpec::time("duration", 1..=60 * SECOND, "time for which it is measured"),
     ParameterSpec::choice("pattern", &["fan-in", "all-to-all"], "who talks to whom"),
@@ -35,9 +35,13 @@ pub(super) static PARAMETERS: [ParameterSpec; 39] = [
         "contexts of a card from which on auto is stateless",
     ),
     ParameterSpec::choice("operation", &["write", "rpc"], "what clients do"),
-    ParameterSpec::size("request", 0..=1 << 30, "bytes of a WRITE or a request"),
-    ParameterSpec::size("response", 0..=1 << 30, "bytes of a response"),
-    ParameterSpec::size("mss", 1..=65_000, "bytes of data in a packet"),
+    ParameterSpec::size("request", 1..=1 << 24, "bytes of a WRITE or a request"),
+    ParameterSpec::size("response", 1..=1 << 24, "bytes of a response"),
+    ParameterSpec::choice(
+        "path-mtu",
+        &["256", "512", "1024", "2048", "4096"],
+        "most bytes of data in a packet (IBA 9.8.1)",
+    ),
     ParameterSpec::flag("reposts", "whether the server posts a RECV again for each request"),
     ParameterSpec::frequency(
         "offered",
@@ -53,6 +57,7 @@ pub(super) static PARAMETERS: [ParameterSpec; 39] = [
     ParameterSpec::time("post", 0..=MILLISECOND, "for posted work to reach the card"),
     ParameterSpec::count("contexts", "contexts", 1..=1_000_000, "contexts that fit on chip"),
     ParameterSpec::size("context", 1..=65_536, "a context"),
+    ParameterSpec::factor("star-context", 100, "a client's context of StaR, of one of RoCEv2"),
     ParameterSpec::choice("replacement", &["lru", "random"], "which context leaves the chip"),
     ParameterSpec::count(
         "overlap",
@@ -95,19 +100,23 @@ impl Plan {
 }
 
 fn network(parameters: &Parameters, seed: u64) -> Result<NetworkConfig, RunError> {
-    let (request, operation) = operation(parameters)?;
+    let path_mtu = path_mtu(parameters)?;
+    let (request, operation) = operation(parameters, path_mtu)?;
     let link = link(parameters)?;
     let config = NetworkConfig {
         pattern: pattern(parameters)?,
         transport: transport(parameters)?,
         request,
+        path_mtu,
         operation,
         offered: Some(parameters.hertz("offered")? as f64).filter(|offered| *offered > 0.0),
         grouping: grouping(parameters)?,
         uplink: LinkConfig { queue: UNLIMITED, ecn_threshold: None, ..link },
         downlink: link,
+        base_rtt: parameters.nanos("base-rtt")?,
         post: parameters.nanos("post")?,
         card: card(parameters)?,
+        star_context: parameters.fraction("star-context")?.max(f64::MIN_POSITIVE),
         window: small(parameters.count("window")?),
         congestion: parameters
             .choice("congestion-control", [("none", Congestion::None), ("dctcp", Congestion::Dctcp)])?,
@@ -154,9 +163,14 @@ fn transport(parameters: &Parameters) -> Result<Transport, RunError> {
     )
 }
 
-fn operation(parameters: &Parameters) -> Result<(Message, Operation), RunError> {
-    let mss = small(parameters.bytes("mss")?);
-    let message = |key| Ok::<_, RunError>(Message::new(small(parameters.bytes(key)?), mss));
+fn path_mtu(parameters: &Parameters) -> Result<PathMtu, RunError> {
+    let names = ["256", "512", "1024", "2048", "4096"];
+    parameters.choice("path-mtu", std::array::from_fn::<_, 5, _>(|nth| (names[nth], PathMtu::ALL[nth])))
+}
+
+fn operation(parameters: &Parameters, path_mtu: PathMtu) -> Result<(Message, Operation), RunError> {
+    let most = path_mtu.bytes() as u32;
+    let message = |key| Ok::<_, RunError>(Message::new(small(parameters.bytes(key)?), most));
     let rpc = Operation::Rpc { response: message("response")?, reposts: parameters.flag("reposts")? };
     let operation = parameters.choice("operation", [("write", Operation::Write), ("rpc", rpc)])?;
     Ok((message("request")?, operation))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use nichrome_wire::Instant;
 
 use super::card::CardCounters;
+use super::engines::Engines;
 use super::network::{Network, NetworkCounters};
 use super::parameters::{PARAMETERS, Plan};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
@@ -54,7 +55,8 @@ impl Runner for Star {
 
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
         let plan = Plan::read(parameters, seed)?;
-        let mut simulation = Simulation::new(Network::build(plan.network));
+        let nanos = plan.warm_up.saturating_add(plan.duration);
+        let mut simulation = Simulation::new(Network::build(plan.network, nanos)?);
         let mut probes = probes();
         simulation.world.start(&mut simulation.queue);
         let warm = Instant::from_nanos(plan.warm_up);
@@ -63,6 +65,9 @@ impl Runner for Star {
             simulation.world.latencies.clear();
             if observer.run(&mut simulation, until, &mut probes) == Stop::Interrupted {
                 return Err(RunError::Interrupted);
+            }
+            if let Some(error) = simulation.world.failed.take() {
+                return Err(error);
             }
             *counted = Counted::of(&simulation.world);
         }
@@ -95,11 +100,14 @@ struct Counted {
     network: NetworkCounters,
     card: CardCounters,
     wire_bytes: u64,
+    /// Packets that the engines have sent again.
+    repeated: u64,
 }
 
 impl Counted {
     fn of(world: &Network) -> Self {
-        let mut counted = Self { network: world.counters, ..Self::default() };
+        let repeated = world.engines.as_ref().map_or(0, Engines::repeated);
+        let mut counted = Self { network: world.counters, repeated, ..Self::default() };
         for node in world.nodes.iter().take(world.config.pattern.servers()) {
             let (card, link) = (node.card.counters(), node.downlink.counters());
             counted.card.needed += card.needed;
@@ -120,7 +128,7 @@ impl Counted {
                 ("packets", network.packets),
                 ("lost", network.lost),
                 ("marked", network.marked),
-                ("repeated", network.repeated),
+                ("repeated", self.repeated),
             ],
         );
         observer.counters.add_part(
@@ -154,7 +162,7 @@ impl Counted {
             ),
             ("lost", number(|counted| counted.network.lost) * 100.0, packets),
             ("marked", number(|counted| counted.network.marked) * 100.0, packets),
-            ("repeated", number(|counted| counted.network.repeated) * 100.0, packets),
+            ("repeated", number(|counted| counted.repeated) * 100.0, packets),
         ];
         let measured = parts.into_iter().filter(|(.., of)| *of > 0.0);
         measurements.extend(measured.map(|(metric, part, of)| Measurement::new(metric, part / of)));

@@ -1,16 +1,15 @@
 //! The nodes and connections of a network.
 
-use super::card::Card;
-use super::config::{NetworkConfig, Pattern, Transport};
-use super::connection::{Connection, State};
-use super::elements::Elements;
-use super::exchange::Exchange;
-use super::network::{Network, Node};
-use super::stream::Stream;
-use super::window::Window;
-use crate::{Link, Server};
-
 use nichrome_wire::Instant;
+
+use super::card::{Card, CardConfig};
+use super::config::{NetworkConfig, Pattern, Transport};
+use super::connection::Connection;
+use super::engines::Engines;
+use super::network::{Network, Node};
+use super::set_up::Keeps;
+use crate::experiment::RunError;
+use crate::{Link, Server};
 
 /// The golden ratio of 2⁶⁴: what is seeded with multiples of it is far apart.
 const APART: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -46,65 +45,76 @@ impl Pattern {
 }
 
 impl Network {
-    /// Everything, at rest.
-    pub(super) fn build(config: NetworkConfig) -> Self {
+    /// Everything, at rest, for a run of so many nanoseconds.
+    ///
+    /// # Errors
+    /// The engines refuse the configuration.
+    pub(super) fn build(config: NetworkConfig, nanos: u64) -> Result<Self, RunError> {
         let mut contexts = vec![0; config.pattern.nodes()];
         let pairs = config.pattern.pairs();
-        let connections = pairs.into_iter().map(|pair| connect(&config, pair, &mut contexts)).collect();
-        let nodes = (0..).zip(&contexts).map(|(nth, contexts)| Node {
-            uplink: Link::new(config.uplink),
-            downlink: Link::new(config.downlink),
-            card: Card::new(
-                config.card,
-                *contexts as usize,
-                config.seed.wrapping_add(APART.wrapping_mul(nth)),
-            ),
-            cores: vec![
-                Server::new(usize::MAX);
-                if is_server_of_datagrams(&config, nth) { config.cores } else { 0 }
-            ],
-        });
-        Self::new(config, nodes.collect(), connections)
+        let mut connections = Vec::with_capacity(pairs.len());
+        let mut engines = match config.transport {
+            Transport::Datagram => None,
+            _ => Some(Engines::new(&config, pairs.len())?),
+        };
+        for pair in &pairs {
+            let keeps = keeps(&config, *pair, &contexts);
+            let receives = Engines::receives(&config, keeps, pairs.len(), nanos);
+            if let Some(engines) = &mut engines {
+                engines.connect(&config, keeps, receives)?;
+            }
+            let contexts = take_contexts(&config, keeps, *pair, &mut contexts);
+            connections.push(Connection::new(*pair, contexts, receives));
+        }
+        if let Some(engines) = &mut engines {
+            engines.settle(Instant::ZERO);
+        }
+        let nodes = (0..).zip(&contexts).map(|(nth, contexts)| node(&config, nth, *contexts as usize));
+        Ok(Self::new(config, nodes.collect(), connections, engines))
     }
 }
 
-fn is_server_of_datagrams(config: &NetworkConfig, node: u64) -> bool {
-    config.transport == Transport::Datagram && (node as usize) < config.pattern.servers()
+fn node(config: &NetworkConfig, nth: u64, contexts: usize) -> Node {
+    // A client's context of StaR is larger than one of RoCEv2 (section 3.1: it has the server's queues, too).
+    let fit = match config.transport {
+        Transport::Stateless => (config.card.contexts as f64 / config.star_context).max(1.0) as usize,
+        _ => config.card.contexts,
+    };
+    let card = CardConfig { contexts: fit, ..config.card };
+    let is_server = nth < config.pattern.servers() as u64;
+    let cores = if config.transport == Transport::Datagram && is_server { config.cores } else { 0 };
+    Node {
+        uplink: Link::new(config.uplink),
+        downlink: Link::new(config.downlink),
+        card: Card::new(card, contexts, config.seed.wrapping_add(APART.wrapping_mul(nth))),
+        cores: vec![Server::new(usize::MAX); cores],
+    }
 }
 
-/// A connection, with a context wherever it needs one.
-fn connect(config: &NetworkConfig, [client, server]: [usize; 2], contexts: &mut [u32]) -> Connection {
-    let window = Window::new(config.window, config.congestion);
+/// Who keeps the next connection's state.
+fn keeps(config: &NetworkConfig, [client, server]: [usize; 2], contexts: &[u32]) -> Keeps {
     let is_reliable = match config.transport {
         Transport::Reliable => true,
         Transport::Auto { budget } => contexts[client].max(contexts[server]) < budget as u32,
         Transport::Stateless | Transport::Datagram => false,
     };
+    if is_reliable { Keeps::Both } else { Keeps::Client }
+}
+
+/// A connection's contexts, at both sides or at the client.
+fn take_contexts(
+    config: &NetworkConfig,
+    keeps: Keeps,
+    pair: [usize; 2],
+    contexts: &mut [u32],
+) -> [Option<u32>; 2] {
     let mut context = |node: usize| {
         contexts[node] += 1;
-        contexts[node] - 1
+        Some(contexts[node] - 1)
     };
-    let (contexts, state) = match config.transport {
-        Transport::Datagram => ([None, None], State::Datagram),
-        _ if is_reliable => {
-            ([client, server].map(|node| Some(context(node))), State::Reliable([Stream::new(window); 2]))
-        }
-        _ => {
-            let exchange = Exchange::new(window);
-            let (work, completions) = (Elements::default(), Elements::default());
-            let state = State::Stateless { out: exchange, back: exchange, work, completions };
-            ([Some(context(client)), None], state)
-        }
-    };
-    Connection {
-        nodes: [client as u32, server as u32],
-        contexts,
-        state,
-        is_busy: false,
-        started: Instant::ZERO,
-        waiting: std::collections::VecDeque::new(),
-        is_queued: [false; 2],
-        has_timer: [false; 2],
-        active: [Instant::ZERO; 2],
+    match (config.transport, keeps) {
+        (Transport::Datagram, _) => [None, None],
+        (_, Keeps::Both) => pair.map(context),
+        (_, Keeps::Client) => [context(pair[0]), None],
     }
 }

@@ -32,6 +32,7 @@ mod parameters;
 mod points;
 mod probes;
 mod receive_thread;
+mod repetitions;
 mod ring;
 mod runner;
 mod testbed;

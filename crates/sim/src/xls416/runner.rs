@@ -5,6 +5,7 @@ use nichrome_wire::Instant;
 use super::card::CardCounters;
 use super::parameters::{PARAMETERS, Plan};
 use super::probes::probes;
+use super::repetitions::Repetitions;
 use super::testbed::{Event, Testbed, TestbedConfig};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
 use crate::host::Connection;
@@ -14,9 +15,29 @@ use crate::{Simulation, Stop, TraceHash};
 /// The card of lro-npu in its test bed.
 pub struct Xls416;
 
-static METRICS: [MetricSpec; 12] = [
+static METRICS: [MetricSpec; 16] = [
     MetricSpec { name: "throughput", unit: "Gb/s", about: "TCP payload that the server's programs read" },
     MetricSpec { name: "established", unit: "connections", about: "connections established" },
+    MetricSpec {
+        name: "established-p10",
+        unit: "connections",
+        about: "connections established in a repetition, 10th percentile",
+    },
+    MetricSpec {
+        name: "established-p90",
+        unit: "connections",
+        about: "connections established in a repetition, 90th percentile",
+    },
+    MetricSpec {
+        name: "carrying-p10",
+        unit: "connections",
+        about: "connections that carried data in a repetition, 10th percentile",
+    },
+    MetricSpec {
+        name: "carrying-p90",
+        unit: "connections",
+        about: "connections that carried data in a repetition, 90th percentile",
+    },
     MetricSpec { name: "establishment", unit: "ms", about: "mean time to establish a connection" },
     MetricSpec {
         name: "segments-per-packet",
@@ -56,7 +77,7 @@ impl Runner for Xls416 {
 
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
         let plan = Plan::read(parameters)?;
-        let mut sums = Measured::default();
+        let (mut sums, mut repetitions) = (Measured::default(), Repetitions::default());
         let mut trace = TraceHash::default();
         let mut events = 0;
         for repetition in 0..plan.repetitions {
@@ -66,12 +87,15 @@ impl Runner for Xls416 {
                 _ => (Probes::new(), Capture::default()),
             };
             let mut run = Run::new(&plan, seed.wrapping_add(repetition), probes, capture)?;
-            sums.add(&run.measure(&plan, observer)?);
+            let measured = run.measure(&plan, observer)?;
+            repetitions.add(measured.established, plan.connections - measured.stalled);
+            sums.add(&measured);
             events += run.simulation.events();
             trace.add(run.simulation.trace_hash());
             observer.keep(run.probes);
         }
-        let measurements = sums.measurements(&plan);
+        let mut measurements = sums.measurements(&plan);
+        measurements.extend(repetitions.measurements());
         Ok(Outcome { measurements, events, trace_hash: trace.value() })
     }
 }

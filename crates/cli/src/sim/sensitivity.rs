@@ -1,0 +1,265 @@
+//! `nichrome sim sensitivity`: what statements come to where assumed parameters are otherwise.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use nichrome_sim::experiment::{Definition, Factor, Statement, StatementKind, Values, Variant};
+use serde::Serialize;
+
+use super::experiment::Experiment;
+use super::judged::{self, Others, Range};
+use super::output::{print, print_json};
+use super::runs::Jobs;
+use super::{files, plot, scoreboard, variants};
+use crate::number;
+
+/// Below this part of its value, what a factor changes is not shown.
+const MATTERS: f64 = 0.01;
+
+/// Vary what an experiment assumes, one parameter at a time and all together, and print what its predictions become
+#[derive(Args)]
+pub(crate) struct Sensitivity {
+    #[command(flatten)]
+    experiment: Experiment,
+    /// Samples of all assumed parameters together (a Latin hypercube)
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    samples: u32,
+    /// The seed of the runs and of the samples: the experiment's, if not given
+    #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
+    seed: Option<u64>,
+    /// Write the figure with the intervals (NAME-sensitivity.svg) and the results (NAME-sensitivity.json) to a folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    jobs: Jobs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// All statements; names are stable.
+#[derive(Serialize)]
+struct Summary<'a> {
+    experiment: &'a str,
+    samples: u32,
+    /// What was varied, and how far.
+    factors: Vec<FactorSummary>,
+    statements: Vec<StatementSummary<'a>>,
+    /// Those that change predictions most, the first the most.
+    most_important: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct FactorSummary {
+    name: String,
+    ends: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct StatementSummary<'a> {
+    line: &'a str,
+    kind: &'static str,
+    source: &'a str,
+    sentence: &'a str,
+    paper: String,
+    unit: &'a str,
+    /// With the parameters as they are.
+    found: Option<Range>,
+    /// Over all samples.
+    interval: Option<Range>,
+    /// Samples with which it holds.
+    holds_in: usize,
+    /// By factor, what it comes to at the ends; the one that changes it most is first.
+    by_factor: Vec<Effect>,
+}
+
+/// What a factor changes of a statement.
+#[derive(Clone, Serialize)]
+struct Effect {
+    factor: String,
+    /// What it comes to at each end.
+    at_ends: Vec<(String, Option<Range>)>,
+    /// The largest change, as a part of what it comes to otherwise.
+    swing: f64,
+}
+
+impl Sensitivity {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let definition = self.experiment.load()?;
+        if let Some(folder) = &self.out {
+            files::make_folder(folder)?;
+        }
+        let seed = self.seed.unwrap_or(definition.seed);
+        let factors = definition.factors();
+        let base = Variant { name: "as it is".into(), source: String::new(), set: Vec::new() };
+        let mut all = vec![base];
+        all.extend(factors.iter().flat_map(|factor| factor.ends.iter().cloned()));
+        let ends = all.len();
+        all.extend(definition.samples(self.samples as usize, seed));
+        let mut values = variants::run(&definition, &all, seed, &self.jobs)?;
+        let samples = values.split_off(ends.min(values.len()));
+        let Some((base, ends)) = values.split_first() else {
+            return print(format_args!(
+                "{}: its paper states nothing that could be checked",
+                definition.name
+            ));
+        };
+        let summary = self.summary(&definition, &factors, base, ends, &samples);
+        if let Some(folder) = &self.out {
+            let name = format!("{}-sensitivity", definition.name);
+            files::write(folder, &format!("{name}.json"), &serde_json::to_vec_pretty(&summary)?)?;
+            let others = Others { readings: Vec::new(), samples };
+            let svg = plot::draw(&definition, &judged::places(&definition, base, &others))?;
+            files::write(folder, &format!("{name}.svg"), svg.as_bytes())?;
+        }
+        if self.json { print_json(&summary) } else { print(text(&definition, &summary)) }
+    }
+
+    fn summary<'a>(
+        &self,
+        definition: &'a Definition,
+        factors: &[Factor],
+        base: &Values,
+        ends: &[Values],
+        samples: &[Values],
+    ) -> Summary<'a> {
+        let sampled: Vec<Vec<Statement<'_>>> =
+            samples.iter().map(|values| definition.judge(values)).collect();
+        let at_ends: Vec<Vec<Statement<'_>>> = ends.iter().map(|values| definition.judge(values)).collect();
+        let statement = |(nth, statement): (usize, Statement<'a>)| {
+            let spans = sampled.iter().filter_map(|statements| statements[nth].span());
+            let interval = spans.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)));
+            let holds_in = sampled.iter().filter(|statements| statements[nth].holds() == Some(true)).count();
+            let expected = statement.expected;
+            StatementSummary {
+                line: &expected.series,
+                kind: expected.kind.name(),
+                source: &expected.source,
+                sentence: &expected.sentence,
+                paper: scoreboard::claim(expected.claim),
+                unit: &expected.unit,
+                found: statement.span(),
+                interval,
+                holds_in,
+                by_factor: effects(factors, &statement, &at_ends, nth),
+            }
+        };
+        let statements: Vec<_> = definition.judge(base).into_iter().enumerate().map(statement).collect();
+        let names = |factor: &Factor| FactorSummary {
+            name: factor.name.clone(),
+            ends: factor.ends.iter().map(|end| end.name.clone()).collect(),
+        };
+        Summary {
+            experiment: &definition.name,
+            samples: self.samples,
+            factors: factors.iter().map(names).collect(),
+            most_important: most_important(&statements),
+            statements,
+        }
+    }
+}
+
+/// What each factor alone changes of a statement, the most first.
+fn effects(
+    factors: &[Factor],
+    base: &Statement<'_>,
+    at_ends: &[Vec<Statement<'_>>],
+    nth: usize,
+) -> Vec<Effect> {
+    let mut at_ends = at_ends.iter();
+    let mut effects: Vec<Effect> = factors
+        .iter()
+        .map(|factor| {
+            let (mut swing, mut spans) = (0f64, Vec::new());
+            for (end, statements) in factor.ends.iter().zip(at_ends.by_ref()) {
+                let statement = &statements[nth];
+                swing = swing.max(change(base, statement));
+                spans.push((end.name.clone(), statement.span()));
+            }
+            Effect { factor: factor.name.clone(), at_ends: spans, swing }
+        })
+        .collect();
+    effects.sort_by(|a, b| b.swing.total_cmp(&a.swing));
+    effects
+}
+
+/// The largest change of a number of the statement, as a part of it.
+fn change(base: &Statement<'_>, other: &Statement<'_>) -> f64 {
+    let pairs = base.found.iter().zip(&other.found);
+    let changes =
+        pairs.filter_map(|(a, b)| Some(((*b)? / (*a)? - 1.0).abs())).filter(|change| change.is_finite());
+    changes.fold(0.0, f64::max)
+}
+
+/// The factors that change some prediction by so much that it counts, the most first.
+fn most_important(statements: &[StatementSummary<'_>]) -> Vec<String> {
+    let predictions = statements.iter().filter(|statement| statement.kind == StatementKind::Predicted.name());
+    let mut largest: Vec<(f64, &str)> = Vec::new();
+    for effect in
+        predictions.flat_map(|statement| &statement.by_factor).filter(|effect| effect.swing >= MATTERS)
+    {
+        match largest.iter_mut().find(|(_, name)| *name == effect.factor) {
+            Some((swing, _)) => *swing = swing.max(effect.swing),
+            None => largest.push((effect.swing, &effect.factor)),
+        }
+    }
+    largest.sort_by(|a, b| b.0.total_cmp(&a.0));
+    largest.into_iter().map(|(_, name)| name.to_owned()).collect()
+}
+
+fn text(definition: &Definition, summary: &Summary<'_>) -> String {
+    let mut text = format!("{} ({})\n", definition.title, definition.paper);
+    for statement in &summary.statements {
+        let unit = statement.unit;
+        let _ = write!(
+            text,
+            "\n{}: {}, {}\n  paper {} {unit}, ours {} {unit}, {} {unit} over {} samples, of which {} agree\n",
+            statement.kind,
+            statement.line,
+            statement.source,
+            statement.paper,
+            shown(statement.found),
+            shown(statement.interval),
+            summary.samples,
+            statement.holds_in,
+        );
+        let (matter, rest): (Vec<&Effect>, Vec<&Effect>) =
+            statement.by_factor.iter().partition(|effect| effect.swing >= MATTERS);
+        if !matter.is_empty() {
+            let _ = writeln!(text, "{}", table(&matter).trim_fmt());
+        }
+        if !rest.is_empty() {
+            let names: Vec<&str> = rest.iter().map(|effect| effect.factor.as_str()).collect();
+            let _ = writeln!(text, "  below 1 %: {}", names.join(", "));
+        }
+    }
+    let most = &summary.most_important;
+    let most: Vec<&str> = most.iter().take(3).map(String::as_str).collect();
+    let _ = match most.is_empty() {
+        true => write!(text, "\nno assumed parameter changes a prediction by 1 % or more"),
+        false => write!(text, "\npredictions depend most on {}", most.join(", ")),
+    };
+    text
+}
+
+fn table(effects: &[&Effect]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+    table.set_header(["one at a time", "ours", "change"]);
+    for effect in effects {
+        for (nth, (end, span)) in effect.at_ends.iter().enumerate() {
+            let swing = if nth == 0 { format!("{:.1} %", effect.swing * 100.0) } else { String::new() };
+            table.add_row([end.clone(), shown(*span), swing]);
+        }
+    }
+    if let Some(column) = table.column_mut(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn shown(range: Option<Range>) -> String {
+    range.map_or_else(|| "none".into(), scoreboard::span)
+}

@@ -1,0 +1,66 @@
+//! What the points of an experiment measured, and the numbers of its lines.
+
+use std::collections::HashMap;
+
+use super::definition::Definition;
+
+/// Where a line's maximum begins: at the first number that is so much of it.
+const NEARLY_ALL: f64 = 0.95;
+
+/// The measured numbers of series by place; those of derived lines follow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values {
+    measured: HashMap<(usize, u64), f64>,
+}
+
+/// The numbers of a line in the order of the axis.
+pub(super) struct Line(Vec<(u64, Option<f64>)>);
+
+impl Values {
+    /// Adds what the point of a series at `x` measured.
+    pub fn add(&mut self, series: usize, x: u64, value: f64) {
+        self.measured.insert((series, x), value);
+    }
+
+    /// The number of a line at a place; `None` where there was nothing to measure, or no such line.
+    pub fn get(&self, definition: &Definition, line: &str, x: u64) -> Option<f64> {
+        if let Some(series) = definition.series.iter().position(|series| series.name == line) {
+            return self.measured.get(&(series, x)).copied();
+        }
+        let derived = definition.derived.iter().find(|derived| derived.name == line)?;
+        let [a, b] = derived.of.map(|series| self.measured.get(&(series, x)).copied());
+        derived.rule.apply(a?, b?)
+    }
+
+    pub(super) fn line(&self, definition: &Definition, name: &str) -> Line {
+        let values = definition.x.values.iter();
+        let mut line: Vec<_> = values.map(|x| (*x, self.get(definition, name, *x))).collect();
+        line.sort_by_key(|(x, _)| *x);
+        Line(line)
+    }
+}
+
+impl Line {
+    pub(super) fn maximum(&self) -> Option<f64> {
+        self.0.iter().filter_map(|(_, value)| *value).max_by(f64::total_cmp)
+    }
+
+    /// The first place whose number is nearly the maximum.
+    pub(super) fn maximum_begins(&self) -> Option<u64> {
+        let least = self.maximum()? * NEARLY_ALL;
+        self.0.iter().find(|(_, value)| value.is_some_and(|value| value >= least)).map(|(x, _)| *x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maximum_begins_where_the_line_is_nearly_there() {
+        let line =
+            Line(vec![(20, Some(1.3)), (40, None), (80, Some(3.9)), (160, Some(4.0)), (310, Some(0.9))]);
+        assert_eq!((line.maximum(), line.maximum_begins()), (Some(4.0), Some(80)));
+        assert_eq!(Line(vec![(1, None)]).maximum_begins(), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! The engines of crates/rdma: one device has the queue pairs of all clients, another those of all servers.
+//!
+//! A queue pair knows nothing of the others of its device, so that one device can stand for many machines: which machine a
+//! queue pair is on, and with it the card and the links, is the network's. What the two devices build is what travels.
+
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr};
+
+use nichrome_rdma::{
+    Access, ByteMemory, CompletedOperation, Config, CqHandle, Datagram, Device, DomainHandle, LKey, Limits,
+    Operation, QpHandle, RKey, ReceiveRequest, RegionConfig, Remote, SendRequest, Sge, Status, Transmit,
+};
+use nichrome_wire::rdma::{ROCE_PORT, UdpFlow};
+use nichrome_wire::star::{CommonHeader, Flags, PacketType, STAR_PORT};
+use nichrome_wire::{AddressPair, Instant, TrafficClass};
+
+use super::config::{self, NetworkConfig};
+use super::engine_config::device_config;
+use super::packet::{Kind, Packet, Side};
+use crate::experiment::RunError;
+
+/// The first byte of each program's memory.
+const BASE: u64 = 0x1_0000;
+/// Completions that may wait; the network takes them at once.
+const COMPLETIONS: usize = 1 << 16;
+/// Room for a datagram, and what the device wants beyond.
+const BUFFER: usize = 65_507;
+/// Both sides' lowest queue pair number.
+pub(super) const FIRST_QP: u32 = 0x11;
+/// RC: acknowledge, and atomic acknowledge (IBA 9.2, BTH opcode); CNP (RoCEv2 annex A17).
+const ROCE_ANSWERS: [u8; 3] = [0x11, 0x12, 0x81];
+
+/// What a program hears of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// What it has posted is done.
+    Sent,
+    /// A message has come.
+    Received,
+    /// It failed.
+    Failed(Status),
+}
+
+/// A device and the objects of its programs.
+pub(super) struct End {
+    pub(super) device: Device<ByteMemory>,
+    pub(super) domain: DomainHandle,
+    pub(super) cq: CqHandle,
+    lkey: LKey,
+    rkey: RKey,
+    pub(super) qps: Vec<QpHandle>,
+    /// The connection of each queue pair number from [`FIRST_QP`] on.
+    connections: Vec<u32>,
+}
+
+/// Both devices.
+pub(super) struct Engines {
+    pub(super) ends: [End; 2],
+    /// What each side posts for an operation, in bytes.
+    lens: [u32; 2],
+    is_write: bool,
+    buffer: Vec<u8>,
+    /// Buffers of packets that have arrived.
+    spare: Vec<Vec<u8>>,
+}
+
+/// Says why a device refuses a configuration.
+pub(super) fn refused(error: impl Display) -> RunError {
+    RunError::Impossible(format!("the engine refuses it: {error}"))
+}
+
+pub(super) fn address(side: Side) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, side as u8 + 1).into()
+}
+
+impl End {
+    fn new(config: &NetworkConfig, side: Side, connections: usize, memory: usize) -> Result<Self, RunError> {
+        let limits = Limits { qps: connections, ..Limits::default() };
+        let config = Config { first_qp: FIRST_QP, limits, ..device_config(config, address(side)) };
+        let mut device = Device::new(config, ByteMemory::new(BASE, memory)).map_err(refused)?;
+        let domain = device.create_domain().map_err(refused)?;
+        let cq = device.create_cq(COMPLETIONS).map_err(refused)?;
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let region = RegionConfig::new(BASE, memory as u64, rights);
+        let region = device.register(domain, region).map_err(refused)?;
+        let keys = device.query_region(region).map_err(refused)?;
+        let (qps, connections) = (Vec::new(), vec![0; connections]);
+        Ok(Self { device, domain, cq, lkey: keys.lkey, rkey: keys.rkey, qps, connections })
+    }
+
+    /// Remembers which connection a queue pair is of: the next.
+    pub(super) fn add(&mut self, qp: QpHandle) -> Result<(), RunError> {
+        let number = self.device.qp_number(qp).map_err(refused)?.value();
+        let place = number.checked_sub(FIRST_QP).and_then(|place| self.connections.get_mut(place as usize));
+        let Some(place) = place else { return Err(refused("a queue pair number out of its range")) };
+        *place = self.qps.len() as u32;
+        self.qps.push(qp);
+        Ok(())
+    }
+
+    fn connection(&self, number: u32) -> Option<u32> {
+        self.connections.get(number.checked_sub(FIRST_QP)? as usize).copied()
+    }
+}
+
+impl Engines {
+    /// Two devices without queue pairs.
+    pub(super) fn new(config: &NetworkConfig, connections: usize) -> Result<Self, RunError> {
+        let request = config.request.len() as u32;
+        let (response, is_write) = match config.operation {
+            config::Operation::Write => (0, true),
+            config::Operation::Rpc { response, .. } => (response.len() as u32, false),
+        };
+        let memory = request.max(response).max(8) as usize;
+        let end = |side| End::new(config, side, connections, memory);
+        Ok(Self {
+            ends: [end(Side::Client)?, end(Side::Server)?],
+            lens: [request, response],
+            is_write,
+            buffer: vec![0; BUFFER],
+            spare: Vec::new(),
+        })
+    }
+
+    /// Posts what a side does for an operation: the client's WRITE or request, the server's response.
+    pub(super) fn post(&mut self, connection: u32, side: Side) -> Result<(), RunError> {
+        let remote = Remote { address: BASE, rkey: self.ends[side.other() as usize].rkey };
+        let operation = if self.is_write { Operation::Write(remote) } else { Operation::Send };
+        let end = &mut self.ends[side as usize];
+        let buffers = [Sge { address: BASE, len: self.lens[side as usize], lkey: end.lkey }];
+        let request = SendRequest::new(u64::from(connection), operation, &buffers);
+        end.device.post_send(end.qps[connection as usize], &request).map_err(refused)
+    }
+
+    /// Posts a RECV for what the other side sends.
+    pub(super) fn post_receive(&mut self, connection: u32, side: Side) -> Result<(), RunError> {
+        let len = self.lens[side.other() as usize];
+        let end = &mut self.ends[side as usize];
+        let buffers = [Sge { address: BASE, len, lkey: end.lkey }];
+        let request = ReceiveRequest { wr_id: u64::from(connection), buffers: &buffers };
+        end.device.post_receive(end.qps[connection as usize], &request).map_err(refused)
+    }
+
+    /// A side gets a packet.
+    pub(super) fn receive(&mut self, packet: Packet, now: Instant) {
+        let addresses = [packet.to.other(), packet.to].map(address);
+        let [IpAddr::V4(src), IpAddr::V4(dst)] = addresses else { return };
+        let (src_port, dst_port) = (packet.port, packet.port);
+        let flow = UdpFlow { addresses: AddressPair::V4 { src, dst }, src_port, dst_port };
+        let congestion = if packet.marked { 0b11 } else { 0 };
+        let datagram =
+            Datagram { flow, traffic_class: TrafficClass(packet.class | congestion), bytes: &packet.bytes };
+        self.ends[packet.to as usize].device.receive(&datagram, now);
+        self.spare.push(packet.bytes);
+    }
+
+    /// The next packet that a side has built.
+    pub(super) fn poll(&mut self, side: Side, now: Instant) -> Option<Packet> {
+        loop {
+            let transmit = self.ends[side as usize].device.poll_transmit(now, 1, &mut self.buffer)?;
+            let Transmit::Datagrams(batch) = transmit else { continue };
+            let (port, class) = (batch.route.flow.dst_port, batch.route.traffic_class.0);
+            let built = &self.buffer[..batch.len];
+            let Some((connection, kind)) = self.what_is(built, port, side) else { continue };
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.clear();
+            bytes.extend_from_slice(built);
+            return Some(Packet::of_engine(connection, side.other(), kind, bytes, port, class));
+        }
+    }
+
+    /// The connection of a packet, and whether it needs the sender's context.
+    fn what_is(&self, bytes: &[u8], port: u16, from: Side) -> Option<(u32, Kind)> {
+        let ends = &self.ends;
+        let to = &ends[from.other() as usize];
+        if port == ROCE_PORT {
+            let number = u32::from_be_bytes([0, *bytes.get(5)?, *bytes.get(6)?, *bytes.get(7)?]);
+            let kind = if ROCE_ANSWERS.contains(bytes.first()?) { Kind::Answer } else { Kind::Work };
+            return Some((to.connection(number)?, kind));
+        }
+        let header = CommonHeader::new(bytes).filter(|_| port == STAR_PORT)?;
+        let names_server = header.flags().contains(Flags::TO_SERVER);
+        let whose = if names_server { Side::Server } else { Side::Client };
+        let connection = ends[whose as usize].connection(header.connection())?;
+        let is_work = [PacketType::Rdp, PacketType::Gd].iter().any(|kind| *kind as u8 == header.type_code());
+        Some((connection, if is_work { Kind::Work } else { Kind::Answer }))
+    }
+
+    /// The next work request of a side that is done.
+    pub(super) fn completion(&mut self, side: Side) -> Option<(u32, Done)> {
+        let end = &mut self.ends[side as usize];
+        let completion = end.device.poll_cq(end.cq)?;
+        let done = match (completion.status, completion.operation) {
+            (Status::Success, CompletedOperation::Receive) => Done::Received,
+            (Status::Success, _) => Done::Sent,
+            (status, _) => Done::Failed(status),
+        };
+        Some((completion.wr_id as u32, done))
+    }
+
+    /// When a side's device has something to do.
+    pub(super) fn poll_timeout(&self, side: Side) -> Option<Instant> {
+        self.ends[side as usize].device.poll_timeout()
+    }
+
+    pub(super) fn handle_timeout(&mut self, side: Side, now: Instant) {
+        self.ends[side as usize].device.handle_timeout(now);
+    }
+
+    /// Packets that both devices have sent again.
+    pub(super) fn repeated(&self) -> u64 {
+        self.ends.iter().map(|end| end.device.counters().retransmitted).sum()
+    }
+
+    /// Carries packets between both sides without a network, until there are none: what happens before a run.
+    pub(super) fn settle(&mut self, now: Instant) {
+        loop {
+            let mut is_quiet = true;
+            for side in [Side::Client, Side::Server] {
+                while let Some(packet) = self.poll(side, now) {
+                    is_quiet = false;
+                    self.receive(packet, now);
+                }
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Connecting queue pairs before a run, as two drivers agree on it.
+
+use nichrome_rdma::{
+    Access, AddressVector, QpCapacity, QpChange, QpConfig, QpState, QpType, RnrTimer, Signaling, star,
+};
+use nichrome_wire::rdma::{PathMtu, Psn};
+use nichrome_wire::{Ecn, Instant, SeqNumber, TrafficClass};
+
+use super::config::{NetworkConfig, Operation};
+use super::engine_config::timeout_code;
+use super::engines::{Engines, address, refused};
+use super::packet::Side;
+use crate::experiment::RunError;
+
+/// Requests of a send queue: an operation has one, and those that are done wait to be taken.
+const SENDS: usize = 16;
+/// RECVs of a side that posts them again.
+const RECEIVES: u32 = 16;
+
+/// Who keeps a connection's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// Both sides: RoCEv2.
+    Both,
+    /// The client: StaR.
+    Client,
+}
+
+impl Engines {
+    /// Connects the next queue pair of both sides; so many RECVs are posted at a server that posts none again.
+    pub(super) fn connect(
+        &mut self,
+        config: &NetworkConfig,
+        keeps: Keeps,
+        receives: Option<u32>,
+    ) -> Result<(), RunError> {
+        let connection = self.ends[0].qps.len() as u32;
+        let receives = receives.unwrap_or(RECEIVES);
+        for side in [Side::Client, Side::Server] {
+            let receives = if side == Side::Server { receives } else { RECEIVES };
+            let end = &mut self.ends[side as usize];
+            let capacity = QpCapacity {
+                send_wrs: SENDS,
+                receive_wrs: receives.max(1) as usize,
+                send_sges: 1,
+                receive_sges: 1,
+                inline: 0,
+            };
+            let qp = end.device.create_qp(QpConfig {
+                kind: QpType::Rc,
+                domain: end.domain,
+                send_cq: end.cq,
+                receive_cq: end.cq,
+                srq: None,
+                capacity,
+                signaling: Signaling::Requested,
+            });
+            end.add(qp.map_err(refused)?)?;
+        }
+        self.bring_up(connection as usize, config)?;
+        if keeps == Keeps::Client {
+            self.agree_on_star(connection as usize)?;
+        }
+        if let Operation::Rpc { .. } = config.operation {
+            for _ in 0..receives {
+                self.post_receive(connection, Side::Server)?;
+            }
+            for _ in 0..RECEIVES {
+                self.post_receive(connection, Side::Client)?;
+            }
+            self.settle(Instant::ZERO);
+        }
+        Ok(())
+    }
+
+    /// RECVs that the server posts before a run of so many nanoseconds, where it posts none again; `None` where it does.
+    pub(super) fn receives(
+        config: &NetworkConfig,
+        keeps: Keeps,
+        connections: usize,
+        nanos: u64,
+    ) -> Option<u32> {
+        // With RoCEv2 a RECV that is posted again sends nothing.
+        if keeps == Keeps::Both || !matches!(config.operation, Operation::Rpc { reposts: false, .. }) {
+            return None;
+        }
+        let of_all = match config.offered {
+            Some(offered) => offered * nanos as f64 / 1e9,
+            None => nanos as f64 / config.downlink.rate.nanos(config.request.len()).max(1) as f64,
+        };
+        // What one needs more than its share; and an RPC takes two round trips at least.
+        let share = 2.0 * of_all / connections.max(1) as f64 + 64.0;
+        let most = nanos as f64 / (2 * config.base_rtt).max(1) as f64 + 16.0;
+        Some(if config.offered.is_some() { share } else { share.min(most) } as u32)
+    }
+
+    /// From RESET to RTS.
+    fn bring_up(&mut self, connection: usize, config: &NetworkConfig) -> Result<(), RunError> {
+        let timeout = timeout_code(config.recovery.map(|recovery| recovery.timeout));
+        for side in [Side::Client, Side::Server] {
+            let other = &self.ends[side.other() as usize];
+            let peer = other.device.qp_number(other.qps[connection]).map_err(refused)?;
+            let end = &mut self.ends[side as usize];
+            for change in changes(side, peer, config.path_mtu, timeout) {
+                end.device.modify_qp(end.qps[connection], &change).map_err(refused)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The server becomes stateless, and the client keeps its state.
+    fn agree_on_star(&mut self, connection: usize) -> Result<(), RunError> {
+        let [client, server] = &mut self.ends;
+        let (client_qp, server_qp) = (client.qps[connection], server.qps[connection]);
+        let offer = |wish| star::MakeOffer { wish, first_element: SeqNumber(0) };
+        let ours = server.device.ask(server_qp, offer(star::Wish::Own)).map_err(refused)?;
+        let theirs = client.device.ask(client_qp, offer(star::Wish::Automatic)).map_err(refused)?;
+        star::agree(&ours, &theirs).map_err(refused)?;
+        let admission = server.device.ask(server_qp, star::Admit(&theirs)).map_err(refused)?;
+        let role = star::StarRole::Stateless;
+        let connect = star::Connect { ours: &ours, theirs: &theirs, role: &role };
+        server.device.connect(server_qp, &connect).map_err(refused)?;
+        let role = star::StarRole::Stateful(admission);
+        let connect = star::Connect { ours: &theirs, theirs: &ours, role: &role };
+        client.device.connect(client_qp, &connect).map_err(refused)
+    }
+}
+
+fn changes(side: Side, peer: nichrome_wire::rdma::QpNumber, mtu: PathMtu, timeout: u8) -> [QpChange; 3] {
+    let init = QpChange {
+        pkey_index: Some(0),
+        port: Some(1),
+        access: Some(Access::REMOTE_WRITE),
+        ..QpChange::to(QpState::Init)
+    };
+    // Switches mark only packets that say that they can be marked.
+    let traffic_class = TrafficClass(Ecn::Ect0 as u8);
+    let rtr = QpChange {
+        path: Some(AddressVector { traffic_class, ..AddressVector::to(address(side.other())) }),
+        path_mtu: Some(mtu),
+        destination: Some(peer),
+        rq_psn: Some(Psn::new(0)),
+        max_dest_rd_atomic: Some(1),
+        min_rnr_timer: RnrTimer::new(1),
+        ..QpChange::to(QpState::Rtr)
+    };
+    let rts = QpChange {
+        sq_psn: Some(Psn::new(0)),
+        timeout: Some(timeout),
+        retry_count: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(1),
+        ..QpChange::to(QpState::Rts)
+    };
+    [init, rtr, rts]
+}
