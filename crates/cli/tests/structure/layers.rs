@@ -187,7 +187,7 @@ const LRO: Layers = &[
         "stats.rs",
         "table.rs",
     ],
-    &["ack_frame.rs", "mask.rs", "parse.rs", "recent.rs", "run.rs", "template.rs", "usual.rs"],
+    &["ack_frame.rs", "mask.rs", "parse.rs", "reach.rs", "recent.rs", "run.rs", "template.rs", "usual.rs"],
     &["aggregate.rs", "config.rs", "outbox.rs"],
     &["burst.rs", "lossless.rs", "run_pool.rs"],
     &["gro.rs", "netfpga.rs", "npu/", "verify/"],
