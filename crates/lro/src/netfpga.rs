@@ -30,14 +30,16 @@ use crate::mask::{Masks, Rule};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reach;
+pub use crate::reach::REACH;
 use crate::reason::{DropReason, FlushReason, PassReason};
 use crate::run::{Limits, Run};
 use crate::run_pool::RunPool;
 use crate::segment::{self, Medium, Segment};
 use crate::stats::Statistics;
+pub use crate::template::MAX_HEADER;
 
 /// Bytes after an IP packet that pass for Ethernet's padding.
-const MAX_PADDING: usize = 8;
+pub const MAX_PADDING: usize = 8;
 
 /// What only the `netfpga` profile is configured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

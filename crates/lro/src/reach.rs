@@ -5,7 +5,7 @@ use nichrome_wire::{EtherType, IpProtocol, Ipv6Header, LinkHeader, TcpHeader};
 use crate::segment::Medium;
 
 /// Bytes from the start of a frame in which all headers must end.
-pub(crate) const REACH: usize = 256;
+pub const REACH: usize = 256;
 
 /// The part of an IPv6 extension header that holds its length and type.
 const EXTENSION_START: usize = 8;
