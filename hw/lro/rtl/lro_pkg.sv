@@ -27,7 +27,6 @@ package lro_pkg;
   localparam logic [11:0] REGISTER_MAX_SEGMENTS = 12'h020;
   localparam logic [11:0] REGISTER_TOTALS = 12'h100;
   localparam logic [11:0] REGISTER_REASONS = 12'h200;
-  
   localparam int TOTALS = 8;
   localparam int TOTAL_PACKETS_IN = 0;
   localparam int TOTAL_BYTES_IN = 1;
@@ -37,7 +36,6 @@ package lro_pkg;
   localparam int TOTAL_PAYLOAD_BYTES_OUT = 5;
   localparam int TOTAL_AGGREGATES = 6;
   localparam int TOTAL_SEGMENTS_AGGREGATED = 7;
-  
   localparam logic [5:0] COUNTER_FLUSH = 6'd0;
   localparam logic [5:0] COUNTER_PASS = 6'd24;
   localparam logic [5:0] COUNTER_DROP = 6'd56;

@@ -89,11 +89,11 @@ pub fn system_verilog() -> String {
     for Register { name, address, .. } in &REGISTERS {
         line(format_args!("localparam logic [11:0] REGISTER_{} = 12'h{address:03X};", name.to_uppercase()));
     }
-    line(format_args!("\n  localparam int TOTALS = {};", TOTALS.len()));
+    line(format_args!("localparam int TOTALS = {};", TOTALS.len()));
     for (place, name) in TOTALS.iter().enumerate() {
         line(format_args!("localparam int TOTAL_{} = {place};", name.to_uppercase()));
     }
-    line(format_args!("\n  localparam logic [5:0] COUNTER_FLUSH = 6'd{COUNTER_FLUSH};"));
+    line(format_args!("localparam logic [5:0] COUNTER_FLUSH = 6'd{COUNTER_FLUSH};"));
     line(format_args!("localparam logic [5:0] COUNTER_PASS = 6'd{COUNTER_PASS};"));
     line(format_args!("localparam logic [5:0] COUNTER_DROP = 6'd{COUNTER_DROP};"));
     line(format_args!("localparam logic [5:0] COUNTER_BAD_FRAMES = 6'd{COUNTER_BAD_FRAMES};\n"));
