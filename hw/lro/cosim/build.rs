@@ -1,4 +1,5 @@
-//! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface.
+//! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL` is where the RTL
+//! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +19,15 @@ fn main() {
     println!("cargo:rerun-if-changed={}", rtl.display());
     println!("cargo:rerun-if-changed=src/shim.cpp");
     let include = verilator_include();
+    println!("cargo:rerun-if-env-changed=NICHROME_RTL_MODELS");
+    let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
     for (data_w, flows) in MODELS {
+        let name = format!("{data_w}_{flows}");
+        println!("cargo:rustc-check-cfg=cfg(model_{name})");
+        if !wanted.is_empty() && wanted.split(',').all(|model| model != name) {
+            continue;
+        }
+        println!("cargo:rustc-cfg=model_{name}");
         let prefix = format!("Vlro_{data_w}_{flows}");
         let folder = out.join(&prefix);
         verilate(&rtl, &folder, &prefix, data_w, flows);

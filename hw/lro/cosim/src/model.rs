@@ -85,19 +85,23 @@ struct Functions {
 }
 
 macro_rules! models {
-    ($($name:ident: $width:ident, $flows:literal, $new:ident, $delete:ident, $cycle:ident;)*) => {
+    ($($cfg:ident $name:ident: $width:ident, $flows:literal, $new:ident, $delete:ident, $cycle:ident;)*) => {
         unsafe extern "C" {
             $(
+                #[cfg($cfg)]
                 fn $new() -> *mut c_void;
+                #[cfg($cfg)]
                 fn $delete(model: *mut c_void);
+                #[cfg($cfg)]
                 fn $cycle(model: *mut c_void, inputs: *const Inputs, outputs: *mut Outputs);
             )*
         }
 
         impl Model {
             /// Every model.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+            pub const ALL: &'static [Self] = &[$(#[cfg($cfg)] Self::$name),*];
             $(
+                #[cfg($cfg)]
                 #[doc = concat!("A ", stringify!($width), " module of ", $flows, " flows.")]
                 pub const $name: Self = Self {
                     width: Width::$width,
@@ -110,10 +114,10 @@ macro_rules! models {
 }
 
 models! {
-    BITS64_FLOWS1: Bits64, 1, lro_new_64_1, lro_delete_64_1, lro_cycle_64_1;
-    BITS64_FLOWS4: Bits64, 4, lro_new_64_4, lro_delete_64_4, lro_cycle_64_4;
-    BITS64_FLOWS8: Bits64, 8, lro_new_64_8, lro_delete_64_8, lro_cycle_64_8;
-    BITS128_FLOWS4: Bits128, 4, lro_new_128_4, lro_delete_128_4, lro_cycle_128_4;
+    model_64_1 BITS64_FLOWS1: Bits64, 1, lro_new_64_1, lro_delete_64_1, lro_cycle_64_1;
+    model_64_4 BITS64_FLOWS4: Bits64, 4, lro_new_64_4, lro_delete_64_4, lro_cycle_64_4;
+    model_64_8 BITS64_FLOWS8: Bits64, 8, lro_new_64_8, lro_delete_64_8, lro_cycle_64_8;
+    model_128_4 BITS128_FLOWS4: Bits128, 4, lro_new_128_4, lro_delete_128_4, lro_cycle_128_4;
 }
 
 /// A model in simulation.

@@ -65,8 +65,10 @@ fn two_alternating_flows_aggregate_as_one_does() {
     let segments_per_aggregate = |model: Model, flows| {
         run(model, &segments(1514, flows, true)).statistics.mean_segments_per_aggregate()
     };
-    let one = segments_per_aggregate(Model::BITS64_FLOWS4, 1);
-    assert!(one > 20.0);
-    assert!(segments_per_aggregate(Model::BITS64_FLOWS4, 2) >= 0.99 * one);
-    assert!(segments_per_aggregate(Model::BITS64_FLOWS1, 2) < 1.0, "the paper's");
+    for model in Model::ALL {
+        let (one, two) = (segments_per_aggregate(*model, 1), segments_per_aggregate(*model, 2));
+        assert!(one > 20.0, "{one}");
+        let wanted = if model.flows > 1 { 0.99 * one..=one } else { 0.0..=0.0 };
+        assert!(wanted.contains(&two), "{} flows: {two} of {one}", model.flows);
+    }
 }
