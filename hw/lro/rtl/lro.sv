@@ -183,7 +183,15 @@ module lro
       .chunks,
       .fields_valid,
       .walk,
-      .fields,
+      .fields
+  );
+  lro_options #(
+      .DATA_W(DATA_W)
+  ) tcp_options (
+      .clk,
+      .rst,
+      .chunks_valid,
+      .chunks,
       .options
   );
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // LRO_STRUCT of a frame: whether it is eligible (AGGR), whether its checksums are right (CSUM), and what decide compares.
 //
-// Stages: lengths; reasons and folds; the verdict. Frames end at least nine cycles apart, so that what is latched stays.
+// Stages: lengths; reasons and folds; the verdict. Frames end at least ten cycles apart, so that what is latched stays.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -25,9 +25,11 @@ module lro_classify
     input wire fields_valid,
     input walk_t walk,
     input fields_t fields,
+
+    // Eight cycles after the frame's last word at the latest.
     input options_t options,
 
-    // Two cycles after those.
+    // Two cycles after the fields.
     input wire sums_valid,
     input wire [31:0] ip_sum,
     input wire [31:0] tcp_sum,
@@ -41,7 +43,6 @@ module lro_classify
   logic bad_reg;
   walk_t walk_reg;
   fields_t fields_reg;
-  options_t options_reg;
   logic [31:0] ip_sum_reg;
   logic [31:0] tcp_sum_reg;
   logic [31:0] payload_sum_reg;
@@ -55,7 +56,6 @@ module lro_classify
     if (fields_valid) begin
       walk_reg <= walk;
       fields_reg <= fields;
-      options_reg <= options;
     end
     if (sums_valid) begin
       ip_sum_reg <= ip_sum;
@@ -100,9 +100,9 @@ module lro_classify
     tcp_len_reg <= walk_reg.total - 17'(transport);
   end
 
-  logic [6:0] stage_reg;
+  logic [7:0] stage_reg;
   always_ff @(posedge clk) begin
-    stage_reg <= {stage_reg[5:0], fields_valid};
+    stage_reg <= {stage_reg[6:0], fields_valid};
     if (rst) stage_reg <= '0;
   end
 
@@ -148,7 +148,7 @@ module lro_classify
   wire syn = flags[1];
   wire fin = flags[0];
   wire has_options = fields_reg.template_.data_offset != 4'd5;
-  wire has_timestamps = options_reg.state == OPTIONS_BEHIND || options_reg.state == OPTIONS_END;
+  wire has_timestamps = options.state == OPTIONS_BEHIND || options.state == OPTIONS_END;
   wire ip_options = (walk_reg.extended && !walk_reg.v6) || long_header_reg;
 
   // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs.
@@ -208,12 +208,18 @@ module lro_classify
   class_t class_reg;
   pass_reason_t reason_reg;
   pass_reason_t not_eligible_reg;
+  logic [5:0] ts_at_reg;
+  logic [5:0] ts_nops_reg;
+  logic [31:0] ts_value_reg;
   always_ff @(posedge clk) begin
     whole_reg <= whole;
     eligible_reg <= eligible;
     class_reg <= class_parsed;
     reason_reg <= reason_parsed;
     not_eligible_reg <= not_eligible;
+    ts_at_reg <= has_options ? options.nops + 6'd2 : '0;
+    ts_nops_reg <= has_options ? options.nops_behind : '0;
+    ts_value_reg <= ts_value(options);
   end
 
   wire tcp_wrong = tcp_all_reg != 17'h0FFFF && tcp_all_reg != 17'h1FFFE;
@@ -221,20 +227,20 @@ module lro_classify
   wire wrong = whole_reg && (ip_wrong || tcp_wrong);
 
   always_ff @(posedge clk) begin
-    struct_valid <= stage_reg[6];
+    struct_valid <= stage_reg[7];
     lro_struct.extent <= extent_reg;
     lro_struct.arrival <= arrival_reg;
     lro_struct.flow <= fields_reg.flow;
     lro_struct.flow.v6 <= walk_reg.v6;
     lro_struct.flow.tags <= walk_reg.tags;
     lro_struct.template_ <= fields_reg.template_;
-    lro_struct.template_.ts_at <= has_options ? options_reg.nops + 6'd2 : '0;
-    lro_struct.template_.ts_nops <= options_reg.nops_behind;
+    lro_struct.template_.ts_at <= ts_at_reg;
+    lro_struct.template_.ts_nops <= ts_nops_reg;
     lro_struct.seq <= fields_reg.seq;
     lro_struct.ack <= fields_reg.ack;
     lro_struct.window <= fields_reg.window;
     lro_struct.ack_window_sum <= ack_window_fold_reg[15:0] + 16'(ack_window_fold_reg[16]);
-    lro_struct.ts_value <= ts_value(options_reg);
+    lro_struct.ts_value <= ts_value_reg;
     lro_struct.payload_len <= whole_reg ? payload_len_reg[15:0] : '0;
     lro_struct.payload_sum <= payload_word_reg;
     lro_struct.payload_at <= 8'(payload) + 8'(network);

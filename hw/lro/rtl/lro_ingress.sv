@@ -12,7 +12,9 @@ module lro_ingress
 #(
     parameter int DATA_W = 64,
     // Cycles from the end of one frame to that of the next, at least: what the blocks behind the parser take.
-    parameter int SPACING = 9,
+    parameter int SPACING = 10,
+    // Cycles between frames in which nothing is taken: a frame's TCP options begin after the verdict on those before.
+    parameter int GAP = DATA_W == 64 ? 0 : 6,
     parameter int STORE_ADDR_W = 13
 ) (
     input wire clk,
@@ -52,11 +54,12 @@ module lro_ingress
   logic in_frame_reg;
   logic flush_reg;
   logic [3:0] spacing_reg;
+  wire gap = spacing_reg > 4'(SPACING - 1 - GAP);
   logic [INDEX_W-1:0] index_reg;
   logic [15:0] len_reg;
   logic [15:0] kept_reg;  // last two bytes of the word before
 
-  assign s_axis_tready = page_valid && !flush_reg && (in_frame_reg || enable);
+  assign s_axis_tready = page_valid && !flush_reg && (in_frame_reg || (enable && !gap));
   wire accept = s_axis_tvalid && s_axis_tready;
   wire page_full = index_reg == INDEX_W'(PAGE_WORDS - 1);
   assign page_take = accept && (s_axis_tlast || page_full);

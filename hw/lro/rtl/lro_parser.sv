@@ -28,8 +28,7 @@ module lro_parser
     // With `fields_valid`: all that the frame says.
     output logic fields_valid,
     output walk_t walk,
-    output fields_t fields,
-    output options_t options
+    output fields_t fields
 );
   localparam int CHUNKS = DATA_W / 32;
 
@@ -63,16 +62,13 @@ module lro_parser
     end
   end
 
-  // Second stage: fields and options.
+  // Second stage: fields.
   fields_t fields_next;
-  options_t options_next;
 
   always_comb begin
-    fields_next  = chunks_first ? '0 : fields;
-    options_next = chunks_first ? '0 : options;
+    fields_next = chunks_first ? '0 : fields;
     for (int i = 0; i < CHUNKS; i++) begin
-      fields_next  = take_fields(fields_next, chunks[i]);
-      options_next = take_options(options_next, chunks[i]);
+      fields_next = take_fields(fields_next, chunks[i]);
     end
   end
 
@@ -80,8 +76,7 @@ module lro_parser
     fields_valid <= chunks_last;
     walk <= walk_reg;
     if (chunks_valid) begin
-      fields  <= fields_next;
-      options <= options_next;
+      fields <= fields_next;
     end
     if (rst) fields_valid <= 1'b0;
   end

@@ -344,17 +344,25 @@ package lro_parser_pkg;
 
   // The bytes of a chunk from `lane` on, behind the timestamps: NOPs, then the end of the list, then zeros.
   function automatic options_t take_tail(options_t options, logic [31:0] data, logic [2:0] lane);
+    logic [3:0] zero, nop, skipped;
+    logic [2:0] nops;
     logic ended;
-    ended = options.state == OPTIONS_END;
-    options.state = ended ? OPTIONS_END : OPTIONS_BEHIND;
     for (int i = 0; i < 4; i++) begin
-      if (3'(i) >= lane) begin
-        if (data[31-8*i-:8] == 8'd0) ended = 1'b1;
-        else if (data[31-8*i-:8] == 8'd1 && !ended) options.nops_behind = options.nops_behind + 1'b1;
-        else options.state = OPTIONS_OTHER;
-      end
+      zero[i] = data[31-8*i-:8] == 8'd0;
+      nop[i] = data[31-8*i-:8] == 8'd1;
+      skipped[i] = 3'(i) < lane;
     end
-    if (ended && options.state != OPTIONS_OTHER) options.state = OPTIONS_END;
+    // NOPs come first, so the last of them says how many there are.
+    ended = options.state == OPTIONS_END;
+    nops = '0;
+    for (int i = 0; i < 4; i++) if (nop[i] && !skipped[i]) nops = 3'(i + 1) - lane;
+    if (((zero | nop | skipped) != 4'hF) || (ended && (nop & ~skipped) != 0) || (zero[0] && !skipped[0] && nop[1]) ||
+        (zero[1] && !skipped[1] && nop[2]) || (zero[2] && !skipped[2] && nop[3])) begin
+      options.state = OPTIONS_OTHER;
+    end else begin
+      options.state = (ended || (zero & ~skipped) != 0) ? OPTIONS_END : OPTIONS_BEHIND;
+    end
+    options.nops_behind = options.nops_behind + 6'(nops);
     return options;
   endfunction
 
@@ -389,18 +397,17 @@ package lro_parser_pkg;
     return options;
   endfunction
 
-  function automatic options_t take_options(options_t options, chunk_t chunk);
-    if (chunk.part == PART_OPTIONS) begin
-      if (options.state == OPTIONS_NOPS || options.state == OPTIONS_TIMESTAMPS) begin
-        if (options.age != 2'd3) options.chunks = {options.chunks[1:0], chunk.data};
-      end
-      case (options.state)
-        OPTIONS_NOPS: options = begin_timestamps(options, chunk.data);
-        OPTIONS_TIMESTAMPS: options = within_timestamps(options, chunk.data);
-        OPTIONS_BEHIND, OPTIONS_END: options = take_tail(options, chunk.data, 3'd0);
-        default: ;
-      endcase
-    end
+  // The options after one more chunk of them.
+  function automatic options_t take_options(options_t options, logic [31:0] data);
+    logic keep;
+    keep = (options.state == OPTIONS_NOPS || options.state == OPTIONS_TIMESTAMPS) && options.age != 2'd3;
+    if (keep) options.chunks = {options.chunks[1:0], data};
+    case (options.state)
+      OPTIONS_NOPS: options = begin_timestamps(options, data);
+      OPTIONS_TIMESTAMPS: options = within_timestamps(options, data);
+      OPTIONS_BEHIND, OPTIONS_END: options = take_tail(options, data, 3'd0);
+      default: ;
+    endcase
     return options;
   endfunction
 

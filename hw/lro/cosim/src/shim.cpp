@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The C interface of one Verilator model; compiled once for each set of parameters.
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <string>
+
+#include <unistd.h>
 
 #include MODEL_HEADER
 #include "verilated.h"
