@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Word width and flows of each model; `src/model.rs` has the same list.
-const MODELS: [(u32, u32); 4] = [(64, 1), (64, 4), (64, 8), (128, 4)];
-
-/// 512 KB: no configuration of the tests runs out of pages.
-const PAGES: u32 = 4096;
+/// Word width, flows and pages of each model; `src/model.rs` has the same list. No configuration of the tests runs out of 512 KB;
+/// the last model is for what happens when pages do run out.
+const MODELS: [(u32, u32, u32); 5] =
+    [(64, 1, 4096), (64, 4, 4096), (64, 8, 4096), (128, 4, 4096), (64, 2, 128)];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -21,7 +20,7 @@ fn main() {
     let include = verilator_include();
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_MODELS");
     let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
-    for (data_w, flows) in MODELS {
+    for (data_w, flows, pages) in MODELS {
         let name = format!("{data_w}_{flows}");
         println!("cargo:rustc-check-cfg=cfg(model_{name})");
         if !wanted.is_empty() && wanted.split(',').all(|model| model != name) {
@@ -30,7 +29,7 @@ fn main() {
         println!("cargo:rustc-cfg=model_{name}");
         let prefix = format!("Vlro_{data_w}_{flows}");
         let folder = out.join(&prefix);
-        verilate(&rtl, &folder, &prefix, data_w, flows);
+        verilate(&rtl, &folder, &prefix, [data_w, flows, pages]);
         compile(&folder, &include, &prefix, data_w, flows);
     }
     let mut runtime = cc::Build::new();
@@ -55,7 +54,7 @@ fn verilator_include() -> PathBuf {
 }
 
 /// Translates the RTL, always in an empty folder: an old file would be compiled as if it were of this source.
-fn verilate(rtl: &Path, folder: &Path, prefix: &str, data_w: u32, flows: u32) {
+fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u32; 3]) {
     if folder.exists() {
         fs::remove_dir_all(folder).expect("the folder of the model is ours");
     }
@@ -65,7 +64,7 @@ fn verilate(rtl: &Path, folder: &Path, prefix: &str, data_w: u32, flows: u32) {
     verilator
         .arg(format!("-GDATA_W={data_w}"))
         .arg(format!("-GFLOWS={flows}"))
-        .arg(format!("-GPAGES={PAGES}"));
+        .arg(format!("-GPAGES={pages}"));
     if has_coverage() {
         verilator.args(["--coverage-line", "--coverage-toggle"]);
     }

@@ -259,8 +259,14 @@ module lro
   logic closer_empty, fetch_empty, egress_empty;
   wire nothing_leaves = closer_empty && fetch_empty && egress_empty;
   logic starved_reg;
+  logic [4:0] starving_reg;
   logic working;
-  always_ff @(posedge clk) starved_reg <= ready && !page_valid && nothing_leaves;
+  // The page queue may be empty for a few cycles while there are free pages.
+  always_ff @(posedge clk) begin
+    starving_reg <= (ready && !page_valid && nothing_leaves) ? starving_reg + 5'(!starved_reg) : '0;
+    starved_reg  <= starving_reg == '1;
+    if (rst) starving_reg <= '0;
+  end
 
   lro_decide #(
       .FLOWS(FLOWS)

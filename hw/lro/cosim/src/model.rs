@@ -98,8 +98,8 @@ macro_rules! models {
         }
 
         impl Model {
-            /// Every model.
-            pub const ALL: &'static [Self] = &[$(#[cfg($cfg)] Self::$name),*];
+            /// Every model, also that of a small store.
+            pub const WITH_SMALL: &'static [Self] = &[$(#[cfg($cfg)] Self::$name),*];
             $(
                 #[cfg($cfg)]
                 #[doc = concat!("A ", stringify!($width), " module of ", $flows, " flows.")]
@@ -113,11 +113,20 @@ macro_rules! models {
     };
 }
 
+impl Model {
+    /// Every model whose store is large enough for all that the engine holds.
+    pub const ALL: &'static [Self] = match Self::WITH_SMALL {
+        [others @ .., last] if last.flows == 2 => others,
+        all => all,
+    };
+}
+
 models! {
     model_64_1 BITS64_FLOWS1: Bits64, 1, lro_new_64_1, lro_delete_64_1, lro_cycle_64_1;
     model_64_4 BITS64_FLOWS4: Bits64, 4, lro_new_64_4, lro_delete_64_4, lro_cycle_64_4;
     model_64_8 BITS64_FLOWS8: Bits64, 8, lro_new_64_8, lro_delete_64_8, lro_cycle_64_8;
     model_128_4 BITS128_FLOWS4: Bits128, 4, lro_new_128_4, lro_delete_128_4, lro_cycle_128_4;
+    model_64_2 SMALL: Bits64, 2, lro_new_64_2, lro_delete_64_2, lro_cycle_64_2;
 }
 
 /// A model in simulation.
