@@ -125,7 +125,7 @@ module lro_classify
     tcp_fold_reg <= 18'(tcp_sum_reg[31:16]) + 18'(tcp_sum_reg[15:0]) + tcp_len6_reg;
     payload_fold_reg <= 17'(payload_sum_reg[31:16]) + 17'(payload_sum_reg[15:0]);
 
-    ip_wrong_reg <= ip_fold_reg != 17'h0FFFF && ip_fold_reg != 17'h1FFFE;
+    ip_wrong_reg <= ip_fold_reg != 17'h0FFFF;
     tcp_word_reg <= 17'(tcp_fold_reg[15:0]) + 17'(tcp_fold_reg[17:16]);
     payload_word_reg <= payload_fold_reg[15:0] + 16'(payload_fold_reg[16]);
 
@@ -222,7 +222,7 @@ module lro_classify
     ts_value_reg <= ts_value(options);
   end
 
-  wire tcp_wrong = tcp_all_reg != 17'h0FFFF && tcp_all_reg != 17'h1FFFE;
+  wire tcp_wrong = tcp_all_reg != 17'h0FFFF;
   wire ip_wrong = ip_wrong_reg && !walk_reg.v6;
   wire wrong = whole_reg && (ip_wrong || tcp_wrong);
 

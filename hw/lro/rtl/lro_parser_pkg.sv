@@ -127,7 +127,7 @@ package lro_parser_pkg;
       4'd2: walk.not_tcp = data[23:16] != PROTOCOL_TCP;
       default: ;
     endcase
-    if (walk.index >= 4'd4 && walk.at >= walk.left) begin
+    if (walk.index >= 4'd4 && {1'b0, walk.index} + 5'd1 >= walk.left[4:0]) begin
       walk.part  = PART_TCP;
       walk.index = '0;
       walk.found_tcp = 1'b1;
@@ -139,15 +139,13 @@ package lro_parser_pkg;
 
   function automatic walk_t step_ipv6(walk_t walk, logic [31:0] data);
     walk.at = walk.at + 1'b1;
-    walk.index = walk.index + 1'b1;
     case (walk.index)
-      4'd1: if (data[31:28] != 4'd6) walk.malformed = 1'b1;
-      4'd2: begin
+      4'd0: if (data[31:28] != 4'd6) walk.malformed = 1'b1;
+      4'd1: begin
         walk.total = 17'(data[31:16]) + 17'd40;
         walk.next_header = data[15:8];
       end
-      4'd10: begin
-        walk.index = '0;
+      4'd9: begin
         walk.transport = 7'd10;
         walk.first_extension = 1'b1;
         if (walk.next_header == PROTOCOL_TCP) begin
@@ -163,55 +161,57 @@ package lro_parser_pkg;
       end
       default: ;
     endcase
+    walk.index = walk.index == 4'd9 ? '0 : walk.index + 1'b1;
     return walk;
   endfunction
 
+  // Flags do not end the walk, so that what a chunk is depends on few bits: `lro_classify` gives the first of them precedence.
   function automatic walk_t step_extension(walk_t walk, logic [31:0] data);
     logic [10:0] chunks;
     logic [10:0] behind;
-    logic hop_by_hop_later, no_length;
+    logic later_fragment, in_reach;
     chunks = extension_chunks(walk.next_header, data[23:16]);
     behind = 11'(walk.at) + chunks;
-    hop_by_hop_later = walk.next_header == PROTOCOL_HOP_BY_HOP && !walk.first_extension;
-    no_length = walk.next_header == PROTOCOL_AH && data[23:16] == 0;
+    later_fragment = walk.next_header == PROTOCOL_FRAGMENT && data[15:3] != 0;
+    if (!walk.out_of_reach) begin
+      if (walk.next_header == PROTOCOL_HOP_BY_HOP && !walk.first_extension) walk.malformed = 1'b1;
+      if (walk.next_header == PROTOCOL_AH && data[23:16] == 0) walk.malformed = 1'b1;
+      if ({4'b0, behind, 2'b00} > walk.total) walk.malformed = 1'b1;
+    end
+    if (walk.next_header == PROTOCOL_ROUTING || walk.next_header == PROTOCOL_AH) walk.opaque = 1'b1;
+    if (walk.next_header == PROTOCOL_FRAGMENT) begin
+      walk.fragment = 1'b1;
+      walk.later_fragment = later_fragment;
+    end
     walk.first_extension = 1'b0;
     walk.at = walk.at + 1'b1;
     walk.left = 10'(chunks - 11'd1);
-    walk.part = PART_OTHER;
-    if (hop_by_hop_later || no_length || {4'b0, behind, 2'b00} > walk.total) begin
-      walk.malformed = 1'b1;
+    walk.next_header = data[31:24];
+    walk.part = PART_SKIPPED;
+    in_reach = 1'b1;
+    if (is_extension(data[31:24]) && !later_fragment) begin
+      walk.behind = PART_EXTENSION;
+      in_reach = extension_in_reach(behind, walk.tags);
+    end else if (data[31:24] == PROTOCOL_TCP) begin
+      walk.found_tcp = 1'b1;
+      walk.behind = PART_TCP;
+      walk.transport = behind[6:0];
+      in_reach = later_fragment || tcp_in_reach(behind, walk.tags);
     end else begin
-      if (walk.next_header == PROTOCOL_ROUTING || walk.next_header == PROTOCOL_AH) walk.opaque = 1'b1;
-      if (walk.next_header == PROTOCOL_FRAGMENT) begin
-        walk.fragment = 1'b1;
-        walk.later_fragment = data[15:3] != 0;
-      end
-      walk.next_header = data[31:24];
-      if (is_extension(data[31:24]) && !walk.later_fragment) begin
-        walk.part = PART_SKIPPED;
-        walk.behind = PART_EXTENSION;
-        walk.out_of_reach = !extension_in_reach(behind, walk.tags);
-      end else if (data[31:24] == PROTOCOL_TCP) begin
-        walk.found_tcp = 1'b1;
-        walk.part = PART_SKIPPED;
-        walk.behind = PART_TCP;
-        walk.transport = behind[6:0];
-        walk.out_of_reach = !walk.later_fragment && !tcp_in_reach(behind, walk.tags);
-      end else begin
-        walk.not_tcp = 1'b1;
-      end
+      walk.not_tcp = 1'b1;
+      walk.part = PART_OTHER;
     end
-    if (walk.out_of_reach) walk.part = PART_OTHER;
+    if (!in_reach) walk.out_of_reach = 1'b1;
     return walk;
   endfunction
 
   function automatic walk_t step_skipped(walk_t walk);
     walk.at = walk.at + 1'b1;
-    walk.left = walk.left - 1'b1;
-    if (walk.left == 0) begin
+    if (walk.left == 10'd1) begin
       walk.part  = walk.behind;
       walk.index = '0;
     end
+    walk.left = walk.left - 1'b1;
     return walk;
   endfunction
 
@@ -219,8 +219,8 @@ package lro_parser_pkg;
     if (walk.index == 4'd3) walk.left = 10'(data[31:28]);
     if (walk.index == 4'd4) begin
       walk.index = '0;
+      walk.part  = walk.left <= 10'd5 ? PART_PAYLOAD : PART_OPTIONS;
       walk.left  = walk.left - 10'd5;
-      walk.part  = (walk.left == 0 || walk.left[9]) ? PART_PAYLOAD : PART_OPTIONS;
     end else begin
       walk.index = walk.index + 1'b1;
     end
@@ -229,8 +229,8 @@ package lro_parser_pkg;
 
   function automatic walk_t step_options(walk_t walk);
     walk.index = walk.index + 1'b1;
-    walk.left  = walk.left - 1'b1;
-    if (walk.left == 0) walk.part = PART_PAYLOAD;
+    if (walk.left == 10'd1) walk.part = PART_PAYLOAD;
+    walk.left = walk.left - 1'b1;
     return walk;
   endfunction
 
