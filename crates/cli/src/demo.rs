@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use nichrome_lro::{ActiveAck, Hold, NpuConfig, ProfileConfig};
+use nichrome_lro::{ActiveAck, Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
 use nichrome_port::become_able;
 use nichrome_wan::Impairments;
 
@@ -55,7 +55,7 @@ fn cards() -> [Card; 6] {
         |active_ack| Card::Nichrome(ProfileConfig::Npu(NpuConfig { active_ack, ..NpuConfig::default() }));
     [
         Card::WithoutOffload,
-        Card::Nichrome(ProfileConfig::Netfpga(Duration::from_micros(50))),
+        Card::Nichrome(ProfileConfig::Netfpga(NetfpgaConfig::with_timer(Duration::from_micros(50)))),
         npu(ActiveAck::Off),
         npu(ActiveAck::Safe),
         Card::Nichrome(ProfileConfig::Gro(Hold::Batch)),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use nichrome_lro::{
-    ActiveAck, BadChecksum, Config, Hold, Medium, NpuConfig, Profile, ProfileConfig, PshRule, Rules,
+    ActiveAck, BadChecksum, Config, Hold, Medium, NetfpgaConfig, NpuConfig, Profile, ProfileConfig, PshRule,
+    Rules,
 };
 
 use crate::duration;
@@ -89,7 +90,7 @@ pub(crate) fn profile(name: &str) -> Result<Profile, nichrome_lro::UnknownProfil
 pub(crate) fn default_profile_config(profile: Profile) -> ProfileConfig {
     match profile {
         Profile::Gro => ProfileConfig::Gro(Hold::For(INTERRUPT_MODERATION)),
-        Profile::Netfpga => ProfileConfig::Netfpga(INTERRUPT_MODERATION),
+        Profile::Netfpga => ProfileConfig::Netfpga(NetfpgaConfig::with_timer(INTERRUPT_MODERATION)),
         Profile::Npu => ProfileConfig::Npu(NpuConfig::default()),
     }
 }
@@ -126,7 +127,9 @@ impl EngineOptions {
         }
         Ok(match (default, self.hold) {
             (ProfileConfig::Gro(default), hold) => ProfileConfig::Gro(hold.map_or(default, Hold::For)),
-            (ProfileConfig::Netfpga(default), hold) => ProfileConfig::Netfpga(hold.unwrap_or(default)),
+            (ProfileConfig::Netfpga(default), hold) => {
+                ProfileConfig::Netfpga(NetfpgaConfig { timer: hold.unwrap_or(default.timer), ..default })
+            }
             (ProfileConfig::Npu(default), hold) => {
                 let default = if self.has_paper_rules() { NpuConfig::paper() } else { default };
                 ProfileConfig::Npu(self.npu_config(hold.map_or(default, NpuConfig::with_hold)))

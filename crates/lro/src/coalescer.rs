@@ -1,13 +1,11 @@
 //! One of the three engines, chosen at run time.
 
-use std::time::Duration;
-
 use nichrome_wire::{Engine, Instant};
 
 use crate::config::{Config, ConfigError, Hold, Profile};
 use crate::frame::Frame;
 use crate::gro::Gro;
-use crate::netfpga::Netfpga;
+use crate::netfpga::{Netfpga, NetfpgaConfig};
 use crate::npu::{Npu, NpuConfig};
 use crate::outbox::Output;
 use crate::stats::Statistics;
@@ -17,8 +15,8 @@ use crate::stats::Statistics;
 pub enum ProfileConfig {
     /// The `gro` profile with its hold time.
     Gro(Hold),
-    /// The `netfpga` profile with its timer.
-    Netfpga(Duration),
+    /// The `netfpga` profile with its timer and flows.
+    Netfpga(NetfpgaConfig),
     /// The `npu` profile with its rules.
     Npu(NpuConfig),
 }
@@ -38,7 +36,7 @@ impl ProfileConfig {
 pub enum Coalescer<B: AsRef<[u8]>> {
     /// Lossless.
     Gro(Box<Gro<B>>),
-    /// One aggregate at a time.
+    /// The hardware module.
     Netfpga(Box<Netfpga<B>>),
     /// Reorders.
     Npu(Box<Npu<B>>),
@@ -63,7 +61,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     pub fn new(config: &Config, profile: &ProfileConfig) -> Result<Self, ConfigError> {
         Ok(match profile {
             ProfileConfig::Gro(hold) => Self::Gro(Box::new(Gro::new(config, *hold)?)),
-            ProfileConfig::Netfpga(timer) => Self::Netfpga(Box::new(Netfpga::new(config, *timer)?)),
+            ProfileConfig::Netfpga(netfpga) => Self::Netfpga(Box::new(Netfpga::new(config, netfpga)?)),
             ProfileConfig::Npu(npu) => Self::Npu(Box::new(Npu::new(config, npu)?)),
         })
     }

@@ -15,7 +15,7 @@ pub enum Profile {
     /// Lossless: the received packets can be re-created.
     #[default]
     Gro,
-    /// The stateless hardware module of lro-netfpga: one flow at a time.
+    /// The stateless hardware module of lro-netfpga: one flow at a time, or a few.
     Netfpga,
     /// The multi-core design of lro-npu: reorders by sequence number.
     Npu,
@@ -94,7 +94,7 @@ pub struct Config {
     pub max_bytes: u32,
     /// Segments of an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
     pub max_segments: usize,
-    /// Connections in the table, 1 to 16,777,216; `netfpga` always has one.
+    /// Connections in the table, 1 to 16,777,216; `netfpga` has [its own number](crate::NetfpgaConfig::flows).
     pub max_connections: usize,
     /// Aggregates at once, those in the driver's hands included, 1 to 16,777,216.
     pub max_aggregates: usize,

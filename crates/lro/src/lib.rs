@@ -4,7 +4,7 @@
 //! | | [`Gro`] (default) | [`Netfpga`] | [`Npu`] |
 //! |---|---|---|---|
 //! | promise | lossless: the original packets can be re-created | the stateless hardware module of lro-netfpga | the multi-core design of lro-npu |
-//! | flows at once | a table, the oldest evicted | one | a table, descriptors from a pre-allocated pool |
+//! | flows at once | a table, the oldest evicted | one, or up to 16 | a table, descriptors from a pre-allocated pool |
 //! | order | in order only; anything else flushes the flow first | in order only | reorders by sequence number |
 //! | ends an aggregate | PSH, FIN, 64 KB, an unequal field, the hold time or the end of the batch | maximum length, timer, another flow | 64 KB of consecutive payload, FIN, a timeout of ten average intervals |
 //! | UDP | an option: datagrams of one flow and one size | passed | passed |
@@ -68,6 +68,7 @@ mod network;
 pub mod npu;
 mod outbox;
 mod parse;
+mod reach;
 mod reason;
 mod recent;
 mod recycle;
@@ -89,7 +90,7 @@ pub use flow::FlowKey;
 pub use frame::{ChecksumStatus, Frame};
 pub use gro::Gro;
 pub use identification::Identification;
-pub use netfpga::Netfpga;
+pub use netfpga::{Netfpga, NetfpgaConfig};
 pub use npu::{ActiveAck, Npu, NpuConfig, PshRule, Rules};
 pub use outbox::Output;
 pub use reason::{DropReason, FlushReason, PassReason, Reason};

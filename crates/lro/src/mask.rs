@@ -17,6 +17,8 @@ pub(crate) enum Rule {
     /// What the host must be able to tell apart: everything but Ethernet addresses, identification, TTL, ACK number,
     /// window, PSH, and the values of the timestamps.
     Stream,
+    /// As `Stream`, and TTL: the hardware module's.
+    StreamOfOneTtl,
 }
 
 /// The header bits that count in frames of one layout.
@@ -208,9 +210,11 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     }
     free(transport + 4, 4); // sequence number
     free(transport + 16, 2); // checksum
-    if rule == Rule::Stream {
+    if rule != Rule::Lossless {
         free(0, if network >= 12 { 12 } else { 0 }); // Ethernet addresses
-        free(network + if layout.is_ipv4() { 8 } else { 7 }, 1); // TTL, hop limit
+        if rule == Rule::Stream {
+            free(network + if layout.is_ipv4() { 8 } else { 7 }, 1); // TTL, hop limit
+        }
         free(transport + 8, 4); // ACK number
         free(transport + 14, 2); // window
         if let Some(at) = layout.timestamps() {
@@ -221,7 +225,7 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     const FIN: u8 = 0x01;
     mask[transport + 13] = match rule {
         Rule::Lossless => !(PSH | FIN),
-        Rule::Stream => !PSH,
+        Rule::Stream | Rule::StreamOfOneTtl => !PSH,
     };
     mask
 }

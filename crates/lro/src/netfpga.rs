@@ -1,4 +1,4 @@
-//! The `netfpga` profile: the stateless hardware module of lro-netfpga, one aggregate at a time.
+//! The `netfpga` profile: the stateless hardware module of lro-netfpga, and the specification of the RTL in `hw/lro`.
 //!
 //! A received packet is parsed to an `LroStruct` (section 5, Figure 5), whose AGGR bit says whether it is eligible
 //! (section 3) and whose CSUM bit says whether its checksums are right. Without CSUM it is dropped; without AGGR it
@@ -9,7 +9,10 @@
 //! |---|---|---|
 //! | eligible | no PSH, SYN, FIN, URG; no options but timestamps; not a pure ACK | also no RST, CWR, AE: those would be lost |
 //! | a non-eligible packet of the stored flow | forwarded at once | the aggregate is closed first: control must not overtake data |
-//! | match | the flow identifiers | also TOS with ECN, VLAN tags, flags and option layout: CE must not be lost |
+//! | flows in the store | one | 1 to 16; a new flow closes the aggregate that started first |
+//! | match | the flow identifiers | also TOS with ECN, TTL, VLAN tags, flags and option layout: CE must not be lost |
+//! | bytes after the IP packet | not said | at most 8 B, Ethernet's padding; a longer trailer is passed |
+//! | headers that end beyond the first 256 B | not said | the parser does not reach the flow: all aggregates are closed, the packet is passed |
 //! | timestamps | the first packet's | the same; an older one than the last closes the aggregate, for PAWS |
 //! | window | not said | of the packet with the latest ACK number |
 //! | sequence | 32-bit comparison not described | serial arithmetic |
@@ -20,17 +23,39 @@ use std::time::Duration;
 
 use nichrome_wire::{Engine, Instant, TcpFlags};
 
-use crate::config::{BadChecksum, Config, ConfigError};
+use crate::config::{self, BadChecksum, Config, ConfigError};
 use crate::flow::FlowKey;
 use crate::frame::Frame;
 use crate::mask::{Masks, Rule};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
+use crate::reach;
+pub use crate::reach::REACH;
 use crate::reason::{DropReason, FlushReason, PassReason};
 use crate::run::{Limits, Run};
 use crate::run_pool::RunPool;
 use crate::segment::{self, Medium, Segment};
 use crate::stats::Statistics;
+pub use crate::template::MAX_HEADER;
+
+/// Bytes after an IP packet that pass for Ethernet's padding.
+pub const MAX_PADDING: usize = 8;
+
+/// What only the `netfpga` profile is configured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetfpgaConfig {
+    /// An aggregate is closed this long after its first packet.
+    pub timer: Duration,
+    /// Flows in the store, 1 (the paper's) to 16.
+    pub flows: usize,
+}
+
+impl NetfpgaConfig {
+    /// The paper's module, of one flow, with this timer.
+    pub const fn with_timer(timer: Duration) -> Self {
+        Self { timer, flows: 1 }
+    }
+}
 
 /// What the parser leaves in the buffer for the blocks behind it (section 5, Figure 5).
 struct LroStruct {
@@ -44,7 +69,11 @@ struct LroStruct {
 impl LroStruct {
     fn new<B: AsRef<[u8]>>(frame: &Frame<B>, segment: Segment) -> Self {
         let wrong_checksum = segment::verify(frame, segment.layout, segment.payload_len).err();
-        Self { not_eligible: not_eligible(&segment), segment, wrong_checksum }
+        let packet_end = usize::from(segment.layout.payload) + segment.payload_len as usize;
+        let trailer = frame.bytes().len().saturating_sub(packet_end);
+        let not_eligible =
+            not_eligible(&segment).or_else(|| (trailer > MAX_PADDING).then_some(PassReason::Trailer));
+        Self { not_eligible, segment, wrong_checksum }
     }
 }
 
@@ -65,19 +94,21 @@ fn not_eligible(segment: &Segment) -> Option<PassReason> {
     }
 }
 
-/// The stateless engine of one aggregate: see the [module](self).
+/// The stateless engine: see the [module](self).
 pub struct Netfpga<B: AsRef<[u8]>> {
     medium: Medium,
     bad_checksum: BadChecksum,
     timer: Duration,
+    flows: usize,
     limits: Limits,
-    stored: Option<Stored<B>>,
+    /// The aggregates in the store, in the order in which they started; so their deadlines are in order, too.
+    stored: Vec<Stored<B>>,
     pool: RunPool<B>,
     masks: Masks,
     out: Outbox<B>,
 }
 
-/// The aggregate in the store block.
+/// An aggregate in the store block.
 struct Stored<B> {
     flow: FlowKey,
     run: Box<Run<B>>,
@@ -86,21 +117,23 @@ struct Stored<B> {
 }
 
 impl<B: AsRef<[u8]>> Netfpga<B> {
-    /// A module whose timer closes an aggregate `timer` after its first packet.
+    /// A module with this timer and room for so many flows.
     ///
     /// # Errors
-    /// A value of `config` is out of its range.
-    pub fn new(config: &Config, timer: Duration) -> Result<Self, ConfigError> {
+    /// A value of `config` or `netfpga` is out of its range.
+    pub fn new(config: &Config, netfpga: &NetfpgaConfig) -> Result<Self, ConfigError> {
         config.validate()?;
+        config::check(&[("flows", netfpga.flows as u64, 1, 16)])?;
         Ok(Self {
             medium: config.medium,
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Drop),
-            timer,
+            timer: netfpga.timer,
+            flows: netfpga.flows,
             limits: config.limits(),
-            stored: None,
+            stored: Vec::with_capacity(netfpga.flows),
             pool: RunPool::new(config.max_aggregates, config.max_segments),
-            masks: Masks::new(Rule::Stream),
-            out: Outbox::new(4),
+            masks: Masks::new(Rule::StreamOfOneTtl),
+            out: Outbox::new(netfpga.flows + 3),
         })
     }
 
@@ -111,56 +144,68 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
 
     /// Flows that hold segments now.
     pub fn connections(&self) -> usize {
-        usize::from(self.stored.is_some())
+        self.stored.len()
     }
 
-    /// Hands on what is stored.
+    /// Hands on what is stored, the oldest aggregate first.
     pub fn drain(&mut self) {
-        self.close(FlushReason::Drain);
+        self.close_all(FlushReason::Drain);
     }
 
-    /// Closes the stored aggregate, if there is one, and resets the store block.
-    fn close(&mut self, reason: FlushReason) {
-        if let Some(stored) = self.stored.take() {
+    fn close_all(&mut self, reason: FlushReason) {
+        for stored in self.stored.drain(..) {
             self.pool.finish(stored.run, reason, &mut self.out);
         }
     }
 
-    /// Closes the stored aggregate if it is of this flow.
+    /// Closes the aggregate at this place, and frees the place.
+    fn close(&mut self, place: usize, reason: FlushReason) {
+        let stored = self.stored.remove(place);
+        self.pool.finish(stored.run, reason, &mut self.out);
+    }
+
+    /// Where this flow's aggregate is.
+    fn place_of(&self, flow: &FlowKey) -> Option<usize> {
+        self.stored.iter().position(|stored| stored.flow == *flow)
+    }
+
+    /// Closes the aggregate of this flow, if there is one.
     fn close_flow(&mut self, flow: &FlowKey) {
-        if self.stored.as_ref().is_some_and(|stored| stored.flow == *flow) {
-            self.close(FlushReason::Barrier);
+        if let Some(place) = self.place_of(flow) {
+            self.close(place, FlushReason::Barrier);
         }
     }
 
     /// The store block with an eligible packet (Figure 7).
     fn store(&mut self, frame: Frame<B>, segment: &Segment, now: Instant) {
-        let Some(stored) = &mut self.stored else { return self.start(frame, segment, now) };
-        if stored.flow != segment.flow {
-            self.close(FlushReason::FlowMismatch);
+        let Some(place) = self.place_of(&segment.flow) else {
+            if self.stored.len() >= self.flows {
+                self.close(0, FlushReason::FlowMismatch);
+            }
             return self.start(frame, segment, now);
-        }
-        if segment.seq != stored.run.end {
-            self.close(FlushReason::OutOfOrder);
+        };
+        let Some(Stored { run, .. }) = self.stored.get_mut(place) else { return };
+        if segment.seq != run.end {
+            self.close(place, FlushReason::OutOfOrder);
             return self.out.pass(frame, segment.payload_len, PassReason::OutOfOrder);
         }
-        let mask = self.masks.of(stored.run.layout);
-        if let Some(reason) = stored.run.why_not_stream(mask, &frame, segment, self.limits) {
-            self.close(reason);
+        let mask = self.masks.of(run.layout);
+        if let Some(reason) = run.why_not_stream(mask, &frame, segment, self.limits) {
+            self.close(place, reason);
             return self.start(frame, segment, now);
         }
-        stored.run.follow_stream(frame, segment);
-        if stored.run.is_full() {
-            self.close(FlushReason::MaxLength);
+        run.follow_stream(frame, segment);
+        if run.is_full() {
+            self.close(place, FlushReason::MaxLength);
         }
     }
 
     /// Invokes the stitcher for the first packet of an aggregate and starts the timer.
     fn start(&mut self, frame: Frame<B>, segment: &Segment, now: Instant) {
-        match self.pool.start(frame, segment, Rule::Stream, self.limits, now) {
+        match self.pool.start(frame, segment, Rule::StreamOfOneTtl, self.limits, now) {
             Ok(run) => {
                 let deadline = run.since + self.timer;
-                self.stored = Some(Stored { flow: segment.flow, run, deadline });
+                self.stored.push(Stored { flow: segment.flow, run, deadline });
             }
             Err(frame) => self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
         }
@@ -173,6 +218,10 @@ impl<B: AsRef<[u8]>> Engine for Netfpga<B> {
 
     fn receive(&mut self, frame: Frame<B>, now: Instant) {
         self.out.received(slice::from_ref(&frame));
+        if reach::exceeds_reach(frame.bytes(), self.medium) {
+            self.close_all(FlushReason::Barrier);
+            return self.out.pass(frame, 0, PassReason::IpOptions);
+        }
         let lro = match parse::parse(frame.bytes(), self.medium) {
             Parsed::Tcp(segment) => LroStruct::new(&frame, segment),
             Parsed::Barrier { flow, reason, .. } => {
@@ -206,12 +255,12 @@ impl<B: AsRef<[u8]>> Engine for Netfpga<B> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.stored.as_ref().map(|stored| stored.deadline)
+        self.stored.first().map(|stored| stored.deadline)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.stored.as_ref().is_some_and(|stored| stored.deadline <= now) {
-            self.close(FlushReason::Timeout);
+        while self.stored.first().is_some_and(|stored| stored.deadline <= now) {
+            self.close(0, FlushReason::Timeout);
         }
     }
 }

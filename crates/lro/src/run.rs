@@ -127,7 +127,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             limits,
             now,
         );
-        if rule == Rule::Stream {
+        if rule != Rule::Lossless {
             self.identification = Identification::Any;
             self.only_timestamp = None;
             self.newest_timestamp = segment.timestamps.map(|timestamps| timestamps.value);

@@ -9,7 +9,7 @@ use crate::tunnel::Tunnel;
 use crate::usual;
 
 /// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions or within IPv6, TCP with 60.
-pub(crate) const MAX_HEADER: usize = 192;
+pub const MAX_HEADER: usize = 192;
 
 /// Headers up to this length are copied and compared in one go: Ethernet, one tag, IPv6, TCP with timestamps take 90 bytes.
 pub(crate) const USUAL: usize = 96;

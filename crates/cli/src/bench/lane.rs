@@ -221,8 +221,8 @@ impl Subject {
         let config = &self.config;
         match default_profile_config(self.profile) {
             ProfileConfig::Gro(_) => measure(plan, checksums, traffic, || Gro::new(config, Hold::Batch)),
-            ProfileConfig::Netfpga(timer) => {
-                measure(plan, checksums, traffic, || Netfpga::new(config, timer))
+            ProfileConfig::Netfpga(netfpga) => {
+                measure(plan, checksums, traffic, || Netfpga::new(config, &netfpga))
             }
             ProfileConfig::Npu(npu) => {
                 let config = Config { max_connections: self.connections, ..*config };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
-use nichrome_lro::{Hold, NpuConfig, Profile, ProfileConfig};
+use nichrome_lro::{Hold, NetfpgaConfig, NpuConfig, Profile, ProfileConfig};
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ pub(super) struct Candidate {
 pub(super) fn candidates() -> impl Iterator<Item = Candidate> {
     let with = |profile, hold| match profile {
         Profile::Gro => ProfileConfig::Gro(Hold::For(hold)),
-        Profile::Netfpga => ProfileConfig::Netfpga(hold),
+        Profile::Netfpga => ProfileConfig::Netfpga(NetfpgaConfig::with_timer(hold)),
         Profile::Npu => ProfileConfig::Npu(NpuConfig::with_hold(hold)),
     };
     let profiles = [Profile::Gro, Profile::Netfpga, Profile::Npu];

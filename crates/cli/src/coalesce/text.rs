@@ -3,7 +3,7 @@
 use std::fmt;
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
-use nichrome_lro::{ActiveAck, Hold, ProfileConfig};
+use nichrome_lro::{ActiveAck, Hold, NetfpgaConfig, ProfileConfig};
 
 use super::counters::Named;
 use super::sizes::{self, Range};
@@ -54,7 +54,7 @@ fn described(profile: &ProfileConfig) -> String {
     let name = profile.profile();
     match profile {
         ProfileConfig::Gro(Hold::Batch) => format!("{name}, held until the batch ends"),
-        ProfileConfig::Gro(Hold::For(hold)) | ProfileConfig::Netfpga(hold) => {
+        ProfileConfig::Gro(Hold::For(hold)) | ProfileConfig::Netfpga(NetfpgaConfig { timer: hold, .. }) => {
             format!("{name}, held for at most {hold:?}")
         }
         ProfileConfig::Npu(npu) => {

@@ -197,6 +197,7 @@ const LRO: Layers = &[
         "mask.rs",
         "network.rs",
         "parse.rs",
+        "reach.rs",
         "recent.rs",
         "run.rs",
         "template.rs",

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nichrome_lro::verify::{Verified, Verifier};
 use nichrome_lro::{
-    Aggregate, Coalescer, Config, DropReason, FlushReason, Frame, Hold, Identification, NpuConfig, Output,
-    Packet, PassReason, Profile, ProfileConfig, Statistics,
+    Aggregate, Coalescer, Config, DropReason, FlushReason, Frame, Hold, Identification, NetfpgaConfig,
+    NpuConfig, Output, Packet, PassReason, Profile, ProfileConfig, Statistics,
 };
 use nichrome_wire::engine::{advance, deliver, deliver_batch, end_batch};
 use nichrome_wire::{Engine, Instant, TcpFrame, VirtioNetHeader};
@@ -118,7 +118,7 @@ impl Card {
 
     /// `netfpga`, with a timer of a millisecond.
     pub fn netfpga() -> Self {
-        Self::new(&Config::default(), &ProfileConfig::Netfpga(ms(1)))
+        Self::new(&Config::default(), &ProfileConfig::Netfpga(NetfpgaConfig::with_timer(ms(1))))
     }
 
     /// `npu` as it is by default.
@@ -298,7 +298,7 @@ fn keep(sent: &mut Vec<Sent>, verifier: &mut Option<Verifier>, output: &Output<V
 pub fn each_profile(hold: Duration) -> [ProfileConfig; 3] {
     [
         ProfileConfig::Gro(Hold::For(hold)),
-        ProfileConfig::Netfpga(hold),
+        ProfileConfig::Netfpga(NetfpgaConfig::with_timer(hold)),
         ProfileConfig::Npu(NpuConfig::with_hold(hold)),
     ]
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nichrome_lro::verify::{Verified, Verifier};
 use nichrome_lro::{
-    ActiveAck, Coalescer, Config, Frame, Hold, Medium, NpuConfig, ProfileConfig, PshRule, Statistics,
+    ActiveAck, Coalescer, Config, Frame, Hold, Medium, NetfpgaConfig, NpuConfig, ProfileConfig, PshRule,
+    Statistics,
 };
 use nichrome_port::capture;
 use nichrome_wire::engine::{advance, deliver, end_batch};
@@ -29,7 +30,8 @@ fn profiles() -> Vec<ProfileConfig> {
     vec![
         ProfileConfig::Gro(Hold::Batch),
         ProfileConfig::Gro(Hold::For(us(50))),
-        ProfileConfig::Netfpga(us(50)),
+        ProfileConfig::Netfpga(NetfpgaConfig::with_timer(us(50))),
+        ProfileConfig::Netfpga(NetfpgaConfig { timer: us(50), flows: 4 }),
         ProfileConfig::Npu(npu),
         ProfileConfig::Npu(NpuConfig::with_hold(ms(5))),
         ProfileConfig::Npu(NpuConfig { psh: PshRule::End, ..npu }),

@@ -2,7 +2,8 @@
 
 use crate::common::{Card, Change, Sent, data, ms, tcp, us};
 use nichrome_lro::{
-    BadChecksum, Config, DropReason, FlushReason, Frame, Netfpga, Output, Packet, PassReason, ProfileConfig,
+    BadChecksum, Config, DropReason, FlushReason, Frame, Netfpga, NetfpgaConfig, Output, Packet, PassReason,
+    ProfileConfig,
 };
 use nichrome_wire::{
     Engine, EtherType, Instant, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag,
@@ -12,7 +13,7 @@ use nichrome_wire::{
 fn netfpga(change: impl FnOnce(&mut Config)) -> Card {
     let mut config = Config::default();
     change(&mut config);
-    Card::new(&config, &ProfileConfig::Netfpga(ms(1)))
+    Card::new(&config, &ProfileConfig::Netfpga(NetfpgaConfig::with_timer(ms(1))))
 }
 
 #[test]
@@ -218,18 +219,114 @@ fn an_older_timestamp_is_not_merged() {
 }
 
 #[test]
-fn ttl_identification_and_ethernet_addresses_do_not_matter() {
+fn identification_and_ethernet_addresses_do_not_matter() {
     let mut card = Card::netfpga();
     let other = data(100, 100).with(|frame| {
         frame.src_mac.0[5] = 9;
-        if let Network::Ipv4 { ttl, ident, .. } = &mut frame.network {
-            (*ttl, *ident) = (3, 4711);
+        if let Network::Ipv4 { ident, .. } = &mut frame.network {
+            *ident = 4711;
         }
     });
     card.receive(&data(0, 100)).receive(&other);
     let sent = card.drain().take_one();
     assert_eq!(&sent.bytes()[..14], &data(0, 0).build()[..14], "the first one's");
-    assert_eq!(sent.bytes()[22], 64);
+}
+
+#[test]
+fn another_ttl_starts_anew() {
+    let v4 = data(100, 100).with(|frame| match &mut frame.network {
+        Network::Ipv4 { ttl, .. } => *ttl -= 1,
+        Network::Ipv6 { .. } => {}
+    });
+    let v6 = data(100, 100).over_ipv6().with(|frame| match &mut frame.network {
+        Network::Ipv6 { hop_limit, .. } => *hop_limit -= 1,
+        Network::Ipv4 { .. } => {}
+    });
+    for (first, second) in [(data(0, 100), v4), (data(0, 100).over_ipv6(), v6)] {
+        let mut card = Card::netfpga();
+        card.receive(&first).receive(&second);
+        assert_eq!((card.take_lens(), card.flushes(FlushReason::UnequalField)), (vec![100], 1));
+    }
+}
+
+/// Segments of `count` flows in turn.
+fn in_turn(card: &mut Card, count: u16, rounds: u32) {
+    for nth in 0..rounds {
+        for flow in 0..count {
+            card.receive(&data(nth * 100, 100).with(|frame| frame.src_port = 4000 + flow)).wait(us(1));
+        }
+    }
+}
+
+#[test]
+fn as_many_flows_aggregate_as_the_store_holds() {
+    for flows in [1, 4, 8, 16] {
+        let netfpga = NetfpgaConfig { timer: ms(1), flows };
+        let mut card = Card::new(&Config::default(), &ProfileConfig::Netfpga(netfpga));
+        in_turn(&mut card, flows as u16, 3);
+        assert!(card.take().is_empty());
+        card.receive(&data(0, 7).with(|frame| frame.src_port = 9));
+        assert_eq!((card.take_lens(), card.flushes(FlushReason::FlowMismatch)), (vec![300], 1), "the oldest");
+        assert_eq!(card.drain().take_lens().len(), flows);
+    }
+}
+
+#[test]
+fn the_flow_that_started_first_is_closed_whichever_came_last() {
+    let mut card =
+        Card::new(&Config::default(), &ProfileConfig::Netfpga(NetfpgaConfig { timer: ms(1), flows: 2 }));
+    let port = |frame: TcpFrame, port| frame.with(|frame| frame.src_port = port);
+    card.receive(&port(data(0, 100), 1)).receive(&port(data(0, 50), 2)).receive(&port(data(100, 100), 1));
+    card.receive(&port(data(0, 10), 3));
+    assert_eq!(card.take_lens(), [200]);
+    card.wait(ms(2));
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![50, 10], 2));
+}
+
+#[test]
+fn more_flows_than_16_are_refused() {
+    for flows in [0, 17] {
+        let netfpga = NetfpgaConfig { timer: ms(1), flows };
+        let error = Netfpga::<Vec<u8>>::new(&Config::default(), &netfpga).err().unwrap().to_string();
+        assert_eq!(error, format!("flows is {flows}: it must be from 1 to 16"));
+    }
+}
+
+#[test]
+fn a_trailer_beyond_the_padding_is_not_eligible() {
+    for (trailer, passes) in [(8, 0), (9, 1)] {
+        let mut card = Card::netfpga();
+        let mut padded = data(100, 100).build();
+        padded.resize(padded.len() + trailer, 0);
+        card.receive(&data(0, 100)).receive_bytes(padded);
+        assert_eq!(card.passes(PassReason::Trailer), passes, "{trailer} bytes");
+        assert_eq!(card.flushes(FlushReason::Barrier), passes);
+    }
+}
+
+/// A segment behind a chain of so many bytes of destination options.
+fn behind_options(chain: usize) -> TcpFrame {
+    data(0, 100).over_ipv6().with(|frame| match &mut frame.network {
+        Network::Ipv6 { next_header, extensions, .. } => {
+            *next_header = IpProtocol::DESTINATION_OPTIONS;
+            *extensions = [&[IpProtocol::TCP.0, (chain / 8 - 1) as u8][..], &vec![1; chain - 2]].concat();
+        }
+        Network::Ipv4 { .. } => {}
+    })
+}
+
+#[test]
+fn headers_out_of_the_parsers_reach_close_every_aggregate() {
+    // 14 + 40 + 176 + 20 = 250 bytes end within 256; 8 more do not.
+    for (chain, closed) in [(176, 0), (184, 2)] {
+        let mut card =
+            Card::new(&Config::default(), &ProfileConfig::Netfpga(NetfpgaConfig { timer: ms(1), flows: 4 }));
+        in_turn(&mut card, 2, 2);
+        card.receive(&behind_options(chain));
+        assert_eq!(card.flushes(FlushReason::Barrier), closed, "{chain} bytes");
+        assert_eq!(card.passes(PassReason::IpOptions), 1);
+        assert_eq!(card.take_lens().last(), Some(&100));
+    }
 }
 
 #[test]
@@ -243,7 +340,7 @@ fn segments_of_any_length_merge_and_the_longest_is_the_mss() {
 #[test]
 fn pool_empty_passes_the_segment() {
     let config = Config { max_aggregates: 1, ..Config::default() };
-    let mut netfpga = Netfpga::new(&config, ms(1)).unwrap();
+    let mut netfpga = Netfpga::new(&config, &NetfpgaConfig::with_timer(ms(1))).unwrap();
     netfpga.receive(Frame::new(data(0, 100).build()), Instant::ZERO);
     netfpga.receive(Frame::new(data(100, 100).build()), Instant::ZERO);
     netfpga.drain();

@@ -41,7 +41,7 @@ fn segments_are_merged_in_every_tunnel_and_re_created() {
             let within = (merged.packet.len() - 14 - outer) as u16;
             match wrapping {
                 Wrapping::Ipv4 => {
-                    assert_eq!((checksum(header), &header[2..4]), (0, &(within + 20).to_be_bytes()[..]))
+                    assert_eq!((checksum(header), &header[2..4]), (0, &(within + 20).to_be_bytes()[..]));
                 }
                 Wrapping::Ipv6 => assert_eq!(header[4..6], within.to_be_bytes()),
                 Wrapping::Pppoe => assert_eq!(header[4..6], (within + 2).to_be_bytes()),

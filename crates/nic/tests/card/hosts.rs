@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use nichrome_lro::{ActiveAck, Config, Hold, NpuConfig, ProfileConfig};
+use nichrome_lro::{ActiveAck, Config, Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
 use nichrome_nic::{Card, CardConfig, MemoryWire, Queue, QueueStats, memory_wire};
 use nichrome_port::{
     Device, InterfaceName, Netlink, NetworkNamespace, Offloads, Reception, Settings, Tap, become_able,
@@ -113,7 +113,7 @@ pub(crate) fn profiles() -> [(&'static str, Option<ProfileConfig>); 5] {
     [
         ("none", None),
         ("gro", Some(ProfileConfig::Gro(Hold::Batch))),
-        ("netfpga", Some(ProfileConfig::Netfpga(Duration::from_micros(50)))),
+        ("netfpga", Some(ProfileConfig::Netfpga(NetfpgaConfig::with_timer(Duration::from_micros(50))))),
         ("npu", npu(ActiveAck::Off)),
         ("npu, active ACK", npu(ActiveAck::Safe)),
     ]

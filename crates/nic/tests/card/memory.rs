@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nichrome_lro::{Hold, NpuConfig, ProfileConfig};
+use nichrome_lro::{Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
 use nichrome_nic::{Card, Queue};
 use nichrome_port::{Buffer, BufferPool, TransmitError, Waker, WireFrame, WireQueue, WireStats};
 use nichrome_wire::{TcpFrame, VirtioNetHeader};
@@ -106,7 +106,7 @@ const HOLD: Duration = Duration::from_secs(60);
 fn held_frames_make_room_in_every_profile() {
     let npu = NpuConfig { floor: HOLD, ceiling: HOLD, ..NpuConfig::default() };
     all_frames_arrive(ProfileConfig::Gro(Hold::For(HOLD)), 1);
-    all_frames_arrive(ProfileConfig::Netfpga(HOLD), 1);
+    all_frames_arrive(ProfileConfig::Netfpga(NetfpgaConfig::with_timer(HOLD)), 1);
     all_frames_arrive(ProfileConfig::Npu(npu), 1);
 }
 

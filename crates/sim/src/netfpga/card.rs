@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use nichrome_lro::{Config, ConfigError, Frame, Netfpga, Output, Packet};
+use nichrome_lro::{Config, ConfigError, Frame, Netfpga, NetfpgaConfig, Output, Packet};
 use nichrome_wire::engine::{advance, deliver};
 use nichrome_wire::{Engine, Instant};
 
@@ -120,7 +120,7 @@ impl Card {
     /// # Errors
     /// A value of `lro` is out of its range.
     pub(super) fn with_lro(config: CardConfig, lro: &Config, timer: Duration) -> Result<Self, ConfigError> {
-        Ok(Self::new(config, Module::Lro(Box::new(Netfpga::new(lro, timer)?))))
+        Ok(Self::new(config, Module::Lro(Box::new(Netfpga::new(lro, &NetfpgaConfig::with_timer(timer))?))))
     }
 
     fn new(config: CardConfig, module: Module) -> Self {

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use nichrome_lro::verify::{Verified, Verifier};
-use nichrome_lro::{Coalescer, Config, DropReason, Frame, Hold, Output, Packet, ProfileConfig, Statistics};
+use nichrome_lro::{
+    Coalescer, Config, DropReason, Frame, Hold, NetfpgaConfig, Output, Packet, ProfileConfig, Statistics,
+};
 use nichrome_wire::engine::{advance, deliver, deliver_batch_into, end_batch};
 use nichrome_wire::{Engine, Instant, instant};
 
@@ -44,7 +46,8 @@ impl Checked {
     pub fn new(config: &Config, profile: &ProfileConfig) -> Self {
         let longest = match profile {
             ProfileConfig::Gro(Hold::Batch) => None,
-            ProfileConfig::Gro(Hold::For(hold)) | ProfileConfig::Netfpga(hold) => Some(instant::nanos(*hold)),
+            ProfileConfig::Gro(Hold::For(hold))
+            | ProfileConfig::Netfpga(NetfpgaConfig { timer: hold, .. }) => Some(instant::nanos(*hold)),
             // What waited behind a gap has waited already when it joins a run.
             ProfileConfig::Npu(npu) => Some(instant::nanos(npu.reorder_hold.max(npu.ceiling)) + TICKS),
         };
@@ -53,7 +56,7 @@ impl Checked {
         let most_held = match profile {
             // As many connections of UDP as of TCP.
             ProfileConfig::Gro(_) => aggregates.min(2 * connections) * segments,
-            ProfileConfig::Netfpga(_) => segments,
+            ProfileConfig::Netfpga(netfpga) => segments * netfpga.flows as u64,
             ProfileConfig::Npu(npu) => {
                 (aggregates * segments) + connections.min(aggregates) * npu.reorder_segments as u64
             }

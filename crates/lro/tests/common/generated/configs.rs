@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use nichrome_lro::{ActiveAck, BadChecksum, Config, Hold, Medium, NpuConfig, ProfileConfig, PshRule, Rules};
+use nichrome_lro::{
+    ActiveAck, BadChecksum, Config, Hold, Medium, NetfpgaConfig, NpuConfig, ProfileConfig, PshRule, Rules,
+};
 
 use super::choose::Choose;
 
@@ -25,7 +27,10 @@ pub fn any_configuration(choose: &mut impl Choose, nth: u32) -> (Config, Profile
     let profile = match nth % 3 {
         0 if choose.chance(25) => ProfileConfig::Gro(Hold::Batch),
         0 => ProfileConfig::Gro(Hold::For(any_hold(choose))),
-        1 => ProfileConfig::Netfpga(any_hold(choose)),
+        1 => ProfileConfig::Netfpga(NetfpgaConfig {
+            timer: any_hold(choose),
+            flows: choose.one_of(&[1, 2, 4, 8, 16]),
+        }),
         _ => ProfileConfig::Npu(any_npu(choose)),
     };
     (config, profile)

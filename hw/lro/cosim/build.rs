@@ -1,0 +1,95 @@
+//! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL` is where the RTL
+//! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Word width, flows and pages of each model; `src/model.rs` has the same list. No configuration of the tests runs out of 512 KB;
+/// the last model is for what happens when pages do run out.
+const MODELS: [(u32, u32, u32); 5] =
+    [(64, 1, 4096), (64, 4, 4096), (64, 8, 4096), (128, 4, 4096), (64, 2, 128)];
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let rtl = env::var_os("NICHROME_RTL").map_or_else(|| PathBuf::from("../rtl"), PathBuf::from);
+    println!("cargo:rerun-if-env-changed=NICHROME_RTL");
+    println!("cargo:rerun-if-env-changed=NICHROME_RTL_COVERAGE");
+    println!("cargo:rerun-if-changed={}", rtl.display());
+    println!("cargo:rerun-if-changed=src/shim.cpp");
+    let include = verilator_include();
+    println!("cargo:rerun-if-env-changed=NICHROME_RTL_MODELS");
+    let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
+    for (data_w, flows, pages) in MODELS {
+        let name = format!("{data_w}_{flows}");
+        println!("cargo:rustc-check-cfg=cfg(model_{name})");
+        if !wanted.is_empty() && wanted.split(',').all(|model| model != name) {
+            continue;
+        }
+        println!("cargo:rustc-cfg=model_{name}");
+        let prefix = format!("Vlro_{data_w}_{flows}");
+        let folder = out.join(&prefix);
+        verilate(&rtl, &folder, &prefix, [data_w, flows, pages]);
+        compile(&folder, &include, &prefix, data_w, flows);
+    }
+    let mut runtime = cc::Build::new();
+    runtime.cpp(true).std("c++17").opt_level(2).warnings(false).include(&include);
+    runtime.file(include.join("verilated.cpp")).file(include.join("verilated_threads.cpp"));
+    if has_coverage() {
+        runtime.define("VM_COVERAGE", "1").file(include.join("verilated_cov.cpp"));
+    }
+    runtime.compile("verilated");
+    println!("cargo:rustc-link-lib=pthread");
+}
+
+fn has_coverage() -> bool {
+    env::var_os("NICHROME_RTL_COVERAGE").is_some()
+}
+
+/// Where Verilator keeps what the models include.
+fn verilator_include() -> PathBuf {
+    let output = Command::new("verilator").args(["--getenv", "VERILATOR_ROOT"]).output();
+    let output = output.expect("the models need verilator: install the Debian package");
+    Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("include")
+}
+
+/// Translates the RTL, always in an empty folder: an old file would be compiled as if it were of this source.
+fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u32; 3]) {
+    if folder.exists() {
+        fs::remove_dir_all(folder).expect("the folder of the model is ours");
+    }
+    let mut verilator = Command::new("verilator");
+    verilator.args(["--cc", "-O3", "--x-assign", "unique", "--x-initial", "unique", "-Wno-fatal"]);
+    verilator.args(["--top-module", "lro", "--prefix", prefix, "--Mdir"]).arg(folder);
+    verilator
+        .arg(format!("-GDATA_W={data_w}"))
+        .arg(format!("-GFLOWS={flows}"))
+        .arg(format!("-GPAGES={pages}"));
+    if has_coverage() {
+        verilator.args(["--coverage-line", "--coverage-toggle"]);
+    }
+    for package in ["lro_pkg", "lro_types_pkg", "lro_parser_pkg"] {
+        verilator.arg(rtl.join(format!("{package}.sv")));
+    }
+    verilator.arg("-y").arg(rtl).arg(rtl.join("lro.sv"));
+    let status = verilator.status().expect("the models need verilator: install the Debian package");
+    assert!(status.success(), "verilator does not accept the RTL");
+}
+
+/// Compiles a model with its interface.
+fn compile(folder: &Path, include: &Path, prefix: &str, data_w: u32, flows: u32) {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").opt_level(2).warnings(false).include(include).include(folder);
+    build.define("MODEL", prefix).define("MODEL_HEADER", format!("\"{prefix}.h\"").as_str());
+    build.define("DATA_W", data_w.to_string().as_str()).define("FLOWS", flows.to_string().as_str());
+    if has_coverage() {
+        build.define("VM_COVERAGE", "1");
+    }
+    let mut sources: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("verilator has filled the folder")
+        .map(|entry| entry.expect("the folder can be read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "cpp"))
+        .collect();
+    sources.sort();
+    build.files(sources).file("src/shim.cpp").compile(&format!("model_{prefix}"));
+}

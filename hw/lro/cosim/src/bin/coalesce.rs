@@ -1,0 +1,109 @@
+//! `coalesce IN OUT [--flows 1|4|8] [--timer-us N] [--max-bytes N] [--verify]`: runs a capture through the module in simulation and
+//! writes what comes out as pcapng; `--verify` compares it with the engine first.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use nichrome_lro::Config;
+use nichrome_lro_cosim::compare::{Input, compare};
+use nichrome_lro_cosim::{Model, Rtl, RtlConfig};
+use nichrome_port::capture::{self, LinkType};
+use nichrome_wire::Instant;
+
+const USAGE: &str = "usage: coalesce IN OUT [--flows 1|4|8] [--timer-us N] [--max-bytes N] [--verify]";
+
+fn main() -> ExitCode {
+    match run(env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("coalesce: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Options {
+    paths: Vec<String>,
+    flows: usize,
+    timer: Duration,
+    max_bytes: u32,
+    verify: bool,
+}
+
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn Error>> {
+    let mut options = Options {
+        paths: Vec::new(),
+        flows: 1,
+        timer: Duration::from_micros(50),
+        max_bytes: 49_152,
+        verify: false,
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--flows" => options.flows = value()?.parse()?,
+            "--timer-us" => options.timer = Duration::from_micros(value()?.parse()?),
+            "--max-bytes" => options.max_bytes = value()?.parse()?,
+            "--verify" => options.verify = true,
+            _ if argument.starts_with("--") => return Err(format!("there is no {argument}; {USAGE}").into()),
+            _ => options.paths.push(argument),
+        }
+    }
+    Ok(options)
+}
+
+fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let options = options(arguments)?;
+    let [input, output] = &options.paths[..] else { return Err(USAGE.into()) };
+    let model = Model::ALL.iter().find(|model| model.flows == options.flows);
+    let model = model.ok_or_else(|| format!("no model has {} flows: 1, 4 and 8 are there", options.flows))?;
+    let config = Config { max_bytes: options.max_bytes, ..Config::default() };
+    config.validate()?;
+    let rtl = RtlConfig::new(*model, &config, options.timer);
+    let inputs = read(input)?;
+    if options.verify {
+        let report = compare(&config, rtl, &inputs)?;
+        println!("{} frames: packets, order, metadata and counters are the engine's", report.frames);
+    }
+    write(output, rtl, &inputs)
+}
+
+fn read(path: &str) -> Result<Vec<Input>, Box<dyn Error>> {
+    let mut reader = capture::open(Path::new(path))?;
+    let (mut data, mut now, mut inputs) = (Vec::new(), Instant::ZERO, Vec::new());
+    while let Some(record) = reader.next(&mut data)? {
+        now = now.max(record.time);
+        if record.link_type != LinkType::Ethernet {
+            return Err(format!("{path}: the module takes Ethernet frames only").into());
+        }
+        if !data.is_empty() {
+            inputs.push(Input::Frame(now, data.clone()));
+        }
+    }
+    Ok(inputs)
+}
+
+fn write(path: &str, rtl: RtlConfig, inputs: &[Input]) -> Result<(), Box<dyn Error>> {
+    let mut module = Rtl::new(rtl);
+    let mut writer = capture::create(Path::new(path), "nichrome hw/lro")?;
+    let interface = writer.add_interface(LinkType::Ethernet, "lro", 0)?;
+    let mut packets = 0;
+    for input in inputs {
+        if let Input::Frame(now, frame) = input {
+            module.send(frame, *now, false);
+        }
+    }
+    module.drain();
+    while let Some(packet) = module.packet() {
+        writer.write(interface, packet.arrival, None, [&packet.bytes], None)?;
+        packets += 1;
+    }
+    writer.finish()?;
+    let [frames, ..] = module.totals();
+    println!("{frames} frames in, {packets} packets out, {} cycles", module.cycles());
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! The module behind its ports: frames in, packets out, registers.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use nichrome_lro::{BadChecksum, Config};
+use nichrome_wire::{Engine, Instant};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{RngCore, SeedableRng};
+
+use crate::model::{Inputs, Model, Outputs, Simulation};
+use crate::package::{REGISTERS, TOTALS};
+
+/// In how many of a hundred cycles the source has no word, and the sink takes none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// The source's.
+    pub source: u32,
+    /// The sink's.
+    pub sink: u32,
+}
+
+/// What the registers are set to.
+#[derive(Clone, Copy, Debug)]
+pub struct RtlConfig {
+    /// Parameters of the module.
+    pub model: Model,
+    /// An aggregate is closed so long after its first segment.
+    pub timer: Duration,
+    /// What happens to wrong checksums.
+    pub bad_checksum: BadChecksum,
+    /// Bytes of an aggregate's IP packet.
+    pub max_bytes: u32,
+    /// Segments of an aggregate.
+    pub max_segments: usize,
+    /// On either side.
+    pub stalls: Stalls,
+}
+
+impl RtlConfig {
+    /// The registers for what the engine is configured with.
+    pub fn new(model: Model, config: &Config, timer: Duration) -> Self {
+        Self {
+            model,
+            timer,
+            bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Drop),
+            max_bytes: config.max_bytes,
+            max_segments: config.max_segments,
+            stalls: Stalls::default(),
+        }
+    }
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A frame as it came, which was not held.
+    Passed,
+    /// A frame as it came, which was held.
+    Single,
+    /// Merged segments.
+    Aggregate,
+}
+
+/// A packet for the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// All its bytes.
+    pub bytes: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// The place of the pass reason or the flush reason.
+    pub reason: usize,
+    /// Segments in it.
+    pub segments: usize,
+    /// The largest payload of a segment.
+    pub mss: u16,
+    /// Arrival of the first segment.
+    pub arrival: Instant,
+    /// Where IP header, TCP header and payload begin; of what was held.
+    pub offsets: [u8; 3],
+}
+
+/// The totals, by the places of [`TOTALS`].
+pub type Totals = [u64; TOTALS.len()];
+
+/// The most cycles that anything takes: a bug, not a wait, is beyond.
+const PATIENCE: u64 = 4_000_000;
+
+/// The module in simulation.
+pub struct Rtl {
+    simulation: Simulation,
+    config: RtlConfig,
+    inputs: Inputs,
+    random: Pcg64Mcg,
+    cycles: u64,
+    /// The time that counts as 0: the module's first frame's.
+    partial: Vec<u8>,
+    packets: VecDeque<Packet>,
+    deadline: Option<Instant>,
+    /// Cycles in which the source had a word and the module did not take it.
+    refused: u64,
+}
+
+impl Rtl {
+    /// A module after reset, with its registers set.
+    pub fn new(config: RtlConfig) -> Self {
+        let mut rtl = Self {
+            simulation: Simulation::new(config.model),
+            config,
+            inputs: Inputs::default(),
+            random: Pcg64Mcg::seed_from_u64(7),
+            cycles: 0,
+            partial: Vec::new(),
+            packets: VecDeque::new(),
+            deadline: None,
+            refused: 0,
+        };
+        rtl.inputs.rst = true;
+        (0..4).for_each(|_| _ = rtl.cycle());
+        rtl.inputs.rst = false;
+        while rtl.read(address("status")) & 2 == 0 {}
+        rtl.write(address("timer_ns"), u32::try_from(config.timer.as_nanos()).unwrap_or(u32::MAX));
+        rtl.write(address("max_bytes"), config.max_bytes);
+        rtl.write(address("max_segments"), config.max_segments as u32);
+        rtl.write(address("control"), rtl.control());
+        rtl
+    }
+
+    fn control(&self) -> u32 {
+        1 | u32::from(self.config.bad_checksum == BadChecksum::Pass) << 1
+    }
+
+    /// Cycles since the start.
+    pub fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
+    /// Cycles in which the module did not take a word that was there.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn stalls(&mut self, percent: u32) -> bool {
+        percent > 0 && self.random.next_u32() % 100 < percent
+    }
+
+    /// Runs one cycle; collects what leaves.
+    fn cycle(&mut self) -> Outputs {
+        self.inputs.ready = !self.stalls(self.config.stalls.sink);
+        let outputs = self.simulation.cycle(&self.inputs);
+        self.cycles += 1;
+        self.deadline = outputs.deadline_valid.then(|| Instant::from_nanos(outputs.deadline));
+        if outputs.valid && self.inputs.ready {
+            self.collect(&outputs);
+        }
+        outputs
+    }
+
+    fn collect(&mut self, outputs: &Outputs) {
+        let count = outputs.keep.trailing_ones() as usize;
+        assert_eq!(outputs.keep.count_ones() as usize, count, "tkeep has gaps");
+        assert!(count > 0 && (outputs.last || count == self.config.model.width.bytes()), "tkeep is short");
+        self.partial.extend_from_slice(&outputs.data[..count]);
+        if outputs.last {
+            let kind = match outputs.kind {
+                0 => Kind::Passed,
+                1 => Kind::Single,
+                _ => Kind::Aggregate,
+            };
+            self.packets.push_back(Packet {
+                bytes: std::mem::take(&mut self.partial),
+                kind,
+                reason: outputs.reason.into(),
+                segments: outputs.segments.into(),
+                mss: outputs.mss,
+                arrival: Instant::from_nanos(outputs.arrival),
+                offsets: [outputs.network, outputs.transport, outputs.payload],
+            });
+        }
+    }
+
+    /// Writes a register.
+    pub fn write(&mut self, address: u32, value: u32) {
+        (self.inputs.axil_address, self.inputs.axil_data, self.inputs.axil_write) = (address, value, true);
+        let started = self.cycles;
+        while !self.cycle().axil_written {
+            assert!(self.cycles - started < PATIENCE, "a write is not answered");
+            // Address and data are taken in the second cycle.
+            if self.cycles - started == 2 {
+                self.inputs.axil_write = false;
+            }
+        }
+        self.inputs.axil_write = false;
+    }
+
+    /// Reads a register.
+    pub fn read(&mut self, address: u32) -> u32 {
+        (self.inputs.axil_address, self.inputs.axil_read) = (address, true);
+        let started = self.cycles;
+        loop {
+            let outputs = self.cycle();
+            self.inputs.axil_read = false;
+            if outputs.axil_read {
+                return outputs.axil_data;
+            }
+            assert!(self.cycles - started < PATIENCE, "a read is not answered");
+        }
+    }
+
+    /// Reads a counter of 64 bits.
+    pub fn read64(&mut self, address: u32) -> u64 {
+        let low = u64::from(self.read(address));
+        low | u64::from(self.read(address + 4)) << 32
+    }
+
+    /// Reads the totals.
+    pub fn totals(&mut self) -> Totals {
+        std::array::from_fn(|place| self.read64(address("totals") + 8 * place as u32))
+    }
+
+    /// Reads the counter of a reason.
+    pub fn counter(&mut self, index: usize) -> u64 {
+        self.read64(address("reasons") + 8 * index as u32)
+    }
+
+    /// Gives a frame to the module, which may still be at work on those before it. Frames are not empty.
+    pub fn send(&mut self, frame: &[u8], now: Instant, bad: bool) {
+        let width = self.config.model.width.bytes();
+        self.inputs.now = now.as_nanos();
+        self.inputs.arrival = now.as_nanos();
+        let words = frame.len().div_ceil(width);
+        for (place, word) in frame.chunks(width).enumerate() {
+            let last = place + 1 == words;
+            self.inputs.data[..word.len()].copy_from_slice(word);
+            self.inputs.keep = (1u32 << word.len()) - 1;
+            (self.inputs.last, self.inputs.bad) = (last, last && bad);
+            self.send_word();
+        }
+        self.inputs.valid = false;
+    }
+
+    fn send_word(&mut self) {
+        let started = self.cycles;
+        // A word that is offered stays until it is taken.
+        while self.stalls(self.config.stalls.source) {
+            self.inputs.valid = false;
+            self.cycle();
+        }
+        self.inputs.valid = true;
+        while !self.cycle().ready {
+            self.refused += 1;
+            assert!(self.cycles - started < PATIENCE, "a word is not taken");
+        }
+    }
+
+    /// Runs until nothing is on its way through.
+    pub fn settle(&mut self) {
+        let started = self.cycles;
+        self.inputs.valid = false;
+        let mut quiet = 0;
+        // What the ports say is registered a few times.
+        while quiet < 12 {
+            quiet = if self.cycle().busy { 0 } else { quiet + 1 };
+            assert!(self.cycles - started < PATIENCE, "the module does not come to rest");
+        }
+    }
+
+    /// Says what time it is, and runs until nothing is on its way.
+    pub fn advance(&mut self, now: Instant) {
+        self.settle();
+        self.inputs.now = now.as_nanos();
+        self.settle();
+    }
+
+    /// Hands on everything that is stored.
+    pub fn drain(&mut self) {
+        let control = self.control();
+        self.settle();
+        self.write(address("control"), control | 4);
+        let started = self.cycles;
+        while self.read(address("status")) & 1 == 0 {
+            assert!(self.cycles - started < PATIENCE, "the module is not drained");
+        }
+        self.write(address("control"), control);
+        self.settle();
+    }
+
+    /// The next packet that left.
+    pub fn packet(&mut self) -> Option<Packet> {
+        self.packets.pop_front()
+    }
+}
+
+impl Engine for Rtl {
+    type Input = Vec<u8>;
+    type Output = Packet;
+
+    fn receive(&mut self, frame: Vec<u8>, now: Instant) {
+        if !frame.is_empty() {
+            self.send(&frame, now, false);
+        }
+        self.settle();
+    }
+
+    fn poll(&mut self) -> Option<Packet> {
+        self.packet()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+    }
+}
+
+/// The address of a register.
+fn address(name: &str) -> u32 {
+    REGISTERS.iter().find(|register| register.name == name).map_or(0, |register| register.address)
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The C interface of one Verilator model; compiled once for each set of parameters.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <unistd.h>
+
+#include MODEL_HEADER
+#include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
+
+double sc_time_stamp() __attribute__((weak));
+double sc_time_stamp() { return 0; }
+
+extern "C" {
+
+// Inputs of one cycle.
+struct lro_inputs {
+  uint64_t now;
+  uint64_t arrival;
+  uint8_t data[32];
+  uint32_t keep;
+  uint32_t axil_address;
+  uint32_t axil_data;
+  uint8_t rst, valid, last, bad, ready, axil_write, axil_read, padding;
+};
+
+// Outputs of one cycle, before its clock edge.
+struct lro_outputs {
+  uint64_t arrival;
+  uint64_t deadline;
+  uint8_t data[32];
+  uint32_t keep;
+  uint32_t axil_data;
+  uint16_t segments, mss;
+  uint8_t ready, valid, last, kind, reason, network, transport, payload;
+  uint8_t busy, deadline_valid, axil_written, axil_read, padding[4];
+};
+
+#define JOIN_(a, b, c, d) a##b##_##c##_##d
+#define JOIN(a, b, c, d) JOIN_(a, b, c, d)
+#define NAME(name) JOIN(lro_, name, DATA_W, FLOWS)
+
+void *NAME(new)() {
+  return new MODEL(new VerilatedContext());
+}
+
+void NAME(delete)(void *model) {
+  MODEL *top = static_cast<MODEL *>(model);
+  top->final();
+  VerilatedContext *context = top->contextp();
+#if VM_COVERAGE
+  if (const char *path = getenv("NICHROME_RTL_COVERAGE")) {
+    static int number = 0;
+    std::string file = std::string(path) + "/" + std::to_string(DATA_W) + "_" + std::to_string(FLOWS) + "_" +
+                       std::to_string(getpid()) + "_" + std::to_string(number++) + ".dat";
+    context->coveragep()->write(file.c_str());
+  }
+#endif
+  delete top;
+  delete context;
+}
+
+void NAME(cycle)(void *model, const lro_inputs *in, lro_outputs *out) {
+  MODEL *top = static_cast<MODEL *>(model);
+  top->clk = 0;
+  top->rst = in->rst;
+  top->now = in->now;
+  top->s_axis_arrival = in->arrival;
+  memcpy(&top->s_axis_tdata, in->data, DATA_W / 8);
+  top->s_axis_tkeep = in->keep;
+  top->s_axis_tvalid = in->valid;
+  top->s_axis_tlast = in->last;
+  top->s_axis_tuser = in->bad;
+  top->m_axis_tready = in->ready;
+  top->s_axil_awaddr = in->axil_address;
+  top->s_axil_awvalid = in->axil_write;
+  top->s_axil_wdata = in->axil_data;
+  top->s_axil_wstrb = 0xF;
+  top->s_axil_wvalid = in->axil_write;
+  top->s_axil_bready = 1;
+  top->s_axil_araddr = in->axil_address;
+  top->s_axil_arvalid = in->axil_read;
+  top->s_axil_rready = 1;
+  top->eval();
+  out->arrival = top->m_axis_arrival;
+  out->deadline = top->deadline;
+  memcpy(out->data, &top->m_axis_tdata, DATA_W / 8);
+  out->keep = top->m_axis_tkeep;
+  out->axil_data = top->s_axil_rdata;
+  out->segments = top->m_axis_segments;
+  out->mss = top->m_axis_mss;
+  out->ready = top->s_axis_tready;
+  out->valid = top->m_axis_tvalid;
+  out->last = top->m_axis_tlast;
+  out->kind = top->m_axis_kind;
+  out->reason = top->m_axis_reason;
+  out->network = top->m_axis_network;
+  out->transport = top->m_axis_transport;
+  out->payload = top->m_axis_payload;
+  out->busy = top->busy;
+  out->deadline_valid = top->deadline_valid;
+  out->axil_written = top->s_axil_bvalid;
+  out->axil_read = top->s_axil_rvalid;
+  top->clk = 1;
+  top->eval();
+}
+
+}

@@ -1,0 +1,302 @@
+//! Frames that generated traffic hardly has: each limit, a step on either side.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use nichrome_lro::{BadChecksum, Config};
+use nichrome_lro_cosim::compare::{Input, compare};
+use nichrome_lro_cosim::{Model, RtlConfig};
+use nichrome_wire::checksum::checksum;
+use nichrome_wire::{EtherType, Instant, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, VlanTag};
+
+/// Compares these frames, each a microsecond after the one before.
+fn same(case: &str, config: &Config, frames: &[Vec<u8>]) {
+    let at = |nth: usize| Instant::from_nanos(1_000_000 + 1000 * nth as u64);
+    let frames = frames.iter().filter(|frame| !frame.is_empty()).enumerate();
+    let inputs: Vec<Input> = frames.map(|(nth, frame)| Input::Frame(at(nth), frame.clone())).collect();
+    for model in Model::ALL {
+        for bad_checksum in [BadChecksum::Drop, BadChecksum::Pass] {
+            let config = Config { bad_checksum: Some(bad_checksum), max_aggregates: 64, ..*config };
+            let rtl = RtlConfig::new(*model, &config, Duration::from_millis(1));
+            if let Err(difference) = compare(&config, rtl, &inputs) {
+                panic!("{case} with {model:?}, {bad_checksum:?}: {difference}");
+            }
+        }
+    }
+}
+
+/// A segment with `len` bytes from `at` on.
+fn data(at: u32, len: usize) -> TcpFrame {
+    let byte = |n: usize| (at as usize + n).wrapping_mul(31) as u8;
+    TcpFrame { seq: SeqNumber(1 + at), payload: (0..len).map(byte).collect(), ..TcpFrame::default() }
+}
+
+fn over_ipv6(mut frame: TcpFrame) -> TcpFrame {
+    frame.network = Network::ipv6("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
+    frame
+}
+
+fn tagged(mut frame: TcpFrame, tags: usize) -> TcpFrame {
+    frame.tags = vec![VlanTag { tpid: EtherType::VLAN, tci: 0x2005 }; tags];
+    frame
+}
+
+/// Behind `chain` bytes of an extension header.
+fn extended(frame: TcpFrame, kind: IpProtocol, chain: usize) -> TcpFrame {
+    let mut frame = over_ipv6(frame);
+    if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+        *next_header = kind;
+        let units = if kind == IpProtocol::AH { chain / 4 - 2 } else { chain / 8 - 1 };
+        *extensions = [&[IpProtocol::TCP.0, units as u8, 0, 0][..], &vec![0; chain - 4]].concat();
+    }
+    frame
+}
+
+/// Three segments around one that is changed as bytes.
+fn around(frame: Vec<u8>) -> Vec<Vec<u8>> {
+    vec![data(0, 100).build(), frame, data(100, 100).build(), data(200, 100).build()]
+}
+
+/// Completes the TCP checksum of an untagged IPv4 frame without IP options.
+fn with_checksum(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[50..52].fill(0);
+    let len = (frame.len() - 34) as u16;
+    let pseudo = [&frame[26..34], &[0, 6], &len.to_be_bytes()].concat();
+    let sum = checksum(&[&pseudo[..], &frame[34..]].concat());
+    frame[50..52].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+#[test]
+fn frames_cut_short_anywhere() {
+    let whole = [
+        data(0, 9),
+        tagged(data(0, 9), 1),
+        tagged(data(0, 9), 2),
+        tagged(data(0, 9), 3),
+        over_ipv6(data(0, 9)),
+        tagged(over_ipv6(data(0, 9)), 2),
+        extended(data(0, 9), IpProtocol::DESTINATION_OPTIONS, 16),
+        extended(data(0, 9), IpProtocol::FRAGMENT, 8),
+        extended(data(0, 9), IpProtocol::AH, 12),
+    ];
+    for frame in whole {
+        let bytes = frame.build();
+        let frames: Vec<_> = (1..=bytes.len()).map(|len| bytes[..len].to_vec()).collect();
+        same("cut short", &Config::default(), &frames);
+    }
+}
+
+#[test]
+fn every_bit_of_a_header_flipped() {
+    for (first, second) in [
+        (data(0, 100), data(100, 100)),
+        (tagged(over_ipv6(data(0, 100)), 2), tagged(over_ipv6(data(100, 100)), 2)),
+        (
+            extended(data(0, 100), IpProtocol::HOP_BY_HOP, 8),
+            extended(data(100, 100), IpProtocol::HOP_BY_HOP, 8),
+        ),
+    ] {
+        let bytes = second.build();
+        let mut frames = Vec::new();
+        for bit in 12 * 8..8 * (bytes.len() - 100) {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            frames.extend([first.build(), flipped, second.build()]);
+        }
+        same("a bit", &Config::default(), &frames);
+    }
+}
+
+/// A bit flipped, and the checksums right again: the reserved bits, the urgent pointer, the flags.
+#[test]
+fn every_bit_of_a_tcp_header_differs() {
+    let bytes = data(100, 100).build();
+    let mut frames = Vec::new();
+    for bit in 34 * 8..54 * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        frames.extend([data(0, 100).build(), with_checksum(flipped), data(200, 100).build()]);
+    }
+    same("a bit with checksums", &Config::default(), &frames);
+}
+
+#[test]
+fn padding_does_not_come_before_the_next_payload() {
+    for len in 1..8 {
+        let frames: Vec<_> = (0..6u32)
+            .map(|nth| {
+                let mut bytes = data(nth * len, len as usize).build();
+                bytes.resize(bytes.len().max(60), 0xEE);
+                bytes
+            })
+            .collect();
+        same("padding", &Config::default(), &frames);
+    }
+}
+
+#[test]
+fn trailers_up_to_eight_bytes_are_padding() {
+    for len in [1, 67, 74, 120] {
+        for trailer in 0..12 {
+            let mut bytes = data(100, len).build();
+            bytes.resize(bytes.len() + trailer, 0xEE);
+            same("a trailer", &Config::default(), &around(bytes));
+        }
+    }
+}
+
+#[test]
+fn lengths_around_the_maximum() {
+    for max_bytes in [576, 1000, 1001] {
+        let headers = 40;
+        for second in max_bytes - headers - 100 - 2..=max_bytes - headers - 100 + 2 {
+            let config = Config { max_bytes: max_bytes as u32, ..Config::default() };
+            let frames =
+                [data(0, 100).build(), data(100, second).build(), data(100 + second as u32, 100).build()];
+            same("one that fits", &config, &frames);
+        }
+        for len in (max_bytes - headers) / 3 - 2..=(max_bytes - headers) / 3 + 2 {
+            let config = Config { max_bytes: max_bytes as u32, ..Config::default() };
+            let frames: Vec<_> = (0..7).map(|nth| data(nth * len as u32, len).build()).collect();
+            same("another that fits", &config, &frames);
+        }
+    }
+}
+
+#[test]
+fn counts_around_the_maximum() {
+    for max_segments in [2, 3, 5] {
+        let config = Config { max_segments, ..Config::default() };
+        let frames: Vec<_> = (0..11).map(|nth| data(nth * 10, 10).build()).collect();
+        same("segments", &config, &frames);
+    }
+}
+
+/// Sums that fold to 0xFFFF by way of 0x1FFFE, checksums of 0 and 0xFFFF, odd lengths and carries.
+#[test]
+fn checksums_at_their_limits() {
+    let mut frames = Vec::new();
+    let mut at = 0;
+    for high in [0u16, 1, 0x00FF, 0xFF00, 0xFFFE, 0xFFFF] {
+        for len in [2usize, 3, 100, 101] {
+            let mut frame = data(at, len);
+            let end = len & !1;
+            frame.payload[end - 2..end].copy_from_slice(&high.to_be_bytes());
+            frames.push(frame.build());
+            // The checksum becomes 0: the word that is missing to it is put into the payload.
+            let bytes = frame.build();
+            let sum = u16::from_be_bytes([bytes[50], bytes[51]]);
+            let word = u32::from(high) + u32::from(sum);
+            let word = (word >> 16) as u16 + word as u16;
+            frame.payload[end - 2..end].copy_from_slice(&word.to_be_bytes());
+            frame.seq += len as u32;
+            frames.push(with_checksum(frame.build()));
+            let mut negative = frame.build();
+            if negative[50..52] == [0, 0] {
+                negative[50..52].fill(0xFF);
+            }
+            frames.push(negative);
+            at += 2 * len as u32;
+        }
+    }
+    // All bits set: the pairs of words sum to 0x1FFFE.
+    for len in [2, 4, 6, 8, 16, 64] {
+        let mut frame = data(at, len);
+        frame.payload.fill(0xFF);
+        frames.push(frame.build());
+        at += len as u32;
+    }
+    same("checksums", &Config::default(), &frames);
+}
+
+#[test]
+fn chains_around_the_parsers_reach() {
+    let kinds =
+        [IpProtocol::DESTINATION_OPTIONS, IpProtocol::HOP_BY_HOP, IpProtocol::ROUTING, IpProtocol::AH];
+    for kind in kinds {
+        for tags in 0..3 {
+            let mut frames = Vec::new();
+            for chain in [8, 16, 64, 120, 128, 136, 160, 168, 176, 184, 192, 200, 208, 1024] {
+                frames.extend([
+                    data(0, 100).build(),
+                    tagged(extended(data(100, 100), kind, chain), tags).build(),
+                ]);
+                let mut two = extended(data(100, 100), kind, chain);
+                if let Network::Ipv6 { extensions, .. } = &mut two.network {
+                    extensions[0] = IpProtocol::DESTINATION_OPTIONS.0;
+                    extensions.extend([6, 0, 1, 4, 0, 0, 0, 0]);
+                }
+                frames.extend([data(0, 100).build(), tagged(two, tags).build()]);
+            }
+            same("a chain", &Config::default(), &frames);
+        }
+    }
+}
+
+#[test]
+fn options_in_any_layout() {
+    const TS: [u8; 10] = [8, 10, 1, 2, 3, 4, 5, 6, 7, 8];
+    let mut layouts: Vec<Vec<u8>> = Vec::new();
+    for before in 0..=30 {
+        for behind in 0..=30usize {
+            let len: usize = before + 10 + behind;
+            if len.is_multiple_of(4) && len <= 40 {
+                layouts.push([&vec![1; before][..], &TS, &vec![1; behind]].concat());
+                layouts.push([&vec![1; before][..], &TS, &vec![0; behind]].concat());
+                let ended = |last| {
+                    [
+                        &vec![1; before][..],
+                        &TS,
+                        &vec![1; behind / 2],
+                        &vec![0; behind - behind / 2 - 1],
+                        &[last],
+                    ]
+                    .concat()
+                };
+                if behind > 1 {
+                    layouts.extend([ended(0), ended(1), ended(8)]);
+                }
+                let mut other = [&vec![1; before][..], &TS, &vec![1; behind]].concat();
+                other[before + 1] = 9;
+                layouts.push(other);
+            }
+        }
+    }
+    layouts.extend([vec![1; 4], vec![0; 4], vec![1, 1, 1, 0], vec![8, 10, 0, 0], [TS, TS].concat()]);
+    let frame = |at, options: &Vec<u8>| TcpFrame { options: options.clone(), ..data(at, 100) }.build();
+    let frames: Vec<_> =
+        layouts.iter().flat_map(|options| [frame(0, options), frame(100, options)]).collect();
+    same("options", &Config::default(), &frames);
+    let mixed: Vec<_> =
+        layouts.windows(2).flat_map(|pair| [frame(0, &pair[0]), frame(100, &pair[1])]).collect();
+    same("two layouts", &Config::default(), &mixed);
+}
+
+#[test]
+fn frames_of_every_length_and_realignment() {
+    for len in (1..40).chain([100, 119, 120, 121, 1448, 8946]) {
+        for first in 0..8 {
+            let mut frames = vec![data(0, 50 + first).build()];
+            let at = |nth: usize| (50 + first + nth * len) as u32;
+            frames.extend((0..4).map(|nth| data(at(nth), len).build()));
+            same("a length", &Config::default(), &frames);
+        }
+    }
+}
+
+#[test]
+fn sequence_numbers_and_acks_wrap() {
+    let mut frames = Vec::new();
+    for (ack, window) in
+        [(u32::MAX, 1), (3, 2), (u32::MAX - 5, 3), (3, 4), (0x8000_0003, 5), (0x8000_0002, 6)]
+    {
+        let at = frames.len() as u32 * 100;
+        let mut frame = data(at, 100);
+        frame.seq = SeqNumber(at.wrapping_sub(250));
+        (frame.ack, frame.window) = (SeqNumber(ack), window);
+        frame.flags = TcpFlags::ACK;
+        frames.push(frame.build());
+    }
+    same("numbers", &Config::default(), &frames);
+}

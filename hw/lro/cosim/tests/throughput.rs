@@ -1,0 +1,74 @@
+//! Cycles per frame: what the module takes of its input while its sink is ready.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use nichrome_lro::Config;
+use nichrome_lro_cosim::compare::{Input, Report, compare};
+use nichrome_lro_cosim::{Model, RtlConfig, Width};
+use nichrome_wire::{Instant, SeqNumber, TcpFrame};
+
+/// Frames of one measurement.
+const FRAMES: u32 = 64;
+
+/// Segments of `len` bytes, Ethernet header included, of `flows` connections in turn; without payload, pure ACKs.
+fn segments(len: usize, flows: u32, has_payload: bool) -> Vec<Input> {
+    let payload = if has_payload { len - 54 } else { 0 };
+    let now = Instant::from_nanos(1000);
+    let segment = |nth: u32| {
+        let frame = TcpFrame {
+            src_port: 4000 + (nth % flows) as u16,
+            seq: SeqNumber(nth / flows * payload as u32),
+            payload: vec![nth as u8; payload],
+            ..TcpFrame::default()
+        };
+        let mut bytes = frame.build();
+        bytes.resize(len, 0);
+        Input::Frame(now, bytes)
+    };
+    (0..FRAMES).map(segment).collect()
+}
+
+fn run(model: Model, inputs: &[Input]) -> Report {
+    let config = Config { max_bytes: 49_152, ..Config::default() };
+    let rtl = RtlConfig::new(model, &config, Duration::from_millis(1));
+    compare(&config, rtl, inputs).unwrap_or_else(|difference| panic!("{model:?}: {difference}"))
+}
+
+/// 10 Gb/s at 156.25 MHz: a frame takes (L + 24) / 8 cycles on the wire.
+#[test]
+fn a_frame_takes_two_cycles_more_than_it_has_words() {
+    let lens = (60..=130).chain([256, 512, 590, 1000, 1280, 1514, 1518, 4000, 9018]);
+    for len in lens {
+        let words = (len as u64).div_ceil(8);
+        let cases = [("one flow", 1, true), ("two flows", 2, true), ("pure ACKs", 1, false)];
+        for (case, flows, has_payload) in cases {
+            let inputs = segments(len, flows, has_payload);
+            for model in Model::ALL.iter().filter(|model| model.width == Width::Bits64) {
+                let report = run(*model, &inputs);
+                // Words are offered without a pause: a cycle is a word that is taken, or one that waits.
+                let taken = u64::from(FRAMES) * words + report.refused;
+                let per_frame = taken as f64 / f64::from(FRAMES);
+                assert!(
+                    per_frame <= (words + 2) as f64,
+                    "{case}, {len} bytes, {} flows: {per_frame:.2}",
+                    model.flows
+                );
+            }
+        }
+    }
+}
+
+/// Figure 11 of lro-netfpga: two connections in turn halve what the paper's module gains.
+#[test]
+fn two_alternating_flows_aggregate_as_one_does() {
+    let segments_per_aggregate = |model: Model, flows| {
+        run(model, &segments(1514, flows, true)).statistics.mean_segments_per_aggregate()
+    };
+    for model in Model::ALL {
+        let (one, two) = (segments_per_aggregate(*model, 1), segments_per_aggregate(*model, 2));
+        assert!(one > 20.0, "{one}");
+        let wanted = if model.flows > 1 { 0.99 * one..=one } else { 0.0..=0.0 };
+        assert!(wanted.contains(&two), "{} flows: {two} of {one}", model.flows);
+    }
+}

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Stateless large receive offload in front of a host's receive queue: merges consecutive TCP segments of a flow.
+//
+// The rules are those of crates/lro/src/netfpga.rs; README.md has the block diagram and the registers.
+`resetall
+`timescale 1ns / 1ps
+`default_nettype none
+
+module lro
+  import lro_pkg::*;
+  import lro_types_pkg::*;
+#(
+    // Bits of a word: 64 or 128.
+    parameter int DATA_W = 64,
+    // Aggregates in the store, 1 to 16.
+    parameter int FLOWS = 1,
+    // Pages of 128 bytes in the store, a power of two from 128 to 4096.
+    parameter int PAGES = 512
+) (
+    input wire clk,
+    input wire rst,
+
+    // Time in ns, which never goes back.
+    input wire [63:0] now,
+
+    // Whether frames are on their way through; what is stored does not count. When the oldest aggregate is closed.
+    output logic busy,
+    output logic deadline_valid,
+    output logic [63:0] deadline,
+
+    // Frames from the MAC, without FCS. `s_axis_arrival` counts with the first word, `s_axis_tuser` (bad frame) with the last.
+    input wire [DATA_W-1:0] s_axis_tdata,
+    input wire [DATA_W/8-1:0] s_axis_tkeep,
+    input wire s_axis_tvalid,
+    output logic s_axis_tready,
+    input wire s_axis_tlast,
+    input wire s_axis_tuser,
+    input wire [63:0] s_axis_arrival,
+
+    // Packets for the host; the metadata are valid with each word.
+    output logic [DATA_W-1:0] m_axis_tdata,
+    output logic [DATA_W/8-1:0] m_axis_tkeep,
+    output logic m_axis_tvalid,
+    input wire m_axis_tready,
+    output logic m_axis_tlast,
+    output logic [63:0] m_axis_arrival,  // of the first segment
+    output logic [1:0] m_axis_kind,  // 0 passed, 1 a single segment that was held, 2 an aggregate
+    output logic [4:0] m_axis_reason,
+    output logic [10:0] m_axis_segments,
+    output logic [15:0] m_axis_mss,
+    output logic [7:0] m_axis_network,  // offsets of the headers and of the payload, of what was held
+    output logic [7:0] m_axis_transport,
+    output logic [7:0] m_axis_payload,
+
+    input wire [11:0] s_axil_awaddr,
+    input wire s_axil_awvalid,
+    output logic s_axil_awready,
+    input wire [31:0] s_axil_wdata,
+    input wire [3:0] s_axil_wstrb,
+    input wire s_axil_wvalid,
+    output logic s_axil_wready,
+    output logic [1:0] s_axil_bresp,
+    output logic s_axil_bvalid,
+    input wire s_axil_bready,
+    input wire [11:0] s_axil_araddr,
+    input wire s_axil_arvalid,
+    output logic s_axil_arready,
+    output logic [31:0] s_axil_rdata,
+    output logic [1:0] s_axil_rresp,
+    output logic s_axil_rvalid,
+    input wire s_axil_rready
+);
+  localparam int STORE_WORDS = PAGES * PAGE_BYTES / (DATA_W / 8);
+  localparam int STORE_ADDR_W = $clog2(STORE_WORDS);
+  localparam int MOST_FRAMES = 4;  // between ingress and decide
+
+  if (DATA_W != 64 && DATA_W != 128) $error("DATA_W is 64 or 128");
+  if (FLOWS < 1 || FLOWS > 16) $error("FLOWS is 1 to 16");
+  if (PAGES < 128 || PAGES > 4096 || (PAGES & (PAGES - 1)) != 0) $error("PAGES is a power of two from 128 to 4096");
+
+  logic enable, pass_bad_checksum, drain, ready;
+  logic [31:0] timer_ns;
+  logic [15:0] max_bytes;
+  logic [10:0] max_segments;
+
+  // Store: one word in and one out in each cycle.
+  logic store_write;
+  logic [STORE_ADDR_W-1:0] store_write_addr, store_read_addr;
+  logic [DATA_W-1:0] store_write_data, store_read_data;
+  lro_ram #(
+      .WIDTH(DATA_W),
+      .DEPTH(STORE_WORDS)
+  ) store (
+      .clk,
+      .write(store_write),
+      .write_addr(store_write_addr),
+      .write_data(store_write_data),
+      .read_addr(store_read_addr),
+      .read_data(store_read_data)
+  );
+
+  logic page_valid, page_take;
+  page_t page;
+  logic free_valid;
+  page_t free_first, free_last, link_of, link;
+  lro_pages #(
+      .PAGES(PAGES)
+  ) pages (
+      .clk,
+      .rst,
+      .page_valid,
+      .page,
+      .page_take,
+      .free_valid,
+      .free_first,
+      .free_last,
+      .link_of,
+      .link,
+      .ready
+  );
+
+  logic word_valid, word_first, word_last, frame_bad, begins;
+  logic [DATA_W-1:0] word;
+  extent_t frame_extent;
+  logic [TIME_W-1:0] frame_arrival;
+  logic struct_take;
+  logic [2:0] frames_reg;  // between ingress and decide
+  logic [TIME_W-1:0] now_reg;
+  wire quiet = frames_reg == 0;
+
+  always_ff @(posedge clk) begin
+    now_reg <= now;
+    frames_reg <= frames_reg + 3'(begins) - 3'(struct_take);
+    if (rst) frames_reg <= '0;
+  end
+
+  lro_ingress #(
+      .DATA_W(DATA_W),
+      .STORE_ADDR_W(STORE_ADDR_W)
+  ) ingress (
+      .clk,
+      .rst,
+      .enable(enable && frames_reg < 3'(MOST_FRAMES)),
+      .s_axis_tdata,
+      .s_axis_tkeep,
+      .s_axis_tvalid,
+      .s_axis_tready,
+      .s_axis_tlast,
+      .s_axis_tuser,
+      .s_axis_arrival,
+      .page_valid,
+      .page,
+      .page_take,
+      .store_write,
+      .store_addr(store_write_addr),
+      .store_data(store_write_data),
+      .word_valid,
+      .word_first,
+      .word_last,
+      .word,
+      .extent(frame_extent),
+      .arrival(frame_arrival),
+      .bad(frame_bad),
+      .begins
+  );
+
+  logic chunks_valid, chunks_last, fields_valid;
+  lro_parser_pkg::chunk_t [DATA_W/32-1:0] chunks;
+  lro_parser_pkg::walk_t walk;
+  lro_parser_pkg::fields_t fields;
+  lro_parser_pkg::options_t options;
+  lro_parser #(
+      .DATA_W(DATA_W)
+  ) parser (
+      .clk,
+      .rst,
+      .word_valid,
+      .word_first,
+      .word_last,
+      .word,
+      .chunks_valid,
+      .chunks_last,
+      .chunks,
+      .fields_valid,
+      .walk,
+      .fields
+  );
+  lro_options #(
+      .DATA_W(DATA_W)
+  ) tcp_options (
+      .clk,
+      .rst,
+      .chunks_valid,
+      .chunks,
+      .options
+  );
+
+  logic sums_valid;
+  logic [31:0] ip_sum, tcp_sum, payload_sum;
+  lro_checksum #(
+      .DATA_W(DATA_W)
+  ) checksum (
+      .clk,
+      .rst,
+      .chunks_valid,
+      .chunks_last,
+      .chunks,
+      .sums_valid,
+      .ip_sum,
+      .tcp_sum,
+      .payload_sum
+  );
+
+  logic classified;
+  lro_struct_t classified_struct;
+  lro_classify classify (
+      .clk,
+      .rst,
+      .pass_bad_checksum,
+      .frame_valid(word_valid && word_last),
+      .frame_extent,
+      .frame_arrival,
+      .frame_bad,
+      .fields_valid,
+      .walk,
+      .fields,
+      .options,
+      .sums_valid,
+      .ip_sum,
+      .tcp_sum,
+      .payload_sum,
+      .struct_valid(classified),
+      .lro_struct(classified_struct)
+  );
+
+  logic struct_valid;
+  lro_struct_t lro_struct;
+  logic [$clog2(MOST_FRAMES):0] structs_queued;
+  lro_fifo #(
+      .WIDTH($bits(lro_struct_t)),
+      .DEPTH(MOST_FRAMES)
+  ) structs (
+      .clk,
+      .rst,
+      .push(classified),
+      .push_data(classified_struct),
+      .pop(struct_take),
+      .valid(struct_valid),
+      .data(lro_struct),
+      .count(structs_queued)
+  );
+
+  logic segment_write, next_write;
+  page_t segment_page, next_of, next;
+  segment_t segment;
+  logic close_ready, close_valid;
+  close_t close;
+  logic [$clog2(FLOWS+1)-1:0] stored;
+  logic closer_empty, fetch_empty, egress_empty;
+  wire nothing_leaves = closer_empty && fetch_empty && egress_empty;
+  logic starved_reg;
+  logic [4:0] starving_reg;
+  logic working;
+  // The page queue may be empty for a few cycles while there are free pages.
+  always_ff @(posedge clk) begin
+    starving_reg <= (ready && !page_valid && nothing_leaves) ? starving_reg + 5'(!starved_reg) : '0;
+    starved_reg  <= starving_reg == '1;
+    if (rst) starving_reg <= '0;
+  end
+
+  lro_decide #(
+      .FLOWS(FLOWS)
+  ) decide (
+      .clk,
+      .rst,
+      .now(now_reg),
+      .timer_ns,
+      .max_bytes,
+      .max_segments,
+      .drain,
+      .quiet,
+      .starved(starved_reg),
+      .struct_valid,
+      .struct_in(lro_struct),
+      .struct_take,
+      .segment_write,
+      .segment_page,
+      .segment,
+      .next_write,
+      .next_of,
+      .next,
+      .close_ready,
+      .close_valid,
+      .close,
+      .stored,
+      .working,
+      .deadline
+  );
+
+  logic order_valid, order_take;
+  order_t order;
+  logic closed_valid;
+  close_t closed;
+  logic [15:0] closed_len;
+  lro_closer closer (
+      .clk,
+      .rst,
+      .close_ready,
+      .close_valid,
+      .close,
+      .order_valid,
+      .order,
+      .order_take,
+      .closed_valid,
+      .closed,
+      .closed_len,
+      .empty(closer_empty)
+  );
+
+  logic piece_valid, piece_take;
+  piece_t piece;
+  lro_fetch #(
+      .PAGES(PAGES)
+  ) fetch (
+      .clk,
+      .rst,
+      .segment_write,
+      .segment_page,
+      .segment,
+      .next_write,
+      .next_of,
+      .next,
+      .order_valid,
+      .order,
+      .order_take,
+      .piece_valid,
+      .piece,
+      .piece_take,
+      .empty(fetch_empty)
+  );
+
+  meta_t meta;
+  lro_egress #(
+      .DATA_W(DATA_W),
+      .STORE_ADDR_W(STORE_ADDR_W)
+  ) egress (
+      .clk,
+      .rst,
+      .piece_valid,
+      .piece,
+      .piece_take,
+      .link_of,
+      .link,
+      .free_valid,
+      .free_first,
+      .free_last,
+      .store_addr(store_read_addr),
+      .store_data(store_read_data),
+      .m_axis_tdata,
+      .m_axis_tkeep,
+      .m_axis_tvalid,
+      .m_axis_tready,
+      .m_axis_tlast,
+      .m_axis_tuser(meta),
+      .empty(egress_empty)
+  );
+  assign m_axis_arrival = meta.arrival;
+  assign m_axis_kind = meta.kind;
+  assign m_axis_reason = meta.reason;
+  assign m_axis_segments = meta.segments;
+  assign m_axis_mss = meta.mss;
+  assign m_axis_network = meta.network;
+  assign m_axis_transport = meta.transport;
+  assign m_axis_payload = meta.payload;
+
+  logic [TOTALS-1:0][63:0] totals;
+  logic read_valid, read_done;
+  logic [5:0] read_index;
+  logic [63:0] read_data;
+  lro_counters counters (
+      .clk,
+      .rst,
+      .taken_valid(struct_take),
+      .taken(lro_struct),
+      .closed_valid,
+      .closed,
+      .closed_len,
+      .totals,
+      .read_valid,
+      .read_index,
+      .read_done,
+      .read_data
+  );
+
+  logic idle_reg;
+  logic [1:0] settled_reg;
+  always_ff @(posedge clk) begin
+    busy <= !quiet || working || !nothing_leaves;
+    idle_reg <= !busy && stored == 0;
+    deadline_valid <= stored != 0 && settled_reg[1];
+    settled_reg <= {settled_reg[0], !working};
+  end
+
+  lro_registers #(
+      .DATA_W(DATA_W),
+      .FLOWS(FLOWS),
+      .PAGES(PAGES)
+  ) registers (
+      .clk,
+      .rst,
+      .s_axil_awaddr,
+      .s_axil_awvalid,
+      .s_axil_awready,
+      .s_axil_wdata,
+      .s_axil_wstrb,
+      .s_axil_wvalid,
+      .s_axil_wready,
+      .s_axil_bresp,
+      .s_axil_bvalid,
+      .s_axil_bready,
+      .s_axil_araddr,
+      .s_axil_arvalid,
+      .s_axil_arready,
+      .s_axil_rdata,
+      .s_axil_rresp,
+      .s_axil_rvalid,
+      .s_axil_rready,
+      .enable,
+      .pass_bad_checksum,
+      .drain,
+      .timer_ns,
+      .max_bytes,
+      .max_segments,
+      .idle(idle_reg),
+      .ready,
+      .stored(5'(stored)),
+      .totals,
+      .read_valid,
+      .read_index,
+      .read_done,
+      .read_data
+  );
+endmodule
+
+`resetall

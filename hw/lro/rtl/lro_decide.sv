@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Decide: the flow table, the rule of the store block (Figure 7), and the timer. The twin of crates/lro/src/netfpga.rs.
+//
+// Eight cycles a frame, one or two more where an aggregate is closed. All comparisons are registered.
+`resetall
+`timescale 1ns / 1ps
+`default_nettype none
+
+module lro_decide
+  import lro_pkg::*;
+  import lro_types_pkg::*;
+#(
+    parameter int FLOWS = 1
+) (
+    input wire clk,
+    input wire rst,
+
+    input wire [TIME_W-1:0] now,
+    input wire [31:0] timer_ns,
+    input wire [15:0] max_bytes,
+    input wire [10:0] max_segments,
+    input wire drain,  // level: close everything once no frame is on its way
+    input wire quiet,  // no frame is on its way
+    input wire starved,  // no page is left, and nothing is on its way out
+
+    input wire struct_valid,
+    input lro_struct_t struct_in,
+    output logic struct_take,
+
+    // Where the payload of the frame lies, for the egress; the frame behind another one.
+    output logic segment_write,
+    output page_t segment_page,
+    output segment_t segment,
+    output logic next_write,
+    output page_t next_of,
+    output page_t next,
+
+    input wire close_ready,
+    output logic close_valid,
+    output close_t close,
+
+    output logic [$clog2(FLOWS+1)-1:0] stored,
+    output logic working,  // with a frame, or with an aggregate that is closed
+    output logic [TIME_W-1:0] deadline  // of the oldest aggregate, three cycles after a change
+);
+  localparam int SLOT_W = FLOWS > 1 ? $clog2(FLOWS) : 1;
+  localparam int COUNT_W = $clog2(FLOWS + 1);
+  typedef logic [SLOT_W-1:0] slot_t;
+
+  typedef enum logic [3:0] {
+    STATE_IDLE,
+    STATE_MATCH,
+    STATE_PICK,
+    STATE_LOAD,
+    STATE_CHECK,
+    STATE_LIMITS,
+    STATE_STORE,
+    STATE_APPEND,
+    STATE_CLOSE,
+    STATE_START,
+    STATE_PASS,
+    STATE_AGAIN
+  } state_t;
+
+  state_t state_reg;
+  state_t behind_reg;  // after the close
+  flush_reason_t reason_reg;  // of the close
+  slot_t slot_reg;
+  lro_struct_t frame_reg;
+  logic [4:0] pass_reason_reg;
+
+  // The store: keys side by side, for the comparison; the rest in a memory.
+  flow_t flows_reg[FLOWS];
+  template_t templates_reg[FLOWS];
+  logic [TIME_W-1:0] deadlines_reg[FLOWS];
+  logic [FLOWS-1:0] used_reg;
+  slot_t order_reg[FLOWS];  // the oldest first
+  aggregate_t aggregates[FLOWS];
+  aggregate_t aggregate_reg;
+
+  // Comparisons with the frame.
+  logic [FLOWS-1:0] flow_equal_reg;
+  logic [FLOWS-1:0] template_equal_reg;
+  logic due_reg;
+  logic now_due_reg;
+  logic [TIME_W-1:0] oldest_deadline_reg;
+  logic [TIME_W-1:0] deadline_reg;
+
+  logic hit;
+  slot_t hit_slot;
+  slot_t free_slot;
+  always_comb begin
+    hit = 1'b0;
+    hit_slot = '0;
+    free_slot = '0;
+    for (int i = FLOWS - 1; i >= 0; i--) begin
+      if (used_reg[i] && flow_equal_reg[i]) begin
+        hit = 1'b1;
+        hit_slot = slot_t'(i);
+      end
+      if (!used_reg[i]) free_slot = slot_t'(i);
+    end
+  end
+  wire any = stored != 0;
+  wire full = stored == COUNT_W'(FLOWS);
+
+  always_ff @(posedge clk) begin
+    for (int i = 0; i < FLOWS; i++) begin
+      flow_equal_reg[i] <= flows_reg[i] == frame_reg.flow;
+      template_equal_reg[i] <= templates_reg[i] == frame_reg.template_;
+    end
+    oldest_deadline_reg <= deadlines_reg[order_reg[0]];
+    due_reg <= oldest_deadline_reg <= frame_reg.arrival;
+    now_due_reg <= oldest_deadline_reg <= now;
+    deadline_reg <= frame_reg.arrival + TIME_W'(timer_ns);
+  end
+
+  // Whether the frame goes on where the aggregate ends.
+  logic seq_equal_reg;
+  logic ts_older_reg;
+  logic ack_newer_reg;
+  logic [31:0] ts_distance;
+  logic [31:0] ack_distance;
+  logic [17:0] length_reg;
+  logic [17:0] length_and_one_more_reg;
+  logic too_long_reg;
+  logic full_length_reg;
+  logic full_count_reg;
+  logic [17:0] sum_a_reg;
+  logic [17:0] sum_b_reg;
+  logic [19:0] sum_reg;
+  logic [15:0] payload_sum;
+
+  assign ts_distance = frame_reg.ts_value - aggregate_reg.ts_value;
+  assign ack_distance = frame_reg.ack - aggregate_reg.ack;
+  assign payload_sum =
+      aggregate_reg.bytes[0] ? {frame_reg.payload_sum[7:0], frame_reg.payload_sum[15:8]} : frame_reg.payload_sum;
+
+  always_ff @(posedge clk) begin
+    seq_equal_reg <= frame_reg.seq == aggregate_reg.next_seq;
+    ts_older_reg <= ts_distance[31] && frame_reg.template_.ts_at != 0;
+    ack_newer_reg <= !ack_distance[31];
+    length_reg <= 18'(aggregate_reg.bytes) + 18'(frame_reg.payload_len) + 18'(aggregate_reg.headers_len);
+    length_and_one_more_reg <= length_reg + 18'(aggregate_reg.first_len);
+    full_count_reg <= aggregate_reg.count + 11'd1 >= max_segments;
+    too_long_reg <= length_reg > 18'(max_bytes);
+    full_length_reg <= length_and_one_more_reg > 18'(max_bytes);
+    // What joins is taken from the checksum: the payload, its length, and the change of ACK number and window.
+    sum_a_reg <= 18'(aggregate_reg.tcp_checksum) + {2'b00, ~payload_sum};
+    sum_b_reg <= {2'b00, ~frame_reg.payload_len} +
+        (ack_distance[31] ? 18'd0 : 18'(aggregate_reg.ack_window_sum) + {2'b00, ~frame_reg.ack_window_sum});
+    sum_reg <= 20'(sum_a_reg) + 20'(sum_b_reg);
+  end
+
+  // The aggregate that the frame begins, and the one that it joins.
+  aggregate_t begun;
+  aggregate_t joined;
+  always_comb begin
+    begun = '0;
+    begun.first = frame_reg.extent.first;
+    begun.tail = frame_reg.extent.first;
+    begun.arrival = frame_reg.arrival;
+    begun.v6 = frame_reg.flow.v6;
+    begun.tags = frame_reg.flow.tags;
+    begun.payload_at = frame_reg.payload_at;
+    begun.headers_len = frame_reg.headers_len;
+    begun.frame_len = frame_reg.extent.len;
+    begun.first_len = frame_reg.payload_len;
+    begun.bytes = frame_reg.payload_len;
+    begun.mss = frame_reg.payload_len;
+    begun.count = 11'd1;
+    begun.next_seq = frame_reg.seq + 32'(frame_reg.payload_len);
+    begun.ts_value = frame_reg.ts_value;
+    begun.ack = frame_reg.ack;
+    begun.window = frame_reg.window;
+    begun.ack_window_sum = frame_reg.ack_window_sum;
+    begun.tcp_checksum = 17'(frame_reg.tcp_checksum);
+    begun.ip_checksum = frame_reg.ip_checksum;
+
+    joined = aggregate_reg;
+    joined.tail = frame_reg.extent.first;
+    joined.bytes = aggregate_reg.bytes + frame_reg.payload_len;
+    if (frame_reg.payload_len > aggregate_reg.mss) joined.mss = frame_reg.payload_len;
+    joined.count = aggregate_reg.count + 11'd1;
+    joined.next_seq = aggregate_reg.next_seq + 32'(frame_reg.payload_len);
+    joined.ts_value = frame_reg.ts_value;
+    if (ack_newer_reg) begin
+      joined.ack = frame_reg.ack;
+      joined.window = frame_reg.window;
+      joined.ack_window_sum = frame_reg.ack_window_sum;
+    end
+    joined.tcp_checksum = 17'(sum_reg[15:0]) + 17'(sum_reg[19:16]);
+  end
+
+  // Closing a slot frees its place in the order.
+  logic closing;
+  logic starting;
+  logic appending;
+  assign closing = state_reg == STATE_CLOSE && close_ready;
+  assign starting = state_reg == STATE_START;
+  assign appending = state_reg == STATE_APPEND;
+
+  always_comb begin
+    struct_take = state_reg == STATE_IDLE && struct_valid;
+    segment_write = struct_take;
+    segment_page = struct_in.extent.first;
+    segment.extent = struct_in.extent;
+    segment.payload_at = struct_in.payload_at;
+    segment.payload_len = struct_in.payload_len;
+    next_write = appending;
+    next_of = aggregate_reg.tail;
+    next = frame_reg.extent.first;
+
+    close.aggregate = aggregate_reg;
+    close.bad = frame_reg.class_ == CLASS_BAD;
+    if (state_reg == STATE_PASS) begin
+      close_valid = close_ready;
+      close.kind = (frame_reg.class_ == CLASS_DROP || frame_reg.class_ == CLASS_BAD) ? KIND_FREE : KIND_PASS;
+      close.reason = pass_reason_reg;
+      close.aggregate.first = frame_reg.extent.first;
+      close.aggregate.frame_len = frame_reg.extent.len;
+      close.aggregate.bytes = frame_reg.payload_len;
+      close.aggregate.arrival = frame_reg.arrival;
+    end else begin
+      close_valid = closing;
+      close.kind = aggregate_reg.count == 11'd1 ? KIND_SINGLE : KIND_AGGREGATE;
+      close.reason = 5'(reason_reg);
+    end
+  end
+
+  logic aggregate_write;
+  slot_t aggregate_slot;
+  aggregate_t aggregate_data;
+  assign aggregate_write = starting || appending;
+  assign aggregate_slot = starting ? free_slot : slot_reg;
+  assign aggregate_data = starting ? begun : joined;
+
+  // The slot to be closed, and what follows.
+  task automatic close_slot(input slot_t slot, input flush_reason_t reason, input state_t behind);
+    slot_reg   <= slot;
+    reason_reg <= reason;
+    behind_reg <= behind;
+    state_reg  <= STATE_LOAD;
+  endtask
+
+  logic [1:0] changed_reg;
+  logic check_reg;  // the slot was loaded to see whether the frame joins
+
+  always_ff @(posedge clk) begin
+    case (state_reg)
+      STATE_IDLE: begin
+        check_reg <= 1'b0;
+        if (struct_valid) begin
+          frame_reg <= struct_in;
+          pass_reason_reg <= struct_in.reason;
+          state_reg <= STATE_MATCH;
+        end else if (any && quiet && drain) close_slot(order_reg[0], FLUSH_DRAIN, STATE_IDLE);
+        else if (any && quiet && now_due_reg && changed_reg == 0) close_slot(order_reg[0], FLUSH_TIMEOUT, STATE_IDLE);
+        else if (any && starved) close_slot(order_reg[0], FLUSH_EVICTED, STATE_IDLE);
+      end
+
+      STATE_MATCH: state_reg <= STATE_PICK;
+
+      STATE_PICK: begin
+        state_reg <= STATE_PASS;
+        if (any && due_reg) close_slot(order_reg[0], FLUSH_TIMEOUT, STATE_AGAIN);
+        else
+          case (frame_reg.class_)
+            CLASS_PASS_ALL: if (any) close_slot(order_reg[0], FLUSH_BARRIER, STATE_PICK);
+            CLASS_PASS_FLOW: if (hit) close_slot(hit_slot, FLUSH_BARRIER, STATE_PASS);
+            CLASS_STORE:
+            if (hit) begin
+              check_reg <= 1'b1;
+              close_slot(hit_slot, FLUSH_OUT_OF_ORDER, STATE_PASS);
+            end else if (full) close_slot(order_reg[0], FLUSH_FLOW_MISMATCH, STATE_START);
+            else state_reg <= STATE_START;
+            default: ;
+          endcase
+      end
+
+      STATE_LOAD: begin
+        aggregate_reg <= aggregates[slot_reg];
+        state_reg <= check_reg ? STATE_CHECK : STATE_CLOSE;
+      end
+
+      STATE_CHECK: state_reg <= STATE_LIMITS;
+
+      STATE_LIMITS: begin
+        check_reg <= 1'b0;
+        state_reg <= STATE_STORE;
+      end
+
+      STATE_STORE: begin
+        state_reg  <= STATE_CLOSE;
+        behind_reg <= STATE_START;
+        if (!seq_equal_reg) begin
+          behind_reg <= STATE_PASS;
+          pass_reason_reg <= 5'(PASS_OUT_OF_ORDER);
+        end else if (!template_equal_reg[slot_reg] || ts_older_reg) reason_reg <= FLUSH_UNEQUAL_FIELD;
+        else if (too_long_reg) reason_reg <= FLUSH_MAX_LENGTH;
+        else state_reg <= STATE_APPEND;
+      end
+
+      STATE_APPEND: begin
+        aggregate_reg <= joined;
+        reason_reg <= FLUSH_MAX_LENGTH;
+        behind_reg <= STATE_IDLE;
+        state_reg <= (full_length_reg || full_count_reg) ? STATE_CLOSE : STATE_IDLE;
+      end
+
+      STATE_CLOSE: if (close_ready) state_reg <= behind_reg;
+
+      STATE_START: begin
+        flows_reg[free_slot] <= frame_reg.flow;
+        templates_reg[free_slot] <= frame_reg.template_;
+        deadlines_reg[free_slot] <= deadline_reg;
+        state_reg <= STATE_IDLE;
+      end
+
+      STATE_PASS: if (close_ready) state_reg <= STATE_IDLE;
+
+      // The deadline of the slot that is the oldest now is read.
+      STATE_AGAIN: state_reg <= STATE_MATCH;
+
+      default: state_reg <= STATE_IDLE;
+    endcase
+    // Two cycles from a change of the table until the timer's comparison follows it.
+    changed_reg <= {changed_reg[0], closing || starting};
+    if (aggregate_write) aggregates[aggregate_slot] <= aggregate_data;
+    if (rst) begin
+      state_reg <= STATE_IDLE;
+      check_reg <= 1'b0;
+      changed_reg <= '0;
+    end
+  end
+
+  assign working = state_reg != STATE_IDLE;
+  assign deadline = oldest_deadline_reg;
+
+  // Slots in the order in which they were begun.
+  logic [FLOWS-1:0] behind_slot;
+  always_comb begin
+    behind_slot = '0;
+    for (int i = 0; i < FLOWS; i++) begin
+      behind_slot[i] = order_reg[i] == slot_reg && COUNT_W'(i) < stored;
+      if (i > 0) behind_slot[i] = behind_slot[i] || behind_slot[i-1];
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (closing) begin
+      used_reg[slot_reg] <= 1'b0;
+      stored <= stored - 1'b1;
+      for (int i = 0; i < FLOWS - 1; i++) if (behind_slot[i]) order_reg[i] <= order_reg[i+1];
+    end
+    if (starting) begin
+      used_reg[free_slot] <= 1'b1;
+      order_reg[stored[SLOT_W-1:0]] <= free_slot;
+      stored <= stored + 1'b1;
+    end
+    if (rst) begin
+      used_reg <= '0;
+      stored <= '0;
+    end
+  end
+endmodule
+
+`resetall

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Ingress: writes frames to the store and gives them to the parser, two bytes later, so that every header from the
+// EtherType on begins at a multiple of four bytes.
+//
+// A frame of W words takes W + 1 cycles: in the last one the parser gets the two bytes that were left over.
+`resetall
+`timescale 1ns / 1ps
+`default_nettype none
+
+module lro_ingress
+  import lro_types_pkg::*;
+#(
+    parameter int DATA_W = 64,
+    // Cycles from the end of one frame to that of the next, at least: what the blocks behind the parser take.
+    parameter int SPACING = 10,
+    // Cycles between frames in which nothing is taken: a frame's TCP options begin after the verdict on those before.
+    parameter int GAP = DATA_W == 64 ? 0 : 6,
+    parameter int STORE_ADDR_W = 13
+) (
+    input wire clk,
+    input wire rst,
+    input wire enable,  // whether a frame may begin
+
+    input wire [DATA_W-1:0] s_axis_tdata,
+    input wire [DATA_W/8-1:0] s_axis_tkeep,
+    input wire s_axis_tvalid,
+    output logic s_axis_tready,
+    input wire s_axis_tlast,
+    input wire s_axis_tuser,  // with the last word: the MAC found the frame bad
+    input wire [TIME_W-1:0] s_axis_arrival,  // with the first word, in ns
+
+    input wire page_valid,
+    input page_t page,
+    output logic page_take,
+
+    output logic store_write,
+    output logic [STORE_ADDR_W-1:0] store_addr,
+    output logic [DATA_W-1:0] store_data,
+
+    output logic word_valid,
+    output logic word_first,
+    output logic word_last,
+    output logic [DATA_W-1:0] word,  // big endian: the first byte on top
+    output extent_t extent,  // with `word_last`, as the two below
+    output logic [TIME_W-1:0] arrival,
+    output logic bad,
+
+    output logic begins  // the first word of a frame is taken
+);
+  localparam int BYTES = DATA_W / 8;
+  localparam int PAGE_WORDS = PAGE_BYTES / BYTES;
+  localparam int INDEX_W = $clog2(PAGE_WORDS);
+
+  logic in_frame_reg;
+  logic flush_reg;
+  logic [3:0] spacing_reg;
+  wire gap = spacing_reg > 4'(SPACING - 1 - GAP);
+  logic [INDEX_W-1:0] index_reg;
+  logic [15:0] len_reg;
+  logic [15:0] kept_reg;  // last two bytes of the word before
+
+  assign s_axis_tready = page_valid && !flush_reg && (in_frame_reg || (enable && !gap));
+  wire accept = s_axis_tvalid && s_axis_tready;
+  wire page_full = index_reg == INDEX_W'(PAGE_WORDS - 1);
+  assign page_take = accept && (s_axis_tlast || page_full);
+  assign begins = accept && !in_frame_reg;
+  wire flush = flush_reg && spacing_reg == 0;
+
+  logic [DATA_W-1:0] big_endian;
+  logic [$clog2(BYTES+1)-1:0] kept_bytes;
+  always_comb begin
+    kept_bytes = '0;
+    for (int lane = 0; lane < BYTES; lane++) begin
+      big_endian[DATA_W-1-8*lane-:8] = s_axis_tkeep[lane] ? s_axis_tdata[8*lane+:8] : 8'h00;
+      kept_bytes += ($bits(kept_bytes))'(s_axis_tkeep[lane]);
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    store_write <= accept;
+    store_addr <= {page[STORE_ADDR_W-INDEX_W-1:0], index_reg};
+    store_data <= s_axis_tdata;
+    flush_reg <= (accept && s_axis_tlast) || (flush_reg && !flush);
+    if (flush) spacing_reg <= 4'(SPACING - 1);
+    else if (spacing_reg != 0) spacing_reg <= spacing_reg - 1'b1;
+
+    word_valid <= accept || flush;
+    word_first <= accept && !in_frame_reg;
+    word_last <= flush;
+    if (accept) begin
+      word <= {in_frame_reg ? kept_reg : 16'h0000, big_endian[DATA_W-1:16]};
+      kept_reg <= big_endian[15:0];
+      in_frame_reg <= !s_axis_tlast;
+      index_reg <= (s_axis_tlast || page_full) ? '0 : index_reg + 1'b1;
+      len_reg <= (in_frame_reg ? len_reg : 16'h0000) + 16'(kept_bytes);
+      if (!in_frame_reg) begin
+        arrival <= s_axis_arrival;
+        extent.first <= page;
+      end
+      extent.last <= page;
+      bad <= s_axis_tuser;
+    end else begin
+      word <= {kept_reg, (DATA_W - 16)'(0)};
+    end
+    extent.len <= len_reg;
+    if (rst) begin
+      in_frame_reg <= 1'b0;
+      flush_reg <= 1'b0;
+      spacing_reg <= '0;
+      index_reg <= '0;
+      store_write <= 1'b0;
+      word_valid <= 1'b0;
+    end
+  end
+endmodule
+
+`resetall

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Block memory: one write port, one read port, the output two cycles after the address.
+`resetall
+`timescale 1ns / 1ps
+`default_nettype none
+
+module lro_ram #(
+    parameter int WIDTH = 64,
+    parameter int DEPTH = 512
+) (
+    input wire clk,
+    input wire write,
+    input wire [$clog2(DEPTH)-1:0] write_addr,
+    input wire [WIDTH-1:0] write_data,
+    input wire [$clog2(DEPTH)-1:0] read_addr,
+    output logic [WIDTH-1:0] read_data
+);
+  (* ram_style = "block" *)
+  logic [WIDTH-1:0] memory[DEPTH];
+  logic [WIDTH-1:0] word_reg;
+
+  always_ff @(posedge clk) begin
+    if (write) memory[write_addr] <= write_data;
+    word_reg  <= memory[read_addr];
+    read_data <= word_reg;
+  end
+endmodule
+
+`resetall
