@@ -78,18 +78,21 @@ package lro_pkg;
     PASS_CONGESTION_FLAGS = 5'd12,
     PASS_UNUSUAL_FLAGS = 5'd13,
     PASS_PURE_ACK = 5'd14,
-    PASS_TCP_OPTIONS = 5'd15,
-    PASS_OUT_OF_ORDER = 5'd16,
-    PASS_OLD = 5'd17,
-    PASS_FAR_AHEAD = 5'd18,
-    PASS_POOL_EMPTY = 5'd19,
-    PASS_TABLE_FULL = 5'd20
+    PASS_EMPTY_DATAGRAM = 5'd15,
+    PASS_NO_CHECKSUM = 5'd16,
+    PASS_TCP_OPTIONS = 5'd17,
+    PASS_OUT_OF_ORDER = 5'd18,
+    PASS_OLD = 5'd19,
+    PASS_FAR_AHEAD = 5'd20,
+    PASS_POOL_EMPTY = 5'd21,
+    PASS_TABLE_FULL = 5'd22
   } pass_reason_t;
 
   typedef enum logic [4:0] {
     DROP_IP_CHECKSUM = 5'd0,
     DROP_TCP_CHECKSUM = 5'd1,
-    DROP_DUPLICATE = 5'd2
+    DROP_UDP_CHECKSUM = 5'd2,
+    DROP_DUPLICATE = 5'd3
   } drop_reason_t;
 
 endpackage

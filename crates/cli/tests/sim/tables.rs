@@ -1,5 +1,6 @@
 //! All experiments as `docs/experiments.md` has them. After a change that is meant to change them:
-//! `NICHROME_UPDATE=1 cargo test --package nichrome-cli --test sim document`, and read the difference.
+//! `NICHROME_UPDATE=1 cargo test --package nichrome-cli --test sim document -- --include-ignored --test-threads 1`, and read the
+//! difference.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,13 +33,8 @@ fn every_file_is_an_experiment_that_is_listed() {
 }
 
 #[test]
-fn the_document_has_the_tables_and_figures_of_all_experiments() {
-    let path = root().join("docs/experiments.md");
-    let before = fs::read_to_string(&path).unwrap();
-    let mut document = before.clone();
-    let folder = tempdir().unwrap();
-    let is_update = std::env::var_os("NICHROME_UPDATE").is_some();
-    let commands = commands(&before);
+fn the_document_has_a_block_and_the_figures_of_every_experiment() {
+    let commands = commands(&document());
     for name in listed() {
         let is_its = |command: &&String| command.split(' ').take(2).eq(["run", &name]);
         assert!(
@@ -46,13 +42,41 @@ fn the_document_has_the_tables_and_figures_of_all_experiments() {
             "docs/experiments.md has no block for {name}"
         );
     }
-    for command in commands {
+}
+
+#[test]
+fn the_document_has_the_tables_and_figures_of_single_runs() {
+    is_as_in_the_document(|command| !is_sampled(command));
+}
+
+#[test]
+#[ignore = "takes minutes: ./check --full runs it"]
+fn the_document_has_the_tables_and_figures_of_samples() {
+    is_as_in_the_document(is_sampled);
+}
+
+/// Whether a command runs its experiment many times, with values drawn from the ranges of its parameters.
+fn is_sampled(command: &str) -> bool {
+    command.starts_with("sensitivity") || command.contains("--samples")
+}
+
+fn document() -> String {
+    fs::read_to_string(root().join("docs/experiments.md")).unwrap()
+}
+
+/// Runs commands of the document and compares what they print; or, for an update, replaces it.
+fn is_as_in_the_document(chosen: impl Fn(&str) -> bool) {
+    let before = document();
+    let mut now = before.clone();
+    let folder = tempdir().unwrap();
+    let is_update = std::env::var_os("NICHROME_UPDATE").is_some();
+    for command in commands(&before).into_iter().filter(|command| chosen(command)) {
         let arguments: Vec<&str> = command.split(' ').chain(["--out", text(folder.path())]).collect();
-        document = with_output(&document, &command, &printed(&arguments));
+        now = with_output(&now, &command, &printed(&arguments));
     }
     for name in names(folder.path()).iter().filter(|name| name.ends_with(".svg")) {
         let figure = format!("figures/{name}");
-        assert!(document.contains(&format!("({figure})")), "the document does not show {figure}");
+        assert!(now.contains(&format!("({figure})")), "the document does not show {figure}");
         if is_update {
             fs::copy(folder.path().join(name), root().join("docs").join(figure)).unwrap();
         } else {
@@ -60,13 +84,13 @@ fn the_document_has_the_tables_and_figures_of_all_experiments() {
         }
     }
     if is_update {
-        fs::write(&path, document).unwrap();
-    } else {
-        for (before, now) in before.lines().zip(document.lines()) {
-            assert_eq!(now, before, "what comes out is not what docs/experiments.md has");
-        }
-        assert_eq!(before.lines().count(), document.lines().count());
+        fs::write(root().join("docs/experiments.md"), now).unwrap();
+        return;
     }
+    for (before, now) in before.lines().zip(now.lines()) {
+        assert_eq!(now, before, "what comes out is not what docs/experiments.md has");
+    }
+    assert_eq!(before.lines().count(), now.lines().count());
 }
 
 /// What begins a block of the document.
