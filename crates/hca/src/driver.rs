@@ -82,31 +82,32 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let wire = Wire::open(socket, config)?;
         let (ports, local) = (wire.readiness()?, wire.local());
         let cm = (config.transport != Transport::Star).then_some(config.cm);
-        let iwarp = (config.transport == Transport::Iwarp).then_some(config.iwarp);
+        let iwarp = iwarp::Shared { options: config.iwarp, ..iwarp::Shared::default() };
+        let iwarp = (config.transport == Transport::Iwarp).then_some(iwarp);
         let failed =
             |error: std::io::Error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
         let shared = Arc::new(Shared {
-            live: Mutex::new(LiveDevice::new(device, wire, cm, iwarp)),
+            live: Mutex::new(LiveDevice::new(device, wire, cm, iwarp.clone())),
             ports,
             side_ports: OnceLock::new(),
             local,
             handover: Handover::new().map_err(OpenError::Thread)?,
             events,
         });
-        let set_up = match config.transport {
-            Transport::Roce => SetUp::None,
-            Transport::Iwarp => {
+        let set_up = match (config.transport, iwarp) {
+            (Transport::Iwarp, Some(iwarp)) => {
                 let host = Arc::clone(&shared) as Arc<dyn StreamHost>;
                 let listener = iwarp::listen(local.ip(), shared.live().device.config().first_qp)?;
-                SetUp::Iwarp(IwarpSetup::start(listener, host, config.iwarp).map_err(failed)?)
+                SetUp::Iwarp(IwarpSetup::start(listener, host, iwarp).map_err(failed)?)
             }
-            Transport::Star => {
+            (Transport::Star, _) => {
                 let host = Arc::clone(&shared) as Arc<dyn Host<M>>;
                 let key = config.star.admit(local.ip())?;
                 SetUp::Star(
                     StarSetup::start(listen(local.ip(), slot)?, host, &config.star, key).map_err(failed)?,
                 )
             }
+            (Transport::Roce | Transport::Iwarp, _) => SetUp::None,
         };
         let driven = Arc::clone(&shared);
         let thread = thread::Builder::new().name("nichrome-hca".to_owned()).spawn(move || driven.drive());

@@ -8,7 +8,7 @@ use nichrome_rdma::{Device, Event, Memory};
 use nichrome_wire::Instant;
 
 use crate::cm::{CmOptions, ConnectionManager, Parked, Unavailable};
-use crate::iwarp::IwarpOptions;
+use crate::iwarp;
 use crate::management::Management;
 use crate::wire::Wire;
 
@@ -34,12 +34,12 @@ pub(crate) struct LiveDevice<M> {
 }
 
 impl<M: Memory> LiveDevice<M> {
-    /// Drives a device on its wire. `cm` is `None` on transports without a connection manager; `iwarp` has iWARP's options.
+    /// Drives a device on its wire. `cm` is `None` on transports without a connection manager; `iwarp` is `None` on other transports.
     pub(crate) fn new(
         mut device: Device<M>,
         wire: Wire,
         cm: Option<CmOptions>,
-        iwarp: Option<IwarpOptions>,
+        iwarp: Option<iwarp::Shared>,
     ) -> Self {
         let management = Management::new(cm, iwarp, &mut device, &wire);
         Self { device, wire, management, is_unfinished: false }

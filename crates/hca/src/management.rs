@@ -11,7 +11,7 @@ use nichrome_wire::Instant;
 use crate::cm::{
     CmOptions, ConnectionManager, GroupRequest, Joining, Machine, Parked, Unavailable, errno_of,
 };
-use crate::iwarp::IwarpOptions;
+use crate::iwarp;
 use crate::management_steering::prefix_of;
 use crate::wire::Wire;
 
@@ -21,7 +21,7 @@ pub(crate) struct Management {
     /// `None` on transports without a connection manager.
     options: Option<CmOptions>,
     /// Of an adapter of iWARP.
-    iwarp: Option<IwarpOptions>,
+    iwarp: Option<iwarp::Shared>,
     manager: Option<ConnectionManager>,
     /// A descriptor of side ports that the driver does not have yet.
     side_ports: Option<OwnedFd>,
@@ -33,7 +33,7 @@ type Opened = ((IpAddr, Machine), Option<Joining>, CommIdPrefix);
 impl Management {
     pub(crate) fn new<M: Memory>(
         options: Option<CmOptions>,
-        iwarp: Option<IwarpOptions>,
+        iwarp: Option<iwarp::Shared>,
         device: &mut Device<M>,
         wire: &Wire,
     ) -> Self {
@@ -159,8 +159,8 @@ impl Management {
     /// Opens what a connection manager needs of the machine.
     fn open(&mut self, wire: &mut Wire) -> Result<Opened, Unavailable> {
         let address = wire.local().ip();
-        if let Some(options) = self.iwarp {
-            let joining = Joining::new(address, options).map_err(Unavailable::Sockets)?;
+        if let Some(shared) = self.iwarp.clone() {
+            let joining = Joining::new(address, shared).map_err(Unavailable::Sockets)?;
             wire.watch(&joining).map_err(Unavailable::Sockets)?;
             return Ok(((address, Machine::of_iwarp(address)), Some(joining), CommIdPrefix::default()));
         }

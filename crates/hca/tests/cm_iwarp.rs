@@ -161,6 +161,8 @@ fn silent_and_senseless_peers_do_not_keep_others_out() {
         .collect();
     let [client, server] = connected(&ends, &listener);
     sends([(&ends[0], &client), (&ends[1], &server)]);
+    let counted = ends[1].adapter.iwarp_counters();
+    assert_eq!((counted.garbage, counted.displaced > 0), (200, false), "{counted:?}");
     drop(strangers);
 }
 

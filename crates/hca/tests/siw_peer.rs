@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use nichrome_hca::cm::ConnectError;
 use nichrome_hca::{
     Adapter, AdapterConfig, CompletionQueue, Connection, IwarpOptions, Listener, Place, QueuePair, Region,
     Transport,
@@ -306,6 +307,64 @@ fn messages_arrive_over_a_path_that_loses_and_reorders() {
     messages_of_every_size_arrive_both_ways(&mut peer, &[64, 65_535], true);
     bytes_of_every_size_arrive_both_ways(&mut peer, &[1, REGION], true);
     peer.ask("netem", json!({}));
+}
+
+/// Waits for the first SEND of the peer.
+fn receives(cq: &CompletionQueue) {
+    loop {
+        let done = cq.wait(PATIENCE).expect("a completion");
+        assert_eq!(done.status, Status::Success, "{done:?}");
+        if done.operation == CompletedOperation::Receive {
+            return;
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the kernel peer"]
+fn the_connection_manager_connects_with_rping_in_both_directions() {
+    let mut peer = Peer::connect(PEER);
+    let End { region: _region, cq, qp, adapter } = End::open(&peer, false);
+    let listener = adapter.listen(0, 0).unwrap();
+    let here = listener.address();
+    start(&mut peer, &format!("rping -c -a {} -p {} -S 64 -C 1", here.ip(), here.port()));
+    let request = listener.accept(PATIENCE).unwrap().expect("a request");
+    let server = request.accept(qp, &[], &connection()).unwrap();
+    receives(&cq);
+    drop(server);
+    peer.ask("finish", json!({}));
+
+    let End { region, cq, qp, adapter } = End::open(&peer, true);
+    start(&mut peer, &format!("rping -s -a 10.77.0.1 -p {RPING_PORT} -S 64 -C 1"));
+    let address = SocketAddr::new(peer.addresses()[1].ip(), RPING_PORT);
+    let mut qp = Some(qp);
+    let client = (0..100).find_map(|_| {
+        let next = qp.take().unwrap_or_else(|| {
+            let capacity =
+                QpCapacity { send_wrs: 16, receive_wrs: 16, send_sges: 1, receive_sges: 1, inline: 0 };
+            adapter.queue_pair(capacity, &cq, &cq).unwrap()
+        });
+        match adapter.connect(address, next, &[], &connection()) {
+            Ok(connected) => Some(connected),
+            Err(ConnectError::NoListener) => {
+                std::thread::sleep(Duration::from_millis(100));
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    });
+    let client = client.expect("rping listens");
+    std::thread::sleep(SIW_RTS);
+    let buffers = [region.slice(RECEIVE, 16)];
+    client.queue_pair().post_receive(&ReceiveRequest { wr_id: 3, buffers: &buffers }).unwrap();
+    let remote = region.remote().at(START);
+    let words = [&remote.address.to_be_bytes()[..], &remote.rkey.0.to_be_bytes(), &64_u32.to_be_bytes()];
+    region.with(|bytes| bytes[SEND..SEND + 16].copy_from_slice(&words.concat()));
+    let buffers = [region.slice(SEND, 16)];
+    client.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &buffers)).unwrap();
+    receives(&cq);
+    drop(client);
+    peer.ask("finish", json!({}));
 }
 
 #[test]

@@ -32,7 +32,7 @@ const EXAMPLES_OF_LIBRDMACM: Application = Application {
     version: "44.0",
     package: "rdmacm-utils",
     operations: "rping, ucmatose, udaddy, mckey, cmtime, rdma_client, rdma_xclient, rstream, rcopy, riostream",
-    transport: "connection manager; RC, UD, multicast",
+    transport: "connection manager; RC, UD, multicast; iWARP",
 };
 
 const LIBRSPRELOAD: Application = Application {
@@ -48,7 +48,7 @@ const PERFTEST: Application = Application {
     version: "4.5",
     package: "perftest",
     operations: "write, read, send and atomic with `-R`",
-    transport: "connection manager; RC",
+    transport: "connection manager; RC; iWARP",
 };
 
 const QPERF: Application = Application {
@@ -64,7 +64,7 @@ const FIO: Application = Application {
     version: "3.33",
     package: "fio",
     operations: "`ioengine=rdma` with `verb=write` and `verb=read`",
-    transport: "connection manager; RC",
+    transport: "connection manager; RC; iWARP",
 };
 
 pub(crate) const OF_LIBRDMACM: [Application; 5] = [EXAMPLES_OF_LIBRDMACM, LIBRSPRELOAD, PERFTEST, QPERF, FIO];

@@ -12,7 +12,7 @@ use super::attributes::stop;
 use super::error::ConnectError;
 use super::machine::Machine;
 use super::streams::{Outcome, Ready, Streams};
-use crate::iwarp::IwarpOptions;
+use crate::iwarp;
 use crate::wire::Wire;
 
 /// What connects queue pairs over TCP.
@@ -35,10 +35,10 @@ impl Joining {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub(crate) fn new(address: IpAddr, options: IwarpOptions) -> rustix::io::Result<Self> {
+    pub(crate) fn new(address: IpAddr, shared: iwarp::Shared) -> rustix::io::Result<Self> {
         let (qps, standing) = (BTreeMap::new(), NumberMap::default());
         let (ready, unheard) = (Vec::new(), BTreeSet::new());
-        Ok(Self { address, streams: Streams::new(options)?, qps, standing, ready, unheard })
+        Ok(Self { address, streams: Streams::new(shared)?, qps, standing, ready, unheard })
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

@@ -23,7 +23,7 @@ pub struct IwarpCounters {
 
 /// The counters while connections are set up.
 #[derive(Debug, Default)]
-pub(super) struct SharedCounters {
+pub(crate) struct SharedCounters {
     garbage: AtomicU64,
     early_data: AtomicU64,
     foreign: AtomicU64,
@@ -34,7 +34,7 @@ pub(super) struct SharedCounters {
 
 /// Why an inbound connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(crate) enum Refused {
     Garbage,
     EarlyData,
     Foreign,
@@ -55,7 +55,7 @@ impl From<&SetupError> for Refused {
 }
 
 impl SharedCounters {
-    pub(super) fn count(&self, why: Refused) {
+    pub(crate) fn count(&self, why: Refused) {
         let counter = match why {
             Refused::Garbage => &self.garbage,
             Refused::EarlyData => &self.early_data,

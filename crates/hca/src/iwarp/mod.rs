@@ -17,10 +17,13 @@ mod listener;
 mod pending;
 mod set_up;
 
+use std::sync::Arc;
+
 use nichrome_rdma::QpNumber;
 use nichrome_rdma::iwarp::setup::Options;
 
 pub use counters::IwarpCounters;
+pub(crate) use counters::{Refused, SharedCounters};
 pub use establish::EstablishError;
 pub(crate) use establish::{Established, connect};
 pub use listener::{Incoming, Listener};
@@ -56,6 +59,14 @@ impl Default for IwarpOptions {
     fn default() -> Self {
         Self { crc: false, report: |_| {} }
     }
+}
+
+/// What the ways to connect share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) options: IwarpOptions,
+    /// Counts the connections of peers that were refused.
+    pub(crate) counters: Arc<SharedCounters>,
 }
 
 impl IwarpOptions {

@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::counters::SharedCounters;
 use super::handshake::IwarpHandshake;
 use super::pending::{Pending, Request, StreamHost};
-use super::{IwarpCounters, IwarpOptions, port_of};
+use super::{IwarpCounters, IwarpOptions, Shared, port_of};
 use crate::connect::{self, Connector, Limits};
 
 /// Sets up the connections of an adapter's queue pairs.
@@ -33,10 +33,11 @@ impl IwarpSetup {
     pub(crate) fn start(
         listener: TcpListener,
         host: Arc<dyn StreamHost>,
-        options: IwarpOptions,
+        shared: Shared,
     ) -> io::Result<Self> {
+        let Shared { options, counters } = shared;
         let address = listener.local_addr()?.ip();
-        let (open, counters) = (Arc::new(AtomicUsize::new(0)), Arc::new(SharedCounters::default()));
+        let open = Arc::new(AtomicUsize::new(0));
         let pending = Pending::new(host, Arc::clone(&open), Arc::clone(&counters), options.report);
         let limits = Limits::with_inbound(MAX_INBOUND);
         let connector = Connector::start::<IwarpHandshake>(limits, "nichrome-iwarp", listener, pending)?;

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 
 use nichrome_cm::{Errno, IdName, StreamFailure, StreamName, StreamParameters};
 use nichrome_rdma::iwarp::Terms;
@@ -13,7 +14,7 @@ use nichrome_wire::iwarp::Rtr;
 use super::failure;
 use crate::connect::{Cause, Context, Handshake, PROGRAM_TIMEOUT, Phase, PreSharedKey, Route};
 use crate::connected_stream::{ConnectedStream, Sender};
-use crate::iwarp::IwarpOptions;
+use crate::iwarp::{IwarpOptions, Refused, SharedCounters};
 
 /// What has become of a connection.
 #[derive(Debug)]
@@ -42,20 +43,27 @@ pub(in super::super) struct Ready {
 }
 
 /// The outcomes that the connection manager has not taken.
-#[derive(Default)]
-pub(super) struct Outcomes(Vec<Outcome>);
+pub(super) struct Outcomes {
+    outcomes: Vec<Outcome>,
+    /// Inbound connections that were refused.
+    refused: Arc<SharedCounters>,
+}
 
 impl Outcomes {
+    pub(super) const fn new(refused: Arc<SharedCounters>) -> Self {
+        Self { outcomes: Vec::new(), refused }
+    }
+
     pub(super) fn add(&mut self, outcome: Outcome) {
-        self.0.push(outcome);
+        self.outcomes.push(outcome);
     }
 
     pub(super) fn take(&mut self) -> Vec<Outcome> {
-        mem::take(&mut self.0)
+        mem::take(&mut self.outcomes)
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.outcomes.is_empty()
     }
 }
 
@@ -202,7 +210,7 @@ impl Call {
                 return;
             }
             Ok(Some(private_data)) => private_data.to_vec(),
-            Err(_) => return,
+            Err(error) => return outcomes.refused.count((&error).into()),
         };
         let (StreamName::Incoming(stream), Some(listener)) = (self.name, self.listener) else { return };
         let (ird, ord) = responder.depths();
@@ -248,6 +256,7 @@ impl Handshake for Call {
             waiting @ State::Waiting(_) => {
                 // RFC 5044 section 7.1.3: the initiator waits for the Reply.
                 self.state = waiting;
+                outcomes.refused.count(Refused::EarlyData);
                 self.fail(outcomes, setup_failure(SetupError::EarlyData));
             }
             calling @ State::Calling(_) => {
@@ -261,6 +270,13 @@ impl Handshake for Call {
     fn resume(&mut self, _: &mut Outcomes, _: Instant) {}
 
     fn close(&mut self, outcomes: &mut Outcomes, cause: Cause) {
+        if matches!(self.state, State::Opening(_) | State::Waiting(_)) {
+            outcomes.refused.count(match cause {
+                Cause::Deadline => Refused::TimedOut,
+                Cause::Displaced => Refused::Displaced,
+                _ => Refused::Closed,
+            });
+        }
         let failure = match cause {
             Cause::Deadline => StreamFailure::TimedOut,
             Cause::Io(error) => failure(&error),

@@ -25,7 +25,7 @@ use self::call::{Call, Outcomes};
 pub(super) use self::call::{Outcome, Ready};
 use super::error::errno;
 use crate::connect::{Cause, Handshake, Phase, Places, Route, Stream, dial_from};
-use crate::iwarp::IwarpOptions;
+use crate::iwarp::{self, IwarpOptions};
 
 /// Connections whose Request is not complete.
 const MAX_OPENING: usize = 512;
@@ -63,7 +63,8 @@ impl Streams {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub(super) fn new(options: IwarpOptions) -> rustix::io::Result<Self> {
+    pub(super) fn new(shared: iwarp::Shared) -> rustix::io::Result<Self> {
+        let iwarp::Shared { options, counters } = shared;
         Ok(Self {
             options,
             epoll: Epoll::new()?,
@@ -72,7 +73,7 @@ impl Streams {
             calls: NumberMap::default(),
             outgoing: BTreeMap::new(),
             opening: Places::default(),
-            outcomes: Outcomes::default(),
+            outcomes: Outcomes::new(counters),
             due: None,
             looks_at: Instant::ZERO,
             paused_until: None,
