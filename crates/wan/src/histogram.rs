@@ -29,6 +29,14 @@ const fn place(nanos: u64) -> usize {
     ((shift as usize) << PRECISION) + (nanos >> shift) as usize
 }
 
+/// The rank of a quantile among so many values. A share such as 0.14 has no exact representation: a product that differs from a whole
+/// number by its rounding is that number.
+fn rank_of(count: u64, quantile: f64) -> f64 {
+    let product = count as f64 * quantile;
+    let whole = product.round();
+    if (product - whole).abs() <= whole * f64::EPSILON { whole } else { product.ceil() }
+}
+
 /// The longest of the lengths that have this place.
 const fn longest_at(place: usize) -> u64 {
     let shift = (place >> PRECISION).saturating_sub(1);
@@ -84,7 +92,7 @@ impl DelayHistogram {
 
     /// The delay that the share `quantile` (0 to 1) of all do not exceed; 0 where there are no delays.
     pub fn quantile(&self, quantile: f64) -> Duration {
-        let rank = ((self.count as f64 * quantile).ceil() as u64).clamp(1, self.count.max(1));
+        let rank = (rank_of(self.count, quantile) as u64).clamp(1, self.count.max(1));
         let mut until = 0;
         let reaches = |count: &u64| {
             until += count;
@@ -156,6 +164,15 @@ mod tests {
             prop_assert!((exact..=exact + exact / 16_384).contains(&(got.as_nanos() as u64)), "{exact} {got:?}");
             let at_most = delays.partition_point(|delay| place(*delay) <= place(exact)) as u64;
             prop_assert_eq!(histogram.count_at_most(Duration::from_nanos(exact)), at_most);
+        }
+    }
+
+    #[test]
+    fn a_share_that_is_rounded_up_does_not_change_the_rank() {
+        let mut histogram = DelayHistogram::new();
+        (1..=100).for_each(|nanos| histogram.record_nanos(nanos));
+        for percent in 1..=100 {
+            assert_eq!(histogram.quantile(percent as f64 / 100.0), Duration::from_nanos(percent));
         }
     }
 

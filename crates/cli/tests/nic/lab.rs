@@ -209,20 +209,23 @@ impl Lab {
         assert!(received == data, "{direction:?} {family:?}: {} of {} bytes", received.len(), data.len());
     }
 
-    /// Sends UDP datagrams to the host, and says whether the same arrived in the same order.
-    pub(crate) fn send_datagrams(&self, datagrams: &[Vec<u8>], family: Family) {
+    /// Sends UDP datagrams to the host, `at_once` of them before it looks whether the same arrive in the same order: neither the socket
+    /// nor the queue of a neighbour that is not resolved yet holds many.
+    pub(crate) fn send_datagrams(&self, datagrams: &[Vec<u8>], at_once: usize, family: Family) {
         let to = SocketAddr::new(address(family, 1), PORT);
         let receiver = self.here.run(|| UdpSocket::bind(to).unwrap()).unwrap();
         receiver.set_read_timeout(Some(PATIENCE)).unwrap();
         let from = SocketAddr::new(address(family, 2), PORT);
         let sender = self.there.run(|| UdpSocket::bind(from).unwrap()).unwrap();
-        for datagram in datagrams {
-            assert_eq!(sender.send_to(datagram, to).unwrap(), datagram.len());
-        }
         let mut received = vec![0; 65_536];
-        for datagram in datagrams {
-            let len = receiver.recv(&mut received).unwrap();
-            assert!(received[..len] == *datagram, "{family:?}: {len} bytes for {}", datagram.len());
+        for some in datagrams.chunks(at_once) {
+            for datagram in some {
+                assert_eq!(sender.send_to(datagram, to).unwrap(), datagram.len());
+            }
+            for datagram in some {
+                let len = receiver.recv(&mut received).unwrap();
+                assert!(received[..len] == *datagram, "{family:?}: {len} bytes for {}", datagram.len());
+            }
         }
     }
 

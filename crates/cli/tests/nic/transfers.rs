@@ -75,7 +75,7 @@ fn udp_datagrams_are_coalesced_and_arrive_one_by_one() {
             let up = lab.up(&[&["--hold", "20ms", "--backend", back_end], udp].concat());
             lab.configure_host();
             for family in [Family::V4, Family::V6] {
-                lab.send_datagrams(&datagrams, family);
+                lab.send_datagrams(&datagrams, lens.len(), family);
             }
             let total = check_accounts(&lab)["total"].clone();
             assert_eq!(total["engine"]["aggregates"].as_u64().unwrap() >= 36, merges, "{total}");

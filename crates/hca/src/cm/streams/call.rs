@@ -1,6 +1,7 @@
 //! MPA's start-up of one connection, with the program's private data.
 
 use std::convert::Infallible;
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use nichrome_rdma::iwarp::setup::{Established, Initiator, Responder, SetupError}
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::Rtr;
 
-use super::failure;
+use super::super::error::errno;
 use crate::connect::{Cause, Context, Handshake, PROGRAM_TIMEOUT, Phase, PreSharedKey, Route};
 use crate::connected_stream::{ConnectedStream, Sender};
 use crate::iwarp::{IwarpOptions, Refused, SharedCounters};
@@ -320,5 +321,14 @@ fn setup_failure(error: SetupError) -> StreamFailure {
         SetupError::Closed => StreamFailure::Refused(Errno::ECONNRESET),
         SetupError::Timeout => StreamFailure::TimedOut,
         _ => StreamFailure::Other(Errno::EPROTO),
+    }
+}
+
+/// What the manager is told of a failed connection.
+pub(super) fn failure(error: &io::Error) -> StreamFailure {
+    match error.kind() {
+        ErrorKind::TimedOut => StreamFailure::TimedOut,
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => StreamFailure::Refused(errno(error)),
+        _ => StreamFailure::Other(errno(error)),
     }
 }

@@ -21,9 +21,8 @@ use nichrome_cm::{IdName, StreamFailure, StreamName, StreamParameters};
 use nichrome_port::{Epoll, Interest};
 use nichrome_wire::{Instant, NumberMap};
 
-use self::call::{Call, Outcomes};
+use self::call::{Call, Outcomes, failure};
 pub(super) use self::call::{Outcome, Ready};
-use super::error::errno;
 use crate::connect::{Cause, Handshake, Phase, Places, Route, Stream, dial_from};
 use crate::iwarp::{self, IwarpOptions};
 
@@ -313,14 +312,5 @@ impl AsFd for Streams {
     /// Readable while a socket waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
-    }
-}
-
-/// What the manager is told of a failed connection.
-fn failure(error: &io::Error) -> StreamFailure {
-    match error.kind() {
-        ErrorKind::TimedOut => StreamFailure::TimedOut,
-        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => StreamFailure::Refused(errno(error)),
-        _ => StreamFailure::Other(errno(error)),
     }
 }
