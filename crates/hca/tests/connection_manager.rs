@@ -10,7 +10,9 @@ use nichrome_hca::{Adapter, AdapterConfig, Faults, Place, Transport};
 use nichrome_rdma::{ReceiveRequest, Status};
 use nichrome_wan::Impairments;
 
-use self::cm_end::{End, PATIENCE, connected, connection, sends};
+use self::cm_end::{
+    End, PATIENCE, connected, connection, connects_from_several_threads, makes_and_ends, sends,
+};
 
 #[path = "common/cm_end.rs"]
 mod cm_end;
@@ -123,30 +125,12 @@ fn an_adapter_can_connect_to_itself() {
 
 #[test]
 fn a_thousand_connections_are_made_and_ended() {
-    let ends = &pair();
-    let listener = ends[1].adapter.listen(0, 0).unwrap();
-    let made: Vec<[Connected; 2]> = (0..1000).map(|_| connected(ends, &listener)).collect();
-    for nth in [0, 500, 999] {
-        sends([(&ends[0], &made[nth][0]), (&ends[1], &made[nth][1])]);
-    }
-    assert!(made.iter().flatten().all(Connected::is_established));
-    let (clients, servers): (Vec<_>, Vec<_>) = made.into_iter().map(<(_, _)>::from).unzip();
-    drop(clients);
-    assert!(servers.iter().all(|server| server.wait_disconnected(PATIENCE).unwrap()));
+    makes_and_ends(1000, &pair());
 }
 
 #[test]
 fn many_clients_connect_at_once() {
-    let [client, server] = &pair();
-    let listener = &server.adapter.listen(0, 0).unwrap();
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| (0..10).for_each(|_| drop(server.accept(listener, b"").unwrap())));
-        }
-        for _ in 0..8 {
-            scope.spawn(|| (0..5).for_each(|_| drop(client.connect(listener.address(), b"").unwrap())));
-        }
-    });
+    connects_from_several_threads(&pair());
 }
 
 #[test]

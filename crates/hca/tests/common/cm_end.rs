@@ -71,3 +71,29 @@ pub(crate) fn sends([from, to]: [(&End, &Connected); 2]) {
     }
     assert_eq!(to.0.region.with(|bytes| bytes[..100].to_vec()), [7; 100]);
 }
+
+/// Makes `count` connections, sends over the first, the middle and the last, and ends them all.
+pub(crate) fn makes_and_ends(count: usize, ends: &[End; 2]) {
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    let made: Vec<[Connected; 2]> = (0..count).map(|_| connected(ends, &listener)).collect();
+    for nth in [0, count / 2, count - 1] {
+        sends([(&ends[0], &made[nth][0]), (&ends[1], &made[nth][1])]);
+    }
+    assert!(made.iter().flatten().all(Connected::is_established));
+    let (clients, servers): (Vec<_>, Vec<_>) = made.into_iter().map(<(_, _)>::from).unzip();
+    drop(clients);
+    assert!(servers.iter().all(|server| server.wait_disconnected(PATIENCE).unwrap()));
+}
+
+/// Makes 40 connections, from eight threads to four that accept.
+pub(crate) fn connects_from_several_threads([client, server]: &[End; 2]) {
+    let listener = &server.adapter.listen(0, 0).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..10).for_each(|_| drop(server.accept(listener, b"").unwrap())));
+        }
+        for _ in 0..8 {
+            scope.spawn(|| (0..5).for_each(|_| drop(client.connect(listener.address(), b"").unwrap())));
+        }
+    });
+}

@@ -324,7 +324,7 @@ fn setup_failure(error: SetupError) -> StreamFailure {
     }
 }
 
-/// What the manager is told of a failed connection.
+/// The failure that the connection manager reports to its program for an error of the socket.
 pub(super) fn failure(error: &io::Error) -> StreamFailure {
     match error.kind() {
         ErrorKind::TimedOut => StreamFailure::TimedOut,
