@@ -7,12 +7,10 @@ use thiserror::Error;
 /// How connections are set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bearer {
-    /// RoCEv2: InfiniBand's messages on queue pair 1.
+    /// RoCEv2 and StaR: InfiniBand's messages on queue pair 1.
     Roce,
     /// iWARP: MPA, whose start frames carry the private data. Set up by the driver.
     Iwarp,
-    /// StaR: its own set-up. Set up by the driver.
-    Star,
 }
 
 /// The top bits of communication identifiers, by which messages reach one of several processes that share an address.

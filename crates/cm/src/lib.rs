@@ -6,8 +6,8 @@
 //! ([`Output`]), by the contract of [`nichrome_wire::engine`]. Commands of programs are methods; after each the driver drains
 //! [`poll`](nichrome_wire::Engine::poll) too.
 //!
-//! Connections over RoCEv2 ([`Bearer::Roce`]) are set up by InfiniBand's messages on queue pair 1, here. Those over iWARP and
-//! StaR have a set-up of their own, which the driver runs: the manager requests connections, and the driver reports what became of them.
+//! Connections over RoCEv2 and StaR ([`Bearer::Roce`]) are set up by InfiniBand's messages on queue pair 1, here. Those over iWARP
+//! have a set-up of their own, which the driver runs: the manager requests connections, and the driver reports what became of them.
 //!
 //! The semantics are those of Linux's `rdma_ucm` (drivers/infiniband/core/ucma.c, cma.c and cm.c; the table in `ib/mod.rs` says
 //! where the messages differ), so that [`ucma`], the commands of `/dev/infiniband/rdma_cm`, is a thin layer in front:

@@ -47,43 +47,41 @@ fn requested(network: &mut Network, listener: IdName, stream: u64) -> IdName {
 
 #[test]
 fn both_ends_have_the_events_of_the_kernel() {
-    for bearer in [Bearer::Iwarp, Bearer::Star] {
-        let mut network = network(bearer);
-        let listener = network.listen(1, 9, PortSpace::Tcp, 7, 3);
-        let listen = Output::Listen { id: listener, local: at(1, 7), backlog: 3 };
-        assert_eq!(requests(&mut network, 1), [listen]);
-        let client = connecting(&mut network);
-        let server = requested(&mut network, listener, 70);
-        network.accept(1, server, 2, 0x22).unwrap();
-        let stream = StreamName::Incoming(70);
-        let [Output::Accept { stream: accepted, qp, .. }] = &requests(&mut network, 1)[..] else { panic!() };
-        assert_eq!((*accepted, qp.value()), (stream, 0x22));
-        network.input(1, Input::Accepted(stream, Ok(())));
-        assert_eq!(network.event(1).kind, EventKind::Established);
-        let result = Ok(stream_parameters(b"welcome"));
-        network.input(0, Input::Replied { id: client, local: at(0, 40_000), result });
-        let event = network.event(0);
-        assert_eq!(
-            (event.kind, &of_connection(&event).private_data[..]),
-            (EventKind::Established, &b"welcome"[..])
-        );
-        network.disconnect(0, client).unwrap();
-        assert_eq!(requests(&mut network, 0), [Output::Disconnect(StreamName::Outgoing(client))]);
-        for _ in 0..2 {
-            network.input(0, Input::Closed(StreamName::Outgoing(client)));
-            network.input(1, Input::Closed(stream));
-        }
-        assert_eq!(
-            (network.event(0).kind, network.event(1).kind),
-            (EventKind::Disconnected, EventKind::Disconnected)
-        );
-        for (node, id) in [(0, client), (1, server), (1, listener)] {
-            network.destroy(node, id).unwrap();
-        }
-        assert_eq!(requests(&mut network, 0), [Output::Release(StreamName::Outgoing(client))]);
-        assert_eq!(requests(&mut network, 1), [Output::Release(stream), Output::StopListening(listener)]);
-        network.assert_nothing_leaks();
+    let mut network = network(Bearer::Iwarp);
+    let listener = network.listen(1, 9, PortSpace::Tcp, 7, 3);
+    let listen = Output::Listen { id: listener, local: at(1, 7), backlog: 3 };
+    assert_eq!(requests(&mut network, 1), [listen]);
+    let client = connecting(&mut network);
+    let server = requested(&mut network, listener, 70);
+    network.accept(1, server, 2, 0x22).unwrap();
+    let stream = StreamName::Incoming(70);
+    let [Output::Accept { stream: accepted, qp, .. }] = &requests(&mut network, 1)[..] else { panic!() };
+    assert_eq!((*accepted, qp.value()), (stream, 0x22));
+    network.input(1, Input::Accepted(stream, Ok(())));
+    assert_eq!(network.event(1).kind, EventKind::Established);
+    let result = Ok(stream_parameters(b"welcome"));
+    network.input(0, Input::Replied { id: client, local: at(0, 40_000), result });
+    let event = network.event(0);
+    assert_eq!(
+        (event.kind, &of_connection(&event).private_data[..]),
+        (EventKind::Established, &b"welcome"[..])
+    );
+    network.disconnect(0, client).unwrap();
+    assert_eq!(requests(&mut network, 0), [Output::Disconnect(StreamName::Outgoing(client))]);
+    for _ in 0..2 {
+        network.input(0, Input::Closed(StreamName::Outgoing(client)));
+        network.input(1, Input::Closed(stream));
     }
+    assert_eq!(
+        (network.event(0).kind, network.event(1).kind),
+        (EventKind::Disconnected, EventKind::Disconnected)
+    );
+    for (node, id) in [(0, client), (1, server), (1, listener)] {
+        network.destroy(node, id).unwrap();
+    }
+    assert_eq!(requests(&mut network, 0), [Output::Release(StreamName::Outgoing(client))]);
+    assert_eq!(requests(&mut network, 1), [Output::Release(stream), Output::StopListening(listener)]);
+    network.assert_nothing_leaks();
 }
 
 #[test]

@@ -19,7 +19,7 @@ use nichrome_rdma::{
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
-use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Parked, Unavailable};
+use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Modify, Parked, Unavailable};
 use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
@@ -81,13 +81,12 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let slot = socket.slot();
         let wire = Wire::open(socket, config)?;
         let (ports, local) = (wire.readiness()?, wire.local());
-        let cm = (config.transport != Transport::Star).then_some(config.cm);
         let iwarp = iwarp::Shared { options: config.iwarp, ..iwarp::Shared::default() };
         let iwarp = (config.transport == Transport::Iwarp).then_some(iwarp);
         let failed =
             |error: std::io::Error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
         let shared = Arc::new(Shared {
-            live: Mutex::new(LiveDevice::new(device, wire, cm, iwarp.clone())),
+            live: Mutex::new(LiveDevice::new(device, wire, config.cm, iwarp.clone())),
             ports,
             side_ports: OnceLock::new(),
             local,
@@ -132,6 +131,30 @@ impl<M: Memory + Send + 'static> Driver<M> {
         commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
     ) -> Result<T, Unavailable> {
         self.shared.manage(commands)
+    }
+
+    /// As [`manage`](Self::manage), for commands that connect queue pairs: they change them by what they are given. One whose
+    /// transport is to be negotiated is held until it is.
+    ///
+    /// # Errors
+    /// As [`manage`](Self::manage).
+    pub(crate) fn manage_qps<T>(
+        &self,
+        commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, &mut Modify<'_, M>, Instant) -> T,
+    ) -> Result<T, Unavailable> {
+        let mut requests = Vec::new();
+        let mut modify = |device: &mut Device<M>, qp: QpHandle, change: &QpChange| {
+            device.modify_qp(qp, change)?;
+            if let SetUp::Star(star) = &self.set_up {
+                requests.extend(star.hold(device, qp, change)?);
+            }
+            Ok(())
+        };
+        let result = self.manage(|manager, device, now| commands(manager, device, &mut modify, now));
+        if let SetUp::Star(star) = &self.set_up {
+            requests.into_iter().for_each(|request| star.request(request));
+        }
+        result
     }
 
     /// The adapter, as the channels of programs see it.

@@ -34,11 +34,11 @@ pub(crate) struct LiveDevice<M> {
 }
 
 impl<M: Memory> LiveDevice<M> {
-    /// Drives a device on its wire. `cm` is `None` on transports without a connection manager; `iwarp` is `None` on other transports.
+    /// Drives a device on its wire. `iwarp` is `None` on other transports.
     pub(crate) fn new(
         mut device: Device<M>,
         wire: Wire,
-        cm: Option<CmOptions>,
+        cm: CmOptions,
         iwarp: Option<iwarp::Shared>,
     ) -> Self {
         let management = Management::new(cm, iwarp, &mut device, &wire);

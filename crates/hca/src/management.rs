@@ -18,8 +18,7 @@ use crate::wire::Wire;
 /// The connection manager of a device. The first command of its program starts it; where the address is not shared, so does the
 /// first message of a peer, which is answered although no program listens.
 pub(crate) struct Management {
-    /// `None` on transports without a connection manager.
-    options: Option<CmOptions>,
+    options: CmOptions,
     /// Of an adapter of iWARP.
     iwarp: Option<iwarp::Shared>,
     manager: Option<ConnectionManager>,
@@ -32,12 +31,12 @@ type Opened = ((IpAddr, Machine), Option<Joining>, CommIdPrefix);
 
 impl Management {
     pub(crate) fn new<M: Memory>(
-        options: Option<CmOptions>,
+        options: CmOptions,
         iwarp: Option<iwarp::Shared>,
         device: &mut Device<M>,
         wire: &Wire,
     ) -> Self {
-        if options.is_some() && iwarp.is_none() && wire.slot().is_none() {
+        if iwarp.is_none() && wire.slot().is_none() {
             device.open_management();
         }
         Self { options, iwarp, manager: None, side_ports: None }
@@ -122,7 +121,6 @@ impl Management {
         device: &mut Device<M>,
         wire: &mut Wire,
     ) -> Result<(), Unavailable> {
-        self.options.as_ref().ok_or(Unavailable::Transport)?;
         if self.manager.is_some() && place.as_ref().is_none_or(|parked| parked.channels.is_empty()) {
             *place = None;
             return Ok(());
@@ -140,13 +138,12 @@ impl Management {
         device: &mut Device<M>,
         wire: &mut Wire,
     ) -> Result<&mut ConnectionManager, Unavailable> {
-        let options = self.options.ok_or(Unavailable::Transport)?;
         if self.manager.is_none() {
             let (machine, joining, comm_ids) = self.open(wire)?;
-            let started = ConnectionManager::new(machine, joining, device.config(), comm_ids, &options);
+            let started = ConnectionManager::new(machine, joining, device.config(), comm_ids, &self.options);
             self.begin(started.map_err(Unavailable::Options)?, device);
         }
-        self.manager.as_mut().ok_or(Unavailable::Transport)
+        self.manager.as_mut().ok_or(Unavailable::Closed)
     }
 
     fn begin<M: Memory>(&mut self, manager: ConnectionManager, device: &mut Device<M>) {

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use nichrome_cm::ucma::Caller;
 use nichrome_cm::{ChannelName, Errno};
-use nichrome_hca::cm::{ChannelError, CmChannel, CmHost, Unavailable};
-use nichrome_hca::{Adapter, AdapterConfig, Driver, Transport};
+use nichrome_hca::cm::CmChannel;
+use nichrome_hca::{Adapter, AdapterConfig};
 use nichrome_port::clock;
-use nichrome_rdma::ByteMemory;
 
 /// Numbers of commands.
 const CREATE_ID: u32 = 0;
@@ -239,31 +238,6 @@ fn groups_are_joined_and_left() {
     for membership in memberships {
         assert_eq!(write(&channel, LEAVE_MCAST, &[&[0; 8], &word(membership), &word(0)]), Ok(1));
     }
-}
-
-#[test]
-fn an_adapter_that_refuses_a_connection_manager_leaves_it_to_the_next() {
-    let host = CmHost::new(Transport::Roce, 1, Some(2)).unwrap();
-    let channel = host.open_channel().unwrap();
-    let id = create(&channel, 1, TCP);
-    let open = |transport| {
-        let config = AdapterConfig { transport, ..AdapterConfig::default() };
-        Driver::open(&config, ByteMemory::new(0, 0), Box::new(drop)).unwrap()
-    };
-    assert_eq!(host.attach(&open(Transport::Star)), Err(Unavailable::Transport));
-    let driver = open(Transport::Roce);
-    host.attach(&driver).unwrap();
-    let local = SocketAddr::new(driver.local().ip(), 0);
-    bind(&channel, id, local).unwrap();
-    write(&channel, LISTEN, &[&word(id), &word(0)]).unwrap();
-}
-
-#[test]
-fn star_has_no_channels() {
-    let adapter =
-        Adapter::open(&AdapterConfig { transport: Transport::Star, ..AdapterConfig::default() }).unwrap();
-    let refused = adapter.open_cm_channel().err();
-    assert_eq!(refused, Some(ChannelError::Unavailable(Unavailable::Transport)));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nichrome_hca::cm::{CmOptions, ConnectError, Connected, ListenError, TimeExponent, Unavailable};
-use nichrome_hca::{Adapter, AdapterConfig, Faults, Place, Transport};
+use nichrome_hca::cm::{CmOptions, ConnectError, Connected, ListenError, TimeExponent};
+use nichrome_hca::{Adapter, AdapterConfig, Faults, Place};
 use nichrome_rdma::{ReceiveRequest, Status};
 use nichrome_wan::Impairments;
 
@@ -103,13 +103,6 @@ fn private_data_that_does_not_fit_is_refused() {
     assert!(matches!(client.connect(address, &[1; 57]), Err(ConnectError::Command(_))));
     let other_family = "[::1]:9".parse().unwrap();
     assert!(matches!(client.connect(other_family, b""), Err(ConnectError::Command(_))));
-}
-
-#[test]
-fn star_has_no_connection_manager() {
-    let adapter =
-        Adapter::open(&AdapterConfig { transport: Transport::Star, ..AdapterConfig::default() }).unwrap();
-    assert_eq!(adapter.listen(1, 0).err(), Some(ListenError::Unavailable(Unavailable::Transport)));
 }
 
 #[test]

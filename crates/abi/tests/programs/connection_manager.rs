@@ -19,6 +19,7 @@ const CLIENT: &str = "127.77.0.3";
 /// How long a server may take until it listens.
 const UNTIL_LISTENING: Duration = Duration::from_secs(20);
 
+const STAR: (&str, &str) = ("NICHROME_TRANSPORT", "star");
 const IWARP: (&str, &str) = ("NICHROME_TRANSPORT", "iwarp");
 
 /// The TCP port of qperf.
@@ -32,7 +33,7 @@ const EXAMPLES_OF_LIBRDMACM: Application = Application {
     version: "44.0",
     package: "rdmacm-utils",
     operations: "rping, ucmatose, udaddy, mckey, cmtime, rdma_client, rdma_xclient, rstream, rcopy, riostream",
-    transport: "connection manager; RC, UD, multicast; iWARP",
+    transport: "connection manager; RC, UD, multicast; iWARP; StaR",
 };
 
 const LIBRSPRELOAD: Application = Application {
@@ -48,7 +49,7 @@ const PERFTEST: Application = Application {
     version: "4.5",
     package: "perftest",
     operations: "write, read, send and atomic with `-R`",
-    transport: "connection manager; RC; iWARP",
+    transport: "connection manager; RC; iWARP; StaR",
 };
 
 const QPERF: Application = Application {
@@ -56,7 +57,7 @@ const QPERF: Application = Application {
     version: "0.4.11",
     package: "qperf",
     operations: "`rc_bw`, `rc_lat`, `rc_rdma_write_bw` with `-cm1`",
-    transport: "connection manager; RC",
+    transport: "connection manager; RC; StaR",
 };
 
 const FIO: Application = Application {
@@ -64,7 +65,7 @@ const FIO: Application = Application {
     version: "3.33",
     package: "fio",
     operations: "`ioengine=rdma` with `verb=write` and `verb=read`",
-    transport: "connection manager; RC; iWARP",
+    transport: "connection manager; RC; iWARP; StaR",
 };
 
 pub(crate) const OF_LIBRDMACM: [Application; 5] = [EXAMPLES_OF_LIBRDMACM, LIBRSPRELOAD, PERFTEST, QPERF, FIO];
@@ -210,11 +211,16 @@ fn has_joined(group: &str) -> bool {
 }
 
 /// Runs a pair; both must succeed.
-fn run(Pair(server_line, client_line): &Pair<'_>, more: &[(&str, &str)]) {
+fn run(pair: &Pair<'_>, more: &[(&str, &str)]) {
+    run_each(pair, [more; 2]);
+}
+
+/// Runs a pair, the server and the client each with an environment of its own; both must succeed.
+fn run_each(Pair(server_line, client_line): &Pair<'_>, [of_server, of_client]: [&[(&str, &str)]; 2]) {
     let _turn = turn();
     let is_endless = server_line.starts_with('!');
-    let mut server = Server::start(server_line.trim_start_matches('!'), more);
-    let client = ended(spawn(client_line, CLIENT, more), client_line);
+    let mut server = Server::start(server_line.trim_start_matches('!'), of_server);
+    let client = ended(spawn(client_line, CLIENT, of_client), client_line);
     if is_endless || !client.status.success() {
         server.kill();
     }
@@ -258,6 +264,18 @@ fn the_examples_and_benchmarks_run_over_iwarp() {
     needs("ib_write_bw", PERFTEST.package);
     let can = |Pair(server, _): &&Pair<'_>| !NOT_ON_IWARP.iter().any(|program| server.starts_with(program));
     EXAMPLES.iter().chain(BENCHMARKS).filter(can).for_each(|pair| run(pair, &[IWARP]));
+}
+
+/// StaR has no packets for XRC.
+const NOT_ON_STAR: &[&str] = &["rdma_xserver"];
+
+#[test]
+fn the_examples_and_benchmarks_run_where_the_server_keeps_no_state() {
+    needs("rping", EXAMPLES_OF_LIBRDMACM.package);
+    needs("ib_write_bw", PERFTEST.package);
+    let server = [STAR, ("NICHROME_STATELESS", "self")];
+    let can = |Pair(server, _): &&Pair<'_>| !NOT_ON_STAR.iter().any(|program| server.starts_with(program));
+    EXAMPLES.iter().chain(BENCHMARKS).filter(can).for_each(|pair| run_each(pair, [&server, &[STAR]]));
 }
 
 /// Connects to rping and exits, without disconnecting and without Python's own clean-up.

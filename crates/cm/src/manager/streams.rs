@@ -1,4 +1,4 @@
-//! Connections that the driver sets up: iWARP's and StaR's.
+//! Connections that the driver sets up: iWARP's.
 
 use std::net::SocketAddr;
 

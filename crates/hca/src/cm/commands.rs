@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use nichrome_cm::{
     ChannelName, CommandError, ConnectionParameters, EventKind, IdName, Input, Output, Parameters, Route,
 };
-use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpState, QpType};
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpState, QpType};
 use nichrome_wire::cm::{Ece, PortSpace, RejectReason};
 use nichrome_wire::{Engine, Instant};
 
@@ -15,6 +15,10 @@ use super::manager::{Connection, ConnectionManager, EndpointNumber, HOP_LIMIT, P
 
 /// Milliseconds for questions to the driver, which it answers at once.
 const QUERY_TIMEOUT: u32 = 1000;
+
+/// Changes a queue pair of the device, and holds it if its transport is to be negotiated.
+pub(crate) type Modify<'a, M> =
+    dyn FnMut(&mut Device<M>, QpHandle, &QpChange) -> Result<(), ModifyError> + 'a;
 
 /// A request of a peer that the program has not answered.
 #[derive(Debug)]
@@ -158,14 +162,14 @@ impl ConnectionManager {
         qp: QpHandle,
         parameters: &ConnectionParameters,
         attributes: &Attributes,
-        device: &mut Device<M>,
+        (device, modify): (&mut Device<M>, &mut Modify<'_, M>),
         now: Instant,
     ) -> Result<EndpointNumber, ConnectError> {
         // The peer's first packet may follow its REP at once.
         if self.joining.is_some() {
             prepare(qp, attributes, device)?;
         } else {
-            self.bring_up(id, qp, attributes, device)?;
+            self.bring_up(id, qp, attributes, device, modify)?;
         }
         let number = self.next_number();
         self.engine.accept(id, number.0, parameters, Ece::default(), now)?;
@@ -179,12 +183,12 @@ impl ConnectionManager {
         &mut self,
         number: EndpointNumber,
         attributes: &Attributes,
-        device: &mut Device<M>,
+        (device, modify): (&mut Device<M>, &mut Modify<'_, M>),
         now: Instant,
     ) -> Result<(), ConnectError> {
         let known = self.connections.get(&number).map(|connection| (connection.id, connection.qp));
         let (id, qp) = known.ok_or(CommandError::NotFound)?;
-        self.bring_up(id, qp, attributes, device)?;
+        self.bring_up(id, qp, attributes, device, modify)?;
         self.engine.establish(id, now)?;
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.progress = Progress::Established;
@@ -199,10 +203,11 @@ impl ConnectionManager {
         qp: QpHandle,
         attributes: &Attributes,
         device: &mut Device<M>,
+        modify: &mut Modify<'_, M>,
     ) -> Result<(), ConnectError> {
         for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
             let change = self.engine.qp_attributes(id, state).map_err(|_| ConnectError::Withdrawn)?;
-            device.modify_qp(qp, &attributes.apply(change))?;
+            modify(device, qp, &attributes.apply(change))?;
         }
         Ok(())
     }

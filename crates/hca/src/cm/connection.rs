@@ -52,7 +52,9 @@ impl Adapter {
         let endpoint = Endpoint { adapter: self.clone(), number };
         let private_data = match endpoint.wait_while(&Progress::Pending)? {
             Progress::Responded(private_data) => {
-                self.manage(|manager, device, now| manager.establish(number, &attributes, device, now))??;
+                self.inner.driver.manage_qps(|manager, device, modify, now| {
+                    manager.establish(number, &attributes, (device, modify), now)
+                })??;
                 private_data
             }
             progress => {

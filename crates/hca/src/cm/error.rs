@@ -9,9 +9,9 @@ use thiserror::Error;
 /// Why an adapter has no connection manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unavailable {
-    /// The adapter's transport is StaR.
-    #[error("StaR has no connection manager: open the adapter with RoCE or iWARP")]
-    Transport,
+    /// No adapter is open.
+    #[error("no adapter is open")]
+    Closed,
     /// The processes at a shared address cannot share service ports. EOPNOTSUPP: the adapter receives packets from the interfaces.
     #[error("cannot share service ports with other processes at the address: {0}")]
     Services(Errno),

@@ -70,7 +70,7 @@ impl CmHost {
 
     /// The adapter.
     fn attached(&self) -> Result<&dyn ChannelHost, Unavailable> {
-        self.adapter.get().map(|host| &**host).ok_or(Unavailable::Transport)
+        self.adapter.get().map(|host| &**host).ok_or(Unavailable::Closed)
     }
 }
 

@@ -100,8 +100,8 @@ impl Request {
             ..chosen
         };
         let handle = queue_pair.handle();
-        let number = self.adapter.manage(|manager, device, now| {
-            manager.accept(id, handle, &parameters, &attributes, device, now)
+        let number = self.adapter.inner.driver.manage_qps(|manager, device, modify, now| {
+            manager.accept(id, handle, &parameters, &attributes, (device, modify), now)
         })??;
         self.id = None;
         let endpoint = Endpoint::new(self.adapter.clone(), number);

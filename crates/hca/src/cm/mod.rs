@@ -1,4 +1,4 @@
-//! Connections over RoCE and iWARP by address and port: the connection manager, with the semantics of rdma_cm.
+//! Connections by address and port: the connection manager, with the semantics of rdma_cm.
 //!
 //! [`Adapter::listen`](crate::Adapter::listen) returns a [`Listener`], whose [`accept`](Listener::accept) returns a [`Request`] with the
 //! peer's address and private data, to be accepted or rejected. [`Adapter::connect`](crate::Adapter::connect) connects to a listener
@@ -12,6 +12,10 @@
 //!
 //! Private data has at most 56 bytes in a request, 196 in an answer and 148 in a rejection. The message has a field of this size:
 //! the peer sees zeros behind shorter data.
+//!
+//! Over StaR the messages are RoCE's. Which side is stateless is negotiated as for every queue pair that is brought to RTR, under the key
+//! of set-ups: requests that are posted before wait. The messages themselves, private data included, are neither encrypted nor
+//! authenticated.
 //!
 //! Over iWARP ports are TCP's, and the messages are MPA's start-up, with up to 255 bytes of private data, which has no zeros behind it. A
 //! connection stands when the listening program accepts it.
@@ -51,6 +55,7 @@ mod tcp_ports;
 
 pub(crate) use channel::ChannelHost;
 pub use channel::{ChannelError, CmChannel};
+pub(crate) use commands::Modify;
 pub use connection::Connected;
 pub use error::{ConnectError, ListenError, Unavailable, WaitError};
 pub use host::CmHost;
