@@ -201,6 +201,10 @@ impl Pipeline {
             self.order.latest = None;
         }
         self.end = operation.end();
+        if self.operations.capacity() == 0 {
+            // Most of many connections have one request at a time; the queue would begin with room for four.
+            self.operations.reserve_exact(1);
+        }
         self.operations.push_back(operation);
         self.settle();
     }
