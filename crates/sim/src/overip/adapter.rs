@@ -106,8 +106,14 @@ fn stamp(message: u64) -> u8 {
     (message % 255) as u8 + 1
 }
 
+/// Where the peer's message of this number goes.
 fn slot(message: u64) -> u64 {
     BASE + message % SLOTS * LONGEST as u64
+}
+
+/// Where it comes from.
+fn source(message: u64) -> u64 {
+    slot(message) + (SLOTS + 1) * LONGEST as u64
 }
 
 /// Where READs go to.
@@ -118,7 +124,7 @@ fn sink() -> u64 {
 impl Adapter {
     /// An adapter without connections, behind TCP with this longest segment.
     pub(super) fn new(address: HostId, mss: usize, seed: u64) -> Result<Self, RunError> {
-        let memory = (SLOTS as usize + 1) * LONGEST;
+        let memory = (2 * SLOTS as usize + 1) * LONGEST;
         let mut config = Config::new(vec![address.ip().into()]);
         config.seed = u128::from(seed);
         let mut device = Device::new(config, ByteMemory::new(BASE, memory)).map_err(refused)?;
@@ -218,9 +224,9 @@ impl Adapter {
         let Request { connection, len, message } = request;
         match message {
             Some(message) => {
-                let address = slot(message);
-                self.mark(address, len, stamp(message));
-                self.post(connection, Operation::Write(Remote { address, rkey }), address, len)?;
+                self.mark(source(message), len, stamp(message));
+                let remote = Remote { address: slot(message), rkey };
+                self.post(connection, Operation::Write(remote), source(message), len)?;
             }
             None => self.post(connection, Operation::Read(Remote { address: BASE, rkey }), sink(), len)?,
         }
