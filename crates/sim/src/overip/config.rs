@@ -1,5 +1,6 @@
 //! What the test bed is configured with.
 
+use super::processors::Balancing;
 use crate::host::HostConfig;
 use crate::{LinkConfig, PcieConfig};
 
@@ -92,6 +93,8 @@ pub(super) struct TestbedConfig {
     pub(super) costs: HostCosts,
     /// The processor that takes interrupts; programs begin on 1.
     pub(super) interrupts: usize,
+    /// Whether the scheduler moves the application.
+    pub(super) balancing: Balancing,
     /// Processes of the application on the server.
     pub(super) application: usize,
     pub(super) card: CardConfig,

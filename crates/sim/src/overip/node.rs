@@ -52,7 +52,7 @@ impl Node {
         };
         Ok(Self {
             costs: config.costs,
-            processors: Processors::new(config.interrupts, programs, application),
+            processors: Processors::new(config.interrupts, programs, application, config.balancing),
             card: Card::new(config.card),
             tcp: Host::new(id, tcp).map_err(|error| refused(&error))?,
             timer: Timer::default(),

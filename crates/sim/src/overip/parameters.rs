@@ -6,6 +6,7 @@ use nichrome_wan::QueueLimit;
 
 use super::adapter::LONGEST;
 use super::config::{CardConfig, HostCosts, Moderation, RouterConfig, TestbedConfig, Topology, Transport};
+use super::processors::Balancing;
 use super::programs::{Pattern, Rendezvous, Sizes};
 use crate::experiment::{ParameterSpec, Parameters, RunError};
 use crate::host::{CongestionControl, HostConfig, Nagle, Segmentation};
@@ -15,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const FASTEST: u64 = 1_000_000_000_000;
 
-pub(super) static PARAMETERS: [ParameterSpec; 42] = [
+pub(super) static PARAMETERS: [ParameterSpec; 43] = [
     ParameterSpec::choice(
         "pattern",
         &["ping-pong", "overlap", "fetch", "senders", "rendezvous"],
@@ -44,6 +45,11 @@ pub(super) static PARAMETERS: [ParameterSpec; 42] = [
         "interrupts",
         &["other", "same"],
         "whose processor takes interrupts: another than the program's, or its",
+    ),
+    ParameterSpec::choice(
+        "balancing",
+        &["off", "on"],
+        "whether the scheduler moves the application from the processor that takes interrupts to a free one",
     ),
     ParameterSpec::time("call", 0..=MILLISECOND, "processor time of a system call"),
     ParameterSpec::time("segment-out", 0..=MILLISECOND, "processor time of a segment that TCP sends"),
@@ -107,6 +113,7 @@ impl Plan {
             clients: if is_senders { senders } else { 1 },
             costs: costs(parameters)?,
             interrupts: parameters.choice("interrupts", [("other", 0), ("same", 1)])?,
+            balancing: parameters.choice("balancing", [("off", Balancing::Off), ("on", Balancing::On)])?,
             application: if is_senders { application } else { 0 },
             card: card(parameters)?,
             tcp: tcp(parameters)?,

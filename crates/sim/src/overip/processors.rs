@@ -54,8 +54,18 @@ pub(super) struct Processors {
     background: VecDeque<usize>,
     /// Nanoseconds that the processes of the application have worked, apart from what runs.
     worked: u64,
-    /// When each running process of the application was given its processor, and the kernel's work there until then.
+    /// Times at which it is to be called that nobody has been told.
     wakes: Vec<Wake>,
+    balancing: Balancing,
+}
+
+/// Whether the scheduler moves an application from the processor that takes interrupts to one that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Balancing {
+    /// It stays until a program takes its processor.
+    Off,
+    /// At once.
+    On,
 }
 
 /// Longer than any run: the application never ends.
@@ -63,7 +73,7 @@ const FOR_EVER: u64 = 1 << 60;
 
 impl Processors {
     /// Idle processors, of which one takes interrupts, for so many programs; and an application of so many processes.
-    pub(super) fn new(interrupted: usize, programs: usize, application: usize) -> Self {
+    pub(super) fn new(interrupted: usize, programs: usize, application: usize, balancing: Balancing) -> Self {
         let mut processors = Self {
             all: Default::default(),
             interrupted,
@@ -72,6 +82,7 @@ impl Processors {
             background: (0..application).collect(),
             worked: 0,
             wakes: Vec::new(),
+            balancing,
         };
         processors.dispatch(Instant::ZERO);
         processors
@@ -129,7 +140,11 @@ impl Processors {
             self.preempt(processor, now);
             self.begin(processor, Task::Program(program), nanos, now);
         }
-        for processor in (0..PROCESSORS).rev() {
+        let other = PROCESSORS - 1 - self.interrupted;
+        if self.balancing == Balancing::On && self.all[other].running.is_none() {
+            self.preempt(self.interrupted, now);
+        }
+        for processor in [other, self.interrupted] {
             if self.all[processor].running.is_none()
                 && let Some(process) = self.background.pop_front()
             {
@@ -161,11 +176,13 @@ impl Processors {
         })
     }
 
-    /// Takes a processor from the application.
+    /// Takes a processor from the application, if that has it.
     fn preempt(&mut self, processor: usize, now: Instant) {
-        let work = self.all[processor].application_work(now);
-        if let Some(Running { task: Task::Application(process), .. }) = self.all[processor].running.take() {
-            self.worked += work.unwrap_or(0);
+        let place = &mut self.all[processor];
+        if let Some(work) = place.application_work(now)
+            && let Some(Running { task: Task::Application(process), .. }) = place.running.take()
+        {
+            self.worked += work;
             self.background.push_back(process);
         }
     }
@@ -203,7 +220,7 @@ mod tests {
         let (mut done, mut wakes) = (Vec::new(), Vec::new());
         loop {
             wakes.extend(processors.take_wakes());
-            wakes.sort_by_key(|wake: &Wake| std::cmp::Reverse(wake.at));
+            wakes.sort_by_key(|wake: &Wake| std::cmp::Reverse((wake.at, wake.processor)));
             let Some(wake) = wakes.pop().filter(|wake| wake.at <= at(end)) else { return done };
             if let Some(program) = processors.fired(wake, wake.at) {
                 done.push((program, wake.at.as_nanos()));
@@ -215,7 +232,7 @@ mod tests {
     #[test]
     fn an_interrupt_delays_what_runs_on_its_processor_only() {
         for (interrupted, ends) in [(0, 100), (1, 130)] {
-            let mut processors = Processors::new(interrupted, 1, 0);
+            let mut processors = Processors::new(interrupted, 1, 0, Balancing::Off);
             processors.run(0, 100, at(0));
             assert_eq!(processors.kernel(30, at(50)), at(80));
             assert_eq!(run(&mut processors, 1000), [(0, ends)]);
@@ -224,23 +241,33 @@ mod tests {
 
     #[test]
     fn programs_take_turns_and_the_application_has_what_is_left() {
-        let mut processors = Processors::new(0, 3, 1);
+        let mut processors = Processors::new(0, 3, 1, Balancing::Off);
         for program in 0..3 {
             processors.run(program, 100, at(0));
         }
         assert_eq!(run(&mut processors, 1000), [(0, 100), (1, 100), (2, 200)]);
         // The second processor was free from 100 on.
         assert_eq!(processors.application_work(at(1000)), 900);
-        // It is where interrupts are not taken, or it would lose by them.
-        let before = processors.application_work(at(1000));
-        processors.kernel(50, at(1000));
-        let after = processors.application_work(at(2000));
-        assert!([950, 1000].contains(&(after - before)), "{after}");
+    }
+
+    /// Both programs begin while the application has the other processor; what it is left with depends on the scheduler.
+    #[test]
+    fn an_application_behind_interrupts_moves_where_the_scheduler_balances() {
+        for (balancing, work) in [(Balancing::Off, 100 + 50), (Balancing::On, 100 + 300)] {
+            let mut processors = Processors::new(0, 2, 1, balancing);
+            // Processor 0 is free at 100, and 1 at 200, where the application was.
+            processors.run(0, 100, at(0));
+            processors.run(1, 200, at(0));
+            run(&mut processors, 200);
+            processors.kernel(250, at(200));
+            run(&mut processors, 500);
+            assert_eq!(processors.application_work(at(500)), work, "{balancing:?}");
+        }
     }
 
     #[test]
     fn an_application_of_two_processes_loses_what_interrupts_take() {
-        let mut processors = Processors::new(0, 1, 2);
+        let mut processors = Processors::new(0, 1, 2, Balancing::Off);
         processors.kernel(100, at(500));
         assert_eq!(processors.application_work(at(1000)), 1900);
         processors.run(0, 40, at(1000));
