@@ -99,8 +99,9 @@ fn senders_fill_the_link_until_their_windows_are_too_small() {
     }
     let long = [("warm-up", "1500ms"), ("duration", "643ms")];
     let goodput = measure("iwarp-cpu-delay", "data received, RDMA", 32_000_000, &long, "goodput");
-    // Ten round trips: a window of 64 KiB each in 64 ms and the rest of the path, of which FPDUs have 98 % for data.
-    assert_near(goodput, 40.0 * 65_536.0 * 8.0 / 64.3e6, 0.03);
+    // Ten round trips of 64 ms, in each of which no connection sends more than a window of 64 KiB.
+    let most = 40.0 * 65_536.0 * 8.0 / 64e6;
+    assert!((0.9 * most..most).contains(&goodput), "{goodput}");
 }
 
 /// Runs of the same seed are the same, and nothing is lost where nothing is lossy.
