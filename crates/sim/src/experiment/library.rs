@@ -73,8 +73,11 @@ pub static BUILT_IN: Library = Library {
         "iwarp-cpu-delay",
         "iwarp-lan",
         "iwarp-rendezvous",
+        "iwarp-today",
+        "iwarp-today-loss",
+        "iwarp-today-fetch",
     ),
-    parameters: embedded!("parameters/", "iwarp", "netfpga", "star", "xls416"),
+    parameters: embedded!("parameters/", "iwarp", "netfpga", "star", "today", "xls416"),
 };
 
 impl Library {

@@ -1,29 +1,31 @@
-//! The RDMA adapter of a node: a device whose queue pairs have iWARP streams over the card's TCP.
+//! The RDMA adapter of a node: a device whose queue pairs have iWARP streams over the card's TCP, or exchange datagrams.
 //!
 //! The peer's memory and its key are known from the start, as where programs exchange them when they begin (section 5). A message
 //! goes to the next of several slots and ends in a byte that changes with each: the receiver finds it by looking there. iWARP has no
 //! timers of its own: TCP repeats what is lost.
 
+use std::collections::VecDeque;
 use std::fmt::Display;
 
 use nichrome_rdma::iwarp::setup::{Established, Initiator, Options, Responder};
 use nichrome_rdma::{
-    Access, AddressVector, ByteMemory, CompletedOperation, Config, CqHandle, Device, DomainHandle, LKey,
-    Operation, QpCapacity, QpChange, QpConfig, QpHandle, QpState, QpType, RKey, RegionConfig, Remote,
-    RnrTimer, SendRequest, Sge, Signaling, Status, Transmit,
+    Access, AddressVector, ByteMemory, CompletedOperation, Config, Congestion, CqHandle, Device,
+    DomainHandle, LKey, Operation, QpCapacity, QpChange, QpConfig, QpHandle, QpState, QpType, RKey,
+    RegionConfig, Remote, RnrTimer, SelectiveRepeat, SendRequest, SendWindow, Sge, Signaling, StarConfig,
+    Status, Transmit, star,
 };
-use nichrome_wire::Instant;
 use nichrome_wire::iwarp::Fpdu;
-use nichrome_wire::rdma::{PathMtu, Psn};
+use nichrome_wire::rdma::{PathMtu, Psn, QpNumber};
+use nichrome_wire::{Instant, SeqNumber};
 
+use super::config::{Packets, TestbedConfig, Transport};
+use super::datagram;
 use crate::HostId;
 use crate::experiment::RunError;
 use crate::host::{ConnectionId, Host};
 
 /// The first byte of the memory.
 const BASE: u64 = 0x1_0000;
-/// The longest message.
-pub(super) const LONGEST: usize = 1 << 16;
 /// Messages that may be on their way to a program that has not looked.
 const SLOTS: u64 = 8;
 /// Work requests of a queue pair that are not completed, at most.
@@ -93,7 +95,11 @@ pub(super) struct Adapter {
     streams: Vec<Stream>,
     /// The longest DDP segment whose FPDU fits a TCP segment.
     max_ulpdu: u16,
+    /// Bytes of a slot.
+    longest: u64,
     buffer: Vec<u8>,
+    /// Datagrams to be sent.
+    frames: VecDeque<Vec<u8>>,
 }
 
 /// Says why the engine refuses something.
@@ -106,28 +112,12 @@ fn stamp(message: u64) -> u8 {
     (message % 255) as u8 + 1
 }
 
-/// Where the peer's message of this number goes.
-fn slot(message: u64) -> u64 {
-    BASE + message % SLOTS * LONGEST as u64
-}
-
-/// Where it comes from.
-fn source(message: u64) -> u64 {
-    slot(message) + (SLOTS + 1) * LONGEST as u64
-}
-
-/// Where READs go to.
-fn sink() -> u64 {
-    BASE + SLOTS * LONGEST as u64
-}
-
 impl Adapter {
-    /// An adapter without connections, behind TCP with this longest segment.
-    pub(super) fn new(address: HostId, mss: usize, seed: u64) -> Result<Self, RunError> {
-        let memory = (2 * SLOTS as usize + 1) * LONGEST;
-        let mut config = Config::new(vec![address.ip().into()]);
-        config.seed = u128::from(seed);
-        let mut device = Device::new(config, ByteMemory::new(BASE, memory)).map_err(refused)?;
+    /// An adapter without connections.
+    pub(super) fn new(address: HostId, config: &TestbedConfig) -> Result<Self, RunError> {
+        let memory = (2 * SLOTS as usize + 1) * config.longest;
+        let device = device_config(address, config);
+        let mut device = Device::new(device, ByteMemory::new(BASE, memory)).map_err(refused)?;
         let domain = device.create_domain().map_err(refused)?;
         let cq = device.create_cq(1 << 10).map_err(refused)?;
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
@@ -135,7 +125,7 @@ impl Adapter {
             device.register(domain, RegionConfig::new(BASE, memory as u64, rights)).map_err(refused)?;
         let keys = device.query_region(region).map_err(refused)?;
         // An FPDU is a multiple of four bytes, of which six are not the segment's (RFC 5044 section 4).
-        let max_ulpdu = u16::try_from(mss / 4 * 4 - 6).unwrap_or(u16::MAX);
+        let max_ulpdu = u16::try_from(config.mss() / 4 * 4 - 6).unwrap_or(u16::MAX);
         Ok(Self {
             device,
             domain,
@@ -145,8 +135,25 @@ impl Adapter {
             address,
             streams: Vec::new(),
             max_ulpdu,
+            longest: config.longest as u64,
             buffer: vec![0; BUFFER],
+            frames: VecDeque::new(),
         })
+    }
+
+    /// Where the peer's message of this number goes.
+    fn slot(&self, message: u64) -> u64 {
+        BASE + message % SLOTS * self.longest
+    }
+
+    /// Where it comes from.
+    fn source(&self, message: u64) -> u64 {
+        self.slot(message) + (SLOTS + 1) * self.longest
+    }
+
+    /// Where READs go to.
+    fn sink(&self) -> u64 {
+        BASE + SLOTS * self.longest
     }
 
     /// The key of the memory.
@@ -224,11 +231,14 @@ impl Adapter {
         let Request { connection, len, message } = request;
         match message {
             Some(message) => {
-                self.mark(source(message), len, stamp(message));
-                let remote = Remote { address: slot(message), rkey };
-                self.post(connection, Operation::Write(remote), source(message), len)?;
+                let (source, slot) = (self.source(message), self.slot(message));
+                self.mark(source, len, stamp(message));
+                self.post(connection, Operation::Write(Remote { address: slot, rkey }), source, len)?;
             }
-            None => self.post(connection, Operation::Read(Remote { address: BASE, rkey }), sink(), len)?,
+            None => {
+                let sink = self.sink();
+                self.post(connection, Operation::Read(Remote { address: BASE, rkey }), sink, len)?;
+            }
         }
         self.transmit(tcp, now)
     }
@@ -264,7 +274,7 @@ impl Adapter {
 
     /// Whether the peer's message of this number and length is in the memory.
     pub(super) fn has_message(&self, message: u64, len: usize) -> bool {
-        let last = (slot(message) - BASE) as usize + len - 1;
+        let last = (self.slot(message) - BASE) as usize + len - 1;
         self.device.memory().bytes().get(last) == Some(&stamp(message))
     }
 
@@ -305,7 +315,15 @@ impl Adapter {
     /// Hands what the device sends to TCP.
     fn transmit(&mut self, tcp: &mut Host, now: Instant) -> Result<(), RunError> {
         while let Some(transmit) = self.device.poll_transmit(now, 1, &mut self.buffer) {
-            let Transmit::Stream(sent) = transmit else { return Err(refused("a queue pair that fails")) };
+            let sent = match transmit {
+                Transmit::Stream(sent) => sent,
+                Transmit::Datagrams(batch) => {
+                    let frame = datagram::frame(self.address, &batch.route, &self.buffer[..batch.len]);
+                    self.frames.push_back(frame.map_err(refused)?);
+                    continue;
+                }
+                Transmit::End(_) => return Err(refused("a queue pair that fails")),
+            };
             let place = self
                 .streams
                 .iter()
@@ -350,8 +368,7 @@ impl Adapter {
         Options { max_ulpdu: self.max_ulpdu, ..Options::default() }
     }
 
-    /// A queue pair in RTS.
-    fn queue_pair(&mut self) -> Result<QpHandle, RunError> {
+    fn queue_pair_in_reset(&mut self) -> Result<QpHandle, RunError> {
         let capacity = QpCapacity {
             send_wrs: DEPTH,
             receive_wrs: 1,
@@ -368,9 +385,27 @@ impl Adapter {
             capacity,
             signaling: Signaling::All,
         });
-        let qp = qp.map_err(refused)?;
-        let number = self.device.qp_number(qp).map_err(refused)?;
+        qp.map_err(refused)
+    }
+
+    /// A queue pair in RTS.
+    fn queue_pair(&mut self) -> Result<QpHandle, RunError> {
+        let qp = self.queue_pair_in_reset()?;
         // TCP has the peer's address; what is set for RoCE means nothing here.
+        let number = self.device.qp_number(qp).map_err(refused)?;
+        self.bring_up(qp, self.address, number, PathMtu::B1024, 0)?;
+        Ok(qp)
+    }
+
+    /// Brings a queue pair from RESET to RTS.
+    fn bring_up(
+        &mut self,
+        qp: QpHandle,
+        peer: HostId,
+        number: QpNumber,
+        mtu: PathMtu,
+        timeout: u8,
+    ) -> Result<(), RunError> {
         let init = QpChange {
             pkey_index: Some(0),
             port: Some(1),
@@ -378,8 +413,8 @@ impl Adapter {
             ..QpChange::to(QpState::Init)
         };
         let rtr = QpChange {
-            path: Some(AddressVector::to(self.address.ip().into())),
-            path_mtu: Some(PathMtu::B1024),
+            path: Some(AddressVector::to(peer.ip().into())),
+            path_mtu: Some(mtu),
             destination: Some(number),
             rq_psn: Some(Psn::new(0)),
             max_dest_rd_atomic: Some(DEPTH as u8),
@@ -388,7 +423,7 @@ impl Adapter {
         };
         let rts = QpChange {
             sq_psn: Some(Psn::new(0)),
-            timeout: Some(0),
+            timeout: Some(timeout),
             retry_count: Some(7),
             rnr_retry: Some(7),
             max_rd_atomic: Some(DEPTH as u8),
@@ -397,8 +432,103 @@ impl Adapter {
         for change in [init, rtr, rts] {
             self.device.modify_qp(qp, &change).map_err(refused)?;
         }
-        Ok(qp)
+        Ok(())
     }
+
+    /// The next datagram to be sent.
+    pub(super) fn poll(&mut self) -> Option<Vec<u8>> {
+        self.frames.pop_front()
+    }
+
+    /// A datagram is in memory, or a timer is due without one; returns the connections of READs that are done.
+    pub(super) fn receive(
+        &mut self,
+        frame: Option<&[u8]>,
+        tcp: &mut Host,
+        now: Instant,
+    ) -> Result<Vec<usize>, RunError> {
+        match frame {
+            Some(frame) => {
+                if let Some(datagram) = datagram::parse(frame) {
+                    self.device.receive(&datagram, now);
+                }
+            }
+            None => self.device.handle_timeout(now),
+        }
+        self.transmit(tcp, now)?;
+        self.completions()
+    }
+
+    /// When the device has something to do. iWARP has no timers of its own.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.device.poll_timeout()
+    }
+
+    /// Datagrams that the device has sent again.
+    pub(super) fn retransmitted(&self) -> u64 {
+        self.device.counters().retransmitted
+    }
+}
+
+/// Connects a queue pair of a client and one of the server, as two drivers agree on it before a run.
+pub(super) fn connect(
+    client: &mut Adapter,
+    server: &mut Adapter,
+    how: Packets,
+    config: &TestbedConfig,
+) -> Result<(), RunError> {
+    let qps = [client.queue_pair_in_reset()?, server.queue_pair_in_reset()?];
+    let numbers = [client.device.qp_number(qps[0]), server.device.qp_number(qps[1])];
+    let [ours, theirs] = numbers;
+    let (ours, theirs) = (ours.map_err(refused)?, theirs.map_err(refused)?);
+    let (mtu, timeout) = (datagram::path_mtu(config.tcp.mtu), datagram::timeout(config.router.delay));
+    let addresses = [client.address, server.address];
+    client.bring_up(qps[0], addresses[1], theirs, mtu, timeout)?;
+    server.bring_up(qps[1], addresses[0], ours, mtu, timeout)?;
+    if how == Packets::Star {
+        agree_on_star([&mut client.device, &mut server.device], qps)?;
+    }
+    client.add(Stage::Ready(qps[0]));
+    server.add(Stage::Ready(qps[1]));
+    Ok(())
+}
+
+/// The server becomes stateless, and the client keeps its state.
+fn agree_on_star(
+    [client, server]: [&mut Device<ByteMemory>; 2],
+    [client_qp, server_qp]: [QpHandle; 2],
+) -> Result<(), RunError> {
+    let offer = |wish| star::MakeOffer { wish, first_element: SeqNumber(0) };
+    let ours = server.ask(server_qp, offer(star::Wish::Own)).map_err(refused)?;
+    let theirs = client.ask(client_qp, offer(star::Wish::Automatic)).map_err(refused)?;
+    star::agree(&ours, &theirs).map_err(refused)?;
+    let admission = server.ask(server_qp, star::Admit(&theirs)).map_err(refused)?;
+    let role = star::StarRole::Stateless;
+    let connect = star::Connect { ours: &ours, theirs: &theirs, role: &role };
+    server.connect(server_qp, &connect).map_err(refused)?;
+    let role = star::StarRole::Stateful(admission);
+    let connect = star::Connect { ours: &theirs, theirs: &ours, role: &role };
+    client.connect(client_qp, &connect).map_err(refused)
+}
+
+/// The configuration of a device.
+fn device_config(address: HostId, testbed: &TestbedConfig) -> Config {
+    let mut config = Config::new(vec![address.ip().into()]);
+    config.seed = u128::from(testbed.seed);
+    if let Transport::Packets(packets) = testbed.transport {
+        let mtu = datagram::path_mtu(testbed.tcp.mtu).bytes();
+        let window = (testbed.tcp.send_buffer / mtu as usize).clamp(1, 65_535) as u32;
+        config.window = SendWindow { initial: window, max: window, read: window.min(256) };
+        config.roce.congestion = Congestion::None;
+        // A datagram is a packet of its own, of identification 0.
+        config.roce.sees_identifications = true;
+        config.roce.held_packets = window as usize;
+        if packets == Packets::RoceGoBackN {
+            config.roce.selective_repeat = SelectiveRepeat::Never;
+        }
+        config.star = StarConfig { congestion: Congestion::None, ..StarConfig::default() };
+    }
+    config
 }
 
 impl Stream {

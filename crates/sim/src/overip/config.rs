@@ -11,6 +11,19 @@ pub(super) enum Transport {
     Sockets,
     /// iWARP over the card's TCP.
     Rdma,
+    /// RDMA in datagrams.
+    Packets(Packets),
+}
+
+/// RDMA in datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packets {
+    /// RoCEv2; what follows a lost packet is sent again with it.
+    RoceGoBackN,
+    /// RoCEv2; lost packets are sent again one by one.
+    RoceSelective,
+    /// StaR: the server keeps no state.
+    Star,
 }
 
 /// Where the nodes are.
@@ -98,6 +111,8 @@ pub(super) struct TestbedConfig {
     /// Processes of the application on the server.
     pub(super) application: usize,
     pub(super) card: CardConfig,
+    /// Bytes of the longest message.
+    pub(super) longest: usize,
     /// TCP, of the kernel as of the card.
     pub(super) tcp: HostConfig,
     /// Every link.
@@ -107,4 +122,13 @@ pub(super) struct TestbedConfig {
     pub(super) router: RouterConfig,
     /// What random choices follow from.
     pub(super) seed: u64,
+}
+
+impl TestbedConfig {
+    /// Bytes of the longest TCP segment.
+    pub(super) const fn mss(&self) -> usize {
+        /// Bytes of the IPv4 and the TCP header.
+        const HEADERS: usize = 40;
+        self.tcp.mtu - HEADERS
+    }
 }

@@ -11,7 +11,8 @@
 //! | [`programs`] | the paper's benchmarks as steps: send, await, fetch, compute |
 //! | [`processors`] | two processors: kernel work first, then programs, then the application in the background |
 //! | [`card`] | PCI-X, and one processor that every frame and message passes |
-//! | [`adapter`] | the RDMA device with iWARP streams over the card's TCP: `nichrome_rdma`, MPA's start-up included |
+//! | [`adapter`] | the RDMA device: `nichrome_rdma` with iWARP streams over the card's TCP, MPA's start-up included, or with datagrams |
+//! | [`datagram`] | frames of RoCE and StaR, for experiments beyond the paper |
 //! | [`router`] | interrupts that wait for more packets, one processor, and `nichrome_wan` as degen |
 //! | [`network`] | the world: who passes what on to whom |
 //!
@@ -22,6 +23,7 @@
 mod adapter;
 mod card;
 mod config;
+mod datagram;
 mod network;
 mod node;
 mod parameters;

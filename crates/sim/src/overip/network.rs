@@ -3,7 +3,7 @@
 use nichrome_rdma::RKey;
 use nichrome_wire::{Engine, Instant};
 
-use super::adapter::{Request, Whole};
+use super::adapter::{Request, Whole, connect};
 use super::config::{HostCosts, TestbedConfig, Topology, Transport};
 use super::node::Node;
 use super::processors::Wake;
@@ -121,6 +121,15 @@ impl Network {
         };
         let mut nodes = (0..=config.clients).map(node).collect::<Result<Vec<_>, _>>()?;
         nodes[SERVER].listen();
+        if let (Transport::Packets(packets), Some((server, clients))) =
+            (config.transport, nodes.split_first_mut())
+        {
+            for client in clients {
+                if let (Some(client), Some(server)) = (&mut client.adapter, &mut server.adapter) {
+                    connect(client, server, packets, config)?;
+                }
+            }
+        }
         let (switches, behind) = switches(config);
         let router = Router::new(config.router, config.seed)
             .map_err(|error| RunError::Impossible(format!("degen refuses it: {error}")))?;
@@ -145,10 +154,12 @@ impl Network {
     }
 
     fn start(&mut self, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
-        for node in 1..self.nodes.len() {
-            self.nodes[node].connect(HostId(SERVER as u16), queue.now())?;
-            let context = self.background_context();
-            self.send(node, context, queue);
+        if !matches!(self.transport, Transport::Packets(_)) {
+            for node in 1..self.nodes.len() {
+                self.nodes[node].connect(HostId(SERVER as u16), queue.now())?;
+                let context = self.background_context();
+                self.send(node, context, queue);
+            }
         }
         for program in 0..self.programs.len() {
             self.advance(program, queue)?;
@@ -160,7 +171,7 @@ impl Network {
     fn background_context(&self) -> Context {
         match self.transport {
             Transport::Sockets => Context::Kernel,
-            Transport::Rdma => Context::Card,
+            Transport::Rdma | Transport::Packets(_) => Context::Card,
         }
     }
 
@@ -183,7 +194,7 @@ impl Network {
                 Context::Card => fetch(this, node, frame, queue),
             }
         }
-        let due = this.tcp.poll_timeout();
+        let due = this.poll_timeout();
         this.timer.arm(due, queue, Event::Tcp(node));
         if context == Context::Call { frames } else { 0 }
     }
@@ -411,6 +422,7 @@ impl Network {
             None => {
                 this.timer.fired(now);
                 this.tcp.handle_timeout(now);
+                self.datagram(node, None, queue)?;
             }
         }
         self.streams(node, queue)?;
@@ -421,13 +433,16 @@ impl Network {
 
     /// The adapter of a node takes what TCP has received, and gives it what it has room for.
     fn streams(&mut self, node: usize, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
+        if self.transport != Transport::Rdma {
+            return Ok(());
+        }
         let now = queue.now();
         let this = &mut self.nodes[node];
         this.start_streams(now);
         let Node { adapter: Some(adapter), tcp, card, .. } = this else { return Ok(()) };
         for connection in 0..adapter.connections() {
             let id = ConnectionId(connection);
-            if tcp.connections()[connection].unread() > 0 {
+            if tcp.connections().get(connection).is_some_and(|connection| connection.unread() > 0) {
                 let whole = adapter.read(id, tcp, now)?;
                 if whole.bytes > 0 {
                     let at = card.messages(whole.messages, now);
@@ -466,6 +481,28 @@ impl Network {
         let Node { adapter: Some(adapter), tcp, received, .. } = &mut self.nodes[node] else { return Ok(()) };
         *received += whole.payload as u64;
         let reads = adapter.process(ConnectionId(connection), whole.bytes, queue.now(), tcp)?;
+        self.completed(node, &reads, queue)
+    }
+
+    /// A datagram is in a node's memory, or a timer of its adapter is due.
+    fn datagram(
+        &mut self,
+        node: usize,
+        frame: Option<&[u8]>,
+        queue: &mut EventQueue<Event>,
+    ) -> Result<(), RunError> {
+        let Node { adapter: Some(adapter), tcp, .. } = &mut self.nodes[node] else { return Ok(()) };
+        let reads = adapter.receive(frame, tcp, queue.now())?;
+        self.completed(node, &reads, queue)
+    }
+
+    /// READs of these connections of a node are done, and messages may have come.
+    fn completed(
+        &mut self,
+        node: usize,
+        reads: &[usize],
+        queue: &mut EventQueue<Event>,
+    ) -> Result<(), RunError> {
         self.send(node, Context::Card, queue);
         for program in 0..self.programs.len() {
             let this = &self.programs[program];
@@ -565,12 +602,15 @@ impl Network {
                 queue.schedule(at, Event::FromCard(node, frame));
             }
             Event::FromCard(node, frame) => match self.transport {
-                Transport::Sockets => {
+                Transport::Sockets | Transport::Packets(_) => {
                     let at = self.nodes[node].card.place(frame.wire_len(), now);
                     queue.schedule(at, Event::InMemory(node, frame));
                 }
                 Transport::Rdma => self.tcp(node, Some(frame), queue)?,
             },
+            Event::InMemory(node, frame) if matches!(self.transport, Transport::Packets(_)) => {
+                self.datagram(node, frame.bytes(), queue)?;
+            }
             Event::InMemory(node, frame) => {
                 let processors = &mut self.nodes[node].processors;
                 // The driver takes what comes during an interrupt along with it.
@@ -603,7 +643,7 @@ impl Network {
         self.nodes[SERVER].processors.application_work(now)
     }
 
-    /// Segments that all nodes have sent again.
+    /// Segments and datagrams that all nodes have sent again.
     pub(super) fn retransmitted(&self) -> u64 {
         self.nodes.iter().map(Node::retransmitted).sum()
     }

@@ -12,8 +12,6 @@ use crate::{HostId, Link, Packet, Timer};
 
 /// Where the server listens.
 const PORT: u16 = 5201;
-/// Bytes of the IPv4 and the TCP header.
-const HEADERS: usize = 40;
 
 /// A node.
 pub(super) struct Node {
@@ -44,11 +42,11 @@ impl Node {
         application: usize,
     ) -> Result<Self, RunError> {
         let refused = |error: &dyn std::fmt::Display| RunError::Impossible(error.to_string());
-        let mss = config.tcp.mtu - HEADERS;
+        let mss = config.mss();
         let tcp = HostConfig { seed: config.seed, ..config.tcp };
         let adapter = match config.transport {
             Transport::Sockets => None,
-            Transport::Rdma => Some(Adapter::new(id, mss, config.seed)?),
+            Transport::Rdma | Transport::Packets(_) => Some(Adapter::new(id, config)?),
         };
         Ok(Self {
             costs: config.costs,
@@ -74,9 +72,16 @@ impl Node {
         connected.map(|_| ()).map_err(|error| RunError::Impossible(error.to_string()))
     }
 
-    /// The next frame that TCP sends.
+    /// The next frame that TCP or the adapter sends.
     pub(super) fn poll(&mut self) -> Option<Packet> {
-        self.tcp.poll().map(|frame| Packet::from(padded(frame)))
+        let frame = self.tcp.poll().or_else(|| self.adapter.as_mut()?.poll());
+        frame.map(|frame| Packet::from(padded(frame)))
+    }
+
+    /// When TCP or the adapter has something to do.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let adapter = self.adapter.as_ref().and_then(Adapter::poll_timeout);
+        [self.tcp.poll_timeout(), adapter].into_iter().flatten().min()
     }
 
     /// Bytes that can be written to a connection.
@@ -119,8 +124,9 @@ impl Node {
         }
     }
 
-    /// Segments that TCP has sent again.
+    /// Segments and datagrams that were sent again.
     pub(super) fn retransmitted(&self) -> u64 {
-        self.tcp.connections().iter().map(crate::host::Connection::retransmitted).sum()
+        let by_tcp: u64 = self.tcp.connections().iter().map(crate::host::Connection::retransmitted).sum();
+        by_tcp + self.adapter.as_ref().map_or(0, Adapter::retransmitted)
     }
 }

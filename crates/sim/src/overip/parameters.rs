@@ -4,8 +4,9 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 
 use nichrome_wan::QueueLimit;
 
-use super::adapter::LONGEST;
-use super::config::{CardConfig, HostCosts, Moderation, RouterConfig, TestbedConfig, Topology, Transport};
+use super::config::{
+    CardConfig, HostCosts, Moderation, Packets, RouterConfig, TestbedConfig, Topology, Transport,
+};
 use super::processors::Balancing;
 use super::programs::{Pattern, Rendezvous, Sizes};
 use crate::experiment::{ParameterSpec, Parameters, RunError};
@@ -15,19 +16,26 @@ use crate::{ETHERNET_OVERHEAD, LinkConfig, PcieConfig};
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const FASTEST: u64 = 1_000_000_000_000;
+/// Bytes of the longest message.
+const LONGEST: u64 = 1 << 22;
 
-pub(super) static PARAMETERS: [ParameterSpec; 43] = [
+pub(super) static PARAMETERS: [ParameterSpec; 44] = [
     ParameterSpec::choice(
         "pattern",
-        &["ping-pong", "overlap", "fetch", "senders", "rendezvous"],
+        &["ping-pong", "overlap", "fetch", "senders", "rendezvous", "transfer"],
         "what programs do",
     ),
-    ParameterSpec::choice("transport", &["sockets", "rdma"], "what carries the messages"),
+    ParameterSpec::choice(
+        "transport",
+        &["sockets", "rdma", "roce-go-back-n", "roce-selective", "star"],
+        "what carries the messages",
+    ),
     ParameterSpec::choice("path", &["lan", "wan"], "whether the router is between the nodes"),
     ParameterSpec::time("delay", 0..=SECOND, "delay of degen, in each direction"),
     ParameterSpec::fraction("loss", "packets that degen loses"),
-    ParameterSpec::size("message", 1..=LONGEST as u64, "a message"),
-    ParameterSpec::size("control", 1..=LONGEST as u64, "a control message or a request"),
+    ParameterSpec::size("message", 1..=LONGEST, "a message"),
+    ParameterSpec::size("control", 1..=LONGEST, "a control message or a request"),
+    ParameterSpec::count("reads", "READs", 1..=64, "READs that follow from each other before data is found"),
     ParameterSpec::time("computation", 0..=SECOND, "for which the client computes before it receives"),
     ParameterSpec::time("load", 0..=SECOND, "for which the server computes before each answer"),
     ParameterSpec::choice(
@@ -106,9 +114,10 @@ impl Plan {
         let senders = parameters.count("senders")? as usize;
         let application = parameters.count("application")? as usize;
         let is_senders = pattern == Pattern::Senders;
+        let (message, control) =
+            (parameters.bytes("message")? as usize, parameters.bytes("control")? as usize);
         let testbed = TestbedConfig {
-            transport: parameters
-                .choice("transport", [("sockets", Transport::Sockets), ("rdma", Transport::Rdma)])?,
+            transport: transport(parameters)?,
             topology: parameters.choice("path", [("lan", Topology::Lan), ("wan", Topology::Wan)])?,
             clients: if is_senders { senders } else { 1 },
             costs: costs(parameters)?,
@@ -116,18 +125,23 @@ impl Plan {
             balancing: parameters.choice("balancing", [("off", Balancing::Off), ("on", Balancing::On)])?,
             application: if is_senders { application } else { 0 },
             card: card(parameters)?,
+            longest: message.max(control),
             tcp: tcp(parameters)?,
             link: link(parameters)?,
             switch: parameters.nanos("switch")?,
             router: router(parameters)?,
             seed,
         };
+        if is_senders && matches!(testbed.transport, Transport::Packets(_)) {
+            return Err(RunError::Impossible("senders need sockets or rdma".into()));
+        }
         Ok(Self {
             testbed,
             pattern,
             sizes: Sizes {
-                message: parameters.bytes("message")? as usize,
-                control: parameters.bytes("control")? as usize,
+                message,
+                control,
+                reads: parameters.count("reads")? as usize,
                 computation: parameters.nanos("computation")?,
                 load: parameters.nanos("load")?,
             },
@@ -137,6 +151,19 @@ impl Plan {
             duration: parameters.nanos("duration")?,
         })
     }
+}
+
+fn transport(parameters: &Parameters) -> Result<Transport, RunError> {
+    parameters.choice(
+        "transport",
+        [
+            ("sockets", Transport::Sockets),
+            ("rdma", Transport::Rdma),
+            ("roce-go-back-n", Transport::Packets(Packets::RoceGoBackN)),
+            ("roce-selective", Transport::Packets(Packets::RoceSelective)),
+            ("star", Transport::Packets(Packets::Star)),
+        ],
+    )
 }
 
 fn pattern(parameters: &Parameters) -> Result<Pattern, RunError> {
@@ -151,6 +178,7 @@ fn pattern(parameters: &Parameters) -> Result<Pattern, RunError> {
             ("overlap", Pattern::Overlap),
             ("fetch", Pattern::Fetch),
             ("senders", Pattern::Senders),
+            ("transfer", Pattern::Transfer),
             ("rendezvous", Pattern::Rendezvous(rendezvous)),
         ],
     )

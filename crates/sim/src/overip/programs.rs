@@ -30,6 +30,8 @@ pub(super) enum Pattern {
     Fetch,
     /// Figure 7: clients send without end.
     Senders,
+    /// A message, and a control message back.
+    Transfer,
     /// Figure 9: a message and how its buffer was agreed on.
     Rendezvous(Rendezvous),
 }
@@ -52,6 +54,8 @@ pub(super) struct Sizes {
     pub(super) message: usize,
     /// Bytes of a control message.
     pub(super) control: usize,
+    /// READs that follow from each other before the data is found.
+    pub(super) reads: usize,
     /// Nanoseconds that the client computes.
     pub(super) computation: u64,
     /// Nanoseconds that the server computes before each answer.
@@ -61,7 +65,7 @@ pub(super) struct Sizes {
 /// The steps that a client and the server repeat. `fetches`: the transport has READs.
 pub(super) fn programs(pattern: Pattern, sizes: Sizes, fetches: bool) -> [Vec<Step>; 2] {
     use Step::{Await, Compute, Fetch, Send, Start, Stop};
-    let Sizes { message, control, computation, load } = sizes;
+    let Sizes { message, control, reads, computation, load } = sizes;
     match (pattern, fetches) {
         (Pattern::PingPong, _) => {
             [vec![Start, Send(message), Await(message), Stop], vec![Await(message), Send(message)]]
@@ -70,7 +74,14 @@ pub(super) fn programs(pattern: Pattern, sizes: Sizes, fetches: bool) -> [Vec<St
             vec![Start, Send(message), Compute(computation), Await(message), Stop],
             vec![Await(message), Send(message)],
         ],
-        (Pattern::Fetch, true) => [vec![Start, Fetch(message), Stop], vec![Compute(load)]],
+        (Pattern::Fetch, true) => {
+            let reads = std::iter::repeat_n(Fetch(message), reads);
+            let client = std::iter::once(Start).chain(reads).chain([Stop]);
+            [client.collect(), vec![Compute(load)]]
+        }
+        (Pattern::Transfer, _) => {
+            [vec![Start, Send(message), Await(control), Stop], vec![Await(message), Send(control)]]
+        }
         (Pattern::Fetch, false) => [
             vec![Start, Send(control), Await(message), Stop],
             vec![Await(control), Compute(load), Send(message)],
@@ -225,9 +236,11 @@ mod tests {
     /// What one side sends the other awaits, in order.
     #[test]
     fn both_sides_of_a_benchmark_fit() {
-        let sizes = Sizes { message: 9, control: 3, computation: 1, load: 1 };
+        let sizes = Sizes { message: 9, control: 3, reads: 1, computation: 1, load: 1 };
         let rendezvous = [Rendezvous::Eager, Rendezvous::Write, Rendezvous::Read].map(Pattern::Rendezvous);
-        let patterns = [Pattern::PingPong, Pattern::Overlap, Pattern::Fetch].into_iter().chain(rendezvous);
+        let patterns = [Pattern::PingPong, Pattern::Overlap, Pattern::Fetch, Pattern::Transfer]
+            .into_iter()
+            .chain(rendezvous);
         for pattern in patterns {
             let both = programs(pattern, sizes, false);
             for (from, to) in [(0, 1), (1, 0)] {

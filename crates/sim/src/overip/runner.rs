@@ -14,7 +14,7 @@ use crate::{Simulation, Stop, TraceHash};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OverIp;
 
-static METRICS: [MetricSpec; 9] = [
+static METRICS: [MetricSpec; 10] = [
     MetricSpec { name: "latency", unit: "us", about: "half of an exchange" },
     MetricSpec { name: "beyond-delay", unit: "us", about: "half of an exchange without the delay of degen" },
     MetricSpec { name: "overlap", unit: "", about: "computation of the total time" },
@@ -25,6 +25,11 @@ static METRICS: [MetricSpec; 9] = [
         name: "application-time",
         unit: "times",
         about: "time of the application over that without traffic",
+    },
+    MetricSpec {
+        name: "transfer-rate",
+        unit: "Gb/s",
+        about: "data of a message over the time until it is confirmed",
     },
     MetricSpec { name: "goodput", unit: "Gb/s", about: "data that the server receives" },
     MetricSpec {
@@ -65,6 +70,10 @@ impl Runner for OverIp {
                 vec![Measurement::new("overlap", computation / runs.exchange(&plan)?)]
             }
             Pattern::Fetch => runs.fetch(&plan)?,
+            Pattern::Transfer => {
+                let bits = plan.sizes.message as f64 * 8.0;
+                vec![Measurement::new("transfer-rate", bits / runs.exchange(&plan)?)]
+            }
             Pattern::Senders => runs.senders(&plan)?,
             Pattern::Rendezvous(_) => {
                 let message = runs.exchange(&plan)?;
@@ -91,7 +100,7 @@ struct Runs<'a> {
 
 impl Runs<'_> {
     fn begin(&mut self, plan: &Plan) -> Result<Simulation<Network>, RunError> {
-        let fetches = plan.testbed.transport == Transport::Rdma;
+        let fetches = plan.testbed.transport != Transport::Sockets;
         let stopwatch = match plan.pattern {
             Pattern::Senders => Stopwatch::new(u64::MAX / 2, 0),
             _ => Stopwatch::new(plan.skipped, plan.iterations),
