@@ -126,4 +126,34 @@ fn lost_frames_are_sent_again() {
         let (_, observer) = observe("iwarp-latency", series, 16_384, &[("loss", "1%")]);
         assert!(observer.counters.get("network.retransmitted") > 0, "{series}");
     }
+    let few = [("iterations", "10")];
+    for series in ["RoCE, go-back-N", "RoCE, selective", "StaR"] {
+        let one_percent = 10_000_000;
+        let (_, observer) = observe("iwarp-today-loss", series, one_percent, &few);
+        assert!(observer.counters.get("network.retransmitted") > 0, "{series}");
+    }
+}
+
+/// No transport confirms a message sooner than its bits and a round trip, nor all of it before a lost packet was sent again.
+#[test]
+fn no_message_is_confirmed_before_it_is_there() {
+    const BITS: f64 = 4.0 * 1_048_576.0 * 8.0;
+    let few = [("iterations", "10")];
+    for series in ["TCP", "iWARP", "RoCE", "StaR"] {
+        let rate = measure("iwarp-today", series, 5_000_000, &few, "transfer-rate");
+        let round_trips = (BITS / rate - BITS / 100.0) / 1e7;
+        assert!((1.0..3.0).contains(&round_trips), "{series}: {round_trips}");
+        let lossy = [("loss", "1%"), ("iterations", "10")];
+        let with_loss = measure("iwarp-today", series, 5_000_000, &lossy, "transfer-rate");
+        let more = (BITS / with_loss - BITS / rate) / 1e7;
+        assert!(more > 0.9, "{series}: {more}");
+    }
+}
+
+/// READs that follow from each other take a round trip each.
+#[test]
+fn reads_take_a_round_trip_each() {
+    let fetch = |series| measure("iwarp-today-fetch", series, 500_000, &[], "fetch");
+    assert_near(fetch("four READs"), 4.0 * fetch("a READ"), 0.001);
+    assert_near(fetch("a request, server busy for 10 ms") - fetch("a request, server idle"), 10.0, 0.001);
 }

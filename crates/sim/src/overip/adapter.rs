@@ -1,8 +1,8 @@
 //! The RDMA adapter of a node: a device whose queue pairs have iWARP streams over the card's TCP, or exchange datagrams.
 //!
 //! The peer's memory and its key are known from the start, as where programs exchange them when they begin (section 5). A message
-//! goes to the next of several slots and ends in a byte that changes with each: the receiver finds it by looking there. iWARP has no
-//! timers of its own: TCP repeats what is lost.
+//! goes to the next of several slots, and has bytes that change with each: the receiver finds it by looking there. A program that
+//! knows its transport to write in order looks at the last byte only. iWARP has no timers of its own: TCP repeats what is lost.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -107,7 +107,15 @@ fn refused(error: impl Display) -> RunError {
     RunError::Impossible(format!("the engine refuses it: {error}"))
 }
 
-/// What a message of this number ends in: not 0, which memory holds at first.
+/// Bytes between two marks of a message: the shortest path MTU, so that no packet is without one.
+const MARK_DISTANCE: usize = 256;
+
+/// Where a message of this length is marked: at its last byte first, where one that comes in order is incomplete for longest.
+fn marks(len: usize) -> impl Iterator<Item = usize> {
+    (0..len).rev().step_by(MARK_DISTANCE)
+}
+
+/// What a message of this number is marked with: not 0, which memory holds at first.
 fn stamp(message: u64) -> u8 {
     (message % 255) as u8 + 1
 }
@@ -272,10 +280,11 @@ impl Adapter {
         }
     }
 
-    /// Whether the peer's message of this number and length is in the memory.
+    /// Whether the peer's message of this number and length is in the memory, all of it.
     pub(super) fn has_message(&self, message: u64, len: usize) -> bool {
-        let last = (self.slot(message) - BASE) as usize + len - 1;
-        self.device.memory().bytes().get(last) == Some(&stamp(message))
+        let start = (self.slot(message) - BASE) as usize;
+        let bytes = self.device.memory().bytes();
+        marks(len).all(|at| bytes.get(start + at) == Some(&stamp(message)))
     }
 
     /// Processes so many bytes of a connection, which are whole; returns the connections of work requests that were READs and
@@ -357,10 +366,14 @@ impl Adapter {
         Ok(read)
     }
 
+    /// Marks a message before it is sent.
     fn mark(&mut self, address: u64, len: usize, with: u8) {
-        let last = (address - BASE) as usize + len - 1;
-        if let Some(byte) = self.device.memory_mut().bytes_mut().get_mut(last) {
-            *byte = with;
+        let start = (address - BASE) as usize;
+        let bytes = self.device.memory_mut().bytes_mut();
+        for at in marks(len) {
+            if let Some(byte) = bytes.get_mut(start + at) {
+                *byte = with;
+            }
         }
     }
 

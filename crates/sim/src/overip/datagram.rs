@@ -35,7 +35,7 @@ pub(super) fn frame(from: HostId, route: &Route, bytes: &[u8]) -> Result<Vec<u8>
         src: from.ip(),
         dst: to.ip(),
         protocol: IpProtocol::UDP,
-        ttl: 64,
+        ttl: route.hop_limit,
         tos: route.traffic_class,
         ident: 0,
         dont_fragment: true,
@@ -82,7 +82,7 @@ mod tests {
     fn a_frame_leads_back_to_its_datagram() {
         let addresses = AddressPair::V4 { src: HostId(1).ip(), dst: HostId(0).ip() };
         let flow = UdpFlow { addresses, src_port: 1000, dst_port: 4791 };
-        let route = Route { flow, traffic_class: TrafficClass(2) };
+        let route = Route { flow, traffic_class: TrafficClass(2), flow_label: 0, hop_limit: 64 };
         let frame = frame(HostId(1), &route, b"something").unwrap();
         let datagram = parse(&frame).unwrap();
         assert_eq!((datagram.flow, datagram.bytes), (flow, &b"something"[..]));
