@@ -60,6 +60,9 @@ fn one_expected(table: &Table<'_, '_>, definition: &Definition) -> Result<Expect
     })
 }
 
+/// A subject of a line as a whole.
+type WholeLine = fn() -> Subject;
+
 /// What a statement is about: places, or something of the whole line.
 fn subject(table: &Table<'_, '_>, definition: &Definition) -> Result<Subject, FileError> {
     let over = table.get("over");
@@ -72,12 +75,12 @@ fn subject(table: &Table<'_, '_>, definition: &Definition) -> Result<Subject, Fi
     if let Some(x) = table.get("x") {
         return Err(x.wrong_type("left out where `of` is given"));
     }
-    let subjects: [(&str, fn() -> Subject); 3] = [
+    const SUBJECTS: [(&str, WholeLine); 3] = [
         ("maximum", || Subject::Maximum),
         ("maximum begins", || Subject::MaximumBegins),
         ("fall", || Subject::Fall),
     ];
-    match (named(&of, "subject", &subjects)?(), over) {
+    match (named(&of, "subject", &SUBJECTS)?(), over) {
         (subject, None) => Ok(subject),
         (Subject::Maximum, Some(over)) => {
             let name = over.text()?;

@@ -9,17 +9,17 @@ use std::fmt::Display;
 
 use nichrome_rdma::iwarp::setup::{Established, Initiator, Options, Responder};
 use nichrome_rdma::{
-    Access, AddressVector, ByteMemory, CompletedOperation, Config, Congestion, CqHandle, Device,
-    DomainHandle, LKey, Operation, QpCapacity, QpChange, QpConfig, QpHandle, QpState, QpType, RKey,
-    RegionConfig, Remote, RnrTimer, SelectiveRepeat, SendRequest, SendWindow, Sge, Signaling, StarConfig,
-    Status, Transmit, star,
+    Access, AddressVector, ByteMemory, CompletedOperation, CqHandle, Device, DomainHandle, LKey, Operation,
+    QpCapacity, QpChange, QpConfig, QpHandle, QpState, QpType, RKey, RegionConfig, Remote, RnrTimer,
+    SendRequest, Sge, Signaling, Status, Transmit,
 };
+use nichrome_wire::Instant;
 use nichrome_wire::iwarp::Fpdu;
 use nichrome_wire::rdma::{PathMtu, Psn, QpNumber};
-use nichrome_wire::{Instant, SeqNumber};
 
-use super::config::{Packets, TestbedConfig, Transport};
+use super::config::TestbedConfig;
 use super::datagram;
+use super::engine_config::device_config;
 use crate::HostId;
 use crate::experiment::RunError;
 use crate::host::{ConnectionId, Host};
@@ -85,12 +85,12 @@ pub(super) struct Whole {
 
 /// The adapter.
 pub(super) struct Adapter {
-    device: Device<ByteMemory>,
+    pub(super) device: Device<ByteMemory>,
     domain: DomainHandle,
     cq: CqHandle,
     lkey: LKey,
     rkey: RKey,
-    address: HostId,
+    pub(super) address: HostId,
     /// By the number of the connection.
     streams: Vec<Stream>,
     /// The longest DDP segment whose FPDU fits a TCP segment.
@@ -103,7 +103,7 @@ pub(super) struct Adapter {
 }
 
 /// Says why the engine refuses something.
-fn refused(error: impl Display) -> RunError {
+pub(super) fn refused(error: impl Display) -> RunError {
     RunError::Impossible(format!("the engine refuses it: {error}"))
 }
 
@@ -180,6 +180,11 @@ impl Adapter {
     /// A connection is made: the peer opened it.
     pub(super) fn accept(&mut self, now: Instant) {
         self.add(Stage::Answering(Responder::new(now)));
+    }
+
+    /// A connection is made whose queue pair is in RTS.
+    pub(super) fn add_ready(&mut self, qp: QpHandle) {
+        self.add(Stage::Ready(qp));
     }
 
     fn add(&mut self, stage: Stage) {
@@ -381,7 +386,7 @@ impl Adapter {
         Options { max_ulpdu: self.max_ulpdu, ..Options::default() }
     }
 
-    fn queue_pair_in_reset(&mut self) -> Result<QpHandle, RunError> {
+    pub(super) fn queue_pair_in_reset(&mut self) -> Result<QpHandle, RunError> {
         let capacity = QpCapacity {
             send_wrs: DEPTH,
             receive_wrs: 1,
@@ -411,7 +416,7 @@ impl Adapter {
     }
 
     /// Brings a queue pair from RESET to RTS.
-    fn bring_up(
+    pub(super) fn bring_up(
         &mut self,
         qp: QpHandle,
         peer: HostId,
@@ -481,67 +486,6 @@ impl Adapter {
     pub(super) fn retransmitted(&self) -> u64 {
         self.device.counters().retransmitted
     }
-}
-
-/// Connects a queue pair of a client and one of the server, as two drivers agree on it before a run.
-pub(super) fn connect(
-    client: &mut Adapter,
-    server: &mut Adapter,
-    how: Packets,
-    config: &TestbedConfig,
-) -> Result<(), RunError> {
-    let qps = [client.queue_pair_in_reset()?, server.queue_pair_in_reset()?];
-    let numbers = [client.device.qp_number(qps[0]), server.device.qp_number(qps[1])];
-    let [ours, theirs] = numbers;
-    let (ours, theirs) = (ours.map_err(refused)?, theirs.map_err(refused)?);
-    let (mtu, timeout) = (datagram::path_mtu(config.tcp.mtu), datagram::timeout(config.router.delay));
-    let addresses = [client.address, server.address];
-    client.bring_up(qps[0], addresses[1], theirs, mtu, timeout)?;
-    server.bring_up(qps[1], addresses[0], ours, mtu, timeout)?;
-    if how == Packets::Star {
-        agree_on_star([&mut client.device, &mut server.device], qps)?;
-    }
-    client.add(Stage::Ready(qps[0]));
-    server.add(Stage::Ready(qps[1]));
-    Ok(())
-}
-
-/// The server becomes stateless, and the client keeps its state.
-fn agree_on_star(
-    [client, server]: [&mut Device<ByteMemory>; 2],
-    [client_qp, server_qp]: [QpHandle; 2],
-) -> Result<(), RunError> {
-    let offer = |wish| star::MakeOffer { wish, first_element: SeqNumber(0) };
-    let ours = server.ask(server_qp, offer(star::Wish::Own)).map_err(refused)?;
-    let theirs = client.ask(client_qp, offer(star::Wish::Automatic)).map_err(refused)?;
-    star::agree(&ours, &theirs).map_err(refused)?;
-    let admission = server.ask(server_qp, star::Admit(&theirs)).map_err(refused)?;
-    let role = star::StarRole::Stateless;
-    let connect = star::Connect { ours: &ours, theirs: &theirs, role: &role };
-    server.connect(server_qp, &connect).map_err(refused)?;
-    let role = star::StarRole::Stateful(admission);
-    let connect = star::Connect { ours: &theirs, theirs: &ours, role: &role };
-    client.connect(client_qp, &connect).map_err(refused)
-}
-
-/// The configuration of a device.
-fn device_config(address: HostId, testbed: &TestbedConfig) -> Config {
-    let mut config = Config::new(vec![address.ip().into()]);
-    config.seed = u128::from(testbed.seed);
-    if let Transport::Packets(packets) = testbed.transport {
-        let mtu = datagram::path_mtu(testbed.tcp.mtu).bytes();
-        let window = (testbed.tcp.send_buffer / mtu as usize).clamp(1, 65_535) as u32;
-        config.window = SendWindow { initial: window, max: window, read: window.min(256) };
-        config.roce.congestion = Congestion::None;
-        // A datagram is a packet of its own, of identification 0.
-        config.roce.sees_identifications = true;
-        config.roce.held_packets = window as usize;
-        if packets == Packets::RoceGoBackN {
-            config.roce.selective_repeat = SelectiveRepeat::Never;
-        }
-        config.star = StarConfig { congestion: Congestion::None, ..StarConfig::default() };
-    }
-    config
 }
 
 impl Stream {

@@ -63,7 +63,7 @@ pub(super) fn parse(frame: &[u8]) -> Option<Datagram<'_>> {
 /// The largest path MTU whose packets fit an IP packet of so many bytes.
 pub(super) fn path_mtu(mtu: usize) -> PathMtu {
     let all = [PathMtu::B4096, PathMtu::B2048, PathMtu::B1024, PathMtu::B512];
-    all.into_iter().find(|path| path.bytes() as usize + OVERHEAD <= mtu).unwrap_or(PathMtu::B256)
+    all.into_iter().find(|path| path.bytes() + OVERHEAD <= mtu).unwrap_or(PathMtu::B256)
 }
 
 /// The code of a timeout that is longer than two round trips of a path with this delay in each direction.

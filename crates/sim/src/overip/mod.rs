@@ -24,6 +24,7 @@ mod adapter;
 mod card;
 mod config;
 mod datagram;
+mod engine_config;
 mod network;
 mod node;
 mod parameters;
@@ -31,5 +32,6 @@ mod processors;
 mod programs;
 mod router;
 mod runner;
+mod set_up;
 
 pub use self::runner::OverIp;

@@ -3,12 +3,13 @@
 use nichrome_rdma::RKey;
 use nichrome_wire::{Engine, Instant};
 
-use super::adapter::{Request, Whole, connect};
+use super::adapter::{Request, Whole};
 use super::config::{HostCosts, TestbedConfig, Topology, Transport};
 use super::node::Node;
 use super::processors::Wake;
 use super::programs::{Doing, Program, Step, Stopwatch};
 use super::router::{Effect, Port, Router};
+use super::set_up::connect;
 use crate::experiment::RunError;
 use crate::host::ConnectionId;
 use crate::observe::{Capture, PointId};
