@@ -25,6 +25,7 @@ mod card;
 mod config;
 mod datagram;
 mod engine_config;
+mod event;
 mod network;
 mod node;
 mod parameters;
@@ -33,5 +34,6 @@ mod programs;
 mod router;
 mod runner;
 mod set_up;
+mod topology;
 
 pub use self::runner::OverIp;

@@ -4,82 +4,18 @@ use nichrome_rdma::RKey;
 use nichrome_wire::{Engine, Instant};
 
 use super::adapter::{Request, Whole};
-use super::config::{HostCosts, TestbedConfig, Topology, Transport};
-use super::node::Node;
+use super::config::{HostCosts, TestbedConfig, Transport};
+use super::event::Event;
+use super::node::{Context, Node};
 use super::processors::Wake;
 use super::programs::{Doing, Program, Step, Stopwatch};
 use super::router::{Effect, Port, Router};
 use super::set_up::connect;
+use super::topology::{A, B, Behind, SERVER, switches};
 use crate::experiment::RunError;
 use crate::host::ConnectionId;
 use crate::observe::{Capture, PointId};
-use crate::{EventQueue, Fingerprint, HostId, Link, Packet, PortId, Switch, Timer, TraceHash, World};
-
-/// The node that all others talk to.
-pub(super) const SERVER: usize = 0;
-/// The switch of network A, where the clients are, and of B.
-const A: usize = 0;
-const B: usize = 1;
-
-/// What happens.
-pub(super) enum Event {
-    /// Clients connect and programs begin.
-    Start,
-    /// A processor of a node may have done its work.
-    Processor(usize, Wake),
-    /// The driver hands the card of a node a frame.
-    Driver(usize, Packet),
-    /// The card has read a frame from memory.
-    Fetched(usize, Packet),
-    /// The card puts a frame on the wire.
-    Wire(usize, Packet),
-    /// A frame arrives at a switch.
-    AtSwitch(usize, Packet),
-    /// A frame arrives at a card of the router.
-    AtRouter(Port, Packet),
-    /// The timer of a card's interrupt.
-    RouterInterrupt(Port, u64),
-    /// The router's processor is through with a frame.
-    Forward(Port, Packet),
-    /// degen's timer.
-    Degen(Port),
-    /// A frame arrives at a node's card.
-    AtCard(usize, Packet),
-    /// The card is through with it.
-    FromCard(usize, Packet),
-    /// It is in the host's memory.
-    InMemory(usize, Packet),
-    /// The kernel is through with its interrupt.
-    Kernel(usize, Packet),
-    /// The card has read a work request to a node.
-    Doorbell(usize, usize, Request),
-    /// The card is through with it.
-    Posted(usize, usize, Request),
-    /// The card is through with messages of a connection.
-    Delivered(usize, usize, Whole),
-    /// Their payload is in memory.
-    Placed(usize, usize, Whole),
-    /// TCP's timer.
-    Tcp(usize),
-}
-
-/// Where the link behind a port of a switch ends.
-#[derive(Clone, Copy, Debug)]
-enum Behind {
-    Node(usize),
-    Router(Port),
-}
-
-/// Whose work it is to send what TCP has to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Context {
-    /// A program's, in its system call.
-    Call,
-    /// The kernel's, behind an interrupt or a timer.
-    Kernel,
-    /// The card's.
-    Card,
-}
+use crate::{EventQueue, HostId, Link, Packet, Switch, Timer, World};
 
 /// The test bed with its programs.
 pub(super) struct Network {
@@ -158,7 +94,7 @@ impl Network {
         if !matches!(self.transport, Transport::Packets(_)) {
             for node in 1..self.nodes.len() {
                 self.nodes[node].connect(HostId(SERVER as u16), queue.now())?;
-                let context = self.background_context();
+                let context = Context::in_background(self.transport);
                 self.send(node, context, queue);
             }
         }
@@ -166,14 +102,6 @@ impl Network {
             self.advance(program, queue)?;
         }
         Ok(())
-    }
-
-    /// Who sends what no program's call sends.
-    fn background_context(&self) -> Context {
-        match self.transport {
-            Transport::Sockets => Context::Kernel,
-            Transport::Rdma | Transport::Packets(_) => Context::Card,
-        }
     }
 
     /// Carries away what a node's TCP sends, and sets its timer; returns how many frames a call has to pay for.
@@ -427,7 +355,7 @@ impl Network {
             }
         }
         self.streams(node, queue)?;
-        let context = self.background_context();
+        let context = Context::in_background(self.transport);
         self.send(node, context, queue);
         self.wake_programs(node, queue)
     }
@@ -656,38 +584,6 @@ fn fetch(this: &mut Node, node: usize, frame: Packet, queue: &mut EventQueue<Eve
     queue.schedule(at, Event::Fetched(node, frame));
 }
 
-/// The switches, and what is behind their ports.
-fn switches(config: &TestbedConfig) -> ([Switch; 2], [Vec<Behind>; 2]) {
-    let mut switches = [Switch::new(config.switch), Switch::new(config.switch)];
-    let mut behind: [Vec<Behind>; 2] = Default::default();
-    let server_at = match config.topology {
-        Topology::Lan => A,
-        Topology::Wan => B,
-    };
-    let mut add = |switch: usize, what: Behind| {
-        behind[switch].push(what);
-        switches[switch].add_port(config.link)
-    };
-    let nodes: Vec<(usize, PortId)> = (0..=config.clients)
-        .map(|node| {
-            let switch = if node == SERVER { server_at } else { A };
-            (switch, add(switch, Behind::Node(node)))
-        })
-        .collect();
-    let routers = match config.topology {
-        Topology::Lan => None,
-        Topology::Wan => Some([add(A, Behind::Router(0)), add(B, Behind::Router(1))]),
-    };
-    for (node, (at, port)) in nodes.into_iter().enumerate() {
-        let host = HostId(node as u16);
-        switches[at].set_route(host, port);
-        if let Some(routers) = routers {
-            switches[1 - at].set_route(host, routers[1 - at]);
-        }
-    }
-    (switches, behind)
-}
-
 impl World for Network {
     type Event = Event;
 
@@ -696,46 +592,6 @@ impl World for Network {
             && let Err(error) = self.try_handle(event, queue)
         {
             self.failed = Some(error);
-        }
-    }
-}
-
-impl Fingerprint for Event {
-    fn fingerprint(&self) -> u64 {
-        let of = |kind: u64, place: usize, packet: &Packet| {
-            TraceHash::of(&[kind, place as u64, packet.fingerprint()])
-        };
-        let request = |kind: u64, node: usize, peer: usize, request: &Request| {
-            let Request { connection, len, message } = *request;
-            let message = message.map_or(0, |message| message + 1);
-            TraceHash::of(&[kind, node as u64, peer as u64, connection as u64, len as u64, message])
-        };
-        let whole = |kind: u64, node: usize, connection: usize, whole: &Whole| {
-            let Whole { bytes, messages, payload } = *whole;
-            TraceHash::of(&[kind, node as u64, connection as u64, bytes as u64, messages, payload as u64])
-        };
-        match self {
-            Self::Start => TraceHash::of(&[0]),
-            Self::Processor(node, wake) => {
-                TraceHash::of(&[1, *node as u64, wake.processor as u64, wake.begun])
-            }
-            Self::Driver(node, frame) => of(2, *node, frame),
-            Self::Fetched(node, frame) => of(3, *node, frame),
-            Self::Wire(node, frame) => of(4, *node, frame),
-            Self::AtSwitch(switch, frame) => of(5, *switch, frame),
-            Self::AtRouter(port, frame) => of(6, *port, frame),
-            Self::RouterInterrupt(port, interrupts) => TraceHash::of(&[7, *port as u64, *interrupts]),
-            Self::Forward(port, frame) => of(8, *port, frame),
-            Self::Degen(port) => TraceHash::of(&[9, *port as u64]),
-            Self::AtCard(node, frame) => of(10, *node, frame),
-            Self::FromCard(node, frame) => of(11, *node, frame),
-            Self::InMemory(node, frame) => of(12, *node, frame),
-            Self::Kernel(node, frame) => of(13, *node, frame),
-            Self::Doorbell(node, peer, what) => request(14, *node, *peer, what),
-            Self::Posted(node, peer, what) => request(15, *node, *peer, what),
-            Self::Delivered(node, connection, what) => whole(16, *node, *connection, what),
-            Self::Placed(node, connection, what) => whole(17, *node, *connection, what),
-            Self::Tcp(node) => TraceHash::of(&[18, *node as u64]),
         }
     }
 }

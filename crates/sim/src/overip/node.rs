@@ -13,6 +13,27 @@ use crate::{HostId, Link, Packet, Timer};
 /// Where the server listens.
 const PORT: u16 = 5201;
 
+/// Whose work it is to send what TCP has to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Context {
+    /// A program's, in its system call.
+    Call,
+    /// The kernel's, behind an interrupt or a timer.
+    Kernel,
+    /// The card's.
+    Card,
+}
+
+impl Context {
+    /// Whose it is where no program calls.
+    pub(super) fn in_background(transport: Transport) -> Self {
+        match transport {
+            Transport::Sockets => Self::Kernel,
+            Transport::Rdma | Transport::Packets(_) => Self::Card,
+        }
+    }
+}
+
 /// A node.
 pub(super) struct Node {
     pub(super) costs: HostCosts,

@@ -3,9 +3,11 @@
 use nichrome_wire::Instant;
 
 use super::config::Transport;
-use super::network::{Event, Network, SERVER};
+use super::event::Event;
+use super::network::Network;
 use super::parameters::{PARAMETERS, Plan};
 use super::programs::{Pattern, Sizes, Stopwatch, programs};
+use super::topology::SERVER;
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
 use crate::observe::{Capture, Observer, Probes};
 use crate::{Simulation, Stop, TraceHash};
