@@ -98,6 +98,7 @@ pub mod host;
 mod link;
 pub mod netfpga;
 pub mod observe;
+pub mod overip;
 mod packet;
 mod pcie;
 mod rate;

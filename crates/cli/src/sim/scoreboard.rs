@@ -59,6 +59,7 @@ impl Scoreboard<'_> {
             Subject::Maximum => format!("maximum of {series}"),
             Subject::MaximumOver(other) => format!("maximum of {series} over that of {other}"),
             Subject::MaximumBegins => format!("maximum of {series} begins at"),
+            Subject::Fall => format!("fall of {series} along the axis"),
         }
     }
 }

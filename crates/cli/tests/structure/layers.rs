@@ -37,7 +37,7 @@ pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
     ("port", &[&["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"]]),
     ("hca", &[&["iwarp/", "star/"]]),
     ("rdma", &[&["iwarp/", "roce/", "star/"]]),
-    ("sim", &[&["netfpga/", "star/", "xls416/"]]),
+    ("sim", &[&["netfpga/", "overip/", "star/", "xls416/"]]),
 ];
 
 const ABI: Layers = &[
@@ -272,7 +272,7 @@ const SIM: Layers = &[
         "experiment/run_error.rs",
         "experiment/runner.rs",
     ],
-    &["netfpga/", "star/", "xls416/"],
+    &["netfpga/", "overip/", "star/", "xls416/"],
     &["experiment/"],
 ];
 

@@ -13,7 +13,7 @@ impl Definition {
             let (places, other) = match &expected.subject {
                 Subject::At(places) => (Some(&places[..]), None),
                 Subject::MaximumOver(other) => (None, Some(other.as_str())),
-                Subject::Maximum | Subject::MaximumBegins => (None, None),
+                Subject::Maximum | Subject::MaximumBegins | Subject::Fall => (None, None),
             };
             for name in [Some(expected.series.as_str()), other].into_iter().flatten() {
                 needed.extend(self.series_behind(name).into_iter().map(|series| (series, places)));
@@ -48,6 +48,7 @@ impl Definition {
                 Subject::MaximumBegins => {
                     vec![line(&expected.series).maximum_begins().map(|x| self.x.number(x))]
                 }
+                Subject::Fall => vec![line(&expected.series).fall()],
             };
             Statement { expected, found }
         };

@@ -2,6 +2,7 @@
 
 use super::runner::Runner;
 use crate::netfpga::NetfpgaRunner;
+use crate::overip::OverIp;
 use crate::star::Star;
 use crate::xls416::Xls416;
 
@@ -36,7 +37,7 @@ macro_rules! embedded {
 
 /// All that there is.
 pub static BUILT_IN: Library = Library {
-    runners: &[&NetfpgaRunner, &Xls416, &Star],
+    runners: &[&NetfpgaRunner, &Xls416, &Star, &OverIp],
     experiments: embedded!(
         "",
         "lro-npu-throughput",
@@ -62,8 +63,21 @@ pub static BUILT_IN: Library = Library {
         "star-loss",
         "star-ecn",
         "star-alternatives",
+        "iwarp-latency",
+        "iwarp-latency-delay",
+        "iwarp-overlap",
+        "iwarp-overlap-delay",
+        "iwarp-progress",
+        "iwarp-progress-delay",
+        "iwarp-cpu",
+        "iwarp-cpu-delay",
+        "iwarp-lan",
+        "iwarp-rendezvous",
+        "iwarp-today",
+        "iwarp-today-loss",
+        "iwarp-today-fetch",
     ),
-    parameters: embedded!("parameters/", "netfpga", "star", "xls416"),
+    parameters: embedded!("parameters/", "iwarp", "netfpga", "star", "today", "xls416"),
 };
 
 impl Library {

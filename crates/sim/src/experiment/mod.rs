@@ -51,7 +51,7 @@
 //! [[expected]]
 //! series = "with LRO"
 //! of = "maximum begins"                # instead of x: maximum (over = "normal card": the ratio of both), maximum begins
-//! value = 32                           # where the maximum begins is in the unit of the axis
+//! value = 32                           # where the maximum begins is in the unit of the axis; fall: by how many % the last is below the first
 //! unit = "connections"
 //! # ... tolerance, kind, source, sentence
 //!

@@ -61,6 +61,8 @@ pub enum Subject {
     MaximumOver(String),
     /// The first place whose number is at least 95 % of the largest.
     MaximumBegins,
+    /// By how many % the last is below the first.
+    Fall,
 }
 
 /// What a number is to be.

@@ -39,6 +39,7 @@ fn one_expected(table: &Table<'_, '_>, definition: &Definition) -> Result<Expect
     let unit = match subject {
         Subject::At(_) | Subject::Maximum => unit_of_line,
         Subject::MaximumOver(_) => "times",
+        Subject::Fall => "%",
         Subject::MaximumBegins => &definition.x.unit,
     };
     let given = table.need("unit", "the unit of the value")?;
@@ -59,6 +60,9 @@ fn one_expected(table: &Table<'_, '_>, definition: &Definition) -> Result<Expect
     })
 }
 
+/// A subject of a line as a whole.
+type WholeLine = fn() -> Subject;
+
 /// What a statement is about: places, or something of the whole line.
 fn subject(table: &Table<'_, '_>, definition: &Definition) -> Result<Subject, FileError> {
     let over = table.get("over");
@@ -71,17 +75,21 @@ fn subject(table: &Table<'_, '_>, definition: &Definition) -> Result<Subject, Fi
     if let Some(x) = table.get("x") {
         return Err(x.wrong_type("left out where `of` is given"));
     }
-    match (named(&of, "subject", &[("maximum", true), ("maximum begins", false)])?, over) {
-        (true, None) => Ok(Subject::Maximum),
-        (true, Some(over)) => {
+    const SUBJECTS: [(&str, WholeLine); 3] = [
+        ("maximum", || Subject::Maximum),
+        ("maximum begins", || Subject::MaximumBegins),
+        ("fall", || Subject::Fall),
+    ];
+    match (named(&of, "subject", &SUBJECTS)?(), over) {
+        (subject, None) => Ok(subject),
+        (Subject::Maximum, Some(over)) => {
             let name = over.text()?;
             match definition.unit_of_line(name) {
                 Some(_) => Ok(Subject::MaximumOver(name.into())),
                 None => Err(over.unknown("series", name, definition.lines())),
             }
         }
-        (false, None) => Ok(Subject::MaximumBegins),
-        (false, Some(over)) => Err(over.wrong_type("beside of = \"maximum\"")),
+        (_, Some(over)) => Err(over.wrong_type("beside of = \"maximum\"")),
     }
 }
 
@@ -170,6 +178,8 @@ mod tests {
         assert_eq!(of_line("x = 2\nleast = 2\nunit = \"times\"").claim, Claim::AtLeast(2.0));
         let begins = of_line("of = \"maximum begins\"\nvalue = 2\nunit = \"flows\"");
         assert_eq!(begins.subject, Subject::MaximumBegins);
+        let fall = of_line("of = \"fall\"\nleast = 2\nunit = \"%\"");
+        assert_eq!((fall.subject, fall.claim), (Subject::Fall, Claim::AtLeast(2.0)));
         let over = of_line("of = \"maximum\"\nover = \"without\"\nmost = 2\nunit = \"times\"");
         assert_eq!((over.subject, over.claim), (Subject::MaximumOver("without".into()), Claim::AtMost(2.0)));
     }
@@ -192,7 +202,7 @@ mod tests {
             (
                 "x = [2, 4]",
                 "of = \"middle\"",
-                "expected.of: there is no subject 'middle': there are maximum, maximum begins",
+                "expected.of: there is no subject 'middle': there are maximum, maximum begins, fall",
             ),
             ("x = [2, 4]", "x = 2\nof = \"maximum\"", "expected.x must be left out where `of` is given"),
             ("x = [2, 4]", "over = \"without\"", "expected.over must be beside of = \"maximum\""),

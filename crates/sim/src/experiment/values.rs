@@ -50,6 +50,12 @@ impl Line {
         let least = self.maximum()? * NEARLY_ALL;
         self.0.iter().find(|(_, value)| value.is_some_and(|value| value >= least)).map(|(x, _)| *x)
     }
+
+    /// By how many % the last number is below the first.
+    pub(super) fn fall(&self) -> Option<f64> {
+        let [first, last] = [self.0.first()?.1?, self.0.last()?.1?];
+        Some((first - last) / first.abs() * 100.0).filter(|fall| fall.is_finite())
+    }
 }
 
 #[cfg(test)]
@@ -62,5 +68,13 @@ mod tests {
             Line(vec![(20, Some(1.3)), (40, None), (80, Some(3.9)), (160, Some(4.0)), (310, Some(0.9))]);
         assert_eq!((line.maximum(), line.maximum_begins()), (Some(4.0), Some(80)));
         assert_eq!(Line(vec![(1, None)]).maximum_begins(), None);
+    }
+
+    #[test]
+    fn a_line_falls_from_its_first_number_to_its_last() {
+        let fall = |values: &[Option<f64>]| Line(values.iter().map(|value| (0, *value)).collect()).fall();
+        assert_eq!(fall(&[Some(4.0), Some(9.0), Some(1.0)]), Some(75.0));
+        assert_eq!(fall(&[Some(2.0), Some(2.0)]), Some(0.0));
+        assert_eq!([fall(&[Some(0.0), Some(1.0)]), fall(&[None, Some(1.0)])], [None, None]);
     }
 }

@@ -31,6 +31,9 @@ pub enum Role {
         /// The bytes of both.
         exchange: Exchange,
     },
+    /// Does nothing by itself: the world reads and writes with [`Host::read`](super::Host::read) and
+    /// [`Host::write`](super::Host::write).
+    Attached,
 }
 
 /// A request and its response.
@@ -84,7 +87,7 @@ impl Application {
         let (owed, awaited) = match role {
             Role::Send { bytes } => (bytes.unwrap_or(u64::MAX), 0),
             Role::Receive => (0, u64::MAX),
-            Role::Request { .. } => (0, 0),
+            Role::Request { .. } | Role::Attached => (0, 0),
             Role::Respond { exchange } => (0, u64::from(exchange.request.get())),
         };
         let (reading, done) = (Reading::On, Done::default());
@@ -132,7 +135,7 @@ impl Application {
     /// Goes on after the whole of a request or a response.
     fn message_read(&mut self, now: Instant, latency: &mut impl FnMut(u64)) {
         match self.role {
-            Role::Send { .. } => {}
+            Role::Send { .. } | Role::Attached => {}
             Role::Receive => self.awaited = u64::MAX,
             Role::Request { pause, .. } => {
                 self.done.exchanges += 1;
@@ -174,6 +177,9 @@ impl Application {
     }
 
     fn close(&mut self, socket: &mut Socket<'_>) {
+        if self.role == Role::Attached {
+            return;
+        }
         let peer_has_closed = socket.state() == State::CloseWait && !socket.can_recv() && self.owed == 0;
         if !self.has_closed && socket.may_send() && (self.is_complete() || peer_has_closed) {
             self.has_closed = true;
@@ -188,6 +194,7 @@ impl Application {
             Role::Send { bytes } => bytes == Some(self.done.sent),
             Role::Request { count, .. } => count == Some(self.done.exchanges),
             Role::Receive | Role::Respond { .. } => self.has_closed,
+            Role::Attached => false,
         }
     }
 }

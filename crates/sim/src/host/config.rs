@@ -13,6 +13,8 @@ pub struct HostConfig {
     pub send_buffer: usize,
     /// How fast senders send.
     pub congestion_control: CongestionControl,
+    /// Whether a short segment waits for the acknowledgement of what was sent before it.
+    pub nagle: Nagle,
     /// How long an acknowledgement may wait for a second segment, in nanoseconds; `None`: each is acknowledged at once.
     pub ack_delay: Option<u64>,
     /// Who cuts what is sent into segments.
@@ -35,6 +37,16 @@ pub enum CongestionControl {
     Cubic,
 }
 
+/// Whether a short segment waits for the acknowledgement of what was sent before it (RFC 1122 section 4.2.3.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nagle {
+    /// It waits.
+    #[default]
+    On,
+    /// It is sent at once: the option TCP_NODELAY.
+    Off,
+}
+
 /// Who cuts what is sent into segments, and computes their checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Segmentation {
@@ -53,6 +65,7 @@ impl Default for HostConfig {
             receive_buffer: 1 << 18,
             send_buffer: 1 << 18,
             congestion_control: CongestionControl::default(),
+            nagle: Nagle::default(),
             ack_delay: Some(10_000_000),
             segmentation: Segmentation::default(),
             max_connections: 1024,

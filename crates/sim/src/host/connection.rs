@@ -9,7 +9,7 @@ use smoltcp::time::{Duration, Instant as TcpInstant};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
 use super::application::{Application, Done, Reading, Role};
-use super::config::{CongestionControl, HostConfig};
+use super::config::{CongestionControl, HostConfig, Nagle};
 use super::port::Port;
 use crate::HostId;
 
@@ -98,6 +98,29 @@ impl Connection {
         self.application.reading = reading;
     }
 
+    /// Gives bytes to TCP; returns how many it has taken.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
+        self.sockets.get_mut::<tcp::Socket<'_>>(self.socket).send_slice(bytes).unwrap_or(0)
+    }
+
+    /// Moves at most `most` received bytes to the end of `into`; returns how many.
+    pub(super) fn read(&mut self, into: &mut Vec<u8>, most: usize) -> usize {
+        let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
+        let before = into.len();
+        while into.len() - before < most && socket.can_recv() {
+            let left = most - (into.len() - before);
+            let taken = socket.recv(|bytes| {
+                let len = bytes.len().min(left);
+                into.extend_from_slice(&bytes[..len]);
+                (len, len)
+            });
+            if taken.is_err() {
+                break;
+            }
+        }
+        into.len() - before
+    }
+
     /// Gives an IP packet to TCP if there is one, lets TCP and the program do what they can, and adds the frames to be
     /// sent to `port.sent`.
     pub(super) fn poll(&mut self, mut port: Port<'_>, now: Instant, latency: &mut impl FnMut(u64)) {
@@ -175,6 +198,12 @@ impl Connection {
         self.sockets.get::<tcp::Socket<'_>>(self.socket).send_queue()
     }
 
+    /// Bytes that can be written now.
+    pub fn writable(&self) -> usize {
+        let socket = self.sockets.get::<tcp::Socket<'_>>(self.socket);
+        if socket.can_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
+    }
+
     /// Bytes that were received and have not been read.
     pub fn unread(&self) -> usize {
         self.sockets.get::<tcp::Socket<'_>>(self.socket).recv_queue()
@@ -189,6 +218,7 @@ fn new_socket(config: &HostConfig) -> tcp::Socket<'static> {
         CongestionControl::Reno => tcp::CongestionControl::Reno,
         CongestionControl::Cubic => tcp::CongestionControl::Cubic,
     });
+    socket.set_nagle_enabled(config.nagle == Nagle::On);
     socket.set_ack_delay(config.ack_delay.map(|nanos| Duration::from_micros(nanos / 1000)));
     socket
 }

@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use self::application::Reading;
 pub use self::application::{Done, Exchange, Role};
-pub use self::config::{CongestionControl, HostConfig, HostConfigError, Segmentation};
+pub use self::config::{CongestionControl, HostConfig, HostConfigError, Nagle, Segmentation};
 pub use self::connection::{Connection, Endpoints, Times};
 use self::port::Port;
 use crate::HostId;
@@ -145,6 +145,26 @@ impl Host {
             connection.set_reading(Reading::On);
             self.poll_connection(id, None, now);
         }
+    }
+
+    /// Writes to a connection of the role [`Role::Attached`]; returns how many bytes TCP has taken.
+    pub fn write(&mut self, id: ConnectionId, bytes: &[u8], now: Instant) -> usize {
+        let Some(connection) = self.connections.get_mut(id.0) else { return 0 };
+        let written = connection.write(bytes);
+        if written > 0 {
+            self.poll_connection(id, None, now);
+        }
+        written
+    }
+
+    /// Reads at most `most` bytes of a connection of the role [`Role::Attached`] to the end of `into`; returns how many.
+    pub fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>, most: usize, now: Instant) -> usize {
+        let Some(connection) = self.connections.get_mut(id.0) else { return 0 };
+        let read = connection.read(into, most);
+        if read > 0 {
+            self.poll_connection(id, None, now);
+        }
+        read
     }
 
     /// The connections, in the order in which they were made.

@@ -255,6 +255,7 @@ fn tcp(parameters: &Parameters) -> Result<HostConfig, RunError> {
     let ack_delay = parameters.nanos("ack-delay")?;
     Ok(HostConfig {
         segmentation: crate::host::Segmentation::Host,
+        nagle: crate::host::Nagle::On,
         mtu: small(parameters, "mtu")?,
         receive_buffer: small(parameters, "receive-buffer")?,
         send_buffer: small(parameters, "send-buffer")?,

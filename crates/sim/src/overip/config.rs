@@ -1,0 +1,134 @@
+//! What the test bed is configured with.
+
+use super::processors::Balancing;
+use crate::host::HostConfig;
+use crate::{LinkConfig, PcieConfig};
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// The kernel's TCP.
+    Sockets,
+    /// iWARP over the card's TCP.
+    Rdma,
+    /// RDMA in datagrams.
+    Packets(Packets),
+}
+
+/// RDMA in datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packets {
+    /// RoCEv2; what follows a lost packet is sent again with it.
+    RoceGoBackN,
+    /// RoCEv2; lost packets are sent again one by one.
+    RoceSelective,
+    /// StaR: the server keeps no state.
+    Star,
+}
+
+/// Where the nodes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Topology {
+    /// All behind one switch.
+    Lan,
+    /// The server in another network than its clients, behind the router.
+    Wan,
+}
+
+/// What a node's processors pay, in nanoseconds and, for a byte, picoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HostCosts {
+    /// Of a system call, with the switch to the program where it had to wait.
+    pub(super) call: u64,
+    /// Of a segment that TCP sends.
+    pub(super) segment_out: u64,
+    /// Of an interrupt.
+    pub(super) interrupt: u64,
+    /// Of a received packet.
+    pub(super) packet_in: u64,
+    /// Of a byte that is copied between program and kernel, in picoseconds.
+    pub(super) copy: u64,
+    /// Of a verb, which needs no system call.
+    pub(super) verb: u64,
+}
+
+impl HostCosts {
+    /// Nanoseconds to copy so many bytes.
+    pub(super) fn copy_of(&self, bytes: usize) -> u64 {
+        (bytes as u64).saturating_mul(self.copy) / 1000
+    }
+}
+
+/// What a card is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CardConfig {
+    /// Nanoseconds that its processor takes for an RDMA message, where it leaves and where it arrives.
+    pub(super) message: u64,
+    /// Nanoseconds that it takes for a frame in either direction.
+    pub(super) segment: u64,
+    /// Bytes of a work request in the host's memory.
+    pub(super) descriptor: u64,
+    /// The bus to the host's memory.
+    pub(super) bus: PcieConfig,
+}
+
+/// When a card of the router raises its interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moderation {
+    /// Nanoseconds after the first frame that waits.
+    pub(super) delay: u64,
+    /// Frames that wait at most.
+    pub(super) frames: usize,
+}
+
+/// What the router is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RouterConfig {
+    /// Nanoseconds of an interrupt.
+    pub(super) interrupt: u64,
+    /// Nanoseconds to forward a frame.
+    pub(super) forward: u64,
+    /// The interrupts of its cards to networks A and B.
+    pub(super) moderation: [Moderation; 2],
+    /// Nanoseconds that degen delays a frame.
+    pub(super) delay: u64,
+    /// Probability that it loses a frame, 0 to 1.
+    pub(super) loss: f64,
+}
+
+/// The whole test bed.
+#[derive(Clone, Debug)]
+pub(super) struct TestbedConfig {
+    pub(super) transport: Transport,
+    pub(super) topology: Topology,
+    /// Nodes beside the server.
+    pub(super) clients: usize,
+    pub(super) costs: HostCosts,
+    /// The processor that takes interrupts; programs begin on 1.
+    pub(super) interrupts: usize,
+    /// Whether the scheduler moves the application.
+    pub(super) balancing: Balancing,
+    /// Processes of the application on the server.
+    pub(super) application: usize,
+    pub(super) card: CardConfig,
+    /// Bytes of the longest message.
+    pub(super) longest: usize,
+    /// TCP, of the kernel as of the card.
+    pub(super) tcp: HostConfig,
+    /// Every link.
+    pub(super) link: LinkConfig,
+    /// Nanoseconds that a switch takes for a frame.
+    pub(super) switch: u64,
+    pub(super) router: RouterConfig,
+    /// What random choices follow from.
+    pub(super) seed: u64,
+}
+
+impl TestbedConfig {
+    /// Bytes of the longest TCP segment.
+    pub(super) const fn mss(&self) -> usize {
+        /// Bytes of the IPv4 and the TCP header.
+        const HEADERS: usize = 40;
+        self.tcp.mtu - HEADERS
+    }
+}

@@ -1,0 +1,27 @@
+//! How the devices of both sides are configured.
+
+use nichrome_rdma::{Config, Congestion, SelectiveRepeat, SendWindow, StarConfig};
+
+use super::config::{Packets, TestbedConfig, Transport};
+use super::datagram;
+use crate::HostId;
+
+/// The configuration of a device.
+pub(super) fn device_config(address: HostId, testbed: &TestbedConfig) -> Config {
+    let mut config = Config::new(vec![address.ip().into()]);
+    config.seed = u128::from(testbed.seed);
+    if let Transport::Packets(packets) = testbed.transport {
+        let mtu = datagram::path_mtu(testbed.tcp.mtu).bytes();
+        let window = (testbed.tcp.send_buffer / mtu).clamp(1, 65_535) as u32;
+        config.window = SendWindow { initial: window, max: window, read: window.min(256) };
+        config.roce.congestion = Congestion::None;
+        // A datagram is a packet of its own, of identification 0.
+        config.roce.sees_identifications = true;
+        config.roce.held_packets = window as usize;
+        if packets == Packets::RoceGoBackN {
+            config.roce.selective_repeat = SelectiveRepeat::Never;
+        }
+        config.star = StarConfig { congestion: Congestion::None, ..StarConfig::default() };
+    }
+    config
+}

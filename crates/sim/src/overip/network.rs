@@ -1,0 +1,597 @@
+//! The world: programs on nodes, and who passes frames on to whom.
+
+use nichrome_rdma::RKey;
+use nichrome_wire::{Engine, Instant};
+
+use super::adapter::{Request, Whole};
+use super::config::{HostCosts, TestbedConfig, Transport};
+use super::event::Event;
+use super::node::{Context, Node};
+use super::processors::Wake;
+use super::programs::{Doing, Program, Step, Stopwatch};
+use super::router::{Effect, Port, Router};
+use super::set_up::connect;
+use super::topology::{A, B, Behind, SERVER, switches};
+use crate::experiment::RunError;
+use crate::host::ConnectionId;
+use crate::observe::{Capture, PointId};
+use crate::{EventQueue, HostId, Link, Packet, Switch, Timer, World};
+
+/// The test bed with its programs.
+pub(super) struct Network {
+    pub(super) nodes: Vec<Node>,
+    programs: Vec<Program>,
+    pub(super) stopwatch: Stopwatch,
+    switches: [Switch; 2],
+    behind: [Vec<Behind>; 2],
+    router: Router,
+    router_links: [Link; 2],
+    router_timers: [Timer; 2],
+    transport: Transport,
+    costs: HostCosts,
+    /// The program whose work has just been done: it goes on before others.
+    continuing: Option<usize>,
+    /// Frames that found a full queue.
+    pub(super) dropped: u64,
+    /// Why the run cannot go on.
+    pub(super) failed: Option<RunError>,
+    capture: Capture,
+    point: PointId,
+}
+
+impl Network {
+    /// A test bed in which each client and the server repeat these steps; the server once for each client.
+    pub(super) fn new(
+        config: &TestbedConfig,
+        [client, server]: [Vec<Step>; 2],
+        stopwatch: Stopwatch,
+        mut capture: Capture,
+    ) -> Result<Self, RunError> {
+        let mut programs = Vec::new();
+        for nth in 0..config.clients {
+            programs.push(Program::new(nth + 1, 0, SERVER, client.clone()));
+            programs.push(Program::new(SERVER, nth, nth + 1, server.clone()));
+        }
+        let node = |nth: usize| {
+            let application = if nth == SERVER { config.application } else { 0 };
+            Node::new(HostId(nth as u16), config, programs.len(), application)
+        };
+        let mut nodes = (0..=config.clients).map(node).collect::<Result<Vec<_>, _>>()?;
+        nodes[SERVER].listen();
+        if let (Transport::Packets(packets), Some((server, clients))) =
+            (config.transport, nodes.split_first_mut())
+        {
+            for client in clients {
+                if let (Some(client), Some(server)) = (&mut client.adapter, &mut server.adapter) {
+                    connect(client, server, packets, config)?;
+                }
+            }
+        }
+        let (switches, behind) = switches(config);
+        let router = Router::new(config.router, config.seed)
+            .map_err(|error| RunError::Impossible(format!("degen refuses it: {error}")))?;
+        let point = capture.add_point("server wire");
+        Ok(Self {
+            nodes,
+            programs,
+            stopwatch,
+            switches,
+            behind,
+            router,
+            router_links: [Link::new(config.link), Link::new(config.link)],
+            router_timers: [Timer::default(); 2],
+            transport: config.transport,
+            costs: config.costs,
+            continuing: None,
+            dropped: 0,
+            failed: None,
+            capture,
+            point,
+        })
+    }
+
+    fn start(&mut self, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
+        if !matches!(self.transport, Transport::Packets(_)) {
+            for node in 1..self.nodes.len() {
+                self.nodes[node].connect(HostId(SERVER as u16), queue.now())?;
+                let context = Context::in_background(self.transport);
+                self.send(node, context, queue);
+            }
+        }
+        for program in 0..self.programs.len() {
+            self.advance(program, queue)?;
+        }
+        Ok(())
+    }
+
+    /// Carries away what a node's TCP sends, and sets its timer; returns how many frames a call has to pay for.
+    fn send(&mut self, node: usize, context: Context, queue: &mut EventQueue<Event>) -> u64 {
+        let now = queue.now();
+        let this = &mut self.nodes[node];
+        let mut frames = 0;
+        while let Some(frame) = this.poll() {
+            frames += 1;
+            match context {
+                Context::Call => {
+                    let at = now.plus_nanos(frames * this.costs.segment_out);
+                    queue.schedule(at, Event::Driver(node, frame));
+                }
+                Context::Kernel => {
+                    let at = this.processors.kernel(this.costs.segment_out, now);
+                    queue.schedule(at, Event::Driver(node, frame));
+                }
+                Context::Card => fetch(this, node, frame, queue),
+            }
+        }
+        let due = this.poll_timeout();
+        this.timer.arm(due, queue, Event::Tcp(node));
+        if context == Context::Call { frames } else { 0 }
+    }
+
+    /// A program has so much to do.
+    fn work(&mut self, program: usize, nanos: u64, doing: Doing, queue: &mut EventQueue<Event>) {
+        let now = queue.now();
+        self.programs[program].doing = doing;
+        let node = self.programs[program].node;
+        let processors = &mut self.nodes[node].processors;
+        if self.continuing == Some(program) {
+            self.continuing = None;
+            processors.go_on(program, nanos, now);
+        } else {
+            processors.run(program, nanos, now);
+        }
+        self.wake_later(node, queue);
+    }
+
+    fn wake_later(&mut self, node: usize, queue: &mut EventQueue<Event>) {
+        for wake in self.nodes[node].processors.take_wakes() {
+            queue.schedule(wake.at, Event::Processor(node, wake));
+        }
+    }
+
+    /// A processor may have done its work.
+    fn processor(&mut self, node: usize, wake: Wake, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
+        let now = queue.now();
+        if let Some(program) = self.nodes[node].processors.fired(wake, now) {
+            self.continuing = Some(program);
+            self.advance(program, queue)?;
+            self.continuing = None;
+            self.nodes[node].processors.dispatch(now);
+        }
+        self.wake_later(node, queue);
+        Ok(())
+    }
+
+    /// A program goes on until it has work for a processor or waits.
+    fn advance(&mut self, program: usize, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
+        loop {
+            let now = queue.now();
+            let this = &mut self.programs[program];
+            let goes_on = match this.step() {
+                None => false,
+                Some(Step::Start | Step::Compute(_)) if self.stopwatch.is_done() => false,
+                Some(Step::Start) => {
+                    self.stopwatch.start(now);
+                    this.next();
+                    true
+                }
+                Some(Step::Stop) => {
+                    self.stopwatch.stop(now);
+                    this.next();
+                    true
+                }
+                Some(Step::Compute(nanos)) => self.compute(program, nanos, queue),
+                Some(Step::Send(_)) if self.transport == Transport::Sockets => {
+                    self.send_bytes(program, queue)
+                }
+                Some(Step::Await(_)) if self.transport == Transport::Sockets => {
+                    self.receive_bytes(program, queue)
+                }
+                Some(Step::Send(_)) => self.post(program, true, queue),
+                Some(Step::Fetch(_)) => self.post(program, false, queue),
+                Some(Step::Await(len)) => self.look(program, len, queue),
+            };
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    fn compute(&mut self, program: usize, nanos: u64, queue: &mut EventQueue<Event>) -> bool {
+        let this = &mut self.programs[program];
+        if this.doing == Doing::Work || nanos == 0 {
+            // One that does nothing else would do it for ever.
+            let ends = nanos > 0 || !this.is_single();
+            this.next();
+            return ends;
+        }
+        self.work(program, nanos, Doing::Work, queue);
+        false
+    }
+
+    /// A call that sends: a segment after the other is copied and sent.
+    fn send_bytes(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
+        let this = &mut self.programs[program];
+        let node = &mut self.nodes[this.node];
+        if let Doing::Sending(bytes) = this.doing {
+            this.left -= node.write(this.connection, bytes, queue.now());
+            this.doing = Doing::Work;
+            let place = this.node;
+            let frames = self.send(place, Context::Call, queue);
+            if frames > 0 {
+                self.work(program, frames * self.costs.segment_out, Doing::Work, queue);
+                return false;
+            }
+            return true;
+        }
+        if this.left == 0 {
+            this.next();
+            return true;
+        }
+        let bytes = this.left.min(node.mss);
+        if node.writable(this.connection) < bytes {
+            this.doing = Doing::AwaitRoom;
+            return false;
+        }
+        let call = if this.doing == Doing::Work { 0 } else { self.costs.call };
+        self.work(program, call + self.costs.copy_of(bytes), Doing::Sending(bytes), queue);
+        false
+    }
+
+    /// Calls that read what there is.
+    fn receive_bytes(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
+        let this = &mut self.programs[program];
+        let node = &mut self.nodes[this.node];
+        if let Doing::Receiving(bytes) = this.doing {
+            this.left -= node.read(this.connection, bytes, queue.now());
+            this.doing = Doing::Work;
+            let place = this.node;
+            let frames = self.send(place, Context::Call, queue);
+            if frames > 0 {
+                self.work(program, frames * self.costs.segment_out, Doing::Work, queue);
+                return false;
+            }
+            return true;
+        }
+        if this.left == 0 {
+            this.next();
+            return true;
+        }
+        let bytes = this.left.min(node.readable(this.connection));
+        if bytes == 0 {
+            this.doing = Doing::AwaitBytes;
+            return false;
+        }
+        let nanos = self.costs.call + self.costs.copy_of(bytes);
+        self.work(program, nanos, Doing::Receiving(bytes), queue);
+        false
+    }
+
+    /// Posts a WRITE, or a READ and waits for its completion.
+    fn post(&mut self, program: usize, is_write: bool, queue: &mut EventQueue<Event>) -> bool {
+        let this = &mut self.programs[program];
+        let node = &mut self.nodes[this.node];
+        match this.doing {
+            Doing::Posting => {
+                let message = is_write.then_some(this.sent);
+                let request = Request { connection: this.connection, len: this.left, message };
+                if let Some(adapter) = &mut node.adapter {
+                    adapter.reserve(this.connection);
+                }
+                let at = node.card.fetch_request(queue.now());
+                queue.schedule(at, Event::Doorbell(this.node, this.peer, request));
+                if is_write {
+                    this.sent += 1;
+                    this.next();
+                } else {
+                    this.doing = Doing::AwaitRead;
+                }
+                is_write
+            }
+            Doing::AwaitRead => false,
+            Doing::Found => {
+                this.next();
+                true
+            }
+            _ => {
+                if node.adapter.as_ref().is_some_and(|adapter| adapter.has_room(this.connection)) {
+                    self.work(program, self.costs.verb, Doing::Posting, queue);
+                } else {
+                    this.doing = Doing::AwaitCompletion;
+                }
+                false
+            }
+        }
+    }
+
+    /// Looks for a message in the memory.
+    fn look(&mut self, program: usize, len: usize, queue: &mut EventQueue<Event>) -> bool {
+        let this = &mut self.programs[program];
+        if this.doing == Doing::Found {
+            this.received += 1;
+            this.next();
+            return true;
+        }
+        let adapter = self.nodes[this.node].adapter.as_ref();
+        if adapter.is_some_and(|adapter| adapter.has_message(this.received, len)) {
+            self.work(program, self.costs.verb, Doing::Found, queue);
+        } else {
+            this.doing = Doing::AwaitMessage;
+        }
+        false
+    }
+
+    /// Programs of a node look whether what they wait for has come.
+    fn wake_programs(&mut self, node: usize, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
+        for program in 0..self.programs.len() {
+            let this = &self.programs[program];
+            let waits = matches!(
+                this.doing,
+                Doing::AwaitRoom | Doing::AwaitBytes | Doing::AwaitMessage | Doing::AwaitCompletion
+            );
+            if this.node == node && waits {
+                self.advance(program, queue)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame reaches a node's TCP, or its timer is due; then whoever waited for it goes on.
+    fn tcp(
+        &mut self,
+        node: usize,
+        frame: Option<Packet>,
+        queue: &mut EventQueue<Event>,
+    ) -> Result<(), RunError> {
+        let now = queue.now();
+        let this = &mut self.nodes[node];
+        match frame {
+            Some(Packet::Frame(frame)) => this.tcp.receive(frame, now),
+            Some(Packet::Outline(_)) => {}
+            None => {
+                this.timer.fired(now);
+                this.tcp.handle_timeout(now);
+                self.datagram(node, None, queue)?;
+            }
+        }
+        self.streams(node, queue)?;
+        let context = Context::in_background(self.transport);
+        self.send(node, context, queue);
+        self.wake_programs(node, queue)
+    }
+
+    /// The adapter of a node takes what TCP has received, and gives it what it has room for.
+    fn streams(&mut self, node: usize, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
+        if self.transport != Transport::Rdma {
+            return Ok(());
+        }
+        let now = queue.now();
+        let this = &mut self.nodes[node];
+        this.start_streams(now);
+        let Node { adapter: Some(adapter), tcp, card, .. } = this else { return Ok(()) };
+        for connection in 0..adapter.connections() {
+            let id = ConnectionId(connection);
+            if tcp.connections().get(connection).is_some_and(|connection| connection.unread() > 0) {
+                let whole = adapter.read(id, tcp, now)?;
+                if whole.bytes > 0 {
+                    let at = card.messages(whole.messages, now);
+                    queue.schedule(at, Event::Delivered(node, connection, whole));
+                }
+            }
+            adapter.flush(id, tcp, now)?;
+        }
+        adapter.completions()?;
+        Ok(())
+    }
+
+    /// The card is through with a work request.
+    fn posted(
+        &mut self,
+        node: usize,
+        request: Request,
+        key: RKey,
+        queue: &mut EventQueue<Event>,
+    ) -> Result<(), RunError> {
+        let Node { adapter: Some(adapter), tcp, .. } = &mut self.nodes[node] else { return Ok(()) };
+        adapter.request(request, key, tcp, queue.now())?;
+        adapter.completions()?;
+        self.send(node, Context::Card, queue);
+        self.wake_programs(node, queue)
+    }
+
+    /// Messages of a connection are in memory.
+    fn placed(
+        &mut self,
+        node: usize,
+        connection: usize,
+        whole: Whole,
+        queue: &mut EventQueue<Event>,
+    ) -> Result<(), RunError> {
+        let Node { adapter: Some(adapter), tcp, received, .. } = &mut self.nodes[node] else { return Ok(()) };
+        *received += whole.payload as u64;
+        let reads = adapter.process(ConnectionId(connection), whole.bytes, queue.now(), tcp)?;
+        self.completed(node, &reads, queue)
+    }
+
+    /// A datagram is in a node's memory, or a timer of its adapter is due.
+    fn datagram(
+        &mut self,
+        node: usize,
+        frame: Option<&[u8]>,
+        queue: &mut EventQueue<Event>,
+    ) -> Result<(), RunError> {
+        let Node { adapter: Some(adapter), tcp, .. } = &mut self.nodes[node] else { return Ok(()) };
+        let reads = adapter.receive(frame, tcp, queue.now())?;
+        self.completed(node, &reads, queue)
+    }
+
+    /// READs of these connections of a node are done, and messages may have come.
+    fn completed(
+        &mut self,
+        node: usize,
+        reads: &[usize],
+        queue: &mut EventQueue<Event>,
+    ) -> Result<(), RunError> {
+        self.send(node, Context::Card, queue);
+        for program in 0..self.programs.len() {
+            let this = &self.programs[program];
+            let is_its = this.node == node && reads.contains(&this.connection);
+            if is_its && this.doing == Doing::AwaitRead {
+                self.work(program, self.costs.verb, Doing::Found, queue);
+            }
+        }
+        self.wake_programs(node, queue)
+    }
+
+    /// A frame leaves a card.
+    fn wire(&mut self, node: usize, frame: Packet, queue: &mut EventQueue<Event>) {
+        if node == SERVER {
+            self.capture.record(self.point, queue.now(), &frame);
+        }
+        let switch = if node == SERVER && self.behind[B].len() > 1 { B } else { A };
+        match self.nodes[node].uplink.send(frame.wire_len(), queue.now()) {
+            Ok(sent) => queue.schedule(sent.arrives, Event::AtSwitch(switch, frame)),
+            Err(_) => self.dropped += 1,
+        }
+    }
+
+    fn switch(&mut self, switch: usize, mut frame: Packet, queue: &mut EventQueue<Event>) {
+        match self.switches[switch].forward(&mut frame, queue.now()) {
+            Ok(forwarded) => {
+                let event = match self.behind[switch][forwarded.port.0] {
+                    Behind::Node(node) => Event::AtCard(node, frame),
+                    Behind::Router(port) => Event::AtRouter(port, frame),
+                };
+                queue.schedule(forwarded.sent.arrives, event);
+            }
+            Err(_) => self.dropped += 1,
+        }
+    }
+
+    fn apply(&mut self, effects: Vec<Effect>, queue: &mut EventQueue<Event>) {
+        for effect in effects {
+            match effect {
+                Effect::Interrupt { at, port, interrupts } => {
+                    queue.schedule(at, Event::RouterInterrupt(port, interrupts));
+                }
+                Effect::Forward { at, port, frame } => queue.schedule(at, Event::Forward(port, frame)),
+            }
+        }
+    }
+
+    /// degen lets frames go that came by a port: they leave by the other.
+    fn leave_router(&mut self, port: Port, frames: Vec<Packet>, queue: &mut EventQueue<Event>) {
+        let out = 1 - port;
+        for frame in frames {
+            match self.router_links[out].send(frame.wire_len(), queue.now()) {
+                Ok(sent) => queue.schedule(sent.arrives, Event::AtSwitch(out, frame)),
+                Err(_) => self.dropped += 1,
+            }
+        }
+        let due = self.router.poll_timeout(port);
+        self.router_timers[port].arm(due, queue, Event::Degen(port));
+    }
+
+    fn try_handle(&mut self, event: Event, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
+        let now = queue.now();
+        match event {
+            Event::Start => self.start(queue)?,
+            Event::Processor(node, wake) => self.processor(node, wake, queue)?,
+            Event::Driver(node, frame) => fetch(&mut self.nodes[node], node, frame, queue),
+            Event::Fetched(node, frame) => {
+                let at = self.nodes[node].card.frame(now);
+                queue.schedule(at, Event::Wire(node, frame));
+            }
+            Event::Wire(node, frame) => self.wire(node, frame, queue),
+            Event::AtSwitch(switch, frame) => self.switch(switch, frame, queue),
+            Event::AtRouter(port, frame) => {
+                let mut effects = Vec::new();
+                self.router.receive(port, frame, now, &mut effects);
+                self.apply(effects, queue);
+            }
+            Event::RouterInterrupt(port, interrupts) => {
+                let mut effects = Vec::new();
+                self.router.due(port, interrupts, now, &mut effects);
+                self.apply(effects, queue);
+            }
+            Event::Forward(port, frame) => {
+                let released = self.router.forward(port, frame, now);
+                self.leave_router(port, released, queue);
+            }
+            Event::Degen(port) => {
+                self.router_timers[port].fired(now);
+                let released = self.router.release(port, now);
+                self.leave_router(port, released, queue);
+            }
+            Event::AtCard(node, frame) => {
+                if node == SERVER {
+                    self.capture.record(self.point, now, &frame);
+                }
+                let at = self.nodes[node].card.frame(now);
+                queue.schedule(at, Event::FromCard(node, frame));
+            }
+            Event::FromCard(node, frame) => match self.transport {
+                Transport::Sockets | Transport::Packets(_) => {
+                    let at = self.nodes[node].card.place(frame.wire_len(), now);
+                    queue.schedule(at, Event::InMemory(node, frame));
+                }
+                Transport::Rdma => self.tcp(node, Some(frame), queue)?,
+            },
+            Event::InMemory(node, frame) if matches!(self.transport, Transport::Packets(_)) => {
+                self.datagram(node, frame.bytes(), queue)?;
+            }
+            Event::InMemory(node, frame) => {
+                let processors = &mut self.nodes[node].processors;
+                // The driver takes what comes during an interrupt along with it.
+                let interrupt = if processors.is_in_kernel(now) { 0 } else { self.costs.interrupt };
+                let at = processors.kernel(interrupt + self.costs.packet_in, now);
+                queue.schedule(at, Event::Kernel(node, frame));
+            }
+            Event::Kernel(node, frame) => self.tcp(node, Some(frame), queue)?,
+            Event::Doorbell(node, peer, request) => {
+                let at = self.nodes[node].card.messages(1, now);
+                queue.schedule(at, Event::Posted(node, peer, request));
+            }
+            Event::Posted(node, peer, request) => {
+                if let Some(key) = self.nodes[peer].adapter.as_ref().map(super::adapter::Adapter::rkey) {
+                    self.posted(node, request, key, queue)?;
+                }
+            }
+            Event::Delivered(node, connection, whole) => {
+                let at = self.nodes[node].card.place(whole.payload, now);
+                queue.schedule(at, Event::Placed(node, connection, whole));
+            }
+            Event::Placed(node, connection, whole) => self.placed(node, connection, whole, queue)?,
+            Event::Tcp(node) => self.tcp(node, None, queue)?,
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds that the application has worked.
+    pub(super) fn application_work(&self, now: Instant) -> u64 {
+        self.nodes[SERVER].processors.application_work(now)
+    }
+
+    /// Segments and datagrams that all nodes have sent again.
+    pub(super) fn retransmitted(&self) -> u64 {
+        self.nodes.iter().map(Node::retransmitted).sum()
+    }
+}
+
+/// The card of a node reads a frame from memory and puts it on the wire.
+fn fetch(this: &mut Node, node: usize, frame: Packet, queue: &mut EventQueue<Event>) {
+    let at = this.card.fetch(frame.wire_len(), queue.now());
+    queue.schedule(at, Event::Fetched(node, frame));
+}
+
+impl World for Network {
+    type Event = Event;
+
+    fn handle(&mut self, event: Event, queue: &mut EventQueue<Event>) {
+        if self.failed.is_none()
+            && let Err(error) = self.try_handle(event, queue)
+        {
+            self.failed = Some(error);
+        }
+    }
+}

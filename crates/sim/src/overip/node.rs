@@ -1,0 +1,153 @@
+//! A node: processors, card, TCP, and where its frames go.
+
+use nichrome_wire::{Engine, Instant};
+
+use super::adapter::Adapter;
+use super::card::{Card, padded};
+use super::config::{HostCosts, TestbedConfig, Transport};
+use super::processors::Processors;
+use crate::experiment::RunError;
+use crate::host::{ConnectionId, Host, HostConfig, Role};
+use crate::{HostId, Link, Packet, Timer};
+
+/// Where the server listens.
+const PORT: u16 = 5201;
+
+/// Whose work it is to send what TCP has to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Context {
+    /// A program's, in its system call.
+    Call,
+    /// The kernel's, behind an interrupt or a timer.
+    Kernel,
+    /// The card's.
+    Card,
+}
+
+impl Context {
+    /// Whose it is where no program calls.
+    pub(super) fn in_background(transport: Transport) -> Self {
+        match transport {
+            Transport::Sockets => Self::Kernel,
+            Transport::Rdma | Transport::Packets(_) => Self::Card,
+        }
+    }
+}
+
+/// A node.
+pub(super) struct Node {
+    pub(super) costs: HostCosts,
+    pub(super) processors: Processors,
+    pub(super) card: Card,
+    /// The kernel's TCP, or the card's.
+    pub(super) tcp: Host,
+    pub(super) timer: Timer,
+    /// The adapter, where RDMA carries the messages.
+    pub(super) adapter: Option<Adapter>,
+    pub(super) uplink: Link,
+    /// Bytes that programs have received.
+    pub(super) received: u64,
+    /// Bytes of the longest segment.
+    pub(super) mss: usize,
+    /// What TCP sends of programs: its value means nothing.
+    zeros: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl Node {
+    /// A node for so many programs, whose application has so many processes.
+    pub(super) fn new(
+        id: HostId,
+        config: &TestbedConfig,
+        programs: usize,
+        application: usize,
+    ) -> Result<Self, RunError> {
+        let refused = |error: &dyn std::fmt::Display| RunError::Impossible(error.to_string());
+        let mss = config.mss();
+        let tcp = HostConfig { seed: config.seed, ..config.tcp };
+        let adapter = match config.transport {
+            Transport::Sockets => None,
+            Transport::Rdma | Transport::Packets(_) => Some(Adapter::new(id, config)?),
+        };
+        Ok(Self {
+            costs: config.costs,
+            processors: Processors::new(config.interrupts, programs, application, config.balancing),
+            card: Card::new(config.card),
+            tcp: Host::new(id, tcp).map_err(|error| refused(&error))?,
+            timer: Timer::default(),
+            adapter,
+            uplink: Link::new(config.link),
+            received: 0,
+            mss,
+            zeros: vec![0; mss],
+            scratch: Vec::new(),
+        })
+    }
+
+    pub(super) fn listen(&mut self) {
+        self.tcp.listen(PORT, Role::Attached);
+    }
+
+    pub(super) fn connect(&mut self, server: HostId, now: Instant) -> Result<(), RunError> {
+        let connected = self.tcp.connect(server, PORT, Role::Attached, now);
+        connected.map(|_| ()).map_err(|error| RunError::Impossible(error.to_string()))
+    }
+
+    /// The next frame that TCP or the adapter sends.
+    pub(super) fn poll(&mut self) -> Option<Packet> {
+        let frame = self.tcp.poll().or_else(|| self.adapter.as_mut()?.poll());
+        frame.map(|frame| Packet::from(padded(frame)))
+    }
+
+    /// When TCP or the adapter has something to do.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let adapter = self.adapter.as_ref().and_then(Adapter::poll_timeout);
+        [self.tcp.poll_timeout(), adapter].into_iter().flatten().min()
+    }
+
+    /// Bytes that can be written to a connection.
+    pub(super) fn writable(&self, connection: usize) -> usize {
+        self.tcp.connections().get(connection).map_or(0, crate::host::Connection::writable)
+    }
+
+    /// Bytes that can be read from a connection.
+    pub(super) fn readable(&self, connection: usize) -> usize {
+        self.tcp.connections().get(connection).map_or(0, crate::host::Connection::unread)
+    }
+
+    /// A program writes so many bytes, at most a segment.
+    pub(super) fn write(&mut self, connection: usize, bytes: usize, now: Instant) -> usize {
+        self.tcp.write(ConnectionId(connection), &self.zeros[..bytes.min(self.zeros.len())], now)
+    }
+
+    /// A program reads so many bytes.
+    pub(super) fn read(&mut self, connection: usize, bytes: usize, now: Instant) -> usize {
+        self.scratch.clear();
+        let read = self.tcp.read(ConnectionId(connection), &mut self.scratch, bytes, now);
+        self.received += read as u64;
+        read
+    }
+
+    /// Connections that TCP has made get a stream of the adapter, and MPA's start-up begins.
+    pub(super) fn start_streams(&mut self, now: Instant) {
+        let Some(adapter) = &mut self.adapter else { return };
+        while let Some(connection) = self.tcp.connections().get(adapter.connections()) {
+            if connection.times().established.is_none() {
+                return;
+            }
+            let id = ConnectionId(adapter.connections());
+            if connection.endpoints().local_port == PORT {
+                adapter.accept(now);
+            } else {
+                let request = adapter.open(now);
+                self.tcp.write(id, &request, now);
+            }
+        }
+    }
+
+    /// Segments and datagrams that were sent again.
+    pub(super) fn retransmitted(&self) -> u64 {
+        let by_tcp: u64 = self.tcp.connections().iter().map(crate::host::Connection::retransmitted).sum();
+        by_tcp + self.adapter.as_ref().map_or(0, Adapter::retransmitted)
+    }
+}

@@ -1,0 +1,277 @@
+//! The two processors of a node: kernel work comes before programs, programs before the application in the background.
+
+use std::collections::VecDeque;
+
+use nichrome_wire::Instant;
+
+/// How many processors a node has (section 3: dual Xeon).
+pub(super) const PROCESSORS: usize = 2;
+
+/// What runs on a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    /// Work of a program of this number.
+    Program(usize),
+    /// A process of the application, of this number.
+    Application(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    task: Task,
+    /// When it will have done its work, if no interrupt comes.
+    ends: Instant,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Processor {
+    kernel_until: Instant,
+    running: Option<Running>,
+    /// How often something was begun on it.
+    begun: u64,
+}
+
+/// A time at which [`Processors::fired`] is to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wake {
+    pub(super) at: Instant,
+    pub(super) processor: usize,
+    /// Tells those that have been overtaken by others.
+    pub(super) begun: u64,
+}
+
+/// The processors of a node.
+#[derive(Clone, Debug)]
+pub(super) struct Processors {
+    all: [Processor; PROCESSORS],
+    /// The one that takes interrupts.
+    interrupted: usize,
+    /// Programs with work that have no processor, and nanoseconds of it.
+    ready: VecDeque<(usize, u64)>,
+    /// The processor that each program ran on last.
+    last: Vec<usize>,
+    /// Processes of the application that have no processor.
+    background: VecDeque<usize>,
+    /// Nanoseconds that the processes of the application have worked, apart from what runs.
+    worked: u64,
+    /// Times at which it is to be called that nobody has been told.
+    wakes: Vec<Wake>,
+    balancing: Balancing,
+}
+
+/// Whether the scheduler moves an application from the processor that takes interrupts to one that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Balancing {
+    /// It stays until a program takes its processor.
+    Off,
+    /// At once.
+    On,
+}
+
+/// Longer than any run: the application never ends.
+const FOR_EVER: u64 = 1 << 60;
+
+impl Processors {
+    /// Idle processors, of which one takes interrupts, for so many programs; and an application of so many processes.
+    pub(super) fn new(interrupted: usize, programs: usize, application: usize, balancing: Balancing) -> Self {
+        let mut processors = Self {
+            all: Default::default(),
+            interrupted,
+            ready: VecDeque::new(),
+            last: vec![PROCESSORS - 1; programs],
+            background: (0..application).collect(),
+            worked: 0,
+            wakes: Vec::new(),
+            balancing,
+        };
+        processors.dispatch(Instant::ZERO);
+        processors
+    }
+
+    /// Does kernel work where interrupts are taken; returns when it is done.
+    pub(super) fn kernel(&mut self, nanos: u64, now: Instant) -> Instant {
+        let processor = &mut self.all[self.interrupted];
+        processor.kernel_until = processor.kernel_until.max(now).plus_nanos(nanos);
+        if let Some(running) = &mut processor.running {
+            running.ends = running.ends.plus_nanos(nanos);
+        }
+        processor.kernel_until
+    }
+
+    /// Whether kernel work is being done at `now` where interrupts are taken.
+    pub(super) fn is_in_kernel(&self, now: Instant) -> bool {
+        self.all[self.interrupted].kernel_until > now
+    }
+
+    /// A program has so much to do.
+    pub(super) fn run(&mut self, program: usize, nanos: u64, now: Instant) {
+        self.ready.push_back((program, nanos));
+        self.dispatch(now);
+    }
+
+    /// A program goes on where it has just done its work, before others.
+    pub(super) fn go_on(&mut self, program: usize, nanos: u64, now: Instant) {
+        self.ready.push_front((program, nanos));
+        self.dispatch(now);
+    }
+
+    /// A time asked for has come; returns the program that has done its work. Its processor stays free until
+    /// [`Processors::dispatch`] or more work.
+    pub(super) fn fired(&mut self, wake: Wake, now: Instant) -> Option<usize> {
+        let processor = &mut self.all[wake.processor];
+        let running = processor.running.filter(|_| processor.begun == wake.begun)?;
+        if running.ends > now {
+            self.wakes.push(Wake { at: running.ends, ..wake });
+            return None;
+        }
+        processor.running = None;
+        match running.task {
+            Task::Program(program) => Some(program),
+            Task::Application(_) => None,
+        }
+    }
+
+    /// Gives free processors work.
+    pub(super) fn dispatch(&mut self, now: Instant) {
+        while let Some((program, nanos)) = self.ready.front().copied() {
+            let Some(processor) = self.processor_for(program) else { break };
+            self.ready.pop_front();
+            self.last[program] = processor;
+            self.preempt(processor, now);
+            self.begin(processor, Task::Program(program), nanos, now);
+        }
+        let other = PROCESSORS - 1 - self.interrupted;
+        if self.balancing == Balancing::On && self.all[other].running.is_none() {
+            self.preempt(self.interrupted, now);
+        }
+        for processor in [other, self.interrupted] {
+            if self.all[processor].running.is_none()
+                && let Some(process) = self.background.pop_front()
+            {
+                self.begin(processor, Task::Application(process), FOR_EVER, now);
+            }
+        }
+    }
+
+    /// Times at which it wants to be called.
+    pub(super) fn take_wakes(&mut self) -> Vec<Wake> {
+        std::mem::take(&mut self.wakes)
+    }
+
+    /// Nanoseconds that the application has worked.
+    pub(super) fn application_work(&self, now: Instant) -> u64 {
+        let running: u64 = self.all.iter().filter_map(|processor| processor.application_work(now)).sum();
+        self.worked + running
+    }
+
+    /// The one that it ran on if that is free, another free one, or one that the application has.
+    fn processor_for(&self, program: usize) -> Option<usize> {
+        let last = self.last[program];
+        let order = || [last, PROCESSORS - 1 - last].into_iter();
+        order().find(|processor| self.all[*processor].running.is_none()).or_else(|| {
+            order().find(|processor| {
+                let running = self.all[*processor].running;
+                running.is_some_and(|running| matches!(running.task, Task::Application(_)))
+            })
+        })
+    }
+
+    /// Takes a processor from the application, if that has it.
+    fn preempt(&mut self, processor: usize, now: Instant) {
+        let place = &mut self.all[processor];
+        if let Some(work) = place.application_work(now)
+            && let Some(Running { task: Task::Application(process), .. }) = place.running.take()
+        {
+            self.worked += work;
+            self.background.push_back(process);
+        }
+    }
+
+    fn begin(&mut self, processor: usize, task: Task, nanos: u64, now: Instant) {
+        let place = &mut self.all[processor];
+        let ends = place.kernel_until.max(now).plus_nanos(nanos);
+        place.running = Some(Running { task, ends });
+        place.begun += 1;
+        if let Task::Program(_) = task {
+            self.wakes.push(Wake { at: ends, processor, begun: place.begun });
+        }
+    }
+}
+
+impl Processor {
+    /// What the application has worked since it was given this processor.
+    fn application_work(&self, now: Instant) -> Option<u64> {
+        let Running { task: Task::Application(_), ends } = self.running? else { return None };
+        let left = ends.nanos_since(self.kernel_until.max(now));
+        Some(FOR_EVER - left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    /// Calls it when it wants to be, until `end`; says which program was done when.
+    fn run(processors: &mut Processors, end: u64) -> Vec<(usize, u64)> {
+        let (mut done, mut wakes) = (Vec::new(), Vec::new());
+        loop {
+            wakes.extend(processors.take_wakes());
+            wakes.sort_by_key(|wake: &Wake| std::cmp::Reverse((wake.at, wake.processor)));
+            let Some(wake) = wakes.pop().filter(|wake| wake.at <= at(end)) else { return done };
+            if let Some(program) = processors.fired(wake, wake.at) {
+                done.push((program, wake.at.as_nanos()));
+            }
+            processors.dispatch(wake.at);
+        }
+    }
+
+    #[test]
+    fn an_interrupt_delays_what_runs_on_its_processor_only() {
+        for (interrupted, ends) in [(0, 100), (1, 130)] {
+            let mut processors = Processors::new(interrupted, 1, 0, Balancing::Off);
+            processors.run(0, 100, at(0));
+            assert_eq!(processors.kernel(30, at(50)), at(80));
+            assert_eq!(run(&mut processors, 1000), [(0, ends)]);
+        }
+    }
+
+    #[test]
+    fn programs_take_turns_and_the_application_has_what_is_left() {
+        let mut processors = Processors::new(0, 3, 1, Balancing::Off);
+        for program in 0..3 {
+            processors.run(program, 100, at(0));
+        }
+        assert_eq!(run(&mut processors, 1000), [(0, 100), (1, 100), (2, 200)]);
+        // The second processor was free from 100 on.
+        assert_eq!(processors.application_work(at(1000)), 900);
+    }
+
+    /// Both programs begin while the application has the other processor; what it is left with depends on the scheduler.
+    #[test]
+    fn an_application_behind_interrupts_moves_where_the_scheduler_balances() {
+        for (balancing, work) in [(Balancing::Off, 100 + 50), (Balancing::On, 100 + 300)] {
+            let mut processors = Processors::new(0, 2, 1, balancing);
+            // Processor 0 is free at 100, and 1 at 200, where the application was.
+            processors.run(0, 100, at(0));
+            processors.run(1, 200, at(0));
+            run(&mut processors, 200);
+            processors.kernel(250, at(200));
+            run(&mut processors, 500);
+            assert_eq!(processors.application_work(at(500)), work, "{balancing:?}");
+        }
+    }
+
+    #[test]
+    fn an_application_of_two_processes_loses_what_interrupts_take() {
+        let mut processors = Processors::new(0, 1, 2, Balancing::Off);
+        processors.kernel(100, at(500));
+        assert_eq!(processors.application_work(at(1000)), 1900);
+        processors.run(0, 40, at(1000));
+        run(&mut processors, 2000);
+        assert_eq!(processors.application_work(at(2000)), 3860);
+    }
+}

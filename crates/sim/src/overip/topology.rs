@@ -1,0 +1,50 @@
+//! Which node is behind which switch.
+
+use super::config::{TestbedConfig, Topology};
+use super::router::Port;
+use crate::{HostId, PortId, Switch};
+
+/// The node that all others talk to.
+pub(super) const SERVER: usize = 0;
+/// The switch of network A, where the clients are, and of B.
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
+
+/// Where the link behind a port of a switch ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Behind {
+    Node(usize),
+    Router(Port),
+}
+
+/// The switches, and what is behind their ports.
+pub(super) fn switches(config: &TestbedConfig) -> ([Switch; 2], [Vec<Behind>; 2]) {
+    let mut switches = [Switch::new(config.switch), Switch::new(config.switch)];
+    let mut behind: [Vec<Behind>; 2] = Default::default();
+    let server_at = match config.topology {
+        Topology::Lan => A,
+        Topology::Wan => B,
+    };
+    let mut add = |switch: usize, what: Behind| {
+        behind[switch].push(what);
+        switches[switch].add_port(config.link)
+    };
+    let nodes: Vec<(usize, PortId)> = (0..=config.clients)
+        .map(|node| {
+            let switch = if node == SERVER { server_at } else { A };
+            (switch, add(switch, Behind::Node(node)))
+        })
+        .collect();
+    let routers = match config.topology {
+        Topology::Lan => None,
+        Topology::Wan => Some([add(A, Behind::Router(0)), add(B, Behind::Router(1))]),
+    };
+    for (node, (at, port)) in nodes.into_iter().enumerate() {
+        let host = HostId(node as u16);
+        switches[at].set_route(host, port);
+        if let Some(routers) = routers {
+            switches[1 - at].set_route(host, routers[1 - at]);
+        }
+    }
+    (switches, behind)
+}
