@@ -1,5 +1,7 @@
 //! What is built in: models, the experiments, and the parameters that several experiments share.
 
+use std::fmt;
+
 use super::runner::Runner;
 use crate::netfpga::NetfpgaRunner;
 use crate::star::Star;
@@ -22,6 +24,12 @@ pub struct Library {
     pub experiments: &'static [Embedded],
     /// `experiments/parameters/*.toml`: for `include`.
     pub parameters: &'static [Embedded],
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library").finish_non_exhaustive()
+    }
 }
 
 /// A file below `experiments/`.
