@@ -78,3 +78,7 @@ pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
 pub use region::{ProtectionDomain, Region, RemoteRegion};
 pub use star::{KeyFileError, StarAddressError, StarOptions, Stateless, StatelessError};
 pub use wire::WireCounters;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -63,3 +63,7 @@ pub use wire_queue::{TransmitError, WireFrame, WireQueue, WireStats};
 pub use xdp::{
     ChunkSize, XdpBuffer, XdpChoice, XdpConfig, XdpCopy, XdpError, XdpInterface, XdpMode, XdpQueue,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -37,7 +37,7 @@ macro_rules! embedded {
     ($folder:literal, $($name:literal),* $(,)?) => {
         &[$(Embedded {
             name: $name,
-            text: include_str!(concat!("../../../../experiments/", $folder, $name, ".toml")),
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/", $folder, $name, ".toml")),
         }),*]
     };
 }
