@@ -62,6 +62,7 @@ mod recorder;
 mod region;
 mod spin;
 mod star;
+mod sync;
 mod wire;
 
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError};

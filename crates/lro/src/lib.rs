@@ -76,6 +76,7 @@ mod run;
 mod run_pool;
 mod segment;
 mod stats;
+mod sync;
 mod table;
 mod template;
 mod tunnel;

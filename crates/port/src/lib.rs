@@ -31,6 +31,7 @@ mod process_namespace;
 mod processor;
 mod scheduling;
 mod stripped_tag;
+mod sync;
 mod tap;
 mod tap_wire;
 mod tcp_owner;
