@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts: installs Debian's packages where something is missing, or says what to install.
 
 fail() {

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # run_programs, which runs one end of each program in rdma-programs.list. Sourced by both ends.
 readonly FIRST_PORT=7500
 

@@ -147,3 +147,8 @@ pub use ib::Transmit;
 pub use identifier::IdState;
 pub use manager::{IdReport, Manager, Usage};
 pub use name::{ChannelName, IdName, MembershipName};
+pub use nichrome_wire::{Engine, Instant};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,6 +1,7 @@
 //! Verbs for Rust programs: objects that hold on to their adapter and are destroyed when dropped.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::iter;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,12 @@ use crate::wire::{Wire, WireCounters};
 #[derive(Clone)]
 pub struct Adapter {
     pub(crate) inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").finish_non_exhaustive()
+    }
 }
 
 pub(crate) struct Inner {
@@ -204,6 +211,12 @@ pub enum CompletionQueueError {
 #[derive(Clone)]
 pub struct CompletionQueue {
     pub(crate) shared: Arc<SharedQueue>,
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue").finish_non_exhaustive()
+    }
 }
 
 pub(crate) struct SharedQueue {

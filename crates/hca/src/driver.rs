@@ -3,6 +3,7 @@
 //! A program that polls receives and sends inline, which saves two context switches per message. One that polls in vain
 //! for a while yields its processor now and then: the peer that it waits for may need it (see [`crate::spin`]).
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -48,6 +49,12 @@ pub struct Driver<M: Memory + Send + 'static> {
     /// What sets up connections before queue pairs use them.
     set_up: SetUp,
     thread: Option<JoinHandle<()>>,
+}
+
+impl<M: Memory + Send + 'static> fmt::Debug for Driver<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").finish_non_exhaustive()
+    }
 }
 
 /// What sets up the connections of a transport.
@@ -435,6 +442,12 @@ fn drains_failed_qp<M: Memory>(device: &Device<M>, qp: QpHandle, change: &QpChan
 
 /// A locked device.
 pub struct Paused<'a, M>(MutexGuard<'a, LiveDevice<M>>);
+
+impl<M> fmt::Debug for Paused<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paused").finish_non_exhaustive()
+    }
+}
 
 impl<M> Paused<'_, M> {
     /// Cuts the device off from the network for good, in a child: its sockets are the parent's.

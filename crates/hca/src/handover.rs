@@ -45,15 +45,16 @@
 //! 3. *The last program stops waiting for the ports.* The thread may wait for the waker alone, so
 //!    [`end_wait`](Handover::end_wait) decrements `waiters` and then calls the thread as for a timer that is due.
 //!
+//! `tests/loom` checks these three, and `end`, in all interleavings.
+//!
 //! `polled_at` and `busy_at` are hints, `Relaxed`: a stale value shortens or prolongs one nap.
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use nichrome_port::{Waker, clock};
 use nichrome_wire::Instant;
 use rustix::io;
+
+use crate::sync::{AsFd, AtomicBool, AtomicU64, AtomicUsize, Ordering, Source, Waker, clock};
 
 /// Time without a poll after which the program counts as not polling.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
@@ -187,8 +188,8 @@ impl Handover {
     pub(crate) fn sleep(
         &self,
         due: Option<Instant>,
-        ports: BorrowedFd<'_>,
-        side_ports: Option<BorrowedFd<'_>>,
+        ports: Source<'_>,
+        side_ports: Option<Source<'_>>,
     ) -> io::Result<()> {
         if let Some(due) = due {
             self.wakes_at.fetch_min(due.as_nanos(), Ordering::SeqCst);
@@ -208,7 +209,7 @@ impl Handover {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::thread;

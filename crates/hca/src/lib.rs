@@ -62,6 +62,7 @@ mod recorder;
 mod region;
 mod spin;
 mod star;
+mod sync;
 mod wire;
 
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError};
@@ -78,3 +79,7 @@ pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
 pub use region::{ProtectionDomain, Region, RemoteRegion};
 pub use star::{KeyFileError, StarAddressError, StarOptions, Stateless, StatelessError};
 pub use wire::WireCounters;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -72,6 +72,15 @@ pub struct QueuePair {
     _domain: Option<ProtectionDomain>,
 }
 
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePair")
+            .field("handle", &self.handle)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Adapter {
     /// Creates an RC queue pair, with `sends` and `receives` as its completion queues.
     ///

@@ -1,5 +1,6 @@
 //! Registered memory.
 
+use std::fmt;
 use std::sync::Arc;
 
 use nichrome_rdma::{
@@ -14,6 +15,12 @@ use crate::adapter::Adapter;
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(crate) shared: Arc<SharedDomain>,
+}
+
+impl fmt::Debug for ProtectionDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProtectionDomain").finish_non_exhaustive()
+    }
 }
 
 pub(crate) struct SharedDomain {
@@ -50,6 +57,16 @@ pub struct Region {
     piece: Arc<Piece>,
     /// Kept alive; `None` for the adapter's own.
     _domain: Option<ProtectionDomain>,
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("handle", &self.handle)
+            .field("lkey", &self.lkey)
+            .field("rkey", &self.rkey)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The address and key of a peer's region, to be exchanged out of band.

@@ -20,6 +20,15 @@ pub enum Packet<B> {
     Aggregate(Aggregate<B>),
 }
 
+impl<B: AsRef<[u8]> + fmt::Debug> fmt::Debug for Packet<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frame(frame) => f.debug_tuple("Frame").field(frame).finish(),
+            Self::Aggregate(aggregate) => f.debug_tuple("Aggregate").field(aggregate).finish(),
+        }
+    }
+}
+
 impl<B: AsRef<[u8]>> Packet<B> {
     /// Bytes of the packet, headers included.
     pub fn len(&self) -> usize {

@@ -33,6 +33,7 @@ impl ProfileConfig {
 }
 
 /// An engine of any profile.
+#[derive(Debug)]
 pub enum Coalescer<B: AsRef<[u8]>> {
     /// Lossless.
     Gro(Box<Gro<B>>),

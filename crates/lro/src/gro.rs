@@ -19,6 +19,7 @@
 //! | TCP within IP or PPP over Ethernet, where `Config::tunnels` says so | as without the tunnel, whose header must be equal but for length, checksum, and an identification that is the same in all or goes up by one each |
 //! | UDP datagrams, where `Config::udp` says so | coalesced by rules of their own: see `datagrams.rs` |
 
+use std::fmt;
 use std::mem;
 use std::vec::IntoIter;
 
@@ -69,6 +70,15 @@ pub struct Gro<B: AsRef<[u8]>> {
     out: Outbox<B>,
     /// Room for a burst of one frame.
     single_burst: Vec<Frame<B>>,
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for Gro<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gro")
+            .field("hold", &self.hold)
+            .field("max_connections", &self.max_connections)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Where a flow that holds segments is.

@@ -76,6 +76,7 @@ mod run;
 mod run_pool;
 mod segment;
 mod stats;
+mod sync;
 mod table;
 mod template;
 mod tunnel;
@@ -91,8 +92,13 @@ pub use frame::{ChecksumStatus, Frame};
 pub use gro::Gro;
 pub use identification::Identification;
 pub use netfpga::{Netfpga, NetfpgaConfig};
+pub use nichrome_wire::{Engine, Instant};
 pub use npu::{ActiveAck, Npu, NpuConfig, PshRule, Rules};
 pub use outbox::Output;
 pub use reason::{DropReason, FlushReason, PassReason, Reason};
 pub use segment::Medium;
 pub use stats::{Counts, Statistics};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

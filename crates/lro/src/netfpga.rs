@@ -18,6 +18,7 @@
 //! | sequence | 32-bit comparison not described | serial arithmetic |
 //! | checksums of an aggregate | left as they are, the driver does not look | TCP: the pseudo-header's sum, to be completed |
 
+use std::fmt;
 use std::slice;
 use std::time::Duration;
 
@@ -106,6 +107,15 @@ pub struct Netfpga<B: AsRef<[u8]>> {
     pool: RunPool<B>,
     masks: Masks,
     out: Outbox<B>,
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for Netfpga<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Netfpga")
+            .field("timer", &self.timer)
+            .field("flows", &self.flows)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An aggregate in the store block.

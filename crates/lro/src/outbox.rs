@@ -1,6 +1,7 @@
 //! What an engine has decided and the driver has not fetched yet.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::mem;
 
 use crate::ack_frame::AckFrame;
@@ -18,6 +19,16 @@ pub enum Output<B> {
     ToWire(AckFrame),
     /// A frame that goes no further.
     Dropped(Frame<B>, DropReason),
+}
+
+impl<B: AsRef<[u8]> + fmt::Debug> fmt::Debug for Output<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ToHost(packet) => f.debug_tuple("ToHost").field(packet).finish(),
+            Self::ToWire(ack) => f.debug_tuple("ToWire").field(ack).finish(),
+            Self::Dropped(frame, reason) => f.debug_tuple("Dropped").field(frame).field(reason).finish(),
+        }
+    }
 }
 
 /// Outputs in order, counted as they are put in.

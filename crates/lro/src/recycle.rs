@@ -1,7 +1,9 @@
 //! Objects that are reserved at start, lent out, and come back by themselves.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
+
+use crate::sync::{Arc, Mutex};
 
 type Returned<T> = Arc<Mutex<Vec<Box<T>>>>;
 
@@ -89,7 +91,7 @@ impl<T: Recycle> Drop for Recycled<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,5 +1,6 @@
 //! Orders to the workers of a card, from any thread.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -31,6 +32,12 @@ pub(crate) struct Control {
 /// A handle with which any thread can ask a card.
 #[derive(Clone)]
 pub struct Remote(Vec<Control>);
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").finish_non_exhaustive()
+    }
+}
 
 /// Both ends of a worker's orders.
 pub(crate) fn control() -> io::Result<(Control, Inbox)> {

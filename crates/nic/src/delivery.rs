@@ -3,6 +3,7 @@
 //! Each worker has a delivery queue of its own; one packet is taken from each in turn, so that a worker with much to
 //! deliver does not hold up another's.
 
+use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,12 @@ const PAUSE: Duration = Duration::from_micros(20);
 
 /// A worker's end of its delivery queue.
 pub struct Deliverer<T>(Producer<T>);
+
+impl<T> fmt::Debug for Deliverer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deliverer").finish_non_exhaustive()
+    }
+}
 
 /// What became of a packet for a delivery queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +54,12 @@ impl<T> Deliverer<T> {
 pub struct RoundRobin<T> {
     queues: Vec<Consumer<T>>,
     next: usize,
+}
+
+impl<T> fmt::Debug for RoundRobin<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoundRobin").field("next", &self.next).finish_non_exhaustive()
+    }
 }
 
 /// So many delivery queues with room for `room` packets each, and what takes from them.

@@ -1,5 +1,6 @@
 //! A wire within this process: two ends, and between them, in each direction, a wide-area path.
 
+use std::fmt;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -29,6 +30,12 @@ pub struct MemoryWire {
     wakes_peer: Arc<Waker>,
     /// Whether the peer does not know yet what was sent.
     sent: bool,
+}
+
+impl fmt::Debug for MemoryWire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryWire").field("max", &self.max).field("sent", &self.sent).finish_non_exhaustive()
+    }
 }
 
 /// The ends of a wire for frames of up to `max` bytes. What is received at the first has been impaired as the first

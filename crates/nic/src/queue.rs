@@ -1,5 +1,7 @@
 //! A queue of the wire, and who sees the packets that go through it.
 
+use std::fmt;
+
 /// Sees every frame before the engine and every packet after it: a capture, say.
 pub trait Observer: Send {
     /// A frame from the wire, before the engine.
@@ -16,4 +18,10 @@ pub struct Queue<W> {
     pub wire: W,
     /// Who sees what goes through it.
     pub observer: Option<Box<dyn Observer>>,
+}
+
+impl<W> fmt::Debug for Queue<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
 }

@@ -31,6 +31,7 @@ mod process_namespace;
 mod processor;
 mod scheduling;
 mod stripped_tag;
+mod sync;
 mod tap;
 mod tap_wire;
 mod tcp_owner;
@@ -63,3 +64,7 @@ pub use wire_queue::{TransmitError, WireFrame, WireQueue, WireStats};
 pub use xdp::{
     ChunkSize, XdpBuffer, XdpChoice, XdpConfig, XdpCopy, XdpError, XdpInterface, XdpMode, XdpQueue,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

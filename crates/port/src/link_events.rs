@@ -1,5 +1,6 @@
 //! News of interfaces: rtnetlink(7)'s group of links, in the network namespace of the thread that opens the socket.
 
+use std::fmt;
 use std::io;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -9,6 +10,12 @@ use crate::netlink::NetlinkError;
 
 /// A socket that says when an interface was made, removed, set up or down, or changed.
 pub struct LinkEvents(Socket);
+
+impl fmt::Debug for LinkEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkEvents").finish_non_exhaustive()
+    }
+}
 
 impl LinkEvents {
     /// Notes what happens from now on.

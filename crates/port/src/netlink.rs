@@ -1,5 +1,6 @@
 //! Interfaces, addresses and neighbours (rtnetlink(7)), in the network namespace of the thread that opens the socket.
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -109,6 +110,12 @@ pub struct Settings {
 
 /// A socket to the kernel's routing tables.
 pub struct Netlink(Socket);
+
+impl fmt::Debug for Netlink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Netlink").finish_non_exhaustive()
+    }
+}
 
 impl Netlink {
     /// Opens a socket in the network namespace of this thread.

@@ -6,7 +6,9 @@
 use std::fmt;
 use std::mem;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+
+use crate::sync::{Arc, Mutex, MutexGuard};
 
 /// A bounded number of buffers of one size.
 #[derive(Debug)]
@@ -120,7 +122,7 @@ impl Home {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::mpsc;

@@ -196,3 +196,7 @@ pub type XrcHandle = Handle<kind::Xrc>;
 pub type QpHandle = Handle<kind::Qp>;
 /// An address handle.
 pub type AddressHandle = Handle<kind::Address>;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -64,3 +64,7 @@ mod udp;
 pub use checksum::complete_checksum;
 pub use error::SegmentError;
 pub use segments::{Limit, Segments};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

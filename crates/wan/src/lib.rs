@@ -85,6 +85,7 @@ pub use histogram::DelayHistogram;
 pub use impairments::{ConfigError, Impairments, Limit, Mtu, Order, Stage};
 pub use jitter::{Jitter, JitterOrder, Samples, SamplesError};
 pub use loss::{GilbertElliott, Loss, PacketList};
+pub use nichrome_wire::{Engine, Instant};
 pub use output::{Departure, Output};
 pub use packet::{Dummy, Packet};
 pub use path::Path;
@@ -94,3 +95,7 @@ pub use reason::{DropReason, Drops};
 pub use reorder::Reorder;
 pub use stats::Stats;
 pub use trace::{Trace, TraceError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,7 @@
 //! One direction of a path: the engine.
 
+use std::fmt;
+
 use nichrome_wire::{Engine, Instant};
 
 use crate::exits::{Exits, Transit};
@@ -17,6 +19,12 @@ pub struct Path<P> {
     route: Vec<Stage>,
     exits: Exits<P>,
     now: Instant,
+}
+
+impl<P> fmt::Debug for Path<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Path").field("route", &self.route).field("now", &self.now).finish_non_exhaustive()
+    }
 }
 
 impl<P: Packet> Path<P> {

@@ -61,3 +61,7 @@ pub use virtio_net::{
 };
 pub use vlan::{Tags, VlanTag};
 pub use wheel::TimingWheel;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,7 @@
 //! A timing wheel: one timer per connection, set and moved in constant time.
 
+use std::fmt;
+
 use crate::Instant;
 
 const SLOTS: usize = 4096;
@@ -21,6 +23,15 @@ pub struct TimingWheel<const TICK: u64> {
     /// A lower bound of the earliest timer's tick.
     earliest: u64,
     set: usize,
+}
+
+impl<const TICK: u64> fmt::Debug for TimingWheel<TICK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimingWheel")
+            .field("set", &self.set)
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -27,6 +27,7 @@ mod streams;
 mod unclaimed;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
 use nichrome_rdma::RandomNumbers;
 use nichrome_wire::Instant;
@@ -69,6 +70,12 @@ pub struct Manager<H> {
     random: RandomNumbers,
     /// The last name given out.
     last_name: u32,
+}
+
+impl<H> fmt::Debug for Manager<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl<H> Manager<H> {

@@ -1,5 +1,6 @@
 //! Channels for programs that speak the commands of `/dev/infiniband/rdma_cm`.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -33,6 +34,12 @@ pub struct CmChannel {
     host: Arc<dyn ChannelHost>,
     name: ChannelName,
     ready: Arc<Waker>,
+}
+
+impl fmt::Debug for CmChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CmChannel").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// The adapter of a channel. Each call takes the adapter's lock and sends what the connection manager has queued.

@@ -1,5 +1,6 @@
 //! A queue pair that the connection manager has connected.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,12 @@ pub struct Connected {
     queue_pair: QueuePair,
     peer: SocketAddr,
     private_data: Vec<u8>,
+}
+
+impl fmt::Debug for Connected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connected").field("peer", &self.peer).finish_non_exhaustive()
+    }
 }
 
 /// A connection of the connection manager, which ends it when this is dropped.

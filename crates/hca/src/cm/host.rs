@@ -1,6 +1,7 @@
 //! The connection manager of a program that uses it before its adapter is open.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nichrome_cm::ucma::{Answer, Caller, execute};
@@ -24,6 +25,12 @@ pub struct CmHost {
     /// `None` once an adapter has it.
     parked: Mutex<Option<Parked>>,
     adapter: OnceLock<Arc<dyn ChannelHost>>,
+}
+
+impl fmt::Debug for CmHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CmHost").finish_non_exhaustive()
+    }
 }
 
 impl CmHost {

@@ -1,5 +1,6 @@
 //! Listening at a port: requests of peers.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -19,6 +20,12 @@ pub struct Listener {
     address: SocketAddr,
 }
 
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
 /// A peer's request. Dropping it rejects the request.
 pub struct Request {
     adapter: Adapter,
@@ -26,6 +33,15 @@ pub struct Request {
     id: Option<IdName>,
     peer: SocketAddr,
     parameters: ConnectionParameters,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("peer", &self.peer)
+            .field("parameters", &self.parameters)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Adapter {

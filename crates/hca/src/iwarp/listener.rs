@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Mutex, PoisonError};
@@ -31,6 +32,12 @@ pub struct Listener {
     epoll: Epoll,
     opening: Mutex<Opening>,
     counters: SharedCounters,
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").field("listener", &self.listener).finish_non_exhaustive()
+    }
 }
 
 /// The connections whose Request is not complete.
@@ -181,6 +188,12 @@ pub struct Incoming {
     responder: Responder,
     peer: SocketAddr,
     private_data: Vec<u8>,
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("peer", &self.peer).finish_non_exhaustive()
+    }
 }
 
 impl Incoming {

@@ -45,6 +45,7 @@ mod receive;
 mod reconstruct;
 mod reorder;
 
+use std::fmt;
 use std::mem;
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
@@ -96,6 +97,12 @@ pub struct Npu<B: AsRef<[u8]>> {
     out: Outbox<B>,
     /// Room for a burst of one frame.
     single_burst: Vec<Frame<B>>,
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for Npu<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Npu").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl<B: AsRef<[u8]>> Npu<B> {

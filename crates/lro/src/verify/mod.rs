@@ -45,6 +45,16 @@ pub struct Verifier {
     scratch: Vec<u8>,
 }
 
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier")
+            .field("profile", &self.profile)
+            .field("verified", &self.verified)
+            .field("mismatch", &self.mismatch)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What is known of one flow.
 enum Flow {
     Frames(Frames),

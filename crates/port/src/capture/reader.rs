@@ -5,6 +5,7 @@ use super::pcap::{self, Pcap};
 use super::pcapng::{self, PcapNg};
 use super::source::Source;
 use super::{Progress, ReadError, Record};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -32,6 +33,15 @@ pub struct Reader<R> {
     is_compressed: bool,
     /// Whether the end or an error has been reported.
     ended: bool,
+}
+
+impl<R> fmt::Debug for Reader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("is_compressed", &self.is_compressed)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
 }
 
 enum Format {

@@ -7,6 +7,7 @@ use super::block::{
 use super::durable_file::DurableFile;
 use super::{LinkType, MAX_SNAP_LEN, WriteError};
 use nichrome_wire::Instant;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -52,6 +53,12 @@ pub struct Writer<W: Write> {
     blocks: Vec<u8>,
     /// The bytes kept of each packet, by interface.
     snap_lens: Vec<u32>,
+}
+
+impl<W: Write> fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("destination", &self.destination).finish_non_exhaustive()
+    }
 }
 
 impl<W: Write> Writer<W> {

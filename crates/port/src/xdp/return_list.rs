@@ -2,7 +2,8 @@
 //! list cannot change under the one who takes (the ABA problem).
 
 use std::iter;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sync::{AtomicU32, Ordering};
 
 /// The end of the list.
 const END: u32 = u32::MAX;
@@ -50,7 +51,7 @@ impl ReturnList {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::thread;

@@ -1,5 +1,7 @@
 //! Seeded cryptographic random numbers.
 
+use std::fmt;
+
 use siphasher::{sip, sip128};
 
 /// A deterministic random sequence: SipHash-2-4 of a counter. The key is the hash of a purpose under the seed, so none of
@@ -8,6 +10,12 @@ use siphasher::{sip, sip128};
 pub struct RandomNumbers {
     hasher: sip::SipHasher24,
     count: u64,
+}
+
+impl fmt::Debug for RandomNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RandomNumbers").field("count", &self.count).finish_non_exhaustive()
+    }
 }
 
 impl RandomNumbers {

@@ -33,6 +33,7 @@ mod transports;
 mod xrc;
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use nichrome_wire::TimingWheel;
 
@@ -88,6 +89,12 @@ pub struct Device<M> {
     /// A timer per queue pair.
     wheel: TimingWheel<TICK>,
     transports: Transports,
+}
+
+impl<M> fmt::Debug for Device<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl<M: Memory> Device<M> {

@@ -11,6 +11,7 @@
 //! | WQEP, EA to a client, RA, SDP | this host has taken the stateless role for any connection |
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
@@ -68,6 +69,15 @@ pub struct EgressModule {
     /// Whether this host is the stateless side of any connection.
     serves: bool,
     counters: EgressCounters,
+}
+
+impl fmt::Debug for EgressModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EgressModule")
+            .field("serves", &self.serves)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
 }
 
 impl EgressModule {

@@ -19,6 +19,8 @@
 mod message;
 mod terms;
 
+use std::fmt;
+
 use self::message::{SetupMessage, read, write};
 pub use self::terms::{
     Admission, Agreement, Credentials, MAX_REGIONS, Offer, QueueDepth, Receives, Refusal, Room, SetupError,
@@ -98,6 +100,12 @@ pub struct Setup {
     state: State,
     input: Vec<u8>,
     output: Vec<u8>,
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("ours", &self.ours).finish_non_exhaustive()
+    }
 }
 
 impl Setup {

@@ -1,5 +1,7 @@
 //! An experiment as its file defines it.
 
+use std::fmt;
+
 use super::dimension::Dimension;
 use super::parameter::{ParameterSpec, Value};
 use super::parameters::Parameters;
@@ -34,6 +36,17 @@ pub struct Definition {
     pub readings: Vec<Variant>,
     /// What holds wherever neither `x` nor a series says otherwise, in the order of the keys.
     pub parameters: Vec<Parameter>,
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definition")
+            .field("name", &self.name)
+            .field("title", &self.title)
+            .field("paper", &self.paper)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What varies along a series.

@@ -1,5 +1,7 @@
 //! What is built in: models, the experiments, and the parameters that several experiments share.
 
+use std::fmt;
+
 use super::runner::Runner;
 use crate::netfpga::NetfpgaRunner;
 use crate::overip::OverIp;
@@ -25,12 +27,18 @@ pub struct Library {
     pub parameters: &'static [Embedded],
 }
 
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library").finish_non_exhaustive()
+    }
+}
+
 /// A file below `experiments/`.
 macro_rules! embedded {
     ($folder:literal, $($name:literal),* $(,)?) => {
         &[$(Embedded {
             name: $name,
-            text: include_str!(concat!("../../../../experiments/", $folder, $name, ".toml")),
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/", $folder, $name, ".toml")),
         }),*]
     };
 }

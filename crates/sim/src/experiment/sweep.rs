@@ -9,6 +9,7 @@
 //! connections = [1, 8]                 # of the axis: its places
 //! ```
 
+use std::fmt;
 use std::path::Path;
 
 use super::definition::{Definition, Point};
@@ -31,6 +32,15 @@ pub struct Sweep {
     pub seeds: Vec<u64>,
     /// Every combination is run.
     lists: Vec<Setting>,
+}
+
+impl fmt::Debug for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sweep")
+            .field("definition", &self.definition)
+            .field("seeds", &self.seeds)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A point of a sweep: one run.

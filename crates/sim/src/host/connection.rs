@@ -1,6 +1,7 @@
 //! One connection: smoltcp's TCP with an interface of its own, so that many connections cost as much each as few.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use nichrome_wire::{Instant, Ipv4Header, LinkHeader, SeqNumber, TcpHeader};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
@@ -36,6 +37,15 @@ pub struct Connection {
     retransmitted: u64,
     /// When it wants to be polled next.
     pub(super) due: Option<Instant>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("endpoints", &self.endpoints)
+            .field("due", &self.due)
+            .finish_non_exhaustive()
+    }
 }
 
 /// When what happened to a connection.

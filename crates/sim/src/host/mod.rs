@@ -14,6 +14,7 @@ mod port;
 mod tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fmt;
 
 use nichrome_wan::DelayHistogram;
 use nichrome_wire::{Engine, EtherType, Instant, IpProtocol, Ipv4Header, LinkHeader, TcpFlags, TcpHeader};
@@ -47,6 +48,12 @@ pub struct Host {
     outbox: VecDeque<Vec<u8>>,
     latencies: DelayHistogram,
     counters: HostCounters,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("id", &self.id).field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 /// What a host has counted.

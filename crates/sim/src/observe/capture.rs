@@ -1,6 +1,8 @@
 //! Captures: packets as they pass points of a world. The simulator does no I/O; who runs it brings the sink, which writes
 //! pcapng or keeps packets in memory.
 
+use std::fmt;
+
 use nichrome_lro::Packet as Received;
 use nichrome_wire::Instant;
 
@@ -24,6 +26,12 @@ pub trait PacketSink {
 /// A sink or none, which costs nothing.
 #[derive(Default)]
 pub struct Capture(Option<Box<dyn PacketSink>>);
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture").finish_non_exhaustive()
+    }
+}
 
 impl Capture {
     /// Records to `sink`.

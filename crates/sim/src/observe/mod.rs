@@ -6,6 +6,7 @@ mod capture;
 mod counters;
 mod series;
 
+use std::fmt;
 use std::ops::ControlFlow;
 
 use nichrome_wire::Instant;
@@ -28,6 +29,15 @@ pub struct Observer {
     pub capture: Capture,
     sample_interval: Option<u64>,
     progress: Option<ProgressHook>,
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer")
+            .field("counters", &self.counters)
+            .field("sample_interval", &self.sample_interval)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Observer {

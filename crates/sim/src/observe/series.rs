@@ -1,5 +1,7 @@
 //! Time series: numbers of a world, read at intervals.
 
+use std::fmt;
+
 use nichrome_wire::Instant;
 
 /// One number over time.
@@ -24,6 +26,12 @@ pub struct Sample {
 
 /// What is read from a world.
 pub struct Probes<W>(Vec<Probe<W>>);
+
+impl<W> fmt::Debug for Probes<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probes").finish_non_exhaustive()
+    }
+}
 
 type Read<W> = Box<dyn FnMut(&W, Instant) -> f64>;
 

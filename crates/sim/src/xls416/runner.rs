@@ -13,6 +13,7 @@ use crate::observe::{Capture, Observer, Probes};
 use crate::{Simulation, Stop, TraceHash};
 
 /// The card of lro-npu in its test bed.
+#[derive(Debug)]
 pub struct Xls416;
 
 static METRICS: [MetricSpec; 16] = [

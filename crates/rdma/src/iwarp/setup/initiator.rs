@@ -1,5 +1,7 @@
 //! The end that opened the stream.
 
+use std::fmt;
+
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{
     Crc, Fpdu, MessageNumber, Opcode, Place, STag, Segment, StartFrame, StartKind, TerminateCode, Terminated,
@@ -18,6 +20,15 @@ pub struct Initiator {
     input: Vec<u8>,
     output: Vec<u8>,
     deadline: Instant,
+}
+
+impl fmt::Debug for Initiator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Initiator")
+            .field("options", &self.options)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Initiator {

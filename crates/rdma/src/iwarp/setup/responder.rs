@@ -1,5 +1,7 @@
 //! The end that accepted the stream.
 
+use std::fmt;
+
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{StartFlags, StartFrame, StartKind};
 
@@ -14,6 +16,12 @@ pub struct Responder {
     input: Vec<u8>,
     output: Vec<u8>,
     deadline: Instant,
+}
+
+impl fmt::Debug for Responder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responder").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
 }
 
 impl Responder {

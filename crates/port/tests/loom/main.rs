@@ -1,0 +1,120 @@
+//! All interleavings of frames and buffers that come back from other threads:
+//!
+//!     RUSTFLAGS='--cfg loom' cargo test --release --package nichrome-port --test loom
+//!
+//! The files of `src` are compiled here with loom's primitives.
+#![cfg(loom)]
+#![allow(dead_code, unreachable_pub, reason = "the models use a part of the files")]
+
+#[path = "../../src/pool.rs"]
+mod pool;
+#[path = "../../src/xdp/return_list.rs"]
+mod return_list;
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
+}
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+use pool::BufferPool;
+use return_list::ReturnList;
+use sync::Arc;
+
+/// The memory of frames, and the list on which they come back.
+struct Frames {
+    list: ReturnList,
+    memory: [UnsafeCell<u32>; 3],
+}
+
+// SAFETY: as for the memory of AF_XDP, whoever has a number may access its frame. loom checks that no two do.
+unsafe impl Sync for Frames {}
+
+impl Frames {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { list: ReturnList::new(3), memory: [0; 3].map(UnsafeCell::new) })
+    }
+
+    /// Writes into the frame. The caller has its number.
+    fn touch(&self, number: u32) {
+        self.memory[number as usize].with_mut(|count| {
+            // SAFETY: loom reports an access at the same time.
+            unsafe { *count += 1 };
+        });
+    }
+}
+
+/// Drops a frame on a thread of its own.
+fn returning(frames: &Arc<Frames>, number: u32) -> thread::JoinHandle<()> {
+    let frames = Arc::clone(frames);
+    thread::spawn(move || {
+        frames.touch(number);
+        frames.list.push(number);
+    })
+}
+
+#[test]
+fn each_frame_comes_back_once_and_with_what_was_done_to_it() {
+    loom::model(|| {
+        let frames = Frames::new();
+        let threads = [returning(&frames, 0), returning(&frames, 2)];
+        let mut taken: Vec<u32> = Vec::new();
+        let take = |taken: &mut Vec<u32>| {
+            for number in frames.list.take_all() {
+                frames.touch(number);
+                taken.push(number);
+            }
+        };
+        take(&mut taken);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        take(&mut taken);
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 2]);
+    });
+}
+
+#[test]
+fn a_frame_may_be_sent_out_and_come_back_while_the_others_are_taken() {
+    loom::model(|| {
+        let frames = Frames::new();
+        frames.list.push(0);
+        frames.list.push(1);
+        let mut thread = None;
+        let mut taken = Vec::new();
+        for number in frames.list.take_all() {
+            frames.touch(number);
+            taken.push(number);
+            if thread.is_none() {
+                thread = Some(returning(&frames, number));
+            }
+        }
+        thread.unwrap().join().unwrap();
+        taken.extend(frames.list.take_all());
+        assert_eq!(taken, [1, 0, 1]);
+    });
+}
+
+#[test]
+fn buffers_come_back_from_other_threads_and_no_more_are_given_than_there_are() {
+    loom::model(|| {
+        let mut pool = BufferPool::new(2, 4);
+        let threads = [(); 2].map(|()| {
+            let mut buffer = pool.take().unwrap();
+            thread::spawn(move || {
+                buffer.fill(|bytes| bytes.push(7));
+                drop(buffer);
+            })
+        });
+        let early = pool.take();
+        assert!(early.as_ref().is_none_or(|buffer| buffer.is_empty()));
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let late: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert!(late.iter().all(|buffer| buffer.is_empty()));
+        assert_eq!(late.len() + usize::from(early.is_some()), 2);
+    });
+}
