@@ -21,6 +21,7 @@ use clap::Subcommand;
 use self::bandwidth::Bandwidth;
 use self::devices::Devices;
 use self::doctor::Doctor;
+pub(crate) use self::environment::Libraries;
 use self::latency::Latency;
 use self::pingpong::PingPong;
 use self::run::Run;

@@ -21,7 +21,7 @@ const SETTINGS: [(&str, &str); 2] = [
 ];
 
 /// A folder with the libraries, built by `scripts/build-libibverbs`.
-pub(super) struct Libraries {
+pub(crate) struct Libraries {
     folder: PathBuf,
 }
 
@@ -30,7 +30,7 @@ impl Libraries {
     ///
     /// # Errors
     /// A library is missing, or `library` has another file name.
-    pub(super) fn find(library: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn find(library: Option<&Path>) -> anyhow::Result<Self> {
         let library = match library {
             Some(library) => Self::named(library)?,
             None => Self::beside_this_command()?,
@@ -70,7 +70,7 @@ impl Libraries {
     }
 
     /// Returns the folder of the libraries.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
