@@ -5,6 +5,7 @@ mod devices;
 mod doctor;
 mod environment;
 mod latency;
+mod links;
 mod mounts;
 mod options;
 mod pingpong;

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use super::links::with_links;
+
 /// The file name of Nichrome's libibverbs.
 const LIBRARY: &str = "libibverbs.so.1";
 
@@ -42,7 +44,7 @@ impl Libraries {
                 library.display()
             );
         }
-        Ok(Self { folder })
+        Ok(Self { folder: with_links(folder)? })
     }
 
     fn named(library: &Path) -> anyhow::Result<PathBuf> {
