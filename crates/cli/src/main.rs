@@ -7,15 +7,18 @@ mod bins;
 mod capture_files;
 mod chart;
 mod coalesce;
+mod completions;
 mod control;
 mod copy_loop;
 mod demo;
+mod doctor;
 mod duration;
 mod engine_options;
 mod failure;
 mod headers;
 mod impairment_options;
 mod links;
+mod man;
 mod nic;
 mod number;
 mod picture_file;
@@ -34,11 +37,14 @@ mod wan;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::Bench;
 use crate::coalesce::Coalesce;
+use crate::completions::Completions;
 use crate::demo::Demo;
+use crate::doctor::Doctor;
+use crate::man::Man;
 use crate::nic::{Nic, Top};
 use crate::rdma::Rdma;
 use crate::segment::Segment;
@@ -68,6 +74,9 @@ enum Command {
     Sim(Sim),
     #[command(subcommand)]
     Bench(Bench),
+    Doctor(Doctor),
+    Completions(Completions),
+    Man(Man),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +94,11 @@ fn main() -> ExitCode {
         Command::Rdma(rdma) => rdma.run(),
         Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Completions(completions) => {
+            completions.run(Arguments::command()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Man(man) => man.run(Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(status) => status,

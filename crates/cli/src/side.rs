@@ -1,7 +1,11 @@
 //! The two ends of a path.
 
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
 /// An end of the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
     /// Where servers are.
     Left,

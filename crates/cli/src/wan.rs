@@ -2,6 +2,7 @@
 
 mod control;
 mod direction;
+mod exec;
 mod host;
 mod in_force;
 mod live_path;
@@ -28,7 +29,8 @@ use nichrome_port::{InterfaceName, Netlink, Offloads, PacketSocket, become_able}
 use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
 
-use self::control::Controlled;
+use self::control::{Controlled, HostPlace};
+use self::exec::Exec;
 pub(crate) use self::host::{Host, ipv4};
 pub(crate) use self::live_path::{LivePath, Setup};
 use self::programs::{Output, Program, StandardOutput};
@@ -111,6 +113,7 @@ pub(crate) struct Wan {
 enum RemoteCommand {
     Set(Box<Set>),
     Show(Show),
+    Exec(Exec),
 }
 
 impl Wan {
@@ -119,6 +122,7 @@ impl Wan {
         match &self.remote {
             Some(RemoteCommand::Set(set)) => return set.run().map(|()| ExitCode::SUCCESS),
             Some(RemoteCommand::Show(show)) => return show.run().map(|()| ExitCode::SUCCESS),
+            Some(RemoteCommand::Exec(exec)) => return exec.run(),
             None => {}
         }
         let mut impairments = [Impairments::default(), Impairments::default()];
@@ -141,8 +145,9 @@ impl Wan {
         if let Some(first) = self.stray.first() {
             let words: Vec<_> = self.stray.iter().map(|word| word.to_string_lossy()).collect();
             let (first, command) = (first.to_string_lossy(), words.join(" "));
-            let instead =
-                format!("a command goes behind two dashes, '-- {command}'; there are also set and show");
+            let instead = format!(
+                "a command goes behind two dashes, '-- {command}'; there are also set, show and exec"
+            );
             return Err(failure::usage(format!("'{first}' is not understood: {instead}")));
         }
         let something =
@@ -177,7 +182,8 @@ impl Wan {
         }
         let devices = hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice);
         let mut session = Session::begin()?;
-        let run = self.start(devices, self.interface_mtu, impairments, &session)?;
+        let places = hosts.each_ref().map(HostPlace::of).to_vec();
+        let run = self.start(devices, self.interface_mtu, impairments, &session, places)?;
         if self.shell {
             failure::say(format_args!(
                 "a shell on the left host; $PEER and $PEER6 are the right one, 'exit' ends both"
@@ -234,7 +240,7 @@ impl Wan {
             return Err(failure::usage("--between needs two interfaces"));
         };
         let mut session = Session::begin()?;
-        let run = self.start(devices, mtu, impairments, &session)?;
+        let run = self.start(devices, mtu, impairments, &session, Vec::new())?;
         failure::say(format_args!(
             "between {} (left) and {} (right) until Ctrl-C",
             interfaces[0], interfaces[1]
@@ -252,6 +258,7 @@ impl Wan {
         mtu: u32,
         impairments: [Impairments; 2],
         session: &Session,
+        hosts: Vec<HostPlace>,
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
         let recording = self.capture.as_deref().map(Recording::create).transpose()?;
@@ -264,7 +271,7 @@ impl Wan {
             recording: recording.as_ref(),
         };
         let path = LivePath::start(&setup, session.path_ended())?;
-        let controlled = Controlled { remote: path.remote(), impairments, seed };
+        let controlled = Controlled { remote: path.remote(), impairments, seed, hosts };
         let control = controlled
             .open()
             .map_err(|error| failure::warn(format_args!("'nichrome wan set' will not work: {error:#}")))

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
@@ -19,6 +19,9 @@ use thiserror::Error;
 
 /// The namespace of the calling thread.
 const CURRENT: &str = "/proc/thread-self/ns/net";
+
+/// Denies user namespaces to programs whose AppArmor profile does not allow them (Ubuntu 23.10 and later).
+const APPARMOR: &str = "kernel.apparmor_restrict_unprivileged_userns";
 
 /// What programs in our namespaces may do there: interfaces, raw sockets, ports below 1,024.
 const GRANTED: [CapabilitySet; 3] =
@@ -87,6 +90,29 @@ impl NetworkNamespace {
     pub fn current() -> Result<Self, NamespaceError> {
         let fd = open(CURRENT, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         fd.map(Self).map_err(NamespaceError::failed("open this thread's network namespace"))
+    }
+
+    /// Moves this process, which must have one thread only, into the namespace that process `pid` holds as `descriptor`, and into
+    /// that process's user namespace, if it is another. What the process executes has the capabilities that programs in our
+    /// namespaces have.
+    ///
+    /// # Errors
+    /// The process is gone, or is another user's.
+    pub fn join(pid: u32, descriptor: RawFd) -> Result<(), NamespaceError> {
+        let file = |name: String| {
+            open(name.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(NamespaceError::failed("open the namespaces of another process"))
+        };
+        let theirs = format!("/proc/{pid}/ns/user");
+        let is_other = fs::read_link(&theirs).ok() != fs::read_link("/proc/self/ns/user").ok();
+        let user = is_other.then(|| file(theirs)).transpose()?;
+        let network = Self(file(format!("/proc/{pid}/fd/{descriptor}"))?);
+        if let Some(user) = user {
+            move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
+                .map_err(NamespaceError::failed("enter the user namespace of another process"))?;
+            grant().map_err(NamespaceError::failed("pass capabilities on to child processes"))?;
+        }
+        network.enter_for_good()
     }
 
     /// Runs `work` in the namespace: what it makes (sockets, interfaces, threads, child processes) is there. Any other
@@ -192,11 +218,12 @@ fn hint(kind: &str, error: &io::Error, read: impl Fn(&str) -> Option<String>) ->
         let allowing = if is(name, "0") { 10_000 } else { 100_000 };
         return format!("'sudo sysctl {name}={allowing}' allows it{otherwise}");
     }
-    let forbidding = [
-        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
-        ("kernel.unprivileged_userns_clone", "0", "1"),
-    ];
+    let forbidding = [(APPARMOR, "1", "0"), ("kernel.unprivileged_userns_clone", "0", "1")];
     match forbidding.into_iter().find(|(name, value, _)| is(name, value)) {
+        Some((name @ APPARMOR, _, allowing)) => format!(
+            "an AppArmor profile for this program that says 'userns' allows it, as the one that 'nichrome doctor \
+             --apparmor-profile' prints; so does 'sudo sysctl {name}={allowing}'; or run this as root"
+        ),
         Some((name, _, allowing)) => {
             format!("'sudo sysctl {name}={allowing}' allows it, or run this as root")
         }
@@ -220,6 +247,7 @@ mod tests {
             apparmor.contains("sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
             "{apparmor}"
         );
+        assert!(apparmor.starts_with("an AppArmor profile"), "{apparmor}");
         assert!(with("user", Errno::PERM, "user/max_user_namespaces", "9").contains("seccomp"));
         assert!(hint("user", &Errno::PERM.into(), |_| None).contains("as root"));
         let used_up = |kind, name, value| with(kind, Errno::NOSPC, name, value);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use super::links::with_links;
+
 /// The file name of Nichrome's libibverbs.
 const LIBRARY: &str = "libibverbs.so.1";
 
@@ -21,7 +23,7 @@ const SETTINGS: [(&str, &str); 2] = [
 ];
 
 /// A folder with the libraries, built by `scripts/build-libibverbs`.
-pub(super) struct Libraries {
+pub(crate) struct Libraries {
     folder: PathBuf,
 }
 
@@ -30,7 +32,7 @@ impl Libraries {
     ///
     /// # Errors
     /// A library is missing, or `library` has another file name.
-    pub(super) fn find(library: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn find(library: Option<&Path>) -> anyhow::Result<Self> {
         let library = match library {
             Some(library) => Self::named(library)?,
             None => Self::beside_this_command()?,
@@ -42,7 +44,7 @@ impl Libraries {
                 library.display()
             );
         }
-        Ok(Self { folder })
+        Ok(Self { folder: with_links(folder)? })
     }
 
     fn named(library: &Path) -> anyhow::Result<PathBuf> {
@@ -70,7 +72,7 @@ impl Libraries {
     }
 
     /// Returns the folder of the libraries.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 

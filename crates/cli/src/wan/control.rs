@@ -1,6 +1,7 @@
-//! Changing a path while it is in use, and asking it: what `nichrome wan set` and `nichrome wan show` say to it.
+//! Changing a path while it is in use, and asking it: what `nichrome wan set`, `show` and `exec` say to it.
 
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process;
@@ -9,11 +10,13 @@ use anyhow::{Context, anyhow, bail};
 use nichrome_wan::Impairments;
 use serde::{Deserialize, Serialize};
 
+use super::host::Host;
 use super::live_path::Remote;
 use super::summary::Summary;
 use crate::control::{self, ControlSocket};
 use crate::impairment_options::Asked;
 use crate::runtime_dir;
+use crate::side::Side;
 
 /// What a path in use is asked.
 #[derive(Serialize, Deserialize)]
@@ -23,6 +26,8 @@ pub(super) enum Request {
     Set(Asked),
     /// What have you done so far?
     Show,
+    /// Where is the host on this side?
+    Host(Side),
 }
 
 /// What it says.
@@ -33,8 +38,28 @@ pub(super) enum Answer {
     Done(Option<String>),
     /// This was done so far.
     Summary(Box<Summary>),
+    /// It is there.
+    Host(HostPlace),
     /// That is not possible.
     Error(String),
+}
+
+/// Where another process finds a host.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct HostPlace {
+    /// The process that holds the host's namespace.
+    pub(super) pid: u32,
+    /// The namespace's descriptor in that process.
+    pub(super) namespace: RawFd,
+    pub(super) has_ipv6: bool,
+}
+
+impl HostPlace {
+    /// A host of this process.
+    pub(super) fn of(host: &Host) -> Self {
+        let namespace = host.namespace().as_fd().as_raw_fd();
+        Self { pid: process::id(), namespace, has_ipv6: host.ipv6.is_ok() }
+    }
 }
 
 /// What a path answers with.
@@ -42,6 +67,8 @@ pub(super) struct Controlled {
     pub(super) remote: Remote,
     pub(super) impairments: [Impairments; 2],
     pub(super) seed: u64,
+    /// The left host and the right one; none between two interfaces.
+    pub(super) hosts: Vec<HostPlace>,
 }
 
 impl Controlled {
@@ -55,6 +82,7 @@ impl Controlled {
         let answer = match request {
             Request::Set(asked) => self.set(asked).map(Answer::Done),
             Request::Show => self.summary().map(|summary| Answer::Summary(Box::new(summary))),
+            Request::Host(side) => self.host(*side).map(Answer::Host),
         };
         answer.unwrap_or_else(|error| Answer::Error(format!("{error:#}")))
     }
@@ -66,6 +94,11 @@ impl Controlled {
         self.remote.impair(&impairments)?;
         self.impairments = impairments;
         Ok(asked.without_effect(&self.impairments))
+    }
+
+    fn host(&self, side: Side) -> anyhow::Result<HostPlace> {
+        let host = self.hosts.get(usize::from(side.number() - 1)).cloned();
+        host.context("this path is between two interfaces and has no hosts")
     }
 
     fn summary(&self) -> anyhow::Result<Summary> {

@@ -56,21 +56,26 @@ impl Host {
 
     /// What programs on the host are told: nothing where there is no IPv6.
     pub(crate) fn variables(&self) -> Variables {
-        let (here, peer) = (self.side, self.side.other());
-        let ipv6 = |side| self.ipv6.map_or_else(|_| String::new(), |()| ipv6(side).to_string());
-        [
-            ("PEER", ipv4(peer).to_string()),
-            ("PEER6", ipv6(peer)),
-            ("SELF", ipv4(here).to_string()),
-            ("SELF6", ipv6(here)),
-        ]
-        .into()
+        variables(self.side, self.ipv6.is_ok())
     }
 
     /// What the kernel has counted at the host's interface.
     pub(crate) fn counters(&self) -> anyhow::Result<Counters> {
         self.run(|| Ok(Netlink::open()?.interface(self.interface)?.counters))?
     }
+}
+
+/// What programs on the host on `side` are told: nothing of IPv6 where there is none.
+pub(super) fn variables(side: Side, has_ipv6: bool) -> Variables {
+    let (here, peer) = (side, side.other());
+    let ipv6 = |side| if has_ipv6 { ipv6(side).to_string() } else { String::new() };
+    [
+        ("PEER", ipv4(peer).to_string()),
+        ("PEER6", ipv6(peer)),
+        ("SELF", ipv4(here).to_string()),
+        ("SELF6", ipv6(here)),
+    ]
+    .into()
 }
 
 /// The IPv4 address of the host on `side`.

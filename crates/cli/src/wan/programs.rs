@@ -134,7 +134,7 @@ impl Running {
 }
 
 /// The word with the variables' values in place of `$NAME` and `${NAME}`, as a shell would put them in.
-fn put_in(word: &OsStr, variables: &Variables) -> OsString {
+pub(super) fn put_in(word: &OsStr, variables: &Variables) -> OsString {
     let Some(word) = word.to_str() else { return word.to_owned() };
     let with_braces = variables.iter().map(|(name, value)| (format!("${{{name}}}"), value));
     // Those that others begin with come last.

@@ -12,6 +12,7 @@ mod errors;
 mod folders;
 mod foreign;
 mod output;
+mod pages;
 mod run;
 mod segment;
 mod streams;

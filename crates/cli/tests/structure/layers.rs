@@ -112,6 +112,7 @@ const CLI: Layers = &[
         "bins.rs",
         "capture_files/",
         "chart.rs",
+        "completions.rs",
         "control.rs",
         "copy_loop.rs",
         "duration.rs",
@@ -120,6 +121,7 @@ const CLI: Layers = &[
         "headers.rs",
         "impairment_options.rs",
         "links.rs",
+        "man.rs",
         "number.rs",
         "picture_file.rs",
         "recorder.rs",
@@ -133,7 +135,7 @@ const CLI: Layers = &[
     ],
     &["coalesce/", "nic/", "rdma/", "segment/", "sim/", "wan/"],
     // Commands made of others.
-    &["bench/", "demo/"],
+    &["bench/", "demo/", "doctor/"],
 ];
 
 const CM: Layers = &[

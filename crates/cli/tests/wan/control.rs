@@ -73,3 +73,22 @@ fn the_socket_of_a_path_that_was_killed_is_no_hindrance() {
     assert!(room.run(&["show", "--run", &path.pid().to_string()]).status.success());
     assert!(room.run(&["show"]).status.success());
 }
+
+#[test]
+fn more_programs_run_on_the_hosts_of_a_path_in_use() {
+    let room = Room::new();
+    let _path = pinging(&room);
+    for (host, peer) in [("left", "10.0.0.2"), ("right", "10.0.0.1")] {
+        let output =
+            room.run(&["exec", host, "--", "sh", "-c", "echo $PEER ${SELF} $SELF6; exit 7", "$PEER"]);
+        let printed = text(&output.stdout);
+        assert!(printed.starts_with(peer) && printed.contains(" fd00::"), "{printed}");
+        assert_eq!(output.status.code(), Some(7));
+    }
+    let interfaces = text(&room.run(&["exec", "right", "--", "cat", "/proc/self/net/dev"]).stdout);
+    let names: Vec<_> = interfaces.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+    assert!(names.contains(&"wan") && names.contains(&"lo"), "{interfaces}");
+    let missing = room.run(&["exec", "left", "--", "/nonexistent"]);
+    let (line, status) = failure(&missing);
+    assert!(line.starts_with("cannot run '/nonexistent': ") && status == 127, "{line}");
+}

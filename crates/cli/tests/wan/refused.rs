@@ -59,7 +59,7 @@ fn wrong_command_lines_are_told_in_one_line() {
         ),
         (
             &["sow"],
-            "'sow' is not understood: a command goes behind two dashes, '-- sow'; there are also set and show",
+            "'sow' is not understood: a command goes behind two dashes, '-- sow'; there are also set, show and exec",
         ),
         (&["set"], "nothing to set: name an impairment, such as --loss 1%"),
     ] {

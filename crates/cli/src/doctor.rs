@@ -1,0 +1,63 @@
+//! `nichrome doctor`: what this machine allows, what follows for each command, and the remedies.
+
+mod apparmor;
+mod check;
+mod command;
+mod live_machine;
+mod machine;
+mod report;
+mod trial;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+
+use self::live_machine::LiveMachine;
+use self::machine::Trial;
+use self::report::Report;
+
+/// Print what this machine allows, what follows for each command, and how to allow more.
+#[derive(Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct Doctor {
+    /// Print one JSON object.
+    #[arg(long, conflicts_with = "apparmor_profile")]
+    json: bool,
+    /// Print an AppArmor profile that allows user namespaces to this command, by its path.
+    #[arg(long)]
+    apparmor_profile: bool,
+    /// Tries something in this process, which may change: for this command itself.
+    #[arg(long, hide = true)]
+    attempt: Option<Trial>,
+}
+
+const NOTES: &str = "\
+Namespaces, interfaces and sockets are tried in child processes, which leave nothing behind. 'nichrome rdma doctor' tells why
+one program finds no RDMA device.
+
+The exit status is 0 if all commands that need no root work, otherwise 1.";
+
+impl Doctor {
+    /// Prints the report.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Some(trial) = self.attempt {
+            return trial::run(trial).map(|()| ExitCode::SUCCESS);
+        }
+        let mut out = io::stdout();
+        if self.apparmor_profile {
+            let path = std::env::current_exe().context("cannot find this command's path")?;
+            write!(out, "{}", apparmor::profile(&path)?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let report = Report::new(&LiveMachine);
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &report)?;
+            writeln!(out)?;
+        } else {
+            write!(out, "{report}")?;
+        }
+        Ok(if report.works_without_root() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

@@ -1,0 +1,207 @@
+//! The report: checks, commands, remedies. `--json` prints it as it is.
+
+use std::fmt;
+
+use comfy_table::{ContentArrangement, Table, TableComponent, presets};
+use serde::Serialize;
+
+use super::check::{Check, Outcome, Subject};
+use super::command::Command;
+use super::machine::Machine;
+
+/// What a machine allows, and what follows.
+#[derive(Serialize)]
+pub(super) struct Report {
+    version: &'static str,
+    pub(super) checks: Vec<Check>,
+    pub(super) commands: Vec<Command>,
+}
+
+impl Report {
+    /// Checks a machine.
+    pub(super) fn new(machine: &impl Machine) -> Self {
+        let checks: Vec<_> = Subject::ALL.into_iter().map(|subject| Check::of(subject, machine)).collect();
+        let commands = Command::all(&checks);
+        Self { version: env!("CARGO_PKG_VERSION"), checks, commands }
+    }
+
+    /// Returns true if no command that needs no root is refused.
+    pub(super) fn works_without_root(&self) -> bool {
+        !self.commands.iter().any(|command| command.without_root && command.outcome == Outcome::Refused)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut checks = table(["this machine", "", ""]);
+        for Check { subject, outcome, found, .. } in &self.checks {
+            checks.add_row([subject.name(), word(*outcome), found]);
+        }
+        let mut commands = table(["nichrome", "", "because of"]);
+        for Command { command, outcome, because, .. } in &self.commands {
+            let because: Vec<_> = because.iter().map(|subject| subject.name()).collect();
+            commands.add_row([(*command).to_owned(), word(*outcome).to_owned(), because.join(", ")]);
+        }
+        writeln!(f, "{}\n\n{}", checks.trim_fmt(), commands.trim_fmt())?;
+        let remedies = self.checks.iter().filter_map(|check| Some((check.subject, check.remedy.as_ref()?)));
+        for (place, (subject, remedy)) in remedies.enumerate() {
+            let before = if place == 0 { "\n" } else { "" };
+            writeln!(f, "{before}{}: {remedy}", subject.name())?;
+        }
+        Ok(())
+    }
+}
+
+const fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Works => "works",
+        Outcome::Limited => "limited",
+        Outcome::Refused => "refused",
+    }
+}
+
+fn table(header: [&str; 3]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use super::super::machine::{Refusal, Trial};
+    use super::*;
+
+    /// A machine on which everything is allowed except what a test forbids.
+    #[derive(Default)]
+    struct Faked {
+        files: HashMap<&'static str, &'static str>,
+        refused: HashSet<Trial>,
+        devices: Vec<String>,
+        open_files: Option<u64>,
+        locked_memory: Option<u64>,
+        without_libraries: bool,
+    }
+
+    impl Machine for Faked {
+        fn read(&self, path: &str) -> Option<String> {
+            let usual = HashMap::from([
+                ("/proc/misc", "200 tun"),
+                ("/proc/sys/net/ipv6/conf/default/disable_ipv6", "0"),
+                ("/proc/sys/net/core/rmem_max", "212992"),
+            ]);
+            self.files.get(path).or_else(|| usual.get(path)).map(|text| (*text).to_owned())
+        }
+
+        fn entries(&self, folder: &str) -> Vec<String> {
+            assert_eq!(folder, "/sys/class/infiniband");
+            self.devices.clone()
+        }
+
+        fn attempt(&self, trial: Trial) -> Result<(), Refusal> {
+            let refusal = || Refusal { error: format!("{trial:?} refused"), remedy: None };
+            if self.refused.contains(&trial) { Err(refusal()) } else { Ok(()) }
+        }
+
+        fn open_files(&self) -> Option<u64> {
+            self.open_files
+        }
+
+        fn locked_memory(&self) -> Option<u64> {
+            self.locked_memory
+        }
+
+        fn libraries(&self) -> Result<String, Refusal> {
+            let missing = || Refusal { error: "there is no library".into(), remedy: None };
+            if self.without_libraries { Err(missing()) } else { Ok("/usr/lib/nichrome".into()) }
+        }
+    }
+
+    fn outcome(report: &Report, command: &str) -> (Outcome, Vec<Subject>) {
+        let found = report.commands.iter().find(|of| of.command == command).unwrap();
+        (found.outcome, found.because.clone())
+    }
+
+    fn check(report: &Report, subject: Subject) -> &Check {
+        report.checks.iter().find(|check| check.subject == subject).unwrap()
+    }
+
+    #[test]
+    fn everything_works_where_all_is_allowed() {
+        let report = Report::new(&Faked::default());
+        assert!(report.commands.iter().all(|command| command.outcome == Outcome::Works));
+        assert!(report.checks.iter().all(|check| check.remedy.is_none()));
+        assert!(report.works_without_root());
+    }
+
+    #[test]
+    fn wan_and_demo_are_refused_without_user_namespaces() {
+        let refused = HashSet::from([Trial::Namespaces, Trial::Tap, Trial::ProcessNamespace]);
+        let report = Report::new(&Faked { refused, ..Faked::default() });
+        for command in ["wan", "demo"] {
+            assert_eq!(outcome(&report, command), (Outcome::Refused, vec![Subject::UserNamespaces]));
+        }
+        assert_eq!(outcome(&report, "rdma run").0, Outcome::Works);
+        assert!(!report.works_without_root());
+    }
+
+    #[test]
+    fn a_kernel_without_tap_refuses_wan_whether_or_not_it_has_namespaces() {
+        for refused in [HashSet::from([Trial::Tap]), HashSet::from([Trial::Tap, Trial::Namespaces])] {
+            let files = HashMap::from([("/proc/misc", "130 watchdog")]);
+            let report = Report::new(&Faked { files, refused, ..Faked::default() });
+            assert!(outcome(&report, "wan").1.contains(&Subject::Tap));
+            assert!(check(&report, Subject::Tap).remedy.as_ref().unwrap().contains("--device /dev/net/tun"));
+        }
+    }
+
+    #[test]
+    fn what_needs_root_is_refused_to_others_and_is_no_failure() {
+        let refused = HashSet::from([Trial::RawSocket, Trial::NetworkAdministration, Trial::Xdp]);
+        let report = Report::new(&Faked { refused, ..Faked::default() });
+        let both = vec![Subject::RawSockets, Subject::NetworkAdministration];
+        assert_eq!(outcome(&report, "wan --between"), (Outcome::Refused, both.clone()));
+        assert_eq!(outcome(&report, "nic up"), (Outcome::Refused, both));
+        assert_eq!(outcome(&report, "rdma run --packets"), (Outcome::Refused, vec![Subject::RawSockets]));
+        assert!(report.works_without_root());
+    }
+
+    #[test]
+    fn small_socket_buffers_limit_rdma_unless_they_can_be_forced() {
+        let refused = HashSet::from([Trial::NetworkAdministration]);
+        let report = Report::new(&Faked { refused: refused.clone(), ..Faked::default() });
+        assert_eq!(outcome(&report, "rdma run"), (Outcome::Limited, vec![Subject::SocketBuffers]));
+        let remedy = check(&report, Subject::SocketBuffers).remedy.as_deref();
+        assert_eq!(remedy, Some("'sudo sysctl net.core.rmem_max=8388608'"));
+        let files = HashMap::from([("/proc/sys/net/core/rmem_max", "8388608")]);
+        let report = Report::new(&Faked { files, refused, ..Faked::default() });
+        assert_eq!(outcome(&report, "rdma run").0, Outcome::Works);
+    }
+
+    #[test]
+    fn limits_of_the_process_limit_what_opens_files_and_locks_memory() {
+        let report =
+            Report::new(&Faked { open_files: Some(256), locked_memory: Some(8 << 20), ..Faked::default() });
+        assert_eq!(outcome(&report, "nic up"), (Outcome::Limited, vec![Subject::LockedMemory]));
+        assert_eq!(outcome(&report, "rdma run"), (Outcome::Limited, vec![Subject::OpenFiles]));
+    }
+
+    #[test]
+    fn libraries_that_are_missing_refuse_rdma_run_only() {
+        let report = Report::new(&Faked { without_libraries: true, ..Faked::default() });
+        assert_eq!(outcome(&report, "rdma run"), (Outcome::Refused, vec![Subject::RdmaLibraries]));
+        assert_eq!(outcome(&report, "rdma bw, rdma lat, rdma pingpong").0, Outcome::Works);
+    }
+
+    #[test]
+    fn real_devices_and_missing_ipv6_are_named() {
+        let files = HashMap::from([("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")]);
+        let report = Report::new(&Faked { files, devices: vec!["mlx5_0".into()], ..Faked::default() });
+        assert!(check(&report, Subject::RdmaHardware).found.starts_with("mlx5_0: "));
+        assert_eq!(outcome(&report, "wan"), (Outcome::Limited, vec![Subject::Ipv6]));
+        let text = report.to_string();
+        assert!(text.contains("IPv6: 'sudo sysctl net.ipv6.conf.default.disable_ipv6=0'"), "{text}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Trials: tries something in this process, which may end in namespaces of its own.
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+
+use anyhow::Context;
+use nichrome_port::{
+    InterfaceName, MountNamespace, NamespaceError, Netlink, NetworkNamespace, Offloads, PacketSocket,
+    ProcessNamespace, Tap, XdpChoice, XdpConfig, XdpInterface, XdpQueue, become_able,
+};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+
+use super::machine::{Refusal, Trial};
+
+/// What the interface is called that a trial makes in a namespace of its own.
+const INTERFACE: &str = "trial";
+
+/// Tries it, and prints a refusal as JSON.
+pub(super) fn run(trial: Trial) -> anyhow::Result<()> {
+    if let Err(error) = attempt(trial) {
+        serde_json::to_writer(io::stdout(), &refusal(&error))?;
+    }
+    Ok(())
+}
+
+fn attempt(trial: Trial) -> anyhow::Result<()> {
+    match trial {
+        Trial::Namespaces => {
+            become_able()?;
+            NetworkNamespace::new()?;
+        }
+        Trial::ProcessNamespace => {
+            become_able()?;
+            ProcessNamespace::new()?;
+        }
+        Trial::MountNamespace => {
+            MountNamespace::enter()?;
+        }
+        Trial::Tap => {
+            become_able()?;
+            NetworkNamespace::new()?.run(tap)??;
+        }
+        Trial::RawSocket => {
+            PacketSocket::open(&Netlink::open()?.interface("lo".parse()?)?)?;
+        }
+        Trial::NetworkAdministration => {
+            // SO_RCVBUFFORCE (socket(7)) needs CAP_NET_ADMIN and changes nothing of the machine.
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            set_socket_recv_buffer_size_force(&socket, 1 << 16)?;
+        }
+        Trial::Xdp => NetworkNamespace::new()?.run(xdp)??,
+        Trial::Loopback => drop(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?),
+    }
+    Ok(())
+}
+
+fn tap() -> anyhow::Result<Tap> {
+    Ok(Tap::new(INTERFACE.parse()?, Offloads::All)?)
+}
+
+fn xdp() -> anyhow::Result<()> {
+    let name: InterfaceName = INTERFACE.parse()?;
+    let _tap = tap()?;
+    let netlink = Netlink::open()?;
+    netlink.set_up(&netlink.interface(name)?)?;
+    let attached = XdpInterface::attach(&netlink.interface(name)?, XdpChoice::Automatic)?;
+    XdpQueue::open(&attached, 0, XdpConfig::default()).context("an AF_XDP socket").map(drop)
+}
+
+fn refusal(error: &anyhow::Error) -> Refusal {
+    match error.downcast_ref() {
+        Some(NamespaceError::Refused { kind, error, hint }) => Refusal {
+            error: format!("the kernel refuses a {kind} namespace ({error})"),
+            remedy: Some(hint.clone()),
+        },
+        Some(NamespaceError::Mount { path, error, hint }) => Refusal {
+            error: format!("the kernel refuses a mount at {} ({error})", path.display()),
+            remedy: Some(hint.clone()),
+        },
+        _ => Refusal { error: format!("{error:#}"), remedy: None },
+    }
+}

@@ -1,0 +1,105 @@
+//! The links beside the libraries, where these came without: wheels and packages hold files only.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::runtime_dir;
+
+/// Lists the files and links of the folder `devices`: a path and a text, or a path, `->` and a target.
+const TABLE: &str = "devices.table";
+
+/// Returns a folder with all of `folder`, and the files and links that its table lists: `folder` itself without a table,
+/// otherwise one in this user's runtime directory, made once.
+///
+/// # Errors
+/// The table is wrong, or the folder cannot be made.
+pub(super) fn with_links(folder: PathBuf) -> anyhow::Result<PathBuf> {
+    let table = folder.join(TABLE);
+    if !table.exists() {
+        return Ok(folder);
+    }
+    let place = runtime_dir::of_user();
+    let complete = place.join(name(&table)?);
+    if !complete.join("devices").exists() {
+        make(&folder, &table, &place, &complete)
+            .with_context(|| format!("cannot make {}", complete.display()))?;
+    }
+    Ok(complete)
+}
+
+/// A name that changes with the table's place and version.
+fn name(table: &Path) -> anyhow::Result<String> {
+    let file = fs::metadata(table)?;
+    let mut hasher = DefaultHasher::new();
+    (table, file.ino(), file.mtime(), file.ctime(), env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    Ok(format!("libraries-{:016x}", hasher.finish()))
+}
+
+fn make(folder: &Path, table: &Path, place: &Path, complete: &Path) -> anyhow::Result<()> {
+    runtime_dir::create(place)?;
+    // Made under another name: another process may make it now.
+    let new = tempfile::Builder::new().prefix("libraries-new-").tempdir_in(place)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        symlink(entry.path(), new.path().join(entry.file_name()))?;
+    }
+    symlink("libibverbs.so.1", new.path().join("libibverbs.so"))?;
+    fill(&new.path().join("devices"), &fs::read_to_string(table)?)?;
+    match fs::rename(new.path(), complete) {
+        Err(_) if complete.join("devices").exists() => Ok(()),
+        renamed => renamed.map_err(Into::into),
+    }
+}
+
+fn fill(devices: &Path, table: &str) -> anyhow::Result<()> {
+    for line in table.lines() {
+        let Some((path, value)) = line.split_once(' ') else { bail!("{TABLE}: '{line}' has no value") };
+        let at = devices.join(path.trim_start_matches('/'));
+        fs::create_dir_all(at.parent().unwrap_or(devices))?;
+        match value.strip_prefix("-> ") {
+            Some(target) => symlink(target, at)?,
+            None => fs::write(at, format!("{value}\n"))?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_becomes_files_and_links() {
+        let place = tempfile::tempdir().unwrap();
+        let devices = place.path().join("devices");
+        fill(&devices, "/dev/infiniband/uverbs0 -> /dev/null\n/sys/rate 25 Gb/sec (1X EDR)\n").unwrap();
+        assert_eq!(fs::read_link(devices.join("dev/infiniband/uverbs0")).unwrap(), Path::new("/dev/null"));
+        assert_eq!(fs::read_to_string(devices.join("sys/rate")).unwrap(), "25 Gb/sec (1X EDR)\n");
+        assert!(fill(&devices, "/sys/none\n").is_err());
+    }
+
+    #[test]
+    fn what_has_no_table_stays_where_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(with_links(place.path().to_owned()).unwrap(), place.path());
+    }
+
+    #[test]
+    fn what_has_a_table_is_completed_beside_links_to_its_files() {
+        let place = tempfile::tempdir().unwrap();
+        let (from, runtime) = (place.path().join("from"), place.path().join("runtime"));
+        fs::create_dir(&from).unwrap();
+        fs::write(from.join("libibverbs.so.1"), "library").unwrap();
+        fs::write(from.join(TABLE), "/sys/rate 25\n").unwrap();
+        for _ in 0..2 {
+            make(&from, &from.join(TABLE), &runtime, &runtime.join("complete")).unwrap();
+            assert_eq!(fs::read_to_string(runtime.join("complete/libibverbs.so")).unwrap(), "library");
+            assert_eq!(fs::read_to_string(runtime.join("complete/devices/sys/rate")).unwrap(), "25\n");
+            assert_eq!(fs::read_dir(&runtime).unwrap().count(), 1);
+        }
+    }
+}

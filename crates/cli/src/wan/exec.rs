@@ -1,0 +1,62 @@
+//! `nichrome wan exec`: one more program on a host of a path in use.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use nichrome_port::NetworkNamespace;
+
+use super::control::{Answer, Request, ask};
+use super::host::variables;
+use super::programs::put_in;
+use crate::failure;
+use crate::side::Side;
+
+/// Run a program on a host of a path in use. It goes on when the path ends, as one cut off.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Exec {
+    /// The process number of the 'nichrome wan' whose host it is, where there are several.
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
+    /// The host: left or right.
+    #[arg(value_enum)]
+    host: Side,
+    /// The program and its arguments; $PEER and the like are put in.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nichrome wan exec right -- ping -c 3 '$PEER'
+  nichrome wan exec --run 4711 left -- sh
+
+The exit status is the program's.";
+
+impl Exec {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let host = match ask(self.run, &Request::Host(self.host))? {
+            Answer::Host(host) => host,
+            Answer::Error(error) => bail!("{error}"),
+            Answer::Done(_) | Answer::Summary(_) => bail!("the answer is not understood"),
+        };
+        let variables = variables(self.host, host.has_ipv6);
+        let mut words = self.command.iter().map(|word| put_in(word, &variables));
+        let program = words.next().unwrap_or_default();
+        let mut command = Command::new(&program);
+        command.args(words).envs(variables);
+        // No other thread was started.
+        NetworkNamespace::join(host.pid, host.namespace)?;
+        // exec returns only if it fails.
+        let error = command.exec();
+        let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+        let error = Err::<(), _>(error).with_context(|| format!("cannot run '{}'", program.display()));
+        if let Err(error) = error {
+            failure::say(format_args!("nichrome: {error:#}"));
+        }
+        Ok(ExitCode::from(status))
+    }
+}

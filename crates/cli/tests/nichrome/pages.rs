@@ -1,0 +1,79 @@
+//! What is generated from the command line: manual pages and completions; and what this machine allows.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::run::{nichrome, stdout, text};
+
+/// The commands that `nichrome --help` lists.
+fn commands() -> Vec<String> {
+    let help = nichrome(&["--help"]);
+    let listed = stdout(&help).lines().skip_while(|line| *line != "Commands:").skip(1);
+    let words = listed.take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
+    let names = words.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_a_manual_page_without_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    assert!(nichrome(&["man", &text(&pages)]).status.success());
+    let commands = commands();
+    assert!(commands.len() >= 12, "{commands:?}");
+    for command in ["nichrome".to_owned(), "nichrome-wan-set".into(), "nichrome-rdma-run".into()]
+        .into_iter()
+        .chain(commands.iter().map(|command| format!("nichrome-{command}")))
+    {
+        let page = fs::read_to_string(pages.join(format!("{command}.1"))).expect(&command);
+        assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{command}: {page}");
+    }
+    let one = nichrome(&["man"]);
+    assert_eq!(stdout(&one), fs::read_to_string(pages.join("nichrome.1")).unwrap());
+    assert!(stdout(&one).starts_with(".ie") || stdout(&one).contains(".TH NICHROME 1"));
+}
+
+#[test]
+fn completions_are_valid_and_name_all_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = nichrome(&["completions", shell]);
+        for command in commands() {
+            assert!(stdout(&script).contains(&command), "{shell}: {command}");
+        }
+    }
+    let bash = nichrome(&["completions", "bash"]);
+    let completed = Command::new("bash")
+        .args(["-c", &format!("{}\nCOMP_WORDS=(nichrome wa) COMP_CWORD=1; _nichrome nichrome wa nichrome; echo ${{COMPREPLY[@]}}", stdout(&bash))])
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&completed).trim(), "wan");
+}
+
+#[test]
+fn doctor_says_what_this_machine_allows_and_what_follows() {
+    let doctor = nichrome(&["doctor", "--json"]);
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let (checks, commands) = (report["checks"].as_array().unwrap(), report["commands"].as_array().unwrap());
+    // These tests need namespaces, so this machine has them.
+    let namespaces = checks.iter().find(|check| check["name"] == "user_namespaces").unwrap();
+    assert_eq!(namespaces["outcome"], "works");
+    let wan = commands.iter().find(|of| of["command"] == "wan").unwrap();
+    assert_ne!(wan["outcome"], "refused");
+    for check in checks {
+        assert_eq!(check["outcome"] == "works", check["remedy"].is_null(), "{check}");
+    }
+    let printed = nichrome(&["doctor"]);
+    assert_eq!(printed.status.code(), doctor.status.code());
+    for remedy in checks.iter().filter_map(|check| check["remedy"].as_str()) {
+        assert!(stdout(&printed).contains(remedy), "{remedy}");
+    }
+}
+
+#[test]
+fn doctor_prints_an_apparmor_profile_for_this_command() {
+    let profile = nichrome(&["doctor", "--apparmor-profile"]);
+    let this = env!("CARGO_BIN_EXE_nichrome");
+    assert!(stdout(&profile).contains(&format!("profile nichrome \"{this}\" flags=(unconfined)")));
+}

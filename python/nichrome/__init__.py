@@ -1,0 +1,10 @@
+"""Nichrome, a network card in software, from Python: receive coalescing, the simulator, wide-area paths, RDMA devices.
+
+Every function runs the ``nichrome`` command and returns what it prints as JSON; none needs root.
+"""
+
+from nichrome import rdma, sim, wan
+from nichrome._coalesce import Coalesced, coalesce
+from nichrome._command import NichromeError, command
+
+__all__ = ["Coalesced", "NichromeError", "coalesce", "command", "rdma", "sim", "wan"]

@@ -1,0 +1,63 @@
+"""Finds and runs the ``nichrome`` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+from typing import Any, Dict, Iterable, List, Optional
+
+#: Names another ``nichrome`` command to use.
+VARIABLE = "NICHROME_COMMAND"
+
+
+class NichromeError(Exception):
+    """A command failed; the message is what it printed to the standard error."""
+
+
+def command() -> str:
+    """Returns the path of the command: ``$NICHROME_COMMAND``, the one of this Python environment, or one in ``PATH``.
+
+    Raises:
+        NichromeError: There is none.
+    """
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return chosen
+    installed = os.path.join(sysconfig.get_path("scripts"), "nichrome")
+    found = installed if os.access(installed, os.X_OK) else shutil.which("nichrome")
+    if found is None:
+        raise NichromeError("there is no nichrome command: install the package's wheel, or set NICHROME_COMMAND")
+    return found
+
+
+def run(arguments: Iterable[str], env: Optional[Dict[str, str]] = None) -> str:
+    """Runs the command and returns its standard output.
+
+    Raises:
+        NichromeError: The exit status is not 0.
+    """
+    done = subprocess.run([command(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
+    if done.returncode != 0:
+        raise NichromeError(done.stderr.strip() or f"exit status {done.returncode}")
+    return done.stdout
+
+
+def run_json(arguments: Iterable[str]) -> Any:
+    """Runs the command, which prints JSON, and returns the parsed value."""
+    return json.loads(run(arguments))
+
+
+def options(given: Dict[str, Any]) -> List[str]:
+    """Returns command line options: ``jitter_order="keep"`` is ``--jitter-order=keep``; true is the option alone, ``None`` and
+    false leave it out."""
+    words = []
+    for name, value in given.items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(option)
+        elif value is not None and value is not False:
+            words.append(f"{option}={value}")
+    return words

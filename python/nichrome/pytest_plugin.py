@@ -1,0 +1,72 @@
+"""Fixtures for pytest: ``wan``, two hosts and a path for each test, and ``rdma_device``. Tests run in parallel with xdist.
+
+A test that fails keeps its packets: ``NAME.pcapng`` in the folder ``--nichrome-captures`` (``nichrome-captures``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import pytest
+
+from nichrome import rdma as _rdma
+from nichrome import wan as _wan
+
+_FAILED = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option for captures."""
+    parser.getgroup("nichrome").addoption(
+        "--nichrome-captures", default="nichrome-captures", metavar="DIR", help="where failing tests keep their packets"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marks."""
+    config.addinivalue_line("markers", "wan(**impairments): what the path of the fixture wan does, as nichrome wan's options")
+    config.addinivalue_line("markers", "rdma_device(**options): options of nichrome rdma run for the fixture rdma_device")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Notes that a test has failed, before its fixtures end."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+def _options(request: pytest.FixtureRequest, mark: str) -> Dict[str, Any]:
+    marks = list(request.node.iter_markers(mark))
+    # The closest mark comes first, and takes precedence.
+    return {name: value for found in reversed(marks) for name, value in found.kwargs.items()}
+
+
+def _keep_if_failed(request: pytest.FixtureRequest, capture: Path) -> None:
+    if request.node.stash.get(_FAILED, False) and capture.exists():
+        folder = Path(request.config.rootpath, request.config.getoption("--nichrome-captures"))
+        os.makedirs(folder, exist_ok=True)
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", request.node.nodeid)
+        shutil.move(str(capture), str(folder / f"{name}.pcapng"))
+
+
+@pytest.fixture
+def wan(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_wan.Path]:
+    """Two hosts and a path, with the impairments of ``@pytest.mark.wan(delay="20ms")``."""
+    capture = tmp_path / "wan.pcapng"
+    with _wan.Path(capture=capture, **_options(request, "wan")) as path:
+        yield path
+    _keep_if_failed(request, capture)
+
+
+@pytest.fixture
+def rdma_device(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Dict[str, str]]:
+    """The environment of a program that finds the device ``nichrome0``; options from ``@pytest.mark.rdma_device``."""
+    capture = tmp_path / "rdma.pcapng"
+    yield _rdma.environment(capture=str(capture), **_options(request, "rdma_device"))
+    _keep_if_failed(request, capture)

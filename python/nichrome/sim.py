@@ -1,0 +1,120 @@
+"""The simulator: experiments of papers, and sweeps over their parameters."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from nichrome._command import NichromeError, command, options, run_json
+from nichrome._command import run as _command
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["experiments", "points", "run", "sweep", "sweep_records"]
+
+Value = Union[str, int, float, bool]
+
+
+def experiments() -> List[Dict[str, Any]]:
+    """Returns the built-in experiments: name, title, paper, number of points."""
+    return list(run_json(["sim", "list", "--json"]))
+
+
+def points(
+    experiment: str, *, seed: Optional[int] = None, jobs: Optional[int] = None, set: Optional[Mapping[str, Value]] = None
+) -> List[Dict[str, Any]]:
+    """Runs an experiment and returns its points: series, x, value, unit, and the paper's number where there is one.
+
+    Args:
+        experiment: A built-in experiment's name, or a TOML file's.
+        seed: Of all random choices; by default the experiment's.
+        jobs: Runs at a time; by default one a processor.
+        set: Parameters, such as ``{"dma-start": "5us"}``.
+    """
+    settings = [f"--set={key}={_word(value)}" for key, value in (set or {}).items()]
+    done = run_json(["sim", "run", "--json", *options({"seed": seed, "jobs": jobs}), *settings, "--", experiment])
+    return list(done["points"])
+
+
+def run(experiment: str, **given: Any) -> pandas.DataFrame:
+    """Runs an experiment as :func:`points` does, and returns a DataFrame. Needs pandas."""
+    import pandas
+
+    frame: pandas.DataFrame = pandas.DataFrame(points(experiment, **given))
+    return frame
+
+
+def sweep_records(
+    experiment: str,
+    parameters: Mapping[str, Sequence[Value]],
+    *,
+    seeds: Sequence[int] = (1,),
+    store: Optional[Union[str, os.PathLike[str]]] = None,
+    executor: Optional[Executor] = None,
+) -> List[Dict[str, Any]]:
+    """Runs an experiment with lists of parameter values and seeds, and returns the record of each run.
+
+    Args:
+        experiment: A built-in experiment's name, or a TOML file's.
+        parameters: A list of values for each parameter.
+        seeds: The seeds of each combination.
+        store: The folder that keeps each run; what is there is not run again. By default a temporary one.
+        executor: Runs one task a run: any ``concurrent.futures`` executor whose workers have this package and see ``store``.
+            By default the command itself uses all processors.
+    """
+    with tempfile.TemporaryDirectory(prefix="nichrome-sweep-") as folder:
+        kept = os.path.abspath(os.fspath(store)) if store is not None else os.path.join(folder, "store")
+        file = os.path.join(folder, "sweep.toml")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(_sweep_file(experiment, parameters, seeds))
+        if executor is None:
+            _command(["sim", "sweep", "--store", kept, file])
+        else:
+            os.makedirs(kept, exist_ok=True)
+            lines = _command(["sim", "tasks", "--store", kept, file]).splitlines()
+            for future in [executor.submit(_run_task, shlex.split(line)) for line in lines]:
+                future.result()
+        return _records(kept)
+
+
+def sweep(experiment: str, parameters: Mapping[str, Sequence[Value]], **given: Any) -> pandas.DataFrame:
+    """Runs a sweep as :func:`sweep_records` does, and returns a DataFrame: seed, ``parameters.*``, ``metrics.*``. Needs pandas."""
+    import pandas
+
+    frame: pandas.DataFrame = pandas.json_normalize(sweep_records(experiment, parameters, **given))
+    return frame
+
+
+def _run_task(words: List[str]) -> None:
+    """Runs one task. Called in an executor's worker, whose command may be at another place than the caller's."""
+    done = subprocess.run([command(), *words[1:]], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise NichromeError(done.stderr.strip())
+
+
+def _word(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _sweep_file(experiment: str, parameters: Mapping[str, Sequence[Value]], seeds: Sequence[int]) -> str:
+    # JSON's strings, numbers and lists are TOML's, too.
+    name = os.path.abspath(experiment) if experiment.endswith(".toml") else experiment
+    lines = [f"experiment = {json.dumps(name)}", f"seeds = {json.dumps(list(seeds))}", "[sweep]"]
+    lines += [f"{json.dumps(key)} = {json.dumps(list(values))}" for key, values in parameters.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _records(store: str) -> List[Dict[str, Any]]:
+    records = []
+    for folder, _, names in sorted(os.walk(store)):
+        for name in sorted(names):
+            if name.endswith(".json"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    records.append(json.load(file))
+    return records

@@ -1,0 +1,104 @@
+"""What the package does, against the command itself."""
+
+import concurrent.futures
+import subprocess
+import sys
+from pathlib import Path
+
+import distributed
+import pytest
+
+import nichrome
+
+pytest_plugins = ["pytester"]
+REPOSITORY = Path(__file__).parents[2]
+CAPTURE = sorted((REPOSITORY / "tests/captures").glob("tcp-*"))[0]
+
+
+def test_a_capture_is_coalesced(tmp_path):
+    result = nichrome.coalesce(CAPTURE, tmp_path / "out.pcapng", profile="npu", verify=True)
+    assert result.summary["profile"] == "npu"
+    assert 0 < result.packets_out < result.packets_in and result.segments_per_aggregate > 1
+    assert sum(size["packets"] for size in result.sizes) <= result.packets_out
+    assert (tmp_path / "out.pcapng").stat().st_size > 0
+
+
+def test_tables_are_those_of_pandas_and_pyarrow():
+    result = nichrome.coalesce(CAPTURE)
+    assert result.to_pandas().to_dict("records") == result.to_arrow().to_pylist() == result.sizes
+
+
+def test_what_the_command_refuses_is_raised():
+    with pytest.raises(nichrome.NichromeError, match="/nonexistent"):
+        nichrome.coalesce("/nonexistent")
+
+
+def test_an_experiment_is_run():
+    points = nichrome.sim.points("lro-netfpga-cpu", set={"path-clock": "250MHz"})
+    assert points != nichrome.sim.points("lro-netfpga-cpu")
+    assert {"series", "x", "value", "unit"} <= set(points[0])
+
+
+def dask_executor():
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    return cluster.get_client().get_executor()
+
+
+@pytest.mark.parametrize("executor", [lambda: concurrent.futures.ProcessPoolExecutor(2), dask_executor])
+def test_a_sweep_gives_the_same_on_any_executor(executor):
+    lists = {"path-clock": ["125MHz", "250MHz"]}
+    here = nichrome.sim.sweep_records("lro-netfpga-cpu", lists)
+    with executor() as workers:
+        there = nichrome.sim.sweep_records("lro-netfpga-cpu", lists, executor=workers)
+    assert here == there and len(here) > 2
+
+
+def test_points_and_runs_are_data_frames():
+    assert list(nichrome.sim.run("lro-netfpga-cpu").columns[:3]) == ["series", "x", "value"]
+    runs = nichrome.sim.sweep("lro-netfpga-cpu", {"path-clock": ["125MHz"]})
+    assert set(runs["parameters.path-clock"]) == {125e6}
+
+
+def test_a_path_is_changed_while_it_is_in_use():
+    program = "import socket,time; t=time.monotonic(); socket.create_connection(('{}', 9)).close(); print(time.monotonic()-t)"
+    with nichrome.wan.Path(delay="1ms", seed=7) as path:
+        path.left.popen([sys.executable, "-m", "http.server", "9"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        path.left.wait_for_port(9)
+
+        def connect():
+            words = [sys.executable, "-c", program.format(path.left.address)]
+            return float(path.right.run(words, check=True, capture_output=True, text=True).stdout)
+
+        assert connect() < 0.2
+        path.set(delay="100ms")
+        assert connect() >= 0.2
+        assert path.show()["to_right"]["impairments"] == {"delay": "100ms"}
+    assert path.summary["seed"] == 7 and path.summary["to_left"]["packets_delivered"] > 0
+
+
+def test_a_wrong_impairment_is_raised():
+    with pytest.raises(nichrome.NichromeError, match="200%"), nichrome.wan.Path(loss="200%"):
+        pass
+
+
+def test_programs_find_the_device():
+    found = subprocess.run(["ibv_devinfo"], env=nichrome.rdma.environment(), capture_output=True, text=True, check=True)
+    assert "nichrome0" in found.stdout
+
+
+def test_a_failing_test_keeps_its_packets(pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.wan(delay="1ms")
+        @pytest.mark.parametrize("passes", [True, False])
+        def test_ping(wan, passes):
+            wan.right.run(["python3", "-c", "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.0.0.1', 9))"], check=True)
+            assert passes
+        """
+    )
+    result = pytester.runpytest("-p", "nichrome.pytest_plugin")
+    result.assert_outcomes(passed=1, failed=1)
+    kept = [file.name for file in (pytester.path / "nichrome-captures").iterdir()]
+    assert len(kept) == 1 and kept[0].endswith("False_.pcapng"), kept
