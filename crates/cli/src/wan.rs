@@ -14,6 +14,7 @@ mod report;
 mod session;
 mod summary;
 mod too_big;
+mod veth_hosts;
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -30,12 +31,13 @@ use nichrome_wire::MacAddr;
 
 use self::control::Controlled;
 pub(crate) use self::host::{Host, ipv4};
-pub(crate) use self::live_path::{LivePath, Setup};
+pub(crate) use self::live_path::{LivePath, Remote, Setup};
 use self::programs::{Output, Program, StandardOutput};
 use self::recorder::Recording;
 use self::remote::{Set, Show};
 use self::session::Session;
 use self::summary::Summary;
+pub(crate) use self::veth_hosts::veth_hosts;
 use crate::control::ControlSocket;
 use crate::impairment_options::ImpairmentOptions;
 use crate::links::Link;
