@@ -6,6 +6,7 @@ mod interleave;
 mod iperf3;
 mod lane;
 mod lro;
+mod overip;
 mod pin;
 mod rdma;
 mod sim;
@@ -27,6 +28,7 @@ pub(crate) enum Bench {
     Sim(sim::Sim),
     Rdma(rdma::Rdma),
     Star(star::Star),
+    Overip(Box<overip::Overip>),
     #[command(hide = true)]
     WanProbe(wan::Probe),
     #[command(hide = true)]
@@ -52,6 +54,7 @@ impl Bench {
             }
             Self::Rdma(rdma) => rdma.run(),
             Self::Star(star) => star.run(),
+            Self::Overip(overip) => overip.run(),
             Self::WanProbe(probe) => probe.run(),
             Self::TcpPingPong(ping_pong) => ping_pong.run(),
         }

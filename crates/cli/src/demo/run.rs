@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nichrome_lro::{ActiveAck, Config, ProfileConfig};
 use nichrome_nic::{CardConfig, Queue, memory_wire};
-use nichrome_port::{Feature, Interface, InterfaceName, Netlink, NetworkNamespace, Offloads, Settings};
+use nichrome_port::{NetworkNamespace, Offloads};
 use nichrome_wan::Impairments;
 
 use super::summary::{Run, Traffic, Unsegmented};
@@ -15,7 +15,7 @@ use super::usage;
 use crate::copy_loop::CopyLoop;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
-use crate::wan::{Host, ipv4};
+use crate::wan::{Host, ipv4, veth_hosts};
 
 /// The longest IP packet on the wire, in bytes.
 const MTU: u32 = 1500;
@@ -79,7 +79,7 @@ impl Plan {
     pub(super) fn measure(&self, impairments: &[Impairments; 2]) -> anyhow::Result<Run> {
         match &self.card {
             Card::KernelGro => {
-                let [left, right] = veth_hosts()?;
+                let [left, right] = veth_hosts(MTU)?;
                 self.transfer([&left, &right])
             }
             card => {
@@ -152,33 +152,6 @@ impl Plan {
 fn hosts() -> anyhow::Result<[Host; 2]> {
     let [left, right] = Side::BOTH;
     Ok([Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?])
-}
-
-/// Two hosts with the kernel's own virtual wire between them, the sender's packets cut before they get to it.
-fn veth_hosts() -> anyhow::Result<[NetworkNamespace; 2]> {
-    let namespaces = [NetworkNamespace::new()?, NetworkNamespace::new()?];
-    let names: [InterfaceName; 2] = [Side::Left.name().parse()?, Side::Right.name().parse()?];
-    namespaces[0].run(|| Netlink::open()?.add_veth(names[0], names[1], &namespaces[1]))??;
-    let on_each = |work: &dyn Fn(&Netlink, &Interface, Side) -> anyhow::Result<()>| -> anyhow::Result<()> {
-        for ((namespace, name), side) in namespaces.iter().zip(names).zip(Side::BOTH) {
-            namespace.run(|| {
-                let netlink = Netlink::open()?;
-                work(&netlink, &netlink.interface(name)?, side)
-            })??;
-        }
-        Ok(())
-    };
-    on_each(&|netlink, interface, _| {
-        Feature::Tso.disable(interface.name)?;
-        Feature::Gro.enable(interface.name)?;
-        netlink.configure(interface, Settings { mtu: Some(MTU), ..Settings::default() })?;
-        Ok(netlink.set_up(interface)?)
-    })?;
-    on_each(&|netlink, interface, side| {
-        netlink.wait_until_running(interface)?;
-        Ok(netlink.add_address(interface, ipv4(side).into(), 24)?)
-    })?;
-    Ok(namespaces)
 }
 
 /// What a loop reaches that hands frames from one host to the other as they are.

@@ -1,0 +1,176 @@
+//! `nichrome bench overip`: RDMA over IP and sockets between two hosts, by the figures of rdma-over-ip (sections 4 and 5).
+
+mod bearer;
+mod claims;
+mod connect;
+mod cpu;
+mod end;
+mod hosts;
+mod latency;
+mod outputs;
+mod overlap;
+mod page;
+mod plan;
+mod plot;
+mod processors;
+mod progress;
+mod rendezvous;
+mod report;
+mod series;
+mod sockets;
+mod table;
+mod testbed;
+mod verbs;
+mod work;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use nichrome_port::become_able;
+use nichrome_wan::{Delay, Impairments};
+
+use self::connect::Key;
+use self::outputs::Outputs;
+use self::plan::Plan;
+use self::processors::Processors;
+use self::report::{Machine, Report};
+use self::series::Figure;
+use self::testbed::Testbed;
+use crate::impairment_options::ImpairmentOptions;
+use crate::{duration, failure, number};
+
+const EXAMPLES: &str = "\
+Examples:
+  nichrome bench overip --quick
+  nichrome bench overip --html overip.html
+  nichrome bench overip --figure iwarp-progress --figure iwarp-progress-delay --loss 0.1%
+
+No root is needed, and nothing leaves this process.";
+
+/// Measure what RDMA over IP is worth: latency, overlap, progress and processor use over sockets, iWARP, RoCE and StaR, between
+/// two hosts with a delaying path between them. Takes about ten minutes.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Overip {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Fewer places and shorter rounds: about a minute.
+    #[arg(long)]
+    quick: bool,
+    /// Measure this figure only; may be given several times.
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(FIGURES.map(|(name, _)| name)))]
+    figure: Vec<String>,
+    /// Delays of the path, one way: 0,1ms,64ms.
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = duration::parse)]
+    delays: Vec<Duration>,
+    /// Draw each figure as an SVG picture in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    svg: Option<PathBuf>,
+    /// Write a page with all figures and claims.
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
+    /// What all random choices of the path come from.
+    #[arg(long, value_name = "NUMBER", value_parser = number::seed, allow_negative_numbers = true, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    impairments: ImpairmentOptions,
+}
+
+type Measure = fn(&Testbed) -> anyhow::Result<Figure>;
+
+/// Every figure by its name.
+const FIGURES: [(&str, Measure); 10] = [
+    ("iwarp-latency", latency::by_size),
+    ("iwarp-latency-delay", latency::by_delay),
+    ("iwarp-overlap", overlap::by_computation),
+    ("iwarp-overlap-delay", overlap::by_delay),
+    ("iwarp-progress", progress::by_load),
+    ("iwarp-progress-delay", progress::by_delay),
+    ("iwarp-cpu", cpu::by_size),
+    ("iwarp-cpu-delay", cpu::by_delay),
+    ("iwarp-lan", latency::on_lan),
+    ("iwarp-rendezvous", rendezvous::by_delay),
+];
+
+/// The longest delay, which all time limits are longer than.
+const LONGEST: Duration = Duration::from_secs(1);
+
+impl Overip {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let impairments = self.impairments()?;
+        let figures: Vec<_> = FIGURES
+            .into_iter()
+            .filter(|(name, _)| self.figure.is_empty() || self.figure.iter().any(|of| of == name))
+            .collect();
+        let names: Vec<&str> = figures.iter().map(|(name, _)| *name).collect();
+        let outputs = Outputs::create(self.svg.as_deref(), self.html.as_deref(), &names)?;
+        let processors = Processors::new()?;
+        // Before there is any other thread.
+        become_able()?;
+        outputs.remove_on_signals()?;
+        let plan = self.plan()?;
+        let progress = progress_bar(names.iter().map(|name| plan.steps(name)).sum());
+        let testbed = Testbed { plan, processors, impairments, seed: self.seed, key: Key::new()?, progress };
+        let mut measured = Vec::new();
+        for (name, measure) in figures {
+            measured.push(measure(&testbed).with_context(|| name.to_owned())?);
+        }
+        testbed.progress.finish_and_clear();
+        let count = testbed.processors.count();
+        let report = Report {
+            machine: Machine { processors: count, optimized: !cfg!(debug_assertions) },
+            quick: self.quick,
+            claims: claims::evaluate(&measured, count),
+            figures: measured,
+        };
+        let mut output = io::stdout().lock();
+        if self.json {
+            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
+        } else {
+            writeln!(output, "{report}")?;
+        }
+        outputs.finish(&report)
+    }
+
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let plan = if self.quick { Plan::quick() } else { Plan::full() };
+        if self.delays.is_empty() {
+            return Ok(plan);
+        }
+        let mut delays = self.delays.clone();
+        delays.sort();
+        delays.dedup();
+        Ok(Plan { delays, ..plan })
+    }
+
+    /// What happens on the path besides its delay.
+    fn impairments(&self) -> anyhow::Result<[Impairments; 2]> {
+        let mut impairments = [Impairments::default(), Impairments::default()];
+        let asked = self.impairments.asked()?;
+        asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
+        if impairments.iter().any(|of| of.delay != Delay::ZERO) {
+            return Err(failure::usage(
+                "this command varies the delay itself: --delays 0,5ms says which there are",
+            ));
+        }
+        if self.delays.iter().any(|delay| *delay > LONGEST) {
+            return Err(failure::usage("--delays are up to 1s"));
+        }
+        Ok(impairments)
+    }
+}
+
+/// A bar for who sits at a terminal.
+fn progress_bar(steps: usize) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len}, {eta} left: {msg}");
+    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,97 @@
+//! The two hosts: with a path between them, or on one wire.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use nichrome_port::{NetworkNamespace, Offloads};
+use nichrome_wan::{Delay, Impairments};
+
+use super::processors::{Processors, Role};
+use crate::shared_device::SharedDevice;
+use crate::side::Side;
+use crate::wan::{Host, LivePath, Remote, Setup, ipv4, veth_hosts};
+
+/// The longest IP packet, in bytes.
+const MTU: u32 = 1500;
+
+/// Bytes of a frame besides its IP packet.
+const LINK_LEN: usize = 14 + 8;
+
+/// The hosts.
+pub(super) enum Hosts {
+    /// A path that delays.
+    Wan(Box<Wan>),
+    /// The kernel's own virtual wire.
+    Lan([NetworkNamespace; 2]),
+}
+
+/// Hosts with a path between them.
+pub(super) struct Wan {
+    hosts: [Host; 2],
+    path: LivePath,
+    remote: Remote,
+    impairments: [Impairments; 2],
+}
+
+impl Hosts {
+    /// Hosts with a path between them, which impairs packets besides delaying them.
+    pub(super) fn wan(
+        impairments: &[Impairments; 2],
+        seed: u64,
+        processors: &Processors,
+    ) -> anyhow::Result<Self> {
+        let [left, right] = Side::BOTH;
+        let hosts = [Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?];
+        let setup = Setup {
+            devices: hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice),
+            impairments,
+            seed,
+            frame_len: MTU as usize + LINK_LEN,
+            recording: None,
+        };
+        let path = processors.on(Role::Path, || LivePath::start(&setup, || {}))?;
+        let remote = path.remote();
+        Ok(Self::Wan(Box::new(Wan { hosts, path, remote, impairments: impairments.clone() })))
+    }
+
+    /// Hosts with nothing between them.
+    pub(super) fn lan() -> anyhow::Result<Self> {
+        veth_hosts(MTU).map(Self::Lan)
+    }
+
+    /// Where the programs of a host run.
+    pub(super) fn namespace(&self, side: Side) -> &NetworkNamespace {
+        match self {
+            Self::Wan(wan) => side.of(&wan.hosts).namespace(),
+            Self::Lan(namespaces) => side.of(namespaces),
+        }
+    }
+
+    /// The address of a host.
+    pub(super) const fn address(side: Side) -> Ipv4Addr {
+        ipv4(side)
+    }
+
+    /// Has packets that enter the path from now on take `delay`; on a wire nothing.
+    pub(super) fn set_delay(&self, delay: Duration) -> anyhow::Result<()> {
+        let Self::Wan(wan) = self else { return Ok(()) };
+        let delay = Delay::new(delay).context("the delay is too long")?;
+        wan.impair(&wan.impairments.clone().map(|of| Impairments { delay, ..of }))
+    }
+
+    /// Ends the path.
+    pub(super) fn close(self) -> anyhow::Result<()> {
+        match self {
+            Self::Wan(wan) => wan.path.stop().map(drop),
+            Self::Lan(_) => Ok(()),
+        }
+    }
+}
+
+impl Wan {
+    fn impair(&self, impairments: &[Impairments; 2]) -> anyhow::Result<()> {
+        self.remote.impair(impairments)
+    }
+}

@@ -1,0 +1,165 @@
+//! Overlap of computation and communication: the client computes between sending and receiving (figures 4a, 5a, 5b).
+
+use std::time::{Duration, Instant};
+
+use super::bearer::Bearer;
+use super::end::{Pair, run_both};
+use super::latency::{BARE_ROUND_TRIP, SIZE};
+use super::processors::{Processors, Role};
+use super::series::{Axis, Figure, Grid, median_us};
+use super::testbed::{Testbed, micros, millis};
+use super::work::Work;
+use crate::side::Side;
+
+const RATIO: Axis = Axis { quantity: "overlap_ratio", label: "computation / total" };
+const BY_COMPUTATION: Axis = Axis { quantity: "computation_us", label: "computation (µs)" };
+const BY_DELAY: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
+
+/// Time of an exchange besides its computation.
+const NOT_HIDDEN: &str = "not_hidden_us";
+
+/// The readings of the paper's "242ms".
+pub(super) const READINGS: [(&str, Duration); 3] = [
+    ("242us", Duration::from_micros(242)),
+    ("2.42ms", Duration::from_micros(2420)),
+    ("242ms", Duration::from_millis(242)),
+];
+
+/// Exchanges without computation that are not counted.
+const WARM_UP: u32 = 2;
+
+/// The client's times of exchanges with `computation` between sending and receiving.
+fn exchanges(
+    processors: &Processors,
+    [left, right]: &mut Pair,
+    (work, computation): (Work, Duration),
+    iterations: u32,
+) -> anyhow::Result<Vec<Duration>> {
+    let answer = || {
+        for _ in 0..WARM_UP + iterations {
+            left.receive(SIZE)?;
+            left.send(SIZE)?;
+        }
+        Ok(())
+    };
+    let ask = || {
+        let mut times = Vec::new();
+        for nth in 0..WARM_UP + iterations {
+            let start = Instant::now();
+            right.send(SIZE)?;
+            if nth >= WARM_UP {
+                work.run(computation);
+            }
+            right.receive(SIZE)?;
+            times.push(start.elapsed());
+        }
+        times.drain(..WARM_UP as usize);
+        Ok(times)
+    };
+    let ((), times) = run_both(processors, Side::Right, answer, ask)?;
+    Ok(times)
+}
+
+/// Adds what exchanges have measured.
+fn add(
+    grid: &mut Grid,
+    (bearer, variant): (Bearer, &'static str),
+    place: usize,
+    computation: Duration,
+    times: &[Duration],
+) {
+    let (total, computation) = (median_us(times), micros(computation));
+    // What a computation takes varies by less than the processor's clock.
+    grid.add((bearer, RATIO.quantity, variant), place, (computation / total).min(1.0));
+    grid.add((bearer, NOT_HIDDEN, variant), place, (total - computation).max(0.0));
+}
+
+fn calibrate(testbed: &Testbed) -> Work {
+    testbed.processors.on(Role::Application, Work::calibrate)
+}
+
+/// By the time of computation, on a path without delay.
+pub(super) fn by_computation(testbed: &Testbed) -> anyhow::Result<Figure> {
+    const NAME: &str = "iwarp-overlap";
+    let plan = &testbed.plan;
+    let hosts = testbed.wan()?;
+    let mut everything = testbed.connect_all(&hosts, Side::Right)?;
+    let mut grid = Grid::new(plan.computations.iter().map(|time| micros(*time)));
+    for round in 0..plan.rounds {
+        testbed.show(NAME, round);
+        let work = calibrate(testbed);
+        for (place, computation) in plan.computations.iter().enumerate() {
+            let iterations = plan.iterations(BARE_ROUND_TRIP + *computation);
+            for (bearer, connections) in &mut everything {
+                let pair = &mut connections.pairs[0];
+                let times = exchanges(&testbed.processors, pair, (work, *computation), iterations)?;
+                add(&mut grid, (*bearer, ""), place, *computation, &times);
+            }
+            testbed.progress.inc(1);
+        }
+    }
+    drop(everything);
+    hosts.close()?;
+    Ok(Figure {
+        name: NAME,
+        paper: "5a",
+        title: "Overlap by computation, 1 KB, path without delay",
+        x: BY_COMPUTATION,
+        y: RATIO,
+        rounds: plan.rounds,
+        series: grid.finish(),
+        notes: vec![format!(
+            "{NOT_HIDDEN} is the time of an exchange besides its computation. Work between send and receive hides the network and \
+             the peer; what remains is what the client's program does itself."
+        )],
+    })
+}
+
+/// By the path's delay, for each reading of the computation that the paper prints.
+pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
+    const NAME: &str = "iwarp-overlap-delay";
+    let plan = &testbed.plan;
+    let hosts = testbed.wan()?;
+    let mut everything = testbed.connect_all(&hosts, Side::Right)?;
+    let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
+    for round in 0..plan.rounds {
+        testbed.show(NAME, round);
+        let work = calibrate(testbed);
+        for (place, delay) in plan.delays.iter().enumerate() {
+            hosts.set_delay(*delay)?;
+            for (variant, computation) in READINGS {
+                if computation > LONG && round >= plan.long_rounds {
+                    continue;
+                }
+                let round_trip = BARE_ROUND_TRIP + *delay * 2;
+                let iterations =
+                    if computation > LONG { 1 } else { plan.iterations(round_trip.max(computation)) };
+                for (bearer, connections) in &mut everything {
+                    let pair = &mut connections.pairs[0];
+                    let times = exchanges(&testbed.processors, pair, (work, computation), iterations)?;
+                    add(&mut grid, (*bearer, variant), place, computation, &times);
+                }
+            }
+            testbed.progress.inc(1);
+        }
+    }
+    drop(everything);
+    hosts.close()?;
+    Ok(Figure {
+        name: NAME,
+        paper: "5b",
+        title: "Overlap by the path's delay, 1 KB, three computations",
+        x: BY_DELAY,
+        y: RATIO,
+        rounds: plan.rounds,
+        series: grid.finish(),
+        notes: vec![
+            "The paper prints a computation of \"242ms\", which would hide every delay shown; 242 µs and 2.42 ms are the other \
+             readings."
+                .into(),
+        ],
+    })
+}
+
+/// Computations longer than this are measured in fewer rounds.
+const LONG: Duration = Duration::from_millis(100);

@@ -1,0 +1,125 @@
+//! How much is measured.
+
+use std::time::Duration;
+
+/// Values along the axes, repetitions, and how long each takes.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Each measures all places of a figure over all transports once.
+    pub(super) rounds: usize,
+    /// Rounds of what takes long.
+    pub(super) long_rounds: usize,
+    /// Of a place over a transport in a round; fewer messages take longer at large delays.
+    pub(super) time: Duration,
+    /// One-way delays of the path.
+    pub(super) delays: Vec<Duration>,
+    /// Bytes of messages.
+    pub(super) sizes: &'static [usize],
+    /// Computation between sending and receiving, where there is no delay.
+    pub(super) computations: &'static [Duration],
+    /// Time that the server's program computes before each answer.
+    pub(super) loads: &'static [Duration],
+    /// Bytes of messages that senders push.
+    pub(super) pushed_sizes: &'static [usize],
+    /// Senders to one host.
+    pub(super) senders: usize,
+    /// Computation of the application while they send.
+    pub(super) application: Duration,
+}
+
+const fn micros<const N: usize>(values: [u64; N]) -> [Duration; N] {
+    let mut durations = [Duration::ZERO; N];
+    let mut at = 0;
+    while at < N {
+        durations[at] = Duration::from_micros(values[at]);
+        at += 1;
+    }
+    durations
+}
+
+const MILLI: u64 = 1000;
+const DELAYS: [Duration; 8] =
+    micros([0, MILLI, 2 * MILLI, 4 * MILLI, 8 * MILLI, 16 * MILLI, 32 * MILLI, 64 * MILLI]);
+const QUICK_DELAYS: [Duration; 3] = micros([0, 4 * MILLI, 16 * MILLI]);
+const COMPUTATIONS: [Duration; 9] = micros([0, 10, 20, 50, 100, 200, 300, 500, 1000]);
+const QUICK_COMPUTATIONS: [Duration; 4] = micros([0, 50, 200, 1000]);
+const LOADS: [Duration; 7] = micros([0, MILLI, 2 * MILLI, 4 * MILLI, 8 * MILLI, 16 * MILLI, 32 * MILLI]);
+const QUICK_LOADS: [Duration; 3] = micros([0, 4 * MILLI, 16 * MILLI]);
+const KI: usize = 1024;
+
+/// The most messages of a measurement.
+const MOST: u128 = 1000;
+
+/// The fewest.
+const FEWEST: u128 = 3;
+
+impl Plan {
+    /// Every place of the paper's figures, in ten minutes.
+    pub(super) fn full() -> Self {
+        Self {
+            rounds: 5,
+            long_rounds: 3,
+            time: Duration::from_millis(120),
+            delays: DELAYS.to_vec(),
+            sizes: &[1, 4, 16, 64, 256, KI, 4 * KI, 16 * KI, 64 * KI],
+            computations: &COMPUTATIONS,
+            loads: &LOADS,
+            pushed_sizes: &[KI, 4 * KI, 16 * KI, 64 * KI],
+            senders: 40,
+            application: Duration::from_millis(300),
+        }
+    }
+
+    /// A few places of each figure, in a minute.
+    pub(super) fn quick() -> Self {
+        Self {
+            rounds: 3,
+            long_rounds: 1,
+            time: Duration::from_millis(30),
+            delays: QUICK_DELAYS.to_vec(),
+            sizes: &[1, 64, KI, 16 * KI, 64 * KI],
+            computations: &QUICK_COMPUTATIONS,
+            loads: &QUICK_LOADS,
+            pushed_sizes: &[KI, 16 * KI],
+            application: Duration::from_millis(100),
+            ..Self::full()
+        }
+    }
+
+    /// Steps of progress of a figure.
+    pub(super) fn steps(&self, figure: &str) -> usize {
+        match figure {
+            "iwarp-latency" | "iwarp-lan" => self.rounds * self.sizes.len(),
+            "iwarp-overlap" => self.rounds * self.computations.len(),
+            "iwarp-progress" => self.rounds * self.loads.len(),
+            "iwarp-cpu" => self.long_rounds * self.pushed_sizes.len(),
+            "iwarp-cpu-delay" => self.long_rounds * self.delays.len(),
+            _ => self.rounds * self.delays.len(),
+        }
+    }
+
+    /// The longest message of any figure, in bytes.
+    pub(super) fn max_len(&self) -> usize {
+        self.sizes.iter().chain(self.pushed_sizes).copied().fold(KI, usize::max)
+    }
+
+    /// Messages of a measurement that takes `expected` for each.
+    pub(super) fn iterations(&self, expected: Duration) -> u32 {
+        let each = expected.max(Duration::from_micros(20)).as_nanos();
+        (self.time.as_nanos() / each).clamp(FEWEST, MOST) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_fill_the_time_but_are_never_too_few() {
+        let plan = Plan::full();
+        assert_eq!(plan.iterations(Duration::from_millis(1)), 120);
+        assert_eq!(plan.iterations(Duration::from_secs(1)), 3);
+        assert_eq!(plan.iterations(Duration::ZERO), 1000);
+        assert_eq!(plan.max_len(), 65_536);
+    }
+}

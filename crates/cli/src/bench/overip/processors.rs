@@ -1,0 +1,144 @@
+//! Processors of programs, cards and path, and the processor time of threads.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
+/// What runs on a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The program that is measured.
+    Application,
+    /// The card of its host.
+    Card,
+    /// The program of the other host and its card.
+    Peer,
+    /// The path between the hosts.
+    Path,
+}
+
+/// The processors that this process may use. The first is the measured program's alone, where there are others.
+pub(super) struct Processors {
+    all: CpuSet,
+    usable: Vec<usize>,
+}
+
+impl Processors {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let all = sched_getaffinity(None).context("cannot read the CPU affinity")?;
+        let usable = (0..CpuSet::MAX_CPU).filter(|processor| all.is_set(*processor)).collect();
+        Ok(Self { all, usable })
+    }
+
+    /// The number of processors.
+    pub(super) fn count(&self) -> usize {
+        self.usable.len()
+    }
+
+    /// The processor of a role; roles that come last share the last processor.
+    fn of(&self, role: Role) -> CpuSet {
+        let nth = match role {
+            Role::Application => 0,
+            Role::Card => 1,
+            Role::Peer => 2,
+            Role::Path => 3,
+        };
+        let mut processor = CpuSet::new();
+        if let Some(number) = self.usable.get(nth).or(self.usable.last()) {
+            processor.set(*number);
+        }
+        processor
+    }
+
+    /// Runs `work`, and the threads that it starts, on the processor of `role`.
+    pub(super) fn on<T>(&self, role: Role, work: impl FnOnce() -> T) -> T {
+        // Where the system refuses, figures are only less steady.
+        let _ = sched_setaffinity(None, &self.of(role));
+        let result = work();
+        let _ = sched_setaffinity(None, &self.all);
+        result
+    }
+
+    /// Moves threads to the processor of `role`.
+    pub(super) fn place(&self, threads: &Threads, role: Role) {
+        for thread in &threads.0 {
+            // As above.
+            let _ = sched_setaffinity(Pid::from_raw(*thread), &self.of(role));
+        }
+    }
+}
+
+/// Threads of this process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Threads(BTreeSet<i32>);
+
+impl Threads {
+    /// All that there are.
+    fn now() -> Self {
+        let entries = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        Self(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+    }
+
+    /// Those that `work` starts and leaves running, while no other thread starts any.
+    pub(super) fn started_by<T>(work: impl FnOnce() -> T) -> (Self, T) {
+        let before = Self::now();
+        let result = work();
+        (Self(Self::now().0.difference(&before.0).copied().collect()), result)
+    }
+
+    /// The processor time that they have used.
+    pub(super) fn time(&self) -> Duration {
+        let time = |thread: &i32| {
+            on_processor(&fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)
+        };
+        self.0.iter().filter_map(time).sum()
+    }
+}
+
+/// The first number is nanoseconds on a processor (Documentation/scheduler/sched-stats.rst).
+fn on_processor(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_role_has_one_processor_and_the_others_share_the_last() {
+        let processors = |usable: &[usize]| Processors { all: CpuSet::new(), usable: usable.to_vec() };
+        let number = |of: &Processors, role| (0..CpuSet::MAX_CPU).find(|nth| of.of(role).is_set(*nth));
+        let roles = [Role::Application, Role::Card, Role::Peer, Role::Path];
+        for (usable, expected) in [
+            (&[4][..], [4, 4, 4, 4]),
+            (&[1, 3], [1, 3, 3, 3]),
+            (&[0, 1, 2], [0, 1, 2, 2]),
+            (&[0, 1, 2, 3, 4], [0, 1, 2, 3]),
+        ] {
+            let of = processors(usable);
+            assert_eq!(roles.map(|role| number(&of, role)), expected.map(Some));
+        }
+    }
+
+    #[test]
+    fn time_on_a_processor_is_the_first_number() {
+        assert_eq!(on_processor("115342 58437 1\n"), Some(Duration::from_nanos(115_342)));
+        assert_eq!(on_processor(""), None);
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_found_and_has_used_time() {
+        let (end, ended) = mpsc::channel::<()>();
+        let (threads, handle) = Threads::started_by(|| thread::spawn(move || ended.recv().is_err()));
+        // Other tests start threads, too.
+        assert!(!threads.0.is_empty());
+        drop(end);
+        assert!(handle.join().unwrap());
+    }
+}

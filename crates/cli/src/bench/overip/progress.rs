@@ -1,0 +1,134 @@
+//! Progress of communication: the client fetches from a host whose program computes (figures 4b, 6a, 6b).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::end::{CONTROL, Pair, run_both};
+use super::latency::{BARE_ROUND_TRIP, SIZE};
+use super::processors::Processors;
+use super::series::{Axis, Figure, Grid, median_us};
+use super::testbed::{Testbed, millis};
+use super::work::spin;
+use crate::side::Side;
+
+const FETCH: Axis = Axis { quantity: "fetch_us", label: "time of a fetch (µs)" };
+const BY_LOAD: Axis = Axis { quantity: "load_ms", label: "load before each answer (ms)" };
+const BY_DELAY: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
+
+/// The load where it does not vary.
+pub(super) const LOAD: Duration = Duration::from_millis(16);
+
+/// Fetches that are not counted.
+const WARM_UP: u32 = 1;
+
+/// How often a program without load looks whether it is to end.
+const IDLE: Duration = Duration::from_millis(1);
+
+/// The client's times of fetches of 1 KB. The server's program computes for `load` before each answer; where the card
+/// answers, it does nothing but compute.
+fn fetches(
+    processors: &Processors,
+    [left, right]: &mut Pair,
+    load: Duration,
+    iterations: u32,
+) -> anyhow::Result<Vec<Duration>> {
+    let all_fetched = AtomicBool::new(false);
+    let serve = || {
+        if left.is_one_sided() {
+            while !all_fetched.load(Ordering::Relaxed) {
+                if load.is_zero() { thread::sleep(IDLE) } else { spin(load) }
+            }
+            return Ok(());
+        }
+        for _ in 0..WARM_UP + iterations {
+            left.receive(CONTROL)?;
+            spin(load);
+            left.send(SIZE)?;
+        }
+        Ok(())
+    };
+    let fetch = || {
+        let mut times = Vec::new();
+        let mut fetch_all = || {
+            for _ in 0..WARM_UP + iterations {
+                let start = Instant::now();
+                right.fetch(SIZE)?;
+                times.push(start.elapsed());
+            }
+            anyhow::Ok(())
+        };
+        let result = fetch_all();
+        all_fetched.store(true, Ordering::Relaxed);
+        result?;
+        times.drain(..WARM_UP as usize);
+        Ok(times)
+    };
+    let ((), times) = run_both(processors, Side::Left, serve, fetch)?;
+    Ok(times)
+}
+
+/// By the load, on a path without delay.
+pub(super) fn by_load(testbed: &Testbed) -> anyhow::Result<Figure> {
+    const NAME: &str = "iwarp-progress";
+    let plan = &testbed.plan;
+    let hosts = testbed.wan()?;
+    let mut everything = testbed.connect_all(&hosts, Side::Left)?;
+    let mut grid = Grid::new(plan.loads.iter().map(|load| millis(*load)));
+    for round in 0..plan.rounds {
+        testbed.show(NAME, round);
+        for (place, load) in plan.loads.iter().enumerate() {
+            let iterations = plan.iterations(BARE_ROUND_TRIP + *load);
+            for (bearer, connections) in &mut everything {
+                let times = fetches(&testbed.processors, &mut connections.pairs[0], *load, iterations)?;
+                grid.add((*bearer, FETCH.quantity, ""), place, median_us(&times));
+            }
+            testbed.progress.inc(1);
+        }
+    }
+    drop(everything);
+    hosts.close()?;
+    Ok(Figure {
+        name: NAME,
+        paper: "6a",
+        title: "Time to fetch 1 KB by the load of the server's program, path without delay",
+        x: BY_LOAD,
+        y: FETCH,
+        rounds: plan.rounds,
+        series: grid.finish(),
+        notes: Vec::new(),
+    })
+}
+
+/// By the path's delay, with a load of 16 ms.
+pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
+    const NAME: &str = "iwarp-progress-delay";
+    let plan = &testbed.plan;
+    let hosts = testbed.wan()?;
+    let mut everything = testbed.connect_all(&hosts, Side::Left)?;
+    let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
+    for round in 0..plan.rounds {
+        testbed.show(NAME, round);
+        for (place, delay) in plan.delays.iter().enumerate() {
+            hosts.set_delay(*delay)?;
+            let iterations = plan.iterations(BARE_ROUND_TRIP + *delay * 2 + LOAD);
+            for (bearer, connections) in &mut everything {
+                let times = fetches(&testbed.processors, &mut connections.pairs[0], LOAD, iterations)?;
+                grid.add((*bearer, FETCH.quantity, ""), place, median_us(&times));
+            }
+            testbed.progress.inc(1);
+        }
+    }
+    drop(everything);
+    hosts.close()?;
+    Ok(Figure {
+        name: NAME,
+        paper: "6b",
+        title: "Time to fetch 1 KB by the path's delay, load 16 ms",
+        x: BY_DELAY,
+        y: FETCH,
+        rounds: plan.rounds,
+        series: grid.finish(),
+        notes: Vec::new(),
+    })
+}

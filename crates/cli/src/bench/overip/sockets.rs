@@ -1,0 +1,137 @@
+//! An end of a TCP connection.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nichrome_port::clock;
+
+use super::end::{CONTROL, End, PATIENCE, poll_until};
+
+/// How a program waits for data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// In the system call.
+    Blocking,
+    /// Repeats a system call that does not wait. From this time on it yields the processor in between.
+    Nonblocking(Duration),
+}
+
+/// How often a program that absorbs looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// An end.
+pub(super) struct SocketEnd {
+    stream: TcpStream,
+    wait: Wait,
+    buffer: Vec<u8>,
+    /// Bytes of the message that is being pushed and has not left yet.
+    unsent: usize,
+}
+
+impl SocketEnd {
+    /// An end for messages of up to `max_len` bytes.
+    pub(super) fn new(stream: TcpStream, wait: Wait, max_len: usize) -> anyhow::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nonblocking(wait != Wait::Blocking)?;
+        Ok(Self { stream, wait, buffer: vec![0; max_len.max(CONTROL)], unsent: 0 })
+    }
+
+    /// Repeats a system call until it has moved bytes.
+    fn moved(wait: Wait, mut call: impl FnMut() -> io::Result<usize>) -> anyhow::Result<usize> {
+        match wait {
+            Wait::Blocking => match call() {
+                Ok(0) => bail!("the peer has closed the connection"),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    bail!("the peer has sent nothing for {PATIENCE:?}")
+                }
+                result => result.context("the connection is lost"),
+            },
+            Wait::Nonblocking(spin) => poll_until(spin, || match call() {
+                Ok(0) => bail!("the peer has closed the connection"),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                result => result.map(Some).context("the connection is lost"),
+            }),
+        }
+    }
+}
+
+impl End for SocketEnd {
+    fn send(&mut self, len: usize) -> anyhow::Result<()> {
+        let Self { stream, wait, buffer, .. } = self;
+        let mut at = 0;
+        while at < len {
+            at += Self::moved(*wait, || stream.write(&buffer[at..len]))?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, len: usize) -> anyhow::Result<()> {
+        let Self { stream, wait, buffer, .. } = self;
+        let mut at = 0;
+        while at < len {
+            at += Self::moved(*wait, || stream.read(&mut buffer[at..len]))?;
+        }
+        Ok(())
+    }
+
+    fn fetch(&mut self, len: usize) -> anyhow::Result<()> {
+        self.send(CONTROL)?;
+        self.receive(len)
+    }
+
+    fn put(&mut self, len: usize) -> anyhow::Result<()> {
+        self.send(len)
+    }
+
+    fn await_put(&mut self, len: usize) -> anyhow::Result<()> {
+        self.receive(len)
+    }
+
+    fn push(&mut self, len: usize) -> anyhow::Result<bool> {
+        // A sender with many connections waits for none of them.
+        self.stream.set_nonblocking(true)?;
+        if self.unsent == 0 {
+            self.unsent = len;
+        }
+        match self.stream.write(&self.buffer[..self.unsent]) {
+            Ok(written) => {
+                self.unsent -= written;
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error).context("the connection is lost"),
+        }
+    }
+
+    fn absorb(&mut self, stop: &AtomicBool, taken: &AtomicU64) -> anyhow::Result<()> {
+        self.stream.set_read_timeout(Some(LOOK))?;
+        while !stop.load(Ordering::Relaxed) {
+            if self.wait != Wait::Blocking {
+                clock::wait([self.stream.as_fd()], Some(clock::now() + LOOK))?;
+            }
+            match self.stream.read(&mut self.buffer) {
+                Ok(0) => bail!("the peer has closed the connection"),
+                Ok(read) => {
+                    taken.fetch_add(read as u64, Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error).context("the connection is lost"),
+            }
+        }
+        Ok(())
+    }
+
+    fn placed(&self) -> u64 {
+        0
+    }
+
+    fn is_one_sided(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,60 @@
+//! What every figure is measured with.
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use nichrome_wan::Impairments;
+
+use super::bearer::Bearer;
+use super::connect::{Connections, Key, Site};
+use super::hosts::Hosts;
+use super::plan::Plan;
+use super::processors::Processors;
+use crate::side::Side;
+
+/// Plan, processors, and the path's impairments besides its delay.
+pub(super) struct Testbed {
+    pub(super) plan: Plan,
+    pub(super) processors: Processors,
+    pub(super) impairments: [Impairments; 2],
+    pub(super) seed: u64,
+    pub(super) key: Key,
+    pub(super) progress: ProgressBar,
+}
+
+/// A connection over each transport, or several.
+pub(super) type Everything = Vec<(Bearer, Connections)>;
+
+impl Testbed {
+    /// Two hosts with a path between them that does not delay yet.
+    pub(super) fn wan(&self) -> anyhow::Result<Hosts> {
+        Hosts::wan(&self.impairments, self.seed, &self.processors)
+    }
+
+    /// Where connections are made between `hosts`. The program on `measured` is measured.
+    pub(super) fn site<'a>(&'a self, hosts: &'a Hosts, measured: Side) -> Site<'a> {
+        Site { hosts, processors: &self.processors, measured, key: &self.key }
+    }
+
+    /// A connection over each transport.
+    pub(super) fn connect_all(&self, hosts: &Hosts, measured: Side) -> anyhow::Result<Everything> {
+        let site = self.site(hosts, measured);
+        let connect = |bearer| Ok((bearer, site.connect(bearer, 1, self.plan.max_len())?));
+        Bearer::ALL.into_iter().map(connect).collect()
+    }
+
+    /// Shows what is being measured.
+    pub(super) fn show(&self, figure: &str, round: usize) {
+        self.progress.set_message(format!("{figure}, round {} of {}", round + 1, self.plan.rounds));
+    }
+}
+
+/// Milliseconds, as figures have them.
+pub(super) fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Microseconds, as figures have them.
+pub(super) fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}

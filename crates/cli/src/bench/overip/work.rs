@@ -1,0 +1,67 @@
+//! The computation of programs.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// A computation of a given time: so many steps as take that long where nothing else runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    steps_per_second: f64,
+}
+
+/// Steps of a sample: about a tenth of a millisecond.
+const SAMPLE: u64 = 20_000;
+
+/// Samples; the fastest counts, for the others were interrupted.
+const SAMPLES: u32 = 200;
+
+impl Work {
+    /// Measures how long a step takes on this processor.
+    pub(super) fn calibrate() -> Self {
+        let sample = |_| {
+            let start = Instant::now();
+            compute(SAMPLE);
+            start.elapsed()
+        };
+        let fastest = (0..SAMPLES).map(sample).min().unwrap_or_default();
+        Self { steps_per_second: SAMPLE as f64 / fastest.as_secs_f64().max(1e-9) }
+    }
+
+    /// Computes for `time`, longer by what the processor does for others meanwhile.
+    pub(super) fn run(self, time: Duration) {
+        compute((time.as_secs_f64() * self.steps_per_second) as u64);
+    }
+}
+
+fn compute(steps: u64) {
+    let mut value = black_box(0.5f64);
+    for _ in 0..steps {
+        value = value * 0.999_999 + 0.000_001;
+    }
+    black_box(value);
+}
+
+/// Computes until `time` has passed.
+pub(super) fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        compute(10);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_of_ten_times_the_time_takes_longer() {
+        let work = Work::calibrate();
+        let time = |millis| {
+            let start = Instant::now();
+            work.run(Duration::from_millis(millis));
+            start.elapsed()
+        };
+        // Never faster than the fastest sample, but for its rounding.
+        assert!(time(20) > Duration::from_millis(15));
+    }
+}
