@@ -237,7 +237,7 @@ unsafe fn set_buffers(qp: *mut ibv_qp_ex, buffers: impl Iterator<Item = Sge>) {
 
 unsafe extern "C" fn set_buffer(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: called between `wr_start` and `wr_complete`.
-    unsafe { set_buffers(qp, [buffer(&ibv_sge { addr, length, lkey })].into_iter()) };
+    unsafe { set_buffers(qp, [buffer(ibv_sge { addr, length, lkey })].into_iter()) };
 }
 
 /// Converts a C array to a slice; the pointer may be null if `count` is 0.
@@ -247,8 +247,10 @@ unsafe fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
 }
 
 unsafe extern "C" fn set_buffer_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_sge) {
-    // SAFETY: the program passes an array of `count` elements; called between `wr_start` and `wr_complete`.
-    unsafe { set_buffers(qp, list(first, count).iter().map(buffer)) };
+    // SAFETY: the program passes an array of `count` elements, which may be misaligned.
+    let buffers = (0..count).map(|nth| buffer(unsafe { first.add(nth).read_unaligned() }));
+    // SAFETY: called between `wr_start` and `wr_complete`.
+    unsafe { set_buffers(qp, buffers) };
 }
 
 /// Sets the inline data of the last request.

@@ -1,7 +1,6 @@
 //! Converts the header's work requests to the engine's.
 
 use std::ffi::{c_int, c_uint};
-use std::slice;
 
 use nichrome_rdma::{
     Bind, ImmediateData, LKey, Operation, QKey, QpNumber, RKey, Recipient, Remote, SendFlags, Sge,
@@ -24,7 +23,8 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Reads a scatter-gather list. Fails with `EINVAL` if it has more than `MAX_BUFFERS` elements, or is null and has any.
+    /// Reads a scatter-gather list, which may be misaligned: libiscsi keeps its elements in packed structures. Fails with `EINVAL` if
+    /// it has more than `MAX_BUFFERS` elements, or is null and has any.
     ///
     /// # Safety
     /// `list` has `count` elements, or is null.
@@ -36,9 +36,10 @@ impl Buffers {
             if list.is_null() {
                 return Err(Errno::INVALID);
             }
-            // SAFETY: guaranteed by the caller.
-            let list = unsafe { slice::from_raw_parts(list, count) };
-            entries.iter_mut().zip(list).for_each(|(place, sge)| *place = buffer(sge));
+            for (nth, place) in entries[..count].iter_mut().enumerate() {
+                // SAFETY: guaranteed by the caller.
+                *place = buffer(unsafe { list.add(nth).read_unaligned() });
+            }
         }
         Ok(Self { entries, count })
     }
@@ -48,7 +49,7 @@ impl Buffers {
     }
 }
 
-pub(crate) fn buffer(sge: &ibv_sge) -> Sge {
+pub(crate) fn buffer(sge: ibv_sge) -> Sge {
     Sge { address: sge.addr, len: sge.length, lkey: LKey(sge.lkey) }
 }
 

@@ -91,7 +91,8 @@ impl<T: Recycle> Drop for Recycled<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

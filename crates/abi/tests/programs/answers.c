@@ -110,6 +110,26 @@ static void datagram(void)
 	}
 }
 
+/* libiscsi's scatter-gather lists are in packed structures. */
+static void misaligned_list(void)
+{
+	struct ibv_qp *qp = connect_to_itself(IBV_QPT_RC);
+	struct __attribute__((packed)) {
+		char odd;
+		struct ibv_sge sge;
+	} room = {0, {(uintptr_t)memory, 16, region->lkey}}, text = {0, {(uintptr_t)memory + 2048, 16, region->lkey}};
+	struct ibv_recv_wr receive = {.num_sge = 1}, *bad_receive;
+	struct ibv_send_wr send = {.num_sge = 1, .opcode = IBV_WR_SEND}, *bad_send;
+
+	receive.sg_list = (void *)((char *)&room + 1);
+	send.sg_list = (void *)((char *)&text + 1);
+	memcpy(memory + 2048, "misaligned lists", 16);
+	CHECK(ibv_post_recv(qp, &receive, &bad_receive) == 0 && ibv_post_send(qp, &send, &bad_send) == 0);
+	for (int i = 0; i < 2; i++)
+		completed();
+	CHECK(memcmp(memory, "misaligned lists", 16) == 0);
+}
+
 static void window(void)
 {
 	struct ibv_qp *qp = connect_to_itself(IBV_QPT_RC);
@@ -198,6 +218,8 @@ int main(int argc, char **argv)
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND);
 	if (!strcmp(argv[1], "port"))
 		port();
+	else if (!strcmp(argv[1], "misaligned list"))
+		misaligned_list();
 	else if (!strcmp(argv[1], "datagram"))
 		datagram();
 	else if (!strcmp(argv[1], "window"))

@@ -13,6 +13,11 @@ fn a_datagram_names_its_network_header_and_acknowledged_events_are_counted() {
 }
 
 #[test]
+fn a_misaligned_scatter_gather_list_is_read() {
+    c_program("answers.c", "misaligned list");
+}
+
+#[test]
 fn a_type_2_window_has_the_key_of_its_last_bind() {
     c_program("answers.c", "window");
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::connection_manager::OF_LIBRDMACM;
 use crate::crates::SIDEWAY;
+use crate::manager_users;
 use crate::message_passing::{MPI4PY, MPICH, NEW_MPICH, NEW_OPENMPI, OPENMPI};
 use crate::newer::OF_NEWER_DEBIAN;
 use crate::running::{both_ends, command, ended, needs};
@@ -146,6 +147,7 @@ fn the_table_in_the_documentation_lists_the_tested_applications() {
     let all: Vec<_> = OF_DEBIAN
         .iter()
         .chain(&OF_LIBRDMACM)
+        .chain(&manager_users::OF_LIBRDMACM)
         .chain(&OF_NEWER_DEBIAN)
         .chain(&OF_PYTHON)
         .chain(&CRATES)
@@ -164,8 +166,8 @@ fn the_table_in_the_documentation_lists_the_tested_applications() {
     );
     let is_debian_12 =
         std::fs::read_to_string("/etc/debian_version").is_ok_and(|version| version.starts_with("12"));
-    for Application { version, package, .. } in OF_DEBIAN.iter().chain(&OF_LIBRDMACM).filter(|_| is_debian_12)
-    {
+    let of_debian = OF_DEBIAN.iter().chain(&OF_LIBRDMACM).chain(&manager_users::OF_LIBRDMACM);
+    for Application { version, package, .. } in of_debian.filter(|_| is_debian_12) {
         let output = Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]).output().unwrap();
         let installed = String::from_utf8(output.stdout).unwrap();
         assert!(

@@ -13,17 +13,20 @@ use crate::applications::Application;
 use crate::running::{command, ended, is_listening, needs, turn};
 
 /// Addresses of the two processes, which no other test uses.
-const SERVER: &str = "127.77.0.2";
+pub(crate) const SERVER: &str = "127.77.0.2";
 const CLIENT: &str = "127.77.0.3";
 
 /// How long a server may take until it listens.
 const UNTIL_LISTENING: Duration = Duration::from_secs(20);
 
 const STAR: (&str, &str) = ("NICHROME_TRANSPORT", "star");
-const IWARP: (&str, &str) = ("NICHROME_TRANSPORT", "iwarp");
+pub(crate) const IWARP: (&str, &str) = ("NICHROME_TRANSPORT", "iwarp");
 
 /// The TCP port of qperf.
 const QPERF_PORT: &str = "19765";
+
+/// The TCP port of uDAPL's tests.
+const DTEST_PORT: &str = "15828";
 
 /// The group of mckey, which nobody else joins.
 const GROUP: &str = "239.77.0.1";
@@ -41,7 +44,7 @@ const LIBRSPRELOAD: Application = Application {
     version: "44.0",
     package: "librdmacm1",
     operations: "Python's sockets",
-    transport: "connection manager; RC",
+    transport: "connection manager; RC; iWARP",
 };
 
 const PERFTEST: Application = Application {
@@ -71,7 +74,7 @@ const FIO: Application = Application {
 pub(crate) const OF_LIBRDMACM: [Application; 5] = [EXAMPLES_OF_LIBRDMACM, LIBRSPRELOAD, PERFTEST, QPERF, FIO];
 
 /// A server and its client; `@` is the server's address, `#` a folder. A server that never ends has a `!`, and is killed after its client.
-struct Pair<'a>(&'a str, &'a str);
+pub(crate) struct Pair<'a>(pub(crate) &'a str, pub(crate) &'a str);
 
 /// Debian's package rdmacm-utils.
 const EXAMPLES: &[Pair<'_>] = &[
@@ -164,6 +167,8 @@ fn is_ready(line: &str, process: u32, more: &[(&str, &str)]) -> bool {
     match line.split(' ').next() {
         // Its client tells the port of the connection manager over TCP.
         Some("qperf") => is_listening(QPERF_PORT),
+        // Their clients ask for it over TCP, too.
+        Some("dtest" | "dtestcm" | "dtestx") => is_listening(DTEST_PORT),
         // It joins a group and has no port.
         Some("mckey") => has_joined(GROUP),
         _ if more.contains(&IWARP) => listens_beside_its_adapter(),
@@ -211,7 +216,7 @@ fn has_joined(group: &str) -> bool {
 }
 
 /// Runs a pair; both must succeed.
-fn run(pair: &Pair<'_>, more: &[(&str, &str)]) {
+pub(crate) fn run(pair: &Pair<'_>, more: &[(&str, &str)]) {
     run_each(pair, [more; 2]);
 }
 
@@ -344,5 +349,7 @@ fn sockets_of_python_run_over_librspreload() {
             fs::write(&path, text).unwrap();
             format!("/usr/bin/python3 {}", path.display())
         });
-    run(&Pair(&server, &client), &[("LD_PRELOAD", &sockets)]);
+    for more in [&[][..], &[IWARP]] {
+        run(&Pair(&server, &client), &[&[("LD_PRELOAD", sockets.as_str())], more].concat());
+    }
 }

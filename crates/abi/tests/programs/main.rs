@@ -13,6 +13,7 @@ mod flush;
 #[path = "../../../../tests/installed.rs"]
 mod installed;
 mod lifetimes;
+mod manager_users;
 mod message_passing;
 mod multicast;
 mod namespaces;
