@@ -24,7 +24,7 @@ pub trait Host {
     /// stands for all. Called once for each port that this manager begins to use.
     fn reserve_port(&mut self, space: PortSpace, address: IpAddr, port: u16) -> bool;
 
-    /// Has requests of peers for a reserved port delivered to this manager; returns false if the machine cannot.
+    /// Has requests of peers for a reserved port delivered to this manager; returns false if another program of the machine has it.
     fn listen(&mut self, space: PortSpace, port: u16) -> bool;
 
     /// Returns what the other processes at the address do with a port.

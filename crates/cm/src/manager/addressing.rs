@@ -170,7 +170,7 @@ impl<H: Host> Manager<H> {
         }
         self.ports.claim(identifier.space, id, identifier.binding(identifier.source))?;
         if !self.host.listen(identifier.space, identifier.source.port()) {
-            return Err(CommandError::Exhausted);
+            return Err(CommandError::AddressInUse);
         }
         let most = self.config.max_backlog;
         let backlog = if backlog == 0 || backlog > most { most } else { backlog };
