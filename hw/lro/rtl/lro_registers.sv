@@ -43,9 +43,8 @@ module lro_registers
     input wire ready,
     input wire [4:0] stored,
 
-    input wire [TOTALS-1:0][63:0] totals,
     output logic read_valid,
-    output logic [5:0] read_index,
+    output logic [6:0] read_index,
     input wire read_done,
     input wire [63:0] read_data
 );
@@ -86,8 +85,9 @@ module lro_registers
   wire is_total = address_reg[11:8] == REGISTER_TOTALS[11:8];
   wire is_reason = address_reg[11:9] == REGISTER_REASONS[11:9];
   wire is_high = address_reg[2];
-  assign read_valid = busy_reg && is_reason && !is_high && !s_axil_rvalid;
-  assign read_index = address_reg[8:3];
+  wire is_counter = is_total || is_reason;
+  assign read_valid = busy_reg && is_counter && !is_high && !s_axil_rvalid;
+  assign read_index = {is_total, is_total ? 6'(address_reg[3+:$clog2(TOTALS)]) : address_reg[8:3]};
   assign s_axil_arready = !busy_reg;
 
   logic [31:0] value;
@@ -112,13 +112,10 @@ module lro_registers
       busy_reg <= 1'b1;
     end
     if (busy_reg && !s_axil_rvalid) begin
-      if ((is_total || is_reason) && is_high) begin
+      if (is_counter && is_high) begin
         s_axil_rdata  <= high_reg;
         s_axil_rvalid <= 1'b1;
-      end else if (is_total) begin
-        {high_reg, s_axil_rdata} <= totals[address_reg[5:3]];
-        s_axil_rvalid <= 1'b1;
-      end else if (is_reason) begin
+      end else if (is_counter) begin
         {high_reg, s_axil_rdata} <= read_data;
         s_axil_rvalid <= read_done;
       end else begin
