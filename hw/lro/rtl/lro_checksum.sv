@@ -45,21 +45,33 @@ module lro_checksum
         (chunk.parts[PART_IPV6] && chunk.index >= 4'd2);
   endfunction
 
+  // The packet's length as it is in its header, and the bytes of the word and of the header that it does not count.
+  logic begins;
+  logic [15:0] length;
+  logic [5:0] before_length;
+  always_comb begin
+    begins = 1'b0;
+    length = '0;
+    before_length = '0;
+    for (int i = 0; i < CHUNKS; i++) begin
+      if (chunks[i].length4 || chunks[i].length6) begins = 1'b1;
+      if (chunks[i].length4) begin
+        length = length | chunks[i].data[15:0];
+        before_length = before_length | 6'(4 * i);
+      end
+      if (chunks[i].length6) begin
+        length = length | chunks[i].data[31:16];
+        before_length = before_length | 6'(36 + 4 * i);
+      end
+    end
+  end
+
   assign left_next = begins_reg ? begins_left_reg : left_reg;
 
   always_ff @(posedge clk) begin
     if (chunks_valid) begin
-      begins_reg <= 1'b0;
-      for (int i = 0; i < CHUNKS; i++) begin
-        if (chunks[i].parts[PART_IPV4] && chunks[i].index == 4'd0) begin
-          begins_reg <= 1'b1;
-          begins_left_reg <= 18'(chunks[i].data[15:0]) + 18'(4 * i);
-        end
-        if (chunks[i].parts[PART_IPV6] && chunks[i].index == 4'd1) begin
-          begins_reg <= 1'b1;
-          begins_left_reg <= 18'(chunks[i].data[31:16]) + 18'(36 + 4 * i);
-        end
-      end
+      begins_reg <= begins;
+      begins_left_reg <= 18'(length) + 18'(before_length);
       // `begins_left_reg` counts from the word before.
       if (begins_reg) begin
         left_reg  <= left_next < 18'(2 * BYTES) ? '0 : left_next - 18'(2 * BYTES);

@@ -45,6 +45,9 @@ module lro_decide
 );
   localparam int SLOT_W = FLOWS > 1 ? $clog2(FLOWS) : 1;
   localparam int COUNT_W = $clog2(FLOWS + 1);
+  // Flows are compared in parts.
+  localparam int FLOW_PARTS = 6;
+  localparam int FLOW_PART_W = ($bits(flow_t) + FLOW_PARTS - 1) / FLOW_PARTS;
   typedef logic [SLOT_W-1:0] slot_t;
 
   typedef enum logic [3:0] {
@@ -79,7 +82,7 @@ module lro_decide
   aggregate_t aggregate_reg;
 
   // Comparisons with the frame.
-  logic [FLOWS-1:0] flow_equal_reg;
+  logic [FLOWS-1:0][FLOW_PARTS-1:0] flow_equal_reg;
   logic [FLOWS-1:0] template_equal_reg;
   logic due_reg;
   logic now_due_reg;
@@ -94,7 +97,7 @@ module lro_decide
     hit_slot = '0;
     free_slot = '0;
     for (int i = FLOWS - 1; i >= 0; i--) begin
-      if (used_reg[i] && flow_equal_reg[i]) begin
+      if (used_reg[i] && (&flow_equal_reg[i])) begin
         hit = 1'b1;
         hit_slot = slot_t'(i);
       end
@@ -106,7 +109,10 @@ module lro_decide
 
   always_ff @(posedge clk) begin
     for (int i = 0; i < FLOWS; i++) begin
-      flow_equal_reg[i] <= flows_reg[i] == frame_reg.flow;
+      for (int j = 0; j < FLOW_PARTS; j++) begin
+        flow_equal_reg[i][j] <=
+            FLOW_PART_W'(flows_reg[i] >> (FLOW_PART_W * j)) == FLOW_PART_W'(frame_reg.flow >> (FLOW_PART_W * j));
+      end
       template_equal_reg[i] <= templates_reg[i] == frame_reg.template_;
     end
     oldest_deadline_reg <= deadlines_reg[order_reg[0]];
@@ -244,19 +250,26 @@ module lro_decide
   endtask
 
   logic [1:0] changed_reg;
+  // Without a frame, the oldest aggregate is closed a cycle after there is a reason.
+  logic idle_close_reg;
+  flush_reason_t idle_reason_reg;
+  always_ff @(posedge clk) begin
+    idle_close_reg <= state_reg == STATE_IDLE && !struct_valid && !idle_close_reg && any &&
+        ((quiet && (drain || (now_due_reg && changed_reg == 0))) || starved);
+    idle_reason_reg <= (quiet && drain) ? FLUSH_DRAIN : quiet && now_due_reg ? FLUSH_TIMEOUT : FLUSH_EVICTED;
+    if (rst) idle_close_reg <= 1'b0;
+  end
+
   logic check_reg;  // the slot was loaded to see whether the frame joins
 
   always_ff @(posedge clk) begin
     case (state_reg)
       STATE_IDLE: begin
         check_reg <= 1'b0;
-        if (struct_valid) begin
-          frame_reg <= struct_in;
-          pass_reason_reg <= struct_in.reason;
-          state_reg <= STATE_MATCH;
-        end else if (any && quiet && drain) close_slot(order_reg[0], FLUSH_DRAIN, STATE_IDLE);
-        else if (any && quiet && now_due_reg && changed_reg == 0) close_slot(order_reg[0], FLUSH_TIMEOUT, STATE_IDLE);
-        else if (any && starved) close_slot(order_reg[0], FLUSH_EVICTED, STATE_IDLE);
+        frame_reg <= struct_in;
+        pass_reason_reg <= struct_in.reason;
+        if (struct_valid) state_reg <= STATE_MATCH;
+        else if (idle_close_reg) close_slot(order_reg[0], idle_reason_reg, STATE_IDLE);
       end
 
       STATE_MATCH: state_reg <= STATE_PICK;

@@ -42,16 +42,19 @@ module lro_extensions
   logic [17:0] limit_reg;
   extensions_t next;
 
+  chunk_t [PAIRS-1:0] begun;
+  always_comb begin
+    for (int i = 0; i < PAIRS; i++) begun[i] = chunks[2*i].parts[PART_EXTENSION] ? chunks[2*i] : chunks[2*i+1];
+  end
+
   always_ff @(posedge clk) begin
     if (chunks_valid) at_reg <= chunks_last ? '0 : at_reg + 7'(CHUNKS);
     for (int i = 0; i < PAIRS; i++) begin
-      chunk_t chunk;
-      chunk = chunks[2*i].parts[PART_EXTENSION] ? chunks[2*i] : chunks[2*i+1];
-      begun_reg[i].valid <= chunks_valid && chunk.parts[PART_EXTENSION];
-      begun_reg[i].kind <= chunk.kind;
-      begun_reg[i].top <= chunk.top;
-      begun_reg[i].offset <= chunk.offset;
-      begun_reg[i].length <= chunk.data[23:16];
+      begun_reg[i].valid <= chunks_valid && begun[i].parts[PART_EXTENSION];
+      begun_reg[i].kind <= begun[i].kind;
+      begun_reg[i].top <= begun[i].top;
+      begun_reg[i].offset <= begun[i].offset;
+      begun_reg[i].length <= begun[i].data[23:16];
       begun_reg[i].end_ <=
           11'(at_reg) + (chunks[2*i].parts[PART_EXTENSION] ? 11'(2 * i + 2) : 11'(2 * i + 3));
 

@@ -74,8 +74,10 @@ module lro_fetch
       .read_data(next_read)
   );
 
-  wire push = active_reg && wait_reg == 0 && queued < ($bits(queued))'(DEPTH - 3);
-  wire finish = push && left_reg == 11'd1;
+  logic room_reg;
+  logic final_reg;  // one piece is left
+  wire push = active_reg && wait_reg == 0 && room_reg;
+  wire finish = push && final_reg;
   assign order_take = order_valid && packet_room && (!active_reg || finish);
   assign packet_valid = order_take && order.meta.kind != KIND_FREE;
   assign packet_aggregate = order_take && order.meta.kind == KIND_AGGREGATE;
@@ -95,7 +97,7 @@ module lro_fetch
     part.free_only = kind_reg == KIND_FREE;
     part.at = at[6:0];
     part.start = start_reg;
-    part.finish = left_reg == 11'd1;
+    part.finish = final_reg;
     part.aggregate = kind_reg == KIND_AGGREGATE;
     part.tags = tags_reg;
     part.v6 = v6_reg;
@@ -134,10 +136,12 @@ module lro_fetch
   );
 
   always_ff @(posedge clk) begin
+    room_reg <= queued < ($bits(queued))'(DEPTH - 4);
     wait_reg <= wait_reg >> 1;
     if (push) begin
       page_reg <= next_read;
       left_reg <= left_reg - 1'b1;
+      final_reg <= left_reg == 11'd2;
       start_reg <= 1'b0;
       wait_reg <= 3'b010;
       active_reg <= !finish;
@@ -148,6 +152,7 @@ module lro_fetch
       v6_reg <= order.patch.v6;
       page_reg <= order.first;
       left_reg <= order.meta.segments;
+      final_reg <= order.meta.kind != KIND_AGGREGATE;
       start_reg <= 1'b1;
       active_reg <= 1'b1;
       wait_reg <= 3'b010;

@@ -56,7 +56,7 @@ module lro_ingress
   logic in_frame_reg;
   logic flush_reg;
   logic [3:0] spacing_reg;
-  wire gap = spacing_reg > 4'(SPACING - 1 - GAP);
+  wire gap = GAP != 0 && spacing_reg > 4'(SPACING - 1 - GAP);
   logic [INDEX_W-1:0] index_reg;
   logic [15:0] len_reg;
   logic [15:0] kept_reg;  // last two bytes of the word before

@@ -70,6 +70,8 @@ module lro_parser
       chunks_next[i].kind = walk_next.next;
       chunks_next[i].top = hints_reg[i].top;
       chunks_next[i].offset = hints_reg[i].offset;
+      chunks_next[i].length4 = walk_next.parts[PART_IPV4] && walk_next.first;
+      chunks_next[i].length6 = walk_next.parts[PART_IPV6] && walk_next.index == 4'd1;
       walk_next = walk_step(walk_next, hints_reg[i]);
     end
   end

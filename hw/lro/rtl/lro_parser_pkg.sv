@@ -69,6 +69,7 @@ package lro_parser_pkg;
     logic has_options;  // a data offset above 5
     count_t ipv4_count;  // behind the first chunk of an IPv4 header
     count_t options_count;
+    count_t link_count;  // behind an EtherType
     count_t ah_count;  // behind the first chunk of an extension header
     count_t extension_count;
   } hint_t;
@@ -80,6 +81,8 @@ package lro_parser_pkg;
     next_t kind;  // of an extension header
     next_t top;
     logic offset;
+    logic length4;  // has the length of the IPv4 packet
+    logic length6;
   } chunk_t;
 
   // Where the walk over the headers is.
@@ -135,6 +138,7 @@ package lro_parser_pkg;
     hint.ipv4_count = count_of(data[27:24] > 4'd5 ? 7'(data[27:24]) - 7'd1 : 7'd4);
     hint.options_count = count_of(7'(data[31:28]) - 7'd5);
     hint.ah_count = count_of(length >= 8'd126 ? 7'd127 : length[6:0] + 7'd1);
+    hint.link_count = count_of(hint.ipv4 ? 7'd5 : hint.ipv6 ? 7'd10 : 7'd1);
     hint.extension_count = count_of(length >= 8'd63 ? 7'd127 : {length[5:0], 1'b1});
     return hint;
   endfunction
@@ -191,18 +195,20 @@ package lro_parser_pkg;
       after.options = hint.options_count;
     end
 
-    if (parts[PART_EXTENSION]) begin
-      case (walk.next)
-        NEXT_FRAGMENT: after.count = count_of(7'd1);
-        NEXT_AH: after.count = hint.ah_count;
-        default: after.count = hint.extension_count;
-      endcase
-    end else if (parts[PART_IPV4] && walk.first) after.count = hint.ipv4_count;
-    else if (!leaves) after.count = count_down(walk.count);
-    else if (parts[PART_TCP]) after.count = walk.options;
-    else if (!link_ends || hint.ipv4) after.count = count_of(7'd5);
-    else if (hint.ipv6) after.count = count_of(7'd10);
-    else after.count = count_of(7'd1);
+    // One of these holds, or none where the part has no end.
+    after.count = '0;
+    if (parts[PART_EXTENSION] && walk.next == NEXT_FRAGMENT) after.count = after.count | count_of(7'd1);
+    if (parts[PART_EXTENSION] && walk.next == NEXT_AH) after.count = after.count | hint.ah_count;
+    if (parts[PART_EXTENSION] && walk.next != NEXT_FRAGMENT && walk.next != NEXT_AH) begin
+      after.count = after.count | hint.extension_count;
+    end
+    if (parts[PART_IPV4] && walk.first) after.count = after.count | hint.ipv4_count;
+    if (!last && !parts[PART_EXTENSION] && !(parts[PART_IPV4] && walk.first)) begin
+      after.count = after.count | count_down(walk.count);
+    end
+    if (last && parts[PART_TCP]) after.count = after.count | walk.options;
+    if (last && (parts[PART_IPV4] || parts[PART_IPV6] || parts[PART_SKIPPED])) after.count = after.count | count_of(7'd5);
+    if (link_ends) after.count = after.count | hint.link_count;
     return after;
   endfunction
 
@@ -301,18 +307,22 @@ package lro_parser_pkg;
 
   function automatic option_hint_t option_hint_of(logic [31:0] data);
     option_hint_t hint;
-    logic [15:0] kind_length;
+    logic [3:0] kind;
+    logic [3:0] length;
     hint.data = data;
     hint.lead = 3'd4;
     for (int i = 3; i >= 0; i--) if (data[31-8*i-:8] != 8'd1) hint.lead = 3'(i);
+    for (int i = 0; i < 4; i++) begin
+      kind[i] = data[31-8*i-:8] == 8'd8;
+      length[i] = data[31-8*i-:8] == 8'd10;
+    end
     case (hint.lead)
-      3'd0: kind_length = data[31:16];
-      3'd1: kind_length = data[23:8];
-      3'd2: kind_length = data[15:0];
-      default: kind_length = {data[7:0], 8'd10};  // the length is in the next chunk
+      3'd0: hint.begins = kind[0] && length[1];
+      3'd1: hint.begins = kind[1] && length[2];
+      3'd2: hint.begins = kind[2] && length[3];
+      default: hint.begins = kind[3];  // the length is in the next chunk
     endcase
-    hint.begins = kind_length == 16'h080A;
-    hint.length = data[31:24] == 8'd10;
+    hint.length = length[0];
     for (int i = 0; i < 4; i++) hint.tails[i] = tail_of(data, 3'(i));
     return hint;
   endfunction

@@ -62,7 +62,7 @@ module lro_registers
     s_axil_wready  <= write;
     if (s_axil_bready) s_axil_bvalid <= 1'b0;
     if (write) s_axil_bvalid <= 1'b1;
-    if (write && s_axil_wstrb == 4'hF) begin
+    if (s_axil_awready && s_axil_wstrb == 4'hF) begin
       case (s_axil_awaddr)
         REGISTER_CONTROL: {drain, pass_bad_checksum, enable} <= s_axil_wdata[2:0];
         REGISTER_TIMER_NS: timer_ns <= s_axil_wdata;
@@ -91,6 +91,8 @@ module lro_registers
   assign s_axil_arready = !busy_reg;
 
   logic [31:0] value;
+  logic [31:0] value_reg;
+  logic value_valid_reg;
   always_comb begin
     case (address_reg)
       REGISTER_ID: value = ID;
@@ -111,6 +113,8 @@ module lro_registers
       address_reg <= s_axil_araddr;
       busy_reg <= 1'b1;
     end
+    value_reg <= value;
+    value_valid_reg <= busy_reg && !s_axil_rvalid;
     if (busy_reg && !s_axil_rvalid) begin
       if (is_counter && is_high) begin
         s_axil_rdata  <= high_reg;
@@ -119,8 +123,8 @@ module lro_registers
         {high_reg, s_axil_rdata} <= read_data;
         s_axil_rvalid <= read_done;
       end else begin
-        s_axil_rdata  <= value;
-        s_axil_rvalid <= 1'b1;
+        s_axil_rdata  <= value_reg;
+        s_axil_rvalid <= value_valid_reg;
       end
     end
     if (s_axil_rvalid && s_axil_rready) begin
