@@ -271,12 +271,13 @@ module lro
   close_t close;
   logic [$clog2(FLOWS+1)-1:0] stored;
   logic closer_empty, fetch_empty, egress_empty;
-  wire nothing_leaves = closer_empty && fetch_empty && egress_empty;
+  logic nothing_leaves;
   logic starved_reg;
   logic [4:0] starving_reg;
   logic working;
   // The page queue may be empty for a few cycles while there are free pages.
   always_ff @(posedge clk) begin
+    nothing_leaves <= closer_empty && fetch_empty && egress_empty;
     starving_reg <= (ready && !page_valid && nothing_leaves) ? starving_reg + 5'(!starved_reg) : '0;
     starved_reg  <= starving_reg == '1;
     if (rst) starving_reg <= '0;

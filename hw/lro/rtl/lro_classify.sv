@@ -236,6 +236,7 @@ module lro_classify
 
   // Verdicts that need no checksum are ahead of it.
   logic whole_reg;
+  logic [15:0] whole_len_reg;
   logic eligible_reg;
   class_t class_reg;
   pass_reason_t reason_reg;
@@ -254,6 +255,7 @@ module lro_classify
       ts_nops_reg <= has_options ? options.nops_behind : '0;
       ts_value_reg <= ts_value(options);
     end
+    whole_len_reg <= whole_reg ? payload_len_reg[15:0] : '0;
     tcp_wrong_reg <= tcp_all_reg != 17'h0FFFF;
   end
 
@@ -299,7 +301,7 @@ module lro_classify
       lro_struct.window <= fields_reg.window;
       lro_struct.ack_window_sum <= ack_window_sum_reg;
       lro_struct.ts_value <= ts_value_reg;
-      lro_struct.payload_len <= whole_reg ? payload_len_reg[15:0] : '0;
+      lro_struct.payload_len <= whole_len_reg;
       lro_struct.payload_sum <= payload_word_reg;
       lro_struct.payload_at <= payload_at_reg[7:0];
       lro_struct.headers_len <= payload_reg[7:0];
