@@ -72,7 +72,6 @@ module lro
 );
   localparam int STORE_WORDS = PAGES * PAGE_BYTES / (DATA_W / 8);
   localparam int STORE_ADDR_W = $clog2(STORE_WORDS);
-  localparam int MOST_FRAMES = 4;  // between ingress and decide
 
   if (DATA_W != 64 && DATA_W != 128) $error("DATA_W is 64 or 128");
   if (FLOWS < 1 || FLOWS > 16) $error("FLOWS is 1 to 16");
@@ -125,13 +124,18 @@ module lro
   logic [TIME_W-1:0] frame_arrival;
   logic struct_take;
   logic [2:0] frames_reg;  // between ingress and decide
+  logic [1:0] ended_reg;  // those of them that have ended: one is held for decide, one behind it
   logic [TIME_W-1:0] now_reg;
   wire quiet = frames_reg == 0;
 
   always_ff @(posedge clk) begin
     now_reg <= now;
     frames_reg <= frames_reg + 3'(begins) - 3'(struct_take);
-    if (rst) frames_reg <= '0;
+    ended_reg <= ended_reg + 2'(word_valid && word_last) - 2'(struct_take);
+    if (rst) begin
+      frames_reg <= '0;
+      ended_reg  <= '0;
+    end
   end
 
   lro_ingress #(
@@ -140,7 +144,8 @@ module lro
   ) ingress (
       .clk,
       .rst,
-      .enable(enable && frames_reg < 3'(MOST_FRAMES)),
+      .enable,
+      .room(ended_reg != 2'd2),
       .s_axis_tdata,
       .s_axis_tkeep,
       .s_axis_tvalid,
@@ -164,9 +169,11 @@ module lro
       .begins
   );
 
-  logic chunks_valid, chunks_last, fields_valid;
+  logic chunks_valid, chunks_first, chunks_last, fields_valid;
   lro_parser_pkg::chunk_t [DATA_W/32-1:0] chunks;
-  lro_parser_pkg::walk_t walk;
+  logic [DATA_W/32-1:0][31:0] tcp_data;
+  logic [DATA_W/32-1:0] option_valid;
+  logic [DATA_W/32-1:0][3:0] option_at;
   lro_parser_pkg::fields_t fields;
   lro_parser_pkg::options_t options;
   lro_parser #(
@@ -179,10 +186,13 @@ module lro
       .word_last,
       .word,
       .chunks_valid,
+      .chunks_first,
       .chunks_last,
       .chunks,
+      .tcp_data,
+      .option_valid,
+      .option_at,
       .fields_valid,
-      .walk,
       .fields
   );
   lro_options #(
@@ -190,19 +200,38 @@ module lro
   ) tcp_options (
       .clk,
       .rst,
-      .chunks_valid,
-      .chunks,
+      .tcp_data,
+      .option_valid,
+      .option_at,
       .options
   );
 
+  logic extensions_valid;
+  lro_parser_pkg::extensions_t extensions;
+  lro_extensions #(
+      .DATA_W(DATA_W)
+  ) ip_extensions (
+      .clk,
+      .rst,
+      .chunks_valid,
+      .chunks_first,
+      .chunks_last,
+      .chunks,
+      .fields,
+      .extensions_valid,
+      .extensions
+  );
+
   logic sums_valid;
-  logic [31:0] ip_sum, tcp_sum, payload_sum;
+  logic [lro_parser_pkg::HEADER_SUM_W-1:0] ip_sum, tcp_sum;
+  logic [31:0] payload_sum;
   lro_checksum #(
       .DATA_W(DATA_W)
   ) checksum (
       .clk,
       .rst,
       .chunks_valid,
+      .chunks_first,
       .chunks_last,
       .chunks,
       .sums_valid,
@@ -211,8 +240,8 @@ module lro
       .payload_sum
   );
 
-  logic classified;
-  lro_struct_t classified_struct;
+  logic struct_valid;
+  lro_struct_t lro_struct;
   lro_classify classify (
       .clk,
       .rst,
@@ -222,32 +251,17 @@ module lro
       .frame_arrival,
       .frame_bad,
       .fields_valid,
-      .walk,
       .fields,
+      .extensions_valid,
+      .extensions,
       .options,
       .sums_valid,
       .ip_sum,
       .tcp_sum,
       .payload_sum,
-      .struct_valid(classified),
-      .lro_struct(classified_struct)
-  );
-
-  logic struct_valid;
-  lro_struct_t lro_struct;
-  logic [$clog2(MOST_FRAMES):0] structs_queued;
-  lro_fifo #(
-      .WIDTH($bits(lro_struct_t)),
-      .DEPTH(MOST_FRAMES)
-  ) structs (
-      .clk,
-      .rst,
-      .push(classified),
-      .push_data(classified_struct),
-      .pop(struct_take),
-      .valid(struct_valid),
-      .data(lro_struct),
-      .count(structs_queued)
+      .struct_take,
+      .struct_valid,
+      .lro_struct
   );
 
   logic segment_write, next_write;
@@ -257,12 +271,13 @@ module lro
   close_t close;
   logic [$clog2(FLOWS+1)-1:0] stored;
   logic closer_empty, fetch_empty, egress_empty;
-  wire nothing_leaves = closer_empty && fetch_empty && egress_empty;
+  logic nothing_leaves;
   logic starved_reg;
   logic [4:0] starving_reg;
   logic working;
   // The page queue may be empty for a few cycles while there are free pages.
   always_ff @(posedge clk) begin
+    nothing_leaves <= closer_empty && fetch_empty && egress_empty;
     starving_reg <= (ready && !page_valid && nothing_leaves) ? starving_reg + 5'(!starved_reg) : '0;
     starved_reg  <= starving_reg == '1;
     if (rst) starving_reg <= '0;
@@ -297,7 +312,7 @@ module lro
       .deadline
   );
 
-  logic order_valid, order_take;
+  logic order_valid, order_take, counters_room;
   order_t order;
   logic closed_valid;
   close_t closed;
@@ -305,6 +320,7 @@ module lro
   lro_closer closer (
       .clk,
       .rst,
+      .counters_room,
       .close_ready,
       .close_valid,
       .close,
@@ -319,8 +335,10 @@ module lro
 
   logic piece_valid, piece_take;
   piece_t piece;
+  logic packet_room, packet_valid, packet_aggregate;
   lro_fetch #(
-      .PAGES(PAGES)
+      .DATA_W(DATA_W),
+      .PAGES (PAGES)
   ) fetch (
       .clk,
       .rst,
@@ -333,6 +351,9 @@ module lro
       .order_valid,
       .order,
       .order_take,
+      .packet_room,
+      .packet_valid,
+      .packet_aggregate,
       .piece_valid,
       .piece,
       .piece_take,
@@ -346,6 +367,11 @@ module lro
   ) egress (
       .clk,
       .rst,
+      .packet_room,
+      .packet_valid,
+      .packet_aggregate,
+      .packet_meta(order.meta),
+      .packet_patch(order.patch),
       .piece_valid,
       .piece,
       .piece_take,
@@ -373,9 +399,8 @@ module lro
   assign m_axis_transport = meta.transport;
   assign m_axis_payload = meta.payload;
 
-  logic [TOTALS-1:0][63:0] totals;
   logic read_valid, read_done;
-  logic [5:0] read_index;
+  logic [6:0] read_index;
   logic [63:0] read_data;
   lro_counters counters (
       .clk,
@@ -385,7 +410,7 @@ module lro
       .closed_valid,
       .closed,
       .closed_len,
-      .totals,
+      .room(counters_room),
       .read_valid,
       .read_index,
       .read_done,
@@ -434,7 +459,6 @@ module lro
       .idle(idle_reg),
       .ready,
       .stored(5'(stored)),
-      .totals,
       .read_valid,
       .read_index,
       .read_done,

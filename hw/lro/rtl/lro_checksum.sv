@@ -14,82 +14,117 @@ module lro_checksum
     input wire rst,
 
     input wire chunks_valid,
+    input wire chunks_first,
     input wire chunks_last,
     input chunk_t [DATA_W/32-1:0] chunks,
 
-    // Not folded. The sum of TCP lacks protocol and length.
+    // Four cycles after the chunks, not folded. The sum of TCP lacks protocol and length.
     output logic sums_valid,
-    output logic [31:0] ip_sum,
-    output logic [31:0] tcp_sum,
+    output logic [HEADER_SUM_W-1:0] ip_sum,
+    output logic [HEADER_SUM_W-1:0] tcp_sum,
     output logic [31:0] payload_sum
 );
   localparam int CHUNKS = DATA_W / 32;
+  localparam int BYTES = DATA_W / 8;
+  localparam int BYTE_W = $clog2(BYTES);
+  localparam int WORD_SUM_W = 16 + $clog2(CHUNKS) + 1;
 
-  // Bytes of the IP packet that are to come.
-  logic [16:0] left_reg;
-  logic [16:0] left_next;
+  // Bytes of the IP packet from the current word on. The payload begins three words behind the packet's length at least, so
+  // that the length may take two words to arrive.
+  logic begins_reg;
+  logic [17:0] begins_left_reg;
+  logic [17:0] left_reg;
+  logic [17:0] left_next;
+  logic whole_reg;  // the word is within the packet
   logic [CHUNKS-1:0][31:0] ip_masked;
   logic [CHUNKS-1:0][31:0] tcp_masked;
   logic [CHUNKS-1:0][31:0] payload_masked;
 
   function automatic logic is_address(chunk_t chunk);
-    return (chunk.part == PART_IPV4 && (chunk.index == 4'd3 || chunk.index == 4'd4)) ||
-        (chunk.part == PART_IPV6 && chunk.index >= 4'd2);
+    return (chunk.parts[PART_IPV4] && (chunk.index == 4'd3 || chunk.index == 4'd4)) ||
+        (chunk.parts[PART_IPV6] && chunk.index >= 4'd2);
   endfunction
 
-  // The bytes that belong to the packet where `left` are to come.
-  function automatic logic [31:0] within_packet(logic [31:0] data, logic [16:0] left);
-    if (left[16:2] != 0) return data;
-    case (left[1:0])
-      2'd0: return '0;
-      2'd1: return {data[31:24], 24'b0};
-      2'd2: return {data[31:16], 16'b0};
-      default: return {data[31:8], 8'b0};
-    endcase
-  endfunction
-
+  // The packet's length as it is in its header, and the bytes of the word and of the header that it does not count.
+  logic begins;
+  logic [15:0] length;
+  logic [5:0] before_length;
   always_comb begin
-    left_next = left_reg;
+    begins = 1'b0;
+    length = '0;
+    before_length = '0;
     for (int i = 0; i < CHUNKS; i++) begin
-      if (chunks[i].part == PART_IPV4 && chunks[i].index == 4'd0) left_next = 17'(chunks[i].data[15:0]);
-      if (chunks[i].part == PART_IPV6 && chunks[i].index == 4'd1) begin
-        left_next = 17'(chunks[i].data[31:16]) + 17'd36;
+      if (chunks[i].length4 || chunks[i].length6) begins = 1'b1;
+      if (chunks[i].length4) begin
+        length = length | chunks[i].data[15:0];
+        before_length = before_length | 6'(4 * i);
       end
-      ip_masked[i] = chunks[i].part == PART_IPV4 ? chunks[i].data : '0;
-      tcp_masked[i] = (is_address(chunks[i]) || chunks[i].part == PART_TCP || chunks[i].part == PART_OPTIONS) ?
-          chunks[i].data : '0;
-      payload_masked[i] = chunks[i].part == PART_PAYLOAD ? within_packet(chunks[i].data, left_next) : '0;
-      left_next = left_next[16:2] == 0 ? '0 : left_next - 17'd4;
+      if (chunks[i].length6) begin
+        length = length | chunks[i].data[31:16];
+        before_length = before_length | 6'(36 + 4 * i);
+      end
     end
   end
 
-  // Sums of one word, then those of the frame.
-  logic [1:0] valid_reg;
-  logic [1:0] last_reg;
+  assign left_next = begins_reg ? begins_left_reg : left_reg;
+
+  always_ff @(posedge clk) begin
+    if (chunks_valid) begin
+      begins_reg <= begins;
+      begins_left_reg <= 18'(length) + 18'(before_length);
+      // `begins_left_reg` counts from the word before.
+      if (begins_reg) begin
+        left_reg  <= left_next < 18'(2 * BYTES) ? '0 : left_next - 18'(2 * BYTES);
+        whole_reg <= left_next >= 18'(3 * BYTES);
+      end else begin
+        left_reg  <= left_next < 18'(BYTES) ? '0 : left_next - 18'(BYTES);
+        whole_reg <= left_next >= 18'(2 * BYTES);
+      end
+    end
+    if (rst) begins_reg <= 1'b0;
+  end
+
+  always_comb begin
+    for (int i = 0; i < CHUNKS; i++) begin
+      ip_masked[i] = chunks[i].parts[PART_IPV4] ? chunks[i].data : '0;
+      tcp_masked[i] = (is_address(chunks[i]) || chunks[i].parts[PART_TCP] || chunks[i].parts[PART_OPTIONS]) ?
+          chunks[i].data : '0;
+      for (int j = 0; j < 4; j++) begin
+        payload_masked[i][31-8*j-:8] =
+            chunks[i].parts[PART_PAYLOAD] && (whole_reg || BYTE_W'(4 * i + j) < left_reg[BYTE_W-1:0]) ?
+            chunks[i].data[31-8*j-:8] : 8'h00;
+      end
+    end
+  end
+
+  // Sums of chunks, of one word, then those of the frame. The first word of a frame has no byte of a sum.
+  logic [2:0] valid_reg;
+  logic [2:0] first_reg;
+  logic [2:0] last_reg;
   logic [CHUNKS-1:0][31:0] ip_reg, tcp_reg, payload_reg;
   logic [CHUNKS-1:0][16:0] ip_pairs, tcp_pairs, payload_pairs;
-  logic [31:0] ip_total, tcp_total, payload_total;
+  logic [WORD_SUM_W-1:0] ip_word, tcp_word, payload_word;
+  logic [WORD_SUM_W-1:0] ip_word_reg, tcp_word_reg, payload_word_reg;
 
   function automatic logic [16:0] pair(logic [31:0] data);
     return 17'(data[31:16]) + 17'(data[15:0]);
   endfunction
 
   always_comb begin
-    ip_total = ip_sum;
-    tcp_total = tcp_sum;
-    payload_total = payload_sum;
-    if (sums_valid) {ip_total, tcp_total, payload_total} = '0;
+    ip_word = '0;
+    tcp_word = '0;
+    payload_word = '0;
     for (int i = 0; i < CHUNKS; i++) begin
-      ip_total += 32'(ip_pairs[i]);
-      tcp_total += 32'(tcp_pairs[i]);
-      payload_total += 32'(payload_pairs[i]);
+      ip_word += WORD_SUM_W'(ip_pairs[i]);
+      tcp_word += WORD_SUM_W'(tcp_pairs[i]);
+      payload_word += WORD_SUM_W'(payload_pairs[i]);
     end
   end
 
   always_ff @(posedge clk) begin
-    if (chunks_valid) left_reg <= left_next;
-    valid_reg <= {valid_reg[0], chunks_valid};
-    last_reg <= {last_reg[0], chunks_last};
+    valid_reg <= {valid_reg[1:0], chunks_valid};
+    first_reg <= {first_reg[1:0], chunks_first};
+    last_reg <= {last_reg[1:0], chunks_last};
     ip_reg <= ip_masked;
     tcp_reg <= tcp_masked;
     payload_reg <= payload_masked;
@@ -98,12 +133,16 @@ module lro_checksum
       tcp_pairs[i] <= pair(tcp_reg[i]);
       payload_pairs[i] <= pair(payload_reg[i]);
     end
-    sums_valid <= last_reg[1];
-    if (valid_reg[1]) begin
-      ip_sum <= ip_total;
-      tcp_sum <= tcp_total;
-      payload_sum <= payload_total;
-    end else if (sums_valid) begin
+    ip_word_reg <= ip_word;
+    tcp_word_reg <= tcp_word;
+    payload_word_reg <= payload_word;
+    sums_valid <= last_reg[2];
+    if (valid_reg[2]) begin
+      ip_sum <= ip_sum + HEADER_SUM_W'(ip_word_reg);
+      tcp_sum <= tcp_sum + HEADER_SUM_W'(tcp_word_reg);
+      payload_sum <= payload_sum + 32'(payload_word_reg);
+    end
+    if (first_reg[2]) begin
       ip_sum <= '0;
       tcp_sum <= '0;
       payload_sum <= '0;
@@ -112,9 +151,6 @@ module lro_checksum
       valid_reg <= '0;
       last_reg <= '0;
       sums_valid <= 1'b0;
-      ip_sum <= '0;
-      tcp_sum <= '0;
-      payload_sum <= '0;
     end
   end
 endmodule

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // LRO_STRUCT of a frame: whether it is eligible (AGGR), whether its checksums are right (CSUM), and what decide compares.
 //
-// Stages: lengths; reasons and folds; the verdict. Frames end at least ten cycles apart, so that what is latched stays.
+// Stages: lengths; reasons and folds; the verdict. Frames end at least ten cycles apart, so that what is latched stays, the
+// fields from one cycle after `fields_valid` to ten cycles after it.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -21,42 +22,50 @@ module lro_classify
     input wire [TIME_W-1:0] frame_arrival,
     input wire frame_bad,
 
-    // Two cycles later.
+    // Four cycles later.
     input wire fields_valid,
-    input walk_t walk,
     input fields_t fields,
 
-    // Eight cycles after the frame's last word at the latest.
+    // A cycle after the fields.
+    input wire extensions_valid,
+    input extensions_t extensions,
+
+    // Eleven cycles after the frame's last word at the latest.
     input options_t options,
 
     // Two cycles after the fields.
     input wire sums_valid,
-    input wire [31:0] ip_sum,
-    input wire [31:0] tcp_sum,
+    input wire [HEADER_SUM_W-1:0] ip_sum,
+    input wire [HEADER_SUM_W-1:0] tcp_sum,
     input wire [31:0] payload_sum,
 
+    // A frame's structure waits here until the one before is taken.
+    input wire struct_take,
     output logic struct_valid,
     output lro_struct_t lro_struct
 );
-  extent_t extent_reg;
-  logic [TIME_W-1:0] arrival_reg;
-  logic bad_reg;
-  walk_t walk_reg;
+  extent_t held_extent_reg, extent_reg;
+  logic [TIME_W-1:0] held_arrival_reg, arrival_reg;
+  logic held_bad_reg, bad_reg;
   fields_t fields_reg;
-  logic [31:0] ip_sum_reg;
-  logic [31:0] tcp_sum_reg;
+  extensions_t extensions_reg;
+  logic [HEADER_SUM_W-1:0] ip_sum_reg;
+  logic [HEADER_SUM_W-1:0] tcp_sum_reg;
   logic [31:0] payload_sum_reg;
 
   always_ff @(posedge clk) begin
     if (frame_valid) begin
-      extent_reg <= frame_extent;
-      arrival_reg <= frame_arrival;
-      bad_reg <= frame_bad;
+      held_extent_reg <= frame_extent;
+      held_arrival_reg <= frame_arrival;
+      held_bad_reg <= frame_bad;
     end
     if (fields_valid) begin
-      walk_reg <= walk;
+      extent_reg <= held_extent_reg;
+      arrival_reg <= held_arrival_reg;
+      bad_reg <= held_bad_reg;
       fields_reg <= fields;
     end
+    if (extensions_valid) extensions_reg <= extensions;
     if (sums_valid) begin
       ip_sum_reg <= ip_sum;
       tcp_sum_reg <= tcp_sum;
@@ -64,16 +73,32 @@ module lro_classify
     end
   end
 
-  // First stage: lengths, in bytes.
-  logic [4:0] network;
-  logic [17:0] end_;
-  logic [8:0] transport;  // from the IP header
-  logic [8:0] payload;
-  assign network = 5'd14 + {1'b0, walk_reg.tags, 2'b00};
-  assign end_ = 18'(walk_reg.total) + 18'(network);
-  assign transport = {walk_reg.transport, 2'b00};
-  assign payload = transport + 9'({fields_reg.template_.data_offset, 2'b00});
+  // One-hot: cycles since `fields_valid`.
+  localparam int OPTIONS_READ = 6;
+  localparam int VERDICT = 8;
+  logic [VERDICT:0] stage_reg;
+  always_ff @(posedge clk) begin
+    stage_reg <= {stage_reg[VERDICT-1:0], fields_valid};
+    if (rst) stage_reg <= '0;
+  end
 
+  // First stage: lengths, in bytes, each addition in a cycle of its own.
+  wire v6 = fields_reg.flow.v6;
+  logic [4:0] network;
+  logic [8:0] transport;  // from the IP header
+  assign network = 5'd14 + {1'b0, fields_reg.flow.tags, 2'b00};
+  assign transport = extensions_reg.found ? {extensions_reg.transport, 2'b00} :
+      v6 ? 9'd40 : 9'({fields_reg.header_len, 2'b00});
+
+  logic [8:0] transport_reg;
+  logic [8:0] payload_reg;
+  logic [9:0] payload_at_reg;
+  logic [17:0] end_reg;
+  logic [17:0] padded_end_reg;
+  logic [16:0] shortest_reg;  // the total of a whole header
+  logic [16:0] payload_len_reg;
+  logic [16:0] total6_reg;
+  logic [17:0] tcp_len6_reg;  // TCP's length and protocol number, for its checksum
   logic no_link_reg;  // the Ethernet header is cut short
   logic no_network_reg;
   logic cut_short_reg;
@@ -83,27 +108,28 @@ module lro_classify
   logic long_header_reg;
   logic trailer_reg;
   logic empty_reg;
-  logic [16:0] payload_len_reg;
-  logic [16:0] tcp_len_reg;
 
   always_ff @(posedge clk) begin
+    transport_reg <= transport;
+    total6_reg <= fields_reg.total + 17'd6;
+    end_reg <= 18'(fields_reg.total) + 18'(network);
+    shortest_reg <= v6 ? 17'd40 : 17'({fields_reg.header_len, 2'b00});
     no_link_reg <= extent_reg.len < 16'(network);
-    no_network_reg <= extent_reg.len < 16'(network) + (walk_reg.v6 ? 16'd40 : 16'd20);
-    cut_short_reg <= end_ > 18'(extent_reg.len) || walk_reg.total < (walk_reg.v6 ? 17'd40 : 17'(transport));
-    no_transport_reg <= 17'(transport) + 17'd20 > walk_reg.total;
-    no_options_reg <= fields_reg.template_.data_offset < 4'd5 || 17'(payload) > walk_reg.total;
-    out_of_reach_reg <= 10'(payload) + 10'(network) > 10'd256;
-    long_header_reg <= 10'(payload) + 10'(network) > 10'(MAX_HEADER);
-    trailer_reg <= 18'(extent_reg.len) > end_ + 18'(MAX_PADDING);
-    empty_reg <= walk_reg.total == 17'(payload);
-    payload_len_reg <= walk_reg.total - 17'(payload);
-    tcp_len_reg <= walk_reg.total - 17'(transport);
-  end
+    no_network_reg <= extent_reg.len < 16'(network) + (v6 ? 16'd40 : 16'd20);
 
-  logic [7:0] stage_reg;
-  always_ff @(posedge clk) begin
-    stage_reg <= {stage_reg[6:0], fields_valid};
-    if (rst) stage_reg <= '0;
+    payload_reg <= transport_reg + 9'({fields_reg.template_.data_offset, 2'b00});
+    payload_at_reg <= 10'(transport_reg) + 10'({fields_reg.template_.data_offset, 2'b00}) + 10'(network);
+    padded_end_reg <= end_reg + 18'(MAX_PADDING);
+    tcp_len6_reg <= 18'(total6_reg) - 18'(transport_reg);
+    no_transport_reg <= 17'(transport_reg) + 17'd20 > fields_reg.total;
+    cut_short_reg <= end_reg > 18'(extent_reg.len) || fields_reg.total < shortest_reg;
+
+    no_options_reg <= fields_reg.template_.data_offset < 4'd5 || 17'(payload_reg) > fields_reg.total;
+    out_of_reach_reg <= payload_at_reg > 10'd256;
+    long_header_reg <= payload_at_reg > 10'(MAX_HEADER);
+    trailer_reg <= 18'(extent_reg.len) > padded_end_reg;
+    empty_reg <= fields_reg.total == 17'(payload_reg);
+    payload_len_reg <= fields_reg.total - 17'(payload_reg);
   end
 
   // Second stage: folds of the sums, each addition in a cycle of its own.
@@ -114,15 +140,18 @@ module lro_classify
   logic [16:0] tcp_word_reg;
   logic [17:0] tcp_both_reg;
   logic [16:0] tcp_all_reg;
-  logic [17:0] tcp_len6_reg;
+  logic [16:0] tcp_sum_fold_reg;
   logic [17:0] ack_window_reg;
   logic [16:0] ack_window_fold_reg;
+  logic [15:0] ack_window_sum_reg;
+  logic [17:0] ack_reg;
   logic ip_wrong_reg;
+  logic tcp_wrong_reg;
 
   always_ff @(posedge clk) begin
-    tcp_len6_reg <= 18'(tcp_len_reg) + 18'd6;
-    ip_fold_reg <= 17'(ip_sum_reg[31:16]) + 17'(ip_sum_reg[15:0]);
-    tcp_fold_reg <= 18'(tcp_sum_reg[31:16]) + 18'(tcp_sum_reg[15:0]) + tcp_len6_reg;
+    tcp_sum_fold_reg <= 17'(tcp_sum_reg[HEADER_SUM_W-1:16]) + 17'(tcp_sum_reg[15:0]);
+    ip_fold_reg <= 17'(ip_sum_reg[HEADER_SUM_W-1:16]) + 17'(ip_sum_reg[15:0]);
+    tcp_fold_reg <= 18'(tcp_sum_fold_reg) + tcp_len6_reg;
     payload_fold_reg <= 17'(payload_sum_reg[31:16]) + 17'(payload_sum_reg[15:0]);
 
     ip_wrong_reg <= ip_fold_reg != 17'h0FFFF;
@@ -132,8 +161,10 @@ module lro_classify
     tcp_both_reg <= 18'(tcp_word_reg) + 18'(payload_word_reg);
     tcp_all_reg <= 17'(tcp_both_reg[15:0]) + 17'(tcp_both_reg[17:16]);
 
-    ack_window_reg <= 18'(fields_reg.ack[31:16]) + 18'(fields_reg.ack[15:0]) + 18'(fields_reg.window);
+    ack_reg <= 18'(fields_reg.ack[31:16]) + 18'(fields_reg.ack[15:0]);
+    ack_window_reg <= ack_reg + 18'(fields_reg.window);
     ack_window_fold_reg <= 17'(ack_window_reg[15:0]) + 17'(ack_window_reg[17:16]);
+    ack_window_sum_reg <= ack_window_fold_reg[15:0] + 16'(ack_window_fold_reg[16]);
   end
 
   // Third stage: the verdict. Flags from AE to FIN.
@@ -149,7 +180,8 @@ module lro_classify
   wire fin = flags[0];
   wire has_options = fields_reg.template_.data_offset != 4'd5;
   wire has_timestamps = options.state == OPTIONS_BEHIND || options.state == OPTIONS_END;
-  wire ip_options = (walk_reg.extended && !walk_reg.v6) || long_header_reg;
+  wire extended = v6 ? extensions_reg.found : fields_reg.header_len > 4'd5;
+  wire ip_options = (extended && !v6) || long_header_reg;
 
   // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs.
   logic eligible;
@@ -167,7 +199,7 @@ module lro_classify
     else if (fin) not_eligible = PASS_FIN;
     else if (psh) not_eligible = PASS_PSH;
     else if (has_options && !has_timestamps) not_eligible = PASS_TCP_OPTIONS;
-    else if (walk_reg.extended) not_eligible = PASS_IP_OPTIONS;
+    else if (extended) not_eligible = PASS_IP_OPTIONS;
     else if (trailer_reg) not_eligible = PASS_TRAILER;
     else eligible = 1'b1;
   end
@@ -180,30 +212,31 @@ module lro_classify
     whole = 1'b0;
     class_parsed = CLASS_PASS;
     reason_parsed = PASS_MALFORMED;
-    if (no_link_reg || !walk_reg.is_ip) reason_parsed = PASS_NOT_TCP;
-    else if (no_network_reg || cut_short_reg || walk_reg.malformed) reason_parsed = PASS_MALFORMED;
-    else if (walk_reg.out_of_reach) begin
+    if (no_link_reg || !fields_reg.is_ip) reason_parsed = PASS_NOT_TCP;
+    else if (no_network_reg || cut_short_reg || fields_reg.malformed || extensions_reg.malformed) reason_parsed = PASS_MALFORMED;
+    else if (extensions_reg.out_of_reach) begin
       class_parsed  = CLASS_PASS_ALL;
       reason_parsed = PASS_IP_OPTIONS;
-    end else if (walk_reg.not_tcp) reason_parsed = PASS_NOT_TCP;
-    else if (!walk_reg.found_tcp) reason_parsed = PASS_MALFORMED;
-    else if (walk_reg.later_fragment) reason_parsed = PASS_FRAGMENT;
+    end else if (fields_reg.not_tcp) reason_parsed = PASS_NOT_TCP;
+    else if (!(fields_reg.found_tcp || extensions_reg.found_tcp)) reason_parsed = PASS_MALFORMED;
+    else if (fields_reg.later_fragment || extensions_reg.later_fragment) reason_parsed = PASS_FRAGMENT;
     else if (no_transport_reg) reason_parsed = PASS_MALFORMED;
     else if (out_of_reach_reg) begin
       class_parsed  = CLASS_PASS_ALL;
       reason_parsed = PASS_IP_OPTIONS;
-    end else if (walk_reg.opaque) begin
+    end else if (extensions_reg.opaque) begin
       class_parsed  = CLASS_PASS_FLOW;
       reason_parsed = PASS_IP_OPTIONS;
-    end else if (walk_reg.fragment) begin
+    end else if (fields_reg.fragment || extensions_reg.fragment) begin
       class_parsed  = CLASS_PASS_FLOW;
       reason_parsed = PASS_FRAGMENT;
     end else if (no_options_reg) reason_parsed = PASS_MALFORMED;
     else whole = 1'b1;
   end
 
-  // Verdicts that need no checksum are a cycle ahead of it.
+  // Verdicts that need no checksum are ahead of it.
   logic whole_reg;
+  logic [15:0] whole_len_reg;
   logic eligible_reg;
   class_t class_reg;
   pass_reason_t reason_reg;
@@ -213,57 +246,73 @@ module lro_classify
   logic [31:0] ts_value_reg;
   always_ff @(posedge clk) begin
     whole_reg <= whole;
-    eligible_reg <= eligible;
     class_reg <= class_parsed;
     reason_reg <= reason_parsed;
-    not_eligible_reg <= not_eligible;
-    ts_at_reg <= has_options ? options.nops + 6'd2 : '0;
-    ts_nops_reg <= has_options ? options.nops_behind : '0;
-    ts_value_reg <= ts_value(options);
+    if (stage_reg[OPTIONS_READ]) begin
+      eligible_reg <= eligible;
+      not_eligible_reg <= not_eligible;
+      ts_at_reg <= has_options ? options.nops + 6'd2 : '0;
+      ts_nops_reg <= has_options ? options.nops_behind : '0;
+      ts_value_reg <= ts_value(options);
+    end
+    whole_len_reg <= whole_reg ? payload_len_reg[15:0] : '0;
+    tcp_wrong_reg <= tcp_all_reg != 17'h0FFFF;
   end
 
-  wire tcp_wrong = tcp_all_reg != 17'h0FFFF;
-  wire ip_wrong = ip_wrong_reg && !walk_reg.v6;
-  wire wrong = whole_reg && (ip_wrong || tcp_wrong);
+  wire ip_wrong = ip_wrong_reg && !v6;
+  wire wrong = whole_reg && (ip_wrong || tcp_wrong_reg);
+  class_t class_next;
+  logic [4:0] reason_next;
+  always_comb begin
+    class_next  = class_reg;
+    reason_next = 5'(reason_reg);
+    if (bad_reg) begin
+      class_next = CLASS_BAD;
+    end else if (wrong && !pass_bad_checksum) begin
+      class_next  = CLASS_DROP;
+      reason_next = ip_wrong ? 5'(DROP_IP_CHECKSUM) : 5'(DROP_TCP_CHECKSUM);
+    end else if (wrong) begin
+      class_next  = CLASS_PASS_FLOW;
+      reason_next = 5'(PASS_BAD_CHECKSUM);
+    end else if (whole_reg) begin
+      class_next  = eligible_reg ? CLASS_STORE : CLASS_PASS_FLOW;
+      reason_next = 5'(not_eligible_reg);
+    end
+  end
+
+  // The next frame's last word is held back while two frames wait, so that all above stays until it is taken here.
+  logic waiting_reg;
+  wire load = (stage_reg[VERDICT] || waiting_reg) && (!struct_valid || struct_take);
 
   always_ff @(posedge clk) begin
-    struct_valid <= stage_reg[7];
-    lro_struct.extent <= extent_reg;
-    lro_struct.arrival <= arrival_reg;
-    lro_struct.flow <= fields_reg.flow;
-    lro_struct.flow.v6 <= walk_reg.v6;
-    lro_struct.flow.tags <= walk_reg.tags;
-    lro_struct.template_ <= fields_reg.template_;
-    lro_struct.template_.ts_at <= ts_at_reg;
-    lro_struct.template_.ts_nops <= ts_nops_reg;
-    lro_struct.seq <= fields_reg.seq;
-    lro_struct.ack <= fields_reg.ack;
-    lro_struct.window <= fields_reg.window;
-    lro_struct.ack_window_sum <= ack_window_fold_reg[15:0] + 16'(ack_window_fold_reg[16]);
-    lro_struct.ts_value <= ts_value_reg;
-    lro_struct.payload_len <= whole_reg ? payload_len_reg[15:0] : '0;
-    lro_struct.payload_sum <= payload_word_reg;
-    lro_struct.payload_at <= 8'(payload) + 8'(network);
-    lro_struct.headers_len <= payload[7:0];
-    lro_struct.ip_checksum <= fields_reg.ip_checksum;
-    lro_struct.tcp_checksum <= fields_reg.tcp_checksum;
-    lro_struct.class_ <= class_reg;
-    lro_struct.reason <= 5'(reason_reg);
-    if (bad_reg) begin
-      lro_struct.class_ <= CLASS_BAD;
-    end else if (wrong && !pass_bad_checksum) begin
-      lro_struct.class_ <= CLASS_DROP;
-      lro_struct.reason <= ip_wrong ? 5'(DROP_IP_CHECKSUM) : 5'(DROP_TCP_CHECKSUM);
-    end else if (wrong) begin
-      lro_struct.class_ <= CLASS_PASS_FLOW;
-      lro_struct.reason <= 5'(PASS_BAD_CHECKSUM);
-    end else if (whole_reg) begin
-      lro_struct.class_ <= eligible_reg ? CLASS_STORE : CLASS_PASS_FLOW;
-      lro_struct.reason <= 5'(not_eligible_reg);
+    waiting_reg  <= (stage_reg[VERDICT] || waiting_reg) && !load;
+    struct_valid <= load || (struct_valid && !struct_take);
+    if (load) begin
+      lro_struct.class_ <= class_next;
+      lro_struct.reason <= reason_next;
+      lro_struct.extent <= extent_reg;
+      lro_struct.arrival <= arrival_reg;
+      lro_struct.flow <= fields_reg.flow;
+      lro_struct.template_ <= fields_reg.template_;
+      lro_struct.template_.ts_at <= ts_at_reg;
+      lro_struct.template_.ts_nops <= ts_nops_reg;
+      lro_struct.seq <= fields_reg.seq;
+      lro_struct.ack <= fields_reg.ack;
+      lro_struct.window <= fields_reg.window;
+      lro_struct.ack_window_sum <= ack_window_sum_reg;
+      lro_struct.ts_value <= ts_value_reg;
+      lro_struct.payload_len <= whole_len_reg;
+      lro_struct.payload_sum <= payload_word_reg;
+      lro_struct.payload_at <= payload_at_reg[7:0];
+      lro_struct.headers_len <= payload_reg[7:0];
+      lro_struct.ip_checksum <= fields_reg.ip_checksum;
+      lro_struct.tcp_checksum <= fields_reg.tcp_checksum;
     end
-    if (rst) struct_valid <= 1'b0;
+    if (rst) begin
+      waiting_reg  <= 1'b0;
+      struct_valid <= 1'b0;
+    end
   end
-
 endmodule
 
 `resetall

@@ -12,6 +12,7 @@ module lro_closer
     input wire clk,
     input wire rst,
 
+    input wire counters_room,
     output logic close_ready,
     input wire close_valid,
     input close_t close,
@@ -50,7 +51,7 @@ module lro_closer
   always_ff @(posedge clk) begin
     close_reg <= {close_reg[STAGES-2:0], close};
     valid_reg <= {valid_reg[STAGES-2:0], close_valid};
-    close_ready <= queued < ($bits(queued))'(DEPTH - STAGES - 4);
+    close_ready <= counters_room && queued < ($bits(queued))'(DEPTH - STAGES - 4);
 
     ip_len_reg <= 16'(close.aggregate.headers_len) + close.aggregate.bytes;
     first_ip_len_reg <= 16'(close.aggregate.headers_len) + close.aggregate.first_len;
@@ -75,6 +76,7 @@ module lro_closer
   always_comb begin
     order_next = '0;
     order_next.first = close_reg[2].aggregate.first;
+    order_next.tags = close_reg[2].aggregate.tags;
     order_next.meta.arrival = close_reg[2].aggregate.arrival;
     order_next.meta.kind = close_reg[2].kind;
     order_next.meta.reason = close_reg[2].reason;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Counters: totals in registers, one per reason in a memory, all of 64 bits.
+// Counters of 64 bits, all in one memory: what is added waits in queues, and one addition takes a cycle.
+//
+// A frame that is taken adds to three totals; a packet that is closed to a reason, and to three totals, an aggregate to five.
+// A read of the registers waits until the queues are empty, so that it finds all that happened before.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -17,110 +20,176 @@ module lro_counters
     input close_t closed,
     input wire [15:0] closed_len,
 
-    output logic [TOTALS-1:0][63:0] totals,
+    // Whether the queue has room for what may still be on its way.
+    output logic room,
 
-    // Reads a reason's counter: `read_valid` is held until `read_done`.
+    // Reads a counter, a reason's or, with the top bit, a total: `read_valid` is held until `read_done`.
     input wire read_valid,
-    input wire [5:0] read_index,
+    input wire [6:0] read_index,
     output logic read_done,
     output logic [63:0] read_data
 );
-  typedef enum logic [2:0] {
-    STATE_CLEAR,
-    STATE_IDLE,
-    STATE_ADDRESS,
-    STATE_WAIT,
-    STATE_ADD
-  } state_t;
+  localparam int DEPTH = 16;
+  localparam int SPARE = 8;
 
-  state_t state_reg;
-  logic reading_reg;
-  logic [5:0] index_reg;
-  logic event_valid;
-  logic [5:0] event_index;
-  logic [5:0] event_next;
-  logic [4:0] queued;
-  logic [63:0] count;
-  wire write = state_reg == STATE_CLEAR || (state_reg == STATE_ADD && !reading_reg);
-  wire take = state_reg == STATE_IDLE && event_valid;
+  typedef struct packed {
+    logic [15:0] len;
+    logic [15:0] payload_len;
+  } in_t;
+
+  typedef struct packed {
+    logic [5:0] reason;
+    logic is_packet;
+    logic is_aggregate;
+    logic [15:0] len;
+    logic [15:0] payload_len;
+    logic [10:0] segments;
+  } out_t;
+
+  typedef struct packed {
+    logic valid;
+    logic [6:0] index;
+    logic [15:0] step;
+  } addition_t;
+
+  in_t in_next, in;
+  out_t out_next, out;
+  logic in_valid, in_take, out_valid, out_take;
+  logic [$clog2(DEPTH):0] ins, outs;
 
   always_comb begin
+    in_next.len = taken.extent.len;
+    in_next.payload_len = taken.payload_len;
     case (closed.kind)
-      KIND_PASS: event_next = COUNTER_PASS + 6'(closed.reason);
-      KIND_FREE: event_next = closed.bad ? COUNTER_BAD_FRAMES : COUNTER_DROP + 6'(closed.reason);
-      default: event_next = COUNTER_FLUSH + 6'(closed.reason);
+      KIND_PASS: out_next.reason = COUNTER_PASS + 6'(closed.reason);
+      KIND_FREE: out_next.reason = closed.bad ? COUNTER_BAD_FRAMES : COUNTER_DROP + 6'(closed.reason);
+      default: out_next.reason = COUNTER_FLUSH + 6'(closed.reason);
     endcase
+    out_next.is_packet = closed.kind != KIND_FREE;
+    out_next.is_aggregate = closed.kind == KIND_AGGREGATE;
+    out_next.len = closed_len;
+    out_next.payload_len = closed.aggregate.bytes;
+    out_next.segments = closed.aggregate.count;
   end
 
   lro_fifo #(
-      .WIDTH(6),
-      .DEPTH(16)
-  ) events (
+      .WIDTH($bits(in_t)),
+      .DEPTH(DEPTH)
+  ) in_queue (
+      .clk,
+      .rst,
+      .push(taken_valid && taken.class_ != CLASS_BAD),
+      .push_data(in_next),
+      .pop(in_take),
+      .valid(in_valid),
+      .data(in),
+      .count(ins)
+  );
+
+  lro_fifo #(
+      .WIDTH($bits(out_t)),
+      .DEPTH(DEPTH)
+  ) out_queue (
       .clk,
       .rst,
       .push(closed_valid),
-      .push_data(event_next),
-      .pop(take),
-      .valid(event_valid),
-      .data(event_index),
-      .count(queued)
+      .push_data(out_next),
+      .pop(out_take),
+      .valid(out_valid),
+      .data(out),
+      .count(outs)
   );
 
-  lro_ram #(
-      .WIDTH(64),
-      .DEPTH(64)
-  ) reasons (
-      .clk,
-      .write,
-      .write_addr(index_reg),
-      .write_data(state_reg == STATE_CLEAR ? 64'd0 : count + 64'd1),
-      .read_addr(index_reg),
-      .read_data(count)
-  );
+  // One addition after the other; a counter comes again at the earliest when its last addition is written.
+  localparam int IN_STEPS = 3;
+  localparam int OUT_STEPS = 6;
+  logic clearing_reg;
+  logic [6:0] clear_reg;
+  logic in_turn_reg;  // the queue of which an entry is added
+  logic out_turn_reg;
+  logic [2:0] step_reg;
+  logic is_last;
+  addition_t next;
+  assign is_last = in_turn_reg ? step_reg == 3'(IN_STEPS) : step_reg == (out.is_aggregate ? 3'(OUT_STEPS - 1) : 3'd3);
+  assign in_take = in_turn_reg && is_last;
+  assign out_take = out_turn_reg && is_last;
 
-  assign read_data = count;
-  assign read_done = state_reg == STATE_ADD && reading_reg;
-
-  always_ff @(posedge clk) begin
-    case (state_reg)
-      STATE_CLEAR: begin
-        index_reg <= index_reg + 1'b1;
-        if (index_reg == 6'd63) state_reg <= STATE_IDLE;
-      end
-      STATE_IDLE: begin
-        reading_reg <= !event_valid;
-        index_reg <= event_valid ? event_index : read_index;
-        if (event_valid || (read_valid && !read_done)) state_reg <= STATE_ADDRESS;
-      end
-      STATE_ADDRESS: state_reg <= STATE_WAIT;
-      STATE_WAIT: state_reg <= STATE_ADD;
-      default: state_reg <= STATE_IDLE;
-    endcase
-    if (rst) begin
-      state_reg <= STATE_CLEAR;
-      index_reg <= '0;
+  always_comb begin
+    next = '0;
+    if (in_turn_reg) begin
+      case (step_reg)
+        3'd0: next = '{1'b1, {1'b1, 6'(TOTAL_PACKETS_IN)}, 16'd1};
+        3'd1: next = '{1'b1, {1'b1, 6'(TOTAL_BYTES_IN)}, in.len};
+        3'd2: next = '{1'b1, {1'b1, 6'(TOTAL_PAYLOAD_BYTES_IN)}, in.payload_len};
+        default: ;
+      endcase
+    end
+    if (out_turn_reg) begin
+      case (step_reg)
+        3'd0: next = '{1'b1, {1'b0, out.reason}, 16'd1};
+        3'd1: next = '{out.is_packet, {1'b1, 6'(TOTAL_PACKETS_OUT)}, 16'd1};
+        3'd2: next = '{out.is_packet, {1'b1, 6'(TOTAL_BYTES_OUT)}, out.len};
+        3'd3: next = '{out.is_packet, {1'b1, 6'(TOTAL_PAYLOAD_BYTES_OUT)}, out.payload_len};
+        3'd4: next = '{1'b1, {1'b1, 6'(TOTAL_AGGREGATES)}, 16'd1};
+        default: next = '{1'b1, {1'b1, 6'(TOTAL_SEGMENTS_AGGREGATED)}, 16'(out.segments)};
+      endcase
     end
   end
 
-  // Registered first: a sum of 64 bits takes a cycle.
-  logic [TOTALS-1:0][15:0] step_reg;
-  wire out = closed_valid && closed.kind != KIND_FREE;
-  wire aggregate = closed_valid && closed.kind == KIND_AGGREGATE;
-  wire in = taken_valid && taken.class_ != CLASS_BAD;
+  always_ff @(posedge clk) begin
+    room <= outs < ($bits(outs))'(DEPTH - SPARE);
+    step_reg <= (in_turn_reg || out_turn_reg) && !is_last ? step_reg + 3'd1 : '0;
+    if (!in_turn_reg && !out_turn_reg) begin
+      out_turn_reg <= out_valid && !clearing_reg;
+      in_turn_reg  <= in_valid && !out_valid && !clearing_reg;
+    end else if (is_last) begin
+      // The other queue next, if it has an entry.
+      out_turn_reg <= in_turn_reg && out_valid;
+      in_turn_reg  <= out_turn_reg && in_valid;
+    end
+    if (rst) begin
+      room <= 1'b0;
+      step_reg <= '0;
+      in_turn_reg <= 1'b0;
+      out_turn_reg <= 1'b0;
+    end
+  end
+
+  // Address, two cycles of the memory, sum, write.
+  addition_t additions_reg[4];
+  logic [63:0] sum_reg;
+  logic [6:0] read_addr;
+  logic [2:0] settled_reg;
+  wire idle = !clearing_reg && !in_turn_reg && !out_turn_reg && !in_valid && !out_valid && ins == 0 && outs == 0;
+  wire [3:0] on_the_way = {additions_reg[0].valid, additions_reg[1].valid, additions_reg[2].valid, additions_reg[3].valid};
+  assign read_addr = additions_reg[0].valid ? additions_reg[0].index : read_index;
+
+  lro_ram #(
+      .WIDTH(64),
+      .DEPTH(128)
+  ) counts (
+      .clk,
+      .write(clearing_reg || additions_reg[3].valid),
+      .write_addr(clearing_reg ? clear_reg : additions_reg[3].index),
+      .write_data(clearing_reg ? 64'd0 : sum_reg),
+      .read_addr,
+      .read_data
+  );
 
   always_ff @(posedge clk) begin
-    step_reg[TOTAL_PACKETS_IN] <= 16'(in);
-    step_reg[TOTAL_BYTES_IN] <= in ? taken.extent.len : '0;
-    step_reg[TOTAL_PAYLOAD_BYTES_IN] <= in ? taken.payload_len : '0;
-    step_reg[TOTAL_PACKETS_OUT] <= 16'(out);
-    step_reg[TOTAL_BYTES_OUT] <= out ? closed_len : '0;
-    step_reg[TOTAL_PAYLOAD_BYTES_OUT] <= out ? closed.aggregate.bytes : '0;
-    step_reg[TOTAL_AGGREGATES] <= 16'(aggregate);
-    step_reg[TOTAL_SEGMENTS_AGGREGATED] <= aggregate ? 16'(closed.aggregate.count) : '0;
-    for (int i = 0; i < TOTALS; i++) totals[i] <= totals[i] + 64'(step_reg[i]);
+    additions_reg[0] <= next;
+    for (int i = 1; i < 4; i++) additions_reg[i] <= additions_reg[i-1];
+    sum_reg <= read_data + 64'(additions_reg[2].step);
+    settled_reg <= (read_valid && !read_done && idle && on_the_way == 0) ? {settled_reg[1:0], 1'b1} : '0;
+    read_done <= settled_reg == 3'b011;
+    if (clearing_reg) clear_reg <= clear_reg + 1'b1;
+    if (clear_reg == '1) clearing_reg <= 1'b0;
     if (rst) begin
-      step_reg <= '0;
-      totals   <= '0;
+      clearing_reg <= 1'b1;
+      clear_reg <= '0;
+      for (int i = 0; i < 4; i++) additions_reg[i].valid <= 1'b0;
+      settled_reg <= '0;
+      read_done <= 1'b0;
     end
   end
 endmodule

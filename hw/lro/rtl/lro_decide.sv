@@ -45,6 +45,9 @@ module lro_decide
 );
   localparam int SLOT_W = FLOWS > 1 ? $clog2(FLOWS) : 1;
   localparam int COUNT_W = $clog2(FLOWS + 1);
+  // Flows are compared in parts.
+  localparam int FLOW_PARTS = 6;
+  localparam int FLOW_PART_W = ($bits(flow_t) + FLOW_PARTS - 1) / FLOW_PARTS;
   typedef logic [SLOT_W-1:0] slot_t;
 
   typedef enum logic [3:0] {
@@ -79,7 +82,7 @@ module lro_decide
   aggregate_t aggregate_reg;
 
   // Comparisons with the frame.
-  logic [FLOWS-1:0] flow_equal_reg;
+  logic [FLOWS-1:0][FLOW_PARTS-1:0] flow_equal_reg;
   logic [FLOWS-1:0] template_equal_reg;
   logic due_reg;
   logic now_due_reg;
@@ -94,7 +97,7 @@ module lro_decide
     hit_slot = '0;
     free_slot = '0;
     for (int i = FLOWS - 1; i >= 0; i--) begin
-      if (used_reg[i] && flow_equal_reg[i]) begin
+      if (&flow_equal_reg[i]) begin
         hit = 1'b1;
         hit_slot = slot_t'(i);
       end
@@ -106,7 +109,10 @@ module lro_decide
 
   always_ff @(posedge clk) begin
     for (int i = 0; i < FLOWS; i++) begin
-      flow_equal_reg[i] <= flows_reg[i] == frame_reg.flow;
+      for (int j = 0; j < FLOW_PARTS; j++) begin
+        flow_equal_reg[i][j] <=
+            used_reg[i] && FLOW_PART_W'(flows_reg[i] >> (FLOW_PART_W * j)) == FLOW_PART_W'(frame_reg.flow >> (FLOW_PART_W * j));
+      end
       template_equal_reg[i] <= templates_reg[i] == frame_reg.template_;
     end
     oldest_deadline_reg <= deadlines_reg[order_reg[0]];
@@ -128,6 +134,7 @@ module lro_decide
   logic full_count_reg;
   logic [17:0] sum_a_reg;
   logic [17:0] sum_b_reg;
+  logic [17:0] ack_change_reg;
   logic [19:0] sum_reg;
   logic [15:0] payload_sum;
 
@@ -147,8 +154,8 @@ module lro_decide
     full_length_reg <= length_and_one_more_reg > 18'(max_bytes);
     // What joins is taken from the checksum: the payload, its length, and the change of ACK number and window.
     sum_a_reg <= 18'(aggregate_reg.tcp_checksum) + {2'b00, ~payload_sum};
-    sum_b_reg <= {2'b00, ~frame_reg.payload_len} +
-        (ack_distance[31] ? 18'd0 : 18'(aggregate_reg.ack_window_sum) + {2'b00, ~frame_reg.ack_window_sum});
+    ack_change_reg <= 18'(aggregate_reg.ack_window_sum) + {2'b00, ~frame_reg.ack_window_sum};
+    sum_b_reg <= {2'b00, ~frame_reg.payload_len} + (ack_newer_reg ? ack_change_reg : 18'd0);
     sum_reg <= 20'(sum_a_reg) + 20'(sum_b_reg);
   end
 
@@ -235,45 +242,61 @@ module lro_decide
   assign aggregate_slot = starting ? free_slot : slot_reg;
   assign aggregate_data = starting ? begun : joined;
 
-  // The slot to be closed, and what follows.
-  task automatic close_slot(input slot_t slot, input flush_reason_t reason, input state_t behind);
-    slot_reg   <= slot;
-    reason_reg <= reason;
-    behind_reg <= behind;
-    state_reg  <= STATE_LOAD;
-  endtask
-
   logic [1:0] changed_reg;
+  // Without a frame, the oldest aggregate is closed a cycle after there is a reason.
+  logic idle_close_reg;
+  flush_reason_t idle_reason_reg;
+  always_ff @(posedge clk) begin
+    idle_close_reg <= state_reg == STATE_IDLE && !struct_valid && !idle_close_reg && any &&
+        ((quiet && (drain || (now_due_reg && changed_reg == 0))) || starved);
+    idle_reason_reg <= (quiet && drain) ? FLUSH_DRAIN : quiet && now_due_reg ? FLUSH_TIMEOUT : FLUSH_EVICTED;
+    if (rst) idle_close_reg <= 1'b0;
+  end
+
   logic check_reg;  // the slot was loaded to see whether the frame joins
 
   always_ff @(posedge clk) begin
     case (state_reg)
       STATE_IDLE: begin
         check_reg <= 1'b0;
-        if (struct_valid) begin
-          frame_reg <= struct_in;
-          pass_reason_reg <= struct_in.reason;
-          state_reg <= STATE_MATCH;
-        end else if (any && quiet && drain) close_slot(order_reg[0], FLUSH_DRAIN, STATE_IDLE);
-        else if (any && quiet && now_due_reg && changed_reg == 0) close_slot(order_reg[0], FLUSH_TIMEOUT, STATE_IDLE);
-        else if (any && starved) close_slot(order_reg[0], FLUSH_EVICTED, STATE_IDLE);
+        frame_reg <= struct_in;
+        pass_reason_reg <= struct_in.reason;
+        slot_reg <= order_reg[0];
+        reason_reg <= idle_reason_reg;
+        behind_reg <= STATE_IDLE;
+        if (struct_valid) state_reg <= STATE_MATCH;
+        else if (idle_close_reg) state_reg <= STATE_LOAD;
       end
 
       STATE_MATCH: state_reg <= STATE_PICK;
 
       STATE_PICK: begin
+        // The slot to be closed or to be joined, and what follows a close.
+        slot_reg <= order_reg[0];
+        reason_reg <= FLUSH_TIMEOUT;
+        behind_reg <= STATE_AGAIN;
         state_reg <= STATE_PASS;
-        if (any && due_reg) close_slot(order_reg[0], FLUSH_TIMEOUT, STATE_AGAIN);
+        if (any && due_reg) state_reg <= STATE_LOAD;
         else
           case (frame_reg.class_)
-            CLASS_PASS_ALL: if (any) close_slot(order_reg[0], FLUSH_BARRIER, STATE_PICK);
-            CLASS_PASS_FLOW: if (hit) close_slot(hit_slot, FLUSH_BARRIER, STATE_PASS);
-            CLASS_STORE:
-            if (hit) begin
-              check_reg <= 1'b1;
-              close_slot(hit_slot, FLUSH_OUT_OF_ORDER, STATE_PASS);
-            end else if (full) close_slot(order_reg[0], FLUSH_FLOW_MISMATCH, STATE_START);
-            else state_reg <= STATE_START;
+            CLASS_PASS_ALL: begin
+              reason_reg <= FLUSH_BARRIER;
+              behind_reg <= STATE_PICK;
+              if (any) state_reg <= STATE_LOAD;
+            end
+            CLASS_PASS_FLOW: begin
+              slot_reg   <= hit_slot;
+              reason_reg <= FLUSH_BARRIER;
+              behind_reg <= STATE_PASS;
+              if (hit) state_reg <= STATE_LOAD;
+            end
+            CLASS_STORE: begin
+              check_reg  <= hit;
+              slot_reg   <= hit ? hit_slot : order_reg[0];
+              reason_reg <= hit ? FLUSH_OUT_OF_ORDER : FLUSH_FLOW_MISMATCH;
+              behind_reg <= hit ? STATE_PASS : STATE_START;
+              state_reg  <= (hit || full) ? STATE_LOAD : STATE_START;
+            end
             default: ;
           endcase
       end

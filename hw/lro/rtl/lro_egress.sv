@@ -17,6 +17,13 @@ module lro_egress
     input wire clk,
     input wire rst,
 
+    // What a packet's header needs, ahead of its pieces.
+    output logic packet_room,
+    input wire packet_valid,
+    input wire packet_aggregate,
+    input meta_t packet_meta,
+    input patch_t packet_patch,
+
     input wire piece_valid,
     input piece_t piece,
     output logic piece_take,
@@ -44,7 +51,8 @@ module lro_egress
   localparam int LANE_W = $clog2(BYTES);
   localparam int PAGE_WORDS = PAGE_BYTES / BYTES;
   localparam int INDEX_W = $clog2(PAGE_WORDS);
-  localparam int DEPTH = 32;
+  localparam int DEPTH = 16;
+  localparam int PACKETS = 16;  // on their way
   localparam int IN_FLIGHT = 8;
   typedef logic [LANE_W-1:0] lane_t;
 
@@ -58,49 +66,47 @@ module lro_egress
     logic keep_all;
     lane_t keep;  // bytes of the output word, 0 for all
     logic patch;
-    logic bank;  // which of the two patches
-    logic [3:0] header;  // place of the word in the frame
+    logic v6;
+    logic [$clog2(PACKETS)-1:0] bank;  // which of the patches
+    logic [7:0] at;  // place of the word, from the IP header on, in 16-bit words
   } word_t;
 
   // The piece that is being read.
-  logic active_reg;
-  logic first_reg;  // its first word
-  piece_t piece_reg;
+  logic reading_reg;
+  logic freeing_reg;  // its pages are freed only
+  page_t first_page_reg, last_page_reg;
+  logic finish_reg;
+  lane_t lane_reg;  // of its first byte in this word
+  lane_t last_lane_reg;
+  logic [13:0] words_reg;  // behind this one
+  logic last_reg;  // there are none
   page_t page_reg;
   logic [INDEX_W-1:0] index_reg;
-  logic [15:0] left_reg;
-  logic [1:0] link_wait_reg;
+  logic [1:0] link_wait_reg;  // one-hot: cycles until the page's link is read
   lane_t tail_reg;
   logic flush_reg;
-  logic bank_reg;
-  logic [3:0] header_reg;
-  logic patch_reg;
 
-  patch_t patches_reg[2];
-  logic [6:0] bases_reg[2];  // IP header of the patch's packet, in 16-bit words
+  // The packet's header.
+  logic [$clog2(PACKETS)-1:0] bank_reg, bank_next_reg;
+  logic [7:0] at_reg;
+  logic patch_reg;
+  logic v6_reg;
 
   logic [$clog2(DEPTH):0] queued;
-  logic [4:0] metas;
+  logic [$clog2(PACKETS):0] metas;
   logic room_reg;
 
   // Bytes that this word has of the piece.
-  lane_t lane;
-  logic [LANE_W:0] most;
-  logic [LANE_W:0] count;
   logic [LANE_W+1:0] filled;
-  logic piece_ends;
   logic page_ends;
   logic issue;
-  assign lane = first_reg ? piece_reg.at[LANE_W-1:0] : '0;
-  assign most = (LANE_W + 1)'(BYTES) - (LANE_W + 1)'(lane);
-  assign piece_ends = left_reg <= 16'(most);
-  assign count = piece_ends ? left_reg[LANE_W:0] : most;
-  assign filled = (LANE_W + 2)'(tail_reg) + (LANE_W + 2)'(count);
+  assign filled =
+      (LANE_W + 2)'(tail_reg) + (LANE_W + 2)'(lane_t'((last_reg ? last_lane_reg : '1) - lane_reg)) + (LANE_W + 2)'(1);
   assign page_ends = index_reg == INDEX_W'(PAGE_WORDS - 1);
-  assign issue = active_reg && left_reg != 0 && room_reg && !flush_reg && (!page_ends || piece_ends || link_wait_reg == 0);
+  assign issue = reading_reg && room_reg && !flush_reg && (!page_ends || last_reg || link_wait_reg == 0);
 
-  wire done = (issue && piece_ends) || (active_reg && left_reg == 0);
-  wire load = piece_valid && (!active_reg || done) && metas < 5'd14;
+  wire done = (issue && last_reg) || freeing_reg;
+  wire load = piece_valid && ((!reading_reg && !freeing_reg) || done);
   assign piece_take = load;
   assign link_of = page_reg;
 
@@ -110,15 +116,16 @@ module lro_egress
     over = filled > (LANE_W + 2)'(BYTES);
     word_next = '0;
     word_next.valid = issue;
-    word_next.rotate = tail_reg - lane;
+    word_next.rotate = tail_reg - lane_reg;
     word_next.tail = tail_reg;
-    word_next.emit = issue && (filled >= (LANE_W + 2)'(BYTES) || (piece_ends && piece_reg.finish));
-    word_next.last = piece_ends && piece_reg.finish && !over;
+    word_next.emit = issue && (filled >= (LANE_W + 2)'(BYTES) || (last_reg && finish_reg));
+    word_next.last = last_reg && finish_reg && !over;
     word_next.keep_all = filled >= (LANE_W + 2)'(BYTES);
     word_next.keep = filled[LANE_W-1:0];
     word_next.patch = patch_reg && issue;
+    word_next.v6 = v6_reg;
     word_next.bank = bank_reg;
-    word_next.header = header_reg;
+    word_next.at = at_reg;
     if (flush_reg) begin
       word_next = '0;
       word_next.left_over = 1'b1;
@@ -130,54 +137,65 @@ module lro_egress
 
   always_ff @(posedge clk) begin
     room_reg <= queued < ($bits(queued))'(DEPTH - IN_FLIGHT - 2);
-    free_valid <= 1'b0;
+    packet_room <= metas < ($bits(metas))'(PACKETS - 3);
+    free_valid <= done;
+    free_first <= first_page_reg;
+    free_last <= last_page_reg;
     flush_reg <= 1'b0;
-    if (link_wait_reg != 0) link_wait_reg <= link_wait_reg - 1'b1;
+    link_wait_reg <= link_wait_reg >> 1;
     if (issue) begin
-      first_reg <= 1'b0;
-      left_reg <= left_reg - 16'(count);
+      lane_reg <= '0;
+      words_reg <= words_reg - 14'd1;
+      last_reg <= words_reg == 14'd1;
       index_reg <= index_reg + 1'b1;
       tail_reg <= filled[LANE_W-1:0];
-      header_reg <= header_reg + 1'b1;
-      if (header_reg == 4'd15) patch_reg <= 1'b0;
+      at_reg <= at_reg + 8'(BYTES / 2);
+      if (at_reg[7:6] == 2'b01) patch_reg <= 1'b0;
       if (page_ends) begin
         page_reg <= link;
-        link_wait_reg <= 2'd2;
+        link_wait_reg <= 2'b10;
       end
-      if (piece_ends && piece_reg.finish) begin
+      if (last_reg && finish_reg) begin
         flush_reg <= over;
         if (!over) tail_reg <= '0;
       end
     end
     if (flush_reg) tail_reg <= '0;
     if (done) begin
-      active_reg <= 1'b0;
-      free_valid <= 1'b1;
-      free_first <= piece_reg.extent.first;
-      free_last  <= piece_reg.extent.last;
+      reading_reg <= 1'b0;
+      freeing_reg <= 1'b0;
     end
     if (load) begin
-      active_reg <= 1'b1;
-      first_reg <= 1'b1;
-      piece_reg <= piece;
-      page_reg <= piece.extent.first;
+      reading_reg <= !piece.free_only;
+      freeing_reg <= piece.free_only;
+      first_page_reg <= piece.first;
+      last_page_reg <= piece.last;
+      finish_reg <= piece.finish;
+      lane_reg <= piece.at[LANE_W-1:0];
+      last_lane_reg <= piece.last_lane[LANE_W-1:0];
+      words_reg <= piece.words;
+      last_reg <= piece.single;
+      page_reg <= piece.first;
       index_reg <= piece.at[6:LANE_W];
-      left_reg <= piece.len;
-      link_wait_reg <= 2'd2;
-      header_reg <= '0;
-      patch_reg <= piece.start && piece.meta.kind == KIND_AGGREGATE;
-      if (piece.start && piece.meta.kind == KIND_AGGREGATE) begin
-        bank_reg <= !bank_reg;
-        patches_reg[!bank_reg] <= piece.patch;
-        bases_reg[!bank_reg] <= piece.meta.network[7:1];
+      link_wait_reg <= 2'b10;
+      // The IP header begins at byte 14, or behind the tags.
+      at_reg <= 8'd249 - {5'b0, piece.tags, 1'b0};
+      patch_reg <= piece.start && piece.aggregate;
+      v6_reg <= piece.v6;
+      if (piece.start && piece.aggregate) begin
+        bank_reg <= bank_next_reg;
+        bank_next_reg <= bank_next_reg + 1'b1;
       end
     end
     if (rst) begin
-      active_reg <= 1'b0;
+      reading_reg <= 1'b0;
+      freeing_reg <= 1'b0;
+      free_valid <= 1'b0;
       flush_reg <= 1'b0;
       tail_reg <= '0;
       room_reg <= 1'b0;
-      bank_reg <= 1'b0;
+      packet_room <= 1'b0;
+      bank_next_reg <= '0;
     end
   end
   assign store_addr = {page_reg[STORE_ADDR_W-INDEX_W-1:0], index_reg};
@@ -194,31 +212,71 @@ module lro_egress
     if (rst) for (int i = 0; i < 4; i++) word_reg[i] <= '0;
   end
 
-  // Header fields, each a number of 16-bit words behind the IP header.
-  patch_t patch;
-  logic [6:0] base;
-  logic [DATA_W-1:0] patched;
-  assign patch = patches_reg[word_reg[1].bank];
-  assign base  = bases_reg[word_reg[1].bank];
+  // Patches of the packets on their way.
+  (* ram_style = "distributed" *)
+  logic [$bits(patch_t)-1:0] patches[PACKETS];
+  logic [$clog2(PACKETS)-1:0] write_bank_reg;
+  patch_t patch_read_reg;
+
+  always_ff @(posedge clk) begin
+    if (packet_aggregate) begin
+      patches[write_bank_reg] <= packet_patch;
+      write_bank_reg <= write_bank_reg + 1'b1;
+    end
+    patch_read_reg <= patches[word_reg[0].bank];
+    if (rst) write_bank_reg <= '0;
+  end
+
+  // Which field a 16-bit word is, a cycle ahead of it. The IP header begins at an odd one, so that the fields at odd places
+  // are at even ones of the frame: length, IPv4 checksum, low half of the ACK number, window; at odd ones are the length of
+  // IPv6, the high half of the ACK number, the TCP checksum.
+  typedef struct packed {
+    logic valid;
+    logic [1:0] field;
+  } choice_t;
+  choice_t [BYTES/2-1:0] choices, choices_reg;
+
+  always_comb begin
+    logic [7:0] at, tcp;
+    tcp = word_reg[0].v6 ? 8'd20 : 8'd10;
+    choices = '0;
+    for (int half = 0; half < BYTES / 2; half++) begin
+      at = word_reg[0].at + 8'(half);
+      if (half % 2 == 0) begin
+        if (at == 8'd1 && !word_reg[0].v6) choices[half] = {1'b1, 2'd0};
+        if (at == 8'd5 && !word_reg[0].v6) choices[half] = {1'b1, 2'd1};
+        if (at == tcp + 8'd5) choices[half] = {1'b1, 2'd2};
+        if (at == tcp + 8'd7) choices[half] = {1'b1, 2'd3};
+      end else begin
+        if (at == 8'd2 && word_reg[0].v6) choices[half] = {1'b1, 2'd0};
+        if (at == tcp + 8'd4) choices[half] = {1'b1, 2'd1};
+        if (at == tcp + 8'd8) choices[half] = {1'b1, 2'd2};
+      end
+      if (!word_reg[0].patch) choices[half].valid = 1'b0;
+    end
+  end
 
   function automatic logic [15:0] swapped(logic [15:0] field);
     return {field[7:0], field[15:8]};
   endfunction
 
+  logic [DATA_W-1:0] patched;
+  logic [3:0][15:0] even_fields, odd_fields;
+  assign even_fields = {
+    swapped(patch_read_reg.window),
+    swapped(patch_read_reg.ack[15:0]),
+    swapped(patch_read_reg.ip_checksum),
+    swapped(patch_read_reg.ip_len)
+  };
+  assign odd_fields = {
+    16'd0, swapped(patch_read_reg.tcp_checksum), swapped(patch_read_reg.ack[31:16]), swapped(patch_read_reg.ip_len)
+  };
   always_comb begin
-    logic [6:0] at;
-    logic [6:0] tcp;
     patched = store_data;
-    tcp = patch.v6 ? 7'd20 : 7'd10;
     for (int half = 0; half < BYTES / 2; half++) begin
-      at = (7'(word_reg[1].header) << (LANE_W - 1)) + 7'(half) - base;
-      if (word_reg[1].patch) begin
-        if (at == (patch.v6 ? 7'd2 : 7'd1)) patched[16*half+:16] = swapped(patch.ip_len);
-        if (at == 7'd5 && !patch.v6) patched[16*half+:16] = swapped(patch.ip_checksum);
-        if (at == tcp + 7'd4) patched[16*half+:16] = swapped(patch.ack[31:16]);
-        if (at == tcp + 7'd5) patched[16*half+:16] = swapped(patch.ack[15:0]);
-        if (at == tcp + 7'd7) patched[16*half+:16] = swapped(patch.window);
-        if (at == tcp + 7'd8) patched[16*half+:16] = swapped(patch.tcp_checksum);
+      if (choices_reg[half].valid) begin
+        patched[16*half+:16] =
+            half % 2 == 0 ? even_fields[choices_reg[half].field] : odd_fields[choices_reg[half].field];
       end
     end
   end
@@ -249,6 +307,7 @@ module lro_egress
   out_t out_reg;
 
   always_ff @(posedge clk) begin
+    choices_reg <= choices;
     patched_reg <= patched;
     rotated_reg <= rotated;
     if (word_reg[3].valid) kept_reg <= word_reg[3].keep_all ? rotated_reg : merged;
@@ -277,12 +336,12 @@ module lro_egress
   logic meta_valid;
   lro_fifo #(
       .WIDTH($bits(meta_t)),
-      .DEPTH(16)
+      .DEPTH(PACKETS)
   ) meta_queue (
       .clk,
       .rst,
-      .push(load && piece.start && piece.meta.kind != KIND_FREE),
-      .push_data(piece.meta),
+      .push(packet_valid),
+      .push_data(packet_meta),
       .pop(m_axis_tvalid && m_axis_tready && m_axis_tlast),
       .valid(meta_valid),
       .data(m_axis_tuser),
@@ -297,7 +356,7 @@ module lro_egress
 
   logic [5:0] on_the_way;
   assign on_the_way = {word_reg[0].emit, word_reg[1].emit, word_reg[2].emit, word_reg[3].emit, out_push_reg, flush_reg};
-  assign empty = !active_reg && on_the_way == 0 && queued == 0 && !m_axis_tvalid;
+  assign empty = !reading_reg && !freeing_reg && on_the_way == 0 && queued == 0 && !m_axis_tvalid;
 endmodule
 
 `resetall

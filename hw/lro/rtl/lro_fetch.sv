@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Fetch: turns decisions into the pieces of frames that leave, ahead of the egress.
+// Fetch: turns decisions into the pieces of frames that leave, ahead of the egress, and hands it what a packet's header needs.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -7,6 +7,7 @@
 module lro_fetch
   import lro_types_pkg::*;
 #(
+    parameter int DATA_W = 64,
     parameter int PAGES = 512
 ) (
     input wire clk,
@@ -23,13 +24,19 @@ module lro_fetch
     input order_t order,
     output logic order_take,
 
+    // With the decision, ahead of the pieces.
+    input wire packet_room,
+    output logic packet_valid,
+    output logic packet_aggregate,
+
     output logic piece_valid,
     output piece_t piece,
     input wire piece_take,
     output logic empty
 );
   localparam int ADDR_W = $clog2(PAGES);
-  localparam int DEPTH = 4;
+  localparam int DEPTH = 8;
+  localparam int LANE_W = $clog2(DATA_W / 8);
 
   segment_t segment_read;
   page_t next_read;
@@ -39,8 +46,9 @@ module lro_fetch
   logic active_reg;
   logic start_reg;
   logic [$clog2(DEPTH):0] queued;
-  order_t order_reg;
-  piece_t piece_next;
+  kind_t kind_reg;
+  logic [1:0] tags_reg;
+  logic v6_reg;
 
   lro_ram #(
       .WIDTH($bits(segment_t)),
@@ -66,22 +74,50 @@ module lro_fetch
       .read_data(next_read)
   );
 
-  wire push = active_reg && wait_reg == 0 && queued < ($bits(queued))'(DEPTH - 1);
-  wire finish = push && left_reg == 11'd1;
-  assign order_take = order_valid && (!active_reg || finish);
+  logic room_reg;
+  logic final_reg;  // one piece is left
+  wire push = active_reg && wait_reg == 0 && room_reg;
+  wire finish = push && final_reg;
+  assign order_take = order_valid && packet_room && (!active_reg || finish);
+  assign packet_valid = order_take && order.meta.kind != KIND_FREE;
+  assign packet_aggregate = order_take && order.meta.kind == KIND_AGGREGATE;
+
+  // First stage: the bytes of the piece. Second: the words in which they are.
+  piece_t part, part_reg, piece_reg;
+  logic push_reg, push_reg2;
+  logic [7:0] at;
+  logic [15:0] len_reg;
+  logic [16:0] last_byte;  // from the start of the first word
 
   always_comb begin
-    piece_next.extent = segment_read.extent;
-    piece_next.start = start_reg;
-    piece_next.finish = left_reg == 11'd1;
-    piece_next.meta = order_reg.meta;
-    piece_next.patch = order_reg.patch;
-    piece_next.at = '0;
-    piece_next.len = segment_read.extent.len;
-    if (order_reg.meta.kind == KIND_FREE) piece_next.len = '0;
-    if (order_reg.meta.kind == KIND_AGGREGATE) begin
-      piece_next.at  = start_reg ? 8'd0 : segment_read.payload_at;
-      piece_next.len = segment_read.payload_len + (start_reg ? 16'(segment_read.payload_at) : 16'd0);
+    part = '0;
+    at = (kind_reg == KIND_AGGREGATE && !start_reg) ? segment_read.payload_at : 8'd0;
+    part.first = segment_read.extent.first;
+    part.last = segment_read.extent.last;
+    part.free_only = kind_reg == KIND_FREE;
+    part.at = at[6:0];
+    part.start = start_reg;
+    part.finish = final_reg;
+    part.aggregate = kind_reg == KIND_AGGREGATE;
+    part.tags = tags_reg;
+    part.v6 = v6_reg;
+    last_byte = 17'(len_reg) + 17'(part_reg.at[LANE_W-1:0]) - 17'd1;
+  end
+
+  always_ff @(posedge clk) begin
+    part_reg <= part;
+    if (kind_reg != KIND_AGGREGATE) len_reg <= segment_read.extent.len;
+    else len_reg <= segment_read.payload_len + (start_reg ? 16'(segment_read.payload_at) : 16'd0);
+    push_reg <= push;
+
+    piece_reg <= part_reg;
+    piece_reg.words <= 14'(last_byte[16:LANE_W]);
+    piece_reg.last_lane <= 4'(last_byte[LANE_W-1:0]);
+    piece_reg.single <= last_byte[16:LANE_W] == 0;
+    push_reg2 <= push_reg;
+    if (rst) begin
+      push_reg  <= 1'b0;
+      push_reg2 <= 1'b0;
     end
   end
 
@@ -91,8 +127,8 @@ module lro_fetch
   ) pieces (
       .clk,
       .rst,
-      .push,
-      .push_data(piece_next),
+      .push(push_reg2),
+      .push_data(piece_reg),
       .pop(piece_take),
       .valid(piece_valid),
       .data(piece),
@@ -100,18 +136,23 @@ module lro_fetch
   );
 
   always_ff @(posedge clk) begin
+    room_reg <= queued < ($bits(queued))'(DEPTH - 4);
     wait_reg <= wait_reg >> 1;
     if (push) begin
       page_reg <= next_read;
       left_reg <= left_reg - 1'b1;
+      final_reg <= left_reg == 11'd2;
       start_reg <= 1'b0;
       wait_reg <= 3'b010;
       active_reg <= !finish;
     end
     if (order_take) begin
-      order_reg <= order;
+      kind_reg <= order.meta.kind;
+      tags_reg <= order.tags;
+      v6_reg <= order.patch.v6;
       page_reg <= order.first;
       left_reg <= order.meta.segments;
+      final_reg <= order.meta.kind != KIND_AGGREGATE;
       start_reg <= 1'b1;
       active_reg <= 1'b1;
       wait_reg <= 3'b010;
@@ -122,7 +163,7 @@ module lro_fetch
     end
   end
 
-  assign empty = !active_reg && queued == 0 && !piece_valid;
+  assign empty = !active_reg && !push_reg && !push_reg2 && queued == 0 && !piece_valid;
 endmodule
 
 `resetall

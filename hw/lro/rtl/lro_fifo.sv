@@ -21,28 +21,28 @@ module lro_fifo #(
 
   (* ram_style = "distributed" *)
   logic [WIDTH-1:0] memory[DEPTH];
-  logic [ADDR_W-1:0] head_reg;
-  logic [ADDR_W-1:0] tail_reg;
+  logic [ADDR_W:0] head_reg;  // with a bit more, which tells a full queue from an empty one
+  logic [ADDR_W:0] tail_reg;
+  assign count = tail_reg - head_reg;
+  wire filled = |(tail_reg ^ head_reg);  // sooner than the count
 
   // The output register is filled whenever it is empty or read.
-  wire refill = (count != 0) && (!valid || pop);
+  wire refill = filled && (!valid || pop);
 
   always_ff @(posedge clk) begin
     if (push) begin
-      memory[tail_reg] <= push_data;
+      memory[tail_reg[ADDR_W-1:0]] <= push_data;
       tail_reg <= tail_reg + 1'b1;
     end
     if (refill) begin
-      data <= memory[head_reg];
+      data <= memory[head_reg[ADDR_W-1:0]];
       head_reg <= head_reg + 1'b1;
     end
     valid <= refill || (valid && !pop);
-    count <= count + (ADDR_W + 1)'(push) - (ADDR_W + 1)'(refill);
     if (rst) begin
       head_reg <= '0;
       tail_reg <= '0;
       valid <= 1'b0;
-      count <= '0;
     end
   end
 endmodule

@@ -2,7 +2,8 @@
 // Ingress: writes frames to the store and gives them to the parser, two bytes later, so that every header from the
 // EtherType on begins at a multiple of four bytes.
 //
-// A frame of W words takes W + 1 cycles: in the last one the parser gets the two bytes that were left over.
+// A frame of W words takes W + 1 cycles: in the last one the parser gets the two bytes that were left over. That one waits until
+// the blocks behind have room for the frame.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -20,6 +21,7 @@ module lro_ingress
     input wire clk,
     input wire rst,
     input wire enable,  // whether a frame may begin
+    input wire room,  // whether a frame may end
 
     input wire [DATA_W-1:0] s_axis_tdata,
     input wire [DATA_W/8-1:0] s_axis_tkeep,
@@ -54,7 +56,7 @@ module lro_ingress
   logic in_frame_reg;
   logic flush_reg;
   logic [3:0] spacing_reg;
-  wire gap = spacing_reg > 4'(SPACING - 1 - GAP);
+  wire gap = GAP != 0 && spacing_reg > 4'(SPACING - 1 - GAP);
   logic [INDEX_W-1:0] index_reg;
   logic [15:0] len_reg;
   logic [15:0] kept_reg;  // last two bytes of the word before
@@ -64,7 +66,7 @@ module lro_ingress
   wire page_full = index_reg == INDEX_W'(PAGE_WORDS - 1);
   assign page_take = accept && (s_axis_tlast || page_full);
   assign begins = accept && !in_frame_reg;
-  wire flush = flush_reg && spacing_reg == 0;
+  wire flush = flush_reg && spacing_reg == 0 && room;
 
   logic [DATA_W-1:0] big_endian;
   logic [$clog2(BYTES+1)-1:0] kept_bytes;

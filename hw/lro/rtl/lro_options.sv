@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // TCP options: half as many chunks a cycle as arrive, so that a chunk has a cycle of its own. The verdict on 40 bytes of options
-// is there seven cycles after their last word; it stays until the next frame's options begin.
+// is there eleven cycles after the frame's last word at the latest; it stays until the next frame's options begin.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -13,55 +13,74 @@ module lro_options
     input wire clk,
     input wire rst,
 
-    input wire chunks_valid,
-    input chunk_t [DATA_W/32-1:0] chunks,
+    // Chunk j of the TCP header is at place j % CHUNKS; the options begin with chunk 5.
+    input wire [DATA_W/32-1:0][31:0] tcp_data,
+    input wire [DATA_W/32-1:0] option_valid,
+    input wire [DATA_W/32-1:0][3:0] option_at,
 
     output options_t options
 );
   localparam int CHUNKS = DATA_W / 32;
+  localparam int CHUNK_W = $clog2(CHUNKS);
   localparam int STEPS = CHUNKS / 2;
-  localparam int MOST = 10;
+  localparam int ADDR_W = 4 - CHUNK_W;
+  localparam int FIRST = 5;
+  typedef logic [CHUNK_W-1:0] place_t;
 
-  logic [31:0] pending_reg[MOST+STEPS];
-  logic [3:0] arrived_reg;
+  logic [3:0] end_reg;  // the chunk behind the last that has arrived
   logic [3:0] read_reg;
+  logic [3:0] arrived;
+  logic [3:0] waiting;
+  logic begins;
+  logic [1:0] begins_reg;
+  logic [CHUNKS-1:0][31:0] read_data;
   logic [STEPS-1:0][31:0] next_reg;
   logic [STEPS-1:0] next_valid_reg;
+  option_hint_t [STEPS-1:0] hints_reg;
+  logic [STEPS-1:0] hints_valid_reg;
   options_t options_next;
-  logic begins;
-  logic [3:0] waiting;
-  assign waiting = arrived_reg - read_reg;
+
+  // Chunks by place; those that are read together are in places of their own.
+  for (genvar j = 0; j < CHUNKS; j++) begin : gen_places
+    (* ram_style = "distributed" *)
+    logic [31:0] memory[2**ADDR_W];
+    // The first chunk of this place from `read_reg` on.
+    logic [4:0] read_at;
+    assign read_at = 5'(read_reg) + 5'(CHUNKS - 1 - j);
+    assign read_data[j] = memory[read_at[3:CHUNK_W]];
+    always_ff @(posedge clk) if (option_valid[j]) memory[option_at[j][3:CHUNK_W]] <= tcp_data[j];
+  end
 
   always_comb begin
     begins = 1'b0;
-    for (int i = 0; i < CHUNKS; i++) begin
-      if (chunks_valid && chunks[i].part == PART_OPTIONS && chunks[i].index == 4'd0) begins = 1'b1;
+    arrived = '0;
+    for (int j = 0; j < CHUNKS; j++) begin
+      if (option_valid[j] && option_at[j] == 4'(FIRST)) begins = 1'b1;
+      arrived += 4'(option_valid[j]);
     end
+    waiting = end_reg - read_reg;
     options_next = options;
-    for (int i = 0; i < STEPS; i++) if (next_valid_reg[i]) options_next = take_options(options_next, next_reg[i]);
+    for (int i = 0; i < STEPS; i++) if (hints_valid_reg[i]) options_next = take_options(options_next, hints_reg[i]);
   end
 
   always_ff @(posedge clk) begin
-    options <= options_next;
+    options <= begins_reg[1] ? '0 : options_next;
+    begins_reg <= {begins_reg[0], begins};
     for (int i = 0; i < STEPS; i++) begin
-      next_reg[i] <= pending_reg[read_reg+4'(i)];
+      next_reg[i] <= read_data[place_t'(read_reg[CHUNK_W-1:0]+place_t'(i))];
       next_valid_reg[i] <= waiting > 4'(i);
+      hints_reg[i] <= option_hint_of(next_reg[i]);
     end
+    hints_valid_reg <= next_valid_reg;
     read_reg <= read_reg + (waiting < 4'(STEPS) ? waiting : 4'(STEPS));
-    for (int i = 0; i < CHUNKS; i++) begin
-      if (chunks_valid && chunks[i].part == PART_OPTIONS) begin
-        pending_reg[chunks[i].index] <= chunks[i].data;
-        arrived_reg <= chunks[i].index + 4'd1;
-      end
-    end
+    end_reg <= (begins ? 4'(FIRST) : end_reg) + arrived;
     if (begins) begin
-      options <= '0;
-      read_reg <= '0;
+      read_reg <= 4'(FIRST);
       next_valid_reg <= '0;
     end
     if (rst) begin
-      arrived_reg <= '0;
-      read_reg <= '0;
+      end_reg  <= 4'(FIRST);
+      read_reg <= 4'(FIRST);
       next_valid_reg <= '0;
     end
   end

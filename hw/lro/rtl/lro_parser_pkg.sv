@@ -19,7 +19,10 @@ package lro_parser_pkg;
   localparam logic [7:0] PROTOCOL_AH = 8'd51;
   localparam logic [7:0] PROTOCOL_DESTINATION = 8'd60;
 
-  // What a chunk is part of.
+  // Bits of the sums of headers: at most 36 numbers of 16 bits.
+  localparam int HEADER_SUM_W = 22;
+
+  // What a chunk is part of: places in `parts_t`, of which one bit is set.
   typedef enum logic [3:0] {
     PART_ETHERNET,
     PART_TAG0,
@@ -33,236 +36,183 @@ package lro_parser_pkg;
     PART_PAYLOAD,
     PART_OTHER
   } part_t;
+  localparam int PARTS = 11;
+  typedef logic [PARTS-1:0] parts_t;
+
+  // A protocol number, as far as the walk tells them apart. Extension headers come last.
+  typedef enum logic [2:0] {
+    NEXT_OTHER,
+    NEXT_TCP,
+    NEXT_HOP_BY_HOP,
+    NEXT_ROUTING,
+    NEXT_FRAGMENT,
+    NEXT_AH,
+    NEXT_DESTINATION
+  } next_t;
+
+  // Chunks until a part ends, this one among them. `is_[i]` holds for i + 1 of them.
+  typedef struct packed {
+    logic [6:0] left;
+    logic [3:0] is_;
+  } count_t;
+
+  // A chunk with all that the walk may ask about it.
+  typedef struct packed {
+    logic [31:0] data;
+    logic vlan;  // EtherTypes in the last two bytes
+    logic qinq;
+    logic ipv4;
+    logic ipv6;
+    next_t top;  // the protocol in the first byte
+    next_t low;  // the protocol in the third
+    logic offset;  // a fragment header's offset is not 0
+    logic has_options;  // a data offset above 5
+    count_t ipv4_count;  // behind the first chunk of an IPv4 header
+    count_t options_count;
+    count_t link_count;  // behind an EtherType
+    count_t ah_count;  // behind the first chunk of an extension header
+    count_t extension_count;
+  } hint_t;
 
   typedef struct packed {
     logic [31:0] data;
-    part_t part;
+    parts_t parts;
     logic [3:0] index;  // chunks of its part before it
+    next_t kind;  // of an extension header
+    next_t top;
+    logic offset;
+    logic length4;  // has the length of the IPv4 packet
+    logic length6;
   } chunk_t;
 
-  // Where the walk over the headers is, and what it has found.
+  // Where the walk over the headers is.
   typedef struct packed {
-    part_t part;
+    parts_t parts;
     logic [3:0] index;
-    logic [9:0] left;  // chunks of the part that follow
-    part_t behind;  // what follows a skipped part
-    logic [9:0] at;  // chunks since the IP header began
-    logic [7:0] next_header;
-    logic first_extension;
-    logic [1:0] tags;
-    logic v6;
-    logic is_ip;
-    logic [16:0] total;  // bytes of the IP packet
-    logic [6:0] transport;  // where TCP begins, in chunks from the IP header
-    logic found_tcp;
-    logic not_tcp;
-    logic malformed;
-    logic out_of_reach;
-    logic later_fragment;
-    logic fragment;  // the first of several, or an atomic fragment
-    logic opaque;  // a routing header or AH
-    logic extended;  // IPv4 options or IPv6 extension headers
+    logic first;  // the part begins
+    count_t count;
+    next_t next;  // the next header of IPv6
+    logic to_tcp;  // what follows a skipped part: TCP or an extension header
+    count_t options;
+    logic has_options;
   } walk_t;
 
-  localparam walk_t WALK_START = '0;
-
-  // A chunk that begins here ends, with the 8 bytes that hold an extension's length, within the parser's reach.
-  function automatic logic extension_in_reach(logic [10:0] at, logic [1:0] tags);
-    return at + 11'(tags) <= 11'd58;  // 14 + 4 * (tags + at) + 8 <= 256
-  endfunction
-
-  function automatic logic tcp_in_reach(logic [10:0] at, logic [1:0] tags);
-    return at + 11'(tags) <= 11'd55;  // 14 + 4 * (tags + at) + 20 <= 256
-  endfunction
-
-  function automatic logic is_extension(logic [7:0] protocol);
-    return protocol == PROTOCOL_HOP_BY_HOP || protocol == PROTOCOL_ROUTING || protocol == PROTOCOL_FRAGMENT ||
-        protocol == PROTOCOL_AH || protocol == PROTOCOL_DESTINATION;
-  endfunction
-
-  // Chunks of an extension header.
-  function automatic logic [10:0] extension_chunks(logic [7:0] protocol, logic [7:0] length);
+  function automatic next_t next_of(logic [7:0] protocol);
     case (protocol)
-      PROTOCOL_FRAGMENT: return 11'd2;
-      PROTOCOL_AH: return 11'(length) + 11'd2;
-      default: return {2'b00, length, 1'b0} + 11'd2;
+      PROTOCOL_TCP: return NEXT_TCP;
+      PROTOCOL_HOP_BY_HOP: return NEXT_HOP_BY_HOP;
+      PROTOCOL_ROUTING: return NEXT_ROUTING;
+      PROTOCOL_FRAGMENT: return NEXT_FRAGMENT;
+      PROTOCOL_AH: return NEXT_AH;
+      PROTOCOL_DESTINATION: return NEXT_DESTINATION;
+      default: return NEXT_OTHER;
     endcase
   endfunction
 
-  function automatic walk_t begin_ip(walk_t walk, logic [15:0] ethertype);
-    walk.index = '0;
-    walk.at = '0;
-    case (ethertype)
-      ETHERTYPE_IPV4: begin
-        walk.part  = PART_IPV4;
-        walk.is_ip = 1'b1;
-      end
-      ETHERTYPE_IPV6: begin
-        walk.part  = PART_IPV6;
-        walk.is_ip = 1'b1;
-        walk.v6 = 1'b1;
-      end
-      default: begin
-        walk.part = PART_OTHER;
-        walk.not_tcp = 1'b1;
-      end
-    endcase
+  function automatic logic is_extension(next_t next);
+    return next[2:1] != 2'b00;
+  endfunction
+
+  function automatic count_t count_of(logic [6:0] left);
+    return '{left: left, is_: {left == 7'd4, left == 7'd3, left == 7'd2, left == 7'd1}};
+  endfunction
+
+  function automatic count_t count_down(count_t count);
+    return '{left: count.left - 7'd1, is_: {count.left == 7'd5, count.is_[3:1]}};
+  endfunction
+
+  // Counts beyond the parser's reach are cut to 127: the frame is out of reach then, whatever follows.
+  function automatic hint_t hint_of(logic [31:0] data);
+    hint_t hint;
+    logic [7:0] length;
+    length = data[23:16];
+    hint.data = data;
+    hint.vlan = data[15:0] == ETHERTYPE_VLAN;
+    hint.qinq = data[15:0] == ETHERTYPE_QINQ;
+    hint.ipv4 = data[15:0] == ETHERTYPE_IPV4;
+    hint.ipv6 = data[15:0] == ETHERTYPE_IPV6;
+    hint.top = next_of(data[31:24]);
+    hint.low = next_of(data[15:8]);
+    hint.offset = data[15:3] != 0;
+    hint.has_options = data[31:28] > 4'd5;
+    hint.ipv4_count = count_of(data[27:24] > 4'd5 ? 7'(data[27:24]) - 7'd1 : 7'd4);
+    hint.options_count = count_of(7'(data[31:28]) - 7'd5);
+    hint.ah_count = count_of(length >= 8'd126 ? 7'd127 : length[6:0] + 7'd1);
+    hint.link_count = count_of(hint.ipv4 ? 7'd5 : hint.ipv6 ? 7'd10 : 7'd1);
+    hint.extension_count = count_of(length >= 8'd63 ? 7'd127 : {length[5:0], 1'b1});
+    return hint;
+  endfunction
+
+  function automatic walk_t walk_start();
+    walk_t walk;
+    walk = '0;
+    walk.parts[PART_ETHERNET] = 1'b1;
+    walk.first = 1'b1;
+    walk.count = count_of(7'd4);
     return walk;
   endfunction
 
-  function automatic walk_t step_ipv4(walk_t walk, logic [31:0] data);
-    walk.at = walk.at + 1'b1;
-    case (walk.index)
-      4'd0: begin
-        walk.total = 17'(data[15:0]);
-        walk.left = 10'(data[27:24]);
-        if (data[31:28] != 4'd4 || data[27:24] < 4'd5) walk.malformed = 1'b1;
-        walk.extended = data[27:24] > 4'd5;
-        walk.transport = 7'(data[27:24]);
-      end
-      4'd1: begin
-        walk.later_fragment = data[12:0] != 0;
-        walk.fragment = data[13];
-      end
-      4'd2: walk.not_tcp = data[23:16] != PROTOCOL_TCP;
-      default: ;
-    endcase
-    if (walk.index >= 4'd4 && {1'b0, walk.index} + 5'd1 >= walk.left[4:0]) begin
-      walk.part  = PART_TCP;
-      walk.index = '0;
-      walk.found_tcp = 1'b1;
-    end else begin
-      walk.index = walk.index + 1'b1;
+  // The walk after one more chunk. What a chunk is depends on few bits, for two of them pass in one cycle; what the headers say
+  // is found behind.
+  function automatic walk_t walk_step(walk_t walk, hint_t hint);
+    walk_t after;
+    parts_t parts;
+    logic last, leaves, link_ends, goes_on;
+    parts = walk.parts;
+    last = walk.count.is_[0];
+    leaves = parts[PART_EXTENSION] || (last && !parts[PART_PAYLOAD] && !parts[PART_OTHER]);
+    link_ends = (parts[PART_ETHERNET] && last) || parts[PART_TAG0] || parts[PART_TAG1];
+    goes_on =
+        hint.top == NEXT_TCP || (is_extension(hint.top) && !(walk.next == NEXT_FRAGMENT && hint.offset));
+
+    after = walk;
+    after.parts[PART_ETHERNET] = parts[PART_ETHERNET] && !last;
+    after.parts[PART_TAG0] = parts[PART_ETHERNET] && last && (hint.vlan || hint.qinq);
+    after.parts[PART_TAG1] = parts[PART_TAG0] && hint.vlan;
+    after.parts[PART_IPV4] = (link_ends && hint.ipv4) || (parts[PART_IPV4] && !last);
+    after.parts[PART_IPV6] = (link_ends && hint.ipv6) || (parts[PART_IPV6] && !last);
+    after.parts[PART_EXTENSION] =
+        last && ((parts[PART_IPV6] && is_extension(walk.next)) || (parts[PART_SKIPPED] && !walk.to_tcp));
+    after.parts[PART_SKIPPED] = (parts[PART_EXTENSION] && goes_on) || (parts[PART_SKIPPED] && !last);
+    after.parts[PART_TCP] = (parts[PART_TCP] && !last) || (last &&
+        (parts[PART_IPV4] || (parts[PART_IPV6] && walk.next == NEXT_TCP) || (parts[PART_SKIPPED] && walk.to_tcp)));
+    after.parts[PART_OPTIONS] = (parts[PART_TCP] && last && walk.has_options) || (parts[PART_OPTIONS] && !last);
+    after.parts[PART_PAYLOAD] = parts[PART_PAYLOAD] ||
+        (last && ((parts[PART_TCP] && !walk.has_options) || parts[PART_OPTIONS]));
+    after.parts[PART_OTHER] = parts[PART_OTHER] || (parts[PART_EXTENSION] && !goes_on) ||
+        (parts[PART_IPV6] && last && walk.next == NEXT_OTHER) ||
+        (link_ends && !hint.ipv4 && !hint.ipv6 && !(hint.vlan && !parts[PART_TAG1]) && !(hint.qinq && parts[PART_ETHERNET]));
+
+    after.first = leaves;
+    after.index = leaves ? 4'd0 : walk.index + 4'd1;
+    if (parts[PART_IPV6] && walk.index == 4'd1) after.next = hint.low;
+    if (parts[PART_EXTENSION]) begin
+      after.next   = hint.top;
+      after.to_tcp = hint.top == NEXT_TCP;
     end
-    return walk;
-  endfunction
-
-  function automatic walk_t step_ipv6(walk_t walk, logic [31:0] data);
-    walk.at = walk.at + 1'b1;
-    case (walk.index)
-      4'd0: if (data[31:28] != 4'd6) walk.malformed = 1'b1;
-      4'd1: begin
-        walk.total = 17'(data[31:16]) + 17'd40;
-        walk.next_header = data[15:8];
-      end
-      4'd9: begin
-        walk.transport = 7'd10;
-        walk.first_extension = 1'b1;
-        if (walk.next_header == PROTOCOL_TCP) begin
-          walk.part = PART_TCP;
-          walk.found_tcp = 1'b1;
-        end else if (is_extension(walk.next_header)) begin
-          walk.part = PART_EXTENSION;
-          walk.extended = 1'b1;
-        end else begin
-          walk.part = PART_OTHER;
-          walk.not_tcp = 1'b1;
-        end
-      end
-      default: ;
-    endcase
-    walk.index = walk.index == 4'd9 ? '0 : walk.index + 1'b1;
-    return walk;
-  endfunction
-
-  // Flags do not end the walk, so that what a chunk is depends on few bits: `lro_classify` gives the first of them precedence.
-  function automatic walk_t step_extension(walk_t walk, logic [31:0] data);
-    logic [10:0] chunks;
-    logic [10:0] behind;
-    logic later_fragment, in_reach;
-    chunks = extension_chunks(walk.next_header, data[23:16]);
-    behind = 11'(walk.at) + chunks;
-    later_fragment = walk.next_header == PROTOCOL_FRAGMENT && data[15:3] != 0;
-    if (!walk.out_of_reach) begin
-      if (walk.next_header == PROTOCOL_HOP_BY_HOP && !walk.first_extension) walk.malformed = 1'b1;
-      if (walk.next_header == PROTOCOL_AH && data[23:16] == 0) walk.malformed = 1'b1;
-      if ({4'b0, behind, 2'b00} > walk.total) walk.malformed = 1'b1;
+    if (parts[PART_TCP] && walk.count.is_[1]) begin
+      after.has_options = hint.has_options;
+      after.options = hint.options_count;
     end
-    if (walk.next_header == PROTOCOL_ROUTING || walk.next_header == PROTOCOL_AH) walk.opaque = 1'b1;
-    if (walk.next_header == PROTOCOL_FRAGMENT) begin
-      walk.fragment = 1'b1;
-      walk.later_fragment = later_fragment;
+
+    // One of these holds, or none where the part has no end.
+    after.count = '0;
+    if (parts[PART_EXTENSION] && walk.next == NEXT_FRAGMENT) after.count = after.count | count_of(7'd1);
+    if (parts[PART_EXTENSION] && walk.next == NEXT_AH) after.count = after.count | hint.ah_count;
+    if (parts[PART_EXTENSION] && walk.next != NEXT_FRAGMENT && walk.next != NEXT_AH) begin
+      after.count = after.count | hint.extension_count;
     end
-    walk.first_extension = 1'b0;
-    walk.at = walk.at + 1'b1;
-    walk.left = 10'(chunks - 11'd1);
-    walk.next_header = data[31:24];
-    walk.part = PART_SKIPPED;
-    in_reach = 1'b1;
-    if (is_extension(data[31:24]) && !later_fragment) begin
-      walk.behind = PART_EXTENSION;
-      in_reach = extension_in_reach(behind, walk.tags);
-    end else if (data[31:24] == PROTOCOL_TCP) begin
-      walk.found_tcp = 1'b1;
-      walk.behind = PART_TCP;
-      walk.transport = behind[6:0];
-      in_reach = later_fragment || tcp_in_reach(behind, walk.tags);
-    end else begin
-      walk.not_tcp = 1'b1;
-      walk.part = PART_OTHER;
+    if (parts[PART_IPV4] && walk.first) after.count = after.count | hint.ipv4_count;
+    if (!last && !parts[PART_EXTENSION] && !(parts[PART_IPV4] && walk.first)) begin
+      after.count = after.count | count_down(walk.count);
     end
-    if (!in_reach) walk.out_of_reach = 1'b1;
-    return walk;
+    if (last && parts[PART_TCP]) after.count = after.count | walk.options;
+    if (last && (parts[PART_IPV4] || parts[PART_IPV6] || parts[PART_SKIPPED])) after.count = after.count | count_of(7'd5);
+    if (link_ends) after.count = after.count | hint.link_count;
+    return after;
   endfunction
 
-  function automatic walk_t step_skipped(walk_t walk);
-    walk.at = walk.at + 1'b1;
-    if (walk.left == 10'd1) begin
-      walk.part  = walk.behind;
-      walk.index = '0;
-    end
-    walk.left = walk.left - 1'b1;
-    return walk;
-  endfunction
-
-  function automatic walk_t step_tcp(walk_t walk, logic [31:0] data);
-    if (walk.index == 4'd3) walk.left = 10'(data[31:28]);
-    if (walk.index == 4'd4) begin
-      walk.index = '0;
-      walk.part  = walk.left <= 10'd5 ? PART_PAYLOAD : PART_OPTIONS;
-      walk.left  = walk.left - 10'd5;
-    end else begin
-      walk.index = walk.index + 1'b1;
-    end
-    return walk;
-  endfunction
-
-  function automatic walk_t step_options(walk_t walk);
-    walk.index = walk.index + 1'b1;
-    if (walk.left == 10'd1) walk.part = PART_PAYLOAD;
-    walk.left = walk.left - 1'b1;
-    return walk;
-  endfunction
-
-  // The walk after one more chunk.
-  function automatic walk_t walk_step(walk_t walk, logic [31:0] data);
-    case (walk.part)
-      PART_ETHERNET: begin
-        if (walk.index != 4'd3) walk.index = walk.index + 1'b1;
-        else if (data[15:0] == ETHERTYPE_VLAN || data[15:0] == ETHERTYPE_QINQ) begin
-          walk.part = PART_TAG0;
-          walk.tags = 2'd1;
-        end else walk = begin_ip(walk, data[15:0]);
-      end
-      PART_TAG0: begin
-        if (data[15:0] == ETHERTYPE_VLAN) begin
-          walk.part = PART_TAG1;
-          walk.tags = 2'd2;
-        end else walk = begin_ip(walk, data[15:0]);
-      end
-      PART_TAG1: walk = begin_ip(walk, data[15:0]);
-      PART_IPV4: walk = step_ipv4(walk, data);
-      PART_IPV6: walk = step_ipv6(walk, data);
-      PART_EXTENSION: walk = step_extension(walk, data);
-      PART_SKIPPED: walk = step_skipped(walk);
-      PART_TCP: walk = step_tcp(walk, data);
-      PART_OPTIONS: walk = step_options(walk);
-      default: ;
-    endcase
-    return walk;
-  endfunction
-
-  // Header fields as they are received.
+  // Header fields as they are received, and what the fixed headers say.
   typedef struct packed {
     flow_t flow;
     template_t template_;
@@ -272,57 +222,37 @@ package lro_parser_pkg;
     logic [8:0] flags;
     logic [15:0] ip_checksum;
     logic [15:0] tcp_checksum;
+    logic is_ip;
+    logic [16:0] total;  // bytes of the IP packet
+    logic [3:0] header_len;  // of IPv4, in chunks
+    logic malformed;
+    logic found_tcp;
+    logic not_tcp;
+    logic later_fragment;
+    logic fragment;
   } fields_t;
 
-  function automatic fields_t take_fields(fields_t fields, chunk_t chunk);
-    logic [31:0] data;
-    data = chunk.data;
-    case (chunk.part)
-      PART_ETHERNET: if (chunk.index == 4'd3) fields.template_.qinq = data[15:0] == ETHERTYPE_QINQ;
-      PART_TAG0: {fields.template_.pcp0, fields.flow.vid0} = data[31:16];
-      PART_TAG1: {fields.template_.pcp1, fields.flow.vid1} = data[31:16];
-      PART_IPV4:
-      case (chunk.index)
-        4'd0: fields.template_.traffic_class = data[23:16];
-        4'd1: fields.template_.label = {18'b0, data[15:14]};
-        4'd2: {fields.template_.ttl, fields.ip_checksum} = {data[31:24], data[15:0]};
-        4'd3: fields.flow.src[31:0] = data;
-        4'd4: fields.flow.dst[31:0] = data;
-        default: ;
-      endcase
-      PART_IPV6:
-      case (chunk.index)
-        4'd0: {fields.template_.traffic_class, fields.template_.label} = data[27:0];
-        4'd1: fields.template_.ttl = data[7:0];
-        4'd2: fields.flow.src[127:96] = data;
-        4'd3: fields.flow.src[95:64] = data;
-        4'd4: fields.flow.src[63:32] = data;
-        4'd5: fields.flow.src[31:0] = data;
-        4'd6: fields.flow.dst[127:96] = data;
-        4'd7: fields.flow.dst[95:64] = data;
-        4'd8: fields.flow.dst[63:32] = data;
-        4'd9: fields.flow.dst[31:0] = data;
-        default: ;
-      endcase
-      PART_TCP:
-      case (chunk.index)
-        4'd0: fields.flow.ports = data;
-        4'd1: fields.seq = data;
-        4'd2: fields.ack = data;
-        4'd3: begin
-          fields.template_.data_offset = data[31:28];
-          fields.template_.reserved = data[27:25];
-          fields.template_.ece = data[22];
-          fields.flags = data[24:16];
-          fields.window = data[15:0];
-        end
-        4'd4: {fields.tcp_checksum, fields.template_.urgent} = data;
-        default: ;
-      endcase
-      default: ;
-    endcase
-    return fields;
-  endfunction
+  // What IPv6 extension headers say.
+  typedef struct packed {
+    logic found;  // there are any
+    logic [6:0] transport;  // where TCP begins, in chunks from the IP header
+    logic found_tcp;
+    logic malformed;
+    logic out_of_reach;
+    logic later_fragment;
+    logic fragment;  // the first of several, or an atomic fragment
+    logic opaque;  // a routing header or AH
+  } extensions_t;
+
+  // An extension header on its way through `lro_extensions`.
+  typedef struct packed {
+    logic valid;
+    next_t kind;
+    next_t top;
+    logic offset;
+    logic [7:0] length;
+    logic [10:0] end_;  // chunks from the frame's start to the header's end; at first, those to its third chunk
+  } extension_t;
 
   // How far the TCP options are timestamps and padding, in any layout.
   typedef enum logic [2:0] {
@@ -342,70 +272,100 @@ package lro_parser_pkg;
     logic [2:0][31:0] chunks;  // those of the timestamps, the latest last
   } options_t;
 
-  // The bytes of a chunk from `lane` on, behind the timestamps: NOPs, then the end of the list, then zeros.
-  function automatic options_t take_tail(options_t options, logic [31:0] data, logic [2:0] lane);
-    logic [3:0] zero, nop, skipped;
+  // The bytes of a chunk from one lane on, behind the timestamps: NOPs, then the end of the list, then zeros.
+  typedef struct packed {
+    logic other;
+    logic ends;  // there is a zero
     logic [2:0] nops;
-    logic ended;
+  } tail_t;
+
+  // A chunk of options with all that `take_options` may ask about it.
+  typedef struct packed {
+    logic [31:0] data;
+    logic [2:0] lead;  // NOPs that it begins with
+    logic begins;  // timestamps follow them
+    logic length;  // the first byte is the length of timestamps
+    tail_t [3:0] tails;  // from each lane on
+  } option_hint_t;
+
+  function automatic tail_t tail_of(logic [31:0] data, logic [2:0] lane);
+    tail_t tail;
+    logic [3:0] zero, nop, skipped;
     for (int i = 0; i < 4; i++) begin
       zero[i] = data[31-8*i-:8] == 8'd0;
       nop[i] = data[31-8*i-:8] == 8'd1;
       skipped[i] = 3'(i) < lane;
     end
     // NOPs come first, so the last of them says how many there are.
-    ended = options.state == OPTIONS_END;
-    nops = '0;
-    for (int i = 0; i < 4; i++) if (nop[i] && !skipped[i]) nops = 3'(i + 1) - lane;
-    if (((zero | nop | skipped) != 4'hF) || (ended && (nop & ~skipped) != 0) || (zero[0] && !skipped[0] && nop[1]) ||
-        (zero[1] && !skipped[1] && nop[2]) || (zero[2] && !skipped[2] && nop[3])) begin
-      options.state = OPTIONS_OTHER;
-    end else begin
-      options.state = (ended || (zero & ~skipped) != 0) ? OPTIONS_END : OPTIONS_BEHIND;
+    tail.nops = '0;
+    for (int i = 0; i < 4; i++) if (nop[i] && !skipped[i]) tail.nops = 3'(i + 1) - lane;
+    tail.ends = (zero & ~skipped) != 0;
+    tail.other = ((zero | nop | skipped) != 4'hF) || (zero[0] && !skipped[0] && nop[1]) ||
+        (zero[1] && !skipped[1] && nop[2]) || (zero[2] && !skipped[2] && nop[3]);
+    return tail;
+  endfunction
+
+  function automatic option_hint_t option_hint_of(logic [31:0] data);
+    option_hint_t hint;
+    logic [3:0] kind;
+    logic [3:0] length;
+    hint.data = data;
+    hint.lead = 3'd4;
+    for (int i = 3; i >= 0; i--) if (data[31-8*i-:8] != 8'd1) hint.lead = 3'(i);
+    for (int i = 0; i < 4; i++) begin
+      kind[i] = data[31-8*i-:8] == 8'd8;
+      length[i] = data[31-8*i-:8] == 8'd10;
     end
-    options.nops_behind = options.nops_behind + 6'(nops);
-    return options;
-  endfunction
-
-  function automatic options_t begin_timestamps(options_t options, logic [31:0] data);
-    logic [2:0] lead;
-    logic [15:0] kind_length;
-    lead = 3'd4;
-    for (int i = 3; i >= 0; i--) if (data[31-8*i-:8] != 8'd1) lead = 3'(i);
-    options.nops = options.nops + 6'(lead);
-    options.lane = lead[1:0];
-    options.age  = 2'd1;
-    case (lead)
-      3'd0: kind_length = data[31:16];
-      3'd1: kind_length = data[23:8];
-      3'd2: kind_length = data[15:0];
-      default: kind_length = {data[7:0], 8'd10};  // the length is in the next chunk
+    case (hint.lead)
+      3'd0: hint.begins = kind[0] && length[1];
+      3'd1: hint.begins = kind[1] && length[2];
+      3'd2: hint.begins = kind[2] && length[3];
+      default: hint.begins = kind[3];  // the length is in the next chunk
     endcase
-    if (lead != 3'd4) options.state = kind_length == 16'h080A ? OPTIONS_TIMESTAMPS : OPTIONS_OTHER;
+    hint.length = length[0];
+    for (int i = 0; i < 4; i++) hint.tails[i] = tail_of(data, 3'(i));
+    return hint;
+  endfunction
+
+  function automatic options_t take_tail(options_t options, tail_t tail);
+    logic ended;
+    ended = options.state == OPTIONS_END;
+    if (tail.other || (ended && tail.nops != 0)) options.state = OPTIONS_OTHER;
+    else options.state = (ended || tail.ends) ? OPTIONS_END : OPTIONS_BEHIND;
+    options.nops_behind = options.nops_behind + 6'(tail.nops);
     return options;
   endfunction
 
-  function automatic options_t within_timestamps(options_t options, logic [31:0] data);
+  function automatic options_t begin_timestamps(options_t options, option_hint_t hint);
+    options.nops = options.nops + 6'(hint.lead);
+    options.lane = hint.lead[1:0];
+    options.age  = 2'd1;
+    if (hint.lead != 3'd4) options.state = hint.begins ? OPTIONS_TIMESTAMPS : OPTIONS_OTHER;
+    return options;
+  endfunction
+
+  function automatic options_t within_timestamps(options_t options, option_hint_t hint);
     options.age = options.age + 1'b1;
     case ({options.age - 2'd1, options.lane})
-      {2'd1, 2'd3}: if (data[31:24] != 8'd10) options.state = OPTIONS_OTHER;
-      {2'd2, 2'd0}: options = take_tail(options, data, 3'd2);
-      {2'd2, 2'd1}: options = take_tail(options, data, 3'd3);
+      {2'd1, 2'd3}: if (!hint.length) options.state = OPTIONS_OTHER;
+      {2'd2, 2'd0}: options = take_tail(options, hint.tails[2]);
+      {2'd2, 2'd1}: options = take_tail(options, hint.tails[3]);
       {2'd2, 2'd2}: options.state = OPTIONS_BEHIND;
-      {2'd3, 2'd3}: options = take_tail(options, data, 3'd1);
+      {2'd3, 2'd3}: options = take_tail(options, hint.tails[1]);
       default: ;
     endcase
     return options;
   endfunction
 
   // The options after one more chunk of them.
-  function automatic options_t take_options(options_t options, logic [31:0] data);
+  function automatic options_t take_options(options_t options, option_hint_t hint);
     logic keep;
     keep = (options.state == OPTIONS_NOPS || options.state == OPTIONS_TIMESTAMPS) && options.age != 2'd3;
-    if (keep) options.chunks = {options.chunks[1:0], data};
+    if (keep) options.chunks = {options.chunks[1:0], hint.data};
     case (options.state)
-      OPTIONS_NOPS: options = begin_timestamps(options, data);
-      OPTIONS_TIMESTAMPS: options = within_timestamps(options, data);
-      OPTIONS_BEHIND, OPTIONS_END: options = take_tail(options, data, 3'd0);
+      OPTIONS_NOPS: options = begin_timestamps(options, hint);
+      OPTIONS_TIMESTAMPS: options = within_timestamps(options, hint);
+      OPTIONS_BEHIND, OPTIONS_END: options = take_tail(options, hint.tails[0]);
       default: ;
     endcase
     return options;

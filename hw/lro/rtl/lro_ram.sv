@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Block memory: one write port, one read port, the output two cycles after the address.
+//
+// A word that is read while it is written is not defined (simulation inverts it), and no block uses one.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -15,13 +17,16 @@ module lro_ram #(
     input wire [$clog2(DEPTH)-1:0] read_addr,
     output logic [WIDTH-1:0] read_data
 );
-  (* ram_style = "block" *)
+  (* ram_style = "block", no_rw_check *)
   logic [WIDTH-1:0] memory[DEPTH];
   logic [WIDTH-1:0] word_reg;
 
   always_ff @(posedge clk) begin
     if (write) memory[write_addr] <= write_data;
     word_reg  <= memory[read_addr];
+`ifndef SYNTHESIS
+    if (write && write_addr == read_addr) word_reg <= ~memory[read_addr];
+`endif
     read_data <= word_reg;
   end
 endmodule

@@ -43,9 +43,8 @@ module lro_registers
     input wire ready,
     input wire [4:0] stored,
 
-    input wire [TOTALS-1:0][63:0] totals,
     output logic read_valid,
-    output logic [5:0] read_index,
+    output logic [6:0] read_index,
     input wire read_done,
     input wire [63:0] read_data
 );
@@ -63,7 +62,7 @@ module lro_registers
     s_axil_wready  <= write;
     if (s_axil_bready) s_axil_bvalid <= 1'b0;
     if (write) s_axil_bvalid <= 1'b1;
-    if (write && s_axil_wstrb == 4'hF) begin
+    if (s_axil_awready && s_axil_wstrb == 4'hF) begin
       case (s_axil_awaddr)
         REGISTER_CONTROL: {drain, pass_bad_checksum, enable} <= s_axil_wdata[2:0];
         REGISTER_TIMER_NS: timer_ns <= s_axil_wdata;
@@ -86,11 +85,14 @@ module lro_registers
   wire is_total = address_reg[11:8] == REGISTER_TOTALS[11:8];
   wire is_reason = address_reg[11:9] == REGISTER_REASONS[11:9];
   wire is_high = address_reg[2];
-  assign read_valid = busy_reg && is_reason && !is_high && !s_axil_rvalid;
-  assign read_index = address_reg[8:3];
+  wire is_counter = is_total || is_reason;
+  assign read_valid = busy_reg && is_counter && !is_high && !s_axil_rvalid;
+  assign read_index = {is_total, is_total ? 6'(address_reg[3+:$clog2(TOTALS)]) : address_reg[8:3]};
   assign s_axil_arready = !busy_reg;
 
   logic [31:0] value;
+  logic [31:0] value_reg;
+  logic value_valid_reg;
   always_comb begin
     case (address_reg)
       REGISTER_ID: value = ID;
@@ -111,19 +113,18 @@ module lro_registers
       address_reg <= s_axil_araddr;
       busy_reg <= 1'b1;
     end
+    value_reg <= value;
+    value_valid_reg <= busy_reg && !s_axil_rvalid;
     if (busy_reg && !s_axil_rvalid) begin
-      if ((is_total || is_reason) && is_high) begin
+      if (is_counter && is_high) begin
         s_axil_rdata  <= high_reg;
         s_axil_rvalid <= 1'b1;
-      end else if (is_total) begin
-        {high_reg, s_axil_rdata} <= totals[address_reg[5:3]];
-        s_axil_rvalid <= 1'b1;
-      end else if (is_reason) begin
+      end else if (is_counter) begin
         {high_reg, s_axil_rdata} <= read_data;
         s_axil_rvalid <= read_done;
       end else begin
-        s_axil_rdata  <= value;
-        s_axil_rvalid <= 1'b1;
+        s_axil_rdata  <= value_reg;
+        s_axil_rvalid <= value_valid_reg;
       end
     end
     if (s_axil_rvalid && s_axil_rready) begin

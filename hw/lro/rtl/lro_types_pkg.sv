@@ -133,6 +133,7 @@ package lro_types_pkg;
   // A decision, in the order of the packets.
   typedef struct packed {
     page_t first;
+    logic [1:0] tags;
     meta_t meta;
     patch_t patch;
   } order_t;
@@ -145,15 +146,20 @@ package lro_types_pkg;
     logic bad;  // marked by the MAC: not counted as a packet
   } close_t;
 
-  // Part of a frame that leaves: `len` bytes from `at` on. With `len` 0 its pages are freed only.
+  // Part of a frame that leaves, or a frame whose pages are freed only.
   typedef struct packed {
-    extent_t extent;
-    logic [7:0] at;
-    logic [15:0] len;
-    logic start;
+    page_t first;
+    page_t last;
+    logic free_only;
+    logic [6:0] at;  // its first byte in the first page
+    logic [13:0] words;  // of the store behind its first
+    logic single;  // none
+    logic [3:0] last_lane;
+    logic start;  // of a packet
     logic finish;
-    meta_t meta;
-    patch_t patch;
+    logic aggregate;
+    logic [1:0] tags;
+    logic v6;
   } piece_t;
 
   // Where the payload of a stored frame lies.
@@ -162,11 +168,6 @@ package lro_types_pkg;
     logic [7:0] payload_at;
     logic [15:0] payload_len;
   } segment_t;
-
-  // One event for the counters.
-  typedef struct packed {
-    logic [5:0] index;
-  } event_t;
 endpackage
 
 `resetall
