@@ -224,14 +224,33 @@ fn chains_around_the_parsers_reach() {
                 ]);
                 let mut two = extended(data(100, 100), kind, chain);
                 if let Network::Ipv6 { extensions, .. } = &mut two.network {
-                    extensions[0] = IpProtocol::DESTINATION_OPTIONS.0;
                     extensions.extend([6, 0, 1, 4, 0, 0, 0, 0]);
                 }
-                frames.extend([data(0, 100).build(), tagged(two, tags).build()]);
+                for second in [IpProtocol::DESTINATION_OPTIONS, IpProtocol::HOP_BY_HOP] {
+                    if let Network::Ipv6 { extensions, .. } = &mut two.network {
+                        extensions[0] = second.0;
+                    }
+                    frames.extend([data(0, 100).build(), tagged(two.clone(), tags).build()]);
+                }
             }
             same("a chain", &Config::default(), &frames);
         }
     }
+}
+
+/// Beyond the reach it does not matter that a header is cut short.
+#[test]
+fn segments_cut_short_around_the_parsers_reach() {
+    let mut frames = Vec::new();
+    for chain in (160..=224).step_by(4) {
+        for tcp in 0..20 {
+            let mut frame = extended(data(100, 100), IpProtocol::AH, chain).build();
+            frame.truncate(54 + chain + tcp);
+            frame[18..20].copy_from_slice(&((chain + tcp) as u16).to_be_bytes());
+            frames.extend([data(0, 100).build(), frame]);
+        }
+    }
+    same("cut short at the reach", &Config::default(), &frames);
 }
 
 #[test]
