@@ -8,13 +8,13 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`programs`] | the paper's benchmarks as steps: send, await, fetch, compute |
-//! | [`processors`] | two processors: kernel work first, then programs, then the application in the background |
-//! | [`card`] | PCI-X, and one processor that every frame and message passes |
-//! | [`adapter`] | the RDMA device: `nichrome_rdma` with iWARP streams over the card's TCP, MPA's start-up included, or with datagrams |
-//! | [`datagram`] | frames of RoCE and StaR, for experiments beyond the paper |
-//! | [`router`] | interrupts that wait for more packets, one processor, and `nichrome_wan` as degen |
-//! | [`network`] | the world: who passes what on to whom |
+//! | `programs` | the paper's benchmarks as steps: send, await, fetch, compute |
+//! | `processors` | two processors: kernel work first, then programs, then the application in the background |
+//! | `card` | PCI-X, and one processor that every frame and message passes |
+//! | `adapter` | the RDMA device: `nichrome_rdma` with iWARP streams over the card's TCP, MPA's start-up included, or with datagrams |
+//! | `datagram` | frames of RoCE and StaR, for experiments beyond the paper |
+//! | `router` | interrupts that wait for more packets, one processor, and `nichrome_wan` as degen |
+//! | `network` | the world: who passes what on to whom |
 //!
 //! TCP, of the kernel and of the card, is smoltcp ([`crate::host`]). What is not modelled: interrupts and descriptors of frames
 //! that were sent, the memory bus that processors and card share, caches, and time slices (a program that communicates comes before
