@@ -136,8 +136,10 @@ impl CardQueue {
                 }
                 Waiting::Request { packet, flow, traffic_class } => {
                     let bytes = packet.bytes();
-                    let of_one = room.is_empty() || last == Some((*flow, *traffic_class));
-                    if !of_one || !room.fits_behind(expected_len(bytes)) {
+                    // Whoever asks for more than any room is refused by the card, and keeps nobody waiting.
+                    let follows =
+                        || last == Some((*flow, *traffic_class)) && room.fits_behind(expected_len(bytes));
+                    if !room.is_empty() && !follows() {
                         return true;
                     }
                     last = Some((*flow, *traffic_class));

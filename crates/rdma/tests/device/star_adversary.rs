@@ -6,6 +6,7 @@ use crate::common::{BASE, Link, MEMORY, Pair};
 use nichrome_rdma::star::{CardAuthentication, CardCounters, ServerSecret};
 use nichrome_rdma::*;
 use nichrome_wire::rdma::UdpFlow;
+use nichrome_wire::star::{CommonHeader, PacketType};
 use nichrome_wire::{AddressPair, TrafficClass};
 use proptest::prelude::*;
 
@@ -180,6 +181,25 @@ proptest! {
 /// Bytes stored by the server's card.
 fn stored(pair: &Pair) -> u64 {
     pair.ends[SERVER].device.view::<CardCounters>().stored
+}
+
+#[test]
+fn a_forged_request_for_more_than_a_packet_can_hold_keeps_nobody_waiting() {
+    let mut pair = authenticated();
+    let (rkey, _) = prepare(&mut pair.ends[SERVER]);
+    let qps = pair.connect_star(SERVER, &Link { psn: 100, ..Link::default() });
+    let remote = Remote { address: BASE, rkey };
+    pair.ends[CLIENT].post(qps[CLIENT], 1, Operation::Read(remote), 0, 100);
+    pair.run();
+    let type_of = |bytes: &[u8]| CommonHeader::new(bytes).unwrap().type_code();
+    let gd = pair.sent.iter().find(|(_, bytes)| type_of(bytes) == PacketType::Gd as u8);
+    let (_, mut forged) = gd.unwrap().clone();
+    forged[2..4].fill(0xFF);
+    pair.inject_star(SERVER, &forged);
+    pair.ends[CLIENT].post(qps[CLIENT], 2, Operation::Write(remote), 0, 100);
+    pair.run();
+    assert_eq!(pair.ends[CLIENT].statuses(), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!(pair.ends[SERVER].device.view::<CardCounters>().dropped_tag, 1);
 }
 
 #[test]
