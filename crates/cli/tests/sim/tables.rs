@@ -45,20 +45,25 @@ fn the_document_has_a_block_and_the_figures_of_every_experiment() {
 }
 
 #[test]
-fn the_document_has_the_tables_and_figures_of_single_runs() {
-    is_as_in_the_document(|command| !is_sampled(command));
+fn the_document_has_the_tables_and_figures_of_short_runs() {
+    is_as_in_the_document(|command| !takes_long(command));
 }
 
 #[test]
 #[ignore = "takes minutes: ./check --full runs it"]
-fn the_document_has_the_tables_and_figures_of_samples() {
-    is_as_in_the_document(is_sampled);
+fn the_document_has_the_tables_and_figures_of_long_runs() {
+    is_as_in_the_document(takes_long);
 }
 
-/// Whether a command runs its experiment many times, with values drawn from the ranges of its parameters.
-fn is_sampled(command: &str) -> bool {
-    command.starts_with("sensitivity") || command.contains("--samples")
+/// Whether a command takes long: it runs its experiment many times, with values drawn from the ranges of its parameters, or
+/// an experiment of many packets.
+fn takes_long(command: &str) -> bool {
+    let is_sampled = command.starts_with("sensitivity") || command.contains("--samples");
+    is_sampled || LONG.iter().any(|name| command.ends_with(name))
 }
+
+/// Experiments that take more than ten seconds of a processor.
+const LONG: [&str; 2] = ["iwarp-cpu-delay", "iwarp-today-loss"];
 
 fn document() -> String {
     fs::read_to_string(root().join("docs/experiments.md")).unwrap()
