@@ -26,6 +26,7 @@ use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
 use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, StreamHost};
 use crate::live_device::{EventSink, LiveDevice};
+use crate::set_up::SetUp;
 use crate::spin::Spin;
 use crate::star::{Host, StarSetup, listen};
 use crate::wire::{Wire, WireCounters};
@@ -55,14 +56,6 @@ impl<M: Memory + Send + 'static> fmt::Debug for Driver<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").finish_non_exhaustive()
     }
-}
-
-/// What sets up the connections of a transport.
-enum SetUp {
-    /// RoCE: nothing.
-    None,
-    Star(StarSetup),
-    Iwarp(IwarpSetup),
 }
 
 struct Shared<M> {
@@ -151,16 +144,11 @@ impl<M: Memory + Send + 'static> Driver<M> {
     ) -> Result<T, Unavailable> {
         let mut requests = Vec::new();
         let mut modify = |device: &mut Device<M>, qp: QpHandle, change: &QpChange| {
-            device.modify_qp(qp, change)?;
-            if let SetUp::Star(star) = &self.set_up {
-                requests.extend(star.hold(device, qp, change)?);
-            }
+            requests.extend(self.set_up.modify_qp(device, qp, change)?);
             Ok(())
         };
         let result = self.manage(|manager, device, now| commands(manager, device, &mut modify, now));
-        if let SetUp::Star(star) = &self.set_up {
-            requests.into_iter().for_each(|request| star.request(request));
-        }
+        requests.into_iter().for_each(|request| self.set_up.request(request));
         result
     }
 
@@ -208,64 +196,32 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// # Errors
     /// As [`Device::modify_qp`].
     pub fn modify_qp(&self, qp: QpHandle, change: &QpChange) -> Result<(), ModifyError> {
-        match &self.set_up {
-            SetUp::None => return self.call(|device| device.modify_qp(qp, change)),
-            SetUp::Star(star) => {
-                let request = self.call(|device| {
-                    device.modify_qp(qp, change)?;
-                    star.hold(device, qp, change)
-                })?;
-                request.into_iter().for_each(|request| star.request(request));
-            }
-            SetUp::Iwarp(iwarp) => {
-                let request = self.call(|device| {
-                    if drains_failed_qp(device, qp, change) {
-                        return Ok(None);
-                    }
-                    device.modify_qp(qp, change)?;
-                    iwarp.hold(device, qp, change)
-                })?;
-                request.into_iter().for_each(|request| iwarp.request(request));
-                if change.state == Some(QpState::Reset) {
-                    self.shared.live().wire.close_stream(qp, clock::now());
-                }
-            }
+        let request = self.call(|device| self.set_up.modify_qp(device, qp, change))?;
+        request.into_iter().for_each(|request| self.set_up.request(request));
+        if change.state == Some(QpState::Reset) {
+            self.shared.live().wire.close_stream(qp, clock::now());
         }
         Ok(())
     }
 
     /// Queue pairs whose connection is being set up.
     pub fn held_qps(&self) -> usize {
-        match &self.set_up {
-            SetUp::None => 0,
-            SetUp::Star(star) => star.open(),
-            SetUp::Iwarp(iwarp) => iwarp.open(),
-        }
+        self.set_up.open()
     }
 
     /// The configured transport.
     pub fn transport(&self) -> Transport {
-        match &self.set_up {
-            SetUp::None => Transport::Roce,
-            SetUp::Star(_) => Transport::Star,
-            SetUp::Iwarp(_) => Transport::Iwarp,
-        }
+        self.set_up.transport()
     }
 
     /// Options of iWARP; `None` on other transports.
     pub(crate) fn iwarp_options(&self) -> Option<IwarpOptions> {
-        match &self.set_up {
-            SetUp::Iwarp(iwarp) => Some(iwarp.options()),
-            SetUp::None | SetUp::Star(_) => None,
-        }
+        self.set_up.iwarp_options()
     }
 
     /// Connections of peers that iWARP has refused; zero on other transports.
     pub fn iwarp_counters(&self) -> IwarpCounters {
-        match &self.set_up {
-            SetUp::Iwarp(iwarp) => iwarp.counters(),
-            SetUp::None | SetUp::Star(_) => IwarpCounters::default(),
-        }
+        self.set_up.iwarp_counters()
     }
 
     /// Puts a queue pair on a connection that is set up.
@@ -432,12 +388,6 @@ impl<M: Memory + Send + 'static> Driver<M> {
     pub fn wire_counters(&self) -> WireCounters {
         self.shared.live().wire.counters()
     }
-}
-
-/// Whether a change drains a queue pair in ERROR, as librdmacm does before it disconnects one whose peer has: on an RNIC there is
-/// nothing left to drain.
-fn drains_failed_qp<M: Memory>(device: &Device<M>, qp: QpHandle, change: &QpChange) -> bool {
-    change.state == Some(QpState::Sqd) && device.query_qp(qp).is_ok_and(|report| report.state == QpState::Err)
 }
 
 /// A locked device.

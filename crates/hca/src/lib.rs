@@ -60,6 +60,7 @@ mod ports;
 mod queue_pair;
 mod recorder;
 mod region;
+mod set_up;
 mod spin;
 mod star;
 mod sync;

@@ -174,7 +174,7 @@ const HCA: Layers = &[
     &["cm/joining.rs"],
     &["cm/channel.rs", "cm/commands.rs", "cm/execute.rs", "cm/manager.rs"],
     &["management.rs"],
-    &["live_device.rs"],
+    &["live_device.rs", "set_up.rs"],
     &["driver.rs"],
     &["adapter.rs", "queue_pair.rs", "region.rs"],
     &["cm/"],

@@ -27,7 +27,7 @@ pub(crate) use counters::{Refused, SharedCounters};
 pub use establish::EstablishError;
 pub(crate) use establish::{Established, connect};
 pub use listener::{Incoming, Listener};
-pub(crate) use pending::{AttachError, StreamHost};
+pub(crate) use pending::{AttachError, Request, StreamHost};
 pub(crate) use set_up::{IwarpSetup, listen};
 
 /// TCP port of the adapter that has the lowest queue pair numbers at an address. Adapters that share an address use the ports

@@ -24,7 +24,7 @@ use thiserror::Error;
 use crate::connect::PreSharedKey;
 
 pub use key_file::KeyFileError;
-pub(crate) use pending::Host;
+pub(crate) use pending::{Host, Request};
 pub(crate) use set_up::{StarSetup, listen};
 pub(crate) use slots::{SLOT_BITS, STEERING};
 

@@ -1,0 +1,94 @@
+//! What sets up the connections of a transport before its queue pairs use them, for any transport.
+
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpState};
+
+use crate::config::Transport;
+use crate::iwarp::{self, IwarpCounters, IwarpOptions, IwarpSetup};
+use crate::star::{self, StarSetup};
+
+/// What sets up the connections of a transport.
+pub(crate) enum SetUp {
+    /// RoCE: nothing.
+    None,
+    Star(StarSetup),
+    Iwarp(IwarpSetup),
+}
+
+/// A request to set up the connection of a held queue pair.
+pub(crate) enum SetUpRequest {
+    Star(star::Request),
+    Iwarp(iwarp::Request),
+}
+
+impl SetUp {
+    /// Changes a queue pair. One whose connection is to be set up is held; the request is for [`SetUp::request`], without the
+    /// device's lock.
+    ///
+    /// # Errors
+    /// As [`Device::modify_qp`].
+    pub(crate) fn modify_qp<M: Memory>(
+        &self,
+        device: &mut Device<M>,
+        qp: QpHandle,
+        change: &QpChange,
+    ) -> Result<Option<SetUpRequest>, ModifyError> {
+        if matches!(self, Self::Iwarp(_)) && drains_failed_qp(device, qp, change) {
+            return Ok(None);
+        }
+        device.modify_qp(qp, change)?;
+        match self {
+            Self::None => Ok(None),
+            Self::Star(star) => Ok(star.hold(device, qp, change)?.map(SetUpRequest::Star)),
+            Self::Iwarp(iwarp) => Ok(iwarp.hold(device, qp, change)?.map(SetUpRequest::Iwarp)),
+        }
+    }
+
+    /// Sets up the connection of a held queue pair.
+    pub(crate) fn request(&self, request: SetUpRequest) {
+        match (self, request) {
+            (Self::Star(star), SetUpRequest::Star(request)) => star.request(request),
+            (Self::Iwarp(iwarp), SetUpRequest::Iwarp(request)) => iwarp.request(request),
+            _ => {}
+        }
+    }
+
+    /// The transport.
+    pub(crate) fn transport(&self) -> Transport {
+        match self {
+            Self::None => Transport::Roce,
+            Self::Star(_) => Transport::Star,
+            Self::Iwarp(_) => Transport::Iwarp,
+        }
+    }
+
+    /// Queue pairs whose connection is being set up.
+    pub(crate) fn open(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Star(star) => star.open(),
+            Self::Iwarp(iwarp) => iwarp.open(),
+        }
+    }
+
+    /// Options of iWARP; `None` on other transports.
+    pub(crate) fn iwarp_options(&self) -> Option<IwarpOptions> {
+        match self {
+            Self::Iwarp(iwarp) => Some(iwarp.options()),
+            Self::None | Self::Star(_) => None,
+        }
+    }
+
+    /// Connections of peers that iWARP has refused; zero on other transports.
+    pub(crate) fn iwarp_counters(&self) -> IwarpCounters {
+        match self {
+            Self::Iwarp(iwarp) => iwarp.counters(),
+            Self::None | Self::Star(_) => IwarpCounters::default(),
+        }
+    }
+}
+
+/// Whether a change drains a queue pair in ERROR, as librdmacm does before it disconnects one whose peer has: on an RNIC there is
+/// nothing left to drain.
+fn drains_failed_qp<M: Memory>(device: &Device<M>, qp: QpHandle, change: &QpChange) -> bool {
+    change.state == Some(QpState::Sqd) && device.query_qp(qp).is_ok_and(|report| report.state == QpState::Err)
+}
