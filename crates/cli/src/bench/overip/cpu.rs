@@ -14,7 +14,7 @@ use super::end::End;
 use super::hosts::Hosts;
 use super::processors::{Role, Threads};
 use super::series::{Axis, Figure, Grid};
-use super::testbed::{Testbed, millis};
+use super::testbed::{Step, Testbed, millis};
 use super::work::Work;
 use crate::side::Side;
 
@@ -191,7 +191,6 @@ fn measure_place(
             grid.add((bearer, quantity, ""), place, value);
         }
     }
-    testbed.progress.inc(1);
     Ok(())
 }
 
@@ -236,12 +235,10 @@ pub(super) fn by_size(testbed: &Testbed) -> anyhow::Result<Figure> {
     let plan = &testbed.plan;
     let hosts = link(testbed)?;
     let mut grid = Grid::new(plan.pushed_sizes.iter().map(|size| *size as f64));
-    for round in 0..plan.long_rounds {
-        testbed.show(NAME, round);
-        for (place, len) in plan.pushed_sizes.iter().enumerate() {
-            measure_place(testbed, &hosts, &mut grid, place, (*len, Duration::ZERO))?;
-        }
-    }
+    testbed.measure(NAME, plan.long_rounds, plan.pushed_sizes, |Step { place, x: len, .. }| {
+        measure_place(testbed, &hosts, &mut grid, place, (len, Duration::ZERO))?;
+        Ok(())
+    })?;
     hosts.close()?;
     Ok(Figure {
         name: NAME,
@@ -261,12 +258,10 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
     let plan = &testbed.plan;
     let hosts = link(testbed)?;
     let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    for round in 0..plan.long_rounds {
-        testbed.show(NAME, round);
-        for (place, delay) in plan.delays.iter().enumerate() {
-            measure_place(testbed, &hosts, &mut grid, place, (SIZE, *delay))?;
-        }
-    }
+    testbed.measure(NAME, plan.long_rounds, &plan.delays, |Step { place, x: delay, .. }| {
+        measure_place(testbed, &hosts, &mut grid, place, (SIZE, delay))?;
+        Ok(())
+    })?;
     hosts.close()?;
     Ok(Figure {
         name: NAME,

@@ -6,7 +6,7 @@ use super::end::{Pair, run_both};
 use super::hosts::Hosts;
 use super::processors::Processors;
 use super::series::{Axis, Figure, Grid, median_us};
-use super::testbed::{Testbed, millis};
+use super::testbed::{Step, Testbed, millis};
 use crate::side::Side;
 
 /// Message size where it does not vary, in bytes.
@@ -25,12 +25,14 @@ const LATENCY: Axis = Axis { quantity: "latency_us", label: "one-way latency (µ
 const BY_SIZE: Axis = Axis { quantity: "bytes", label: "message size (bytes)" };
 const BY_DELAY: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
 
-/// Half the time of each of `iterations` round trips of `len` bytes. The right end begins.
-pub(super) fn ping_pong(
+/// The times of `iterations` round trips of `len` bytes. The right end begins, and does something else between sending and
+/// receiving.
+pub(super) fn round_trips(
     processors: &Processors,
     [left, right]: &mut Pair,
     len: usize,
     iterations: u32,
+    meanwhile: impl Fn() + Sync,
 ) -> anyhow::Result<Vec<Duration>> {
     let answer = || {
         for _ in 0..WARM_UP + iterations {
@@ -41,17 +43,31 @@ pub(super) fn ping_pong(
     };
     let ask = || {
         let mut times = Vec::new();
-        for _ in 0..WARM_UP + iterations {
+        for nth in 0..WARM_UP + iterations {
             let start = Instant::now();
             right.send(len)?;
+            if nth >= WARM_UP {
+                meanwhile();
+            }
             right.receive(len)?;
-            times.push(start.elapsed() / 2);
+            times.push(start.elapsed());
         }
         times.drain(..WARM_UP as usize);
         Ok(times)
     };
     let ((), times) = run_both(processors, Side::Right, answer, ask)?;
     Ok(times)
+}
+
+/// Half the time of each of `iterations` round trips of `len` bytes.
+pub(super) fn ping_pong(
+    processors: &Processors,
+    pair: &mut Pair,
+    len: usize,
+    iterations: u32,
+) -> anyhow::Result<Vec<Duration>> {
+    let times = round_trips(processors, pair, len, iterations, || {})?;
+    Ok(times.into_iter().map(|time| time / 2).collect())
 }
 
 /// By message size, on a path without delay.
@@ -82,17 +98,14 @@ fn sizes(testbed: &Testbed, hosts: &Hosts, name: &'static str) -> anyhow::Result
     let plan = &testbed.plan;
     let mut everything = testbed.connect_all(hosts, Side::Right)?;
     let mut grid = Grid::new(plan.sizes.iter().map(|size| *size as f64));
-    for round in 0..plan.rounds {
-        testbed.show(name, round);
-        for (place, size) in plan.sizes.iter().enumerate() {
-            let iterations = plan.iterations(BARE_ROUND_TRIP + TIME_OF_A_BYTE * *size as u32);
-            for (bearer, connections) in &mut everything {
-                let times = ping_pong(&testbed.processors, &mut connections.pairs[0], *size, iterations)?;
-                grid.add((*bearer, LATENCY.quantity, ""), place, median_us(&times));
-            }
-            testbed.progress.inc(1);
+    testbed.measure(name, plan.rounds, plan.sizes, |Step { place, x: size, .. }| {
+        let iterations = plan.iterations(BARE_ROUND_TRIP + TIME_OF_A_BYTE * size as u32);
+        for (bearer, connections) in &mut everything {
+            let times = ping_pong(&testbed.processors, &mut connections.pairs[0], size, iterations)?;
+            grid.add((*bearer, LATENCY.quantity, ""), place, median_us(&times));
         }
-    }
+        Ok(())
+    })?;
     Ok(Figure {
         name,
         paper: "",
@@ -112,18 +125,15 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Right)?;
     let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    for round in 0..plan.rounds {
-        testbed.show(NAME, round);
-        for (place, delay) in plan.delays.iter().enumerate() {
-            hosts.set_delay(*delay)?;
-            let iterations = plan.iterations(BARE_ROUND_TRIP + *delay * 2);
-            for (bearer, connections) in &mut everything {
-                let times = ping_pong(&testbed.processors, &mut connections.pairs[0], SIZE, iterations)?;
-                grid.add((*bearer, LATENCY.quantity, ""), place, median_us(&times));
-            }
-            testbed.progress.inc(1);
+    testbed.measure(NAME, plan.rounds, &plan.delays, |Step { place, x: delay, .. }| {
+        hosts.set_delay(delay)?;
+        let iterations = plan.iterations(BARE_ROUND_TRIP + delay * 2);
+        for (bearer, connections) in &mut everything {
+            let times = ping_pong(&testbed.processors, &mut connections.pairs[0], SIZE, iterations)?;
+            grid.add((*bearer, LATENCY.quantity, ""), place, median_us(&times));
         }
-    }
+        Ok(())
+    })?;
     hosts.set_delay(Duration::ZERO)?;
     drop(everything);
     hosts.close()?;

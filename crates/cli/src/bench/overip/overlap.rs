@@ -1,13 +1,13 @@
 //! Overlap of computation and communication: the client computes between sending and receiving (figures 4a, 5a, 5b).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::bearer::Bearer;
-use super::end::{Pair, run_both};
-use super::latency::{BARE_ROUND_TRIP, SIZE};
+use super::end::Pair;
+use super::latency::{BARE_ROUND_TRIP, SIZE, round_trips};
 use super::processors::{Processors, Role};
 use super::series::{Axis, Figure, Grid, median_us};
-use super::testbed::{Testbed, micros, millis};
+use super::testbed::{Step, Testbed, micros, millis};
 use super::work::Work;
 use crate::side::Side;
 
@@ -25,39 +25,14 @@ pub(super) const READINGS: [(&str, Duration); 3] = [
     ("242ms", Duration::from_millis(242)),
 ];
 
-/// Exchanges without computation that are not counted.
-const WARM_UP: u32 = 2;
-
 /// The client's times of exchanges with `computation` between sending and receiving.
 fn exchanges(
     processors: &Processors,
-    [left, right]: &mut Pair,
+    pair: &mut Pair,
     (work, computation): (Work, Duration),
     iterations: u32,
 ) -> anyhow::Result<Vec<Duration>> {
-    let answer = || {
-        for _ in 0..WARM_UP + iterations {
-            left.receive(SIZE)?;
-            left.send(SIZE)?;
-        }
-        Ok(())
-    };
-    let ask = || {
-        let mut times = Vec::new();
-        for nth in 0..WARM_UP + iterations {
-            let start = Instant::now();
-            right.send(SIZE)?;
-            if nth >= WARM_UP {
-                work.run(computation);
-            }
-            right.receive(SIZE)?;
-            times.push(start.elapsed());
-        }
-        times.drain(..WARM_UP as usize);
-        Ok(times)
-    };
-    let ((), times) = run_both(processors, Side::Right, answer, ask)?;
-    Ok(times)
+    round_trips(processors, pair, SIZE, iterations, || work.run(computation))
 }
 
 /// Adds what exchanges have measured.
@@ -85,19 +60,19 @@ pub(super) fn by_computation(testbed: &Testbed) -> anyhow::Result<Figure> {
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Right)?;
     let mut grid = Grid::new(plan.computations.iter().map(|time| micros(*time)));
-    for round in 0..plan.rounds {
-        testbed.show(NAME, round);
-        let work = calibrate(testbed);
-        for (place, computation) in plan.computations.iter().enumerate() {
-            let iterations = plan.iterations(BARE_ROUND_TRIP + *computation);
-            for (bearer, connections) in &mut everything {
-                let pair = &mut connections.pairs[0];
-                let times = exchanges(&testbed.processors, pair, (work, *computation), iterations)?;
-                add(&mut grid, (*bearer, ""), place, *computation, &times);
-            }
-            testbed.progress.inc(1);
+    let mut work = calibrate(testbed);
+    testbed.measure(NAME, plan.rounds, plan.computations, |Step { round, place, x: computation }| {
+        if round > 0 && place == 0 {
+            work = calibrate(testbed);
         }
-    }
+        let iterations = plan.iterations(BARE_ROUND_TRIP + computation);
+        for (bearer, connections) in &mut everything {
+            let pair = &mut connections.pairs[0];
+            let times = exchanges(&testbed.processors, pair, (work, computation), iterations)?;
+            add(&mut grid, (*bearer, ""), place, computation, &times);
+        }
+        Ok(())
+    })?;
     drop(everything);
     hosts.close()?;
     Ok(Figure {
@@ -122,27 +97,27 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Right)?;
     let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    for round in 0..plan.rounds {
-        testbed.show(NAME, round);
-        let work = calibrate(testbed);
-        for (place, delay) in plan.delays.iter().enumerate() {
-            hosts.set_delay(*delay)?;
-            for (variant, computation) in READINGS {
-                if computation > LONG && round >= plan.long_rounds {
-                    continue;
-                }
-                let round_trip = BARE_ROUND_TRIP + *delay * 2;
-                let iterations =
-                    if computation > LONG { 1 } else { plan.iterations(round_trip.max(computation)) };
-                for (bearer, connections) in &mut everything {
-                    let pair = &mut connections.pairs[0];
-                    let times = exchanges(&testbed.processors, pair, (work, computation), iterations)?;
-                    add(&mut grid, (*bearer, variant), place, computation, &times);
-                }
-            }
-            testbed.progress.inc(1);
+    let mut work = calibrate(testbed);
+    testbed.measure(NAME, plan.rounds, &plan.delays, |Step { round, place, x: delay }| {
+        if round > 0 && place == 0 {
+            work = calibrate(testbed);
         }
-    }
+        hosts.set_delay(delay)?;
+        for (variant, computation) in READINGS {
+            if computation > LONG && round >= plan.long_rounds {
+                continue;
+            }
+            let round_trip = BARE_ROUND_TRIP + delay * 2;
+            let iterations =
+                if computation > LONG { 1 } else { plan.iterations(round_trip.max(computation)) };
+            for (bearer, connections) in &mut everything {
+                let pair = &mut connections.pairs[0];
+                let times = exchanges(&testbed.processors, pair, (work, computation), iterations)?;
+                add(&mut grid, (*bearer, variant), place, computation, &times);
+            }
+        }
+        Ok(())
+    })?;
     drop(everything);
     hosts.close()?;
     Ok(Figure {

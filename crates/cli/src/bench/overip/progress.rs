@@ -8,7 +8,7 @@ use super::end::{CONTROL, Pair, run_both};
 use super::latency::{BARE_ROUND_TRIP, SIZE};
 use super::processors::Processors;
 use super::series::{Axis, Figure, Grid, median_us};
-use super::testbed::{Testbed, millis};
+use super::testbed::{Step, Testbed, millis};
 use super::work::spin;
 use crate::side::Side;
 
@@ -75,17 +75,14 @@ pub(super) fn by_load(testbed: &Testbed) -> anyhow::Result<Figure> {
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Left)?;
     let mut grid = Grid::new(plan.loads.iter().map(|load| millis(*load)));
-    for round in 0..plan.rounds {
-        testbed.show(NAME, round);
-        for (place, load) in plan.loads.iter().enumerate() {
-            let iterations = plan.iterations(BARE_ROUND_TRIP + *load);
-            for (bearer, connections) in &mut everything {
-                let times = fetches(&testbed.processors, &mut connections.pairs[0], *load, iterations)?;
-                grid.add((*bearer, FETCH.quantity, ""), place, median_us(&times));
-            }
-            testbed.progress.inc(1);
+    testbed.measure(NAME, plan.rounds, plan.loads, |Step { place, x: load, .. }| {
+        let iterations = plan.iterations(BARE_ROUND_TRIP + load);
+        for (bearer, connections) in &mut everything {
+            let times = fetches(&testbed.processors, &mut connections.pairs[0], load, iterations)?;
+            grid.add((*bearer, FETCH.quantity, ""), place, median_us(&times));
         }
-    }
+        Ok(())
+    })?;
     drop(everything);
     hosts.close()?;
     Ok(Figure {
@@ -107,18 +104,15 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Left)?;
     let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    for round in 0..plan.rounds {
-        testbed.show(NAME, round);
-        for (place, delay) in plan.delays.iter().enumerate() {
-            hosts.set_delay(*delay)?;
-            let iterations = plan.iterations(BARE_ROUND_TRIP + *delay * 2 + LOAD);
-            for (bearer, connections) in &mut everything {
-                let times = fetches(&testbed.processors, &mut connections.pairs[0], LOAD, iterations)?;
-                grid.add((*bearer, FETCH.quantity, ""), place, median_us(&times));
-            }
-            testbed.progress.inc(1);
+    testbed.measure(NAME, plan.rounds, &plan.delays, |Step { place, x: delay, .. }| {
+        hosts.set_delay(delay)?;
+        let iterations = plan.iterations(BARE_ROUND_TRIP + delay * 2 + LOAD);
+        for (bearer, connections) in &mut everything {
+            let times = fetches(&testbed.processors, &mut connections.pairs[0], LOAD, iterations)?;
+            grid.add((*bearer, FETCH.quantity, ""), place, median_us(&times));
         }
-    }
+        Ok(())
+    })?;
     drop(everything);
     hosts.close()?;
     Ok(Figure {

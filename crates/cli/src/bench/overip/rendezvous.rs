@@ -13,7 +13,7 @@ use super::end::{CONTROL, Pair, run_both};
 use super::latency::{BARE_ROUND_TRIP, ping_pong};
 use super::processors::Processors;
 use super::series::{Axis, Figure, Grid, median_us};
-use super::testbed::{Testbed, millis};
+use super::testbed::{Step, Testbed, millis};
 use crate::side::Side;
 
 /// Bytes of the message: few enough for TCP's first window.
@@ -111,23 +111,20 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Left)?;
     let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    for round in 0..plan.rounds {
-        testbed.show(NAME, round);
-        for (place, delay) in plan.delays.iter().enumerate() {
-            hosts.set_delay(*delay)?;
-            let iterations = plan.iterations((BARE_ROUND_TRIP + *delay * 2) * 2);
-            for (bearer, connections) in &mut everything {
-                let pair = &mut connections.pairs[0];
-                let round_trip = 2.0 * median_us(&ping_pong(&testbed.processors, pair, CONTROL, iterations)?);
-                for way in Way::ALL.into_iter().filter(|way| way.exists(*bearer)) {
-                    let time = median_us(&messages(&testbed.processors, pair, way, iterations)?);
-                    grid.add((*bearer, MESSAGE.quantity, way.name()), place, time / round_trip);
-                    grid.add((*bearer, TIME, way.name()), place, time);
-                }
+    testbed.measure(NAME, plan.rounds, &plan.delays, |Step { place, x: delay, .. }| {
+        hosts.set_delay(delay)?;
+        let iterations = plan.iterations((BARE_ROUND_TRIP + delay * 2) * 2);
+        for (bearer, connections) in &mut everything {
+            let pair = &mut connections.pairs[0];
+            let round_trip = 2.0 * median_us(&ping_pong(&testbed.processors, pair, CONTROL, iterations)?);
+            for way in Way::ALL.into_iter().filter(|way| way.exists(*bearer)) {
+                let time = median_us(&messages(&testbed.processors, pair, way, iterations)?);
+                grid.add((*bearer, MESSAGE.quantity, way.name()), place, time / round_trip);
+                grid.add((*bearer, TIME, way.name()), place, time);
             }
-            testbed.progress.inc(1);
         }
-    }
+        Ok(())
+    })?;
     drop(everything);
     hosts.close()?;
     Ok(Figure {

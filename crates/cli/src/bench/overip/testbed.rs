@@ -43,10 +43,33 @@ impl Testbed {
         Bearer::ALL.into_iter().map(connect).collect()
     }
 
-    /// Shows what is being measured.
-    pub(super) fn show(&self, figure: &str, round: usize) {
-        self.progress.set_message(format!("{figure}, round {} of {}", round + 1, self.plan.rounds));
+    /// Measures a figure: calls `measure` for each place on its axis, in each of `rounds` rounds, and shows how far it is.
+    pub(super) fn measure<X: Copy>(
+        &self,
+        figure: &str,
+        rounds: usize,
+        places: &[X],
+        mut measure: impl FnMut(Step<X>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        for round in 0..rounds {
+            self.progress.set_message(format!("{figure}, round {} of {rounds}", round + 1));
+            for (place, x) in places.iter().copied().enumerate() {
+                measure(Step { round, place, x })?;
+                self.progress.inc(1);
+            }
+        }
+        Ok(())
     }
+}
+
+/// A place on a figure's axis in a round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step<X> {
+    pub(super) round: usize,
+    /// The number of the place.
+    pub(super) place: usize,
+    /// Where it is.
+    pub(super) x: X,
 }
 
 /// Milliseconds, as figures have them.

@@ -56,12 +56,15 @@ mod tests {
     #[test]
     fn work_of_ten_times_the_time_takes_longer() {
         let work = Work::calibrate();
+        // The shortest of some: others were interrupted.
         let time = |millis| {
-            let start = Instant::now();
-            work.run(Duration::from_millis(millis));
-            start.elapsed()
+            let run = |_| {
+                let start = Instant::now();
+                work.run(Duration::from_millis(millis));
+                start.elapsed()
+            };
+            (0..5).map(run).min()
         };
-        // Never faster than the fastest sample, but for its rounding.
-        assert!(time(20) > Duration::from_millis(15));
+        assert!(time(20) > time(2).map(|short| 2 * short));
     }
 }
