@@ -64,7 +64,7 @@ def sweep_records(
         experiment: A built-in experiment's name, or a TOML file's.
         parameters: A list of values for each parameter.
         seeds: The seeds of each combination.
-        store: The folder that keeps each run; what is there is not run again. By default a temporary one.
+        store: The folder of results. A run whose result is in it is not repeated. By default a temporary one.
         executor: Runs one task a run: any ``concurrent.futures`` executor whose workers have this package and see ``store``.
             By default the command itself uses all processors.
     """

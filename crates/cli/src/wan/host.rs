@@ -65,7 +65,7 @@ impl Host {
     }
 }
 
-/// What programs on the host on `side` are told: nothing of IPv6 where there is none.
+/// The environment variables of programs on the host on `side`. Those of IPv6 are empty where the machine has none.
 pub(super) fn variables(side: Side, has_ipv6: bool) -> Variables {
     let (here, peer) = (side, side.other());
     let ipv6 = |side| if has_ipv6 { ipv6(side).to_string() } else { String::new() };

@@ -215,14 +215,7 @@ impl Network {
         let node = &mut self.nodes[this.node];
         if let Doing::Sending(bytes) = this.doing {
             this.left -= node.write(this.connection, bytes, queue.now());
-            this.doing = Doing::Work;
-            let place = this.node;
-            let frames = self.send(place, Context::Call, queue);
-            if frames > 0 {
-                self.work(program, frames * self.costs.segment_out, Doing::Work, queue);
-                return false;
-            }
-            return true;
+            return self.ends_call(program, queue);
         }
         if this.left == 0 {
             this.next();
@@ -238,20 +231,25 @@ impl Network {
         false
     }
 
-    /// Calls that read what there is.
+    /// A call of a program ends: what TCP has to send leaves, which takes time; returns true if nothing has.
+    fn ends_call(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
+        let this = &mut self.programs[program];
+        this.doing = Doing::Work;
+        let place = this.node;
+        let frames = self.send(place, Context::Call, queue);
+        if frames > 0 {
+            self.work(program, frames * self.costs.segment_out, Doing::Work, queue);
+        }
+        frames == 0
+    }
+
+    /// Calls that receive: each reads the bytes that have arrived.
     fn receive_bytes(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         let node = &mut self.nodes[this.node];
         if let Doing::Receiving(bytes) = this.doing {
             this.left -= node.read(this.connection, bytes, queue.now());
-            this.doing = Doing::Work;
-            let place = this.node;
-            let frames = self.send(place, Context::Call, queue);
-            if frames > 0 {
-                self.work(program, frames * self.costs.segment_out, Doing::Work, queue);
-                return false;
-            }
-            return true;
+            return self.ends_call(program, queue);
         }
         if this.left == 0 {
             this.next();
