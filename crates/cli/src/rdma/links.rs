@@ -16,16 +16,21 @@ const TABLE: &str = "devices.table";
 /// otherwise one in this user's runtime directory, made once.
 ///
 /// # Errors
-/// The table is wrong, or the folder cannot be made.
+/// The table is wrong, or the folder cannot be made, or the runtime directory belongs to another user.
 pub(super) fn with_links(folder: PathBuf) -> anyhow::Result<PathBuf> {
+    with_links_in(&runtime_dir::of_user(), folder)
+}
+
+fn with_links_in(place: &Path, folder: PathBuf) -> anyhow::Result<PathBuf> {
     let table = folder.join(TABLE);
     if !table.exists() {
         return Ok(folder);
     }
-    let place = runtime_dir::of_user();
+    // Programs load what is there: nobody else may have put it there.
+    runtime_dir::create(place)?;
     let complete = place.join(name(&table)?);
     if !complete.join("devices").exists() {
-        make(&folder, &table, &place, &complete)
+        make(&folder, &table, place, &complete)
             .with_context(|| format!("cannot make {}", complete.display()))?;
     }
     Ok(complete)
@@ -40,7 +45,6 @@ fn name(table: &Path) -> anyhow::Result<String> {
 }
 
 fn make(folder: &Path, table: &Path, place: &Path, complete: &Path) -> anyhow::Result<()> {
-    runtime_dir::create(place)?;
     // Made under another name: another process may make it now.
     let new = tempfile::Builder::new().prefix("libraries-new-").tempdir_in(place)?;
     for entry in fs::read_dir(folder)? {
@@ -70,6 +74,10 @@ fn fill(devices: &Path, table: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::chown;
+
+    use rustix::process::geteuid;
+
     use super::*;
 
     #[test]
@@ -93,6 +101,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (from, runtime) = (place.path().join("from"), place.path().join("runtime"));
         fs::create_dir(&from).unwrap();
+        fs::create_dir(&runtime).unwrap();
         fs::write(from.join("libibverbs.so.1"), "library").unwrap();
         fs::write(from.join(TABLE), "/sys/rate 25\n").unwrap();
         for _ in 0..2 {
@@ -101,5 +110,25 @@ mod tests {
             assert_eq!(fs::read_to_string(runtime.join("complete/devices/sys/rate")).unwrap(), "25\n");
             assert_eq!(fs::read_dir(&runtime).unwrap().count(), 1);
         }
+    }
+    #[test]
+    fn what_another_user_has_put_there_is_not_used() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().join("from");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(TABLE), "/sys/rate 25\n").unwrap();
+        let mine = temporary.path().join("mine");
+        let complete = with_links_in(&mine, folder.clone()).unwrap();
+        assert!(complete.join("devices").exists());
+        // Only root can give a folder away; all others have one that is root's.
+        let theirs = match geteuid().is_root() {
+            true => {
+                chown(&mine, Some(65_534), None).unwrap();
+                mine
+            }
+            false => PathBuf::from("/usr"),
+        };
+        let refused = with_links_in(&theirs, folder).unwrap_err().to_string();
+        assert!(refused.ends_with("belongs to another user"), "{refused}");
     }
 }
