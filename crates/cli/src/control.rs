@@ -6,7 +6,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Uid, geteuid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -55,10 +57,16 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Asks the process at the other end.
+/// Asks the process at the other end, which must be this user's or root's: others can have made its directory.
 pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Serialize) -> anyhow::Result<A> {
+    let peer = socket_peercred(stream).context("cannot tell whose process answers")?.uid;
+    ensure!(is_trusted(peer, geteuid()), "the process that answers is another user's");
     send(stream, request)?;
     receive(stream).context("no answer")
+}
+
+fn is_trusted(peer: Uid, own: Uid) -> bool {
+    peer == own || peer.is_root()
 }
 
 fn send(mut stream: &UnixStream, message: &impl Serialize) -> anyhow::Result<()> {
@@ -71,4 +79,16 @@ fn receive<T: DeserializeOwned>(stream: &UnixStream) -> anyhow::Result<T> {
     let mut line = String::new();
     BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_user_and_root_are_trusted() {
+        let [root, one, other] = [0, 1000, 1001].map(Uid::from_raw);
+        assert!(is_trusted(one, one) && is_trusted(root, one) && is_trusted(root, root));
+        assert!(!is_trusted(other, one) && !is_trusted(one, root));
+    }
 }
