@@ -78,6 +78,40 @@ fn every_message_replayed_from_its_own_address_changes_nothing() {
 }
 
 #[test]
+fn every_message_replayed_after_the_close_makes_no_connection() {
+    let mut network = Network::pair();
+    let listener = network.listen(1, 9, PortSpace::Tcp, 7, 0);
+    let (client, server) = network.connected(0x11);
+    network.disconnect(0, client).unwrap();
+    network.pass(3 * MILLISECOND);
+    let _ = [network.event(0), network.event(1)];
+    network.destroy(0, client).unwrap();
+    network.destroy(1, server).unwrap();
+    let log = network.log.clone();
+    // While both ends remember the connection, and once they have forgotten it.
+    for wait in [0, 50 * MILLISECOND, 10 * SECOND] {
+        network.pass(wait);
+        for transmit in &log {
+            let node = usize::from(transmit.destination == address(1));
+            forge(&mut network, node, transmit.source, &transmit.payload);
+        }
+        network.pass(2 * MILLISECOND);
+        // An old request is a new one to an end that has forgotten it. The other end refuses the answer.
+        for request in network.events(1) {
+            assert_eq!((request.kind, wait), (EventKind::ConnectRequest, 10 * SECOND));
+            network.accept(1, IdName(request.id), 3, 0x12).unwrap();
+            network.pass(5 * MILLISECOND);
+            let refused = network.event(1);
+            assert_eq!((refused.kind, refused.status), (EventKind::Rejected, 6));
+            network.destroy(1, IdName(request.id)).unwrap();
+        }
+        assert_eq!(network.events(0), []);
+    }
+    network.destroy(1, listener).unwrap();
+    network.assert_nothing_leaks();
+}
+
+#[test]
 fn disconnects_and_rejections_with_guessed_identifiers_change_nothing() {
     let (mut network, ids) = busy();
     let (client, server) = (ids[0], ids[1]);

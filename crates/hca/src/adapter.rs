@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nichrome_cm::ucma::{Answer, Caller};
-use nichrome_cm::{ChannelName, Errno};
+use nichrome_cm::{ChannelName, Errno, Usage};
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::{
     Completion, Counters, CqHandle, Device, DomainHandle, Event, Notify, ObjectError, PathMtu, Psn,
@@ -149,6 +149,14 @@ impl Adapter {
     /// Counters of the device.
     pub fn counters(&self) -> Counters {
         self.inner.driver.call(|device| *device.counters())
+    }
+
+    /// What the connection manager holds; it starts if it has not.
+    ///
+    /// # Errors
+    /// The adapter has no connection manager.
+    pub fn cm_usage(&self) -> Result<Usage, Unavailable> {
+        self.manage(|manager, _, _| manager.usage())
     }
 
     /// Connections whose transport is being negotiated. Work requests wait until it is.

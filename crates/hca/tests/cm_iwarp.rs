@@ -4,16 +4,17 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nichrome_hca::cm::{ConnectError, ListenError};
 use nichrome_hca::{AdapterConfig, Transport};
 use nichrome_rdma::iwarp::setup::{Initiator, Options};
 use nichrome_rdma::{ReceiveRequest, Status};
-use nichrome_wire::Instant;
+use nichrome_wire::Instant as EngineInstant;
 
 use self::cm_end::{
-    End, PATIENCE, connected, connection, connects_from_several_threads, makes_and_ends, sends,
+    End, PATIENCE, connected, connection, connects_from_a_thousand_threads_at_once,
+    connects_from_several_threads, makes_and_ends, rejects_what_waits_at_a_listener_that_goes, sends,
 };
 
 #[path = "common/cm_end.rs"]
@@ -25,7 +26,7 @@ fn pair() -> [End; 2] {
 
 /// A peer's MPA Request.
 fn request() -> Vec<u8> {
-    Initiator::new(Options::default(), b"from a stranger", Instant::ZERO).take_output()
+    Initiator::new(Options::default(), b"from a stranger", EngineInstant::ZERO).take_output()
 }
 
 #[test]
@@ -126,6 +127,35 @@ fn hundreds_of_connections_are_made_and_ended() {
 #[test]
 fn many_clients_connect_at_once() {
     connects_from_several_threads(&pair());
+}
+
+#[test]
+fn a_thousand_clients_connect_at_once() {
+    connects_from_a_thousand_threads_at_once(&pair());
+}
+
+#[test]
+fn requests_that_wait_at_a_listener_that_goes_are_rejected() {
+    rejects_what_waits_at_a_listener_that_goes(&pair());
+}
+
+#[test]
+fn requests_beyond_the_backlog_are_refused() {
+    let [client, server] = &pair();
+    let listener = &server.adapter.listen(0, 2).unwrap();
+    thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..5).map(|_| scope.spawn(|| client.connect(listener.address(), b""))).collect();
+        let is_over = || clients.iter().filter(|client| client.is_finished()).count() == 3;
+        let begun = Instant::now();
+        while !is_over() {
+            assert!(begun.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _accepted = [server.accept(listener, b"").unwrap(), server.accept(listener, b"").unwrap()];
+        let results: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 2, "{results:?}");
+    });
 }
 
 #[test]

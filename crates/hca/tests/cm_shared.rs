@@ -1,9 +1,7 @@
 //! Connections by address and port where several processes share an address.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{BufRead, BufReader, Lines};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +10,11 @@ use nichrome_hca::cm::{
 };
 use nichrome_hca::{Adapter, AdapterConfig, CompletionQueue, Connection, Place, QueuePair, Reception};
 use nichrome_rdma::{PathMtu, QpCapacity};
+
+use self::peer_process::{Peer, role};
+
+#[path = "common/peer_process.rs"]
+mod peer_process;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -127,37 +130,6 @@ fn packets_of_all_processes_are_no_way_to_share_ports() {
     assert!(matches!(refused, Some(ListenError::Unavailable(Unavailable::Services(_)))));
 }
 
-const PEER: &str = "NICHROME_CM_PEER";
-
-/// Another process at an address, which runs [`a_peer_in_another_process`]; it prints a line after each step.
-struct Peer {
-    process: Child,
-    said: Lines<BufReader<ChildStdout>>,
-}
-
-impl Peer {
-    fn start(address: IpAddr, does: &str) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "--nocapture", "a_peer_in_another_process"])
-            .env(PEER, format!("{address} {does}"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(process.stdout.take().unwrap()).lines();
-        Self { process, said }
-    }
-
-    /// Waits for a line that begins with `word`; returns the rest.
-    fn hear(&mut self, word: &str) -> String {
-        self.said.find_map(|line| Some(line.unwrap().strip_prefix(word)?.trim().to_owned())).unwrap()
-    }
-
-    fn kill(mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
 /// Port of [`Peer`]s.
 const PORT: u16 = 7175;
 
@@ -166,15 +138,14 @@ const PORT: u16 = 7175;
 #[test]
 #[ignore = "the other process of these tests, which start it"]
 fn a_peer_in_another_process() {
-    let role = std::env::var(PEER).unwrap();
-    let (address, does) = role.split_once(' ').unwrap();
+    let [address, does] = role().try_into().unwrap();
     let end = End::join(address.parse().unwrap());
     let listener = end.adapter.listen(PORT, 0).unwrap();
     println!("\nlistens");
     let mut kept = Vec::new();
     let mut requests = Vec::new();
     loop {
-        match does {
+        match does.as_str() {
             "accept" => kept.push(end.accept(&listener, b"peer")),
             "take" => requests.push(listener.accept(Duration::from_secs(60)).unwrap()),
             _ => thread::sleep(Duration::from_secs(60)),
@@ -195,7 +166,7 @@ fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
 fn a_killed_listener_is_given_up_and_frees_its_port() {
     let address = SocketAddr::new(place(6), PORT);
     let end = End::join(place(6));
-    let mut peer = Peer::start(place(6), "accept");
+    let mut peer = Peer::start(&format!("{} accept", place(6)));
     peer.hear("listens");
     let connected = end.connect(address).unwrap();
     assert!(connected.private_data().starts_with(b"peer"));
@@ -213,7 +184,7 @@ fn a_killed_listener_is_given_up_and_frees_its_port() {
 #[test]
 fn a_process_that_is_killed_with_a_request_is_given_up() {
     let (address, end) = (SocketAddr::new(place(7), PORT), End::join(place(8)));
-    let mut peer = Peer::start(place(7), "take");
+    let mut peer = Peer::start(&format!("{} take", place(7)));
     peer.hear("listens");
     thread::scope(|scope| {
         let connecting = scope.spawn(|| gives_up(|| end.connect(address).err()));
@@ -226,7 +197,7 @@ fn a_process_that_is_killed_with_a_request_is_given_up() {
 #[test]
 fn the_other_processes_at_the_address_go_on_when_one_is_killed() {
     let [first, client] = [place(9), place(10)].map(End::join);
-    let mut peer = Peer::start(place(9), "accept");
+    let mut peer = Peer::start(&format!("{} accept", place(9)));
     peer.hear("listens");
     let last = End::join(place(9));
     let listeners = [&first, &last].map(|end| end.adapter.listen(0, 0).unwrap());
@@ -236,7 +207,7 @@ fn the_other_processes_at_the_address_go_on_when_one_is_killed() {
         reaches(&client, (end, listener, b"lives"));
     }
     // Another takes the slot and the port.
-    let mut successor = Peer::start(place(9), "accept");
+    let mut successor = Peer::start(&format!("{} accept", place(9)));
     successor.hear("listens");
     assert!(client.connect(SocketAddr::new(place(9), PORT)).unwrap().is_established());
     drop(connected);

@@ -7,7 +7,10 @@ use nichrome_hca::cm::ConnectError;
 use nichrome_hca::{AdapterConfig, StarOptions, Stateless, Transport};
 use nichrome_rdma::{Operation, QpState, RKey, ReceiveRequest, Remote, SendRequest, Status};
 
-use self::cm_end::{End, PATIENCE, connected, connects_from_several_threads, makes_and_ends, sends};
+use self::cm_end::{
+    End, PATIENCE, connected, connects_from_a_thousand_threads_at_once, connects_from_several_threads,
+    makes_and_ends, rejects_what_waits_at_a_listener_that_goes, sends,
+};
 
 #[path = "common/cm_end.rs"]
 mod cm_end;
@@ -100,4 +103,14 @@ fn a_hundred_connections_are_made_and_ended() {
 #[test]
 fn many_clients_connect_at_once() {
     connects_from_several_threads(&pair());
+}
+
+#[test]
+fn a_thousand_clients_connect_at_once() {
+    connects_from_a_thousand_threads_at_once(&pair());
+}
+
+#[test]
+fn requests_that_wait_at_a_listener_that_goes_are_rejected() {
+    rejects_what_waits_at_a_listener_that_goes(&pair());
 }

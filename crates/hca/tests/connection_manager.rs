@@ -11,7 +11,8 @@ use nichrome_rdma::{ReceiveRequest, Status};
 use nichrome_wan::Impairments;
 
 use self::cm_end::{
-    End, PATIENCE, connected, connection, connects_from_several_threads, makes_and_ends, sends,
+    End, PATIENCE, connected, connection, connects_from_a_thousand_threads_at_once,
+    connects_from_several_threads, makes_and_ends, rejects_what_waits_at_a_listener_that_goes, sends,
 };
 
 #[path = "common/cm_end.rs"]
@@ -124,6 +125,16 @@ fn a_thousand_connections_are_made_and_ended() {
 #[test]
 fn many_clients_connect_at_once() {
     connects_from_several_threads(&pair());
+}
+
+#[test]
+fn a_thousand_clients_connect_at_once() {
+    connects_from_a_thousand_threads_at_once(&pair());
+}
+
+#[test]
+fn requests_that_wait_at_a_listener_that_goes_are_rejected() {
+    rejects_what_waits_at_a_listener_that_goes(&pair());
 }
 
 #[test]

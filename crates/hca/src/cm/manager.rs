@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nichrome_cm::{
     Bearer, ChannelName, CommIdPrefix, Config, ConfigError, Event, EventKind, IdName, Input, Manager,
-    MembershipName, Output, Parameters, Reception, Route,
+    MembershipName, Output, Parameters, Reception, Route, Usage,
 };
 use nichrome_port::Waker;
 use nichrome_rdma::{Device, ManagementDatagram, Memory, QpHandle, RandomNumbers};
@@ -206,6 +206,11 @@ impl ConnectionManager {
             joining.ended(qp, &mut self.engine, device, now);
         }
         self.drain(device, now);
+    }
+
+    /// How much is in use.
+    pub(crate) fn usage(&self) -> Usage {
+        self.engine.usage()
     }
 
     /// Returns true while a peer has not answered that a connection ended.

@@ -63,7 +63,7 @@ pub(crate) use joining::Joining;
 pub use listener::{Listener, Request};
 pub(crate) use machine::{Machine, errno_of};
 pub(crate) use manager::ConnectionManager;
-pub use nichrome_cm::CommandError;
+pub use nichrome_cm::{CommandError, Usage};
 pub use nichrome_wire::cm::{Guid, RejectReason, TimeExponent};
 pub use options::CmOptions;
 pub(crate) use programs::{GroupRequest, Parked};

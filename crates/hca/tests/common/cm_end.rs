@@ -1,8 +1,10 @@
 //! Ends of connections by address and port.
 
 use std::net::SocketAddr;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nichrome_hca::cm::{ConnectError, Connected, Listener};
 use nichrome_hca::{Adapter, AdapterConfig, CompletionQueue, Connection, QueuePair, Region};
@@ -96,4 +98,61 @@ pub(crate) fn connects_from_several_threads([client, server]: &[End; 2]) {
             scope.spawn(|| (0..5).for_each(|_| drop(client.connect(listener.address(), b"").unwrap())));
         }
     });
+}
+
+/// Connects from a thousand threads at once, to 16 that accept; neither end keeps anything of these connections.
+pub(crate) fn connects_from_a_thousand_threads_at_once(ends: &[End; 2]) {
+    const CLIENTS: usize = 1000;
+    const SERVERS: usize = 16;
+    let [client, server] = ends;
+    let listener = &server.adapter.listen(0, 0).unwrap();
+    let before = ends.each_ref().map(|end| (end.adapter.cm_usage().unwrap(), end.adapter.card_state_bytes()));
+    let (taken, begin) = (AtomicUsize::new(0), &Barrier::new(CLIENTS));
+    thread::scope(|scope| {
+        for _ in 0..SERVERS {
+            scope.spawn(|| {
+                while taken.fetch_add(1, Ordering::Relaxed) < CLIENTS {
+                    drop(server.accept(listener, b"").unwrap());
+                }
+            });
+        }
+        for _ in 0..CLIENTS {
+            thread::Builder::new()
+                .stack_size(256 << 10)
+                .spawn_scoped(scope, || {
+                    begin.wait();
+                    drop(client.connect(listener.address(), b"").unwrap());
+                })
+                .unwrap();
+        }
+    });
+    let begun = Instant::now();
+    for (end, before) in ends.iter().zip(before) {
+        let kept = || (end.adapter.cm_usage().unwrap(), end.adapter.card_state_bytes());
+        while kept() != before {
+            assert!(begun.elapsed() < PATIENCE, "{:?}, not {before:?}", kept());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Drops a listener at which requests wait: all are rejected.
+pub(crate) fn rejects_what_waits_at_a_listener_that_goes([client, server]: &[End; 2]) {
+    const WAITING: usize = 5;
+    let listener = server.adapter.listen(0, 0).unwrap();
+    let address = listener.address();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..WAITING).map(|_| scope.spawn(|| client.connect(address, b""))).collect();
+        let begun = Instant::now();
+        while server.adapter.cm_usage().unwrap().identifiers < 1 + WAITING {
+            assert!(begun.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(listener);
+        for client in clients {
+            let refused = client.join().unwrap().err().unwrap();
+            assert!(matches!(refused, ConnectError::Rejected(_)), "{refused}");
+        }
+    });
+    assert_eq!(server.adapter.cm_usage().unwrap().identifiers, 0);
 }
