@@ -33,6 +33,8 @@ pub(crate) enum Bench {
     WanProbe(wan::Probe),
     #[command(hide = true)]
     TcpPingPong(rdma::TcpPingPong),
+    #[command(hide = true)]
+    TcpConnect(rdma::TcpConnect),
 }
 
 impl Bench {
@@ -57,6 +59,7 @@ impl Bench {
             Self::Overip(overip) => overip.run(),
             Self::WanProbe(probe) => probe.run(),
             Self::TcpPingPong(ping_pong) => ping_pong.run(),
+            Self::TcpConnect(connect) => connect.run(),
         }
     }
 }

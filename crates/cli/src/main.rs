@@ -8,6 +8,7 @@ mod capture_files;
 mod chart;
 mod coalesce;
 mod completions;
+mod connecting;
 mod control;
 mod copy_loop;
 mod demo;

@@ -1,9 +1,11 @@
 //! `nichrome rdma`: RDMA without RDMA hardware, kernel module or root.
 
 mod bandwidth;
+mod connect;
 mod devices;
 mod doctor;
 mod environment;
+mod growth;
 mod latency;
 mod links;
 mod mounts;
@@ -20,6 +22,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use self::bandwidth::Bandwidth;
+use self::connect::Connect;
 use self::devices::Devices;
 use self::doctor::Doctor;
 pub(crate) use self::environment::Libraries;
@@ -37,6 +40,7 @@ pub(crate) enum Rdma {
     Pingpong(Box<PingPong>),
     Bw(Box<Bandwidth>),
     Lat(Box<Latency>),
+    Connect(Box<Connect>),
 }
 
 const EXAMPLES: &str = "\
@@ -47,7 +51,7 @@ Examples:
   nichrome rdma lat --op read --size 4096 192.0.2.7         with 'nichrome rdma lat --ip 192.0.2.7' there
   nichrome rdma pingpong --loss 1% 192.0.2.7                the server may be libibverbs' ibv_rc_pingpong
 
-Without a server's address, pingpong, bw and lat run as the server. The two ends first connect over TCP. The client's
+Without a server's address, pingpong, bw, lat and connect run as the server. The two ends first connect over TCP. The client's
 options select the operation.";
 
 impl Rdma {
@@ -60,6 +64,7 @@ impl Rdma {
             Self::Pingpong(pingpong) => pingpong.run()?,
             Self::Bw(bandwidth) => bandwidth.run()?,
             Self::Lat(latency) => latency.run()?,
+            Self::Connect(connect) => connect.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }

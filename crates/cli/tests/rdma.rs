@@ -159,6 +159,39 @@ fn iwarp_is_measured_beside_roce_star_and_tcp() {
 }
 
 #[test]
+fn connections_by_address_and_port_are_measured() {
+    for (nth, transport) in ["roce", "star", "iwarp"].into_iter().enumerate() {
+        let command = format!("connect --transport {transport}");
+        let port = 28_550 + 2 * nth as u16;
+        let [client, server] = both(&command, port, "--connections 40 --parallel 4");
+        assert_eq!((number(&client, "connections"), number(&server, "connections")), (40.0, 40.0));
+        assert!(number(&client, "connections_per_s") > 0.0, "{client}");
+        assert!(number(&client, "connect_p50_us") <= number(&client, "first_message_p50_us"), "{client}");
+        assert!(client["bytes_per_qp"].is_null() && server["connections_per_s"].is_null(), "{server}");
+        let kept = both(&command, port + 1, "--connections 1000 --parallel 4 --keep");
+        // A connection has at least its queue pair and its identifier.
+        assert!(kept.iter().all(|end| number(end, "heap_bytes_per_qp") > 400.0), "{kept:?}");
+    }
+}
+
+#[test]
+fn connections_are_measured_beside_tcp() {
+    let output = Command::new(NICHROME).args(["bench", "rdma", "--connect", "--quick", "--json"]).output();
+    let report = json(&output.unwrap());
+    let transports = report["transports"].as_array().unwrap();
+    let names: Vec<_> = transports.iter().filter_map(|entry| entry["transport"].as_str()).collect();
+    assert_eq!(names, ["roce", "star", "iwarp", "tcp"]);
+    for entry in transports {
+        let [connect, message] = ["connect_us", "first_message_us"].map(|name| number(entry, name));
+        assert!(0.0 < connect && connect <= message && number(entry, "connections_per_s") > 0.0, "{entry}");
+        assert_eq!(entry["standing"].is_null(), entry["transport"] == "tcp", "{entry}");
+        if let Some(standing) = entry["standing"].as_object() {
+            assert!(standing.values().all(|value| value.as_f64().unwrap() > 0.0), "{entry}");
+        }
+    }
+}
+
+#[test]
 fn a_result_over_iwarp_speaks_of_segments_and_not_of_packets() {
     let [client, server] = both("bw --transport iwarp", 28_540, "--duration 50ms");
     let segments = number(&client, "segments_sent");
@@ -187,6 +220,7 @@ fn what_is_wrong_is_said_in_one_line() {
             "/nonexistent/key cannot be read",
         ),
         ("lat --transport star --ip 192.0.2.1 --port 28594", "needs a key for its set-up"),
+        ("connect --parallel 65 127.0.0.1", "65 is not in 1..=64"),
     ] {
         let output = start(arguments).wait_with_output().unwrap();
         assert!(!output.status.success());

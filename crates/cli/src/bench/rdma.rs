@@ -1,9 +1,11 @@
 //! `nichrome bench rdma`: measures RDMA and TCP between two processes on loopback.
 
 mod comparison;
+mod connections;
 mod measurement;
 pub(super) mod pair;
 mod ping_pong;
+mod tcp_connect;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,6 +14,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use self::comparison::Comparison;
+use self::connections::{ConnectionPlan, Connections};
 use self::measurement::{FULL, Measurement, Plan, QUICK, progress, tcp_half_round_trip_us};
 use self::pair::Pair;
 use super::figures::{median, rounded};
@@ -20,14 +23,19 @@ use super::transport::ROCE;
 use crate::number::Grouped;
 
 pub(crate) use self::ping_pong::TcpPingPong;
+pub(crate) use self::tcp_connect::TcpConnect;
 
 /// Measure RDMA and TCP between two processes on loopback, each on its own processor: throughput, latency, message rate, and
-/// memory and throughput of many connections. Takes about a minute, with --transport iwarp five.
+/// memory and throughput of many connections. Takes about a minute, with --transport iwarp five; with --connect one.
 #[derive(Args)]
 pub(crate) struct Rdma {
     /// The transport: roce, with up to 100,000 connections; or iwarp with up to 10,000, beside roce and star.
     #[arg(long, value_enum, value_name = "NAME", default_value = "roce")]
     transport: Subject,
+    /// Measure instead how connections are made by address and port (rdma_cm), over roce, star and iwarp, beside TCP: latency,
+    /// connections per second, and memory of 10,000 that stand in one process.
+    #[arg(long, conflicts_with = "transport")]
+    connect: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -88,6 +96,10 @@ struct Throughput {
 
 impl Rdma {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        if self.connect {
+            let plan = if self.quick { &ConnectionPlan::QUICK } else { &ConnectionPlan::FULL };
+            return self.print(&Connections::measure(plan)?);
+        }
         let iperf3 = iperf3::version();
         if let Err(error) = &iperf3 {
             eprintln!(

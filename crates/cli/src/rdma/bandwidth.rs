@@ -7,10 +7,11 @@ use clap::{Args, ValueEnum};
 use nichrome_rdma::{Operation, ReceiveRequest, SendRequest};
 use serde::{Deserialize, Serialize};
 
+use super::growth::Growth;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Growth, Meeting, Regions, Session};
+use super::session::{Meeting, Regions, Session};
 use crate::duration;
 
 /// Measure the throughput of reliable connections.

@@ -1,4 +1,4 @@
-//! Options common to `nichrome rdma bw`, `lat` and `pingpong`.
+//! Options common to `nichrome rdma bw`, `lat`, `connect` and `pingpong`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;

@@ -1,6 +1,5 @@
 //! The session of a measurement: an adapter and the queue pairs connected to the peer's.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::thread;
@@ -13,11 +12,10 @@ use nichrome_hca::{
 use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, QpState, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use stats_alloc::Stats;
 
+use super::growth::{Growth, Memory};
 use super::options::Options;
 use super::rendezvous::{Role, here, meet};
-use crate::allocator::ALLOCATOR;
 
 /// Time limit for progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,17 +43,6 @@ struct Entry {
     region: Option<RemoteRegion>,
 }
 
-/// Growth of the process's memory per connection before the first message, in bytes; `None` below 1000 connections.
-#[derive(Clone, Copy, Default, Serialize)]
-pub(super) struct Growth {
-    /// Resident memory.
-    #[serde(skip_serializing_if = "Option::is_none", rename = "bytes_per_qp")]
-    pub(super) resident: Option<u64>,
-    /// Memory that the program has allocated and not freed.
-    #[serde(skip_serializing_if = "Option::is_none", rename = "heap_bytes_per_qp")]
-    pub(super) heap: Option<u64>,
-}
-
 /// Number of endpoints exchanged in one message.
 const ENDPOINT_BATCH: usize = 500;
 
@@ -77,7 +64,7 @@ pub(super) struct Session {
 /// One end of a measurement, with a TCP connection to the peer but no queue pairs yet.
 pub(super) struct Meeting {
     pub(super) role: Role,
-    adapter: Adapter,
+    pub(super) adapter: Adapter,
     stream: TcpStream,
 }
 
@@ -93,6 +80,17 @@ impl Meeting {
     pub(super) fn agree<T: Serialize + DeserializeOwned>(&self, parameters: T) -> anyhow::Result<T> {
         let theirs = exchange(&self.stream, &parameters).context("the peer runs another command")?;
         Ok(if self.role == Role::Client { parameters } else { theirs })
+    }
+
+    /// Returns what the server tells its client.
+    pub(super) fn of_server<T: Serialize + DeserializeOwned>(&self, told: Option<T>) -> anyhow::Result<T> {
+        let theirs = exchange(&self.stream, &told).context("the peer closed the TCP connection")?;
+        told.or(theirs).context("the peer runs another command")
+    }
+
+    /// Waits until the peer has come as far.
+    pub(super) fn barrier(&self) -> anyhow::Result<()> {
+        barrier(&self.stream)
     }
 
     /// Connects `count` queue pairs that hold `depth` requests each, with `regions` of `len` bytes at each end.
@@ -142,7 +140,7 @@ impl Meeting {
             own_regions.extend(of_these.into_iter().zip(remote));
         }
         await_transports(&adapter, &qps, &stream)?;
-        let growth = if count < MIN_QPS_TO_MEASURE { Growth::default() } else { before.growth(count) };
+        let growth = before.growth(count);
         // Barrier: neither end starts before both are connected.
         exchange(&stream, &Ready {}).context("the peer closed the TCP connection")?;
         let peer = theirs.region;
@@ -184,46 +182,19 @@ fn is_closed(stream: &TcpStream) -> anyhow::Result<bool> {
     })
 }
 
-/// Minimum number of queue pairs to measure memory with: fewer take no more than the process's other allocations.
-const MIN_QPS_TO_MEASURE: usize = 1000;
-
-/// The memory of the process.
-struct Memory {
-    resident: Option<u64>,
-    heap: u64,
-}
-
-impl Memory {
-    fn now() -> Self {
-        let Stats { bytes_allocated, bytes_deallocated, .. } = ALLOCATOR.stats();
-        Self { resident: resident(), heap: (bytes_allocated - bytes_deallocated) as u64 }
-    }
-
-    /// The growth since then for each of `count` connections.
-    fn growth(&self, count: usize) -> Growth {
-        let now = Self::now();
-        let each = |now: u64, before: u64| now.saturating_sub(before) / count as u64;
-        Growth {
-            resident: now.resident.zip(self.resident).map(|(now, before)| each(now, before)),
-            heap: Some(each(now.heap, self.heap)),
-        }
-    }
-}
-
-/// Returns the process's resident memory in bytes.
-fn resident() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kibibytes * 1024)
-}
-
 /// Maximum inline payload of a request in bytes.
 pub(super) const INLINE: usize = 256;
 
 /// A message without content, exchanged as a barrier.
 #[derive(Serialize, Deserialize)]
 struct Ready {}
+
+/// Waits, for any time, until the peer has come as far.
+fn barrier(stream: &TcpStream) -> anyhow::Result<()> {
+    stream.set_read_timeout(None)?;
+    exchange(stream, &Ready {}).context("the peer closed the TCP connection")?;
+    Ok(())
+}
 
 impl Session {
     /// Returns the first queue pair.
@@ -243,9 +214,7 @@ impl Session {
 
     /// Waits until the peer has finished too.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
-        self.stream.set_read_timeout(None)?;
-        exchange(&self.stream, &Ready {}).context("the peer closed the TCP connection")?;
-        Ok(())
+        barrier(&self.stream)
     }
 
     /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error.

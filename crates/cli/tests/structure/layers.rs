@@ -113,6 +113,7 @@ const CLI: Layers = &[
         "capture_files/",
         "chart.rs",
         "completions.rs",
+        "connecting.rs",
         "control.rs",
         "copy_loop.rs",
         "duration.rs",

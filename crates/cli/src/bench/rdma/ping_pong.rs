@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Args)]
 pub(crate) struct TcpPingPong {
     #[arg(value_enum)]
-    end: End,
+    end: TcpEnd,
     /// The server's port on 127.0.0.1.
     #[arg(long)]
     port: u16,
@@ -29,8 +29,9 @@ pub(crate) struct TcpPingPong {
     wait: Wait,
 }
 
+/// Which end a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum End {
+pub(super) enum TcpEnd {
     Server,
     Client,
 }
@@ -56,8 +57,8 @@ impl TcpPingPong {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let mut stream = match self.end {
-            End::Server => TcpListener::bind(address)?.accept()?.0,
-            End::Client => connect(address).context("cannot reach the server")?,
+            TcpEnd::Server => TcpListener::bind(address)?.accept()?.0,
+            TcpEnd::Client => reach(address).context("cannot reach the server")?,
         };
         stream.set_nodelay(true)?;
         stream.set_nonblocking(self.wait == Wait::Polling)?;
@@ -65,24 +66,25 @@ impl TcpPingPong {
         let mut message = [0; LEN];
         for _ in 0..self.iters {
             let start = Instant::now();
-            if self.end == End::Client {
+            if self.end == TcpEnd::Client {
                 stream.write_all(&message)?;
             }
             receive(&mut stream, &mut message)?;
             times.record(start.elapsed() / 2);
-            if self.end == End::Server {
+            if self.end == TcpEnd::Server {
                 stream.write_all(&message)?;
             }
         }
         let half_round_trip_us = times.quantile(0.5).as_secs_f64() * 1e6;
-        if self.end == End::Client {
+        if self.end == TcpEnd::Client {
             writeln!(io::stdout(), "{}", serde_json::to_string(&Measured { half_round_trip_us })?)?;
         }
         Ok(())
     }
 }
 
-fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+/// Connects to a server that may still be starting.
+pub(super) fn reach(server: SocketAddr) -> io::Result<TcpStream> {
     let start = Instant::now();
     loop {
         match TcpStream::connect(server) {

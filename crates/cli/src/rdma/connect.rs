@@ -1,0 +1,204 @@
+//! `nichrome rdma connect`: connections by address and port.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use nichrome_hca::cm::{Connected, Listener};
+use nichrome_hca::{Adapter, CompletionQueue, Connection, QueuePair, Region};
+use nichrome_rdma::{Access, Operation, Payload, QpCapacity, ReceiveRequest, SendFlags, SendRequest};
+use serde::{Deserialize, Serialize};
+
+use super::growth::{Growth, Memory};
+use super::options::Options;
+use super::rendezvous::Role;
+use super::report::{self, Row, Traffic};
+use super::session::{Meeting, check};
+use crate::connecting::{Connecting, Moments, Remaining, on_threads};
+
+/// Measure connections by address and port, as programs of rdma_cm make them: how long one takes, how many are made each second,
+/// and the memory of those that stand. The server sends each client one message.
+#[derive(Args)]
+pub(crate) struct Connect {
+    #[command(flatten)]
+    options: Options,
+    /// Number of connections.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+    /// Number of connections that are made at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    parallel: u32,
+    /// Keep all connections until the last is made, and measure their memory. Without it each ends after its message.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// The client's parameters, which both ends use.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Parameters {
+    connections: u32,
+    parallel: u32,
+    keep: bool,
+}
+
+/// The result of an end. The names of its fields are JSON keys.
+#[derive(Serialize)]
+struct Measured {
+    #[serde(flatten)]
+    parameters: Parameters,
+    /// The client's.
+    #[serde(flatten)]
+    connecting: Option<Connecting>,
+    #[serde(flatten)]
+    growth: Growth,
+    #[serde(flatten)]
+    traffic: Traffic,
+}
+
+/// Time limit for the next step of a connection.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The message of the server.
+const GREETING: [u8; 1] = [1];
+
+impl Connect {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let meeting = Meeting::hold(&self.options)?;
+        let Self { connections, parallel, keep, .. } = *self;
+        let parameters = meeting.agree(Parameters { connections, parallel, keep })?;
+        let before = Memory::now();
+        let (kept, connecting) = match meeting.role {
+            Role::Server => (serve(&meeting, parameters)?, None),
+            Role::Client => client(&meeting, parameters)?,
+        };
+        // Neither end lets go of its connections before both have measured.
+        let growth =
+            if parameters.keep { before.growth(parameters.connections as usize) } else { Growth::default() };
+        meeting.barrier()?;
+        drop(kept);
+        let adapter = &meeting.adapter;
+        let traffic = Traffic::of(adapter, adapter.mtu());
+        let measured = Measured { parameters, connecting, growth, traffic };
+        if meeting.role == Role::Server && !self.options.json {
+            return Ok(());
+        }
+        report::print(self.options.json, &measured, &rows(&measured))
+    }
+}
+
+/// What a thread needs for its connections, which it makes one by one.
+struct End<'a> {
+    adapter: &'a Adapter,
+    region: Region,
+    completions: CompletionQueue,
+    connection: Connection,
+}
+
+impl<'a> End<'a> {
+    fn new(adapter: &'a Adapter) -> anyhow::Result<Self> {
+        let region = adapter.region(GREETING.len(), Access::NONE).context("cannot register memory")?;
+        let completions = adapter.completion_queue(4)?;
+        Ok(Self { adapter, region, completions, connection: Connection::new(adapter.mtu()) })
+    }
+
+    fn queue_pair(&self) -> anyhow::Result<QueuePair> {
+        let capacity =
+            QpCapacity { send_wrs: 1, receive_wrs: 1, send_sges: 1, receive_sges: 1, inline: GREETING.len() };
+        Ok(self.adapter.queue_pair(capacity, &self.completions, &self.completions)?)
+    }
+
+    fn await_completion(&self) -> anyhow::Result<()> {
+        let completion = self.completions.wait(PATIENCE);
+        check(&completion.with_context(|| format!("no completion for {PATIENCE:?}"))?)
+    }
+
+    /// Connects to the server and waits for its message.
+    fn connect(&self, server: SocketAddr) -> anyhow::Result<(Connected, Moments)> {
+        let queue_pair = self.queue_pair()?;
+        // The receive is posted before the server can send.
+        queue_pair.prepare()?;
+        let buffers = [self.region.slice(0, GREETING.len())];
+        queue_pair.post_receive(&ReceiveRequest { wr_id: 0, buffers: &buffers })?;
+        let connect =
+            || self.adapter.connect(server, queue_pair, b"", &self.connection).context("cannot connect");
+        Moments::measure(connect, |_| self.await_completion())
+    }
+
+    /// Accepts a connection and sends it a message.
+    fn accept(&self, listener: &Listener) -> anyhow::Result<Connected> {
+        let request = listener.accept(PATIENCE)?;
+        let request = request.with_context(|| format!("no client connected for {PATIENCE:?}"))?;
+        let connected = request.accept(self.queue_pair()?, b"", &self.connection).context("cannot accept")?;
+        connected.queue_pair().post_send(&SendRequest {
+            wr_id: 0,
+            operation: Operation::Send,
+            payload: Payload::Inline(&GREETING),
+            flags: SendFlags::SIGNALED,
+            recipient: None,
+            srq: None,
+        })?;
+        self.await_completion()?;
+        Ok(connected)
+    }
+}
+
+/// Accepts all connections; returns those that stand.
+fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connected>> {
+    let adapter = &meeting.adapter;
+    let listener = adapter.listen(0, 0)?;
+    meeting.of_server(Some(listener.address()))?;
+    let remaining = Remaining::new(parameters.connections);
+    on_threads(parameters.parallel, || {
+        let (end, mut kept) = (End::new(adapter)?, Vec::new());
+        while remaining.take() {
+            let connected = end.accept(&listener)?;
+            if parameters.keep {
+                kept.push(connected);
+            } else if !connected.wait_disconnected(PATIENCE)? {
+                bail!("the client did not disconnect for {PATIENCE:?}");
+            }
+        }
+        Ok(kept)
+    })
+}
+
+/// Makes all connections; returns those that stand, and what they took.
+fn client(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<(Vec<Connected>, Option<Connecting>)> {
+    let server = meeting.of_server(None)?;
+    let remaining = Remaining::new(parameters.connections);
+    let start = Instant::now();
+    let made = on_threads(parameters.parallel, || {
+        let (end, mut made) = (End::new(&meeting.adapter)?, Vec::new());
+        while remaining.take() {
+            let (connected, moments) = end.connect(server)?;
+            made.push((parameters.keep.then_some(connected), moments));
+        }
+        Ok(made)
+    })?;
+    let time = start.elapsed();
+    let (kept, moments): (Vec<_>, Vec<_>) = made.into_iter().unzip();
+    Ok((kept.into_iter().flatten().collect(), Some(Connecting::of(&moments, time))))
+}
+
+fn rows(measured: &Measured) -> Vec<Row> {
+    let Measured { parameters, connecting, growth, traffic } = measured;
+    let mut rows = Vec::new();
+    if let Some(connecting) = connecting {
+        let Connecting { seconds, connections_per_s, connect_p50_us, connect_p99_us, .. } = connecting;
+        let Connecting { first_message_p50_us, first_message_p99_us, .. } = connecting;
+        let Parameters { connections, parallel, .. } = parameters;
+        let times = |p50, p99| format!("{p50:.1} us median, {p99:.1} us at 99 %");
+        rows.extend([
+            ("connections", format!("{connections} in {seconds:.2} s, {parallel} at a time")),
+            ("rate", format!("{connections_per_s:.0} per second")),
+            ("until it stands", times(connect_p50_us, connect_p99_us)),
+            ("until its first message", times(first_message_p50_us, first_message_p99_us)),
+        ]);
+    }
+    if let Some(bytes) = growth.resident {
+        rows.push(("memory", format!("{bytes} bytes for each connection")));
+    }
+    rows.extend(traffic.rows());
+    rows
+}
