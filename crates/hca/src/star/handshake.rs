@@ -334,6 +334,8 @@ impl<M: Memory> Running<M> {
                 let mut admission = None;
                 host.with(&mut |device| {
                     admission = Some(device.ask(request.qp, Admit(&theirs)));
+                    // The peer drops packets until it has the ADMISSION. Its own may arrive before its READY.
+                    device.hold_sends(request.qp);
                     result = device.connect(request.qp, &agreed);
                 });
                 result?;
@@ -350,7 +352,10 @@ impl<M: Memory> Running<M> {
                 setup.accept()?;
                 Ok(Some(LastMessage::Ours))
             }
-            SetupEvent::Ready(_) => Ok(Some(LastMessage::Theirs)),
+            SetupEvent::Ready(_) => {
+                host.with(&mut |device| device.release_sends(request.qp));
+                Ok(Some(LastMessage::Theirs))
+            }
         }
     }
 }

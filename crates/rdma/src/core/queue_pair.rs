@@ -145,7 +145,7 @@ pub(crate) struct QueuePair {
     pub(crate) on_hold: bool,
     /// The transport was negotiated.
     pub(crate) is_set_up: bool,
-    /// The driver's stream is not writable.
+    /// Nothing can be sent: the driver's stream is not writable, or the peer is not set up yet.
     pub(crate) is_blocked: bool,
 }
 

@@ -322,11 +322,11 @@ mod tests {
         let mut sender = End::new();
         sender.send(0, 100);
         assert_eq!(sender.transmit(60).map(|bytes| bytes.len()), Some(60));
-        sender.device.block_stream(sender.qp);
+        sender.device.hold_sends(sender.qp);
         assert_eq!(sender.transmit(60), None);
         sender.send(100, 10);
         assert_eq!((sender.transmit(60), sender.device.poll_timeout()), (None, None));
-        sender.device.stream_writable(sender.qp);
+        sender.device.release_sends(sender.qp);
         assert_eq!(sender.transmit(60).map(|bytes| bytes.len()), Some(58));
         assert_eq!(sender.completed(), [(0, Status::Success), (100, Status::Success)]);
     }

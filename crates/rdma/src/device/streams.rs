@@ -42,16 +42,16 @@ impl<M: Memory> Device<M> {
         for_endpoint!(transport, |endpoint| endpoint.wants_stream(&self.verbs))
     }
 
-    /// Marks a queue pair's stream as blocked, after a partial write of data from [`Device::poll_transmit`]. The queue pair
-    /// sends nothing until [`Device::stream_writable`].
-    pub fn block_stream(&mut self, qp: Handle<kind::Qp>) {
+    /// Keeps a queue pair from sending until [`Device::release_sends`]: after a partial write of a stream's data from
+    /// [`Device::poll_transmit`], or while its peer does not receive yet.
+    pub fn hold_sends(&mut self, qp: Handle<kind::Qp>) {
         if let Some(transport) = self.qps.get_mut(qp) {
             transport.qp_mut().is_blocked = true;
         }
     }
 
-    /// Unblocks a queue pair's stream.
-    pub fn stream_writable(&mut self, qp: Handle<kind::Qp>) {
+    /// Lets a queue pair send: its stream is writable, or its peer receives.
+    pub fn release_sends(&mut self, qp: Handle<kind::Qp>) {
         if let Some(transport) = self.qps.get_mut(qp) {
             transport.qp_mut().is_blocked = false;
             self.settle(qp.index());

@@ -31,7 +31,7 @@ pub struct DatagramBatch {
 
 /// Bytes of a queue pair's stream. Requests in it have completed: the bytes are TCP's, and the driver sends them also if
 /// the queue pair is destroyed or reset. It keeps and later sends those that a write does not accept: see
-/// [`Device::block_stream`](crate::Device::block_stream).
+/// [`Device::hold_sends`](crate::Device::hold_sends).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBytes {
     /// The queue pair.

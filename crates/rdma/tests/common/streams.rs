@@ -124,7 +124,7 @@ impl Streams {
         pipe.advance(0, &self.carriage, random);
         if !pipe.kept.is_empty() {
             pipe.is_blocked = true;
-            end.device.block_stream(qp);
+            end.device.hold_sends(qp);
         }
     }
 
@@ -170,7 +170,7 @@ impl Streams {
             pipe.advance(now.as_nanos(), &self.carriage, random);
             if pipe.is_blocked && pipe.kept.is_empty() {
                 pipe.is_blocked = false;
-                ends[source].device.stream_writable(pipe.source);
+                ends[source].device.release_sends(pipe.source);
                 has_changed = true;
             }
             let is_empty = pipe.kept.is_empty() && pipe.flights.is_empty() && !pipe.is_stopped;

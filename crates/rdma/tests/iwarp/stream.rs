@@ -177,7 +177,7 @@ fn a_blocked_stream_is_reset_nevertheless() {
     let mut alone = Alone::new(TERMS);
     let qp = alone.qp;
     alone.bytes();
-    alone.end().device.block_stream(qp);
+    alone.end().device.hold_sends(qp);
     alone.end().post(qp, 1, Operation::Send, 0, 10);
     assert_eq!((alone.bytes().len(), alone.ending), (0, None));
     alone.end().device.modify_qp(qp, &QpChange::to(QpState::Err)).unwrap();

@@ -321,7 +321,7 @@ impl Adapter {
         let taken = tcp.write(id, &stream.kept, now);
         stream.kept.drain(..taken);
         if let (true, Stage::Ready(qp)) = (stream.kept.is_empty(), &stream.stage) {
-            self.device.stream_writable(*qp);
+            self.device.release_sends(*qp);
         }
         self.transmit(tcp, now)
     }
@@ -347,7 +347,7 @@ impl Adapter {
             let taken = tcp.write(ConnectionId(place), bytes, now);
             if taken < bytes.len() {
                 self.streams[place].kept.extend_from_slice(&bytes[taken..]);
-                self.device.block_stream(sent.qp);
+                self.device.hold_sends(sent.qp);
             }
         }
         Ok(())

@@ -60,11 +60,11 @@ impl<M: Memory> StreamDevice for Device<M> {
     }
 
     fn block(&mut self, qp: QpHandle) {
-        self.block_stream(qp);
+        self.hold_sends(qp);
     }
 
     fn unblock(&mut self, qp: QpHandle) {
-        self.stream_writable(qp);
+        self.release_sends(qp);
     }
 
     fn closed(&mut self, qp: QpHandle, end: StreamEnd, now: Instant) {

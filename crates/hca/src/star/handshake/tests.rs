@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use nichrome_rdma::{
-    Access, AddressVector, Config, PathMtu, Psn, QpCapacity, QpConfig, QpType, RnrTimer, Signaling,
+    Access, AddressVector, Config, Operation, PathMtu, Payload, Psn, QpCapacity, QpConfig, QpType, RnrTimer,
+    SendRequest, Signaling,
 };
 
 use super::*;
@@ -159,6 +160,40 @@ fn set_up_leads_to_what_both_sides_wish() {
     assert_eq!(results[1], [(Phase::Closing, (0, 0, state)), (Phase::Done, (0, 1, state))]);
     assert_eq!(results[2], [(Phase::Done, (0, 0, state)), (Phase::Closing, (0, 0, state))]);
     assert_eq!(results[3], [(Phase::Done, (0, 0, QpState::Err)); 2]);
+}
+
+/// A packet that comes before the ADMISSION would be dropped, and repeated after the ACK timeout.
+#[test]
+fn the_stateless_side_sends_nothing_before_its_peer_is_ready() {
+    let mut set_up = SetUp::new([Wish::Own, Wish::Automatic]);
+    let stateless = &set_up.sides[0];
+    let ready_to_send = QpChange {
+        sq_psn: Some(Psn::new(0)),
+        timeout: Some(14),
+        retry_count: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(1),
+        ..QpChange::to(QpState::Rts)
+    };
+    let qp = stateless.request.qp;
+    let sends = |side: &Side| {
+        let device = &mut side.host.0.lock().unwrap();
+        device.poll_transmit(NOW, 1, &mut [0; 1 << 17]).is_some()
+    };
+    stateless.host.with(&mut |device| {
+        device.modify_qp(qp, &ready_to_send).unwrap();
+        let request =
+            SendRequest { payload: Payload::Inline(b""), ..SendRequest::new(1, Operation::Send, &[]) };
+        device.post_send(qp, &request).unwrap();
+    });
+    let offer = set_up.ends[0].take_output();
+    set_up.deliver(1, &offer);
+    let offer = set_up.ends[1].take_output();
+    set_up.deliver(0, &offer);
+    assert_eq!(set_up.sides[0].outcome(), (1, 1, QpState::Rts), "the ADMISSION is on its way");
+    assert!(!sends(&set_up.sides[0]));
+    set_up.run(0, 0);
+    assert!(sends(&set_up.sides[0]));
 }
 
 #[test]
