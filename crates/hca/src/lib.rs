@@ -6,7 +6,8 @@
 //! | [`Adapter`], [`Region`], [`CompletionQueue`], [`QueuePair`] | verbs for Rust programs, without `unsafe`; objects are destroyed when dropped |
 //! | [`Driver`] | a device with any [`Memory`](nichrome_rdma::Memory) at an address, for other implementations of verbs |
 //! | [`AdapterConfig`] | address, path MTU, faults, capture |
-//! | [`cm`] | connections over RoCE by address and port, with the semantics of rdma_cm |
+//! | [`cm`] | connections by address and port, with the semantics of rdma_cm |
+//! | [`reach`] | the path to a peer, measured, and the transport to reach it by |
 //! | [`exchange`], [`Endpoint`] | out-of-band exchange of connection parameters over TCP |
 //!
 //! The program that polls drives the adapter. While none polls, the adapter's thread does, and sleeps until a datagram
@@ -58,6 +59,7 @@ mod management_steering;
 mod parcel;
 mod ports;
 mod queue_pair;
+pub mod reach;
 mod recorder;
 mod region;
 mod set_up;

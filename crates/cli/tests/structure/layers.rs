@@ -170,7 +170,7 @@ const HCA: Layers = &[
     &["handover.rs", "iwarp/", "star/"],
     &["management_steering.rs"],
     &["cm/machine.rs", "cm/programs.rs", "cm/streams/", "config.rs"],
-    &["ports/"],
+    &["ports/", "reach/"],
     &["wire.rs"],
     &["cm/joining.rs"],
     &["cm/channel.rs", "cm/commands.rs", "cm/execute.rs", "cm/manager.rs"],
