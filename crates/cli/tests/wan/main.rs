@@ -11,6 +11,7 @@ mod capture;
 mod control;
 mod hosts;
 mod idle;
+mod near_and_far;
 mod path_mtu;
 mod refused;
 mod run;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::run::{Room, Started, failure, number, python, text};
 
 /// A room that anyone can use, with the command in it.
-fn open_room() -> (Room, String) {
+pub(crate) fn open_room() -> (Room, String) {
     let room = Room::new();
     let nichrome = room.file("nichrome-command");
     fs::copy(env!("CARGO_BIN_EXE_nichrome"), &nichrome).unwrap();
@@ -21,7 +21,7 @@ fn open_room() -> (Room, String) {
 }
 
 /// A command of another user; as this one where this is not root already.
-fn as_nobody(room: &Room, words: &[&str]) -> Command {
+pub(crate) fn as_nobody(room: &Room, words: &[&str]) -> Command {
     let other: &[&str] = if geteuid().is_root() {
         &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
     } else {
