@@ -6,6 +6,7 @@ mod connect;
 mod cpu;
 mod end;
 mod hosts;
+mod kind;
 mod latency;
 mod outputs;
 mod overlap;
@@ -16,6 +17,7 @@ mod processors;
 mod progress;
 mod rendezvous;
 mod report;
+mod rounds;
 mod series;
 mod sockets;
 mod table;
@@ -27,7 +29,6 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -35,11 +36,12 @@ use nichrome_port::become_able;
 use nichrome_wan::{Delay, Impairments};
 
 use self::connect::Key;
+use self::kind::Kind;
 use self::outputs::Outputs;
 use self::plan::Plan;
 use self::processors::Processors;
 use self::report::{Machine, Report};
-use self::series::Figure;
+use self::rounds::FIGURES;
 use self::testbed::Testbed;
 use crate::impairment_options::ImpairmentOptions;
 use crate::{duration, failure, number};
@@ -64,7 +66,7 @@ pub(crate) struct Overip {
     #[arg(long)]
     quick: bool,
     /// Measure this figure only; may be given several times.
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(FIGURES.map(|(name, _)| name)))]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(FIGURES.map(|kind| kind.name)))]
     figure: Vec<String>,
     /// Delays of the path, one way: 0,1ms,64ms.
     #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = duration::parse)]
@@ -82,45 +84,26 @@ pub(crate) struct Overip {
     impairments: ImpairmentOptions,
 }
 
-type Measure = fn(&Testbed) -> anyhow::Result<Figure>;
-
-/// Every figure by its name.
-const FIGURES: [(&str, Measure); 10] = [
-    ("iwarp-latency", latency::by_size),
-    ("iwarp-latency-delay", latency::by_delay),
-    ("iwarp-overlap", overlap::by_computation),
-    ("iwarp-overlap-delay", overlap::by_delay),
-    ("iwarp-progress", progress::by_load),
-    ("iwarp-progress-delay", progress::by_delay),
-    ("iwarp-cpu", cpu::by_size),
-    ("iwarp-cpu-delay", cpu::by_delay),
-    ("iwarp-lan", latency::on_lan),
-    ("iwarp-rendezvous", rendezvous::by_delay),
-];
-
 /// The longest delay, which all time limits are longer than.
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Overip {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let impairments = self.impairments()?;
-        let figures: Vec<_> = FIGURES
+        let kinds: Vec<Kind> = FIGURES
             .into_iter()
-            .filter(|(name, _)| self.figure.is_empty() || self.figure.iter().any(|of| of == name))
+            .filter(|kind| self.figure.is_empty() || self.figure.iter().any(|of| of == kind.name))
             .collect();
-        let names: Vec<&str> = figures.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
         let outputs = Outputs::create(self.svg.as_deref(), self.html.as_deref(), &names)?;
         let processors = Processors::new()?;
         // Before there is any other thread.
         become_able()?;
         outputs.remove_on_signals()?;
         let plan = self.plan()?;
-        let progress = progress_bar(names.iter().map(|name| plan.steps(name)).sum());
+        let progress = progress_bar(kinds.iter().map(|kind| kind.steps(&plan)).sum());
         let testbed = Testbed { plan, processors, impairments, seed: self.seed, key: Key::new()?, progress };
-        let mut measured = Vec::new();
-        for (name, measure) in figures {
-            measured.push(measure(&testbed).with_context(|| name.to_owned())?);
-        }
+        let measured = rounds::measure(&testbed, &kinds)?;
         testbed.progress.finish_and_clear();
         let count = testbed.processors.count();
         let report = Report {

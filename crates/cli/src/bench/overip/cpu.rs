@@ -12,15 +12,16 @@ use super::bearer::Bearer;
 use super::connect::Connections;
 use super::end::End;
 use super::hosts::Hosts;
+use super::kind::Kind;
+use super::latency::{DELAYS, delays_of};
 use super::processors::{Role, Threads};
-use super::series::{Axis, Figure, Grid};
-use super::testbed::{Step, Testbed, millis};
+use super::series::{Axis, Grid};
+use super::testbed::Testbed;
 use super::work::Work;
 use crate::side::Side;
 
 const TIME: Axis = Axis { quantity: "time_ratio", label: "application's time / time without traffic" };
-const BY_SIZE: Axis = Axis { quantity: "bytes", label: "message size (bytes)" };
-const BY_DELAY: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
+const SIZES: Axis = Axis { quantity: "bytes", label: "message size (bytes)" };
 
 /// The same by the clock, with all that others on this machine take.
 const WALL: &str = "wall_ratio";
@@ -230,47 +231,39 @@ fn notes(testbed: &Testbed) -> Vec<String> {
 }
 
 /// By message size, on a path without delay.
-pub(super) fn by_size(testbed: &Testbed) -> anyhow::Result<Figure> {
-    const NAME: &str = "iwarp-cpu";
-    let plan = &testbed.plan;
-    let hosts = link(testbed)?;
-    let mut grid = Grid::new(plan.pushed_sizes.iter().map(|size| *size as f64));
-    testbed.measure(NAME, plan.long_rounds, plan.pushed_sizes, |Step { place, x: len, .. }| {
-        measure_place(testbed, &hosts, &mut grid, place, (len, Duration::ZERO))?;
-        Ok(())
-    })?;
-    hosts.close()?;
-    Ok(Figure {
-        name: NAME,
-        paper: "7a",
-        title: "Time of an application under 40 senders by message size, path without delay",
-        x: BY_SIZE,
-        y: TIME,
-        rounds: plan.long_rounds,
-        series: grid.finish(),
-        notes: notes(testbed),
-    })
-}
+pub(super) const BY_SIZE: Kind = Kind {
+    name: "iwarp-cpu",
+    paper: "7a",
+    title: "Time of an application under 40 senders by message size, path without delay",
+    x: SIZES,
+    y: TIME,
+    rounds: |plan| plan.long_rounds,
+    places: |plan| plan.pushed_sizes.iter().map(|size| *size as f64).collect(),
+    measure: |testbed, _, grid| {
+        let hosts = link(testbed)?;
+        testbed.at_each(testbed.plan.pushed_sizes, |place, len| {
+            measure_place(testbed, &hosts, grid, place, (len, Duration::ZERO))
+        })?;
+        hosts.close()
+    },
+    notes,
+};
 
 /// By the path's delay.
-pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
-    const NAME: &str = "iwarp-cpu-delay";
-    let plan = &testbed.plan;
-    let hosts = link(testbed)?;
-    let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    testbed.measure(NAME, plan.long_rounds, &plan.delays, |Step { place, x: delay, .. }| {
-        measure_place(testbed, &hosts, &mut grid, place, (SIZE, delay))?;
-        Ok(())
-    })?;
-    hosts.close()?;
-    Ok(Figure {
-        name: NAME,
-        paper: "7b",
-        title: "Time of an application under 40 senders of 16 KB messages by the path's delay",
-        x: BY_DELAY,
-        y: TIME,
-        rounds: plan.long_rounds,
-        series: grid.finish(),
-        notes: notes(testbed),
-    })
-}
+pub(super) const BY_DELAY: Kind = Kind {
+    name: "iwarp-cpu-delay",
+    paper: "7b",
+    title: "Time of an application under 40 senders of 16 KB messages by the path's delay",
+    x: DELAYS,
+    y: TIME,
+    rounds: |plan| plan.long_rounds,
+    places: delays_of,
+    measure: |testbed, _, grid| {
+        let hosts = link(testbed)?;
+        testbed.at_each(&testbed.plan.delays, |place, delay| {
+            measure_place(testbed, &hosts, grid, place, (SIZE, delay))
+        })?;
+        hosts.close()
+    },
+    notes,
+};

@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::end::{Pair, run_both};
 use super::hosts::Hosts;
+use super::kind::Kind;
+use super::plan::Plan;
 use super::processors::Processors;
-use super::series::{Axis, Figure, Grid, median_us};
-use super::testbed::{Step, Testbed, millis};
+use super::series::{Axis, Grid, median_us};
+use super::testbed::{Testbed, millis};
 use crate::side::Side;
 
 /// Message size where it does not vary, in bytes.
@@ -22,8 +24,9 @@ const TIME_OF_A_BYTE: Duration = Duration::from_nanos(40);
 const WARM_UP: u32 = 2;
 
 const LATENCY: Axis = Axis { quantity: "latency_us", label: "one-way latency (µs)" };
-const BY_SIZE: Axis = Axis { quantity: "bytes", label: "message size (bytes)" };
-const BY_DELAY: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
+const SIZES: Axis = Axis { quantity: "bytes", label: "message size (bytes)" };
+/// The axis of delays.
+pub(super) const DELAYS: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
 
 /// The times of `iterations` round trips of `len` bytes. The right end begins, and does something else between sending and
 /// receiving.
@@ -71,61 +74,81 @@ pub(super) fn ping_pong(
 }
 
 /// By message size, on a path without delay.
-pub(super) fn by_size(testbed: &Testbed) -> anyhow::Result<Figure> {
-    let hosts = testbed.wan()?;
-    let mut figure = sizes(testbed, &hosts, "iwarp-latency")?;
-    hosts.close()?;
-    figure.paper = "3a";
-    figure.title = "Latency by message size, path without delay";
-    Ok(figure)
-}
+pub(super) const BY_SIZE: Kind = Kind {
+    name: "iwarp-latency",
+    paper: "3a",
+    title: "Latency by message size, path without delay",
+    x: SIZES,
+    y: LATENCY,
+    rounds: |plan| plan.rounds,
+    places: sizes_of,
+    measure: |testbed, _, grid| {
+        let hosts = testbed.wan()?;
+        sizes(testbed, &hosts, grid)?;
+        hosts.close()
+    },
+    notes: |_| Vec::new(),
+};
 
 /// By message size, on one wire.
-pub(super) fn on_lan(testbed: &Testbed) -> anyhow::Result<Figure> {
-    let hosts = Hosts::lan()?;
-    let mut figure = sizes(testbed, &hosts, "iwarp-lan")?;
-    figure.paper = "8";
-    figure.title = "Latency by message size, one wire";
-    figure.notes.push(
-        "The wire is the kernel's veth pair. RDMA here is a program above the kernel's sockets: it saves no system call, and \
-         copies once more."
-            .into(),
-    );
-    Ok(figure)
+pub(super) const ON_LAN: Kind = Kind {
+    name: "iwarp-lan",
+    paper: "8",
+    title: "Latency by message size, one wire",
+    x: SIZES,
+    y: LATENCY,
+    rounds: |plan| plan.rounds,
+    places: sizes_of,
+    measure: |testbed, _, grid| sizes(testbed, &Hosts::lan()?, grid),
+    notes: |_| {
+        vec![
+            "The wire is the kernel's veth pair. RDMA here is a program above the kernel's sockets: it saves no system call, and \
+             copies once more."
+                .into(),
+        ]
+    },
+};
+
+/// By the path's delay.
+pub(super) const BY_DELAY: Kind = Kind {
+    name: "iwarp-latency-delay",
+    paper: "3b",
+    title: "Latency of 1 KB by the path's delay",
+    x: DELAYS,
+    y: LATENCY,
+    rounds: |plan| plan.rounds,
+    places: delays_of,
+    measure: delays,
+    notes: |_| Vec::new(),
+};
+
+fn sizes_of(plan: &Plan) -> Vec<f64> {
+    plan.sizes.iter().map(|size| *size as f64).collect()
 }
 
-fn sizes(testbed: &Testbed, hosts: &Hosts, name: &'static str) -> anyhow::Result<Figure> {
+/// The path's delays.
+pub(super) fn delays_of(plan: &Plan) -> Vec<f64> {
+    plan.delays.iter().map(|delay| millis(*delay)).collect()
+}
+
+fn sizes(testbed: &Testbed, hosts: &Hosts, grid: &mut Grid) -> anyhow::Result<()> {
     let plan = &testbed.plan;
     let mut everything = testbed.connect_all(hosts, Side::Right)?;
-    let mut grid = Grid::new(plan.sizes.iter().map(|size| *size as f64));
-    testbed.measure(name, plan.rounds, plan.sizes, |Step { place, x: size, .. }| {
+    testbed.at_each(plan.sizes, |place, size| {
         let iterations = plan.iterations(BARE_ROUND_TRIP + TIME_OF_A_BYTE * size as u32);
         for (bearer, connections) in &mut everything {
             let times = ping_pong(&testbed.processors, &mut connections.pairs[0], size, iterations)?;
             grid.add((*bearer, LATENCY.quantity, ""), place, median_us(&times));
         }
         Ok(())
-    })?;
-    Ok(Figure {
-        name,
-        paper: "",
-        title: "",
-        x: BY_SIZE,
-        y: LATENCY,
-        rounds: plan.rounds,
-        series: grid.finish(),
-        notes: Vec::new(),
     })
 }
 
-/// By the path's delay.
-pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
-    const NAME: &str = "iwarp-latency-delay";
+fn delays(testbed: &Testbed, _: usize, grid: &mut Grid) -> anyhow::Result<()> {
     let plan = &testbed.plan;
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Right)?;
-    let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    testbed.measure(NAME, plan.rounds, &plan.delays, |Step { place, x: delay, .. }| {
+    testbed.at_each(&plan.delays, |place, delay| {
         hosts.set_delay(delay)?;
         let iterations = plan.iterations(BARE_ROUND_TRIP + delay * 2);
         for (bearer, connections) in &mut everything {
@@ -136,15 +159,5 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
     })?;
     hosts.set_delay(Duration::ZERO)?;
     drop(everything);
-    hosts.close()?;
-    Ok(Figure {
-        name: NAME,
-        paper: "3b",
-        title: "Latency of 1 KB by the path's delay",
-        x: BY_DELAY,
-        y: LATENCY,
-        rounds: plan.rounds,
-        series: grid.finish(),
-        notes: Vec::new(),
-    })
+    hosts.close()
 }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use super::bearer::Bearer;
 use super::end::Pair;
-use super::latency::{BARE_ROUND_TRIP, SIZE, round_trips};
+use super::kind::Kind;
+use super::latency::{BARE_ROUND_TRIP, DELAYS, SIZE, delays_of, round_trips};
 use super::processors::{Processors, Role};
-use super::series::{Axis, Figure, Grid, median_us};
-use super::testbed::{Step, Testbed, micros, millis};
+use super::series::{Axis, Grid, median_us};
+use super::testbed::{Testbed, micros};
 use super::work::Work;
 use crate::side::Side;
 
 const RATIO: Axis = Axis { quantity: "overlap_ratio", label: "computation / total" };
-const BY_COMPUTATION: Axis = Axis { quantity: "computation_us", label: "computation (µs)" };
-const BY_DELAY: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
+const COMPUTATIONS: Axis = Axis { quantity: "computation_us", label: "computation (µs)" };
 
 /// Time of an exchange besides its computation.
 const NOT_HIDDEN: &str = "not_hidden_us";
@@ -54,54 +54,66 @@ fn calibrate(testbed: &Testbed) -> Work {
 }
 
 /// By the time of computation, on a path without delay.
-pub(super) fn by_computation(testbed: &Testbed) -> anyhow::Result<Figure> {
-    const NAME: &str = "iwarp-overlap";
+pub(super) const BY_COMPUTATION: Kind = Kind {
+    name: "iwarp-overlap",
+    paper: "5a",
+    title: "Overlap by computation, 1 KB, path without delay",
+    x: COMPUTATIONS,
+    y: RATIO,
+    rounds: |plan| plan.rounds,
+    places: |plan| plan.computations.iter().map(|time| micros(*time)).collect(),
+    measure: computations,
+    notes: |_| {
+        vec![format!(
+            "{NOT_HIDDEN} is the time of an exchange besides its computation. Work between send and receive hides the network and \
+             the peer; what remains is what the client's program does itself."
+        )]
+    },
+};
+
+/// By the path's delay, for each reading of the computation that the paper prints.
+pub(super) const BY_DELAY: Kind = Kind {
+    name: "iwarp-overlap-delay",
+    paper: "5b",
+    title: "Overlap by the path's delay, 1 KB, three computations",
+    x: DELAYS,
+    y: RATIO,
+    rounds: |plan| plan.rounds,
+    places: delays_of,
+    measure: delays,
+    notes: |_| {
+        vec![
+            "The paper prints a computation of \"242ms\", which would hide every delay shown; 242 µs and 2.42 ms are the other \
+             readings."
+                .into(),
+        ]
+    },
+};
+
+fn computations(testbed: &Testbed, _: usize, grid: &mut Grid) -> anyhow::Result<()> {
     let plan = &testbed.plan;
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Right)?;
-    let mut grid = Grid::new(plan.computations.iter().map(|time| micros(*time)));
-    let mut work = calibrate(testbed);
-    testbed.measure(NAME, plan.rounds, plan.computations, |Step { round, place, x: computation }| {
-        if round > 0 && place == 0 {
-            work = calibrate(testbed);
-        }
+    let work = calibrate(testbed);
+    testbed.at_each(plan.computations, |place, computation| {
         let iterations = plan.iterations(BARE_ROUND_TRIP + computation);
         for (bearer, connections) in &mut everything {
             let pair = &mut connections.pairs[0];
             let times = exchanges(&testbed.processors, pair, (work, computation), iterations)?;
-            add(&mut grid, (*bearer, ""), place, computation, &times);
+            add(grid, (*bearer, ""), place, computation, &times);
         }
         Ok(())
     })?;
     drop(everything);
-    hosts.close()?;
-    Ok(Figure {
-        name: NAME,
-        paper: "5a",
-        title: "Overlap by computation, 1 KB, path without delay",
-        x: BY_COMPUTATION,
-        y: RATIO,
-        rounds: plan.rounds,
-        series: grid.finish(),
-        notes: vec![format!(
-            "{NOT_HIDDEN} is the time of an exchange besides its computation. Work between send and receive hides the network and \
-             the peer; what remains is what the client's program does itself."
-        )],
-    })
+    hosts.close()
 }
 
-/// By the path's delay, for each reading of the computation that the paper prints.
-pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
-    const NAME: &str = "iwarp-overlap-delay";
+fn delays(testbed: &Testbed, round: usize, grid: &mut Grid) -> anyhow::Result<()> {
     let plan = &testbed.plan;
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Right)?;
-    let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    let mut work = calibrate(testbed);
-    testbed.measure(NAME, plan.rounds, &plan.delays, |Step { round, place, x: delay }| {
-        if round > 0 && place == 0 {
-            work = calibrate(testbed);
-        }
+    let work = calibrate(testbed);
+    testbed.at_each(&plan.delays, |place, delay| {
         hosts.set_delay(delay)?;
         for (variant, computation) in READINGS {
             if computation > LONG && round >= plan.long_rounds {
@@ -113,27 +125,13 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
             for (bearer, connections) in &mut everything {
                 let pair = &mut connections.pairs[0];
                 let times = exchanges(&testbed.processors, pair, (work, computation), iterations)?;
-                add(&mut grid, (*bearer, variant), place, computation, &times);
+                add(grid, (*bearer, variant), place, computation, &times);
             }
         }
         Ok(())
     })?;
     drop(everything);
-    hosts.close()?;
-    Ok(Figure {
-        name: NAME,
-        paper: "5b",
-        title: "Overlap by the path's delay, 1 KB, three computations",
-        x: BY_DELAY,
-        y: RATIO,
-        rounds: plan.rounds,
-        series: grid.finish(),
-        notes: vec![
-            "The paper prints a computation of \"242ms\", which would hide every delay shown; 242 µs and 2.42 ms are the other \
-             readings."
-                .into(),
-        ],
-    })
+    hosts.close()
 }
 
 /// Computations longer than this are measured in fewer rounds.

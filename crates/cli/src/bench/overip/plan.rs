@@ -86,18 +86,6 @@ impl Plan {
         }
     }
 
-    /// Steps of progress of a figure.
-    pub(super) fn steps(&self, figure: &str) -> usize {
-        match figure {
-            "iwarp-latency" | "iwarp-lan" => self.rounds * self.sizes.len(),
-            "iwarp-overlap" => self.rounds * self.computations.len(),
-            "iwarp-progress" => self.rounds * self.loads.len(),
-            "iwarp-cpu" => self.long_rounds * self.pushed_sizes.len(),
-            "iwarp-cpu-delay" => self.long_rounds * self.delays.len(),
-            _ => self.rounds * self.delays.len(),
-        }
-    }
-
     /// The longest message of any figure, in bytes.
     pub(super) fn max_len(&self) -> usize {
         self.sizes.iter().chain(self.pushed_sizes).copied().fold(KI, usize::max)

@@ -5,16 +5,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::end::{CONTROL, Pair, run_both};
-use super::latency::{BARE_ROUND_TRIP, SIZE};
+use super::kind::Kind;
+use super::latency::{BARE_ROUND_TRIP, DELAYS, SIZE, delays_of};
 use super::processors::Processors;
-use super::series::{Axis, Figure, Grid, median_us};
-use super::testbed::{Step, Testbed, millis};
+use super::series::{Axis, Grid, median_us};
+use super::testbed::{Testbed, millis};
 use super::work::spin;
 use crate::side::Side;
 
 const FETCH: Axis = Axis { quantity: "fetch_us", label: "time of a fetch (µs)" };
-const BY_LOAD: Axis = Axis { quantity: "load_ms", label: "load before each answer (ms)" };
-const BY_DELAY: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
+const LOADS: Axis = Axis { quantity: "load_ms", label: "load before each answer (ms)" };
 
 /// The load where it does not vary.
 pub(super) const LOAD: Duration = Duration::from_millis(16);
@@ -69,13 +69,36 @@ fn fetches(
 }
 
 /// By the load, on a path without delay.
-pub(super) fn by_load(testbed: &Testbed) -> anyhow::Result<Figure> {
-    const NAME: &str = "iwarp-progress";
+pub(super) const BY_LOAD: Kind = Kind {
+    name: "iwarp-progress",
+    paper: "6a",
+    title: "Time to fetch 1 KB by the load of the server's program, path without delay",
+    x: LOADS,
+    y: FETCH,
+    rounds: |plan| plan.rounds,
+    places: |plan| plan.loads.iter().map(|load| millis(*load)).collect(),
+    measure: loads,
+    notes: |_| Vec::new(),
+};
+
+/// By the path's delay, with a load of 16 ms.
+pub(super) const BY_DELAY: Kind = Kind {
+    name: "iwarp-progress-delay",
+    paper: "6b",
+    title: "Time to fetch 1 KB by the path's delay, load 16 ms",
+    x: DELAYS,
+    y: FETCH,
+    rounds: |plan| plan.rounds,
+    places: delays_of,
+    measure: delays,
+    notes: |_| Vec::new(),
+};
+
+fn loads(testbed: &Testbed, _: usize, grid: &mut Grid) -> anyhow::Result<()> {
     let plan = &testbed.plan;
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Left)?;
-    let mut grid = Grid::new(plan.loads.iter().map(|load| millis(*load)));
-    testbed.measure(NAME, plan.rounds, plan.loads, |Step { place, x: load, .. }| {
+    testbed.at_each(plan.loads, |place, load| {
         let iterations = plan.iterations(BARE_ROUND_TRIP + load);
         for (bearer, connections) in &mut everything {
             let times = fetches(&testbed.processors, &mut connections.pairs[0], load, iterations)?;
@@ -84,27 +107,14 @@ pub(super) fn by_load(testbed: &Testbed) -> anyhow::Result<Figure> {
         Ok(())
     })?;
     drop(everything);
-    hosts.close()?;
-    Ok(Figure {
-        name: NAME,
-        paper: "6a",
-        title: "Time to fetch 1 KB by the load of the server's program, path without delay",
-        x: BY_LOAD,
-        y: FETCH,
-        rounds: plan.rounds,
-        series: grid.finish(),
-        notes: Vec::new(),
-    })
+    hosts.close()
 }
 
-/// By the path's delay, with a load of 16 ms.
-pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
-    const NAME: &str = "iwarp-progress-delay";
+fn delays(testbed: &Testbed, _: usize, grid: &mut Grid) -> anyhow::Result<()> {
     let plan = &testbed.plan;
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Left)?;
-    let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    testbed.measure(NAME, plan.rounds, &plan.delays, |Step { place, x: delay, .. }| {
+    testbed.at_each(&plan.delays, |place, delay| {
         hosts.set_delay(delay)?;
         let iterations = plan.iterations(BARE_ROUND_TRIP + delay * 2 + LOAD);
         for (bearer, connections) in &mut everything {
@@ -114,15 +124,5 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
         Ok(())
     })?;
     drop(everything);
-    hosts.close()?;
-    Ok(Figure {
-        name: NAME,
-        paper: "6b",
-        title: "Time to fetch 1 KB by the path's delay, load 16 ms",
-        x: BY_DELAY,
-        y: FETCH,
-        rounds: plan.rounds,
-        series: grid.finish(),
-        notes: Vec::new(),
-    })
+    hosts.close()
 }

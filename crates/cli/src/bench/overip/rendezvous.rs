@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use super::bearer::Bearer;
 use super::end::{CONTROL, Pair, run_both};
-use super::latency::{BARE_ROUND_TRIP, ping_pong};
+use super::kind::Kind;
+use super::latency::{BARE_ROUND_TRIP, DELAYS, delays_of, ping_pong};
 use super::processors::Processors;
-use super::series::{Axis, Figure, Grid, median_us};
-use super::testbed::{Step, Testbed, millis};
+use super::series::{Axis, Grid, median_us};
+use super::testbed::Testbed;
 use crate::side::Side;
 
 /// Bytes of the message: few enough for TCP's first window.
 const LEN: usize = 8192;
 
 const MESSAGE: Axis = Axis { quantity: "message_rtts", label: "time of a message (round trips)" };
-const BY_DELAY: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
 const TIME: &str = "message_us";
 
 /// Messages that are not counted.
@@ -105,13 +105,29 @@ fn messages(
 }
 
 /// By the path's delay.
-pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
-    const NAME: &str = "iwarp-rendezvous";
+pub(super) const BY_DELAY: Kind = Kind {
+    name: "iwarp-rendezvous",
+    paper: "9",
+    title: "Time of an 8 KB message by the path's delay, eager and by rendezvous",
+    x: DELAYS,
+    y: MESSAGE,
+    rounds: |plan| plan.rounds,
+    places: delays_of,
+    measure: delays,
+    notes: |_| {
+        vec![
+            "Both ends read one clock, so the time is one way. The round trip is that of 32 bytes over the same transport. \
+             Sockets have no READ."
+                .into(),
+        ]
+    },
+};
+
+fn delays(testbed: &Testbed, _: usize, grid: &mut Grid) -> anyhow::Result<()> {
     let plan = &testbed.plan;
     let hosts = testbed.wan()?;
     let mut everything = testbed.connect_all(&hosts, Side::Left)?;
-    let mut grid = Grid::new(plan.delays.iter().map(|delay| millis(*delay)));
-    testbed.measure(NAME, plan.rounds, &plan.delays, |Step { place, x: delay, .. }| {
+    testbed.at_each(&plan.delays, |place, delay| {
         hosts.set_delay(delay)?;
         let iterations = plan.iterations((BARE_ROUND_TRIP + delay * 2) * 2);
         for (bearer, connections) in &mut everything {
@@ -126,19 +142,5 @@ pub(super) fn by_delay(testbed: &Testbed) -> anyhow::Result<Figure> {
         Ok(())
     })?;
     drop(everything);
-    hosts.close()?;
-    Ok(Figure {
-        name: NAME,
-        paper: "9",
-        title: "Time of an 8 KB message by the path's delay, eager and by rendezvous",
-        x: BY_DELAY,
-        y: MESSAGE,
-        rounds: plan.rounds,
-        series: grid.finish(),
-        notes: vec![
-            "Both ends read one clock, so the time is one way. The round trip is that of 32 bytes over the same transport. \
-             Sockets have no READ."
-                .into(),
-        ],
-    })
+    hosts.close()
 }

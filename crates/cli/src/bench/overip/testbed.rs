@@ -43,33 +43,18 @@ impl Testbed {
         Bearer::ALL.into_iter().map(connect).collect()
     }
 
-    /// Measures a figure: calls `measure` for each place on its axis, in each of `rounds` rounds, and shows how far it is.
-    pub(super) fn measure<X: Copy>(
+    /// Calls `measure` for the number of each place on a figure's axis and the place, and shows how far it is.
+    pub(super) fn at_each<X: Copy>(
         &self,
-        figure: &str,
-        rounds: usize,
         places: &[X],
-        mut measure: impl FnMut(Step<X>) -> anyhow::Result<()>,
+        mut measure: impl FnMut(usize, X) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        for round in 0..rounds {
-            self.progress.set_message(format!("{figure}, round {} of {rounds}", round + 1));
-            for (place, x) in places.iter().copied().enumerate() {
-                measure(Step { round, place, x })?;
-                self.progress.inc(1);
-            }
+        for (nth, place) in places.iter().copied().enumerate() {
+            measure(nth, place)?;
+            self.progress.inc(1);
         }
         Ok(())
     }
-}
-
-/// A place on a figure's axis in a round.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step<X> {
-    pub(super) round: usize,
-    /// The number of the place.
-    pub(super) place: usize,
-    /// Where it is.
-    pub(super) x: X,
 }
 
 /// Milliseconds, as figures have them.
