@@ -1,5 +1,7 @@
 //! What the test bed is configured with.
 
+use nichrome_rdma::Congestion;
+
 use super::processors::Balancing;
 use crate::host::HostConfig;
 use crate::{LinkConfig, PcieConfig};
@@ -115,6 +117,8 @@ pub(super) struct TestbedConfig {
     pub(super) longest: usize,
     /// TCP, of the kernel as of the card.
     pub(super) tcp: HostConfig,
+    /// What limits RoCE and StaR beside the window.
+    pub(super) datagram_congestion: Congestion,
     /// Every link.
     pub(super) link: LinkConfig,
     /// Nanoseconds that a switch takes for a frame.

@@ -13,15 +13,18 @@ pub(super) fn device_config(address: HostId, testbed: &TestbedConfig) -> Config 
     if let Transport::Packets(packets) = testbed.transport {
         let mtu = datagram::path_mtu(testbed.tcp.mtu).bytes();
         let window = (testbed.tcp.send_buffer / mtu).clamp(1, 65_535) as u32;
-        config.window = SendWindow { initial: window, max: window, read: window.min(256) };
-        config.roce.congestion = Congestion::None;
+        let congestion = testbed.datagram_congestion;
+        // Without congestion control a window leaves at once.
+        let initial = if congestion == Congestion::None { window } else { config.window.initial.min(window) };
+        config.window = SendWindow { initial, max: window, read: initial.min(256) };
+        config.roce.congestion = congestion;
         // A datagram is a packet of its own, of identification 0.
         config.roce.sees_identifications = true;
         config.roce.held_packets = window as usize;
         if packets == Packets::RoceGoBackN {
             config.roce.selective_repeat = SelectiveRepeat::Never;
         }
-        config.star = StarConfig { congestion: Congestion::None, ..StarConfig::default() };
+        config.star = StarConfig { congestion, ..StarConfig::default() };
     }
     config
 }

@@ -2,6 +2,7 @@
 
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 
+use nichrome_rdma::{Congestion, Dcqcn};
 use nichrome_wan::QueueLimit;
 
 use super::config::{
@@ -19,7 +20,7 @@ const FASTEST: u64 = 1_000_000_000_000;
 /// Bytes of the longest message.
 const LONGEST: u64 = 1 << 22;
 
-pub(super) static PARAMETERS: [ParameterSpec; 44] = [
+pub(super) static PARAMETERS: [ParameterSpec; 45] = [
     ParameterSpec::choice(
         "pattern",
         &["ping-pong", "overlap", "fetch", "senders", "rendezvous", "transfer"],
@@ -71,6 +72,11 @@ pub(super) static PARAMETERS: [ParameterSpec; 44] = [
         "congestion-control",
         &["none", "reno", "cubic"],
         "what limits TCP beside the window",
+    ),
+    ParameterSpec::choice(
+        "datagram-congestion-control",
+        &["none", "window", "dctcp", "dcqcn"],
+        "what limits RoCE and StaR beside the window: nothing, one that halves on loss, or marks",
     ),
     ParameterSpec::time("card-message", 0..=MILLISECOND, "time of the card for a message, at each end"),
     ParameterSpec::time("card-segment", 0..=MILLISECOND, "time of the card for a frame"),
@@ -127,6 +133,7 @@ impl Plan {
             card: card(parameters)?,
             longest: message.max(control),
             tcp: tcp(parameters)?,
+            datagram_congestion: datagram_congestion(parameters)?,
             link: link(parameters)?,
             switch: parameters.nanos("switch")?,
             router: router(parameters)?,
@@ -233,6 +240,19 @@ fn tcp(parameters: &Parameters) -> Result<HostConfig, RunError> {
         max_connections: 1000,
         seed: 0,
     })
+}
+
+fn datagram_congestion(parameters: &Parameters) -> Result<Congestion, RunError> {
+    let dcqcn = Dcqcn { line_rate: parameters.rate("rate")?.bits_per_second(), ..Dcqcn::default() };
+    parameters.choice(
+        "datagram-congestion-control",
+        [
+            ("none", Congestion::None),
+            ("window", Congestion::Window),
+            ("dctcp", Congestion::Dctcp),
+            ("dcqcn", Congestion::Dcqcn(dcqcn)),
+        ],
+    )
 }
 
 fn link(parameters: &Parameters) -> Result<LinkConfig, RunError> {
