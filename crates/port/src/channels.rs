@@ -1,4 +1,4 @@
-//! How many queues an interface has (ethtool(8), `-l`).
+//! The number of receive queues of an interface (ethtool(8), `-l`).
 
 use std::os::fd::OwnedFd;
 
@@ -21,7 +21,7 @@ struct Channels {
     combined: u32,
 }
 
-/// How many receive queues the interface uses; 1 where its driver does not know of queues.
+/// Returns the number of receive queues in use; 1 if the driver does not report them.
 #[allow(unsafe_code)]
 pub(crate) fn receive_queues(socket: &OwnedFd, name: InterfaceName) -> io::Result<u32> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };

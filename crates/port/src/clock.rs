@@ -1,4 +1,4 @@
-//! The clocks of live drivers, and how they sleep.
+//! Clocks and precise waiting for live drivers.
 
 use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
@@ -11,13 +11,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::scheduling;
 
-/// The time since the machine was started, which no one sets: what live engines are given.
+/// Returns the time since boot: the time base of live engines.
 #[inline]
 pub fn now() -> Instant {
     read(ClockId::Monotonic)
 }
 
-/// Nanoseconds since 1970, for captures. Where it is set while they run, [`now`] and an offset taken once do better.
+/// Returns nanoseconds since 1970, for capture timestamps. May jump when the clock is set; [`now`] plus an offset
+/// taken once does not.
 pub fn wall_clock() -> Instant {
     read(ClockId::Realtime)
 }
@@ -28,15 +29,15 @@ fn read(clock: ClockId) -> Instant {
     Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Asks the kernel to wake this thread when it is time, instead of up to 50 µs later, which saves wake-ups, and to let
-/// it run at once then.
+/// Sets the timer slack of this thread to its minimum (default 50 µs) and asks for a short time slice, so that the
+/// thread runs as soon as its timer expires.
 pub fn sleep_precisely() -> io::Result<()> {
-    // Where the scheduler takes no wishes, the thread waits for its turn.
+    // Not supported by older schedulers: the thread then waits for its turn.
     let _ = scheduling::take_short_slices();
     set_current_timer_slack(NonZeroU64::new(1))
 }
 
-/// Sleeps until one of `sources` can be read or it is `until`, and says which can be read. A closed source can.
+/// Waits until one of `sources` is readable or closed, or until `until`. Returns which are readable.
 pub fn wait<const N: usize>(sources: [BorrowedFd<'_>; N], until: Option<Instant>) -> io::Result<[bool; N]> {
     let timeout = until.map(|until| timespec(until.nanos_since(now())));
     let mut polled = sources.map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));

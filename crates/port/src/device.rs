@@ -1,4 +1,4 @@
-//! What a driver wants of an interface: frames with their virtio_net_hdr, one at a time, without waiting.
+//! A network interface that sends and receives single frames with a virtio_net_hdr, without blocking.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -6,20 +6,20 @@ use std::os::fd::AsFd;
 use nichrome_wire::VirtioNetHeader;
 use rustix::io;
 
-/// Bytes that the longest frame takes, its virtio_net_hdr included: an IP packet of 64 KB, Ethernet, two tags.
+/// Maximum length of a received frame in bytes: virtio_net_hdr, Ethernet header, two VLAN tags, 64 KB IP packet.
 pub const MAX_RECEIVE: usize = VirtioNetHeader::LEN + 14 + 8 + 65_535;
 
-/// A frame, and what its sender left to do.
+/// A received frame and its pending offloads.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// What is left to do: segmentation, the checksum.
+    /// Pending segmentation and checksum offloads.
     pub virtio: VirtioNetHeader,
-    /// The frame, from the Ethernet header on.
+    /// The frame, starting at the Ethernet header.
     pub frame: &'a [u8],
 }
 
 impl<'a> Received<'a> {
-    /// The frame in `bytes`, which begin with the virtio_net_hdr; `None` where they are too short for one.
+    /// Splits a virtio_net_hdr from the frame behind it; `None` if `bytes` is too short.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (virtio, frame) = bytes.split_first_chunk()?;
@@ -27,15 +27,15 @@ impl<'a> Received<'a> {
     }
 }
 
-/// An interface whose frames come and go with a virtio_net_hdr of 10 bytes.
+/// An interface that exchanges frames with a virtio_net_hdr of 10 bytes.
 pub trait Device: AsFd {
-    /// Receives a frame into `buffer`, which has [`MAX_RECEIVE`] bytes (what does not fit is cut off); `None` where
-    /// there is none.
+    /// Receives a frame into `buffer`, which has [`MAX_RECEIVE`] bytes; longer frames are truncated. Returns `None` if
+    /// no frame is pending.
     fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>>;
 
-    /// Sends a frame that consists of `parts`, the first of which begins with the virtio_net_hdr. At most 1,024.
+    /// Sends a frame, the concatenation of at most 1,024 `parts`. The first part begins with the virtio_net_hdr.
     fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
-    /// Sends a frame that lies in one piece behind its virtio_net_hdr.
+    /// Sends a contiguous frame that begins with its virtio_net_hdr.
     fn send_bytes(&self, bytes: &[u8]) -> io::Result<()>;
 }

@@ -1,5 +1,5 @@
-//! What a card does for its kernel, switched on and off (ethtool(8), `linux/ethtool.h`), in the network namespace of the
-//! calling thread.
+//! Switches offloads of a network interface (ethtool(8), `linux/ethtool.h`) in the network namespace of the calling
+//! thread.
 
 use std::os::fd::AsFd;
 
@@ -12,20 +12,20 @@ use crate::interface_name::InterfaceName;
 
 const SIOCETHTOOL: Opcode = 0x8946;
 
-/// Something that a card does for its kernel.
+/// An offload of a network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// Checksums of what is sent.
+    /// Checksums of sent packets.
     TransmitChecksum,
-    /// Segmentation of TCP.
+    /// TCP segmentation by the card.
     Tso,
-    /// Segmentation just before the card.
+    /// Segmentation by the kernel just before the driver (GSO).
     Gso,
-    /// Coalescing of what is received.
+    /// Coalescing of received packets by the kernel (GRO).
     Gro,
 }
 
-/// Why a feature cannot be switched.
+/// A failure to switch an offload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("cannot switch {feature:?} of {name}: {error}")]
 pub struct FeatureError {
@@ -35,7 +35,7 @@ pub struct FeatureError {
 }
 
 impl Feature {
-    /// The command that sets it.
+    /// Returns the ethtool command that sets the offload.
     const fn command(self) -> u32 {
         match self {
             Self::TransmitChecksum => 0x17,
@@ -79,10 +79,10 @@ struct Request<T> {
     unused: [u8; 24 - size_of::<usize>()],
 }
 
-/// Has the kernel carry out the command that `data` begins with, through any socket.
+/// Issues the ethtool command that `data` begins with. Any socket works.
 ///
 /// # Safety
-/// `T` is the structure that belongs to the command, with its layout: the kernel reads and writes it as such.
+/// `T` is the structure of the command and has its C layout: the kernel reads and writes it.
 #[allow(unsafe_code)]
 pub(crate) unsafe fn carry_out<T>(socket: impl AsFd, name: InterfaceName, data: &mut T) -> io::Result<()> {
     const { assert!(size_of::<Request<T>>() == size_of::<libc::ifreq>()) };

@@ -5,15 +5,14 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A name that an interface can have: 1 to 15 bytes, without spaces, slashes or colons, and neither `.` nor `..`
-/// (Linux's `dev_valid_name`).
+/// A valid interface name: 1 to 15 bytes, no spaces, slashes or colons, not `.` or `..` (Linux's `dev_valid_name`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InterfaceName {
     bytes: [u8; Self::MAX_LEN],
     len: u8,
 }
 
-/// A name that no interface can have.
+/// The error for an invalid interface name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("'{0}' is no interface's name: 1 to 15 characters without spaces, slashes and colons")]
 pub struct InvalidName(String);
@@ -21,13 +20,13 @@ pub struct InvalidName(String);
 impl InterfaceName {
     const MAX_LEN: usize = libc::IFNAMSIZ - 1;
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
-        // It was copied from a string.
+        // Copied from a `str`, so always valid UTF-8.
         str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// The name as the kernel takes it: padded with zeros.
+    /// Returns the name padded with zeros, as `struct ifreq` has it.
     pub(crate) fn to_c(self) -> [u8; libc::IFNAMSIZ] {
         let mut padded = [0; libc::IFNAMSIZ];
         padded[..Self::MAX_LEN].copy_from_slice(&self.bytes);

@@ -1,4 +1,4 @@
-//! Whether an interface can have IPv6 at all.
+//! Checks whether an interface can have IPv6 addresses.
 
 use std::fs;
 
@@ -7,25 +7,25 @@ use thiserror::Error;
 
 use crate::netlink::Interface;
 
-/// Where the kernel's settings for IPv6 are, in the network namespace of the thread that reads them.
+/// The kernel's IPv6 settings, in the network namespace of the reading thread.
 const SETTINGS: &str = "/proc/sys/net/ipv6";
 
-/// Why an interface has no IPv6.
+/// The reason why an interface has no IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NoIpv6 {
-    /// The kernel was built or started without it.
+    /// The kernel was built or booted without IPv6.
     #[error("this kernel has no IPv6")]
     Kernel,
-    /// The interface takes too little.
+    /// The interface MTU is below the minimum of IPv6.
     #[error("IPv6 needs an interface MTU of {least} bytes (RFC 8200)", least = Ipv6Header::LEAST_MTU)]
     Mtu,
-    /// A setting forbids it.
+    /// IPv6 is disabled by sysctl.
     #[error("IPv6 is switched off (sysctl net.ipv6.conf.default.disable_ipv6)")]
     SwitchedOff,
 }
 
 impl Interface {
-    /// Checks that the interface, which must be in the network namespace of this thread, can have IPv6 addresses.
+    /// Checks that the interface can have IPv6 addresses. It must be in the network namespace of this thread.
     pub fn check_ipv6(&self) -> Result<(), NoIpv6> {
         if !fs::exists(SETTINGS).unwrap_or(false) {
             return Err(NoIpv6::Kernel);

@@ -1,12 +1,14 @@
-//! The input and output of Nichrome: where frames come from and go to, and the memory they lie in.
+//! Packet I/O: capture files, network interfaces, UDP sockets, and buffer pools.
 //!
-//! [`capture`] reads and writes capture files; a [`BufferPool`] holds the memory that frames are received into. A
-//! [`Device`] is an interface whose frames come and go one by one with their virtio_net_hdr: [`Tap`] and
-//! [`PacketSocket`]. A [`WireQueue`] is a card's queue, which receives in batches, one for each worker: [`XdpQueue`]
-//! where the kernel allows it, [`PacketRing`] elsewhere. [`NetworkNamespace`]s give sandboxes without root,
-//! [`Netlink`] configures the interfaces in them, and [`clock`] tells the time and waits. `unsafe` is in the files named
-//! for what they wrap: `namespace`, `process_namespace`, `tap`, `packet_socket`, `packet_options`,
-//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `capture/durable_file`, `process`, `scheduling`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! [`capture`] reads and writes capture files; a [`BufferPool`] holds receive buffers. A [`Device`] ([`Tap`],
+//! [`PacketSocket`]) exchanges single frames with their virtio_net_hdr. A [`WireQueue`] is one queue of a card, which
+//! receives in batches and belongs to one worker: [`XdpQueue`] where the kernel allows AF_XDP, [`PacketRing`]
+//! elsewhere. [`NetworkNamespace`]s give sandboxes without root, [`Netlink`] configures the interfaces in them, and
+//! [`clock`] reads time and waits.
+//!
+//! `unsafe` is in the files named for the kernel interface that they wrap: `namespace`, `process_namespace`, `tap`,
+//! `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `capture/durable_file`,
+//! `process`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 pub mod capture;

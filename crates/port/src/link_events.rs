@@ -1,4 +1,5 @@
-//! News of interfaces: rtnetlink(7)'s group of links, in the network namespace of the thread that opens the socket.
+//! Notifications of interface changes: rtnetlink(7)'s link group, in the network namespace of the thread that opens
+//! the socket.
 
 use std::fmt;
 use std::io;
@@ -8,7 +9,7 @@ use netlink_sys::{Socket, SocketAddr};
 
 use crate::netlink::NetlinkError;
 
-/// A socket that says when an interface was made, removed, set up or down, or changed.
+/// A socket that becomes readable when an interface is created, deleted or changed.
 pub struct LinkEvents(Socket);
 
 impl fmt::Debug for LinkEvents {
@@ -18,7 +19,7 @@ impl fmt::Debug for LinkEvents {
 }
 
 impl LinkEvents {
-    /// Notes what happens from now on.
+    /// Subscribes to changes from now on.
     pub fn open() -> Result<Self, NetlinkError> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -28,11 +29,11 @@ impl LinkEvents {
         open().map_err(|error| NetlinkError::Refused { what: "watch the interfaces".into(), error })
     }
 
-    /// Waits until something has happened, to whichever interface: what is known of any is out of date then.
+    /// Blocks until any interface has changed; cached interface state is then stale.
     pub fn wait(&self) -> io::Result<()> {
         match self.0.recv_from_full() {
             Ok(_) => Ok(()),
-            // So much has happened that the kernel had no room for it.
+            // The receive queue overflowed: there were changes.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
             Err(error) => Err(error),
         }

@@ -1,4 +1,4 @@
-//! Memory that is shared with the kernel, or registered with it (mmap(2)).
+//! Memory mappings shared with the kernel (mmap(2)).
 
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use rustix::io::{self, Errno};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// What the kernel and we write for each other: structures of numbers.
+/// A C structure of integers that the kernel and this process exchange.
 ///
 /// # Safety
 /// The type has no padding, and all bit patterns are valid.
@@ -26,25 +26,25 @@ pub(crate) use plain;
 
 plain!(libc::c_int, libc::c_uint, u64);
 
-/// Pages of memory, zeroed or a device's, that stay where they are until this is dropped.
+/// An mmap(2)ed region, zeroed or of a descriptor, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the pages belong to the process and not to a thread. A mapping hands out their address only: whoever reads
-// or writes through it argues for himself that no one else does.
+// SAFETY: the pages belong to the process and not to a thread. A mapping hands out only their address: each reader and
+// writer argues for its own exclusion.
 #[allow(unsafe_code)]
 unsafe impl Send for Mapping {}
-// SAFETY: as above; a shared mapping gives no more than the address either.
+// SAFETY: as above; a shared reference gives out only the address.
 #[allow(unsafe_code)]
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-    /// `len` bytes of zeros.
+    /// Maps `len` zeroed bytes.
     #[allow(unsafe_code)]
     pub(crate) fn zeroed(len: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
@@ -53,7 +53,7 @@ impl Mapping {
         Self::at(start.cast(), len)
     }
 
-    /// `len` bytes of what `fd` has at `offset`, shared with the kernel.
+    /// Maps `len` bytes of `fd` from `offset`, shared with the kernel.
     #[allow(unsafe_code)]
     pub(crate) fn of(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -66,13 +66,13 @@ impl Mapping {
         NonNull::new(start).map(|start| Self { start, len }).ok_or(Errno::NOMEM)
     }
 
-    /// Where the pages lie; page-aligned.
+    /// Returns the start address, which is page-aligned.
     #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// How many bytes they have.
+    /// Returns the length in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -82,7 +82,7 @@ impl Mapping {
 impl Drop for Mapping {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: these pages were mapped by `self`, and what borrows from it is gone.
+        // SAFETY: `self` mapped these pages, and all borrows from it have ended.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
     }

@@ -1,4 +1,4 @@
-//! Mount namespaces (mount_namespaces(7)): files that only this process and its children see.
+//! Mount namespaces (mount_namespaces(7)): mounts visible to this process and its children only.
 
 use std::fs::{self, File, FileType};
 use std::io;
@@ -57,7 +57,7 @@ type At<T> = Result<T, (PathBuf, io::Error)>;
 
 fn cover(folder: &Path, hidden: &[&str]) -> At<()> {
     let at_folder = |error: io::Error| (folder.to_owned(), error);
-    // Refers to the folder beneath the tmpfs.
+    // This descriptor refers to the folder beneath the tmpfs.
     let covered = open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(io::Error::from);
     let covered = covered.map_err(at_folder)?;
@@ -72,7 +72,7 @@ fn cover(folder: &Path, hidden: &[&str]) -> At<()> {
         let at = folder.join(&name);
         let shown = entry.file_type().and_then(|kind| show(&beneath(&covered).join(&name), kind, &at));
         match shown {
-            // Removed since the folder was listed.
+            // The entry was deleted after the folder was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             shown => shown.map_err(|error| (at, error))?,
         }
@@ -80,7 +80,7 @@ fn cover(folder: &Path, hidden: &[&str]) -> At<()> {
     Ok(())
 }
 
-/// Returns a path of an open folder.
+/// Returns a /proc path that refers to an open folder.
 fn beneath(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }

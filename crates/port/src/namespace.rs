@@ -1,7 +1,7 @@
-//! Network namespaces (network_namespaces(7)), and user namespaces where root would be needed (user_namespaces(7)).
+//! Network namespaces (network_namespaces(7)), and user namespaces for users without root (user_namespaces(7)).
 //!
-//! A namespace lives as long as a descriptor, a thread or a process in it: nothing has to be removed. Interfaces,
-//! sockets and child processes belong to the namespace of the thread that makes them.
+//! A namespace lives as long as a descriptor, thread or process refers to it and needs no clean-up. Interfaces,
+//! sockets and child processes belong to the namespace of the thread that creates them.
 
 use std::fs;
 use std::io;
@@ -17,45 +17,45 @@ use rustix::thread::{
 };
 use thiserror::Error;
 
-/// The namespace of the calling thread.
+/// The network namespace of the calling thread.
 const CURRENT: &str = "/proc/thread-self/ns/net";
 
-/// Denies user namespaces to programs whose AppArmor profile does not allow them (Ubuntu 23.10 and later).
+/// Sysctl that denies user namespaces to programs without a matching AppArmor profile (Ubuntu 23.10 and later).
 const APPARMOR: &str = "kernel.apparmor_restrict_unprivileged_userns";
 
-/// What programs in our namespaces may do there: interfaces, raw sockets, ports below 1,024.
+/// Capabilities of child processes within a namespace: interfaces, raw sockets, ports below 1,024.
 const GRANTED: [CapabilitySet; 3] =
     [CapabilitySet::NET_ADMIN, CapabilitySet::NET_RAW, CapabilitySet::NET_BIND_SERVICE];
 
-/// Why there is no namespace.
+/// A failure to create or enter a namespace.
 #[derive(Debug, Error)]
 pub enum NamespaceError {
-    /// The kernel does not let this user have one.
+    /// The kernel denies the namespace to this user.
     #[error("the kernel refuses a {kind} namespace ({error}): {hint}")]
     Refused {
         /// `user`, `network` or `mount`.
         kind: &'static str,
-        /// What it said.
+        /// The kernel's error.
         error: io::Error,
-        /// What would allow it.
+        /// The setting or command that would allow it.
         hint: String,
     },
-    /// The kernel does not let this user mount there.
+    /// The kernel denies the mount to this user.
     #[error("the kernel refuses a mount at {} ({error}): {hint}", path.display())]
     Mount {
-        /// Where to mount.
+        /// The mount point.
         path: PathBuf,
         /// The kernel's error.
         error: io::Error,
-        /// What would allow it.
+        /// The setting or command that would allow it.
         hint: String,
     },
-    /// Something else failed.
+    /// Another operation failed.
     #[error("cannot {what}: {error}")]
     Failed {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -71,13 +71,12 @@ impl NamespaceError {
     }
 }
 
-/// A network namespace of our own.
+/// A network namespace.
 #[derive(Debug)]
 pub struct NetworkNamespace(OwnedFd);
 
 impl NetworkNamespace {
-    /// Makes a namespace in which there is only a loopback interface, which is down. Needs `CAP_SYS_ADMIN`:
-    /// [`become_able`] gives it to whoever has not.
+    /// Creates a namespace with a loopback interface, which is down. Requires `CAP_SYS_ADMIN`; see [`become_able`].
     pub fn new() -> Result<Self, NamespaceError> {
         let before = Self::current()?;
         unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error))?;
@@ -86,15 +85,15 @@ impl NetworkNamespace {
         made
     }
 
-    /// The namespace of the calling thread.
+    /// Returns the namespace of the calling thread.
     pub fn current() -> Result<Self, NamespaceError> {
         let fd = open(CURRENT, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         fd.map(Self).map_err(NamespaceError::failed("open this thread's network namespace"))
     }
 
-    /// Moves this process, which must have one thread only, into the namespace that process `pid` holds as `descriptor`, and into
-    /// that process's user namespace, if it is another. What the process executes has the capabilities that programs in our
-    /// namespaces have.
+    /// Moves this process, which must be single-threaded, into the namespace that process `pid` holds as `descriptor`,
+    /// and into that process's user namespace if it differs. Programs that this process executes keep the network
+    /// capabilities of the namespace.
     ///
     /// # Errors
     /// The process is gone, or is another user's.
@@ -115,8 +114,8 @@ impl NetworkNamespace {
         network.enter_for_good()
     }
 
-    /// Runs `work` in the namespace: what it makes (sockets, interfaces, threads, child processes) is there. Any other
-    /// thread stays where it is.
+    /// Runs `work` with the calling thread in the namespace. Sockets, interfaces, threads and child processes that it
+    /// creates belong to the namespace. Other threads are not affected.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
         let before = Self::current()?;
         self.enter_for_good()?;
@@ -124,7 +123,7 @@ impl NetworkNamespace {
         Ok(work())
     }
 
-    /// Moves the calling thread into the namespace.
+    /// Moves the calling thread into the namespace permanently.
     pub fn enter_for_good(&self) -> Result<(), NamespaceError> {
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(NamespaceError::failed("enter a network namespace"))
@@ -137,24 +136,24 @@ impl AsFd for NetworkNamespace {
     }
 }
 
-/// Takes the thread back where it came from, even where the work panics.
+/// Returns the thread to its previous namespace on drop, also after a panic.
 struct Back<'a>(&'a NetworkNamespace);
 
 impl Drop for Back<'_> {
     fn drop(&mut self) {
-        // The thread came from there, so it may go there.
+        // Cannot fail: the thread was in this namespace before.
         let _ = self.0.enter_for_good();
     }
 }
 
-/// Makes this process, which must still have one thread only, able to make network namespaces. Root is; anyone else
-/// moves into a user namespace, keeps user and group, and gets, with all child processes, the capabilities for
-/// networks inside it. The process leaves the machine's network then, for one of its own: from a user namespace there
-/// is no way back into the machine's.
+/// Gives this process, which must be single-threaded, the right to create network namespaces. Root has it. For another
+/// user, the process enters a user namespace with unchanged user and group IDs and gets network capabilities inside
+/// it, inherited by child processes. It also leaves the machine's network namespace for a new one and cannot return.
 pub fn become_able() -> Result<(), NamespaceError> {
     if may_administer() {
         return match NetworkNamespace::current()?.enter_for_good() {
-            // Root of a user namespace, but in the machine's network: there would be no way back.
+            // Root of a user namespace that is still in the machine's network namespace: without a new one, it could
+            // not return.
             Err(_) => unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error)),
             Ok(()) => Ok(()),
         };
@@ -163,13 +162,13 @@ pub fn become_able() -> Result<(), NamespaceError> {
     grant().map_err(NamespaceError::failed("pass capabilities on to child processes"))
 }
 
-/// Returns true if this process may make namespaces without a user namespace.
+/// Returns true if this process may create namespaces without a user namespace.
 pub(crate) fn may_administer() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Moves this process, which must have one thread only, into a user namespace in which its user and group IDs are unchanged,
-/// and into a namespace of another kind in it.
+/// Moves this process, which must be single-threaded, into a new user namespace with unchanged user and group IDs, and
+/// into a namespace of another kind owned by it.
 pub(crate) fn enter_user_namespace(other: UnshareFlags, kind: &'static str) -> Result<(), NamespaceError> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).map_err(|error| refused("user", error))?;
@@ -181,7 +180,7 @@ pub(crate) fn enter_user_namespace(other: UnshareFlags, kind: &'static str) -> R
     map("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Lets child processes have capabilities although they are not root's.
+/// Makes child processes inherit the capabilities although their user is not root (ambient capabilities).
 fn grant() -> rustix::io::Result<()> {
     let mut sets = capabilities(None)?;
     sets.inheritable = GRANTED.into_iter().collect();
@@ -195,20 +194,20 @@ pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     unsafe { unshare_unsafe(flags) }
 }
 
-/// What the kernel refused, with the setting that forbids it.
+/// Returns the error for a namespace that the kernel denies, with a hint.
 pub(crate) fn refused(kind: &'static str, error: impl Into<io::Error>) -> NamespaceError {
     let error = error.into();
     let hint = hint(kind, &error, |setting| fs::read_to_string(setting).ok());
     NamespaceError::Refused { kind, error, hint }
 }
 
-/// What would allow a namespace of this kind that was refused with `error`, by the settings as `read` gives them.
+/// Returns a hint that names the setting that denies a namespace of this kind. `read` returns a sysctl's value.
 fn hint(kind: &str, error: &io::Error, read: impl Fn(&str) -> Option<String>) -> String {
     let is = |name: &str, value: &str| {
         read(&format!("/proc/sys/{}", name.replace('.', "/"))).is_some_and(|now| now.trim() == value)
     };
-    // There are as many as this user namespace, or one around it, may have: unshare(2). Root is counted, too, but needs
-    // no user namespace.
+    // ENOSPC: the limit of this user namespace or an ancestor is reached (unshare(2)). The limit applies to root too,
+    // but root needs no user namespace.
     if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) {
         let (name, otherwise) = match kind {
             "user" => ("user.max_user_namespaces", ", or run this as root"),

@@ -1,4 +1,5 @@
-//! Interfaces, addresses and neighbours (rtnetlink(7)), in the network namespace of the thread that opens the socket.
+//! Interfaces, addresses and neighbours via rtnetlink(7), in the network namespace of the thread that opens the
+//! socket.
 
 use std::fmt;
 use std::io;
@@ -31,84 +32,84 @@ use crate::clock;
 use crate::interface_name::InterfaceName;
 use crate::namespace::NetworkNamespace;
 
-/// Why the kernel did not do what it was asked for.
+/// A failed rtnetlink request.
 #[derive(Debug, Error)]
 pub enum NetlinkError {
-    /// There is no such interface here.
+    /// No interface of this network namespace has this name.
     #[error("there is no interface called {0} ('ip link' lists them)")]
     NoInterface(InterfaceName),
-    /// The interface is up, and yet cannot send.
+    /// The interface is up but cannot send.
     #[error("{0} has no carrier: its other end is not connected, or down")]
     NoCarrier(InterfaceName),
-    /// The kernel said no.
+    /// The kernel returned an error.
     #[error("cannot {what}: {error}")]
     Refused {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// What it said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// It said what this program does not understand.
+    /// The kernel's answer has an unexpected type.
     #[error("cannot {what}: the kernel's answer is not understood")]
     Answer {
-        /// What was asked for.
+        /// The request.
         what: String,
     },
 }
 
-/// An interface as it is now.
+/// A snapshot of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its number.
+    /// The interface index.
     pub index: u32,
-    /// Its name.
+    /// The name.
     pub name: InterfaceName,
-    /// Its Ethernet address; `None` where it is no Ethernet interface.
+    /// The MAC address; `None` for other link types than Ethernet.
     pub mac: Option<MacAddr>,
-    /// The longest IP packet it takes, in bytes.
+    /// The MTU, in bytes.
     pub mtu: u32,
-    /// Whether it is administratively up.
+    /// True if administratively up (IFF_UP).
     pub up: bool,
-    /// Whether it can send: it is up, there is a carrier, and the kernel has noticed that.
+    /// True if up and with carrier, as far as the kernel has noticed (IFF_RUNNING).
     pub running: bool,
-    /// Whether it looks for neighbours and answers those who look for it (ARP).
+    /// True if the interface uses ARP.
     pub arp: bool,
-    /// Whether it is made of software (veth, bridge, tun, …): frames may come from senders on this machine, who leave
-    /// checksums unfinished.
+    /// True for interfaces without hardware (veth, bridge, tun, …), whose frames may come from local senders with
+    /// unfinished checksums.
     pub is_virtual: bool,
-    /// The number of the interface that it is a port of: a bridge, a bond, ….
+    /// Index of the bridge, bond, … that the interface is a port of.
     pub controller: Option<u32>,
-    /// The number of the XDP program that sees its frames.
+    /// ID of the attached XDP program.
     pub xdp_program: Option<u32>,
-    /// Its counters.
+    /// Traffic counters.
     pub counters: Counters,
 }
 
-/// What an interface has counted.
+/// Traffic counters of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that the kernel received from it.
+    /// Packets received.
     pub received: u64,
-    /// Packets that the kernel sent through it.
+    /// Packets sent.
     pub sent: u64,
-    /// Packets from it that the kernel dropped.
+    /// Received packets dropped.
     pub receive_dropped: u64,
-    /// Packets for it that the kernel dropped, full queues included.
+    /// Sent packets dropped, including those that found the queue full.
     pub send_dropped: u64,
 }
 
-/// What a new interface is to be; what is `None` stays as the kernel has it.
+/// Settings of a new interface; `None` keeps the kernel's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Its Ethernet address.
+    /// The MAC address.
     pub mac: Option<MacAddr>,
-    /// The longest IP packet it takes, in bytes.
+    /// The MTU, in bytes.
     pub mtu: Option<u32>,
-    /// Packets that wait in its queue.
+    /// Length of the transmit queue, in packets.
     pub queue_len: Option<u32>,
 }
 
-/// A socket to the kernel's routing tables.
+/// An rtnetlink socket.
 pub struct Netlink(Socket);
 
 impl fmt::Debug for Netlink {
@@ -129,7 +130,7 @@ impl Netlink {
         open().map_err(|error| NetlinkError::Refused { what: "open a netlink socket".into(), error })
     }
 
-    /// The interface called `name`.
+    /// Looks up an interface by name.
     pub fn interface(&self, name: InterfaceName) -> Result<Interface, NetlinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_string()));
@@ -144,7 +145,7 @@ impl Netlink {
         }
     }
 
-    /// Gives an interface its address, MTU and queue.
+    /// Sets the MAC address, MTU and transmit queue length of an interface.
     pub fn configure(&self, interface: &Interface, settings: Settings) -> Result<(), NetlinkError> {
         let mac = settings.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec()));
         let mtu = settings.mtu.map(LinkAttribute::Mtu);
@@ -154,14 +155,14 @@ impl Netlink {
         self.set(interface, message)
     }
 
-    /// Keeps the kernel from talking on an interface by itself: neighbours are not looked for ([`Self::add_neighbour`]
-    /// names them), and there is no link-local address, which would be advertised and listened for.
+    /// Stops the kernel from sending packets of its own on an interface: disables ARP (see [`Self::add_neighbour`])
+    /// and IPv6 link-local addresses, which would cause multicast and neighbour discovery.
     pub fn silence(&self, interface: &Interface) -> Result<(), NetlinkError> {
         let mut message = link(interface);
         let no_address = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
         message.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![no_address])]));
         match self.set(interface, message) {
-            // A kernel without IPv6.
+            // The kernel has no IPv6.
             Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {}
             done => done?,
         }
@@ -178,7 +179,7 @@ impl Netlink {
         self.set_flags(interface, LinkFlags::empty(), LinkFlags::Up)
     }
 
-    /// Has an interface look for neighbours, and answer those who look for it.
+    /// Enables ARP on an interface.
     pub fn enable_arp(&self, interface: &Interface) -> Result<(), NetlinkError> {
         self.set_flags(interface, LinkFlags::empty(), LinkFlags::Noarp)
     }
@@ -188,14 +189,14 @@ impl Netlink {
         self.set_flags(interface, LinkFlags::Noarp, LinkFlags::Noarp)
     }
 
-    /// Waits until an interface that is up can send, which the kernel notices a little later; at most a second.
+    /// Waits up to 1 s until an interface that is up also has IFF_RUNNING.
     pub fn wait_until_running(&self, interface: &Interface) -> Result<(), NetlinkError> {
         let running = wait_until(|| Ok(self.interface(interface.name)?.running))?;
         if running { Ok(()) } else { Err(NetlinkError::NoCarrier(interface.name)) }
     }
 
-    /// Gives an interface, which must be running, an address in a subnet of `prefix_len` bits, and waits until packets
-    /// for it are accepted: with IPv6 the kernel takes a moment for that.
+    /// Adds an address with a prefix of `prefix_len` bits to a running interface. Waits until the kernel accepts
+    /// packets for the address, which takes a moment with IPv6.
     pub fn add_address(
         &self,
         interface: &Interface,
@@ -215,7 +216,7 @@ impl Netlink {
             .ok_or_else(|| NetlinkError::Answer { what: what() })
     }
 
-    /// The addresses that an interface has, link-local ones left out: those come by themselves.
+    /// Returns the addresses of an interface without link-local ones.
     pub fn addresses(&self, interface: &Interface) -> Result<Vec<IpAddr>, NetlinkError> {
         let what = || format!("list the addresses of {}", interface.name);
         let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
@@ -232,7 +233,7 @@ impl Netlink {
         Ok(self.list(request, what)?.into_iter().filter_map(ours).collect())
     }
 
-    /// Whether packets for `address` are this host's.
+    /// Returns true if the routing table delivers packets for `address` locally.
     fn is_local(&self, address: IpAddr) -> Result<bool, NetlinkError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(address);
@@ -249,7 +250,7 @@ impl Netlink {
         }
     }
 
-    /// Tells an interface once and for all which Ethernet address `address` has.
+    /// Adds a permanent neighbour entry: the MAC address of `address`.
     pub fn add_neighbour(
         &self,
         interface: &Interface,
@@ -274,7 +275,7 @@ impl Netlink {
         })
     }
 
-    /// Sends everything that has no other route to `gateway`.
+    /// Adds a default route via `gateway`.
     pub fn add_default_route(&self, interface: &Interface, gateway: IpAddr) -> Result<(), NetlinkError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(gateway);
@@ -289,7 +290,7 @@ impl Netlink {
         })
     }
 
-    /// Makes a pair of Ethernet interfaces, each the other's wire (veth(4)): `name` here, `peer_name` in `there`.
+    /// Creates a veth(4) pair: `name` in this namespace, `peer_name` in `there`.
     pub fn add_veth(
         &self,
         name: InterfaceName,
@@ -321,7 +322,7 @@ impl Netlink {
         })
     }
 
-    /// Makes those flags that `mask` has as they are in `flags`.
+    /// Sets the interface flags in `mask` to their values in `flags`.
     fn set_flags(
         &self,
         interface: &Interface,
@@ -338,7 +339,7 @@ impl Netlink {
         self.command(RouteNetlinkMessage::SetLink(message), 0, || format!("configure {}", interface.name))
     }
 
-    /// Asks for something to be done, and waits until it is.
+    /// Sends a request and waits for its acknowledgement.
     fn command(
         &self,
         message: RouteNetlinkMessage,
@@ -348,7 +349,7 @@ impl Netlink {
         self.request(message, NLM_F_ACK | flags, what).map(drop)
     }
 
-    /// Asks for everything of a kind, which may come in several messages.
+    /// Sends a dump request and collects the answers of all its messages.
     fn list(
         &self,
         message: RouteNetlinkMessage,
@@ -363,7 +364,7 @@ impl Netlink {
             while !rest.is_empty() {
                 let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest);
                 let message = message.map_err(|_| NetlinkError::Answer { what: what() })?;
-                // Messages begin at multiples of 4 bytes (netlink(7)).
+                // Messages are aligned to 4 bytes (netlink(7)).
                 let len = (message.header.length as usize).next_multiple_of(4);
                 rest = rest.get(len..).unwrap_or(&[]);
                 match message.payload {
@@ -376,7 +377,7 @@ impl Netlink {
         }
     }
 
-    /// Sends a request and returns the answer, `None` where that is just an acknowledgement.
+    /// Sends a request and returns the answer; `None` for a plain acknowledgement.
     fn request(
         &self,
         message: RouteNetlinkMessage,
@@ -400,7 +401,7 @@ impl Netlink {
     }
 }
 
-/// The bytes of a request.
+/// Serializes a request.
 fn serialize(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     let mut request = NetlinkMessage::from(message);
     request.header.flags = NLM_F_REQUEST | flags;
@@ -410,7 +411,7 @@ fn serialize(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     bytes
 }
 
-/// A message about `interface` that changes nothing yet.
+/// Returns a link message for `interface` without any change.
 fn link(interface: &Interface) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = interface.index;
@@ -463,7 +464,7 @@ fn xdp_program(attributes: &[LinkXdp]) -> Option<u32> {
     })
 }
 
-/// Waits at most a second until something is so; says whether it is.
+/// Polls `is_so` for up to 1 s; returns its last value.
 fn wait_until(is_so: impl Fn() -> Result<bool, NetlinkError>) -> Result<bool, NetlinkError> {
     let until = clock::now() + Duration::from_secs(1);
     while !is_so()? {

@@ -10,13 +10,13 @@ use crate::mapping::{Plain, plain};
 
 plain!(libc::tpacket_req3, libc::tpacket_stats_v3, libc::packet_mreq);
 
-/// A socket that receives nothing before it is bound.
+/// Opens a socket that receives nothing until it is bound.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
 }
 
-/// Has the interface receive frames whomever they are for, while the socket is open.
+/// Puts the interface in promiscuous mode while the socket is open.
 pub(crate) fn make_promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index as libc::c_int,
@@ -27,7 +27,7 @@ pub(crate) fn make_promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
     set_option(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 
-/// Has the socket receive all frames of an interface.
+/// Binds the socket to all frames of an interface.
 #[allow(unsafe_code)]
 pub(crate) fn bind_to_interface(socket: &OwnedFd, index: u32) -> io::Result<()> {
     // SAFETY: all zeros are a valid sockaddr_ll.
@@ -40,12 +40,12 @@ pub(crate) fn bind_to_interface(socket: &OwnedFd, index: u32) -> io::Result<()> 
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })
 }
 
-/// Sets an option of AF_PACKET.
+/// Sets an option of level SOL_PACKET.
 pub(crate) fn set_option<T: Plain>(socket: &OwnedFd, name: libc::c_int, value: T) -> io::Result<()> {
     set_option_of(socket, libc::SOL_PACKET, name, value)
 }
 
-/// Sets an option of a `level`.
+/// Sets a socket option of any `level`.
 #[allow(unsafe_code)]
 pub(crate) fn set_option_of<T: Plain>(
     socket: &OwnedFd,
@@ -54,35 +54,35 @@ pub(crate) fn set_option_of<T: Plain>(
     value: T,
 ) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: setsockopt(2) reads `len` bytes at `value`, which has as many.
+    // SAFETY: setsockopt(2) reads `len` bytes at `value`, which has that length.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) })
 }
 
-/// Reads an option of AF_PACKET.
+/// Reads an option of level SOL_PACKET.
 #[allow(unsafe_code)]
 pub(crate) fn option<T: Plain>(socket: &OwnedFd, name: libc::c_int) -> io::Result<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: all bit patterns are valid for `T`, and so is this one.
     let mut value: T = unsafe { mem::zeroed() };
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: getsockopt(2) writes at most `len` bytes to `value`, which has as many and may hold any.
+    // SAFETY: getsockopt(2) writes at most `len` bytes to `value`, which has that length and accepts any bytes.
     check(unsafe { libc::getsockopt(fd, libc::SOL_PACKET, name, (&raw mut value).cast(), &raw mut len) })?;
     Ok(value)
 }
 
-/// Has the socket receive nothing.
+/// Attaches a filter that drops all frames.
 pub(crate) fn refuse_all(socket: impl AsFd) -> io::Result<()> {
     // One instruction: accept 0 bytes of any frame (BPF_RET | BPF_K).
     set_filter(socket, &mut [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }])
 }
 
-/// Has the socket receive what `program`, of classic BPF, accepts.
+/// Attaches a classic BPF filter.
 pub(crate) fn set_filter(socket: impl AsFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     filter(socket.as_fd(), libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Undoes [`refuse_all`].
+/// Removes the filter that [`refuse_all`] attached.
 pub(crate) fn accept_all(socket: &OwnedFd) -> io::Result<()> {
     filter(socket.as_fd(), libc::SO_DETACH_FILTER, &libc::sock_fprog { len: 0, filter: std::ptr::null_mut() })
 }
@@ -91,11 +91,11 @@ pub(crate) fn accept_all(socket: &OwnedFd) -> io::Result<()> {
 fn filter(socket: BorrowedFd<'_>, name: libc::c_int, program: &libc::sock_fprog) -> io::Result<()> {
     let len = size_of_val(program) as libc::socklen_t;
     let fd = socket.as_raw_fd();
-    // SAFETY: setsockopt(2) reads `len` bytes at `program`, and the instructions it points to, as many as it says.
+    // SAFETY: setsockopt(2) reads `len` bytes at `program`, and the number of instructions that it states.
     check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, std::ptr::from_ref(program).cast(), len) })
 }
 
-/// What a system call of libc's that returns -1 on failure has returned.
+/// Converts the return value of a libc system call, −1 on failure.
 pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 {
         return Err(last_error());
@@ -103,7 +103,7 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// Why the last system call of libc's on this thread failed.
+/// Returns errno of this thread.
 pub(crate) fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

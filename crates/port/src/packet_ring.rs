@@ -1,13 +1,12 @@
-//! AF_PACKET with a receive ring in shared memory (TPACKET_V3): the wire where AF_XDP is not to be had.
+//! AF_PACKET with a receive ring in shared memory (TPACKET_V3): the fallback where AF_XDP is unavailable.
 //!
-//! Frames come with their virtio_net_hdr: what a sender on this machine left unfinished says so, and what the kernel
-//! has coalesced or a sender has not segmented comes whole, with up to 64 KB. VLAN tags, which the kernel takes out
-//! of the frame, are put back. The interface keeps working for the kernel, which receives the same frames.
+//! Frames carry a virtio_net_hdr, which describes pending offloads of local senders. Frames coalesced by the kernel,
+//! or not yet segmented, have up to 64 KB. VLAN tags that the kernel strips are reinserted. The kernel's own stack
+//! receives the same frames.
 //!
-//! **Latency.** The kernel hands frames over by the block: when a block is full, or when its timer finds it begun. The
-//! timer's period is 1 ms, the least there is, and a lone frame comes up to 1 ms after it arrived; kernels before 6.18
-//! count in ticks of up to 4 ms. Each period can use up a block, however little is in it: a worker may be away for as
-//! many ms as there are blocks before frames are dropped.
+//! **Latency.** The kernel hands over a block when it is full, or when a timer of 1 ms (the minimum; up to one tick, 4
+//! ms, before Linux 6.18) finds frames in it. So a single frame is delayed by up to 1 ms. Each period can consume a
+//! block: a worker may pause for as many ms as there are blocks before frames are dropped.
 
 mod blocks;
 mod transmit;
@@ -30,13 +29,13 @@ use crate::wire_queue::{LINK_OVERHEAD, TransmitError, WireFrame, WireQueue, Wire
 use blocks::{Blocks, RingFrame};
 use transmit::TransmitQueue;
 
-/// Bytes of a block: several of the longest frames, and hundreds of the usual ones.
+/// Size of a block in bytes: several frames of maximum length.
 const BLOCK_SIZE: usize = 1 << 18;
 
-/// The period of the timer that hands over blocks that are not full, in ms.
+/// Timeout after which the kernel hands over a partly filled block, in ms.
 const BLOCK_TIMEOUT: u32 = 1;
 
-/// Why there is no packet ring.
+/// A failure to open a packet ring.
 #[derive(Debug, Error)]
 pub enum PacketRingError {
     /// This user may not open packet sockets.
@@ -44,64 +43,64 @@ pub enum PacketRingError {
         "cannot open {0} for frames: that needs CAP_NET_RAW (sudo, or 'setcap cap_net_raw,cap_net_admin+ep')"
     )]
     NotPermitted(InterfaceName),
-    /// The interface has gone, or is in another network namespace.
+    /// The interface is gone, or in another network namespace.
     #[error("cannot open {0} for frames: there is no such interface here ('ip link' lists them)")]
     NoInterface(InterfaceName),
-    /// There is no memory for the ring.
+    /// The kernel cannot allocate the ring.
     #[error(
         "cannot open {name} for frames: the kernel has no memory for a receive ring of {bytes} bytes; use fewer blocks"
     )]
     Memory {
         /// The interface.
         name: InterfaceName,
-        /// What was asked for.
+        /// The requested size, in bytes.
         bytes: usize,
     },
-    /// The kernel said no to something else.
+    /// The kernel refused another operation.
     #[error("cannot open {name} for frames: the kernel refuses {what} ({error})")]
     Refused {
         /// The interface.
         name: InterfaceName,
-        /// What it refused.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// The kernel's error.
         error: Errno,
     },
 }
 
-/// How much memory a ring takes.
+/// Memory of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRingConfig {
-    /// Blocks of 256 KB that the kernel receives into, 2 or more: also the ms for which the worker may be away.
+    /// Blocks of 256 KB for reception, at least 2. Also the ms that the worker may pause without loss.
     pub blocks: usize,
-    /// Buffers that received frames are copied into, allocated as they are needed: as many frames can be held.
+    /// The maximum number of held frames: each is copied into a buffer, allocated on first use.
     pub buffers: usize,
-    /// Bytes of a buffer. A longer frame gets memory of its own for as long as it is held.
+    /// Size of a buffer, in bytes. Longer frames are allocated individually.
     pub buffer_size: usize,
-    /// Frames that can be queued for sending.
+    /// Capacity of the transmit queue, in frames.
     pub transmit_frames: usize,
 }
 
 impl Default for PacketRingConfig {
-    /// 16 MB for the kernel, and up to 8 MB of buffers for frames of 1,518 bytes.
+    /// 16 MB of blocks, and up to 8 MB of buffers for frames of 1,518 bytes.
     fn default() -> Self {
         Self { blocks: 64, buffers: 4096, buffer_size: 2048, transmit_frames: 1024 }
     }
 }
 
-/// How the kernel distributes the frames of an interface over a group of rings.
+/// How the kernel distributes frames over a group of rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fanout {
-    /// By addresses and ports: both directions of a connection go to the same ring.
+    /// By a symmetric hash of addresses and ports: both directions of a connection go to the same ring.
     Hash,
-    /// By the processor that received the frame.
+    /// By the CPU that received the frame.
     Cpu,
-    /// By the receive queue of the card.
+    /// By the card's receive queue.
     Queue,
 }
 
 impl Fanout {
-    /// The kernel's name. The group has a setting of its own for what is sent through the interface.
+    /// Returns the kernel's constant. Sent frames are not delivered to the group.
     const fn type_and_flags(self) -> u32 {
         let kind = match self {
             Self::Hash => libc::PACKET_FANOUT_HASH,
@@ -112,8 +111,8 @@ impl Fanout {
     }
 }
 
-/// A receive ring for all frames that an interface receives, whomever they are for, and a queue for sending through
-/// it. What is sent is not received again. The interface is in promiscuous mode while the ring is open.
+/// A receive ring for all frames of an interface, and a transmit queue. Frames sent through it are not received. The
+/// interface is in promiscuous mode while the ring is open.
 #[derive(Debug)]
 pub struct PacketRing {
     blocks: Blocks,
@@ -147,7 +146,7 @@ impl PacketRing {
         Ok(rings)
     }
 
-    /// A ring that receives nothing yet.
+    /// Opens a ring that receives nothing yet.
     fn prepare(interface: &Interface, config: PacketRingConfig) -> Result<Self, PacketRingError> {
         let socket = packet_socket().map_err(refused(interface, "a packet socket"))?;
         let set = |name, value: libc::c_int, what| {
@@ -175,7 +174,7 @@ impl PacketRing {
     }
 }
 
-/// What the kernel's answer to `what` means.
+/// Maps the kernel's error of operation `what`.
 fn refused(interface: &Interface, what: &'static str) -> impl Fn(Errno) -> PacketRingError + use<> {
     let name = interface.name;
     move |error| match error {
@@ -186,7 +185,7 @@ fn refused(interface: &Interface, what: &'static str) -> impl Fn(Errno) -> Packe
 }
 
 fn make_ring(socket: &OwnedFd, blocks: usize) -> io::Result<Blocks> {
-    // Frames take as much as they need in a block; the kernel only checks that this divides it.
+    // Not a limit: the kernel only checks that the block size is a multiple of it.
     let frame_size = 2048;
     let request = libc::tpacket_req3 {
         tp_block_size: BLOCK_SIZE as u32,
@@ -201,14 +200,15 @@ fn make_ring(socket: &OwnedFd, blocks: usize) -> io::Result<Blocks> {
     Blocks::map(socket.as_fd(), BLOCK_SIZE, blocks)
 }
 
-/// Binds the rings and makes them a group. Until they are one, each would receive every frame: they refuse them.
+/// Binds the rings and joins them to a group. A filter drops all frames until then, since each ring would receive
+/// every frame.
 fn join(rings: &[PacketRing], index: u32, fanout: Fanout) -> io::Result<()> {
     let mut group = fanout.type_and_flags() << 16;
     for (place, PacketRing { socket, .. }) in rings.iter().enumerate() {
         refuse_all(socket)?;
         bind_to_interface(socket, index)?;
         if place == 0 {
-            // The kernel finds a number that is free.
+            // UNIQUEID: the kernel picks an unused group number.
             set_option(socket, libc::PACKET_FANOUT, group | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16)?;
             group |= option::<u32>(socket, libc::PACKET_FANOUT)? & 0xFFFF;
         } else {
@@ -218,7 +218,7 @@ fn join(rings: &[PacketRing], index: u32, fanout: Fanout) -> io::Result<()> {
     rings.iter().try_for_each(|ring| accept_all(&ring.socket))
 }
 
-/// Copies a frame out of the ring, its tag back in its place.
+/// Copies a frame out of the ring and reinserts its VLAN tag.
 #[inline]
 fn copy(mut buffer: Buffer, frame: &RingFrame<'_>) -> WireFrame<Buffer> {
     let mut virtio = frame.virtio;
@@ -244,7 +244,7 @@ impl AsFd for PacketRing {
 impl WireQueue for PacketRing {
     type Buffer = Buffer;
 
-    /// While all buffers are held, frames stay in the ring.
+    /// Frames stay in the ring while all buffers are held.
     #[inline]
     fn receive(&mut self, batch: &mut Vec<WireFrame<Buffer>>, max: usize) -> io::Result<()> {
         let before = batch.len();
@@ -281,7 +281,7 @@ impl WireQueue for PacketRing {
     }
 
     fn stats(&mut self) -> io::Result<WireStats> {
-        // Reading sets the kernel's counters to zero.
+        // Reading resets the kernel's counters to zero.
         let new: libc::tpacket_stats_v3 = option(&self.socket, libc::PACKET_STATISTICS)?;
         self.stats.receive_ring_full += u64::from(new.tp_drops);
         self.stats.freezes += u64::from(new.tp_freeze_q_cnt);

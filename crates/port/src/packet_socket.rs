@@ -1,4 +1,4 @@
-//! AF_PACKET sockets: the frames of an interface as they come, and frames sent through it (packet(7)).
+//! AF_PACKET sockets: receive and send all frames of an interface (packet(7)).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem;
@@ -16,7 +16,7 @@ use crate::netlink::Interface;
 use crate::packet_options::{bind_to_interface, last_error, make_promiscuous, packet_socket, set_option};
 use crate::stripped_tag::{ADDRESSES_LEN, TAG_LEN, behind_a_tag, stripped_tag, tag_bytes};
 
-/// Why frames of an interface cannot be had.
+/// A failure to open a packet socket.
 #[derive(Debug, Error)]
 #[error(
     "cannot open {name} for frames ({error}): that needs CAP_NET_RAW (sudo, or 'setcap cap_net_raw,cap_net_admin+ep')"
@@ -26,10 +26,9 @@ pub struct PacketSocketError {
     error: Errno,
 }
 
-/// A socket for all frames that an interface receives, whomever they are for, and for sending through it. Frames come
-/// with their virtio_net_hdr: those that the kernel has coalesced or has not segmented yet say so. VLAN tags, which
-/// the kernel takes out, are back in their place. What is sent is not received again. The interface is in promiscuous
-/// mode while the socket is open.
+/// A socket that receives all frames of an interface and sends through it. Frames carry a virtio_net_hdr, which
+/// describes coalesced frames and pending offloads. VLAN tags that the kernel strips are reinserted. Frames sent
+/// through the socket are not received. The interface is in promiscuous mode while the socket is open.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -53,11 +52,11 @@ fn open(index: u32) -> io::Result<PacketSocket> {
     Ok(PacketSocket { fd })
 }
 
-/// Receives into `buffer`: how many bytes, and the tag that the kernel has taken out.
+/// Receives into `buffer`. Returns the length and the VLAN tag that the kernel stripped.
 #[allow(unsafe_code)]
 fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<VlanTag>)> {
     let mut slices = [IoSliceMut::new(buffer)];
-    // Room for a cmsghdr and a tpacket_auxdata, aligned as the former must be.
+    // Holds a cmsghdr and a tpacket_auxdata, with the alignment of a cmsghdr.
     let mut control = [0u64; 8];
     // SAFETY: all zeros are a valid msghdr.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -66,7 +65,7 @@ fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<VlanTag
     message.msg_iovlen = slices.len();
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
-    // SAFETY: recvmsg(2) writes to the buffer that the one slice describes, and to `control`, no more than their lengths.
+    // SAFETY: recvmsg(2) writes at most their lengths to the buffer of the one slice and to `control`.
     let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, 0) };
     let len = usize::try_from(len).map_err(|_| last_error())?;
     let tag = auxiliary_data(&message)
@@ -74,26 +73,26 @@ fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<VlanTag
     Ok((len, tag))
 }
 
-/// What came beside a frame. Nothing else is asked for, so it is the first control message, or there is none.
+/// Returns the PACKET_AUXDATA control message: the first one, since no other kind is enabled.
 #[allow(unsafe_code)]
 fn auxiliary_data(message: &libc::msghdr) -> Option<libc::tpacket_auxdata> {
-    // SAFETY: the message's control buffer is alive, aligned, and as long as it says.
+    // SAFETY: the message's control buffer is alive, aligned, and has the stated length.
     let header = unsafe { libc::CMSG_FIRSTHDR(message) };
     if header.is_null() {
         return None;
     }
-    // SAFETY: a header that is there lies in the buffer, and holds numbers.
+    // SAFETY: a header that was returned lies in the buffer, and holds integers.
     let libc::cmsghdr { cmsg_level, cmsg_type, cmsg_len } = unsafe { *header };
-    // SAFETY: it only computes a length.
+    // SAFETY: CMSG_LEN only computes a length.
     let len = unsafe { libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as libc::c_uint) } as usize;
     if (cmsg_level, cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) || cmsg_len < len {
         return None;
     }
-    // SAFETY: behind the header lie as many bytes as a tpacket_auxdata has, in which any numbers are valid.
+    // SAFETY: the length check above: a whole tpacket_auxdata follows the header, and any bytes are valid in it.
     Some(unsafe { ptr::read_unaligned(libc::CMSG_DATA(header).cast()) })
 }
 
-/// The frame in `bytes`, which begin with room for a tag and then its virtio_net_hdr.
+/// Parses `bytes`, which begin with room for a tag and then the virtio_net_hdr, and inserts `tag`.
 #[inline]
 fn with_tag(bytes: &mut [u8], tag: Option<VlanTag>) -> Option<Received<'_>> {
     const PLACE: usize = VirtioNetHeader::LEN + ADDRESSES_LEN;

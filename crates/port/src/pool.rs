@@ -1,7 +1,7 @@
-//! Receive buffers: memory of a fixed total that frames are received into, and that comes back by itself.
+//! A bounded pool of receive buffers that return when dropped.
 //!
-//! The owner of the pool takes buffers from a list of its own, without a lock. A dropped buffer, on whichever thread,
-//! goes to a list behind a lock, which the owner swaps for its own when that is empty: one lock for many buffers.
+//! The owner takes buffers from a private list without a lock. A buffer dropped on any thread goes to a shared list
+//! behind a lock, which the owner swaps with its empty private list: one lock for many buffers.
 
 use std::fmt;
 use std::mem;
@@ -14,27 +14,26 @@ use crate::sync::{Arc, Mutex, MutexGuard};
 #[derive(Debug)]
 pub struct BufferPool {
     at_hand: Vec<Vec<u8>>,
-    /// How many buffers may still be allocated.
+    /// Buffers not allocated yet.
     unallocated: usize,
     home: Arc<Home>,
 }
 
 impl BufferPool {
-    /// A pool of `buffers` buffers with room for `size` bytes each, all allocated at the start.
+    /// Creates a pool with `buffers` buffers of `size` bytes, allocated now.
     pub fn new(buffers: usize, size: usize) -> Self {
         let home = Home { size, returned: Mutex::new(Vec::with_capacity(buffers)) };
         let at_hand = (0..buffers).map(|_| Vec::with_capacity(size)).collect();
         Self { at_hand, unallocated: 0, home: Arc::new(home) }
     }
 
-    /// A pool of up to `buffers` buffers with room for `size` bytes each, which are allocated when they are first needed
-    /// and then kept.
+    /// Creates a pool of up to `buffers` buffers of `size` bytes, each allocated on first use and then kept.
     pub fn growing(buffers: usize, size: usize) -> Self {
         let home = Home { size, returned: Mutex::default() };
         Self { at_hand: Vec::new(), unallocated: buffers, home: Arc::new(home) }
     }
 
-    /// An empty buffer; `None` while all of them are taken.
+    /// Returns an empty buffer; `None` while all are taken.
     #[inline]
     pub fn take(&mut self) -> Option<Buffer> {
         if self.at_hand.is_empty() {
@@ -51,15 +50,15 @@ impl BufferPool {
     }
 }
 
-/// The bytes of a frame, in memory of a [`BufferPool`] that gets it back when this is dropped. It may outlive the pool.
+/// A frame's bytes in memory of a [`BufferPool`], returned to it on drop. May outlive the pool.
 pub struct Buffer {
     bytes: Vec<u8>,
     home: Arc<Home>,
 }
 
 impl Buffer {
-    /// Lets `fill` write the buffer's bytes. What it makes longer than the pool's buffer size is allocated anew, and
-    /// freed when the buffer goes back.
+    /// Lets `fill` write the buffer. Content beyond the pool's buffer size is reallocated, and freed when the buffer
+    /// returns.
     #[inline]
     pub fn fill<T>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         fill(&mut self.bytes)
@@ -107,7 +106,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Where the buffers of one pool return to.
+/// The shared list of returned buffers of one pool.
 #[derive(Debug)]
 struct Home {
     size: usize,
@@ -115,7 +114,7 @@ struct Home {
 }
 
 impl Home {
-    /// The list of returned buffers. A push or a swap cannot leave it half done, so a poisoned lock is as good.
+    /// Locks the list. Ignores poisoning: a push or swap cannot leave the list inconsistent.
     #[inline]
     fn returned(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner)

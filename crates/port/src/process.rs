@@ -1,4 +1,4 @@
-//! Child processes that do not outlive this one.
+//! Child processes that end with their parent.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// Has the kernel kill the command's process when the thread that starts it ends, in whatever way.
+/// Makes the kernel send SIGKILL to the child when the thread that starts it ends (PR_SET_PDEATHSIG).
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {
     let prepare = || set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);

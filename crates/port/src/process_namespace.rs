@@ -1,8 +1,7 @@
-//! Process namespaces (pid_namespaces(7)): all that is started in one ends with the process that made it.
+//! Process namespaces (pid_namespaces(7)): all processes in one end with the process that created it.
 //!
-//! A namespace's first process does nothing but wait for its maker's end, in whatever way that comes: a socket between
-//! the two is closed then. When the first process ends, the kernel kills all others, whoever their parents are and
-//! however many there are.
+//! The namespace's init process only waits for the end of its creator, which closes a socket between the two. When
+//! init ends, the kernel kills all processes of the namespace, including daemons.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -20,24 +19,23 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 
 use crate::namespace::{NamespaceError, unshare};
 
-/// Where the next child of the calling thread will be.
+/// The process namespace of future children of the calling thread.
 const OF_CHILDREN: &str = "/proc/thread-self/ns/pid_for_children";
 
-/// A process namespace of our own. All in it are killed when this is dropped, or this process ends.
+/// A process namespace. Its processes are killed when this is dropped or this process ends.
 #[derive(Debug)]
 pub struct ProcessNamespace {
     fd: OwnedFd,
     init: Pid,
-    /// Closed, it ends the first process.
+    /// Closing it ends the init process.
     _life: UnixStream,
 }
 
 impl ProcessNamespace {
-    /// Makes a namespace. Needs `CAP_SYS_ADMIN`, as a network namespace does, and a kernel that lets this user mount a
-    /// /proc: without one that fits, programs would take processes for others. Containers often hide parts of theirs,
-    /// which forbids a new one.
+    /// Creates a namespace. Requires `CAP_SYS_ADMIN`, as a network namespace does, and permission to mount /proc: with
+    /// the parent's /proc, programs would see the wrong processes. Containers that mask parts of /proc deny the mount.
     pub fn new() -> Result<Self, NamespaceError> {
-        // The thread that asks for it can have no more threads, so it is one that ends.
+        // The calling thread cannot create threads after unshare(CLONE_NEWPID), so a short-lived thread does it.
         on_another_thread(Self::make)
             .map_err(|error| NamespaceError::Failed { what: "make a process namespace", error })
     }
@@ -58,12 +56,12 @@ impl ProcessNamespace {
         }
     }
 
-    /// The first process, as others see it.
+    /// Returns the init process's ID in the parent namespace.
     pub const fn init(&self) -> Pid {
         self.init
     }
 
-    /// Starts a command in the namespace, with a /proc that shows what is there. Mounts that it makes are its own.
+    /// Starts a command in the namespace with its own /proc. Mounts of the command are private.
     #[allow(unsafe_code)]
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         // SAFETY: between fork and exec only async-signal-safe functions may be called; these are system calls.
@@ -75,15 +73,15 @@ impl ProcessNamespace {
     }
 }
 
-/// Runs `work` on a thread that ends with it: the namespace of its children is no one else's.
+/// Runs `work` on a new thread, so that only that thread's children enter the new namespace.
 fn on_another_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let done =
         thread::scope(|scope| thread::Builder::new().spawn_scoped(scope, work).map(ScopedJoinHandle::join))?;
     done.unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
 }
 
-/// Has the calling process, which must have one thread only, see a /proc of its process namespace. Others' mounts
-/// come through, its own stay its own.
+/// Mounts the /proc of the calling process's namespace. The process must be single-threaded. Mounts of the parent
+/// namespace propagate in; its own do not propagate out.
 fn mount_proc() -> rustix::io::Result<()> {
     unshare(UnshareFlags::NEWNS)?;
     mount_change(c"/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
@@ -91,7 +89,7 @@ fn mount_proc() -> rustix::io::Result<()> {
     mount(c"proc", c"/proc", c"proc", flags, None)
 }
 
-/// Starts the first process, which says through `life` whether it can be one, and lives until that is closed.
+/// Forks the init process, which reports readiness through `life` and runs until `life` is closed.
 #[allow(unsafe_code)]
 fn fork_init(life: &UnixStream) -> io::Result<Pid> {
     // SAFETY: the child has one thread, and calls only async-signal-safe functions until it ends.
@@ -102,7 +100,7 @@ fn fork_init(life: &UnixStream) -> io::Result<Pid> {
     }
 }
 
-/// What the first process does. It takes no signals, which are meant for its maker, and no notice of its children.
+/// The init process. Blocks signals, which are meant for its creator, and ignores SIGCHLD.
 fn be_init(life: libc::c_int) -> ! {
     let prepared = mount_proc().and_then(|()| keep_only(life));
     let errno = prepared.map_or_else(Errno::raw_os_error, |()| 0);
@@ -110,7 +108,7 @@ fn be_init(life: libc::c_int) -> ! {
     wait_for_the_end(if errno == 0 { 0 } else { life }, errno)
 }
 
-/// Makes `life` the descriptor 0, and closes all others: this copy of the process uses nothing of what it holds.
+/// Makes `life` descriptor 0 and closes all others: the fork must not keep the parent's files open.
 #[allow(unsafe_code)]
 fn keep_only(life: libc::c_int) -> rustix::io::Result<()> {
     // SAFETY: these are system calls on numbers.
@@ -127,20 +125,20 @@ fn ignore_signals() {
         let mut all: libc::sigset_t = mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
-        // Children are not waited for.
+        // Zombies are reaped by the kernel.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
     }
 }
 
-/// Says through `life` how preparing went, waits until it is closed at the other end, and ends.
+/// Reports the result of set-up through `life`, waits until the other end is closed, and exits.
 #[allow(unsafe_code)]
 fn wait_for_the_end(life: libc::c_int, errno: i32) -> ! {
     let mut answer = 0u8;
-    // SAFETY: the number and the byte are alive, and as long as is said.
+    // SAFETY: the number and the byte are alive and have the stated lengths.
     unsafe {
         libc::write(life, (&raw const errno).cast(), size_of_val(&errno));
         if errno == 0 {
-            // Nothing is ever sent.
+            // Returns at end of file; nothing is ever sent.
             libc::read(life, (&raw mut answer).cast(), 1);
         }
         libc::_exit(0)

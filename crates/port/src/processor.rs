@@ -1,17 +1,17 @@
-//! Which processor does what.
+//! Which CPU runs a thread, and which one received a packet.
 
 use std::os::fd::AsFd;
 
 use rustix::net::sockopt::socket_incoming_cpu;
 use rustix::thread::sched_getcpu;
 
-/// The processor of the calling thread.
+/// Returns the CPU of the calling thread.
 pub fn current_processor() -> u32 {
     u32::try_from(sched_getcpu()).unwrap_or(u32::MAX)
 }
 
-/// The processor on which the kernel took in the last packet of a connected socket (SO_INCOMING_CPU of socket(7)): that of the
-/// sender, if it is on this machine. `None` before the first packet, and for sockets that are not connected.
+/// Returns the CPU that processed the last received packet of a connected socket (SO_INCOMING_CPU of socket(7)); for a
+/// local sender, the sender's CPU. `None` before the first packet, and for unconnected sockets.
 pub fn incoming_processor(socket: impl AsFd) -> Option<u32> {
     socket_incoming_cpu(socket).ok().filter(|processor| i32::try_from(*processor).is_ok())
 }

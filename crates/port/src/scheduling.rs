@@ -1,14 +1,14 @@
-//! How the kernel's scheduler treats a thread (sched_setattr(2)).
+//! Scheduling parameters of threads (sched_setattr(2)).
 
 use std::time::Duration;
 use std::{fs, io};
 
 use rustix::process::getpriority_process;
 
-/// Nanoseconds: the shortest slice that Linux gives.
+/// The minimum time slice of Linux, in nanoseconds.
 const SLICE: u64 = 100_000;
 
-/// `struct sched_attr` in its first version (`linux/sched/types.h`).
+/// `struct sched_attr`, first version (`linux/sched/types.h`).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Attributes {
@@ -22,17 +22,16 @@ struct Attributes {
     period: u64,
 }
 
-/// Gives the calling thread a short time slice. Since Linux 6.12 a thread that wakes goes before others of its session
-/// that have longer ones; before, nothing changes. Its share of the processor stays the same.
+/// Requests the minimum time slice for the calling thread. Since Linux 6.12 a waking thread then preempts those of its
+/// session with longer slices; no effect before. Its share of CPU time does not change.
 pub(crate) fn take_short_slices() -> io::Result<()> {
     let nice = getpriority_process(None)?;
     set(Attributes { policy: libc::SCHED_OTHER as u32, nice, runtime: SLICE, ..Attributes::default() })
 }
 
-/// Has the calling thread run before all ordinary ones as soon as it has something to do (`SCHED_FIFO`, sched(7)).
-/// Otherwise a processor that is busy with another session's threads lets it wait for the next tick, up to 4 ms. Needs
-/// `CAP_SYS_NICE` or a limit of real-time priorities that allows it. The thread must sleep while it has nothing to do:
-/// no ordinary thread runs while it does.
+/// Puts the calling thread in the real-time class `SCHED_FIFO` (sched(7)), so that it preempts all ordinary threads;
+/// an ordinary thread may wait for a busy CPU until the next tick, up to 4 ms. Requires `CAP_SYS_NICE` or a sufficient
+/// RLIMIT_RTPRIO. The thread must sleep when idle: while it runs, no ordinary thread runs on its CPU.
 pub fn come_first() -> io::Result<()> {
     set(Attributes { policy: libc::SCHED_FIFO as u32, priority: 1, ..Attributes::default() })
 }
@@ -40,19 +39,19 @@ pub fn come_first() -> io::Result<()> {
 #[allow(unsafe_code)]
 fn set(attributes: Attributes) -> io::Result<()> {
     let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
-    // SAFETY: sched_setattr reads a struct sched_attr of the size that stands in it. Thread 0 is the calling one; there
-    // are no flags.
+    // SAFETY: sched_setattr reads a struct sched_attr of the size stored in it. Thread 0 is the calling one; flags are
+    // 0.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// How long the calling thread was ready to run and had to wait for a processor, in all its life; `None` where the
-/// kernel does not keep account (CONFIG_SCHED_INFO).
+/// Returns how long the calling thread has been runnable but waiting for a CPU, since its start. `None` if the kernel
+/// lacks CONFIG_SCHED_INFO.
 pub fn waited_for_processor() -> Option<Duration> {
     waited(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
-/// The second of the numbers is nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst).
+/// Parses a schedstat line: the second number is nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst).
 fn waited(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }

@@ -1,14 +1,14 @@
-//! VLAN tags that the kernel has taken out of frames: it hands them over beside the frame, outermost tag only.
+//! VLAN tags stripped by the kernel, which passes the outermost tag beside the frame.
 
 use nichrome_wire::{EtherType, VirtioNetHeader, VlanTag};
 
-/// Bytes of a tag.
+/// Length of a VLAN tag, in bytes.
 pub(crate) const TAG_LEN: usize = 4;
 
-/// Bytes before the place of a tag: the Ethernet addresses.
+/// Offset of a VLAN tag in a frame: behind the two MAC addresses.
 pub(crate) const ADDRESSES_LEN: usize = 12;
 
-/// The tag in the kernel's words, `tp_status` and what follows from it (packet(7)).
+/// Decodes the stripped tag from `tp_status`, `tp_vlan_tci` and `tp_vlan_tpid` (packet(7)).
 #[inline]
 pub(crate) fn stripped_tag(status: u32, tci: u16, tpid: u16) -> Option<VlanTag> {
     let says = |flag| status & flag != 0;
@@ -16,14 +16,14 @@ pub(crate) fn stripped_tag(status: u32, tci: u16, tpid: u16) -> Option<VlanTag> 
     says(libc::TP_STATUS_VLAN_VALID).then_some(VlanTag { tpid, tci })
 }
 
-/// A tag as it stands in a frame.
+/// Encodes a tag.
 #[inline]
 pub(crate) fn tag_bytes(VlanTag { tpid, tci }: VlanTag) -> [u8; TAG_LEN] {
     let ([a, b], [c, d]) = (tpid.0.to_be_bytes(), tci.to_be_bytes());
     [a, b, c, d]
 }
 
-/// The header of a frame to which a tag is added: what lies behind the tag moves.
+/// Adjusts the offsets of a virtio_net_hdr for an inserted tag.
 #[inline]
 pub(crate) fn behind_a_tag(mut virtio: VirtioNetHeader) -> VirtioNetHeader {
     if virtio.flags & VirtioNetHeader::NEEDS_CSUM != 0 {

@@ -1,4 +1,4 @@
-//! TAP devices: interfaces whose wire is this program (Linux Documentation/networking/tuntap.rst).
+//! TAP devices (Linux Documentation/networking/tuntap.rst).
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ const CLONE_DEVICE: &str = "/dev/net/tun";
 const TUNSETIFF: Opcode = opcode::write::<libc::c_int>(b'T', 202);
 const TUNSETOFFLOAD: Opcode = opcode::write::<libc::c_uint>(b'T', 208);
 
-/// What the kernel may leave to us, from the most to the least; each kernel knows a first part of them.
+/// Offload flag sets in order of preference: the first that the kernel accepts is used.
 const OFFLOADS: [libc::c_uint; 3] = [
     libc::TUN_F_CSUM
         | libc::TUN_F_TSO4
@@ -29,47 +29,47 @@ const OFFLOADS: [libc::c_uint; 3] = [
     libc::TUN_F_CSUM,
 ];
 
-/// Why there is no TAP device.
+/// A failure to create a TAP device.
 #[derive(Debug, Error)]
 pub enum TapError {
-    /// The kernel has no TAP devices, or this user may not open them.
+    /// The kernel has no TAP support, or /dev/net/tun is inaccessible.
     #[error(
         "cannot open {CLONE_DEVICE} ({0}): the kernel needs CONFIG_TUN, and a container needs the device file"
     )]
     CloneDevice(Errno),
-    /// The interface cannot be made.
+    /// The interface cannot be created.
     #[error(
         "cannot make the TAP interface {name} ({error}): that needs CAP_NET_ADMIN and a name that is free"
     )]
     Interface {
         /// The interface.
         name: InterfaceName,
-        /// What the kernel said.
+        /// The kernel's error.
         error: Errno,
     },
 }
 
-/// Which of the kernel's ways frames take that are sent to it.
+/// How the kernel processes frames sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// As those of a card (`IFF_NAPI`): the kernel has received them before `send` returns, however many there are, and
-    /// may coalesce what is sent at once.
+    /// Through NAPI and GRO (`IFF_NAPI`): the kernel has processed all frames before `send` returns, and may coalesce
+    /// frames sent together.
     Napi,
-    /// As they are: what is not coalesced stays so.
+    /// One by one, without coalescing.
     Direct,
 }
 
-/// How much of segmentation and checksumming the kernel leaves to us.
+/// Which offloads the kernel may leave to this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloads {
-    /// As much as it can: frames of up to 64 KB come out.
+    /// All supported ones: the kernel sends frames of up to 64 KB.
     All,
-    /// Nothing: packets come out as a wire would carry them.
+    /// None: packets fit the MTU and have complete checksums.
     None,
 }
 
-/// A TAP device, or one queue of it; the interface goes when all are dropped. It belongs to the network namespace of the
-/// thread that made it, and can be used from any.
+/// A TAP device, or one of its queues. The interface is deleted when all queues are dropped. It belongs to the network
+/// namespace of the creating thread and can be used from any thread.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -78,13 +78,13 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes the interface `name`, which is down.
+    /// Creates the interface `name`, which is down.
     pub fn new(name: InterfaceName, offloads: Offloads) -> Result<Self, TapError> {
         Self::open(name, offloads, Reception::Napi, 0)
     }
 
-    /// Makes the interface `name`, which is down, with so many queues. The kernel keeps a connection on the queue that
-    /// its frames were last sent to it from.
+    /// Creates the interface `name`, which is down, with several queues. The kernel sends a connection's packets to
+    /// the queue that last delivered its frames.
     pub fn with_queues(
         name: InterfaceName,
         offloads: Offloads,
@@ -110,7 +110,7 @@ impl Tap {
         // SAFETY: TUNSETIFF reads a struct ifreq, of which `Request` has size and layout.
         unsafe { ioctl(&fd, Setter::<TUNSETIFF, _>::new(request)) }
             .map_err(|error| TapError::Interface { name, error })?;
-        // A kernel that takes none of them segments and checksums by itself, as without this call.
+        // A kernel that accepts no offload segments and checksums itself, as without this call.
         let accepted = match offloads {
             Offloads::All => OFFLOADS.into_iter().find(|&offloads| set_offloads(&fd, offloads).is_ok()),
             Offloads::None => None,
@@ -119,13 +119,13 @@ impl Tap {
         Ok(Self { fd, name, takes_merged_udp })
     }
 
-    /// Whether the kernel takes merged UDP datagrams: one that leaves their segmentation (USO, from Linux 6.2 on) to us also
-    /// takes them from us.
+    /// Returns true if the kernel accepts coalesced UDP datagrams: it does if it also leaves their segmentation to us
+    /// (USO, Linux 6.2).
     pub fn takes_merged_udp(&self) -> bool {
         self.takes_merged_udp
     }
 
-    /// The interface.
+    /// Returns the interface's name.
     pub fn name(&self) -> InterfaceName {
         self.name
     }

@@ -1,4 +1,5 @@
-//! A TAP device as a wire: what the kernel sends through its interface arrives at a card, and the other way round.
+//! A TAP device used as a wire: frames that the kernel sends through the interface are received by a card, and vice
+//! versa.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,10 +12,10 @@ use crate::pool::{Buffer, BufferPool};
 use crate::tap::Tap;
 use crate::wire_queue::{LINK_OVERHEAD, TransmitError, WireFrame, WireQueue, WireStats, frame_len};
 
-/// Frames that can be held.
+/// The maximum number of held frames.
 const BUFFERS: usize = 4096;
 
-/// A TAP device, or one queue of it, as a queue of a wire.
+/// A TAP device, or one of its queues, as a [`WireQueue`].
 #[derive(Debug)]
 pub struct TapWire {
     tap: Tap,
@@ -27,7 +28,7 @@ pub struct TapWire {
 }
 
 impl TapWire {
-    /// The wire behind the interface of `tap`, which takes IP packets of up to `mtu` bytes.
+    /// Creates the wire of the interface `tap`, whose MTU is `mtu` bytes.
     pub fn new(tap: Tap, mtu: u32) -> Self {
         let max_len = mtu as usize + LINK_OVERHEAD;
         let pool = BufferPool::growing(BUFFERS, max_len);
@@ -53,7 +54,7 @@ impl AsFd for TapWire {
 impl WireQueue for TapWire {
     type Buffer = Buffer;
 
-    /// While all buffers are held, frames stay in the kernel's queue.
+    /// Frames stay in the kernel's queue while all buffers are held.
     fn receive(&mut self, batch: &mut Vec<WireFrame<Buffer>>, max: usize) -> io::Result<()> {
         let before = batch.len();
         self.is_starved = false;

@@ -1,4 +1,4 @@
-//! The user whose process has the other end of a TCP connection within this machine (`NETLINK_SOCK_DIAG`).
+//! The user at the other end of a local TCP connection (`NETLINK_SOCK_DIAG`).
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -20,18 +20,18 @@ const REQUEST_LEN: usize = 56;
 const UID: usize = 64;
 const INODE: usize = 68;
 
-/// The owner of the other end of a connection.
+/// The owner of the remote socket of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOwner {
-    /// The user ID of its process.
+    /// The user ID.
     User(u32),
-    /// No process of this network namespace has it: it is elsewhere, closed, or not accepted yet.
+    /// No socket of this network namespace: the peer is remote, closed, or not accepted yet.
     Nobody,
-    /// The kernel does not tell.
+    /// The kernel does not report the owner.
     Unknown,
 }
 
-/// Returns the owner of the other end of `stream`.
+/// Returns the owner of the remote socket of `stream`.
 ///
 /// # Errors
 /// The stream is not connected, or the kernel gives no netlink socket.
@@ -44,7 +44,7 @@ pub fn tcp_peer_owner(stream: &TcpStream) -> io::Result<TcpOwner> {
     parse(&answer).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "a short answer of sock_diag"))
 }
 
-/// A request for the socket at `ours` that is connected to `theirs`.
+/// Builds a request for the socket at `ours` that is connected to `theirs`.
 fn request(ours: SocketAddr, theirs: SocketAddr) -> [u8; HEADER_LEN + REQUEST_LEN] {
     let mut bytes = [0; HEADER_LEN + REQUEST_LEN];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -53,7 +53,7 @@ fn request(ours: SocketAddr, theirs: SocketAddr) -> [u8; HEADER_LEN + REQUEST_LE
     put(6, &REQUEST.to_ne_bytes());
     let family = if ours.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     put(HEADER_LEN, &[family as u8, libc::IPPROTO_TCP as u8]);
-    // Every state.
+    // All TCP states.
     put(HEADER_LEN + 4, &u32::MAX.to_ne_bytes());
     put(HEADER_LEN + 8, &ours.port().to_be_bytes());
     put(HEADER_LEN + 10, &theirs.port().to_be_bytes());
@@ -68,7 +68,7 @@ fn request(ours: SocketAddr, theirs: SocketAddr) -> [u8; HEADER_LEN + REQUEST_LE
     bytes
 }
 
-/// Reads an answer; `None` if it is short.
+/// Parses an answer; `None` if it is too short.
 fn parse(answer: &[u8]) -> Option<TcpOwner> {
     let field = |at: usize| Some(u32::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
     let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);

@@ -1,11 +1,11 @@
-//! UDP for protocols that speak it in user space and check what the IP header says: batches in both directions, sent
-//! with segmentation (UDP_SEGMENT) and received coalesced (UDP_GRO), with the ECN bits, and with identification 0 and DF.
+//! UDP sockets for user-space transports: batched sending and receiving with segmentation offload (UDP_SEGMENT),
+//! coalescing (UDP_GRO), ECN bits, and IP identification 0 with DF.
 //!
-//! A [`UdpSocket`] sends what was staged in a [`SendBatch`] and fills a [`ReceiveBatch`]. It has an address to itself, on
-//! the loopback interface one that no one else uses; [`SharedPort`] lets several processes use one address, and has the
-//! kernel hand each datagram to the one whose slot its first bytes name. A multicast group has a socket of its own in each
-//! process. A [`PacketReceiver`] receives in a socket's place
-//! where the identifications of IPv4 must be seen.
+//! A [`UdpSocket`] sends a [`SendBatch`] and fills a [`ReceiveBatch`]. It has an address of its own;
+//! [`UdpSocket::open_loopback`] finds a free one in 127.0.0.0/8. [`SharedPort`] lets several processes share an
+//! address: the kernel delivers each datagram to the process whose slot number its first bytes contain. Each process
+//! has its own socket for a multicast group. A [`PacketReceiver`] replaces a socket's receive side where IPv4
+//! identifications are needed.
 
 mod control;
 mod local_addresses;

@@ -21,16 +21,16 @@ impl Waker {
 
     /// Signals the waker.
     pub fn wake(&self) {
-        // It fails only where 2⁶⁴ − 2 of them have not been cleared, and then the thread is woken anyway.
+        // Fails only if the counter would overflow (2⁶⁴ − 2); the waker is signalled in that case too.
         let _ = io::write(&self.0, &1u64.to_ne_bytes());
     }
 
     /// Resets the waker. Does not block, even if the descriptor has been made blocking.
     pub fn clear(&self) {
         let mut count = [0; 8];
-        // A position of −1 is the stream's.
+        // Position −1 means the current position.
         let read = io::preadv2(&self.0, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
-        // EAGAIN: already reset. A kernel before 5.8 has no such read of an eventfd.
+        // EAGAIN: already reset. Kernels before 5.8 do not support RWF_NOWAIT on an eventfd.
         if read == Err(Errno::OPNOTSUPP)
             && matches!(clock::wait([self.as_fd()], Some(Instant::ZERO)), Ok([true]))
         {

@@ -1,5 +1,5 @@
-//! AF_XDP: frames straight from the driver, in memory that is shared with the kernel
-//! (Linux Documentation/networking/af_xdp.rst).
+//! AF_XDP: frames straight from the driver, in memory shared with the kernel (Linux
+//! Documentation/networking/af_xdp.rst).
 //!
 //! | file | kernel concept |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `umem.rs`, `return_list.rs` | the memory for frames, its chunks, and how they come back |
 //! | `ring.rs` | the rings by which chunks go to and fro |
 //!
-//! While a program is attached natively, veth turns the peer's segmentation offloads off; it turns them on again when
-//! the program is detached. In an unprivileged user namespace the kernel refuses bpf(2), and so all of this.
+//! Attaching a program in native mode turns off the segmentation offloads of a veth's peer; detaching turns them on
+//! again. Unprivileged user namespaces may not call bpf(2), so AF_XDP is unavailable there.
 
 mod bpf;
 mod config;

@@ -1,5 +1,5 @@
-//! The blocks and options that pcapng is made of (draft-ietf-opsawg-pcapng, sections 3.1 and 3.5), as they are read in
-//! either byte order and built in little-endian order.
+//! pcapng blocks and options (draft-ietf-opsawg-pcapng, sections 3.1 and 3.5): read in either byte order, written in
+//! little-endian order.
 
 use super::ReadError;
 use super::source::{ByteOrder, Source};
@@ -18,16 +18,16 @@ pub(super) const OPTION_USERAPPL: u16 = 4;
 pub(super) const OPTION_TSRESOL: u16 = 9;
 pub(super) const OPTION_TSOFFSET: u16 = 14;
 
-/// A block being read, whose length has been checked.
+/// A block being read. Its length field has been validated.
 pub(super) struct Block {
     order: ByteOrder,
     length: u32,
-    /// Bytes left before the repeated length at the end.
+    /// Unread bytes of the body.
     left: u32,
 }
 
 impl Block {
-    /// A block of which `consumed` bytes have been read, its length field among them.
+    /// Begins a block of which `consumed` bytes have been read, including the length field.
     pub(super) fn start<R: Read>(
         source: &mut Source<R>,
         order: ByteOrder,
@@ -47,7 +47,7 @@ impl Block {
         }
     }
 
-    /// Takes `len` bytes, which the caller reads, from those that are left.
+    /// Reserves `len` of the unread bytes for the caller to read.
     #[inline]
     pub(super) fn claim<R: Read>(&mut self, source: &Source<R>, len: u32) -> Result<(), ReadError> {
         match self.left.checked_sub(len) {
@@ -91,8 +91,8 @@ impl Block {
         Ok((code != OPTION_END).then_some(OptionHeader { code, len }))
     }
 
-    /// Appends the comments among the options of a packet to `comment`, each on a line of its own, as far as 65,535 bytes hold
-    /// them whole. What does not fit the block is left: it says nothing about the packet.
+    /// Appends the packet's comment options to `comment`, one per line, skipping those that do not fit 65,535 bytes in
+    /// total. An option that exceeds the block ends the scan without an error: comments do not affect the packet.
     pub(super) fn comments<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -119,7 +119,7 @@ impl Block {
         Ok(())
     }
 
-    /// Skips the padding behind `len` bytes.
+    /// Skips the padding that follows a value of `len` bytes.
     pub(super) fn skip_padding<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -129,7 +129,7 @@ impl Block {
         self.skip(source, padding.min(self.left))
     }
 
-    /// Skips what is left, and reads the repeated length.
+    /// Skips the unread bytes and checks the repeated length.
     pub(super) fn end<R: Read>(self, source: &mut Source<R>) -> Result<(), ReadError> {
         source.skip(u64::from(self.left))?;
         let mut repeated = [0; 4];
@@ -143,7 +143,7 @@ impl Block {
     }
 }
 
-/// The code and the length of an option.
+/// An option's code and length.
 pub(super) struct OptionHeader {
     pub(super) code: u16,
     pub(super) len: u16,
@@ -156,7 +156,7 @@ impl OptionHeader {
     }
 }
 
-/// Begins a block, whose length follows in [`end_block`], and returns where it starts.
+/// Appends a block's type and a length placeholder, which [`end_block`] fills in. Returns the block's offset.
 pub(super) fn begin_block(blocks: &mut Vec<u8>, block_type: u32) -> usize {
     let start = blocks.len();
     put_u32(blocks, block_type);
@@ -164,7 +164,7 @@ pub(super) fn begin_block(blocks: &mut Vec<u8>, block_type: u32) -> usize {
     start
 }
 
-/// Ends the block that starts at `start`: its length stands at both of its ends.
+/// Ends the block at offset `start`: writes its length into both length fields.
 pub(super) fn end_block(blocks: &mut Vec<u8>, start: usize) {
     let length = (blocks.len() - start + 4) as u32;
     set_u32(blocks, start + 4, length);
@@ -181,13 +181,13 @@ pub(super) fn set_u32(blocks: &mut [u8], at: usize, number: u32) {
     }
 }
 
-/// Pads what starts at `start` to a multiple of 32 bits.
+/// Pads the bytes from `start` on to a multiple of 4.
 pub(super) fn put_padding(blocks: &mut Vec<u8>, start: usize) {
     let len = blocks.len() - start;
     blocks.resize(start + len.next_multiple_of(4), 0);
 }
 
-/// Appends an option, cut to the 65,535 bytes that its length field can tell.
+/// Appends an option, truncated to the 65,535 bytes that its length field can express.
 pub(super) fn put_option(blocks: &mut Vec<u8>, code: u16, value: &[u8]) {
     let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
     blocks.extend_from_slice(&code.to_le_bytes());
@@ -197,7 +197,7 @@ pub(super) fn put_option(blocks: &mut Vec<u8>, code: u16, value: &[u8]) {
     put_padding(blocks, start);
 }
 
-/// Appends an option of text, cut between characters where it is too long.
+/// Appends a text option, truncated at a character boundary if it is too long.
 pub(super) fn put_text_option(blocks: &mut Vec<u8>, code: u16, text: &str) {
     let len = text.floor_char_boundary(usize::from(u16::MAX));
     put_option(blocks, code, &text.as_bytes()[..len]);

@@ -2,22 +2,22 @@
 
 use nichrome_wire::Instant;
 
-/// How many nanoseconds a tick is.
+/// The unit of an interface's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
-    /// This many nanoseconds.
+    /// A multiple of one nanosecond.
     Nanos(u64),
-    /// One nanosecond divided by this.
+    /// A fraction of one nanosecond.
     PerNano(u128),
-    /// One second divided by two to this power, at most 127.
+    /// A fraction of one second: 2 to the power of minus this, at most 127.
     SecondShifted(u8),
 }
 
 impl Tick {
-    /// What stands without an if_tsresol option.
+    /// The default without an if_tsresol option.
     pub(super) const MICROSECOND: Self = Self::Nanos(1000);
 
-    /// The tick of an if_tsresol option: a negative power of ten, or of two where the top bit is set.
+    /// Decodes an if_tsresol option: a negative power of ten, or of two if the top bit is set.
     pub(super) fn from_tsresol(tsresol: u8) -> Self {
         let exponent = tsresol & 0x7F;
         if tsresol & 0x80 != 0 {
@@ -25,12 +25,12 @@ impl Tick {
         }
         match exponent {
             0..=9 => Self::Nanos(10u64.pow(9 - u32::from(exponent))),
-            // Of ticks shorter than a u128 can tell, 64 bits count none to a nanosecond.
+            // A tick too short for a u128: 2⁶⁴ of them are less than a nanosecond.
             _ => Self::PerNano(10u128.checked_pow(u32::from(exponent) - 9).unwrap_or(u128::MAX)),
         }
     }
 
-    /// The nanoseconds of a number of ticks, rounded down.
+    /// Converts ticks to nanoseconds, rounded down.
     #[inline]
     fn nanos(self, ticks: u64) -> u128 {
         let ticks = u128::from(ticks);
@@ -51,7 +51,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The time of a timestamp: 1970 where it is before, the last representable point where it is after that.
+    /// Converts a timestamp. Times before 1970 become 1970; times beyond the range of `Instant` become its maximum.
     #[inline]
     pub(super) fn time(self, ticks: u64) -> Instant {
         let nanos = self.tick.nanos(ticks).cast_signed() + i128::from(self.offset) * 1_000_000_000;

@@ -1,25 +1,25 @@
-//! Captures compressed by gzip or zstd, decompressed as they are read. Files of several members or frames, as concatenation and
-//! parallel compressors make them, are read to the end.
+//! Captures compressed by gzip or zstd, decompressed while they are read. Reads all members or frames of a file, as
+//! written by concatenation and by parallel compressors.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 
-/// Bytes read ahead, of the file and of what is decompressed.
+/// Size of the read-ahead buffers, for compressed and for decompressed bytes.
 pub(super) const READ_AHEAD: usize = 256 * 1024;
 
 const GZIP: &[u8] = &[0x1F, 0x8B];
 const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 
-/// The bytes of a capture, and whether they were compressed.
+/// The decompressed bytes of a capture.
 pub(super) struct Plain {
     pub(super) bytes: Box<dyn Read + Send>,
     pub(super) was_compressed: bool,
 }
 
 impl Plain {
-    /// Recognizes compression by the first bytes.
+    /// Detects compression by the first bytes.
     pub(super) fn new(input: impl Read + Send + 'static) -> io::Result<Self> {
         let mut input = BufReader::with_capacity(READ_AHEAD, input);
         let start = input.fill_buf()?;
@@ -35,7 +35,7 @@ impl Plain {
     }
 }
 
-/// A sequence of zstd frames. One of them is being decompressed, or the input is between two.
+/// Decodes a sequence of zstd frames; holds the decoder of the current frame, or the input between two frames.
 struct ZstdFrames<R: BufRead> {
     input: Option<R>,
     frame: Option<Frame<R>>,

@@ -1,11 +1,13 @@
-//! A capture file whose content survives any end of the process, SIGKILL included: no bytes wait in a buffer of this process.
+//! A capture file that keeps its content even if the process is killed by SIGKILL: no bytes wait in a buffer of the
+//! process.
 //!
-//! Large pieces are written by pwrite(2). A series of small ones is copied to memory mapped to the file, which takes no
-//! system call; but each new page costs a page fault, which is why large pieces take the other way.
+//! Large writes use pwrite(2). A run of small writes is copied to a shared mapping of the file, which needs no system
+//! call; each new page costs a page fault, so large writes do not use the mapping.
 //!
-//! The file is always a whole capture. While a window of it is mapped, the space behind the last block is one block of a type
-//! that readers skip. A block is copied into that space and then published by its header: a process that is killed
-//! in between leaves only the end of the skipped block wrong. Closing truncates the file behind the last block.
+//! The file is a valid capture at any time. While a window of the file is mapped, the space behind the last block is a
+//! block of a type that readers skip. A new block's content is copied into that space first and its header is stored
+//! last: a process killed in between leaves a valid file whose final, skipped block has a wrong end. Closing truncates
+//! the file behind the last block.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,22 +20,22 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::mapping::Mapping;
 
-/// Bytes mapped at a time.
+/// Size of the mapped window, in bytes.
 const WINDOW: u64 = 256 * 1024;
 
-/// Windows start at a multiple of this, the largest page size of the supported processors.
+/// Alignment of windows: the largest page size of the supported processors.
 const ALIGNMENT: u64 = 64 * 1024;
 
-/// Pieces of this many bytes and more are written by a system call.
+/// Writes of at least this many bytes use a system call.
 const LARGE: usize = 16 * 1024;
 
-/// Small pieces in a row after which a window is mapped.
+/// Consecutive small writes before a window is mapped.
 const SMALL_IN_A_ROW: u32 = 32;
 
-/// Type of the block behind the last one: of those for local use (draft-ietf-opsawg-pcapng, section 11.1).
+/// Block type of the unused space: in the range for local use (draft-ietf-opsawg-pcapng, section 11.1).
 const FREE: u32 = 0x8000_4652;
 
-/// Bytes of the smallest block.
+/// Length of the shortest block, in bytes.
 const SMALLEST: u64 = 12;
 
 /// A capture file under construction.
@@ -52,8 +54,8 @@ impl DurableFile {
         Self { file, window: None, end: 0, small_pieces: 0 }
     }
 
-    /// Returns the window if `len` bytes and a block behind them fit, after moving it if necessary. `None` if no window is to be
-    /// used, or the file cannot be mapped.
+    /// Returns the window, moved if necessary, if `len` bytes and a filler block fit. Returns `None` while writes are
+    /// large, or if the file cannot be mapped.
     fn window_for(&mut self, len: u64) -> Option<&mut Window> {
         let has_room = |window: &Window| self.end + len + SMALLEST <= window.end();
         if !self.window.as_ref().is_some_and(has_room) {
@@ -63,14 +65,14 @@ impl DurableFile {
             self.window = Window::map(&self.file, self.end).ok();
             match &mut self.window {
                 Some(window) => window.free_rest(self.end),
-                // Tries again after as many pieces.
+                // Retries after another `SMALL_IN_A_ROW` writes.
                 None => self.small_pieces = 0,
             }
         }
         self.window.as_mut()
     }
 
-    /// Removes the window and the space behind the last block.
+    /// Unmaps the window and truncates the file behind the last block.
     fn leave_window(&mut self) -> io::Result<()> {
         if self.window.take().is_some() {
             self.file.set_len(self.end)?;
@@ -81,7 +83,7 @@ impl DurableFile {
     fn write_directly(&mut self, blocks: &[u8]) -> io::Result<()> {
         self.leave_window()?;
         self.file.write_all_at(blocks, self.end).inspect_err(|_| {
-            // If it fails, readers find the last block cut off.
+            // On failure, readers report a truncated last block.
             let _ = self.file.set_len(self.end);
         })
     }
@@ -106,7 +108,7 @@ impl Write for DurableFile {
         Ok(blocks.len())
     }
 
-    /// Does nothing: what is written is in the file.
+    /// Does nothing: written bytes are in the file already.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -114,12 +116,12 @@ impl Write for DurableFile {
 
 impl Drop for DurableFile {
     fn drop(&mut self) {
-        // If it fails, readers skip the last block.
+        // On failure, readers skip the filler block.
         let _ = self.leave_window();
     }
 }
 
-/// A mapped part of the file, up to its end.
+/// A mapped part of the file that ends at the end of the file.
 struct Window {
     memory: Mapping,
     /// Offset in the file.
@@ -127,31 +129,32 @@ struct Window {
 }
 
 impl Window {
-    /// Maps the file from `end`, its current end. Without the reservation, a full disk would be a SIGBUS.
+    /// Maps the file from `end`, its current length. Allocates the space first: on a full disk a store would otherwise
+    /// raise SIGBUS.
     fn map(file: &File, end: u64) -> io::Result<Self> {
         let start = end - end % ALIGNMENT;
         let reserved = fallocate(file, FallocateFlags::empty(), start, WINDOW);
         let mapped = reserved.and_then(|()| Mapping::of(file.as_fd(), start, WINDOW as usize));
         let memory = mapped.inspect_err(|_| {
-            // If it fails, readers find zeros behind the last block.
+            // On failure, readers find zeros behind the last block.
             let _ = file.set_len(end);
         })?;
         Ok(Self { memory, start })
     }
 
-    /// Offset of its end in the file.
+    /// Returns the end's offset in the file.
     fn end(&self) -> u64 {
         self.start + self.memory.len() as u64
     }
 
-    /// Makes the space from offset `from` a block that readers skip.
+    /// Writes the header and trailer of a filler block from offset `from` to the end of the window.
     fn free_rest(&mut self, from: u64) {
         let len = (self.end() - from) as u32;
         self.put(self.end() - 4, &len.to_le_bytes());
         self.put_header(from, header(FREE, len));
     }
 
-    /// Writes bytes at an offset of the file.
+    /// Copies bytes to an offset of the file.
     #[allow(unsafe_code)]
     fn put(&mut self, at: u64, bytes: &[u8]) {
         debug_assert!(self.start <= at && at + bytes.len() as u64 <= self.end());
@@ -162,7 +165,7 @@ impl Window {
         }
     }
 
-    /// Writes a block's type and length in one store, after all earlier ones.
+    /// Publishes a block: stores its type and length at once, after all earlier stores.
     #[allow(unsafe_code)]
     fn put_header(&mut self, at: u64, header: [u8; 8]) {
         debug_assert!(self.start <= at && at + 8 <= self.end());

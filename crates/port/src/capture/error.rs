@@ -1,4 +1,4 @@
-//! What can go wrong with a capture file, in one line each.
+//! Errors of reading and writing capture files, each a one-line message.
 
 use super::link_type::{LinkType, unsupported_name};
 use super::{MAX_SNAP_LEN, Progress};
@@ -8,25 +8,25 @@ use std::io;
 /// Why a capture could not be read, or not further.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system reports an error.
+    /// An I/O error.
     #[error("cannot read the capture: {0}")]
     Io(io::Error),
-    /// There is not one byte.
+    /// The file has no bytes.
     #[error("the file is empty")]
     Empty,
-    /// The first bytes are those of no capture format.
+    /// The first bytes match no capture format.
     #[error("not a capture file: it begins with {}, and neither pcap nor pcapng does", Hex(magic))]
     NotACapture {
         /// The first bytes, at most four.
         magic: Vec<u8>,
     },
-    /// The file is compressed.
+    /// The file is compressed by a method that Nichrome does not decompress.
     #[error("the file is compressed with {method}: decompress it first")]
     Compressed {
-        /// The compression, by the name of its program.
+        /// The name of the compression program.
         method: &'static str,
     },
-    /// The file is of a version of pcap that is not known.
+    /// The file has an unsupported version of pcap.
     #[error("version {major}.{minor} of pcap is not supported: 2.0 to 2.4 are")]
     UnsupportedVersion {
         /// The major version.
@@ -34,10 +34,10 @@ pub enum ReadError {
         /// The minor version.
         minor: u16,
     },
-    /// The packets begin with a header that Nichrome does not read.
+    /// The packets begin with a link-layer header that Nichrome does not parse.
     #[error("packets of link type {} are not supported: {} are", LinkCode(*code), LinkType::SUPPORTED)]
     UnsupportedLinkType {
-        /// The code in the file.
+        /// The link type code in the file.
         code: u32,
     },
     /// The file ends within a record or another block.
@@ -47,15 +47,15 @@ pub enum ReadError {
         records: u64,
         /// The end of the last whole record or other block, in bytes from the start of the file.
         bytes: u64,
-        /// The bytes that are known to be missing.
+        /// The minimum number of missing bytes.
         needed: u64,
     },
-    /// The file breaks a rule of its format.
+    /// The file violates its format.
     #[error("the capture is corrupt at byte {offset}: {what}")]
     Corrupt {
         /// The start of the record or other block in question, in bytes from the start of the file.
         offset: u64,
-        /// The rule that is broken.
+        /// The violated rule.
         what: String,
     },
 }
@@ -69,7 +69,7 @@ impl ReadError {
 /// Why a capture could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The system reports an error.
+    /// An I/O error.
     #[error("cannot write {destination}: {error}")]
     Io {
         /// The path, or what stands for it.

@@ -1,38 +1,38 @@
-//! What the packets of a capture begin with.
+//! Link types: the header that each packet of a capture begins with.
 
 use std::fmt;
 
-/// The link types that Nichrome reads, of the registry at <https://www.tcpdump.org/linktypes.html>.
+/// The supported link types of the registry at <https://www.tcpdump.org/linktypes.html>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
     /// An Ethernet header.
     Ethernet,
-    /// An IPv4 or IPv6 header, told apart by its version.
+    /// An IPv4 or IPv6 header; its version field distinguishes them.
     RawIp,
-    /// The header of Linux's interface `any`, 16 bytes (LINKTYPE_LINUX_SLL).
+    /// Linux cooked header v1, 16 bytes (LINKTYPE_LINUX_SLL): captures of the interface `any`.
     LinuxCooked,
-    /// The same with the interface's number, 20 bytes (LINKTYPE_LINUX_SLL2).
+    /// Linux cooked header v2, 20 bytes, with the interface index (LINKTYPE_LINUX_SLL2).
     LinuxCookedV2,
-    /// BSD's loopback: the address family, 4 bytes in the order of the machine (LINKTYPE_NULL).
+    /// BSD loopback: the address family, 4 bytes in the byte order of the capturing machine (LINKTYPE_NULL).
     Null,
-    /// OpenBSD's loopback: the address family, 4 bytes in network order (LINKTYPE_LOOP).
+    /// OpenBSD loopback: the address family, 4 bytes in network byte order (LINKTYPE_LOOP).
     Loop,
 }
 
-/// The kind of a packet that this machine sent, in cooked headers.
+/// Packet type of sent packets in cooked headers.
 const OUTGOING: u8 = 4;
 
 impl LinkType {
-    /// The link types that [`LinkType::from_code`] knows, for messages.
+    /// The supported link types, for error messages.
     pub(super) const SUPPORTED: &str =
         "Ethernet (1), raw IP (101, 12, 14, 228, 229), Linux cooked (113, 276) and loopback (0, 108)";
 
-    /// The link type of a code in a file; `None` where it is not supported.
+    /// Returns the link type of a code; `None` if it is not supported.
     pub const fn from_code(code: u32) -> Option<Self> {
         match code {
             0 => Some(Self::Null),
             1 => Some(Self::Ethernet),
-            // LINKTYPE_RAW; DLT_RAW as some systems wrote it; LINKTYPE_IPV4 and LINKTYPE_IPV6.
+            // LINKTYPE_RAW; values of DLT_RAW on some systems; LINKTYPE_IPV4 and LINKTYPE_IPV6.
             101 | 12 | 14 | 228 | 229 => Some(Self::RawIp),
             108 => Some(Self::Loop),
             113 => Some(Self::LinuxCooked),
@@ -41,7 +41,7 @@ impl LinkType {
         }
     }
 
-    /// The code that stands for the link type in a file.
+    /// Returns the code of the link type in files.
     pub const fn code(self) -> u16 {
         match self {
             Self::Null => 0,
@@ -53,7 +53,8 @@ impl LinkType {
         }
     }
 
-    /// Bytes before the IP packet where neither Ethernet nor an IP header comes first; all of them if no IP packet follows.
+    /// Returns the length of the pseudo-header before the IP packet, in bytes: 0 for Ethernet and raw IP, the whole
+    /// length if no IP packet follows.
     pub fn header_len(self, bytes: &[u8]) -> usize {
         let followed_by_ip = match self {
             Self::Ethernet | Self::RawIp => return 0,
@@ -66,8 +67,7 @@ impl LinkType {
         followed_by_ip.unwrap_or(bytes.len()).min(bytes.len())
     }
 
-    /// The interface of a packet within that of the capture, and its direction: packets of different channels are of
-    /// different links.
+    /// Returns a number that distinguishes the capturing interface and the direction of packets within one capture.
     pub fn channel(self, bytes: &[u8]) -> u64 {
         let (index, kind) = match self {
             Self::LinuxCooked => (0, bytes.get(1)),
@@ -104,7 +104,7 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// The name of a common link type that is not supported.
+/// Returns the name of a common unsupported link type.
 pub(super) const fn unsupported_name(code: u32) -> Option<&'static str> {
     Some(match code {
         6 => "Token Ring",

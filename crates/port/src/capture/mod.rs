@@ -1,9 +1,8 @@
-//! Capture files: classic pcap and pcapng are read, also compressed by gzip or zstd; pcapng with nanoseconds is written.
+//! Capture files: reads pcap and pcapng, also compressed by gzip or zstd; writes pcapng with nanosecond timestamps.
 //!
-//! [`open`] and [`create`] take a path, `-` for the standard streams; [`create_durable`] makes captures of processes that may be
-//! killed; [`Reader`] and [`Writer`] take any stream. The
-//! formats are those of draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A file that is cut off, as the file of a
-//! capture still running is, is read up to its last whole record.
+//! [`open`] and [`create`] take a path, or `-` for the standard streams; [`create_durable`] writes captures that
+//! survive SIGKILL; [`Reader`] and [`Writer`] take any stream. The formats follow draft-ietf-opsawg-pcap and
+//! draft-ietf-opsawg-pcapng. A truncated file, such as that of a running capture, is read up to its last whole record.
 
 mod block;
 mod clock;
@@ -26,30 +25,31 @@ pub use writer::{Writer, create, create_durable};
 
 use nichrome_wire::Instant;
 
-/// The bytes of a record that other tools read, and the most that is written.
+/// The maximum length of a written record, in bytes; other tools reject longer ones.
 pub const MAX_SNAP_LEN: u32 = 256 * 1024;
 
-/// The captured bytes beyond which a record is taken for corrupt: [`MAX_SNAP_LEN`] and some slack.
+/// The captured length, in bytes, above which a record counts as corrupt: [`MAX_SNAP_LEN`] with some slack.
 pub const MAX_RECORD: u32 = MAX_SNAP_LEN + 4096;
 
-/// What a capture says about a record besides its bytes.
+/// The metadata of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Nanoseconds since 1970. A pcapng Simple Packet Block has no time: that of the record before it stands in.
+    /// Nanoseconds since 1970. A pcapng Simple Packet Block has no timestamp and gets that of the previous record.
     pub time: Instant,
-    /// The interface, counted from 0 through all sections of the file.
+    /// The interface index, counted from 0 through all sections of the file.
     pub interface: u32,
-    /// What the bytes begin with.
+    /// The header that the bytes begin with.
     pub link_type: LinkType,
-    /// The length of the packet on the wire, in bytes; more than was captured where the capture cut it short.
+    /// The length of the packet on the wire, in bytes. Exceeds the captured length if the capture truncated the
+    /// packet.
     pub original_len: u32,
 }
 
-/// How far a capture has been read.
+/// The position of a reader in a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Whole records read.
     pub records: u64,
-    /// Bytes of the file up to the end of the last whole record or other block.
+    /// Offset of the end of the last whole block, in bytes.
     pub bytes: u64,
 }

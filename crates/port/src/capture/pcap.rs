@@ -1,11 +1,11 @@
-//! The classic format (draft-ietf-opsawg-pcap): a header of 24 bytes, then records with a header of 16.
+//! The classic pcap format (draft-ietf-opsawg-pcap): a file header of 24 bytes, then records with headers of 16 bytes.
 
 use super::source::{ByteOrder, Source};
 use super::{LinkType, MAX_RECORD, ReadError, Record};
 use nichrome_wire::Instant;
 use std::io::Read;
 
-/// The first four bytes of a file, the order of its numbers, and the nanoseconds of the finer part of its times.
+/// Magic number, byte order, and nanoseconds per unit of the fractional timestamp field.
 pub(super) const MAGICS: [([u8; 4], ByteOrder, u32); 4] = [
     ([0xA1, 0xB2, 0xC3, 0xD4], ByteOrder::Big, 1000),
     ([0xD4, 0xC3, 0xB2, 0xA1], ByteOrder::Little, 1000),
@@ -13,28 +13,28 @@ pub(super) const MAGICS: [([u8; 4], ByteOrder, u32); 4] = [
     ([0x4D, 0x3C, 0xB2, 0xA1], ByteOrder::Little, 1),
 ];
 
-/// What the header of a file says about its records.
+/// The state from the file header that records are read with.
 #[derive(Debug)]
 pub(super) struct Pcap {
     order: ByteOrder,
-    /// Nanoseconds of the finer part of a time: 1000 or 1.
+    /// Nanoseconds per unit of the fractional timestamp: 1000 or 1.
     tick: u32,
     lengths: Lengths,
     link_type: LinkType,
 }
 
-/// The order of a record's lengths: captured and original. Versions before 2.3 had the original one first, and some writers
-/// of 2.3, too; libpcap's sf-pcap.c tells them apart in the same way.
+/// The order of the two length fields of a record. Versions before 2.3, and some writers of 2.3, store the original
+/// length first. Same rule as libpcap's sf-pcap.c.
 #[derive(Clone, Copy, Debug)]
 enum Lengths {
     InOrder,
     Swapped,
-    /// The captured length is the smaller one.
+    /// The smaller of the two is the captured length.
     Either,
 }
 
 impl Lengths {
-    /// The captured and the original length.
+    /// Returns the captured and the original length.
     fn sort(self, [first, second]: [u32; 2]) -> [u32; 2] {
         match self {
             Self::Swapped => [second, first],
@@ -61,8 +61,8 @@ impl Pcap {
             (2, 4) => Lengths::InOrder,
             _ => return Err(ReadError::UnsupportedVersion { major, minor }),
         };
-        // The top bits tell the length of a frame check sequence (draft-ietf-opsawg-pcap, section 4). One that is
-        // there follows the packet like padding, and needs no care.
+        // The top bits hold the length of a frame check sequence (draft-ietf-opsawg-pcap, section 4), which follows
+        // the packet like padding and is ignored.
         let code = order.u32(link_type) & 0x03FF_FFFF;
         let link_type = LinkType::from_code(code).ok_or(ReadError::UnsupportedLinkType { code })?;
         source.end_unit();
@@ -86,7 +86,7 @@ impl Pcap {
         }
         source.fill_vec(data, captured_len)?;
         source.end_record();
-        // At most 2³² * (10⁹ + 10³), which is below 2⁶⁴.
+        // At most 2³² × (10⁹ + 10³) < 2⁶⁴.
         let nanos = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * u64::from(self.tick);
         Ok(Some(Record {
             time: Instant::from_nanos(nanos),

@@ -1,5 +1,5 @@
-//! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Blocks and options that say nothing about a
-//! packet's bytes, length, time, interface or comments are skipped.
+//! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Skips blocks and options that do not affect a
+//! packet's bytes, length, timestamp, interface or comments.
 
 use super::block::{self, Block};
 use super::clock::{Clock, Tick};
@@ -11,26 +11,26 @@ use std::io::Read;
 /// The first four bytes of a file: the type of the Section Header Block, a palindrome.
 pub(super) const MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
 
-/// A bound on the memory that a file can claim: more interfaces in one section are taken for corruption.
+/// The maximum number of interfaces in a section; bounds the memory that a file can claim.
 const MAX_INTERFACES: usize = 65_536;
 
-/// The section being read.
+/// The state of the current section.
 #[derive(Debug)]
 pub(super) struct PcapNg {
     order: ByteOrder,
     interfaces: Vec<Interface>,
-    /// Interfaces of the sections before this one.
+    /// Interfaces of earlier sections.
     earlier_interfaces: u32,
-    /// The time of the last record, for blocks without one.
+    /// The timestamp of the last record, for blocks without one.
     last_time: Instant,
-    /// The comments of the last record, a line each.
+    /// The comments of the last record, one per line.
     comment: String,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link_code: u16,
-    /// The most bytes captured of a packet; 0 for no limit.
+    /// The maximum captured length; 0 for no limit.
     snap_len: u32,
     clock: Clock,
 }
@@ -93,12 +93,12 @@ impl PcapNg {
         Ok(None)
     }
 
-    /// The comments of the last record, a line each; empty if it has none.
+    /// Returns the comments of the last record, one per line; empty if it has none.
     pub(super) fn comment(&self) -> &str {
         &self.comment
     }
 
-    /// A Section Header Block (section 4.1): what came before it describes nothing that comes after.
+    /// Reads a Section Header Block (section 4.1), which resets the byte order and the interfaces.
     fn section_header<R: Read>(&mut self, source: &mut Source<R>, length: [u8; 4]) -> Result<(), ReadError> {
         let mut byte_order = [0; 4];
         source.fill(&mut byte_order)?;
@@ -121,7 +121,7 @@ impl PcapNg {
         Ok(())
     }
 
-    /// An Interface Description Block (section 4.2).
+    /// Reads an Interface Description Block (section 4.2).
     fn interface_description<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -151,7 +151,7 @@ impl PcapNg {
         Ok(())
     }
 
-    /// An Enhanced Packet Block (section 4.3).
+    /// Reads an Enhanced Packet Block (section 4.3).
     fn enhanced_packet<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -163,7 +163,7 @@ impl PcapNg {
         self.record(source, block, packet, data)
     }
 
-    /// The obsolete Packet Block (appendix A): an interface of 16 bits and a count of drops.
+    /// Reads an obsolete Packet Block (appendix A): 16-bit interface index and a drop count.
     fn packet<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -177,7 +177,7 @@ impl PcapNg {
         self.record(source, block, packet, data)
     }
 
-    /// A Simple Packet Block (section 4.4): of the first interface, without a time or a captured length.
+    /// Reads a Simple Packet Block (section 4.4): interface 0, no timestamp, no captured length.
     fn simple_packet<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -191,7 +191,7 @@ impl PcapNg {
         self.record(source, block, packet, data)
     }
 
-    /// Reads the bytes of a packet, once its fields are found to agree with the block and the section.
+    /// Reads the bytes of a packet after validating its fields against the block and the interface.
     fn record<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -215,7 +215,7 @@ impl PcapNg {
         Ok(Record { time, interface, link_type, original_len })
     }
 
-    /// The interface with this number in the section.
+    /// Returns an interface of the section by its index.
     fn interface<R: Read>(&self, source: &Source<R>, interface: u32) -> Result<Interface, ReadError> {
         self.interfaces.get(interface as usize).copied().ok_or_else(|| {
             let described = self.interfaces.len();
@@ -223,7 +223,7 @@ impl PcapNg {
         })
     }
 
-    /// Reads numbers of 32 bits.
+    /// Reads 32-bit numbers.
     fn words<R: Read, const N: usize>(
         &self,
         source: &mut Source<R>,
@@ -236,11 +236,11 @@ impl PcapNg {
     }
 }
 
-/// The fields that the packet blocks have in common.
+/// The common fields of the packet blocks.
 #[derive(Clone, Copy)]
 struct Packet {
     interface: u32,
-    /// The upper and the lower half of the timestamp.
+    /// The upper and lower half of the timestamp.
     ticks: Option<[u32; 2]>,
     captured_len: u32,
     original_len: u32,

@@ -1,4 +1,4 @@
-//! Reading a capture, whichever its format.
+//! The capture reader, for all formats.
 
 use super::compression::Plain;
 use super::pcap::{self, Pcap};
@@ -11,11 +11,11 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// The first bytes of compressed files that are not read, and the program that made them.
+/// Magic numbers of unsupported compressed files, with the name of the compression program.
 const COMPRESSED: [(&[u8], &str); 3] =
     [(&[0xFD, b'7', b'z', b'X'], "xz"), (b"BZh", "bzip2"), (&[0x04, 0x22, 0x4D, 0x18], "lz4")];
 
-/// Opens the capture at `path`, which gzip or zstd may have compressed; `-` is the standard input.
+/// Opens the capture at `path`, possibly compressed by gzip or zstd; `-` is the standard input.
 pub fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, ReadError> {
     let file = if path.as_os_str() == "-" {
         io::stdin().as_fd().try_clone_to_owned().map(File::from)
@@ -31,7 +31,7 @@ pub struct Reader<R> {
     source: Source<R>,
     format: Format,
     is_compressed: bool,
-    /// Whether the end or an error has been reported.
+    /// Set after the end or an error has been returned.
     ended: bool,
 }
 
@@ -50,7 +50,7 @@ enum Format {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the header of a capture and recognizes its format. Reads are small: `input` should be buffered.
+    /// Reads the file header and detects the format. Issues small reads: `input` should be buffered.
     pub fn new(input: R) -> Result<Self, ReadError> {
         let mut source = Source::new(input);
         let mut magic = [0; 4];
@@ -66,8 +66,8 @@ impl<R: Read> Reader<R> {
         Ok(Self { source, format, is_compressed: false, ended: false })
     }
 
-    /// Reads the next record, and its bytes into `data` in place of what that held; `None` at the end of the capture,
-    /// and after an error. Memory is allocated only where `data` has too little.
+    /// Reads the next record and replaces `data` by its bytes. Returns `None` at the end of the capture and after an
+    /// error. Allocates only if the capacity of `data` is too small.
     pub fn next(&mut self, data: &mut Vec<u8>) -> Result<Option<Record>, ReadError> {
         if self.ended {
             data.clear();
@@ -84,7 +84,7 @@ impl<R: Read> Reader<R> {
         record
     }
 
-    /// The comments of the last record, a line each: the first 65,535 bytes of whole comments.
+    /// Returns the comments of the last record, one per line: as many whole comments as fit 65,535 bytes.
     pub fn comment(&self) -> Option<&str> {
         match &self.format {
             Format::Pcap(_) => None,
@@ -92,18 +92,18 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether [`Reader::position`] counts bytes that the file holds compressed.
+    /// Returns true if [`Reader::position`] counts decompressed bytes of a compressed file.
     pub const fn is_compressed(&self) -> bool {
         self.is_compressed
     }
 
-    /// How far the capture has been read; of a compressed file, in bytes after decompression.
+    /// Returns the position in the capture; in decompressed bytes if the file is compressed.
     pub const fn position(&self) -> Progress {
         self.source.progress()
     }
 }
 
-/// The error for the first bytes of a file, at most four, that do not make a known magic number.
+/// Returns the error for an unknown magic number of at most four bytes.
 fn unrecognized(magic: &[u8]) -> ReadError {
     if magic.is_empty() {
         return ReadError::Empty;

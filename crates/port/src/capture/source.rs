@@ -1,14 +1,15 @@
-//! The bytes of a capture, read in order, with the count of what has been read whole.
+//! The input of a capture reader: tracks the offset, the end of the block or record being read, and the whole ones
+//! read.
 
 use super::{Progress, ReadError};
 use std::io::{self, Read};
 
-/// An input and how far it has been read.
+/// An input stream with its position.
 pub(super) struct Source<R> {
     input: R,
     /// Bytes read.
     offset: u64,
-    /// Where the unit being read ends, as far as is known.
+    /// Offset of the end of the block or record being read, as far as known.
     unit_end: u64,
     progress: Progress,
 }
@@ -18,12 +19,12 @@ impl<R: Read> Source<R> {
         Self { input, offset: 0, unit_end: 0, progress: Progress { records: 0, bytes: 0 } }
     }
 
-    /// What has been read whole.
+    /// Returns the position after the last whole block or record.
     pub(super) const fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// Reads as many bytes as the input still has, at most all of `bytes`, and returns their number.
+    /// Reads up to `bytes.len()` bytes and returns the number read; fewer only at the end of the input.
     pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadError> {
         let mut filled = 0;
         while let Some(rest) = bytes.get_mut(filled..)
@@ -42,7 +43,7 @@ impl<R: Read> Source<R> {
         Ok(filled)
     }
 
-    /// Reads all of `bytes`; the capture is cut off where they are not there.
+    /// Reads exactly `bytes.len()` bytes. Fails with `Truncated` at the end of the input.
     #[inline]
     pub(super) fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ReadError> {
         let filled = self.read(bytes)?;
@@ -52,7 +53,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Reads the first bytes of a unit; `false` where the capture ends properly before it.
+    /// Reads the first bytes of a block or record. Returns false if the input ends before the first byte.
     #[inline]
     pub(super) fn begin(&mut self, header: &mut [u8]) -> Result<bool, ReadError> {
         match self.read(header)? {
@@ -62,14 +63,14 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Reads `len` bytes in place of what `data` held, which is not cleared first: that would cost a second pass.
+    /// Replaces `data` by the next `len` bytes without zeroing it first, which would cost a second pass.
     #[inline]
     pub(super) fn fill_vec(&mut self, data: &mut Vec<u8>, len: u32) -> Result<(), ReadError> {
         data.resize(len as usize, 0);
         self.fill(data)
     }
 
-    /// Reads `len` bytes and forgets them.
+    /// Skips `len` bytes.
     pub(super) fn skip(&mut self, mut len: u64) -> Result<(), ReadError> {
         let mut scratch = [0; 512];
         while len > 0 {
@@ -80,32 +81,32 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Says that the unit being read has `len` bytes in all.
+    /// Sets the length of the current block or record.
     #[inline]
     pub(super) const fn unit_len(&mut self, len: u64) {
         self.unit_end = self.progress.bytes.saturating_add(len);
     }
 
-    /// Says that a unit that is not a record has been read whole.
+    /// Marks the end of a block that is not a record.
     #[inline]
     pub(super) const fn end_unit(&mut self) {
         self.progress.bytes = self.offset;
     }
 
-    /// Says that a record has been read whole.
+    /// Marks the end of a record.
     #[inline]
     pub(super) const fn end_record(&mut self) {
         self.progress.records += 1;
         self.end_unit();
     }
 
-    /// The error for a rule that the unit being read breaks.
+    /// Returns a `Corrupt` error for the current block or record.
     #[cold]
     pub(super) fn corrupt(&self, what: impl Into<String>) -> ReadError {
         ReadError::Corrupt { offset: self.progress.bytes, what: what.into() }
     }
 
-    /// The error for an input that ends `wanted` bytes short of a read.
+    /// Returns a `Truncated` error for an input that lacks `wanted` bytes.
     #[cold]
     fn truncated(&self, wanted: u64) -> ReadError {
         let needed = wanted.max(self.unit_end.saturating_sub(self.offset));
@@ -113,7 +114,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// The byte order of the numbers in a file or section.
+/// The byte order of a file or section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByteOrder {
     Little,

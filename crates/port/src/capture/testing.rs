@@ -1,4 +1,4 @@
-//! Captures built by hand, for tests.
+//! Hand-built captures for tests.
 
 use super::source::ByteOrder;
 use super::{Progress, ReadError, Reader, Record};
@@ -28,12 +28,12 @@ pub(super) fn read_all(file: &[u8]) -> Contents {
     (records, error, reader.position())
 }
 
-/// The error that a capture ends with, in words; nothing where it ends properly.
+/// Returns the error message that a capture ends with; empty without an error.
 pub(super) fn message(file: &[u8]) -> String {
     read_all(file).1.map(|error| error.to_string()).unwrap_or_default()
 }
 
-/// A record of a classic capture: seconds, the finer part, the original length, the bytes.
+/// A classic record: seconds, fraction, original length, bytes.
 pub(super) type ClassicRecord<'a> = (u32, u32, u32, &'a [u8]);
 
 /// A classic capture.

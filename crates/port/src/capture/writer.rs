@@ -1,4 +1,4 @@
-//! Writing a capture: pcapng in one section, little-endian, with times in nanoseconds.
+//! The capture writer: pcapng with one section, little-endian, nanosecond timestamps.
 
 use super::block::{
     self, begin_block, end_block, put_end_of_options, put_option, put_padding, put_text_option, put_u32,
@@ -13,11 +13,11 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Bytes gathered before they are written out.
+/// Size at which buffered blocks are written to the output, in bytes.
 const WRITE_AT: usize = 64 * 1024;
 
-/// Creates the capture at `path`, in place of a file that is there; `-` is the standard output. `application` names
-/// the program that writes.
+/// Creates the capture at `path`, replacing an existing file; `-` is the standard output. `application` is recorded as
+/// the writing program.
 pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
     let (file, destination) = if path.as_os_str() == "-" {
         (io::stdout().as_fd().try_clone_to_owned().map(File::from), "the standard output".to_owned())
@@ -30,28 +30,27 @@ pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + S
     }
 }
 
-/// Creates the capture at `path` as [`create`] does. What [`Writer::flush`] has written out stays in the file however the
-/// process ends. If the file is a regular one, most flushes of a few small records make no system call.
+/// Creates the capture at `path` as [`create`] does. Flushed records survive SIGKILL. For a regular file, flushing a
+/// few small records usually makes no system call.
 pub fn create_durable(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
     let mut writer = create(path, application)?;
     let is_regular = path.as_os_str() != "-" && path.metadata().is_ok_and(|found| found.is_file());
-    // A file that this process may write to but not read cannot be mapped.
+    // A file without read permission cannot be mapped.
     if is_regular && let Ok(file) = File::options().read(true).write(true).open(path) {
         writer.output = Box::new(DurableFile::new(file));
     }
     Ok(writer)
 }
 
-/// Writes a capture record by record. What reaches the output is always whole blocks, so that a reader of the file
-/// under way sees no record cut off. Dropping the writer writes out what is left, but only [`Writer::finish`] says
-/// whether that worked.
+/// Writes a capture record by record. Only whole blocks reach the output, so that a concurrent reader sees no
+/// truncated record. Dropping the writer flushes it and ignores errors; [`Writer::finish`] returns them.
 pub struct Writer<W: Write> {
     output: W,
-    /// What errors call the output.
+    /// The output's name in error messages.
     destination: String,
-    /// Whole blocks not written out yet.
+    /// Whole blocks not yet written to the output.
     blocks: Vec<u8>,
-    /// The bytes kept of each packet, by interface.
+    /// Snap length of each interface, in bytes.
     snap_lens: Vec<u32>,
 }
 
@@ -62,7 +61,8 @@ impl<W: Write> fmt::Debug for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A capture written by a program called `application`. Writes are large: `output` need not be buffered.
+    /// Creates a writer; `application` is recorded as the writing program. Issues large writes: `output` need not be
+    /// buffered.
     pub fn new(output: W, application: &str) -> Self {
         Self::with_destination(output, application, "the capture".to_owned())
     }
@@ -71,7 +71,7 @@ impl<W: Write> Writer<W> {
         let mut blocks = Vec::with_capacity(2 * WRITE_AT);
         let start = begin_block(&mut blocks, block::SECTION_HEADER);
         put_u32(&mut blocks, 0x1A2B_3C4D);
-        // Version 1.0; a section of unknown length.
+        // Version 1.0; section length unspecified.
         blocks.extend([1, 0, 0, 0]);
         blocks.extend([0xFF; 8]);
         put_text_option(&mut blocks, block::OPTION_USERAPPL, application);
@@ -80,8 +80,8 @@ impl<W: Write> Writer<W> {
         Self { output, destination, blocks, snap_lens: Vec::new() }
     }
 
-    /// Adds an interface and returns its number, which counts from 0. Of each packet, `snap_len` bytes are kept; 0 for
-    /// no limit.
+    /// Adds an interface and returns its index, counted from 0. Packets are truncated to `snap_len` bytes; 0 for no
+    /// limit.
     pub fn add_interface(
         &mut self,
         link_type: LinkType,
@@ -102,8 +102,8 @@ impl<W: Write> Writer<W> {
         Ok(interface)
     }
 
-    /// Writes a packet that consists of `parts`, one after the other. `original_len` is its length on the wire where
-    /// that is not the length of the parts. At most 65,535 bytes of a comment are kept.
+    /// Writes a packet, the concatenation of `parts`. `original_len` is the length on the wire if it differs from that
+    /// of the parts. Comments are truncated to 65,535 bytes.
     pub fn write<P>(
         &mut self,
         interface: u32,
@@ -139,24 +139,24 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes out all that was written so far.
+    /// Writes all buffered records to the output.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.write_out()?;
         self.output.flush().map_err(|error| self.failed(error))
     }
 
-    /// Ends the capture.
+    /// Flushes and closes the capture.
     pub fn finish(mut self) -> Result<(), WriteError> {
         self.flush()
     }
 
-    /// Writes out the blocks at hand where they are many.
+    /// Writes the buffered blocks to the output if they exceed [`WRITE_AT`].
     #[inline]
     fn make_room(&mut self) -> Result<(), WriteError> {
         if self.blocks.len() >= WRITE_AT { self.write_out() } else { Ok(()) }
     }
 
-    /// Writes out the blocks at hand. After an error those that are left are kept, and begin where the output ends.
+    /// Writes the buffered blocks to the output. After an error, keeps the unwritten rest for the next attempt.
     fn write_out(&mut self) -> Result<(), WriteError> {
         let mut written = 0;
         let result = loop {
@@ -187,13 +187,13 @@ impl<W: Write> Drop for Writer<W> {
     }
 }
 
-/// The length of a packet, and how much of it was kept.
+/// A packet's original and captured length.
 struct Lengths {
     captured_len: u32,
     len: u32,
 }
 
-/// Appends at most `snap_len` bytes of a packet and the padding; `None` where more than [`MAX_SNAP_LEN`] would remain.
+/// Appends at most `snap_len` bytes of a packet and the padding; `None` if the result exceeds [`MAX_SNAP_LEN`].
 fn put_packet<P>(blocks: &mut Vec<u8>, parts: P, snap_len: u32) -> Option<Lengths>
 where
     P: IntoIterator<Item: AsRef<[u8]>>,

@@ -1,5 +1,5 @@
-//! The memory of a TPACKET_V3 receive ring: blocks that the kernel fills with frames and hands over one by one
-//! (Linux Documentation/networking/packet_mmap.rst).
+//! The receive ring of TPACKET_V3: blocks of frames that the kernel hands over one by one (Linux
+//! Documentation/networking/packet_mmap.rst).
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -12,44 +12,44 @@ use rustix::io;
 use crate::mapping::{Mapping, Plain, plain};
 use crate::stripped_tag::stripped_tag;
 
-/// A frame in a block, valid until the next is taken.
+/// A frame in a block, valid until the next call of `next`.
 pub(super) struct RingFrame<'a> {
-    /// Its virtio_net_hdr.
+    /// The virtio_net_hdr.
     pub virtio: VirtioNetHeader,
-    /// Its bytes, without the tag.
+    /// The bytes, without the stripped VLAN tag.
     pub bytes: &'a [u8],
-    /// The outermost VLAN tag, which the kernel has taken out.
+    /// The outermost VLAN tag, which the kernel stripped.
     pub tag: Option<VlanTag>,
-    /// Whether the end is missing, because the frame did not fit into a block.
+    /// True if the kernel truncated the frame because it did not fit the block.
     pub is_cut: bool,
 }
 
-/// The blocks and the place in them up to which frames were taken.
+/// The ring's blocks and the read position.
 #[derive(Debug)]
 pub(super) struct Blocks {
     memory: Mapping,
     block_size: usize,
     current: usize,
-    /// What is left of the current block; `None` while it is the kernel's.
+    /// Unread frames of the current block; `None` while the kernel owns the block.
     rest: Option<Rest>,
 }
 
-/// The frames of a block that are still to be taken.
+/// The unread frames of a block.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     frames: u32,
-    /// Where the next one's header is, in bytes from the start of the block.
+    /// Offset of the next frame's header in the block, in bytes.
     offset: usize,
 }
 
 impl Blocks {
-    /// Maps the ring that was made for `socket`.
+    /// Maps the ring of `socket`.
     pub(super) fn map(socket: BorrowedFd<'_>, block_size: usize, blocks: usize) -> io::Result<Self> {
         let memory = Mapping::of(socket, 0, block_size * blocks)?;
         Ok(Self { memory, block_size, current: 0, rest: None })
     }
 
-    /// Whether a frame can be taken.
+    /// Returns true if a frame is available.
     #[inline]
     pub(super) fn is_ready(&mut self) -> bool {
         loop {
@@ -64,13 +64,13 @@ impl Blocks {
         }
     }
 
-    /// The next frame; `None` where there is none. A block goes back to the kernel with the call after its last frame.
+    /// Returns the next frame, if any. Returns a block to the kernel in the call after its last frame.
     #[inline]
     pub(super) fn next(&mut self) -> Option<RingFrame<'_>> {
         if !self.is_ready() {
             return None;
         }
-        // A frame that does not lie in the block would end it.
+        // A frame that exceeds the block ends it.
         let Rest { frames, offset } = self.rest.replace(Rest { frames: 0, offset: 0 })?;
         let header: libc::tpacket3_hdr = self.read(offset)?;
         self.rest = Some(Rest { frames: frames - 1, offset: offset + header.tp_next_offset as usize });
@@ -92,7 +92,7 @@ impl Blocks {
         Some(Rest { frames: header.num_pkts, offset: header.offset_to_first_pkt as usize })
     }
 
-    /// Hands the current block back.
+    /// Returns the current block to the kernel.
     fn close(&mut self) {
         self.rest = None;
         if let Some(status) = self.status() {
@@ -102,55 +102,55 @@ impl Blocks {
         self.current = (self.current + 1) % (self.memory.len() / self.block_size);
     }
 
-    /// The word that says whose the current block is.
+    /// Returns the status word, which says who owns the current block.
     #[allow(unsafe_code)]
     #[inline]
     fn status(&self) -> Option<&AtomicU32> {
         let place = self.place(BLOCK_HEADER, size_of::<AtomicU32>())?;
-        // SAFETY: the place lies in the mapping and is aligned, as blocks begin at pages. The kernel changes the word
-        // while we look at it, which is what atomics are for.
+        // SAFETY: the word lies in the mapping and is aligned, since blocks begin at pages. The kernel may change it
+        // concurrently, hence an atomic.
         Some(unsafe { place.cast().as_ref() })
     }
 
-    /// A structure of numbers, `offset` bytes into the current block.
+    /// Reads a structure of integers at `offset` in the current block.
     #[allow(unsafe_code)]
     #[inline]
     fn read<T: Plain>(&self, offset: usize) -> Option<T> {
         let place = self.place(offset, size_of::<T>())?;
-        // SAFETY: the bytes lie in the mapping, are a `T` whatever they are, and are ours: this is called after the
-        // kernel has handed over the block, and it does not write to it until it gets it back.
+        // SAFETY: the bytes lie in the mapping, any bytes are a valid `T`, and the kernel does not write the block:
+        // callers run between its hand-over and its return.
         Some(unsafe { place.cast::<T>().read_unaligned() })
     }
 
-    /// `len` bytes, `offset` bytes into the current block.
+    /// Borrows `len` bytes at `offset` in the current block.
     #[allow(unsafe_code)]
     #[inline]
     fn bytes(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let place = self.place(offset, len)?;
-        // SAFETY: the bytes lie in the mapping and are ours: this is called after the kernel has handed over the block,
-        // and to hand it back takes `&mut self`, for which this borrow must have ended.
+        // SAFETY: the bytes lie in the mapping, and the kernel does not write the block between its hand-over and its
+        // return, which takes `&mut self` and so ends this borrow.
         Some(unsafe { slice::from_raw_parts(place.as_ptr(), len) })
     }
 
-    /// Where in memory `len` bytes from `offset` of the current block are; `None` where they are not all in it.
+    /// Returns the address of `len` bytes at `offset` in the current block; `None` if they exceed it.
     #[allow(unsafe_code)]
     #[inline]
     fn place(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         if offset.checked_add(len)? > self.block_size {
             return None;
         }
-        // SAFETY: `current` is the number of a block, so that this is inside the mapping.
+        // SAFETY: `current` is a valid block index, so the result lies in the mapping.
         Some(unsafe { self.memory.start().add(self.current * self.block_size + offset) })
     }
 }
 
-// What a block and each frame in it begin with.
+// The headers of a block and of each frame in it.
 plain!(libc::tpacket_hdr_v1, libc::tpacket3_hdr);
 
-/// Where in a block its header is: behind version and the offset of private data, which we have none of.
+/// Offset of the block header: behind the version and the private-data offset.
 const BLOCK_HEADER: usize = std::mem::offset_of!(libc::tpacket_block_desc, hdr);
 
-/// The tag that the kernel took out of a frame.
+/// Returns the VLAN tag that the kernel stripped from the frame.
 #[inline]
 fn tag(header: &libc::tpacket3_hdr) -> Option<VlanTag> {
     stripped_tag(header.tp_status, header.hv1.tp_vlan_tci as u16, header.hv1.tp_vlan_tpid)

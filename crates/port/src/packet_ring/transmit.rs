@@ -1,4 +1,4 @@
-//! Frames that wait to be sent through a packet socket.
+//! The transmit queue of a packet socket.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -10,21 +10,21 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 use crate::wire_queue::{TransmitError, frame_len};
 
-/// How many frames one system call sends.
+/// Frames sent by one system call.
 const BATCH: usize = 64;
 
-/// A bounded queue of frames, each with an empty virtio_net_hdr before it.
+/// A bounded queue of frames, each preceded by an empty virtio_net_hdr.
 #[derive(Debug)]
 pub(super) struct TransmitQueue {
     waiting: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     max_len: usize,
-    /// Frames that the kernel refused.
+    /// Frames refused by the kernel.
     pub refused: u64,
 }
 
 impl TransmitQueue {
-    /// A queue of `frames` frames of up to `max_len` bytes.
+    /// Creates a queue for `frames` frames of up to `max_len` bytes.
     pub(super) fn new(frames: usize, max_len: usize) -> Self {
         let spare = (0..frames).map(|_| Vec::with_capacity(VirtioNetHeader::LEN + max_len)).collect();
         Self { waiting: VecDeque::with_capacity(frames), spare, max_len, refused: 0 }
@@ -45,15 +45,15 @@ impl TransmitQueue {
         Ok(())
     }
 
-    /// Sends until all are sent or the kernel takes no more.
+    /// Sends queued frames until the queue is empty or the kernel accepts no more.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         while !self.waiting.is_empty() {
             match self.send_batch(socket) {
                 Ok(sent) => self.forget(sent),
                 Err(Errno::INTR) => {}
-                // The send buffer or the next queue is full.
+                // The send buffer or the interface's queue is full.
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => break,
-                // The first frame is to blame: the MTU has changed, or it is malformed.
+                // The first frame is malformed or exceeds the MTU, which may have changed.
                 Err(Errno::MSGSIZE | Errno::INVAL) => {
                     self.refused += 1;
                     self.forget(1);

@@ -1,8 +1,8 @@
-//! What goes beside datagrams: control messages (cmsg(3)).
+//! Control messages of datagrams (cmsg(3)).
 
 use nichrome_wire::TrafficClass;
 
-/// Room for the control messages of one datagram, aligned as their headers must be.
+/// A buffer for the control messages of one datagram, aligned for cmsghdr.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control {
@@ -14,7 +14,7 @@ const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
 
 impl Control {
-    /// Bytes at most: three messages of one number.
+    /// Capacity in bytes: three messages of one integer each.
     pub(super) const CAPACITY: usize = 96;
 
     pub(super) const fn empty() -> Self {
@@ -37,24 +37,24 @@ impl Control {
         &self.bytes[..self.len]
     }
 
-    /// All the room, for the kernel to write messages to.
+    /// Returns the whole buffer for the kernel to write to.
     pub(super) fn room(&mut self) -> &mut [u8; Self::CAPACITY] {
         &mut self.bytes
     }
 
-    /// The messages in the first `len` bytes.
+    /// Iterates over the messages in the first `len` bytes.
     #[inline]
     pub(super) fn messages(&self, len: usize) -> Messages<'_> {
         Messages { rest: self.bytes.get(..len).unwrap_or_default() }
     }
 }
 
-/// The messages one by one.
+/// An iterator over control messages.
 pub(super) struct Messages<'a> {
     rest: &'a [u8],
 }
 
-/// A message.
+/// A control message.
 pub(super) struct Message<'a> {
     level: libc::c_int,
     kind: libc::c_int,
@@ -75,11 +75,11 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// What the kernel says of a datagram that it received.
+/// Metadata that the kernel attaches to a received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ancillary {
     pub(super) traffic_class: TrafficClass,
-    /// Bytes of each of the datagrams that it has put together; the last may be shorter.
+    /// Size of each datagram that UDP_GRO has coalesced, in bytes; the last may be shorter.
     pub(super) segment_size: Option<usize>,
 }
 
@@ -101,7 +101,7 @@ impl Ancillary {
     }
 }
 
-/// A message's number; 0 where it has none.
+/// Decodes a message's integer; 0 if it is too short.
 fn number(data: &[u8]) -> libc::c_int {
     data.first_chunk().map_or(0, |bytes| libc::c_int::from_ne_bytes(*bytes))
 }

@@ -12,7 +12,7 @@ use crate::packet_options::check;
 
 use super::raw_address::RawAddress;
 
-/// The addresses of this machine in the network namespace of this thread, with their interfaces.
+/// Returns the addresses of this machine in the network namespace of this thread, with their interfaces.
 #[allow(unsafe_code)]
 pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
     let mut list = ptr::null_mut();
@@ -22,32 +22,32 @@ pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
     let mut next = list;
     // SAFETY: the list's elements are valid until it is freed, and the last one's `ifa_next` is null.
     while let Some(element) = unsafe { next.as_ref() } {
-        // SAFETY: `ifa_name` is a string, and `ifa_addr` null or a socket address of its family's length.
+        // SAFETY: `ifa_name` is a C string, and `ifa_addr` null or a socket address of its family's length.
         let (name, address) =
             unsafe { (CStr::from_ptr(element.ifa_name), RawAddress::read(element.ifa_addr)) };
         let name = name.to_str().ok().and_then(|name| name.parse().ok());
         addresses.extend(name.zip(address.as_ref().map(SocketAddr::ip)));
         next = element.ifa_next;
     }
-    // SAFETY: getifaddrs made the list, and nothing of it is kept.
+    // SAFETY: getifaddrs allocated the list, and no reference to it is kept.
     unsafe { libc::freeifaddrs(list) };
     Ok(addresses)
 }
 
-/// The address of an interface that an adapter takes: the first of IPv4, else the first of IPv6 that is not link-local, which
-/// would need a scope.
+/// Returns the address that an adapter uses on an interface: the first IPv4 address, else the first IPv6 address that
+/// is not link-local (those need a scope).
 pub fn interface_address(interface: InterfaceName) -> io::Result<Option<IpAddr>> {
     let addresses = local_addresses()?.into_iter().filter(|(name, _)| *name == interface);
     let is_usable = |address: &IpAddr| !matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
     Ok(addresses.map(|(_, address)| address).filter(is_usable).min_by_key(IpAddr::is_ipv6))
 }
 
-/// The longest IP packet that the interface of `ip` takes, in bytes; `None` where that cannot be found out.
+/// Returns the MTU of the interface that has address `ip`, in bytes; `None` if unknown.
 pub(super) fn interface_mtu(ip: IpAddr) -> Option<usize> {
     usize::try_from(interface_of(ip)?.mtu).ok()
 }
 
-/// The number of the interface of `ip`; `None` where there is none.
+/// Returns the index of the interface that has address `ip`, if any.
 pub(super) fn interface_index(ip: IpAddr) -> Option<u32> {
     interface_of(ip).map(|interface| interface.index)
 }

@@ -1,21 +1,21 @@
-//! An address of one's own on the loopback interface.
+//! Finds an unused address on the loopback interface.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::socket::{UdpError, UdpSocket, open_first};
 
-/// The first address that is tried, and how many: 127.1.0.1 to 127.255.255.254. Below are localhost, resolvers, and
-/// what Debian gives to a host's name.
+/// The range of candidates: 127.1.0.1 to 127.255.255.254. Lower addresses are localhost, local resolvers, and Debian's
+/// address of the host name.
 const FIRST: u32 = 0x7F01_0001;
 const COUNT: u32 = 0x7FFF_FFFF - FIRST;
 
-/// Addresses tried before it is given up.
+/// Addresses tried before giving up.
 const TRIES: u32 = 4096;
 
 impl UdpSocket {
-    /// Opens a socket at `port` of an address of 127.0.0.0/8 that no other process uses with this port.
+    /// Opens a socket at `port` of an unused address of 127.0.0.0/8.
     pub fn open_loopback(port: u16) -> Result<Self, UdpError> {
-        // Processes begin at different places, and hardly ever meet.
+        // Processes start at different addresses, so that collisions are rare.
         let start = std::process::id().wrapping_mul(0x9E37_79B1);
         let addresses = (0..TRIES).map(|nth| {
             let ip = Ipv4Addr::from_bits(FIRST + start.wrapping_add(nth) % COUNT);

@@ -14,8 +14,8 @@ use super::socket::{UdpError, UdpSocket, open};
 const IPV6_MULTICAST_ALL: libc::c_int = 29;
 
 impl UdpSocket {
-    /// Opens a socket that receives what is sent to a multicast group and arrives at the interface of the address `local`.
-    /// Every process of the machine can open one; each gets a copy. The group is left when the socket is dropped.
+    /// Opens a socket that receives datagrams for a multicast group on the interface of address `local`. Every process
+    /// of the machine that opens one gets a copy. Dropping the socket leaves the group.
     ///
     /// # Errors
     /// The group is no multicast address of the family of `local`, or `local` is not an address of this machine.
@@ -34,7 +34,8 @@ fn join(socket: &UdpSocket, group: IpAddr, local: IpAddr) -> io::Result<()> {
     let fd = socket.fd();
     match (group, local) {
         (IpAddr::V4(group), IpAddr::V4(local)) => {
-            // Else datagrams that arrive at the interfaces of other sockets of the group would be received too.
+            // Otherwise the socket also receives datagrams of the group that arrive on interfaces that other sockets
+            // joined.
             set(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, OFF)?;
             set_ip_add_membership(fd, &group, &local)
         }

@@ -1,4 +1,4 @@
-//! UDP datagrams as the interfaces bring them, with what their IP headers say (packet(7)).
+//! UDP datagrams received with their IPv4 identification, through AF_PACKET (packet(7)).
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,42 +13,42 @@ use crate::packet_options::{bind_to_interface, packet_socket, refuse_all, set_fi
 
 use super::socket::UdpSocket;
 
-/// Why datagrams cannot be received as packets.
+/// A failure to receive datagrams as packets.
 #[derive(Debug, Error)]
 pub enum PacketReceiverError {
-    /// It is about a field of IPv4.
+    /// The address is not IPv4.
     #[error("{0} is an IPv6 address: only IPv4 has an identification, receive from the socket there")]
     Ipv6(SocketAddr),
-    /// The kernel refuses.
+    /// The kernel returned an error.
     #[error(
         "cannot receive packets from the interfaces ({0}): that needs CAP_NET_RAW (sudo, or a user namespace)"
     )]
     Io(Errno),
 }
 
-/// Receives what comes for a [`UdpSocket`] at an IPv4 address, in its place: a UDP socket does not tell the identification
-/// of the IP header. Fragments are left out.
+/// Receives the datagrams of a [`UdpSocket`] at an IPv4 address in its place: a UDP socket does not report the
+/// identification of the IP header. Fragments are ignored.
 #[derive(Debug)]
 pub struct PacketReceiver {
     fd: OwnedFd,
     buffer: Vec<u8>,
 }
 
-/// A datagram, or several that one sender sent together.
+/// A received datagram, or several that one sender sent together.
 #[derive(Debug)]
 pub struct PacketArrival<'a> {
     /// The sender.
     pub peer: SocketAddr,
     /// The traffic class, ECN bits included.
     pub traffic_class: TrafficClass,
-    /// The identification of the first; those behind it count up.
+    /// The IPv4 identification of the first datagram; later ones count up.
     pub ident: u16,
     bytes: &'a mut [u8],
     segment_size: usize,
 }
 
 impl PacketArrival<'_> {
-    /// The datagrams in order, and their identifications. An empty datagram is none.
+    /// Iterates over identifications and datagrams. Empty datagrams are skipped.
     pub fn datagrams(&mut self) -> impl Iterator<Item = (u16, &mut [u8])> {
         let first = self.ident;
         let parts = self.bytes.chunks_mut(self.segment_size).enumerate();
@@ -57,7 +57,7 @@ impl PacketArrival<'_> {
 }
 
 impl PacketReceiver {
-    /// Receives in the place of `socket`, which from now on only sends.
+    /// Takes over reception from `socket`, which then only sends.
     ///
     /// # Errors
     /// The socket's address is not of IPv4, or the right to it (CAP_NET_RAW) is missing.
@@ -68,7 +68,7 @@ impl PacketReceiver {
         }
     }
 
-    /// The next datagram, or several of one sender; `None` where none is there.
+    /// Returns the next arrival, if any.
     ///
     /// # Errors
     /// The kernel's, of the socket.
@@ -94,14 +94,13 @@ fn open(socket: &UdpSocket, local: SocketAddrV4) -> io::Result<PacketReceiver> {
     set_filter(&fd, &mut datagrams_to(local))?;
     super::socket_options::reserve_room(&fd, super::socket::ROOM)?;
     bind_to_interface(&fd, EVERY_INTERFACE)?;
-    // What the kernel coalesces has lost its identifications.
+    // Coalescing discards the identifications.
     socket.stop_coalescing()?;
     refuse_all(socket.as_fd())?;
     Ok(PacketReceiver { fd, buffer: vec![0; MAX_RECEIVE] })
 }
 
-/// Accepts what Ethernet frames carry over IPv4 and UDP to `local`, unless it is a fragment. VLAN tags are not in the
-/// frame any more when the filter sees it.
+/// A filter for unfragmented IPv4 UDP datagrams to `local`. Filters run after VLAN tags have been stripped.
 fn datagrams_to(local: SocketAddrV4) -> [libc::sock_filter; 13] {
     const LOAD_2: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
     const LOAD_1: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
@@ -112,7 +111,7 @@ fn datagrams_to(local: SocketAddrV4) -> [libc::sock_filter; 13] {
     const FRAGMENT: u32 = 0x3FFF;
     const END: u8 = 12;
     let plain = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    // From instruction `at` on if so, from the end on if not.
+    // Continues at the next instruction if equal, else jumps to the end.
     let only = |at: u8, k: u32| libc::sock_filter { code: EQUAL as u16, jt: 0, jf: END - at - 1, k };
     [
         plain(LOAD_2, 12),
@@ -131,7 +130,7 @@ fn datagrams_to(local: SocketAddrV4) -> [libc::sock_filter; 13] {
     ]
 }
 
-/// The datagrams in a frame behind its virtio_net_hdr; `None` where it is not whole.
+/// Parses a frame behind its virtio_net_hdr; `None` if it is truncated.
 fn arrival(bytes: &mut [u8]) -> Option<PacketArrival<'_>> {
     let Received { virtio, frame } = Received::parse(bytes)?;
     let packet = EthernetHeader::new(frame)?.payload();

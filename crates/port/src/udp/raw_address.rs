@@ -1,4 +1,4 @@
-//! Socket addresses as the kernel has them (ip(7), ipv6(7)).
+//! Socket addresses in the kernel's format (ip(7), ipv6(7)).
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -13,10 +13,10 @@ const V4_LEN: usize = 16;
 const V6_LEN: usize = 28;
 
 impl RawAddress {
-    /// Bytes at most.
+    /// Maximum length, in bytes.
     pub(super) const CAPACITY: usize = V6_LEN;
 
-    /// The address, and how many bytes of it the kernel is to look at.
+    /// Encodes an address. Returns its length too.
     #[inline]
     pub(super) fn new(address: &SocketAddr) -> (Self, usize) {
         let mut bytes = [0; V6_LEN];
@@ -36,10 +36,10 @@ impl RawAddress {
         (Self { bytes }, len)
     }
 
-    /// The address at `place`; `None` where it is null, or neither IPv4 nor IPv6.
+    /// Decodes the address at `place`; `None` if null or neither IPv4 nor IPv6.
     ///
     /// # Safety
-    /// `place` is null or has as many bytes as its family's addresses.
+    /// `place` is null, or points to as many bytes as its address family has.
     #[allow(unsafe_code)]
     pub(super) unsafe fn read(place: *const libc::sockaddr) -> Option<SocketAddr> {
         // SAFETY: every address begins with its family.
@@ -54,7 +54,7 @@ impl RawAddress {
         raw.get()
     }
 
-    /// The address; `None` where it is neither IPv4 nor IPv6.
+    /// Decodes the address; `None` if it is neither IPv4 nor IPv6.
     #[inline]
     pub(super) fn get(&self) -> Option<SocketAddr> {
         let port = u16::from_be_bytes([self.bytes[2], self.bytes[3]]);

@@ -1,4 +1,4 @@
-//! Receiving in batches (recvmmsg(2)).
+//! Batched receiving (recvmmsg(2)).
 
 use std::mem;
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use super::control::{Ancillary, Control};
 use super::raw_address::RawAddress;
 use super::socket::UdpSocket;
 
-/// Receives of one system call.
+/// Messages per system call.
 const SLOTS: usize = 8;
 
-/// Bytes of a slot: a UDP datagram's at most, so that nothing is cut off.
+/// Size of a slot in bytes: the maximum UDP datagram.
 const SLOT_LEN: usize = 65_536;
 
-/// Datagrams that one sender sent together, or that the kernel put together.
+/// Datagrams that one sender sent together or that the kernel coalesced.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     /// The sender.
@@ -32,14 +32,14 @@ pub struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    /// The datagrams in order. An empty datagram is none.
+    /// Iterates over the datagrams in order. Empty datagrams are skipped.
     #[inline]
     pub fn datagrams(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         self.bytes.chunks(self.segment_size)
     }
 }
 
-/// Memory of a fixed size that datagrams are received into, always the same so that it stays in the cache.
+/// Receive memory of a fixed size, reused by every call so that it stays in the cache.
 #[derive(Debug)]
 pub struct ReceiveBatch {
     memory: Vec<u8>,
@@ -60,14 +60,13 @@ impl Default for ReceiveBatch {
 }
 
 impl ReceiveBatch {
-    /// Receives what `socket` has, up to the size of the batch, in place of what was received before. Returns whether
-    /// there may be more.
+    /// Replaces the batch by datagrams of `socket`. Returns true if more may be pending.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<bool> {
         self.slots.clear();
         match self.receive_once(socket) {
             Ok(count) => Ok(count == SLOTS),
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            // An error of something sent before (ICMP); the next call receives.
+            // An ICMP error caused by an earlier send; the next call receives.
             Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => Ok(true),
             Err(error) => Err(error),
         }
@@ -108,7 +107,7 @@ impl ReceiveBatch {
         Ok(received)
     }
 
-    /// What was received, in order.
+    /// Iterates over the received messages in order.
     #[inline]
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
         self.memory.chunks_exact(SLOT_LEN).zip(&self.slots).filter_map(|(memory, slot)| {

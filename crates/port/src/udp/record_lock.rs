@@ -1,4 +1,4 @@
-//! Locks on single bytes of a file that belong to an open file description, which the kernel releases when it is closed
+//! Locks on single bytes of a file that belong to an open file description; the kernel releases them when it is closed
 //! (F_OFD_SETLK of fcntl(2)).
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,7 +28,7 @@ pub(super) fn lock(file: &OwnedFd, byte: u64) -> io::Result<()> {
 
 /// Unlocks a byte.
 pub(super) fn unlock(file: &OwnedFd, byte: u64) {
-    // Fails only for a descriptor that is no file's.
+    // Fails only if the descriptor is not a file's.
     let _ = control(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte);
 }
 

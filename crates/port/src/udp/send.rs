@@ -1,4 +1,4 @@
-//! Sending in batches (sendmmsg(2)).
+//! Batched sending (sendmmsg(2)).
 
 use std::mem;
 use std::net::SocketAddr;
@@ -13,60 +13,60 @@ use super::control::Control;
 use super::raw_address::RawAddress;
 use super::socket::UdpSocket;
 
-/// Where datagrams go, and how.
+/// Destination and IP header fields of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The receiver.
+    /// The destination.
     pub peer: SocketAddr,
     /// The traffic class, ECN bits included.
     pub traffic_class: TrafficClass,
-    /// The time to live or hop limit, from 1 on; `None` for the system's own.
+    /// The time to live or hop limit, at least 1; `None` for the system default.
     pub hop_limit: Option<u8>,
 }
 
-/// Datagrams that are sent as one: all of `segment_size` bytes, but for the last, which may be shorter.
+/// Datagrams sent as one message: all have `segment_size` bytes, the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged<'a> {
-    /// Where they go.
+    /// Destination and IP header fields.
     pub envelope: Envelope,
-    /// The datagrams, one after the other.
+    /// The concatenated datagrams.
     pub bytes: &'a [u8],
-    /// Bytes of each.
+    /// Size of each datagram, in bytes.
     pub segment_size: usize,
 }
 
 impl<'a> Staged<'a> {
-    /// The datagrams.
+    /// Iterates over the datagrams.
     pub fn datagrams(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         self.bytes.chunks(self.segment_size)
     }
 }
 
-/// What became of a batch.
+/// The result of sending a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendReport {
     /// Datagrams sent.
     pub sent: u64,
-    /// Datagrams that the kernel refused, and that are lost.
+    /// Datagrams refused by the kernel, and lost.
     pub refused: u64,
-    /// Why it refused the last of them.
+    /// The error of the last refused one.
     pub error: Option<Errno>,
-    /// Whether the rest of the batch waits until the socket can be written.
+    /// True if the rest of the batch stays staged until the socket is writable.
     pub is_full: bool,
 }
 
-/// Sends of one system call.
+/// Messages per system call.
 const SLOTS: usize = 8;
 
-/// Bytes of a slot: a UDP datagram's at most.
+/// Size of a slot in bytes: the maximum UDP datagram.
 const SLOT_LEN: usize = 65_536;
 
-/// Datagrams that are about to be sent, in memory of a fixed size.
+/// Datagrams staged for sending, in memory of a fixed size.
 #[derive(Debug)]
 pub struct SendBatch {
     memory: Vec<u8>,
     staged: Vec<Slot>,
-    /// How many of those that were staged have been sent.
+    /// Sent slots.
     done: usize,
 }
 
@@ -84,14 +84,14 @@ impl Default for SendBatch {
 }
 
 impl SendBatch {
-    /// Room for the next datagrams, 65,536 bytes; `None` where the batch is full.
+    /// Returns room for the next message, 65,536 bytes; `None` if the batch is full.
     #[inline]
     pub fn room(&mut self) -> Option<&mut [u8]> {
         self.memory.chunks_exact_mut(SLOT_LEN).nth(self.staged.len())
     }
 
-    /// Stages the first `len` bytes of the [`room`](Self::room), datagrams of `segment_size` bytes each, but for the last,
-    /// which may be shorter. Nothing is staged where there was no room or `len` is beyond it.
+    /// Stages the first `len` bytes of the [`room`](Self::room) as datagrams of `segment_size` bytes; the last may be
+    /// shorter. Stages nothing if there is no room or `len` exceeds it.
     #[inline]
     pub fn stage(&mut self, envelope: Envelope, len: usize, segment_size: usize) {
         if self.staged.len() < SLOTS && (1..=SLOT_LEN).contains(&len) {
@@ -99,13 +99,13 @@ impl SendBatch {
         }
     }
 
-    /// Whether nothing is staged.
+    /// Returns true if nothing is staged.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.staged.is_empty()
     }
 
-    /// What is staged.
+    /// Iterates over the staged messages.
     pub fn staged(&self) -> impl Iterator<Item = Staged<'_>> {
         self.memory.chunks_exact(SLOT_LEN).zip(&self.staged).skip(self.done).map(|(memory, slot)| Staged {
             envelope: slot.envelope,
@@ -114,14 +114,14 @@ impl SendBatch {
         })
     }
 
-    /// Unstages everything.
+    /// Discards all staged messages.
     pub fn clear(&mut self) {
         self.staged.clear();
         self.done = 0;
     }
 
-    /// Sends what is staged, from `socket`. What the kernel refuses is lost, as it may be on a network; what it has no
-    /// room for stays staged.
+    /// Sends the staged messages from `socket`. Messages that the kernel refuses are lost; those that it has no room
+    /// for stay staged.
     pub fn send(&mut self, socket: &UdpSocket) -> SendReport {
         let mut report = SendReport::default();
         while self.done < self.staged.len() {
@@ -150,7 +150,7 @@ impl SendBatch {
         report
     }
 
-    /// Sends what the kernel takes at once: how many slots.
+    /// Sends as many messages as the kernel accepts in one call; returns their number.
     #[allow(unsafe_code)]
     fn send_once(&self, socket: &UdpSocket) -> rustix::io::Result<usize> {
         let slots = &self.staged[self.done..];
@@ -174,9 +174,9 @@ impl SendBatch {
             header.msg_controllen = controls[nth].as_slice().len();
         }
         let fd = socket.as_fd().as_raw_fd();
-        // SAFETY: as many headers as are announced point to addresses, vectors and control messages in the arrays above and
-        // in `self.memory`, with their lengths, none of which moves before the call returns. sendmmsg(2) reads all of
-        // them and writes to `msg_len` only.
+        // SAFETY: the stated number of headers point to addresses, vectors and control messages in the arrays above
+        // and in `self.memory`, with their lengths; none of these moves before the call returns. sendmmsg(2) reads
+        // them and writes only to `msg_len`.
         let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), slots.len() as libc::c_uint, 0) };
         usize::try_from(sent).map_err(|_| last_error())
     }
@@ -187,7 +187,7 @@ impl Slot {
         self.len.div_ceil(self.segment_size) as u64
     }
 
-    /// The control messages that say how it is to be sent.
+    /// Appends the control messages for segment size, traffic class and hop limit.
     #[inline]
     fn describe(&self, control: &mut Control) {
         let Envelope { peer, traffic_class, hop_limit } = self.envelope;

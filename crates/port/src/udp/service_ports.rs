@@ -1,6 +1,7 @@
-//! Service ports of processes that share an address: which are in use, and to which process the kernel steers requests.
+//! Service ports of processes that share an address: reservations, listeners, and the steering of requests to the
+//! listening process.
 //!
-//! All processes have the same file, each by an open file description of its own, and nobody else has it:
+//! All processes share one file (memfd), each through its own open file description; no other process has it:
 //!
 //! | byte | locked by | content |
 //! |---|---|---|
@@ -8,9 +9,9 @@
 //! | [`UPDATE`] | the process that changes the socket group's program | |
 //! | [`FIRST_SLOT`] + slot | the process of the slot | |
 //!
-//! A process that listens writes its slot, and replaces the program of the socket group by one that knows all listening ports,
-//! without those of processes that have died. A lock ends with its process, however that ends. Until the next change requests
-//! for a process that was killed go to its socket: their senders repeat them and give up.
+//! A process that listens writes its slot, and replaces the BPF program of the socket group by one with all listening
+//! ports except those of dead processes. The kernel releases the locks of a process when it ends. Until the next
+//! change, requests for a killed process go to its socket: their senders retransmit and give up.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,35 +22,35 @@ use rustix::io::{self, Errno, pread, pwrite};
 use super::record_lock::{is_locked_elsewhere, lock, try_lock, unlock};
 use super::steering::{SPACES, ServicePort, Steering};
 
-/// Ports of a space.
+/// Ports per port space.
 const PORTS: usize = 1 << 16;
 
-/// Bytes of the ports.
+/// Length of the port table, in bytes.
 const TABLE_LEN: usize = SPACES * PORTS;
 
 const UPDATE: u64 = TABLE_LEN as u64;
 
 const FIRST_SLOT: u64 = UPDATE + 1;
 
-/// Creates the file for an address. Its length is that of the ports: other bytes are only locked.
+/// Creates the file for an address. Its length is that of the port table; the bytes behind it are used for locks only.
 pub(super) fn create_table(address: SocketAddr) -> io::Result<OwnedFd> {
     let table = memfd_create(format!("nichrome-ports/{address}"), MemfdFlags::CLOEXEC)?;
     ftruncate(&table, TABLE_LEN as u64)?;
     Ok(table)
 }
 
-/// What the other processes at the address do with a port.
+/// The state of a port among the other processes at the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceUse {
-    /// None has reserved it.
+    /// No process has reserved it.
     Free,
-    /// One has reserved it, and does not listen.
+    /// A process has reserved it, but does not listen.
     Reserved,
-    /// One listens at it.
+    /// A process listens at it.
     Listening,
 }
 
-/// The service ports of one process. Dropping it frees them.
+/// The service ports of one process, freed on drop.
 #[derive(Debug)]
 pub struct ServicePorts {
     table: OwnedFd,
@@ -60,21 +61,21 @@ pub struct ServicePorts {
 }
 
 impl ServicePorts {
-    /// The ports of the process that has a slot.
+    /// Opens the port table for the process that has a slot.
     pub(super) fn open(
         table: &OwnedFd,
         socket: OwnedFd,
         steering: Steering,
         slot: usize,
     ) -> io::Result<Self> {
-        // Opened again: locks are those of the open file description.
+        // Reopened, since locks belong to an open file description.
         let path = format!("/proc/self/fd/{}", table.as_raw_fd());
         let table = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let ports = Self { table, socket, steering, slot };
         if !try_lock(&ports.table, FIRST_SLOT + slot as u64)? {
             return Err(Errno::BUSY);
         }
-        // What the slot's last process left.
+        // Entries of the slot's previous owner.
         ports.forget_all()?;
         Ok(ports)
     }
@@ -94,7 +95,7 @@ impl ServicePorts {
         try_lock(&self.table, place(port)).unwrap_or(false)
     }
 
-    /// Returns what the other processes at the address do with a port.
+    /// Returns the state of a port among the other processes at the address.
     pub fn use_by_others(&self, port: ServicePort) -> ServiceUse {
         if !is_locked_elsewhere(&self.table, place(port)).unwrap_or(false) {
             return ServiceUse::Free;
@@ -106,16 +107,16 @@ impl ServicePorts {
         }
     }
 
-    /// Gives back a port. Requests for one at which this process listened reach it until it stops listening there, or until
+    /// Releases a port. If this process listened at it, requests still reach this process until it stops listening, or
     /// another process listens.
     pub fn release(&self, port: ServicePort) {
         unlock(&self.table, place(port));
     }
 
-    /// Has the kernel steer requests for a port to this process no longer.
+    /// Stops steering requests for a port to this process.
     pub fn stop_listening(&self, port: ServicePort) {
         let mine = self.slot as u8 + 1;
-        // If that fails, requests still reach this process, which refuses them.
+        // On failure, requests still reach this process, which refuses them.
         let _ = self.change(|owners| {
             if owners[index(port)] == mine {
                 owners[index(port)] = 0;
@@ -123,15 +124,15 @@ impl ServicePorts {
         });
     }
 
-    /// Has the kernel steer requests for a reserved port to this process.
+    /// Steers requests for a reserved port to this process.
     ///
     /// # Errors
-    /// The kernel's: there are too many listening ports for one program.
+    /// The kernel's: too many listening ports for one BPF program.
     pub fn listen(&self, port: ServicePort) -> io::Result<()> {
         self.change(|owners| owners[index(port)] = self.slot as u8 + 1)
     }
 
-    /// Changes who listens, as the only process that does: the program of the socket group first, then the table.
+    /// Changes the listeners under the update lock: the socket group's program first, then the table.
     fn change(&self, change: impl FnOnce(&mut [u8])) -> io::Result<()> {
         lock(&self.table, UPDATE)?;
         let changed = self.change_locked(change);
@@ -154,7 +155,7 @@ impl ServicePorts {
         Ok(())
     }
 
-    /// Replaces the program of the socket group.
+    /// Replaces the BPF program of the socket group.
     fn steer(&self, owners: &[u8]) -> io::Result<()> {
         let mut listening = Vec::new();
         for (at, owner) in owners.iter().enumerate() {
@@ -170,7 +171,7 @@ impl ServicePorts {
         self.steering.attach(&self.socket, &listening)
     }
 
-    /// Removes all entries of the slot.
+    /// Removes all table entries of the slot.
     fn forget_all(&self) -> io::Result<()> {
         let mine = self.slot as u8 + 1;
         self.change(|owners| {
@@ -198,12 +199,12 @@ impl Drop for ServicePorts {
     }
 }
 
-/// The place of a port in the table.
+/// Returns the index of a port in the table.
 const fn index(ServicePort { space, port }: ServicePort) -> usize {
     space * PORTS + port as usize
 }
 
-/// The byte of a port.
+/// Returns the file offset of a port's lock.
 const fn place(port: ServicePort) -> u64 {
     index(port) as u64
 }

@@ -1,9 +1,9 @@
-//! Several processes at one address and port.
+//! An address and UDP port shared by several processes.
 //!
-//! The kernel steers by the place of a socket in its group, and moves the last socket into the place of one that is
-//! closed. So no socket ever is while anyone uses the address: the first process opens the sockets of all slots, and each
-//! process holds all of them. It hands them to those that come later over a Unix socket, and so does every other, so that
-//! none is needed for longer than it wants. A slot is claimed by binding a name, which the kernel frees at exit.
+//! The kernel steers by a socket's index in its reuseport group, and moves the last socket to the index of a closed
+//! one. So no socket may be closed while the address is in use: the first process opens the sockets of all slots, and
+//! every process holds all of them. Every process also passes them on to newcomers over a Unix socket, so that any of
+//! them may end. Binding an abstract name claims a slot; the kernel frees the name at exit.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -30,35 +30,35 @@ use super::service_ports::{ServicePorts, create_table};
 use super::socket::{UdpError, UdpSocket, open};
 use super::steering::Steering;
 
-/// Descriptors that one message can pass on: the listener, the sockets of 64 slots and of requests, and the ports' file.
+/// Descriptors in one message: the listener, the sockets of 64 slots and of unclaimed requests, and the port table.
 const MOST_PASSED: usize = 67;
 
-/// How long a process that hands on the sockets may take.
+/// Timeout for receiving the sockets from another process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is tried to join those that use an address.
+/// Attempts to join the processes at an address.
 const TRIES: u32 = 100;
 
-/// One of several sockets at an address: datagrams come to it that name its slot.
+/// One slot of a shared address: receives the datagrams that contain its slot number.
 #[derive(Debug)]
 pub struct SharedPort {
     socket: UdpSocket,
     slot: usize,
     steering: Steering,
     group: Arc<Group>,
-    /// The name that stands for the slot.
+    /// The bound name that claims the slot.
     _claim: OwnedFd,
-    /// Hands the sockets to those that come later.
+    /// Passes the sockets on to newcomers.
     _steward: Steward,
 }
 
 impl SharedPort {
-    /// Takes a free slot at `address`, as one of up to [`Steering::slots`] processes of this user.
+    /// Claims a free slot at `address`, shared by up to [`Steering::slots`] processes of this user.
     pub fn join(address: SocketAddr, steering: Steering) -> Result<Self, UdpError> {
         Self::join_one_of(address, steering, 0..steering.slots())
     }
 
-    /// Takes this slot at `address`, which a process takes that has it at another port.
+    /// Claims the given slot at `address`: the process has the same slot at another port.
     pub fn join_slot(address: SocketAddr, steering: Steering, slot: usize) -> Result<Self, UdpError> {
         Self::join_one_of(address, steering, slot..slot + 1)
     }
@@ -83,21 +83,21 @@ impl SharedPort {
         Ok(Self { socket, slot, steering, group, _claim: claim, _steward: steward })
     }
 
-    /// The socket.
+    /// Returns the slot's socket.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// The slot, from 0.
+    /// Returns the slot's number, from 0.
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// The slot's service ports, and the socket of requests for services that no process has. All processes with service ports
-    /// receive from that socket.
+    /// Returns the slot's service ports, and the socket for requests to ports without a listener. All processes with
+    /// service ports receive from that socket.
     ///
     /// # Errors
-    /// The steering has no management datagrams, or the kernel's.
+    /// The steering defines no management datagrams, or the kernel's error.
     pub fn open_services(&self) -> Result<(ServicePorts, UdpSocket), UdpError> {
         let address = self.socket.local();
         let open = || {
@@ -117,12 +117,12 @@ impl SharedPort {
     }
 }
 
-/// What came for the slot's last owner.
+/// Discards datagrams for the slot's previous owner.
 fn discard_what_is_left(fd: &OwnedFd) {
     while recv(fd, &mut [0; 1][..], RecvFlags::DONTWAIT | RecvFlags::TRUNC).is_ok() {}
 }
 
-/// A Unix socket with an abstract name, which is of this network namespace.
+/// Opens a Unix socket with an abstract name, which is local to the network namespace.
 fn named(name: &str, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = unix_socket(kind)?;
     bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
@@ -137,12 +137,12 @@ fn claim(address: SocketAddr, slot: usize) -> io::Result<OwnedFd> {
     named(&format!("nichrome-udp/{address}/{slot}"), SocketType::DGRAM)
 }
 
-/// The sockets of an address, and where those who come later ask for them.
+/// The sockets of an address and the listener that newcomers connect to.
 #[derive(Debug)]
 struct Group {
     listener: OwnedFd,
     sockets: Vec<OwnedFd>,
-    /// The file of service ports, if management datagrams are steered.
+    /// The port table, if management datagrams are steered.
     table: Option<OwnedFd>,
 }
 
@@ -156,7 +156,7 @@ impl Group {
                 Err(error) => return Err(error),
             }
             match Self::ask(&name) {
-                // The last of them has gone just now.
+                // The last process of the group has just ended.
                 Err(Errno::CONNREFUSED | Errno::CONNRESET) => thread::sleep(Duration::from_millis(10)),
                 Ok(passed) => return Self::of(passed, steering),
                 Err(error) => return Err(error),
@@ -165,7 +165,7 @@ impl Group {
         Err(Errno::ADDRINUSE)
     }
 
-    /// The sockets of all slots, in order.
+    /// Opens the sockets of all slots, in order.
     fn found(listener: OwnedFd, address: SocketAddr, steering: Steering) -> io::Result<Self> {
         listen(&listener, 64)?;
         let share = |fd: &OwnedFd| set_socket_reuseport(fd, true);
@@ -178,7 +178,7 @@ impl Group {
         Ok(Self { listener, sockets, table })
     }
 
-    /// The descriptors from whoever has them.
+    /// Requests the descriptors from a process of the group.
     fn ask(name: &str) -> io::Result<Vec<OwnedFd>> {
         let connection = unix_socket(SocketType::SEQPACKET)?;
         set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE))?;
@@ -186,7 +186,7 @@ impl Group {
         receive_descriptors(&connection)
     }
 
-    /// The group of descriptors that another process has handed on. Another user's process hands on none.
+    /// Builds a group from received descriptors. Processes of other users pass none.
     fn of(mut passed: Vec<OwnedFd>, steering: Steering) -> io::Result<Self> {
         let expected = 1 + steering.sockets() + usize::from(steering.management.is_some());
         if passed.len() != expected {
@@ -197,7 +197,7 @@ impl Group {
         Ok(Self { listener, sockets: passed, table })
     }
 
-    /// Hands the sockets to whoever asks, if it is a process of this user.
+    /// Passes the sockets to one connecting process, if it has the same user.
     fn hand_on(&self) -> io::Result<()> {
         let connection = accept_with(&self.listener, SocketFlags::CLOEXEC)?;
         if socket_peercred(&connection)?.uid != getuid() {
@@ -227,7 +227,7 @@ fn receive_descriptors(connection: &OwnedFd) -> io::Result<Vec<OwnedFd>> {
     Ok(control.drain().filter_map(rights).flatten().collect())
 }
 
-/// A thread that hands the sockets on, until it is dropped.
+/// A thread that passes the sockets on until dropped.
 #[derive(Debug)]
 struct Steward {
     waker: Arc<Waker>,
@@ -243,7 +243,7 @@ impl Steward {
             while let Ok([ended, _]) = wait([end.as_fd(), group.listener.as_fd()], None)
                 && !ended
             {
-                // Whoever asked asks again, and someone else may have answered.
+                // Ignored: the newcomer retries, and another process may have answered.
                 let _ = group.hand_on();
             }
         };
@@ -257,7 +257,7 @@ impl Drop for Steward {
     fn drop(&mut self) {
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // It cannot have panicked.
+            // The thread does not panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The socket.
+//! An unconnected UDP socket.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,21 +14,21 @@ use super::socket_options::{
     coalesce, do_not_coalesce, prepare_ipv4, prepare_ipv6, reserve_room, segments, send_through_own_interface,
 };
 
-/// Why there is no socket at an address.
+/// A failure to open a UDP socket.
 #[derive(Debug, Error)]
 pub enum UdpError {
-    /// Another process has it.
+    /// Another process uses the address.
     #[error("{0} is taken: another process, or the kernel's rdma_rxe, uses it: choose another address")]
     Taken(SocketAddr),
-    /// It is not one of this machine's.
+    /// The address is not local.
     #[error("{0} is no address of this machine: 'ip address' lists those that are")]
     NotLocal(IpAddr),
-    /// Every slot of the address is taken.
+    /// All slots of the address are taken.
     #[error("{address} is shared by {slots} processes already, which is the most")]
     NoSlot {
         /// The address.
         address: SocketAddr,
-        /// How many processes can share it.
+        /// The number of slots.
         slots: usize,
     },
     /// No address of 127.0.0.0/8 is free.
@@ -39,7 +39,7 @@ pub enum UdpError {
     Io {
         /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: Errno,
     },
 }
@@ -54,11 +54,11 @@ impl UdpError {
     }
 }
 
-/// Bytes received and not read yet, as the kernel counts them, that a socket asks room for.
+/// Size of the receive buffer in bytes, as the kernel accounts for it.
 pub(super) const ROOM: usize = 8 << 20;
 
-/// An unconnected UDP socket at one address. Over IPv4 what it sends has DF set and identification 0, and, where the
-/// kernel segments it, 0, 1, 2, …. Nothing blocks.
+/// An unconnected, non-blocking UDP socket at one address. Over IPv4 it sends with DF and identification 0; with
+/// segmentation offload, identifications count from 0.
 #[derive(Debug)]
 pub struct UdpSocket {
     fd: OwnedFd,
@@ -68,23 +68,23 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Opens a socket at `address`, which no other process can use then.
+    /// Opens a socket at `address` exclusively.
     pub fn open(address: SocketAddr) -> Result<Self, UdpError> {
         open(address, |_| Ok(())).map_err(|error| UdpError::of(address, error))
     }
 
-    /// The socket `fd`, which is bound to `local`.
+    /// Wraps `fd`, which is bound to `local`.
     pub(super) fn of(fd: OwnedFd, local: SocketAddr) -> io::Result<Self> {
         let (room, segments) = (socket_recv_buffer_size(&fd)?, AtomicBool::new(segments(&fd)));
         Ok(Self { fd, local, room, segments })
     }
 
-    /// Sends nothing as one any more: before Linux 6.11, what goes through an interface without checksum offload cannot be.
+    /// Disables segmentation offload: before Linux 6.11 it fails on interfaces without checksum offload.
     pub(super) fn stop_segmenting(&self) {
         self.segments.store(false, Ordering::Relaxed);
     }
 
-    /// Has the kernel hand over datagrams as they come.
+    /// Disables coalescing (UDP_GRO).
     pub(super) fn stop_coalescing(&self) -> io::Result<()> {
         do_not_coalesce(&self.fd)
     }
@@ -102,18 +102,18 @@ impl UdpSocket {
         self.local
     }
 
-    /// Bytes of room for what was received, as the kernel counts them: about twice what can be in flight.
+    /// Returns the size of the receive buffer in bytes, as the kernel accounts for it: about twice the payload that
+    /// fits.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// The longest IP packet that the interface of the address takes, in bytes; where that cannot be found out,
-    /// Ethernet's 1500.
+    /// Returns the MTU of the interface of the address, in bytes; 1500 if unknown.
     pub fn interface_mtu(&self) -> usize {
         interface_mtu(self.local.ip()).unwrap_or(1500)
     }
 
-    /// How many datagrams of `size` bytes can be sent as one.
+    /// Returns the maximum number of datagrams of `size` bytes in one message.
     pub fn max_segments(&self, size: usize) -> usize {
         if self.segments.load(Ordering::Relaxed) {
             (MAX_SEND / size.max(1)).clamp(1, MAX_SEGMENTS)
@@ -123,13 +123,13 @@ impl UdpSocket {
     }
 }
 
-/// Datagrams of one send at most: UDP_MAX_SEGMENTS.
+/// Maximum number of datagrams in one message (UDP_MAX_SEGMENTS).
 const MAX_SEGMENTS: usize = 64;
 
-/// Bytes of one send at most: an IP packet's.
+/// Maximum length of one message, in bytes.
 const MAX_SEND: usize = 65_535 - 48;
 
-/// Opens a socket at the first of `addresses` that is free; `None` where none is.
+/// Opens a socket at the first free address of `addresses`, if any.
 pub(super) fn open_first(addresses: impl Iterator<Item = SocketAddr>) -> Result<Option<UdpSocket>, UdpError> {
     for address in addresses {
         match UdpSocket::open(address) {
@@ -140,7 +140,7 @@ pub(super) fn open_first(addresses: impl Iterator<Item = SocketAddr>) -> Result<
     Ok(None)
 }
 
-/// Opens a socket at `address`, `prepare`d before it is bound.
+/// Opens a socket at `address`; calls `prepare` before binding.
 pub(super) fn open(
     address: SocketAddr,
     prepare: impl FnOnce(&OwnedFd) -> io::Result<()>,

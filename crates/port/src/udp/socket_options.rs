@@ -13,13 +13,14 @@ use super::local_addresses::interface_index;
 const ON: libc::c_int = 1;
 const OFF: libc::c_int = 0;
 
-/// Has an IPv4 socket set DF, and with it identification 0, and tell the ECN bits of what it receives.
+/// Makes an IPv4 socket set DF, and so identification 0, and report received ECN bits.
 pub(super) fn prepare_ipv4(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
     set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, ON)
 }
 
-/// Has an IPv6 socket never fragment, tell the ECN bits, and take datagrams without a checksum, which Linux's rxe sends.
+/// Makes an IPv6 socket never fragment, report received ECN bits, and accept datagrams without a checksum, which
+/// Linux's rxe sends.
 pub(super) fn prepare_ipv6(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, ON)?;
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
@@ -27,11 +28,11 @@ pub(super) fn prepare_ipv6(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_NO_CHECK6_RX, ON)
 }
 
-/// Has an IPv6 socket send to multicast groups through the interface of its address. IPv4 takes that interface by itself.
+/// Makes an IPv6 socket send multicast through the interface of its address. IPv4 does so by default.
 pub(super) fn send_through_own_interface(socket: &OwnedFd, local: IpAddr) -> io::Result<()> {
     match interface_index(local) {
         Some(index) => set(socket, libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, index as libc::c_int),
-        // bind(2) refuses the address.
+        // bind(2) will report the error.
         None => Ok(()),
     }
 }
@@ -39,7 +40,7 @@ pub(super) fn send_through_own_interface(socket: &OwnedFd, local: IpAddr) -> io:
 /// Not in libc.
 const UDP_NO_CHECK6_RX: libc::c_int = 102;
 
-/// Has the kernel hand over datagrams of one flow together, where it knows how.
+/// Enables UDP_GRO, if the kernel supports it.
 pub(super) fn coalesce(socket: &OwnedFd) -> io::Result<()> {
     set_coalescing(socket, ON)
 }
@@ -56,13 +57,13 @@ fn set_coalescing(socket: &OwnedFd, value: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Whether the kernel segments what is sent (Linux 4.18 and later do).
+/// Returns true if the kernel supports UDP_SEGMENT (Linux 4.18).
 pub(super) fn segments(socket: &OwnedFd) -> bool {
     const NONE: libc::c_int = 0;
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, NONE).is_ok()
 }
 
-/// Asks for `bytes` of room for what was received. More than `net.core.rmem_max` needs CAP_NET_ADMIN.
+/// Sets the receive buffer to `bytes`. More than `net.core.rmem_max` requires CAP_NET_ADMIN.
 pub(super) fn reserve_room(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
     set_socket_recv_buffer_size_force(socket, bytes).or_else(|_| set_socket_recv_buffer_size(socket, bytes))
 }

@@ -1,4 +1,4 @@
-//! Which of several sockets at one address a datagram is for (SO_ATTACH_REUSEPORT_CBPF).
+//! Steering of datagrams among the sockets of one address (SO_ATTACH_REUSEPORT_CBPF).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -6,80 +6,80 @@ use rustix::io::{self, Errno};
 
 use crate::packet_options::check;
 
-/// Datagrams are for the socket whose number stands in the top bits of one of their bytes; those that are shorter, for
-/// the first.
+/// Selects the socket whose slot number is in the top bits of one byte of the datagram; datagrams that are too short
+/// go to slot 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// The byte, counted from 0 behind the UDP header.
+    /// Offset of the byte behind the UDP header.
     pub byte: u32,
-    /// How many of its bits, 1 to 6.
+    /// Number of its top bits that hold the slot number, 1 to 6.
     pub bits: u32,
-    /// Datagrams that have the number in another byte.
+    /// Datagrams with the slot number in another byte.
     pub others: Option<OtherKinds>,
-    /// Management datagrams, if they are steered by other bytes.
+    /// Management datagrams, if they are steered differently.
     pub management: Option<ManagementSteering>,
 }
 
-/// Datagrams of some kinds, by the low 4 bits of their first byte, that have the number in another byte.
+/// Datagram kinds, by the low 4 bits of the first byte, with the slot number in another byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherKinds {
     /// The kinds.
     pub kinds: [u8; 3],
-    /// The byte.
+    /// Offset of the byte with the slot number.
     pub byte: u32,
 }
 
-/// Management datagrams: those for one queue pair, whose requests are steered by the service that they name.
+/// Management datagrams: those for one queue pair. Requests are steered by their service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagementSteering {
-    /// Byte of the 32-bit word whose low 24 bits are the number of the receiving queue pair.
+    /// Offset of the 32-bit word whose low 24 bits are the destination queue pair number.
     pub receiver: u32,
-    /// The number of the queue pair of management datagrams.
+    /// The queue pair number of management datagrams.
     pub queue_pair: u32,
-    /// Byte of the 16-bit attribute.
+    /// Offset of the 16-bit attribute ID.
     pub attribute: u32,
-    /// Attributes of requests.
+    /// Attribute IDs of requests.
     pub requests: [u16; 2],
-    /// Byte of the 32-bit word of a request that names the service: space and port.
+    /// Offset of the 32-bit word of a request with the service: port space and port.
     pub service: u32,
-    /// Numbers of the port spaces.
+    /// Values of the port spaces.
     pub spaces: [u16; SPACES],
-    /// An attribute that has the slot's number in this byte.
+    /// The attribute ID of replies, and the offset of the byte with their slot number.
     pub reply: (u16, u32),
-    /// Byte of the slot's number for all other attributes.
+    /// Offset of the byte with the slot number for all other attribute IDs.
     pub others: u32,
 }
 
 /// Number of port spaces.
 pub const SPACES: usize = 4;
 
-/// A port of a service.
+/// A service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServicePort {
-    /// The port's space: an index of [`ManagementSteering::spaces`].
+    /// Port space: an index into [`ManagementSteering::spaces`].
     pub space: usize,
-    /// The port.
+    /// The port number.
     pub port: u16,
 }
 
-/// Length of a program at most (BPF_MAXINSNS).
+/// Maximum length of a program, in instructions (BPF_MAXINSNS).
 const MAX_INSTRUCTIONS: usize = 4096;
 
 impl Steering {
-    /// Number of slots.
+    /// Returns the number of slots.
     pub const fn slots(self) -> usize {
         1 << self.bits
     }
 
-    /// Number of sockets: one for each slot, and one for requests for services that no process has.
+    /// Returns the number of sockets: one per slot, and one for requests to ports without a listener.
     pub const fn sockets(self) -> usize {
         self.slots() + self.management.is_some() as usize
     }
 
-    /// Has the kernel steer what comes for the group that `socket` is in. Requests for the `services` go to these slots.
+    /// Attaches the steering program to the group of `socket`. Requests for the `services` go to the given slots.
     ///
     /// # Errors
-    /// ENOMEM: the program is longer than the kernel takes.
+    /// ENOMEM: the program exceeds the kernel's limit.
     #[allow(unsafe_code)]
     pub(super) fn attach(self, socket: &OwnedFd, services: &[(ServicePort, usize)]) -> io::Result<()> {
         let mut program = self.program(services);
@@ -89,11 +89,11 @@ impl Steering {
         let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         let (fd, len) = (socket.as_raw_fd(), size_of_val(&program) as libc::socklen_t);
         let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
-        // SAFETY: setsockopt(2) reads `len` bytes at `program`, and the instructions it points to, as many as it says.
+        // SAFETY: setsockopt(2) reads `len` bytes at `program`, and the number of instructions that it states.
         check(unsafe { libc::setsockopt(fd, level, name, (&raw const program).cast(), len) })
     }
 
-    /// The socket's number as classic BPF.
+    /// Builds the classic BPF program that returns the socket's index.
     fn program(self, services: &[(ServicePort, usize)]) -> Vec<libc::sock_filter> {
         let mut program = Vec::new();
         if let Some(management) = self.management {
@@ -108,7 +108,7 @@ impl Steering {
         }
         if let Some(OtherKinds { kinds, .. }) = self.others {
             program.extend([load(0), instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xF)]);
-            // To the other byte: over the comparisons behind this one, and two instructions.
+            // Jumps over the remaining comparisons and two instructions.
             let is_other = |(nth, kind): (usize, u8)| jump_if(kind.into(), (kinds.len() - nth + 1) as u8, 0);
             program.extend(kinds.into_iter().enumerate().map(is_other));
         }
@@ -120,7 +120,7 @@ impl Steering {
         program
     }
 
-    /// The part of the program for management datagrams.
+    /// Builds the part of the program for management datagrams.
     fn management_part(
         self,
         management: ManagementSteering,
@@ -128,7 +128,7 @@ impl Steering {
     ) -> Vec<libc::sock_filter> {
         let ManagementSteering { attribute, requests, service, spaces, reply, others, .. } = management;
         let [shift, finish] = self.return_top_bits();
-        // Jumps are over as many instructions as stand between.
+        // A jump's operand is the number of instructions to skip.
         let mut part = vec![
             load_half(attribute),
             jump_if(requests[0].into(), 7, 0),
@@ -150,7 +150,7 @@ impl Steering {
         part
     }
 
-    /// Returns the top bits of the byte that was loaded.
+    /// Returns the top bits of the loaded byte.
     fn return_top_bits(self) -> [libc::sock_filter; 2] {
         let shift = instruction(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 8 - self.bits);
         [shift, instruction(libc::BPF_RET | BPF_A, 0)]
@@ -161,7 +161,7 @@ fn instruction(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// Jumps over `then` instructions if what was loaded is `value`, otherwise over `otherwise`.
+/// Skips `then` instructions if the loaded value is `value`, else `otherwise`.
 fn jump_if(value: u32, then: u8, otherwise: u8) -> libc::sock_filter {
     let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     libc::sock_filter { code, jt: then, jf: otherwise, k: value }
@@ -183,5 +183,5 @@ fn return_number(number: usize) -> libc::sock_filter {
     instruction(libc::BPF_RET | libc::BPF_K, number as u32)
 }
 
-/// What is returned is the accumulator.
+/// BPF_RET of the accumulator.
 const BPF_A: u32 = 0x10;

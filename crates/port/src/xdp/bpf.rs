@@ -1,5 +1,5 @@
-//! The BPF side of AF_XDP (bpf(2)): the map from queues to sockets, the program that sends each frame to the socket of
-//! its queue, and the link that keeps the program on the interface for as long as its descriptor is open.
+//! bpf(2) objects of AF_XDP: the map from queues to sockets, the program that redirects frames to them, and the link
+//! that attaches the program to an interface until its descriptor is closed.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -19,14 +19,14 @@ const BPF_LINK_DETACH: libc::c_int = 34;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
-/// The program can be given frames in several pieces.
+/// The program accepts multi-buffer frames.
 const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
 const LICENSE: &CStr = c"MIT";
 
-/// What `bpf_attr` begins with for BPF_MAP_CREATE.
+/// The first fields of `bpf_attr` for BPF_MAP_CREATE.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct MapCreate {
@@ -89,14 +89,14 @@ plain!(MapCreate, MapUpdate, ProgramLoad, LinkCreate, LinkDetach);
 pub(super) struct SocketMap(OwnedFd);
 
 impl SocketMap {
-    /// An empty map for the queues below `queues`.
+    /// Creates an empty map for `queues` queues.
     pub(super) fn new(queues: u32) -> io::Result<Self> {
         let create =
             MapCreate { map_type: BPF_MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, max_entries: queues };
         new_descriptor(BPF_MAP_CREATE, &create).map(Self)
     }
 
-    /// Has frames of `queue` go to `socket`, until that is closed.
+    /// Redirects frames of `queue` to `socket` until the socket is closed.
     #[allow(unsafe_code)]
     pub(super) fn insert(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let value = socket.as_raw_fd();
@@ -117,7 +117,7 @@ impl SocketMap {
 #[derive(Clone, Copy)]
 struct Instruction {
     code: u8,
-    /// The destination's number and the source's, 4 bits each.
+    /// Destination and source register, 4 bits each.
     registers: u8,
     offset: i16,
     immediate: i32,
@@ -130,8 +130,8 @@ impl Instruction {
     }
 }
 
-/// A frame goes to the socket of the queue that it was received on, or, where there is none, to the kernel:
-/// `return bpf_redirect_map(&sockets, context->rx_queue_index, XDP_PASS)`.
+/// Redirects a frame to the socket of its receive queue, or passes it to the kernel if there is none: `return
+/// bpf_redirect_map(&sockets, context->rx_queue_index, XDP_PASS)`.
 fn program(sockets: &SocketMap) -> [Instruction; 6] {
     const RX_QUEUE_INDEX: i16 = 16;
     const REDIRECT_MAP: i32 = 51;
@@ -173,12 +173,12 @@ impl Program {
     }
 }
 
-/// A program on an interface; dropping it takes the program away, and so does the end of the process.
+/// The attachment of a program to an interface. Detaches on drop and at the end of the process.
 #[derive(Debug)]
 pub(super) struct Link(OwnedFd);
 
 impl Link {
-    /// Has `program` see the frames that the interface with this number receives.
+    /// Attaches `program` to the interface with this index.
     pub(super) fn attach(program: &Program, interface: u32, mode: XdpMode) -> io::Result<Self> {
         let flags = match mode {
             XdpMode::Native => XDP_FLAGS_DRV_MODE,
@@ -192,30 +192,30 @@ impl Link {
 impl Drop for Link {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // Closing does it too, unless another process has just been forked and has the descriptor for a moment.
+        // Closing detaches too, unless a child that was just forked still holds the descriptor.
         let detach = LinkDetach { link_fd: self.0.as_raw_fd() };
         // SAFETY: BPF_LINK_DETACH has no pointers. It fails where the interface has gone.
         let _ = unsafe { bpf(BPF_LINK_DETACH, &detach) };
     }
 }
 
-/// A command that makes a descriptor.
+/// Issues a command that returns a new descriptor.
 #[allow(unsafe_code)]
 fn new_descriptor<T: Plain>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: of the commands that this is called for, only BPF_PROG_LOAD has pointers: to the instructions, as many as
-    // it says, and to a string, which both live until it is done.
+    // SAFETY: of the commands used here, only BPF_PROG_LOAD has pointers: to the stated number of instructions and to
+    // a string, which both live until the call returns.
     let fd = unsafe { bpf(command, attributes) }?;
-    // SAFETY: these commands return a new descriptor, which is no one else's.
+    // SAFETY: these commands return a new, unowned descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// bpf(2).
 ///
 /// # Safety
-/// What `attributes` points to is what `command` takes.
+/// `attributes` and its pointers are valid for `command`.
 #[allow(unsafe_code)]
 unsafe fn bpf<T: Plain>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
-    // SAFETY: the kernel reads as many bytes of `attributes` as it is told. The rest is the caller's promise.
+    // SAFETY: the kernel reads the stated number of bytes of `attributes`. The caller guarantees the rest.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };
     if result < 0 {
         return Err(last_error());

@@ -1,17 +1,17 @@
-//! What an AF_XDP socket is configured with.
+//! Configuration of an AF_XDP socket.
 
-/// Bytes of a chunk. A frame that does not fit into one comes in several, and is put together.
+/// Size of a UMEM chunk. Longer frames arrive in several chunks and are copied together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChunkSize {
-    /// 2,048, of which the kernel uses 1,792: for an MTU of 1,500.
+    /// 2,048 bytes, of which the kernel uses 1,792: for an MTU of 1,500.
     #[default]
     Small,
-    /// 4,096, of which the kernel uses 3,840.
+    /// 4,096 bytes, of which the kernel uses 3,840.
     Large,
 }
 
 impl ChunkSize {
-    /// The number.
+    /// Returns the size in bytes.
     pub(super) const fn bytes(self) -> u32 {
         match self {
             Self::Small => 2048,
@@ -23,28 +23,28 @@ impl ChunkSize {
 /// How frames get from the driver into the UMEM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpCopy {
-    /// The card writes them there where its driver can do that, otherwise the kernel copies them.
+    /// Zero-copy if the driver supports it, else copied by the kernel.
     #[default]
     WhereNeeded,
-    /// The kernel copies them.
+    /// Always copied by the kernel.
     Always,
 }
 
-/// How much memory a queue takes, and how it is used.
+/// Memory of a queue and copy mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
-    /// Chunks to receive into: as many frames can wait or be held, long ones counted as often as they have pieces.
+    /// Receive chunks: the maximum number of pending and held frames; a frame in several chunks counts for each.
     pub receive_chunks: u32,
-    /// Chunks to send from.
+    /// Transmit chunks.
     pub transmit_chunks: u32,
-    /// Bytes of a chunk.
+    /// Size of a chunk.
     pub chunk_size: ChunkSize,
-    /// Whether the kernel copies.
+    /// Copy mode.
     pub copy: XdpCopy,
 }
 
 impl Default for XdpConfig {
-    /// 8 MB for receiving, 2 MB for sending.
+    /// 8 MB for reception, 2 MB for transmission.
     fn default() -> Self {
         Self {
             receive_chunks: 4096,

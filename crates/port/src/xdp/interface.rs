@@ -1,4 +1,4 @@
-//! An interface whose frames go to AF_XDP sockets.
+//! An interface with an attached XDP program.
 
 use std::os::fd::OwnedFd;
 
@@ -11,9 +11,8 @@ use crate::channels::receive_queues;
 use crate::netlink::Interface;
 use crate::packet_options::{make_promiscuous, packet_socket};
 
-/// An interface that receives for AF_XDP: a program is attached that sends the frames of each queue to its
-/// [`super::XdpQueue`], and those of a queue without one to the kernel. It is in promiscuous mode. Both end when this is
-/// dropped, or when the process ends in whatever way.
+/// An interface in promiscuous mode with an XDP program that redirects each queue's frames to its [`super::XdpQueue`];
+/// frames of other queues go to the kernel. Detaches on drop and at the end of the process.
 #[derive(Debug)]
 pub struct XdpInterface {
     interface: Interface,
@@ -38,17 +37,17 @@ impl XdpInterface {
         Ok(Self { interface, mode, queues, sockets, _link: link, _promiscuous: promiscuous })
     }
 
-    /// Where the program runs.
+    /// Returns the mode in which the program runs.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 
-    /// How many receive queues there are. Each needs its [`super::XdpQueue`], or its frames go to the kernel.
+    /// Returns the number of receive queues. Frames of queues without a [`super::XdpQueue`] go to the kernel.
     pub fn queues(&self) -> u32 {
         self.queues
     }
 
-    /// The interface as it was when it was attached to.
+    /// Returns the interface's state at the time of attachment.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }

@@ -1,13 +1,13 @@
-//! Where the kernel runs an XDP program.
+//! Native and generic XDP.
 
 use std::fmt;
 
-/// Where the kernel runs the program.
+/// The mode in which the kernel runs an XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver, before the kernel has made a packet of the frame.
+    /// In the driver, before the kernel allocates a socket buffer.
     Native,
-    /// After the driver: works with all of them.
+    /// After the driver, for drivers without native support.
     Generic,
 }
 
@@ -20,12 +20,12 @@ impl fmt::Display for XdpMode {
     }
 }
 
-/// Which mode is wanted.
+/// The requested mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpChoice {
-    /// Native where the driver can, otherwise generic.
+    /// Native if the driver supports it, else generic.
     #[default]
     Automatic,
-    /// This one.
+    /// Only the given mode.
     Only(XdpMode),
 }

@@ -21,13 +21,13 @@ use crate::wire_queue::{
     LINK_OVERHEAD, TransmitError, WireFrame, WireQueue, WireStats, frame_len, pending_error,
 };
 
-/// How many chunks a frame may be sent from: a packet of the kernel has as many places for pages.
+/// Maximum chunks per sent frame: the page slots of a kernel socket buffer.
 const MAX_CHUNKS: u32 = 17;
 
-/// One queue of an [`XdpInterface`]. Received frames stay where the kernel put them; only those of several chunks are
-/// copied into one piece. Nothing is known of their checksums: on a link inside this machine they may be unfinished
-/// (`ethtool -K PEER tx off` has the sender finish them), and VLAN tags that a card or a peer hands over beside the
-/// frame are not seen (`ethtool -K IFACE rxvlan off`).
+/// One queue of an [`XdpInterface`]. Received frames stay in their chunk; those of several chunks are copied together.
+/// AF_XDP reports neither checksum state nor stripped VLAN tags: local peers may leave checksums unfinished (`ethtool
+/// -K PEER tx off` makes them finish) and tags stripped by a card or a peer are lost (`ethtool -K IFACE rxvlan off`
+/// keeps them).
 #[derive(Debug)]
 pub struct XdpQueue {
     fill: Producer<u64>,
@@ -36,24 +36,24 @@ pub struct XdpQueue {
     completion: Consumer<u64>,
     socket: OwnedFd,
     umem: Arc<Umem>,
-    /// Chunks to send from.
+    /// Free transmit chunks.
     free: Vec<Chunk>,
     /// Memory for frames of several chunks.
     pool: BufferPool,
-    /// The beginning of a frame whose end has not come yet.
+    /// The first part of a frame whose last chunk has not arrived yet.
     begun: Option<Buffer>,
-    /// How many chunks the kernel has to receive into, or has received into.
+    /// Chunks in the fill and receive rings.
     with_kernel: u32,
-    /// The queue is low on memory while the kernel has fewer chunks than this.
+    /// The queue is low while the kernel has fewer chunks than this.
     low: u32,
-    /// Whether a long frame waits for memory.
+    /// True while a frame of several chunks waits for memory.
     is_long_waiting: bool,
     max_len: usize,
     transmit_dropped: u64,
 }
 
 impl XdpQueue {
-    /// Opens `queue`, one of [`XdpInterface::queues`], in the interface's network namespace.
+    /// Opens `queue`, below [`XdpInterface::queues`], in the interface's network namespace.
     pub fn open(interface: &XdpInterface, queue: u32, config: XdpConfig) -> Result<Self, XdpError> {
         let XdpConfig { receive_chunks, transmit_chunks, chunk_size, copy } = config;
         let (chunks, size) = (receive_chunks.saturating_add(transmit_chunks), chunk_size.bytes());
@@ -83,7 +83,7 @@ impl XdpQueue {
         })
     }
 
-    /// Offers the kernel the chunks that have come back.
+    /// Returns released chunks to the fill ring.
     #[inline]
     fn refill(&mut self) -> io::Result<()> {
         for chunk in self.umem.take_returned() {
@@ -91,7 +91,7 @@ impl XdpQueue {
             self.with_kernel += 1;
         }
         self.fill.submit();
-        // A card that has run out of chunks waits for this; where the kernel copies, it never asks.
+        // Wakes a card that ran out of chunks; never needed in copy mode.
         if self.fill.needs_wakeup() {
             wake_up(recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT).map(drop))
         } else {
@@ -99,7 +99,7 @@ impl XdpQueue {
         }
     }
 
-    /// The next frame; `None` where there is none, or a long one and no memory to put it together.
+    /// Returns the next frame; `None` if there is none, or if there is no memory for one of several chunks.
     #[allow(unsafe_code)]
     #[inline]
     fn next_frame(&mut self) -> Option<XdpBuffer> {
@@ -126,7 +126,7 @@ impl XdpQueue {
         }
     }
 
-    /// Takes back the chunks of frames that were sent.
+    /// Reclaims chunks of transmitted frames.
     #[allow(unsafe_code)]
     fn reclaim(&mut self) {
         while let Some(address) = self.completion.pop() {
@@ -138,15 +138,15 @@ impl XdpQueue {
     }
 }
 
-/// Offers the kernel a chunk to receive into. The ring has twice as many entries as there are chunks: also while the
-/// kernel is slow to release what it has taken, there is room.
+/// Adds a chunk to the fill ring. The ring has twice as many entries as there are chunks, so that there is room even
+/// while the kernel is slow to release entries.
 #[inline]
 fn offer(fill: &mut Producer<u64>, chunk: Chunk, umem: &Umem) {
     let offered = fill.push(chunk.give(umem));
     debug_assert!(offered);
 }
 
-/// Whether a wake-up did its work or may be repeated later.
+/// Ignores errors of a wake-up that did its work or may be retried.
 fn wake_up(result: io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
@@ -154,15 +154,15 @@ fn wake_up(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The bytes of a frame's parts that are still to be copied.
+/// A cursor over the parts of a frame being copied.
 struct Gather<'a> {
     parts: &'a [IoSlice<'a>],
-    /// How many bytes of the first part are done.
+    /// Copied bytes of the first part.
     done: usize,
 }
 
 impl Gather<'_> {
-    /// Fills `to` as far as there are bytes; returns how many.
+    /// Fills `to` as far as bytes are left; returns the number copied.
     fn copy_to(&mut self, to: &mut [u8]) -> usize {
         let mut copied = 0;
         while let Some((part, rest)) = self.parts.split_first().filter(|_| copied < to.len()) {
@@ -204,8 +204,8 @@ impl WireQueue for XdpQueue {
         self.with_kernel == 0 || self.is_long_waiting
     }
 
-    /// Less than a quarter of the chunks is left. The kernel drops frames at once when it has none, so that a burst needs
-    /// some in reserve.
+    /// True if less than a quarter of the chunks is free. The kernel drops frames when it has no chunk, so bursts need
+    /// a reserve.
     fn is_low(&self) -> bool {
         self.with_kernel < self.low || self.is_starved()
     }
@@ -245,7 +245,7 @@ impl WireQueue for XdpQueue {
                 self.transmit_dropped += 1;
             }
             wake_up(sent)?;
-            // The kernel takes 32 at a time, and none while the interface's queue is full.
+            // The kernel takes 32 frames per call, and none while the interface's queue is full.
             if self.transmit.unconsumed() == waiting {
                 return Ok(());
             }
@@ -270,7 +270,7 @@ impl WireQueue for XdpQueue {
     }
 }
 
-/// A received frame where the kernel has put it, or put together.
+/// A received frame, in its chunk or copied together.
 #[derive(Debug)]
 pub struct XdpBuffer(Memory);
 

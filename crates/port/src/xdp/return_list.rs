@@ -1,23 +1,23 @@
-//! Numbers that come back from any thread: a list without a lock. Many push, and one takes all at once, so that the
-//! list cannot change under the one who takes (the ABA problem).
+//! A lock-free list of numbers. Any thread pushes; one thread takes the whole list at once, which avoids the ABA
+//! problem.
 
 use std::iter;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The end of the list.
+/// Marks the end of the list.
 const END: u32 = u32::MAX;
 
-/// A list of numbers below its capacity, each at most once.
+/// A list of distinct numbers below its capacity.
 #[derive(Debug)]
 pub(super) struct ReturnList {
     newest: AtomicU32,
-    /// By number: the one that was pushed before it.
+    /// By number: the number pushed before it.
     older: Box<[AtomicU32]>,
 }
 
 impl ReturnList {
-    /// An empty list for the numbers below `capacity`.
+    /// Creates an empty list for numbers below `capacity`.
     pub(super) fn new(capacity: u32) -> Self {
         Self { newest: AtomicU32::new(END), older: (0..capacity).map(|_| AtomicU32::new(END)).collect() }
     }
@@ -28,7 +28,7 @@ impl ReturnList {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             self.older[number as usize].store(newest, Ordering::Relaxed);
-            // Release: what was done before the push has happened for whoever takes the number.
+            // Release: writes before the push are visible to the thread that takes the number.
             match self.newest.compare_exchange_weak(newest, number, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => newest = now,
@@ -36,15 +36,15 @@ impl ReturnList {
         }
     }
 
-    /// Empties the list; the newest comes first.
+    /// Empties the list, most recent number first.
     #[inline]
     pub(super) fn take_all(&self) -> impl Iterator<Item = u32> + '_ {
-        // A look costs less than a swap, and mostly there is nothing.
+        // A load is cheaper than a swap, and the list is usually empty.
         let is_empty = self.newest.load(Ordering::Relaxed) == END;
         let mut next = if is_empty { END } else { self.newest.swap(END, Ordering::Acquire) };
         iter::from_fn(move || {
             let number = (next != END).then_some(next)?;
-            // Before the number is handed out: it may be pushed again at once.
+            // Read before the number is yielded: it may be pushed again at once.
             next = self.older[number as usize].load(Ordering::Relaxed);
             Some(number)
         })

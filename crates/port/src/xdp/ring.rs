@@ -1,9 +1,9 @@
-//! The four rings of an AF_XDP socket: arrays in memory shared with the kernel, each with one writer and one reader
-//! (Linux Documentation/networking/af_xdp.rst).
+//! The four rings of an AF_XDP socket: arrays in shared memory, each with one producer and one consumer (Linux
+//! Documentation/networking/af_xdp.rst).
 //!
-//! The writer owns the entries from the producer's index to the consumer's, the reader the others. An index is stored
-//! with release and loaded with acquire order, so that what one side did with an entry is done before the other side
-//! has it. Both indices count on and on; the entry is found by their low bits.
+//! The producer owns the entries from its index to the consumer's, the consumer the others. Indices are stored with
+//! release and loaded with acquire ordering, so that one side's accesses to an entry happen before the other side's.
+//! Indices increase without bound; their low bits select the entry.
 
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
@@ -18,18 +18,18 @@ use crate::mapping::{Mapping, Plain, plain};
 
 plain!(XdpDesc);
 
-/// Where a ring of entries `T` lies.
+/// A ring of entries `T` in shared memory.
 #[derive(Debug)]
 struct Ring<T> {
     memory: Arc<Mapping>,
     places: XdpRingOffset,
-    /// One less than the number of entries, which is a power of two.
+    /// The number of entries, a power of two, minus 1.
     mask: u32,
     entries: PhantomData<T>,
 }
 
 impl<T: Plain> Ring<T> {
-    /// A ring of `entries` entries in `memory`, its parts where `places` says.
+    /// Creates a ring of `entries` entries in `memory` at the offsets in `places`.
     fn new(memory: Arc<Mapping>, places: XdpRingOffset, entries: u32) -> io::Result<Self> {
         let fits = |offset: u64, len: usize, align: usize| {
             offset.is_multiple_of(align as u64) && offset.saturating_add(len as u64) <= memory.len() as u64
@@ -43,7 +43,7 @@ impl<T: Plain> Ring<T> {
         Ok(Self { memory, places, mask: entries - 1, entries: PhantomData })
     }
 
-    /// Maps the ring of `entries` entries that `socket` has at `page_offset`.
+    /// Maps the ring of `entries` entries at `page_offset` of `socket`.
     fn map(
         socket: BorrowedFd<'_>,
         page_offset: u64,
@@ -72,11 +72,11 @@ impl<T: Plain> Ring<T> {
     #[inline]
     fn word(&self, offset: u64) -> &AtomicU32 {
         // SAFETY: `new` has checked that the words lie in the mapping and are aligned. The other side changes them
-        // while we look at them, which is what atomics are for.
+        // concurrently, hence atomics.
         unsafe { self.memory.start().add(offset as usize).cast().as_ref() }
     }
 
-    /// Where the entry with this index is.
+    /// Returns the address of the entry with this index.
     #[allow(unsafe_code)]
     #[inline]
     fn entry(&self, index: u32) -> NonNull<T> {
@@ -87,13 +87,13 @@ impl<T: Plain> Ring<T> {
     }
 }
 
-/// A ring that we write: fill and transmit.
+/// A ring that this process produces to: fill and transmit.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// The index after the last entry that was written.
+    /// Index behind the last written entry.
     next: u32,
-    /// The consumer's index when it was last looked at.
+    /// The last loaded consumer index.
     consumed: u32,
 }
 
@@ -111,7 +111,7 @@ impl<T: Plain> Producer<T> {
         Self { ring, next: 0, consumed: 0 }
     }
 
-    /// Whether `entries` more can be written.
+    /// Returns true if `entries` more entries fit.
     #[inline]
     pub(super) fn has_room(&mut self, entries: u32) -> bool {
         self.room() >= entries || {
@@ -125,33 +125,33 @@ impl<T: Plain> Producer<T> {
         self.ring.len() - self.next.wrapping_sub(self.consumed)
     }
 
-    /// Writes an entry, which the kernel does not see yet; says whether there was room for it.
+    /// Writes an entry without publishing it. Returns false if the ring is full.
     #[allow(unsafe_code)]
     #[inline]
     #[must_use]
     pub(super) fn push(&mut self, entry: T) -> bool {
         let has_room = self.has_room(1);
         if has_room {
-            // SAFETY: the consumer has passed this entry, and does not look at it before `submit` says so.
+            // SAFETY: the consumer has released this entry, and does not read it before `submit` publishes it.
             unsafe { self.ring.entry(self.next).write(entry) };
             self.next = self.next.wrapping_add(1);
         }
         has_room
     }
 
-    /// Shows the kernel what was written.
+    /// Publishes the written entries to the kernel.
     #[inline]
     pub(super) fn submit(&mut self) {
         publish(self.ring.producer(), self.next);
     }
 
-    /// How many entries the kernel has not taken yet.
+    /// Returns the number of entries that the kernel has not consumed.
     #[inline]
     pub(super) fn unconsumed(&self) -> u32 {
         self.next.wrapping_sub(self.ring.consumer().load(Ordering::Acquire))
     }
 
-    /// Whether the kernel has to be told that something was submitted. Kernels before 5.4 do not say.
+    /// Returns true if the kernel needs a system call to notice new entries. Kernels before 5.4 do not report it.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         let asked = |offset| self.ring.word(offset).load(Ordering::Relaxed);
@@ -162,13 +162,13 @@ impl<T: Plain> Producer<T> {
     }
 }
 
-/// A ring that we read: completion and receive.
+/// A ring that this process consumes: completion and receive.
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
-    /// The index of the next entry to read.
+    /// Index of the next entry to read.
     next: u32,
-    /// The producer's index when it was last looked at.
+    /// The last loaded producer index.
     produced: u32,
 }
 
@@ -186,18 +186,18 @@ impl<T: Plain> Consumer<T> {
         Self { ring, next: 0, produced: 0 }
     }
 
-    /// The next entry, which stays the next.
+    /// Returns the next entry without consuming it.
     #[allow(unsafe_code)]
     #[inline]
     pub(super) fn peek(&mut self) -> Option<T> {
         if self.next == self.produced {
             self.produced = self.ring.producer().load(Ordering::Acquire);
         }
-        // SAFETY: the producer has written this entry, and does not write it again before `release` says so.
+        // SAFETY: the producer has published this entry, and does not write it again before `release`.
         (self.next != self.produced).then(|| unsafe { self.ring.entry(self.next).read() })
     }
 
-    /// The next entry.
+    /// Consumes the next entry.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         let entry = self.peek()?;
@@ -205,14 +205,14 @@ impl<T: Plain> Consumer<T> {
         Some(entry)
     }
 
-    /// Lets the kernel write again where entries were read.
+    /// Releases consumed entries to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {
         publish(self.ring.consumer(), self.next);
     }
 }
 
-/// Stores our index, which only we write, where it has changed: a store takes the cache line from the other side.
+/// Stores our index if it has changed: a store takes the cache line from the other side.
 #[inline]
 fn publish(word: &AtomicU32, index: u32) {
     if word.load(Ordering::Relaxed) != index {

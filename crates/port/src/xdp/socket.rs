@@ -1,4 +1,4 @@
-//! Opening an AF_XDP socket: UMEM, rings, binding to a queue, and the entry in the map, in this order.
+//! Opens an AF_XDP socket, in this order: UMEM, rings, bind, map entry.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
@@ -22,7 +22,7 @@ use super::ring::{Consumer, Producer};
 use super::umem::Umem;
 use crate::clock;
 
-/// How long the kernel may take to release the queue of a socket that was closed.
+/// Time that the kernel may take to release the queue of a closed socket.
 const RELEASE_TIME: Duration = Duration::from_millis(500);
 
 /// The rings of a socket.
@@ -33,7 +33,7 @@ pub(super) struct Rings {
     pub completion: Consumer<u64>,
 }
 
-/// Opens a socket for `queue`, with rings for so many chunks to receive into and to send from.
+/// Opens a socket for `queue` with rings for the given numbers of receive and transmit chunks.
 pub(super) fn open(
     interface: &XdpInterface,
     queue: u32,
@@ -62,7 +62,7 @@ pub(super) fn open(
     Ok((socket, rings))
 }
 
-/// Gives the kernel the memory. It stays the kernel's too until the socket is closed, even where we have unmapped it.
+/// Registers the UMEM. The kernel keeps the pages until the socket is closed, even if this process unmaps them.
 fn register(socket: &OwnedFd, umem: &Umem) -> io::Result<()> {
     let (addr, len) = umem.region();
     let flags = XdpUmemRegFlags::empty();
@@ -71,8 +71,8 @@ fn register(socket: &OwnedFd, umem: &Umem) -> io::Result<()> {
     set_xdp_umem_reg(socket, region)
 }
 
-/// The rings have twice as many entries as there are chunks: the kernel may hand a chunk over before it releases the
-/// entry that the chunk came from.
+/// Sets up the rings, with twice as many entries as chunks: the kernel may hand over a chunk before it releases the
+/// chunk's previous entry.
 fn make_rings(socket: &OwnedFd, [receive, transmit]: [u32; 2]) -> io::Result<Rings> {
     let [receive, transmit] = [receive, transmit].map(|chunks| (2 * chunks).next_power_of_two());
     set_xdp_umem_fill_ring_size(socket, receive)?;
@@ -89,7 +89,7 @@ fn make_rings(socket: &OwnedFd, [receive, transmit]: [u32; 2]) -> io::Result<Rin
     })
 }
 
-/// Binds, with frames in several chunks where kernel (6.6 and newer) and driver can do that.
+/// Binds the socket, with multi-buffer frames if kernel (6.6) and driver support them.
 fn bind_to_queue(socket: &OwnedFd, index: u32, queue: u32, copy: XdpCopy) -> io::Result<()> {
     let copy = match copy {
         XdpCopy::WhereNeeded => SocketAddrXdpFlags::empty(),
@@ -103,8 +103,8 @@ fn bind_to_queue(socket: &OwnedFd, index: u32, queue: u32, copy: XdpCopy) -> io:
     }
 }
 
-/// Binds, and waits a little where the queue is taken: that of a closed socket is free only after the kernel's readers
-/// are done with it (RCU) and a worker has cleaned up.
+/// Binds the socket; retries for a while if the queue is taken: the queue of a closed socket becomes free only after
+/// an RCU grace period and a deferred clean-up.
 fn bind_when_free(socket: &OwnedFd, address: &SocketAddrXdp) -> io::Result<()> {
     let until = clock::now() + RELEASE_TIME;
     loop {

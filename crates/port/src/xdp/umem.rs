@@ -1,7 +1,7 @@
-//! The UMEM: memory that an AF_XDP socket receives into and sends from, cut into chunks.
+//! The UMEM: memory that an AF_XDP socket receives into and sends from, divided into chunks.
 //!
-//! A [`Chunk`] stands for the right to its bytes. There is one for each, made with the UMEM; it is given up where the
-//! address goes to the kernel ([`Chunk::give`]), and made anew where the kernel gives it back ([`Umem::regain`]).
+//! A [`Chunk`] is the exclusive right to its bytes. Each is created with the UMEM, consumed when its address goes to
+//! the kernel ([`Chunk::give`]), and recreated when the kernel returns the address ([`Umem::regain`]).
 
 use std::fmt;
 use std::mem;
@@ -13,11 +13,11 @@ use rustix::io;
 use super::return_list::ReturnList;
 use crate::mapping::Mapping;
 
-/// The sole right to a chunk's bytes.
+/// The exclusive right to a chunk's bytes.
 #[derive(Debug)]
 pub(super) struct Chunk(u32);
 
-/// The memory, and the list on which chunks of received frames come back.
+/// The memory, and the return list for chunks of received frames.
 #[derive(Debug)]
 pub(super) struct Umem {
     memory: Mapping,
@@ -26,28 +26,28 @@ pub(super) struct Umem {
 }
 
 impl Umem {
-    /// Makes a UMEM of `chunks` chunks of `chunk_size` bytes, which must be a power of two.
+    /// Creates a UMEM of `chunks` chunks of `chunk_size` bytes, a power of two.
     pub(super) fn new(chunks: u32, chunk_size: u32) -> io::Result<(Self, Vec<Chunk>)> {
         let memory = Mapping::zeroed(chunks as usize * chunk_size as usize)?;
         let umem = Self { memory, chunk_size, returned: ReturnList::new(chunks) };
         Ok((umem, (0..chunks).map(Chunk).collect()))
     }
 
-    /// Its address and length, as it is registered with the kernel.
+    /// Returns address and length, for registration.
     pub(super) fn region(&self) -> (u64, u64) {
         (self.memory.start().as_ptr() as u64, self.memory.len() as u64)
     }
 
-    /// Bytes of a chunk.
+    /// Returns the size of a chunk, in bytes.
     pub(super) fn chunk_size(&self) -> u32 {
         self.chunk_size
     }
 
-    /// The chunk in which `address` lies, and where in it that is.
+    /// Returns the chunk that contains `address`, and the offset in it.
     ///
     /// # Safety
-    /// The kernel has just given the address back, through the receive or the completion ring of a socket that
-    /// this UMEM is registered with.
+    /// The kernel has just returned the address through the receive or completion ring of a socket that this UMEM is
+    /// registered with.
     #[allow(unsafe_code)]
     #[inline]
     pub(super) unsafe fn regain(&self, address: u64) -> (Chunk, u32) {
@@ -57,42 +57,42 @@ impl Umem {
         (chunk, (address % size) as u32)
     }
 
-    /// The chunks that have come back since the last call.
+    /// Takes the chunks returned since the last call.
     #[inline]
     pub(super) fn take_returned(&self) -> impl Iterator<Item = Chunk> + '_ {
-        // A chunk was pushed by the loan that held it, and no one else has it.
+        // The loan that held a chunk pushed it, so this is the only owner.
         self.returned.take_all().map(Chunk)
     }
 
-    /// A chunk's bytes.
+    /// Borrows a chunk's bytes.
     #[allow(unsafe_code)]
     #[inline]
     pub(super) fn bytes<'a>(&'a self, chunk: &'a Chunk) -> &'a [u8] {
         let size = self.chunk_size as usize;
-        // SAFETY: the chunk lies in the mapping. Whoever has the `Chunk` is the only one who has a right to its bytes:
-        // neither the kernel nor another thread writes them. The borrow of the chunk keeps it from being given away.
+        // SAFETY: the chunk lies in the mapping. The owner of the `Chunk` has the exclusive right to its bytes:
+        // neither the kernel nor another thread writes them. The borrow keeps the chunk from being given away.
         unsafe { slice::from_raw_parts(self.memory.start().as_ptr().add(chunk.0 as usize * size), size) }
     }
 
-    /// A chunk's bytes, to be written.
+    /// Borrows a chunk's bytes mutably.
     #[allow(unsafe_code)]
     #[inline]
     pub(super) fn bytes_mut<'a>(&'a self, chunk: &'a mut Chunk) -> &'a mut [u8] {
         let size = self.chunk_size as usize;
-        // SAFETY: as for `bytes`, and the chunk is borrowed mutably: no one reads the bytes either.
+        // SAFETY: as for `bytes`; the mutable borrow also excludes readers.
         unsafe { slice::from_raw_parts_mut(self.memory.start().as_ptr().add(chunk.0 as usize * size), size) }
     }
 }
 
 impl Chunk {
-    /// Gives the chunk up, to the kernel: its address in the UMEM.
+    /// Gives the chunk to the kernel; returns its address in the UMEM.
     #[inline]
     pub(super) fn give(self, umem: &Umem) -> u64 {
         u64::from(self.0) * u64::from(umem.chunk_size)
     }
 }
 
-/// A received frame in its chunk, which comes back to the UMEM when this is dropped.
+/// A received frame in its chunk, which returns to the UMEM on drop.
 pub(super) struct Loan {
     chunk: Chunk,
     start: u32,
@@ -101,7 +101,7 @@ pub(super) struct Loan {
 }
 
 impl Loan {
-    /// The frame of `len` bytes from `start` in `chunk`.
+    /// Wraps the frame of `len` bytes from offset `start` in `chunk`.
     #[inline]
     pub(super) fn new(umem: &Arc<Umem>, chunk: Chunk, start: u32, len: u32) -> Self {
         Self { chunk, start, len, umem: Arc::clone(umem) }
