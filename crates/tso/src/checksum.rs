@@ -1,4 +1,4 @@
-//! Completing the checksum of a frame that is one packet.
+//! Completes the checksum of a frame that is not segmented.
 
 use nichrome_wire::checksum::checksum;
 use nichrome_wire::{ChecksumState, VirtioNetRepr, transmitted_checksum};
@@ -6,11 +6,11 @@ use nichrome_wire::{ChecksumState, VirtioNetRepr, transmitted_checksum};
 use crate::error::SegmentError;
 use crate::udp;
 
-/// Completes the checksum of a frame that is one packet, where it stands; a frame whose checksum is complete stays as it
-/// is.
+/// Completes the checksum of a frame in place. Does nothing if the checksum is complete already. The frame must not
+/// need segmentation.
 ///
 /// # Errors
-/// The frame is to be segmented, or the checksum lies beyond it. The frame is unchanged then.
+/// The frame needs segmentation, or the checksum field lies beyond its end. The frame is unchanged then.
 pub fn complete_checksum(frame: &mut [u8], virtio: &VirtioNetRepr) -> Result<(), SegmentError> {
     if let Some(gso) = virtio.gso {
         return Err(SegmentError::NotOnePacket(gso.gso_type));
@@ -22,7 +22,7 @@ pub fn complete_checksum(frame: &mut [u8], virtio: &VirtioNetRepr) -> Result<(),
     Ok(())
 }
 
-/// Checks that a checksum `offset` bytes after `start` is within the frame.
+/// Checks that a checksum field `offset` bytes after `start` is within the frame.
 pub(crate) fn check_within(frame: &[u8], start: u16, offset: u16) -> Result<(), SegmentError> {
     if usize::from(start) + usize::from(offset) + 2 > frame.len() {
         return Err(SegmentError::ChecksumBeyondFrame { start, offset, frame_len: frame.len() });
@@ -30,10 +30,10 @@ pub(crate) fn check_within(frame: &[u8], start: u16, offset: u16) -> Result<(), 
     Ok(())
 }
 
-/// Writes a computed checksum `offset` bytes into what it covers, within it.
+/// Writes a checksum at `offset` of the bytes that it covers.
 #[inline]
 pub(crate) fn put(covered: &mut [u8], offset: u16, sum: u16) {
-    // No other protocol whose checksum a kernel leaves to a card has it there but UDP-Lite, with the same rule.
+    // UDP-Lite, the only other protocol with its checksum at this offset, has the same rule.
     let sum = if offset == udp::CHECKSUM_AT { transmitted_checksum(sum) } else { sum };
     covered[usize::from(offset)..][..2].copy_from_slice(&sum.to_be_bytes());
 }

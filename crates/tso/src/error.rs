@@ -1,4 +1,4 @@
-//! Why a frame cannot be cut, or its checksum not completed.
+//! Errors of segmentation and checksum completion.
 
 use std::num::NonZeroU16;
 
@@ -7,102 +7,103 @@ use nichrome_wire::{
 };
 use thiserror::Error;
 
-/// Why a frame and its virtio header do not make packets.
+/// The reason why a frame and its virtio header cannot be turned into packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SegmentError {
     /// The frame ends within its Ethernet header.
     #[error(transparent)]
     Ethernet(#[from] EthernetError),
-    /// The IPv4 header is broken, or longer than the frame.
+    /// The IPv4 header is malformed, or longer than the frame.
     #[error(transparent)]
     Ipv4(#[from] Ipv4Error),
-    /// The IPv6 header is broken, longer than the frame, or a jumbogram's.
+    /// The IPv6 header is malformed, longer than the frame, or a jumbogram's.
     #[error(transparent)]
     Ipv6(#[from] Ipv6Error),
-    /// The IPv6 extension headers are broken.
+    /// The IPv6 extension headers are malformed.
     #[error(transparent)]
     Extension(#[from] ExtensionError),
-    /// The TCP header is broken.
+    /// The TCP header is malformed.
     #[error(transparent)]
     Tcp(#[from] TcpError),
-    /// The UDP header is broken.
+    /// The UDP header is malformed.
     #[error(transparent)]
     Udp(#[from] UdpError),
-    /// The UDP length is not what the IP packet carries.
+    /// The UDP length differs from the payload length of the IP packet.
     #[error("the UDP length is {length} in an IP packet that carries {carried} bytes")]
     UdpLength {
         /// The UDP length, in bytes.
         length: u16,
-        /// What the IP packet carries, in bytes.
+        /// Payload of the IP packet, in bytes.
         carried: usize,
     },
-    /// To be segmented, but neither IPv4 nor IPv6.
+    /// The frame needs segmentation, but is neither IPv4 nor IPv6.
     #[error("a frame with EtherType {0} cannot be segmented: it is not IP")]
     NotIp(EtherType),
-    /// The frame is not what the virtio header says.
+    /// The frame's protocol differs from that of the virtio header.
     #[error("the virtio header says {}, the frame is {protocol} over IPv{version}", name(*.gso_type))]
     Mismatch {
-        /// What the virtio header says.
+        /// Segmentation type of the virtio header.
         gso_type: GsoType,
         /// The frame's IP version, 4 or 6.
         version: u8,
-        /// What the frame's IP packet carries.
+        /// Protocol of the frame's IP packet.
         protocol: IpProtocol,
     },
-    /// To be segmented, but a fragment already.
+    /// The frame is an IP fragment.
     #[error("an IP fragment cannot be segmented")]
     Fragment,
-    /// An authentication header, which covers all that segmentation changes.
+    /// The packet has an authentication header, which covers fields that segmentation changes.
     #[error("a packet with an authentication header cannot be segmented")]
     Authenticated,
-    /// A routing header with segments left: the checksum covers a destination that is not in the IPv6 header.
+    /// The packet has a routing header with segments left: the checksum covers a destination that is not in the IPv6
+    /// header.
     #[error("a packet with a routing header that is not at its end cannot be segmented")]
     Routed,
-    /// Neither TCP nor UDP, without a virtio header that says how to cut it.
+    /// The protocol is neither TCP nor UDP, and no virtio header describes the segmentation.
     #[error("a packet of {0} cannot be segmented: it is neither TCP nor UDP")]
     OtherProtocol(IpProtocol),
-    /// The headers alone reach the limit.
+    /// The headers reach the maximum packet length.
     #[error("headers of {headers} bytes leave no room for payload in packets of {limit}")]
     NoRoom {
-        /// Bytes of the IP and transport headers.
+        /// Length of the IP and transport headers, in bytes.
         headers: usize,
-        /// The longest IP packet, in bytes.
+        /// The maximum IP packet length, in bytes.
         limit: u16,
     },
-    /// IP fragmentation over IPv6.
+    /// IP fragmentation over IPv6 is requested.
     #[error("UDP over IPv6 cannot be fragmented: the fragments' identification is not known")]
     Ipv6Fragmentation,
-    /// Fragments of less than 8 bytes.
+    /// Fragments of less than 8 bytes are requested.
     #[error("fragments of {0} bytes are shorter than 8")]
     FragmentSize(NonZeroU16),
-    /// The checksum that is to be completed is not where the frame has one.
+    /// The virtio header's checksum field is not the transport header's.
     #[error("the virtio checksum is at {start} + {offset}, the frame's at {transport} + {field}")]
     NotTheChecksum {
-        /// Where checksumming starts, in bytes.
+        /// Start of the checksummed bytes, in bytes from the start of the frame.
         start: u16,
-        /// Where the checksum stands, in bytes from there.
+        /// Checksum field, in bytes from `start`.
         offset: u16,
-        /// Where the frame's transport header starts, in bytes.
+        /// Start of the frame's transport header, in bytes.
         transport: usize,
-        /// Where the transport header has its checksum, in bytes.
+        /// Checksum field in the transport header, in bytes.
         field: u16,
     },
-    /// The checksum that is to be completed lies beyond the frame.
+    /// The virtio header's checksum field lies beyond the frame.
     #[error("the virtio checksum is at {start} + {offset} in a frame of {frame_len} bytes")]
     ChecksumBeyondFrame {
-        /// Where checksumming starts, in bytes.
+        /// Start of the checksummed bytes, in bytes from the start of the frame.
         start: u16,
-        /// Where the checksum stands, in bytes from there.
+        /// Checksum field, in bytes from `start`.
         offset: u16,
         /// The frame's length, in bytes.
         frame_len: usize,
     },
-    /// One packet is expected, and the frame is to be segmented.
+    /// A frame that needs segmentation where a single packet is required.
     #[error("a frame to be segmented ({}) is not one packet", name(*.0))]
     NotOnePacket(GsoType),
 }
 
-/// What a type of segmentation is for, in words.
+/// Returns a description of a segmentation type.
 fn name(gso_type: GsoType) -> &'static str {
     match gso_type {
         GsoType::TcpV4(_) => "TCP over IPv4",

@@ -1,4 +1,4 @@
-//! IPv4 fragments of a long UDP datagram.
+//! IPv4 fragmentation of a UDP datagram.
 
 use std::num::NonZeroU16;
 
@@ -10,27 +10,27 @@ use crate::ip::{IpPacket, sum_without};
 use crate::place::Place;
 use crate::udp;
 
-/// Where flags and fragment offset stand in an IPv4 header, in bytes.
+/// Offset of flags and fragment offset in an IPv4 header, in bytes.
 const FRAGMENT_AT: usize = 6;
 
-/// The flag MF, more fragments, in the word at [`FRAGMENT_AT`].
+/// The MF flag in the word at [`FRAGMENT_AT`].
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// What each fragment has of its own, and what goes into its header's checksum.
+/// The per-fragment fields, and the constant part of the header checksum.
 #[derive(Clone, Debug)]
 pub(crate) struct FragmentFields {
     network: usize,
-    /// The sum of the IPv4 header without total length, flags, fragment offset and checksum.
+    /// Checksum sum of the IPv4 header without total length, flags, fragment offset and checksum.
     shared: Sum,
-    /// Where the next fragment lies in the datagram, in units of 8 bytes.
+    /// Offset of the next fragment, in units of 8 bytes.
     units: u16,
-    /// Of the whole datagram, whose header is in the first fragment.
+    /// UDP checksum of the whole datagram, in the first fragment.
     checksum: u16,
 }
 
 impl FragmentFields {
-    /// The fields of the datagram in `packet`, which is summed here, and the payload of each fragment but the last: `size`
-    /// rounded down to the unit of the fragment offset.
+    /// Reads the fields of `packet` and sums the datagram. Also returns the payload length of all fragments but the
+    /// last: `size` rounded down to a multiple of 8.
     pub(crate) fn read(
         frame: &[u8],
         packet: &IpPacket<'_>,
@@ -60,7 +60,7 @@ impl FragmentFields {
         Ok((fields, payload_size))
     }
 
-    /// Writes the fields of `packet`, which holds the headers of the whole and, from `header_len` on, this fragment.
+    /// Writes the fields of the fragment `packet`, which begins with the original headers of `header_len` bytes.
     pub(crate) fn write(&mut self, packet: &mut [u8], header_len: usize, place: Place) {
         let total_len = packet.len() - self.network;
         let field = if place.is_last { self.units } else { self.units | MORE_FRAGMENTS };

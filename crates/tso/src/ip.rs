@@ -1,4 +1,4 @@
-//! The IP packet in a frame that is to be cut: what is read of it once, and what is written for each packet.
+//! The IP header of a frame to segment: parsed once, rewritten per packet.
 
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{
@@ -8,15 +8,15 @@ use nichrome_wire::{
 
 use crate::error::SegmentError;
 
-/// An IP packet whose lengths are consistent and within the frame.
+/// An IP packet with consistent lengths, within the frame.
 pub(crate) struct IpPacket<'a> {
-    /// Where the IP header starts, in bytes from the start of the frame.
+    /// Offset of the IP header in the frame, in bytes.
     pub(crate) network: usize,
-    /// Where the transport header starts, in bytes from the start of the frame.
+    /// Offset of the transport header in the frame, in bytes.
     pub(crate) transport: usize,
     pub(crate) addresses: AddressPair,
     pub(crate) protocol: IpProtocol,
-    /// The transport header and everything after it, without Ethernet's padding.
+    /// The transport header and the bytes behind it, without Ethernet padding.
     pub(crate) payload: &'a [u8],
 }
 
@@ -83,7 +83,7 @@ impl<'a> IpPacket<'a> {
         })
     }
 
-    /// Checks that the packet is what the virtio header says.
+    /// Checks that the packet matches the virtio header's segmentation type.
     pub(crate) fn check_type(&self, gso_type: GsoType) -> Result<(), SegmentError> {
         let (version, protocol) = (self.version(), self.protocol);
         let fits = match gso_type {
@@ -102,31 +102,31 @@ impl<'a> IpPacket<'a> {
     }
 }
 
-/// Refuses the extension headers that are not the same for every packet, or say that the pseudo-header is another.
+/// Rejects extension headers that differ between packets or change the pseudo-header.
 fn check_extension(extension: &Ipv6Extension<'_>) -> Result<(), SegmentError> {
     match (extension.protocol, extension.bytes) {
         (IpProtocol::AH, _) => Err(SegmentError::Authenticated),
-        // Segments left (RFC 8200 section 4.4), which must be 0 for the destination to be the last (section 8.1).
+        // Segments left (RFC 8200 section 4.4): if not 0, the checksum covers another destination (section 8.1).
         (IpProtocol::ROUTING, [_, _, _, 1..=255, ..]) => Err(SegmentError::Routed),
         _ => Ok(()),
     }
 }
 
-/// The fields of the IP header that each packet has of its own, and what does not change of the header's sum.
+/// The per-packet fields of the IP header, and the constant part of the header checksum.
 #[derive(Clone, Debug)]
 pub(crate) enum IpFields {
-    /// The sum of the header without total length, identification and checksum; the next packet's identification.
+    /// Checksum sum of the header without total length, identification and checksum; the next packet's identification.
     V4 {
         sum: Sum,
         ident: u16,
-        /// What the identification goes up by from packet to packet.
+        /// Increment of the identification per packet.
         ident_step: u16,
     },
     V6,
 }
 
 impl IpFields {
-    /// The fields of `packet` in `frame`.
+    /// Reads the fields of `packet` in `frame`.
     pub(crate) fn read(frame: &[u8], packet: &IpPacket<'_>) -> Self {
         let header = &frame[packet.network..packet.transport];
         match (packet.addresses, Ipv4Header::new(header)) {
@@ -137,14 +137,14 @@ impl IpFields {
         }
     }
 
-    /// Lets all packets have the identification of the first.
+    /// Makes all packets have the first one's identification.
     pub(crate) fn fix_identification(&mut self) {
         if let Self::V4 { ident_step, .. } = self {
             *ident_step = 0;
         }
     }
 
-    /// Writes the fields of `packet`, from the IP header to its end.
+    /// Writes the fields of `packet`, which begins with the IP header.
     #[inline]
     pub(crate) fn write(&mut self, packet: &mut [u8]) {
         let len = packet.len();
@@ -164,7 +164,7 @@ impl IpFields {
     }
 }
 
-/// The sum of an IPv4 header without the 16-bit words at `left_out`, all below 20.
+/// Sums an IPv4 header without the 16-bit words at the offsets `left_out`, all below 20.
 pub(crate) fn sum_without(header: &[u8], left_out: &[usize]) -> Sum {
     let Some((&(mut fixed), options)) = header.split_first_chunk::<{ Ipv4Header::LEN }>() else {
         return Sum::new();

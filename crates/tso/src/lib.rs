@@ -1,29 +1,28 @@
-//! Transmit segmentation and checksum: what a card does with the frames of up to 64 KB that a kernel leaves to be cut
-//! (generic segmentation offload, GSO), and with the checksums that it leaves to be completed.
+//! Transmit segmentation and checksum offload: segments frames of up to 64 KB that a kernel passes on unsegmented
+//! (generic segmentation offload, GSO), and completes partial checksums.
 //!
-//! [`Segments`] turns one frame, with the virtio header that came before it (from a TAP or an AF_PACKET socket), into the
-//! packets for the wire. It borrows the frame, allocates nothing, and never looks beyond the IP packet. The rules are
-//! those of Linux's own `tcp_gso_segment`, `__udp_gso_segment` and `inet_gso_segment`:
+//! [`Segments`] turns one frame, with its virtio header (from a TAP or an AF_PACKET socket), into packets for the
+//! wire. It borrows the frame, allocates nothing, and never reads beyond the IP packet. The rules are those of Linux's
+//! `tcp_gso_segment`, `__udp_gso_segment` and `inet_gso_segment`:
 //!
 //! | case | what happens |
 //! |---|---|
-//! | no segmentation, no unfinished checksum | the frame goes out as it is, whatever it holds |
-//! | no segmentation, unfinished checksum (`NEEDS_CSUM`) | everything from `csum_start` is summed; with the checksum at 6 bytes from there, UDP's place, 0 becomes 0xFFFF |
-//! | TCP | payload cut to `gso_size`, sequence number advanced; FIN and PSH on the last segment only, CWR on the first only (RFC 3168 section 6.1.2), with or without `GSO_ECN`; all other fields and options as they are |
-//! | UDP (`GSO_UDP_L4`) | payload cut to `gso_size`, each piece a datagram with a length of its own |
-//! | UDP fragments (`GSO_UDP`) over IPv4 | the datagram, its checksum completed, cut to fragments of `gso_size` rounded down to 8 bytes; DF cleared, identification and options the same in all |
-//! | UDP fragments over IPv6 | refused, where the datagram is longer than `gso_size`: nobody gave the fragments an identification |
-//! | IPv4 | total length and header checksum of its own; the identification goes up by one from packet to packet, with DF as without (Linux's default; fixed identifications, `SKB_GSO_TCP_FIXEDID`, have no place in the virtio header) |
-//! | IPv6 | payload length of its own; extension headers as they are; refused are fragments, an authentication header, a routing header with segments left, and jumbograms |
-//! | payload no longer than `gso_size`, or none | one packet, by the same rules |
-//! | bytes after the IP packet | of a frame to be cut, left out |
-//! | `hdr_len` | ignored: the frame's own headers are read |
-//! | no virtio header, as in a capture ([`Segments::within`]) | TCP or UDP as above, the size from an MTU or given |
-//! | a checksum in the frame | of a frame to be cut, ignored: it is computed anew, from the addresses in the IP header |
+//! | no segmentation, complete checksum | the frame is sent unchanged, whatever it contains |
+//! | no segmentation, partial checksum (`NEEDS_CSUM`) | the bytes from `csum_start` on are summed; with the checksum at offset 6, as in UDP, 0 becomes 0xFFFF |
+//! | TCP | payload cut to `gso_size`, sequence number advanced; FIN and PSH on the last segment only, CWR on the first only (RFC 3168 section 6.1.2), with or without `GSO_ECN`; all other fields and options unchanged |
+//! | UDP (`GSO_UDP_L4`) | payload cut to `gso_size`; each piece is a datagram with its own length |
+//! | UDP fragments (`GSO_UDP`) over IPv4 | the datagram, its checksum completed, is cut to fragments of `gso_size` rounded down to 8 bytes; DF cleared, identification and options equal in all |
+//! | UDP fragments over IPv6 | rejected if the datagram is longer than `gso_size`: the fragments have no identification |
+//! | IPv4 | own total length and header checksum; the identification increases by one per packet, with or without DF (Linux's default; the virtio header cannot express fixed identifications, `SKB_GSO_TCP_FIXEDID`) |
+//! | IPv6 | own payload length; extension headers unchanged; fragments, authentication headers, routing headers with segments left and jumbograms are rejected |
+//! | payload no longer than `gso_size`, or empty | one packet, by the same rules |
+//! | bytes behind the IP packet | omitted if the frame needs segmentation |
+//! | `hdr_len` | ignored: the frame's headers are parsed |
+//! | no virtio header, as in a capture ([`Segments::within`]) | TCP or UDP as above, with a given MTU or payload size |
+//! | the frame's own checksum | ignored if the frame needs segmentation: recomputed from the addresses in the IP header |
 //!
-//! What cannot be cut has a [`SegmentError`]. Every packet of a frame to be cut holds at least one byte of the IP
-//! packet's 65,535, so there are fewer than 65,535 however small `gso_size` is; a caller who wants fewer asks
-//! [`Segments::remaining`] first.
+//! Frames that cannot be segmented give a [`SegmentError`]. Every packet carries at least one byte of payload, so
+//! there are fewer than 65,535, however small `gso_size` is; [`Segments::remaining`] returns the number in advance.
 //!
 //! ```
 //! use nichrome_tso::Segments;

@@ -1,6 +1,6 @@
-//! Where a packet stands among those that a frame is cut into.
+//! The position of a packet among those of a frame.
 
-/// Which of the packets it is.
+/// Whether a packet is the first and the last of its frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) is_first: bool,

@@ -1,4 +1,4 @@
-//! The packets of a frame, one after the other.
+//! The packets of a frame, as an iterator.
 
 use std::num::NonZeroU16;
 
@@ -13,35 +13,35 @@ use crate::place::Place;
 use crate::tcp::{self, TcpFields};
 use crate::udp::{self, UdpFields};
 
-/// The packets that a frame is cut into: see the [crate] for the rules.
+/// The packets of a frame: see the [crate] for the rules.
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
-    /// What every packet begins with.
+    /// The headers that every packet begins with.
     header: &'a [u8],
-    /// What is still to be sent.
+    /// The payload not sent yet.
     payload: &'a [u8],
-    /// Payload of each packet but the last, in bytes; not 0 where there is a payload.
+    /// Payload of each packet but the last, in bytes; not 0 if there is payload.
     size: usize,
     remaining: usize,
     is_first: bool,
     fields: Fields,
 }
 
-/// How large the packets are that a frame is cut into.
+/// The maximum size of the packets of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Payload of each TCP segment or UDP datagram but the last, in bytes.
     Payload(NonZeroU16),
-    /// The longest IP packet (the MTU), in bytes.
+    /// The maximum IP packet length (the MTU), in bytes.
     Packet(u16),
 }
 
-/// What each packet has of its own.
+/// The per-packet fields.
 #[derive(Clone, Debug)]
 enum Fields {
-    /// Nothing: the frame goes out as it is.
+    /// None: the frame is sent unchanged.
     None,
-    /// A checksum of all the payload, so many bytes into it.
+    /// A checksum over the whole payload, at this offset in it.
     Checksum(u16),
     Tcp(TcpFields),
     Udp(UdpFields),
@@ -49,7 +49,7 @@ enum Fields {
 }
 
 impl Fields {
-    /// Whether the sum of each payload is needed.
+    /// Returns true if the checksum of each payload is needed.
     fn needs_sum(&self) -> bool {
         match self {
             Self::None | Self::Fragment(_) => false,
@@ -59,10 +59,10 @@ impl Fields {
 }
 
 impl<'a> Segments<'a> {
-    /// The packets of `frame`, which begins with its Ethernet header, as `virtio` says.
+    /// Segments `frame`, which begins with its Ethernet header, as `virtio` requests.
     ///
     /// # Errors
-    /// The frame is not what `virtio` says, or its headers are broken: see [`SegmentError`].
+    /// The frame contradicts `virtio`, or its headers are malformed: see [`SegmentError`].
     pub fn new(frame: &'a [u8], virtio: &VirtioNetRepr) -> Result<Self, SegmentError> {
         match virtio.gso {
             Some(gso) => Self::cut(frame, gso, virtio.checksum),
@@ -70,7 +70,7 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// A frame that is one packet.
+    /// Wraps a frame that needs no segmentation.
     fn one(frame: &'a [u8], checksum: ChecksumState) -> Result<Self, SegmentError> {
         let ChecksumState::Partial { start, offset } = checksum else {
             return Ok(Self::from_parts(&[], frame, frame.len(), Fields::None));
@@ -80,7 +80,7 @@ impl<'a> Segments<'a> {
         Ok(Self::from_parts(header, payload, payload.len(), Fields::Checksum(offset)))
     }
 
-    /// A frame that is to be cut.
+    /// Prepares a frame that needs segmentation.
     fn cut(frame: &'a [u8], gso: Gso, checksum: ChecksumState) -> Result<Self, SegmentError> {
         let packet = IpPacket::parse(frame)?;
         packet.check_type(gso.gso_type)?;
@@ -104,7 +104,7 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// The parts of `packet`, whose transport header has `header_len` bytes that every part repeats.
+    /// Prepares `packet`, whose transport header has `header_len` bytes.
     fn from_packet(
         frame: &'a [u8],
         packet: &IpPacket<'a>,
@@ -121,11 +121,11 @@ impl<'a> Segments<'a> {
         Self { header, payload, size, remaining, is_first: true, fields }
     }
 
-    /// The TCP segments or UDP datagrams that fit `limit`, of a frame that no virtio header came with, as of a capture: see
-    /// [`Limit`].
+    /// Segments a frame without a virtio header, such as one of a capture, into TCP segments or UDP datagrams within
+    /// `limit`.
     ///
     /// # Errors
-    /// The frame holds no TCP segment or UDP datagram that can be cut, or the limit leaves no room for payload.
+    /// The frame has no TCP segment or UDP datagram that can be segmented, or the limit leaves no room for payload.
     pub fn within(frame: &'a [u8], limit: Limit) -> Result<Self, SegmentError> {
         let packet = IpPacket::parse(frame)?;
         let (fields, header_len) = match packet.protocol {
@@ -147,7 +147,7 @@ impl<'a> Segments<'a> {
         Ok(Self::from_packet(frame, &packet, header_len, size, fields))
     }
 
-    /// Lets all packets have the IPv4 identification of the frame: it goes up by one from packet to packet otherwise.
+    /// Makes all packets have the frame's IPv4 identification, instead of increasing ones.
     pub fn fix_identification(&mut self) {
         match &mut self.fields {
             Fields::Tcp(fields) => fields.fix_identification(),
@@ -156,32 +156,32 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// Packets still to come.
+    /// Returns the number of remaining packets.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.remaining
     }
 
-    /// Bytes of all the packets still to come, headers included.
+    /// Returns the total length of the remaining packets, including headers, in bytes.
     #[inline]
     pub fn bytes_remaining(&self) -> usize {
         self.remaining * self.header.len() + self.payload.len()
     }
 
-    /// Bytes of the next packet, headers included; 0 where there is none. None that follows is longer.
+    /// Returns the length of the next packet, including headers; 0 if there is none. Later packets are not longer.
     #[inline]
     pub fn packet_len(&self) -> usize {
         if self.remaining == 0 { 0 } else { self.header.len() + self.payload.len().min(self.size) }
     }
 
-    /// Appends the next packet to `out`, its checksums complete; `false` where there is none.
+    /// Appends the next packet with complete checksums to `out`; returns false if there is none.
     pub fn append_next(&mut self, out: &mut Vec<u8>) -> bool {
         if self.remaining == 0 {
             return false;
         }
         let (payload, rest) = self.payload.split_at(self.payload.len().min(self.size));
         let place = Place { is_first: self.is_first, is_last: self.remaining == 1 };
-        // Before copying: summing reads ahead better, and leaves the payload in the cache for the copy.
+        // Summed before copying: reads ahead better, and leaves the payload in the cache for the copy.
         let sum = if self.fields.needs_sum() { Sum::new().add_bytes(payload) } else { Sum::new() };
         let (start, header_len) = (out.len(), self.header.len());
         out.reserve(header_len + payload.len());
@@ -202,7 +202,7 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Checks that a checksum to be completed is the one of the transport header that was found.
+/// Checks that the virtio header's checksum field is the transport header's.
 fn check_place(checksum: ChecksumState, transport: usize, field: u16) -> Result<(), SegmentError> {
     match checksum {
         ChecksumState::Partial { start, offset } if usize::from(start) != transport || offset != field => {

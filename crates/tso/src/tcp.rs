@@ -1,4 +1,4 @@
-//! TCP segments out of a long one.
+//! TCP segmentation.
 
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{IpProtocol, SeqNumber, TcpError, TcpFlags, TcpHeader, TcpHeaderMut};
@@ -6,31 +6,31 @@ use nichrome_wire::{IpProtocol, SeqNumber, TcpError, TcpFlags, TcpHeader, TcpHea
 use crate::ip::{IpFields, IpPacket};
 use crate::place::Place;
 
-/// Where the checksum stands in a TCP header, in bytes.
+/// Offset of the checksum in a TCP header, in bytes.
 pub(crate) const CHECKSUM_AT: u16 = 16;
 
-/// What each segment has of its own, and what goes into its checksum.
+/// The per-segment fields, and the constant part of the checksum.
 #[derive(Clone, Debug)]
 pub(crate) struct TcpFields {
     network: usize,
     transport: usize,
     ip: IpFields,
-    /// The next segment's.
+    /// Sequence number of the next segment.
     seq: SeqNumber,
-    /// Those of the whole.
+    /// Flags of the original segment.
     flags: TcpFlags,
-    /// The sum of what all segments share: the pseudo-header without length, the header without sequence number, flags
-    /// and checksum.
+    /// Checksum sum of the common fields: pseudo-header without length, TCP header without sequence number, flags and
+    /// checksum.
     shared: Sum,
 }
 
 impl TcpFields {
-    /// Lets all packets have the IPv4 identification of the first.
+    /// Makes all packets have the first one's IPv4 identification.
     pub(crate) fn fix_identification(&mut self) {
         self.ip.fix_identification();
     }
 
-    /// The fields of the segment in `packet` and its header length.
+    /// Reads the fields of the segment in `packet`. Also returns its header length.
     pub(crate) fn read(frame: &[u8], packet: &IpPacket<'_>) -> Result<(Self, usize), TcpError> {
         let segment = packet.payload;
         let truncated = |expected| TcpError::Truncated { len: segment.len(), expected };
@@ -62,8 +62,8 @@ impl TcpFields {
         Ok((fields, header_len))
     }
 
-    /// Writes the fields of `packet`, which holds the headers of the whole and, from `header_len` on, the payload of
-    /// this segment, whose sum is `payload`.
+    /// Writes the fields of the segment `packet`, which begins with the original headers of `header_len` bytes.
+    /// `payload` is the checksum sum of its payload.
     #[inline]
     pub(crate) fn write(&mut self, packet: &mut [u8], header_len: usize, payload: Sum, place: Place) {
         let payload_len = (packet.len() - header_len) as u32;
@@ -80,8 +80,8 @@ impl TcpFields {
     }
 }
 
-/// The flags of the segment at `place`: what ends the data ends the last one, and the first one alone tells that the
-/// window was reduced, or the receiver would stop its ECN echo again and again (RFC 3168 section 6.1.2).
+/// Returns the flags of the segment at `place`: FIN and PSH on the last only; CWR on the first only, or the receiver
+/// would stop its ECN echo repeatedly (RFC 3168 section 6.1.2).
 #[inline]
 fn flags_at(all: TcpFlags, place: Place) -> TcpFlags {
     let mut left_out = TcpFlags::NONE;

@@ -1,4 +1,4 @@
-//! UDP datagrams out of a long one.
+//! UDP segmentation.
 
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{IpProtocol, UdpError, UdpHeader, UdpHeaderMut, transmitted_checksum};
@@ -6,26 +6,26 @@ use nichrome_wire::{IpProtocol, UdpError, UdpHeader, UdpHeaderMut, transmitted_c
 use crate::error::SegmentError;
 use crate::ip::{IpFields, IpPacket};
 
-/// Where the checksum stands in a UDP header, in bytes.
+/// Offset of the checksum in a UDP header, in bytes.
 pub(crate) const CHECKSUM_AT: u16 = 6;
 
-/// What each datagram has of its own, and what goes into its checksum.
+/// The per-datagram fields, and the constant part of the checksum.
 #[derive(Clone, Debug)]
 pub(crate) struct UdpFields {
     network: usize,
     transport: usize,
     ip: IpFields,
-    /// The sum of what all datagrams share: the pseudo-header and the header, both without length.
+    /// Checksum sum of the common fields: pseudo-header and UDP header, both without length.
     shared: Sum,
 }
 
 impl UdpFields {
-    /// Lets all packets have the IPv4 identification of the first.
+    /// Makes all packets have the first one's IPv4 identification.
     pub(crate) fn fix_identification(&mut self) {
         self.ip.fix_identification();
     }
 
-    /// The fields of the datagram in `packet`.
+    /// Reads the fields of the datagram in `packet`.
     pub(crate) fn read(frame: &[u8], packet: &IpPacket<'_>) -> Result<Self, SegmentError> {
         let header = check_header(packet)?;
         Ok(Self {
@@ -40,21 +40,21 @@ impl UdpFields {
         })
     }
 
-    /// Writes the fields of `packet`, which holds the headers of the whole and the payload of this datagram, whose sum is
-    /// `payload`.
+    /// Writes the fields of the datagram `packet`, which begins with the original headers. `payload` is the checksum
+    /// sum of its payload.
     #[inline]
     pub(crate) fn write(&mut self, packet: &mut [u8], payload: Sum) {
         let length = packet.len() - self.transport;
         self.ip.write(&mut packet[self.network..]);
         let Some(mut header) = UdpHeaderMut::new(&mut packet[self.transport..]) else { return };
-        // The length is summed twice: it stands in the header and in the pseudo-header.
+        // The length counts twice: in the header and in the pseudo-header.
         let sum = self.shared.add_u32(u32::from(payload.fold())).add_u32(2 * length as u32);
         header.set_length(length as u16);
         header.set_checksum(transmitted_checksum(sum.finish()));
     }
 }
 
-/// The header of the datagram in `packet`, whose length must be what the packet carries.
+/// Returns the UDP header of `packet`; its length must equal the IP payload length.
 pub(crate) fn check_header<'a>(packet: &IpPacket<'a>) -> Result<UdpHeader<'a>, SegmentError> {
     let carried = packet.payload.len();
     let truncated = UdpError::Truncated { len: carried, expected: UdpHeader::LEN };

@@ -1,4 +1,4 @@
-//! How much a link carries.
+//! Link rates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,22 +6,22 @@ use std::str::FromStr;
 use crate::ParseError;
 use crate::decimal;
 
-/// Bits per second, from 1 kbit/s to 1 Tbit/s: `64kbit`, `10mbit`, `1.5gbit`. Units are decimal.
+/// A rate from 1 kbit/s to 1 Tbit/s: `64kbit`, `10mbit`, `1.5gbit`. Units are decimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bandwidth(u64);
 
-const ALLOWED: &str = "it is a number with bit, kbit, mbit or gbit (a second), such as 10mbit or 1.5gbit; \
+const ALLOWED: &str = "a number with bit, kbit, mbit or gbit (a second), such as 10mbit or 1.5gbit; \
                        from 1kbit to 1000gbit";
 
 const UNITS: [(&str, u64); 4] = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1000), ("bit", 1)];
 
 impl Bandwidth {
-    /// The least: 1 kbit/s.
+    /// The minimum: 1 kbit/s.
     pub const MIN: Self = Self(1000);
-    /// The most: 1 Tbit/s.
+    /// The maximum: 1 Tbit/s.
     pub const MAX: Self = Self(1_000_000_000_000);
 
-    /// So many bits per second; `None` where that is not from [`Bandwidth::MIN`] to [`Bandwidth::MAX`].
+    /// Creates a rate; `None` outside [`Bandwidth::MIN`] to [`Bandwidth::MAX`].
     pub const fn new(bits_per_second: u64) -> Option<Self> {
         if bits_per_second < Self::MIN.0 || bits_per_second > Self::MAX.0 {
             return None;
@@ -29,7 +29,7 @@ impl Bandwidth {
         Some(Self(bits_per_second))
     }
 
-    /// Bits per second.
+    /// Returns bits per second.
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
@@ -48,7 +48,7 @@ impl FromStr for Bandwidth {
 }
 
 impl fmt::Display for Bandwidth {
-    /// In the largest unit of which it has at least one, exactly.
+    /// Formats exactly, in the largest unit of which the rate has at least one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = UNITS.into_iter().find(|(_, scale)| self.0 >= *scale);
         let (unit, scale) = unit.unwrap_or(("bit", 1));

@@ -1,28 +1,28 @@
-//! A calendar: what is due within the next quarter of a second, put down by its day and in no order within.
+//! A calendar queue for the next 268 ms (2¹⁴ buckets of 2¹⁴ ns), unordered within a bucket.
 
 use nichrome_wire::Instant;
 
-/// Days that are kept apart.
+/// Number of buckets, called days.
 const DAYS: u64 = 1 << 14;
-/// A day has 2¹⁴ ns: 16 µs. At a million packets a second that is 16 packets.
+/// Length of a day: 2¹⁴ ns, about 16 µs; 16 packets at one million packets per second.
 const DAY_BITS: u32 = 14;
-/// No entry follows.
+/// End of a list.
 const NIL: u32 = u32::MAX;
 
-/// For each day of a turn the entries that are due then, as lists; an entry is a number that the owner gave.
+/// A linked list of entries per day. An entry is a number chosen by the owner.
 pub(crate) struct Calendar {
-    /// The last entry of each day. Made when first needed: a path without jitter has no use for it.
+    /// The last entry of each day. Allocated on first use: only jitter needs it.
     heads: Vec<u32>,
-    /// By entry, the one before it on the same day.
+    /// By entry: the previous entry of the same day.
     previous: Vec<u32>,
     occupied: [u64; DAYS as usize / 64],
-    /// Every entry's day is after this one.
+    /// All entries are due after this day.
     today: Day,
-    /// The first day that has entries.
+    /// The first day with entries.
     first: Option<Day>,
 }
 
-/// A number of days since the origin of time.
+/// Days since the origin of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Day(u64);
 
@@ -54,14 +54,14 @@ impl Calendar {
         }
     }
 
-    /// The first day that has entries.
+    /// Returns the first day with entries.
     #[inline]
     pub(crate) fn first(&self) -> Option<Day> {
         self.first
     }
 
-    /// Puts down that `entry` is due at `at`; `false` where that day is over, today, or too far ahead. Nothing that
-    /// was put down is due before `now`.
+    /// Adds `entry`, due at `at`. Returns false if that day is over, today, or beyond the calendar. No entry may be
+    /// due before `now`.
     #[inline]
     pub(crate) fn put(&mut self, entry: u32, at: Instant, now: Instant) -> bool {
         let day = Day::of(at);
@@ -81,7 +81,7 @@ impl Calendar {
         true
     }
 
-    /// Hands over the entries of the first day, which becomes today, in no order.
+    /// Removes the entries of the first day, unordered, and makes it today.
     pub(crate) fn take_first(&mut self, mut take: impl FnMut(u32)) {
         let Some(day) = self.first else { return };
         let mut entry = std::mem::replace(&mut self.heads[day.slot()], NIL);
@@ -94,12 +94,12 @@ impl Calendar {
         self.first = self.next_occupied();
     }
 
-    /// The first day after today that has entries.
+    /// Returns the first day after today with entries.
     fn next_occupied(&self) -> Option<Day> {
         let next = Day(self.today.0 + 1);
         let (word, bit) = (next.slot() / 64, next.slot() % 64);
         let words = self.occupied.len();
-        // The first word is looked at twice: its high bits are the nearest days, its low bits the farthest.
+        // The first word is visited twice: its high bits are the nearest days, its low bits the farthest.
         let masked = |ahead: usize| match ahead {
             0 => self.occupied[word] & u64::MAX << bit,
             _ => self.occupied[(word + ahead) % words],

@@ -1,9 +1,9 @@
-//! Decimal numbers without rounding: what is read is what was written, or it is refused.
+//! Exact decimal numbers: parsing fails instead of rounding.
 
 use std::fmt;
 
-/// The number in `text` times `scale`. `None` where it is not digits with at most one point between them, or no whole
-/// number of parts of `scale`, or beyond 64 bits.
+/// Parses a decimal number and multiplies it by `scale`. `None` if the text is not digits with at most one decimal
+/// point, if the product is not an integer, or if it exceeds 64 bits.
 pub fn parse(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     if !is_digits(whole) || !is_digits(fraction) {
@@ -23,7 +23,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Writes `value / scale` in as few digits as say it exactly; `scale` is a power of ten.
+/// Writes `value / scale` exactly, in as few digits as possible; `scale` is a power of ten.
 pub fn write(f: &mut fmt::Formatter<'_>, value: u64, scale: u64) -> fmt::Result {
     write!(f, "{}", value / scale)?;
     let (mut fraction, mut digits) = (value % scale, scale.ilog10() as usize);

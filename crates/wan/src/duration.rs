@@ -1,4 +1,4 @@
-//! Times as they are written: `40ms`, `1.5ms`, `50us`, `0`.
+//! Times in text notation: `40ms`, `1.5ms`, `50us`, `0`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use crate::ParseError;
 use crate::decimal;
 
-/// The longest time that is accepted.
+/// The maximum time.
 pub const LONGEST: Duration = Duration::from_secs(3600);
 
-const ALLOWED: &str = "it is a number with ns, us, ms or s, such as 40ms, 1.5ms or 50us, or 0; at most 3600s";
+const ALLOWED: &str = "a number with ns, us, ms or s, such as 40ms, 1.5ms or 50us, or 0; at most 3600s";
 
-/// Nanoseconds in each unit, the smallest first.
+/// Nanoseconds per unit, smallest first.
 const UNITS: [(&str, u64); 6] =
     [("ns", 1), ("us", 1000), ("µs", 1000), ("μs", 1000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// Reads a time from 0 to [`LONGEST`], to the nanosecond.
+/// Parses a time from 0 to [`LONGEST`], exact to the nanosecond.
 ///
 /// # Errors
-/// The text is no such time.
+/// The text is not a time in this range.
 pub fn parse(text: &str) -> Result<Duration, ParseError> {
     let nanos = if text == "0" { Some(0) } else { nanos(text) };
     nanos
@@ -35,25 +35,25 @@ fn nanos(text: &str) -> Option<u64> {
     decimal::parse(number, scale)
 }
 
-/// A time from 0 to one hour ([`LONGEST`]): a delay, a deviation, an interval.
+/// A time from 0 to one hour ([`LONGEST`]): a delay, deviation or interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Delay(Duration);
 
 impl Delay {
-    /// No delay.
+    /// Zero.
     pub const ZERO: Self = Self(Duration::ZERO);
 
-    /// A delay; `None` where it is longer than [`LONGEST`].
+    /// Creates a delay; `None` if longer than [`LONGEST`].
     pub const fn new(duration: Duration) -> Option<Self> {
         if duration.as_nanos() <= LONGEST.as_nanos() { Some(Self(duration)) } else { None }
     }
 
-    /// The time as the standard library's type.
+    /// Returns the standard library's type.
     pub const fn get(self) -> Duration {
         self.0
     }
 
-    /// Nanoseconds, at most 3.6 × 10¹².
+    /// Returns nanoseconds, at most 3.6 × 10¹².
     pub const fn nanos(self) -> u64 {
         self.0.as_nanos() as u64
     }
@@ -68,7 +68,7 @@ impl FromStr for Delay {
 }
 
 impl fmt::Display for Delay {
-    /// In the largest unit of which it has at least one, exactly.
+    /// Formats exactly, in the largest unit of which the time has at least one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.nanos();
         let unit = UNITS.into_iter().rev().find(|(name, scale)| name.is_ascii() && nanos >= *scale);

@@ -1,10 +1,10 @@
-//! What is said about text that stands for none of this crate's types.
+//! The parse error of this crate's types.
 
 use thiserror::Error;
 
-/// Text that cannot be read; the message is one line that says what would be right.
+/// Unparsable text. The one-line message states the expected format.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{text}' is no {what}: {allowed}")]
+#[error("'{text}' is not a valid {what}: expected {allowed}")]
 pub struct ParseError {
     text: String,
     what: &'static str,

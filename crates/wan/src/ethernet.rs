@@ -1,14 +1,15 @@
-//! What [`crate::Packet`] asks of an Ethernet frame, for whoever keeps frames in buffers of their own.
+//! The operations of [`crate::Packet`] on an Ethernet frame, for implementations with their own buffers.
 
 use nichrome_wire::checksum;
 use nichrome_wire::{Ecn, EtherType, Ipv4Header, Ipv6Header, LinkHeader};
 
-/// Bytes behind the Ethernet header and its VLAN tags.
+/// Returns the bytes behind the Ethernet header and its VLAN tags.
 pub fn network_len(frame: &[u8]) -> usize {
     LinkHeader::new(frame).map_or(0, |link| link.payload().len())
 }
 
-/// Bytes of an IP packet that get through whatever the MTU is: 1,280 of IPv6 (RFC 8200 section 5), none of anything else.
+/// Returns the minimum link MTU of the frame's protocol: 1,280 for IPv6 (RFC 8200 section 5), else 0. Packets up to it
+/// pass whatever the MTU is.
 pub fn least_mtu(frame: &[u8]) -> usize {
     match LinkHeader::new(frame) {
         Some(link) if link.ethertype() == EtherType::IPV6 => usize::from(Ipv6Header::LEAST_MTU),
@@ -16,14 +17,14 @@ pub fn least_mtu(frame: &[u8]) -> usize {
     }
 }
 
-/// Flips a bit, counted from the first of the frame; beyond the end, nothing.
+/// Flips a bit, counted from the start of the frame. Does nothing beyond the end.
 pub fn flip_bit(frame: &mut [u8], bit: usize) {
     if let Some(byte) = frame.get_mut(bit / 8) {
         *byte ^= 0x80 >> (bit % 8);
     }
 }
 
-/// The ECN bits of the IP header; [`Ecn::NotEct`] for what is not IP.
+/// Returns the ECN bits of the IP header; [`Ecn::NotEct`] for other protocols.
 pub fn ecn(frame: &[u8]) -> Ecn {
     match ip_header(frame) {
         Some(IpHeader::V4 { at }) => Ipv4Header::new(&frame[at..]).map_or(Ecn::NotEct, |ip| ip.ecn()),
@@ -32,11 +33,11 @@ pub fn ecn(frame: &[u8]) -> Ecn {
     }
 }
 
-/// Sets "congestion experienced" in the IP header, and updates an IPv4 header checksum (RFC 1624).
+/// Sets CE in the IP header and updates the IPv4 header checksum (RFC 1624).
 pub fn mark_ce(frame: &mut [u8]) {
     match ip_header(frame) {
         Some(IpHeader::V4 { at }) => mark_ipv4(&mut frame[at..]),
-        // The traffic class lies across the first two bytes; its ECN bits are in the second (RFC 8200 section 3).
+        // The traffic class spans the first two bytes; the ECN bits are in the second (RFC 8200 section 3).
         Some(IpHeader::V6 { at }) => frame[at + 1] |= (Ecn::Ce as u8) << 4,
         None => {}
     }
@@ -52,7 +53,7 @@ fn mark_ipv4(packet: &mut [u8]) {
     }
 }
 
-/// Where a whole IP header begins.
+/// Offset of a complete IP header.
 enum IpHeader {
     V4 { at: usize },
     V6 { at: usize },

@@ -1,4 +1,4 @@
-//! Where packets leave a path, and how they are counted.
+//! The outputs of a path: released and dropped packets, and their counters.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use nichrome_wire::Instant;
 
 use crate::{Departure, DropReason, Limit, Output, Packet, Stats};
 
-/// A packet on its way.
+/// A packet in flight.
 pub(crate) struct Transit<P> {
     pub(crate) packet: P,
     pub(crate) arrived: Instant,
-    /// The how manieth packet it was to arrive; a copy has its original's number.
+    /// Arrival number of the packet; a copy has its original's.
     pub(crate) number: u64,
 }
 
-/// The outputs that were not polled yet, and the counters.
+/// Outputs not polled yet, and the counters.
 pub(crate) struct Exits<P> {
     outputs: VecDeque<Output<P>>,
     pub(crate) stats: Stats,
     in_flight: usize,
     limit: Limit,
-    /// The number of the latest arrival that was released.
+    /// Highest arrival number released so far.
     latest: u64,
 }
 
@@ -41,7 +41,7 @@ impl<P: Packet> Exits<P> {
         self.in_flight < self.limit.get() as usize
     }
 
-    /// Counts a packet that arrived; `None` where there is no room, and it is dropped.
+    /// Admits and counts an arriving packet. Drops it and returns `None` if the path is full.
     #[inline]
     pub(crate) fn admit(&mut self, packet: P, now: Instant) -> Option<Transit<P>> {
         self.stats.packets_in += 1;
@@ -56,7 +56,7 @@ impl<P: Packet> Exits<P> {
         None
     }
 
-    /// Makes and counts a copy, where there is room for it.
+    /// Makes and counts a copy, if the path has room.
     pub(crate) fn copy(&mut self, original: &Transit<P>) -> Option<Transit<P>> {
         let copy = if self.has_room() { original.packet.duplicate() } else { None };
         match copy {
@@ -69,7 +69,7 @@ impl<P: Packet> Exits<P> {
         copy.map(|packet| Transit { packet, arrived: original.arrived, number: original.number })
     }
 
-    /// Counts `fragments`, which a packet becomes; where there is no room for all, it is dropped.
+    /// Replaces a packet by `fragments` and counts them. Drops the packet if the path lacks room for all.
     pub(crate) fn fragment(&mut self, original: Transit<P>, fragments: Vec<P>) -> Vec<Transit<P>> {
         if self.in_flight - 1 + fragments.len() > self.limit.get() as usize {
             self.drop(original, DropReason::InFlightLimit);

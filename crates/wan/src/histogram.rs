@@ -1,43 +1,44 @@
-//! How delays are distributed, in fixed memory.
+//! A histogram of delays in fixed memory.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::duration::LONGEST;
 
-/// Delays from 0 to four hours, in nanoseconds, to one part in 16,384: 1.2 µs at 20 ms. Longer ones count as four hours
-/// in the quantiles. Takes about 4 MB, of which only those pages are ever touched that delays fall into.
+/// A histogram of delays from 0 to four hours with a resolution of 1 in 16,384 (1.2 µs at 20 ms). Quantiles count
+/// longer delays as four hours. Reserves about 4 MB of address space, of which only touched pages use memory.
 #[derive(Clone)]
 pub struct DelayHistogram {
-    /// How many delays there are of each length.
+    /// Number of delays per bucket.
     counts: Vec<u64>,
     count: u64,
     sum: u128,
     max: u64,
 }
 
-/// Four hours: [`LONGEST`] in each stage that holds packets, and the queue.
+/// The maximum, four hours: [`LONGEST`] in each stage that delays packets, and in the queue.
 const MOST: u64 = 4 * LONGEST.as_nanos() as u64;
 
-/// Lengths that are told apart between one power of two and the next, as a power of two.
+/// Buckets per power of two, as a power of two.
 const PRECISION: u32 = 14;
 
-/// The place of a length: those below 2 · 2^[`PRECISION`] have one each, of longer ones as many leading bits count.
+/// Returns the bucket of a delay. Delays below 2 · 2^[`PRECISION`] have one bucket per nanosecond; of longer ones, the
+/// leading bits count.
 #[inline]
 const fn place(nanos: u64) -> usize {
     let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(PRECISION + 1);
     ((shift as usize) << PRECISION) + (nanos >> shift) as usize
 }
 
-/// The rank of a quantile among so many values. A share such as 0.14 has no exact representation: a product that differs from a whole
-/// number by its rounding is that number.
+/// Returns the rank of a quantile among `count` values. A share such as 0.14 is not exact in binary: a product within
+/// rounding error of an integer is that integer.
 fn rank_of(count: u64, quantile: f64) -> f64 {
     let product = count as f64 * quantile;
     let whole = product.round();
     if (product - whole).abs() <= whole * f64::EPSILON { whole } else { product.ceil() }
 }
 
-/// The longest of the lengths that have this place.
+/// Returns the longest delay of a bucket.
 const fn longest_at(place: usize) -> u64 {
     let shift = (place >> PRECISION).saturating_sub(1);
     let leading = place - (shift << PRECISION);
@@ -45,7 +46,7 @@ const fn longest_at(place: usize) -> u64 {
 }
 
 impl DelayHistogram {
-    /// A histogram without delays.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         Self { counts: vec![0; place(MOST) + 1], count: 0, sum: 0, max: 0 }
     }
@@ -64,33 +65,33 @@ impl DelayHistogram {
         self.max = self.max.max(nanos);
     }
 
-    /// How many delays there are.
+    /// Returns the number of delays.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean, exactly; 0 where there are no delays.
+    /// Returns the exact mean; 0 if empty.
     pub fn mean(&self) -> Duration {
         let mean = self.sum.checked_div(u128::from(self.count())).unwrap_or(0);
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
     }
 
-    /// The longest, exactly; 0 where there are no delays.
+    /// Returns the exact maximum; 0 if empty.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// The delay that half of all do not exceed.
+    /// Returns the median.
     pub fn p50(&self) -> Duration {
         self.quantile(0.5)
     }
 
-    /// The delay that 99 % of all do not exceed.
+    /// Returns the 99th percentile.
     pub fn p99(&self) -> Duration {
         self.quantile(0.99)
     }
 
-    /// The delay that the share `quantile` (0 to 1) of all do not exceed; 0 where there are no delays.
+    /// Returns the delay that the share `quantile` (0 to 1) of all delays does not exceed; 0 if empty.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let rank = (rank_of(self.count, quantile) as u64).clamp(1, self.count.max(1));
         let mut until = 0;
@@ -102,13 +103,13 @@ impl DelayHistogram {
         Duration::from_nanos(nanos.min(self.max))
     }
 
-    /// How many delays are at most this long, to the histogram's precision.
+    /// Returns the number of delays of at most this length, to the histogram's resolution.
     pub fn count_at_most(&self, delay: Duration) -> u64 {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         self.counts[..=place(nanos.min(MOST))].iter().sum()
     }
 
-    /// Forgets every delay.
+    /// Removes all delays.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         (self.count, self.sum, self.max) = (0, 0, 0);

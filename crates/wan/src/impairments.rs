@@ -1,4 +1,4 @@
-//! What a path does to its packets.
+//! The configuration of a path.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,45 +8,44 @@ use thiserror::Error;
 use crate::{Aqm, Bandwidth, Delay, EcnMode, Jitter, JitterOrder, Loss, ParseError, Probability};
 use crate::{QueueLimit, Reorder, Trace};
 
-/// What one direction of a path does to its packets. The default is nothing at all: no delay, no limit but
-/// [`Limit::default`].
+/// The impairments of one direction of a path. The default has no delay, no loss, and no limit but [`Limit::default`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impairments {
-    /// How long each packet takes, by itself.
+    /// The propagation delay of each packet.
     pub delay: Delay,
-    /// By how much that varies.
+    /// The variation of the delay.
     pub jitter: Option<Jitter>,
-    /// Whether jitter may change the order of packets.
+    /// Whether jitter may reorder packets.
     pub jitter_order: JitterOrder,
-    /// Which packets are lost.
+    /// Packet loss.
     pub loss: Option<Loss>,
-    /// How likely a packet is followed by a copy of itself.
+    /// The probability that a packet is followed by a copy.
     pub duplicate: Probability,
-    /// How likely one bit of a packet, behind its link header, is flipped.
+    /// The probability that one bit behind the link header is flipped.
     pub corrupt: Probability,
-    /// Which packets are held back.
+    /// Reordering by holding packets back.
     pub reorder: Option<Reorder>,
-    /// The bottleneck's rate, in bits of frames: link headers count.
+    /// The bottleneck's rate; link headers count.
     pub rate: Option<Bandwidth>,
-    /// The bottleneck's rate where it varies; not together with `rate`.
+    /// The bottleneck's rate as a recorded trace; excludes `rate`.
     pub trace: Option<Trace>,
-    /// How much may wait for the bottleneck; without one it means nothing, nor do `aqm` and `ecn`.
+    /// The bottleneck's queue limit. Without a bottleneck, `queue`, `aqm` and `ecn` have no effect.
     pub queue: QueueLimit,
-    /// How the bottleneck's queue keeps itself short.
+    /// Active queue management of the bottleneck's queue.
     pub aqm: Aqm,
-    /// When the bottleneck's queue marks packets.
+    /// ECN marking by the bottleneck's queue.
     pub ecn: EcnMode,
-    /// The longest packet that gets through, in bytes behind its link header; of IPv6, 1,280 bytes always do (RFC 8200
-    /// section 5). IPv4 packets without DF are cut to fragments of that length.
+    /// The maximum packet length behind the link header, in bytes. Longer IPv4 packets without DF are fragmented,
+    /// others dropped; IPv6 packets of up to 1,280 bytes always pass (RFC 8200 section 5).
     pub mtu: Option<Mtu>,
-    /// How many packets may be on their way at once.
+    /// The maximum number of packets in flight.
     pub limit: Limit,
-    /// Which impairment comes first.
+    /// The order of the impairments.
     pub order: Order,
 }
 
 impl Impairments {
-    /// Checks what no field can check by itself.
+    /// Checks the fields against each other.
     ///
     /// # Errors
     /// Two fields contradict each other.
@@ -77,45 +76,45 @@ impl Impairments {
     }
 }
 
-/// Fields that contradict each other.
+/// A contradiction between fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// Both a rate and a trace.
+    /// A rate and a trace are both set.
     #[error("rate and trace are both given: a path has one bottleneck, so one of them must be none")]
     RateAndTrace,
-    /// Nothing would be marked.
+    /// ECN marking is on, but nothing triggers a mark.
     #[error("ecn is mark, but the queue drops at its tail only: use codel, or a length such as mark:30p")]
     MarkWithoutCoDel,
-    /// An impairment is asked for that is not in the order.
+    /// An impairment is set but missing in the order.
     #[error("order leaves out {0}, which is asked for: name it")]
     OrderLeavesOut(Stage),
 }
 
-/// The impairments that have a place in the [`Order`].
+/// The impairments that an [`Order`] arranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// What is too long is cut to fragments or dropped.
+    /// Fragments or drops packets longer than the MTU.
     Mtu,
-    /// What is lost is dropped.
+    /// Drops lost packets.
     Loss,
-    /// Bits are flipped.
+    /// Flips bits.
     Corrupt,
-    /// Copies are made.
+    /// Copies packets.
     Duplicate,
     /// The rate limit with its queue.
     Bottleneck,
     /// Delay and jitter.
     Delay,
-    /// Packets are held back.
+    /// Holds packets back.
     Reorder,
 }
 
 impl Stage {
-    /// Every stage, in the default order.
+    /// All stages in the default order.
     pub const ALL: [Self; 7] =
         [Self::Mtu, Self::Loss, Self::Corrupt, Self::Duplicate, Self::Bottleneck, Self::Delay, Self::Reorder];
 
-    /// The name in an [`Order`].
+    /// Returns the name in an [`Order`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mtu => "mtu",
@@ -135,25 +134,25 @@ impl fmt::Display for Stage {
     }
 }
 
-/// In which order a packet meets the impairments, each at most once: `loss,rate,delay`. All that are asked for must
-/// be named.
+/// The order in which packets pass the impairments, each at most once: `loss,rate,delay`. All impairments that are set
+/// must be named.
 ///
-/// The default is `mtu,loss,corrupt,duplicate,rate,delay,reorder`. What cannot enter the path comes first. Loss,
-/// corruption and duplication come before the bottleneck, so that their shares are of what was sent, whatever the
-/// queue does. The bottleneck comes before the propagation delay, as the queue of a real access link does: what waits
-/// in it waits before it travels, and its spacing is what the receiver sees. Reordering is last, because a delay that
-/// keeps order would otherwise be held up by what was held back.
+/// The default is `mtu,loss,corrupt,duplicate,rate,delay,reorder`. The MTU applies at the entry of the path. Loss,
+/// corruption and duplication precede the bottleneck, so that their rates refer to sent packets regardless of queue
+/// drops. The bottleneck precedes the propagation delay, as the queue of a real access link does: packets queue before
+/// they travel, and the receiver sees their spacing. Reordering is last: a later stage that keeps order would delay
+/// the other packets along with those held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order(Vec<Stage>);
 
 impl Order {
-    /// This order; `None` where a stage is named twice.
+    /// Creates an order; `None` if a stage is repeated.
     pub fn new(stages: &[Stage]) -> Option<Self> {
         let is_new = |(at, stage): (usize, &Stage)| !stages[..at].contains(stage);
         stages.iter().enumerate().all(is_new).then(|| Self(stages.to_vec()))
     }
 
-    /// The stages that are named, the first first.
+    /// Returns the named stages in order.
     pub fn stages(&self) -> &[Stage] {
         &self.0
     }
@@ -162,7 +161,7 @@ impl Order {
         self.0.contains(&stage)
     }
 
-    /// Where a packet meets `stage`; what is not named comes last, and does nothing.
+    /// Returns the position of `stage`. Unnamed stages come last and do nothing.
     pub(crate) fn place(&self, stage: Stage) -> usize {
         let of = |stages: &[Stage]| stages.iter().position(|other| *other == stage);
         of(&self.0).or_else(|| Some(Stage::ALL.len() + of(&Stage::ALL)?)).unwrap_or(usize::MAX)
@@ -181,7 +180,7 @@ impl FromStr for Order {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let stage = |name: &str| Stage::ALL.into_iter().find(|stage| stage.name() == name);
         let stages: Option<Vec<_>> = text.split(',').map(stage).collect();
-        let allowed = "it is some of mtu, loss, corrupt, duplicate, rate, delay and reorder, each at most once, with \
+        let allowed = "some of mtu, loss, corrupt, duplicate, rate, delay and reorder, each at most once, with \
                        commas between them";
         stages.and_then(|stages| Self::new(&stages)).ok_or_else(|| ParseError::new(text, "order", allowed))
     }
@@ -193,17 +192,17 @@ impl fmt::Display for Order {
     }
 }
 
-/// Bytes of the longest packet, its link header not counted: 68 (RFC 791 section 3.2) to 65,535.
+/// The maximum packet length without the link header, in bytes: 68 (RFC 791 section 3.2) to 65,535.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mtu(u16);
 
 impl Mtu {
-    /// An MTU; `None` where it is less than 68.
+    /// Creates an MTU; `None` below 68.
     pub const fn new(bytes: u16) -> Option<Self> {
         if bytes < 68 { None } else { Some(Self(bytes)) }
     }
 
-    /// Bytes.
+    /// Returns bytes.
     pub const fn get(self) -> u16 {
         self.0
     }
@@ -214,7 +213,7 @@ impl FromStr for Mtu {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let bytes = text.parse().ok().filter(|_| !text.starts_with('+'));
-        let allowed = "it is from 68 to 65535 bytes, such as 1500";
+        let allowed = "from 68 to 65535 bytes, such as 1500";
         bytes.and_then(Self::new).ok_or_else(|| ParseError::new(text, "MTU", allowed))
     }
 }
@@ -225,28 +224,28 @@ impl fmt::Display for Mtu {
     }
 }
 
-/// How many packets may be on their way at once: 1 to 16,777,216. It bounds the memory of a path, which is about
-/// 100 bytes and the packet itself for each that is.
+/// The maximum number of packets in flight: 1 to 16,777,216. Bounds the memory of a path: about 100 bytes plus the
+/// packet for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(u32);
 
 impl Limit {
-    /// The most.
+    /// The maximum.
     pub const MAX: Self = Self(1 << 24);
 
-    /// A limit; `None` where it is not from 1 to [`Limit::MAX`].
+    /// Creates a limit; `None` outside 1 to [`Limit::MAX`].
     pub const fn new(packets: u32) -> Option<Self> {
         if packets == 0 || packets > Self::MAX.0 { None } else { Some(Self(packets)) }
     }
 
-    /// Packets.
+    /// Returns the number of packets.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
 impl Default for Limit {
-    /// 1,048,576: 10 Gbit/s of full-sized frames for more than a second.
+    /// 1,048,576: more than one second of full-sized frames at 10 Gbit/s.
     fn default() -> Self {
         Self(1 << 20)
     }
@@ -257,7 +256,7 @@ impl FromStr for Limit {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let packets = text.parse().ok().filter(|_| !text.starts_with('+'));
-        let allowed = "it is from 1 to 16777216";
+        let allowed = "from 1 to 16777216";
         packets.and_then(Self::new).ok_or_else(|| ParseError::new(text, "number of packets", allowed))
     }
 }

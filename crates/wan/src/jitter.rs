@@ -1,6 +1,6 @@
-//! By how much the delay varies.
+//! Jitter: random variation of the delay.
 //!
-//! Every distribution has mean 0, so that the mean delay stays what was asked, and a scale: half the width of
+//! Every distribution has mean 0, so that the mean delay stays as configured, and a scale: half the width of
 //! `uniform`, the standard deviation of the others.
 //!
 //! | kind | deviation |
@@ -11,9 +11,9 @@
 //! | `pareto-normal:J` | one part of `normal` to three of `pareto`, as in netem, but drawn independently; scaled to standard deviation 1 |
 //! | samples | one of a list of times, each as likely, added to the delay as it is |
 //!
-//! A delay is never negative: where the deviation would make it so, it is 0. That lifts the mean: with a delay shorter
-//! than J for `uniform` and `pareto`, shorter than about 3 J for `normal`. So does [`JitterOrder::Keep`] where packets
-//! follow each other more closely than the delay varies.
+//! Delays never become negative: a deviation that would make one negative makes it 0, which raises the mean. This
+//! affects delays below J for `uniform` and `pareto`, and below about 3 J for `normal`. [`JitterOrder::Keep`] also
+//! raises the mean if packets are closer together than the delay varies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,31 +24,31 @@ use thiserror::Error;
 
 use crate::{Delay, ParseError};
 
-/// By how much the delay varies: see the [module](self) for the definitions.
+/// The distribution of the delay's variation: see the [module](self) for the definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// Even, at most so much: `5ms` or `uniform:5ms`.
+    /// Uniform with this maximum deviation: `5ms` or `uniform:5ms`.
     Uniform(Delay),
     /// Gaussian with this standard deviation: `normal:5ms`.
     Normal(Delay),
     /// Heavy-tailed with this standard deviation: `pareto:5ms`.
     Pareto(Delay),
-    /// Between the two: `pareto-normal:5ms`.
+    /// A mix of normal and Pareto: `pareto-normal:5ms`.
     ParetoNormal(Delay),
-    /// Times that were measured, drawn at random. They come from a file and have no notation of their own.
+    /// Random draws from measured times, read from a file; they have no notation of their own.
     Samples(Samples),
 }
 
 /// Whether jitter may change the order of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum JitterOrder {
-    /// No: a packet leaves no earlier than the one before it. Where packets follow each other more closely than the delay
-    /// varies, each waits for the slowest of those before it: the mean rises towards the longest delay, and the deviation
-    /// falls. [`crate::Stats::kept_in_order`] says by how much. `keep`.
+    /// No packet overtakes another. If packets are closer together than the delay varies, each waits for the slowest
+    /// before it: the mean rises towards the maximum delay, and the deviation falls; [`crate::Stats::kept_in_order`]
+    /// has the added delay. `keep`.
     #[default]
     Keep,
-    /// Yes: each packet has its own delay, whatever the others have, as with netem. The distribution is the one asked for at
-    /// any rate, but TCP takes what is overtaken for lost. `reorder`.
+    /// Each packet has its own delay, as with netem, so packets may be reordered. The distribution is as configured,
+    /// but TCP takes overtaken packets for lost. `reorder`.
     Reorder,
 }
 
@@ -64,7 +64,7 @@ impl FromStr for Jitter {
             "pareto-normal" => Some(Self::ParetoNormal),
             _ => None,
         };
-        let allowed = "it is a time such as 5ms, or a time after uniform:, normal:, pareto: or pareto-normal:; \
+        let allowed = "a time such as 5ms, or a time after uniform:, normal:, pareto: or pareto-normal:; \
                        at most 3600s";
         of.and_then(|of| scale.parse().ok().map(of)).ok_or_else(|| ParseError::new(text, "jitter", allowed))
     }
@@ -89,7 +89,7 @@ impl FromStr for JitterOrder {
         match text {
             "keep" => Ok(Self::Keep),
             "reorder" => Ok(Self::Reorder),
-            _ => Err(ParseError::new(text, "order of jitter", "it is keep or reorder")),
+            _ => Err(ParseError::new(text, "order of jitter", "keep or reorder")),
         }
     }
 }
@@ -103,37 +103,37 @@ impl fmt::Display for JitterOrder {
     }
 }
 
-/// Times that were measured: at least one, none longer than [`crate::duration::LONGEST`].
+/// Measured times: at least one, none longer than [`crate::duration::LONGEST`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Samples(Arc<[Delay]>);
 
-/// Why a list of times cannot be drawn from.
+/// An unusable list of times.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SamplesError {
-    /// There is none.
+    /// The list is empty.
     #[error("there are no samples: one time a line is expected")]
     Empty,
-    /// A line is no time; lines count from 1.
+    /// A line is not a time. Lines count from 1.
     #[error("line {line}: {error}")]
     Line {
-        /// Which line.
+        /// The line number.
         line: usize,
-        /// What is wrong with it.
+        /// The parse error.
         error: ParseError,
     },
-    /// A time is too long; samples count from 1.
+    /// A time is too long. Samples count from 1.
     #[error("sample {number} is longer than 3600s")]
     TooLong {
-        /// Which sample.
+        /// The sample number.
         number: usize,
     },
 }
 
 impl Samples {
-    /// These times.
+    /// Creates samples from times.
     ///
     /// # Errors
-    /// There is none, or one is longer than [`crate::duration::LONGEST`].
+    /// The list is empty, or a time is longer than [`crate::duration::LONGEST`].
     pub fn new(times: &[Duration]) -> Result<Self, SamplesError> {
         let sample = |(index, time): (usize, &Duration)| {
             Delay::new(*time).ok_or(SamplesError::TooLong { number: index + 1 })
@@ -141,10 +141,10 @@ impl Samples {
         Self::from_delays(times.iter().enumerate().map(sample).collect::<Result<_, _>>()?)
     }
 
-    /// The times in a text, one a line; empty lines and what follows a `#` do not count.
+    /// Parses one time per line. Ignores empty lines and comments after `#`.
     ///
     /// # Errors
-    /// There is no time, or a line is none.
+    /// There is no time, or a line is not one.
     pub fn parse(text: &str) -> Result<Self, SamplesError> {
         let mut delays = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -160,7 +160,7 @@ impl Samples {
         if delays.is_empty() { Err(SamplesError::Empty) } else { Ok(Self(delays.into())) }
     }
 
-    /// The times, in the order in which they were given.
+    /// Returns the times in the order given.
     pub fn as_slice(&self) -> &[Delay] {
         &self.0
     }
@@ -192,7 +192,7 @@ mod tests {
         }
         assert_eq!(
             "free".parse::<JitterOrder>().unwrap_err().to_string(),
-            "'free' is no order of jitter: it is keep or reorder"
+            "'free' is not a valid order of jitter: expected keep or reorder"
         );
     }
 
@@ -202,7 +202,7 @@ mod tests {
         let expected = [Duration::from_millis(40), Duration::from_micros(41_500)];
         assert_eq!(Ok(samples), Samples::new(&expected));
         let error = Samples::parse("40ms\n41\n").unwrap_err().to_string();
-        assert!(error.starts_with("line 2: '41' is no time"), "{error}");
+        assert!(error.starts_with("line 2: '41' is not a valid time"), "{error}");
         assert_eq!(Samples::parse("# nothing"), Err(SamplesError::Empty));
         assert_eq!(Samples::new(&[Duration::MAX]), Err(SamplesError::TooLong { number: 1 }));
     }

@@ -1,37 +1,37 @@
-//! Which packets are lost.
+//! Packet loss models.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{ParseError, Probability};
 
-/// Which packets are lost.
+/// A packet loss model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Each packet by itself: `1%`.
+    /// Independent losses: `1%`.
     Independent(Probability),
-    /// In bursts: `gilbert:P,R[,LOSS_GOOD,LOSS_BAD]`.
+    /// Bursts: `gilbert:P,R[,LOSS_GOOD,LOSS_BAD]`.
     GilbertElliott(GilbertElliott),
-    /// Exactly these: `packets:3,7,10-12`.
+    /// The listed packets: `packets:3,7,10-12`.
     Packets(PacketList),
 }
 
-/// A channel with a good and a bad state (Gilbert 1960, Elliott 1963), good at first. With every packet the state may
-/// change first, then the packet may be lost. In the long run the share `p / (p + r)` of packets meets the bad state,
-/// in runs of `1 / r` packets on average.
+/// A two-state channel (Gilbert 1960, Elliott 1963) that starts in the good state. Each packet first may change the
+/// state, then may be lost. In the long run the share `p / (p + r)` of packets meets the bad state, in runs of `1 / r`
+/// packets on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GilbertElliott {
-    /// From good to bad.
+    /// Transition probability from good to bad.
     pub p: Probability,
-    /// From bad to good.
+    /// Transition probability from bad to good.
     pub r: Probability,
-    /// That a packet is lost in the good state; Gilbert's model and the default: never.
+    /// Loss probability in the good state; default 0 (Gilbert's model).
     pub loss_good: Probability,
-    /// That a packet is lost in the bad state; the default: always.
+    /// Loss probability in the bad state; default 1.
     pub loss_bad: Probability,
 }
 
-const ALLOWED: &str = "it is a probability such as 1%, gilbert:P,R or gilbert:P,R,LOSS_GOOD,LOSS_BAD with four \
+const ALLOWED: &str = "a probability such as 1%, gilbert:P,R or gilbert:P,R,LOSS_GOOD,LOSS_BAD with four \
                        probabilities, or packets:3,7,10-12, counted from 1";
 
 impl FromStr for Loss {
@@ -69,13 +69,13 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Numbers of packets, counted from 1, as runs in ascending order: not empty, no two of them touching.
+/// Packet numbers, counted from 1, as ascending, disjoint and non-adjacent ranges; not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketList(Box<[(u64, u64)]>);
 
 impl PacketList {
-    /// These runs of numbers, first and last, in any order; `None` where there is none, or a 0, or a run ends before
-    /// it starts.
+    /// Creates a list from ranges of first and last number, in any order. `None` if there is no range, a 0, or a range
+    /// that ends before it starts.
     pub fn new(runs: &[(u64, u64)]) -> Option<Self> {
         if runs.is_empty() || runs.iter().any(|(first, last)| *first == 0 || last < first) {
             return None;
@@ -102,7 +102,7 @@ impl PacketList {
         Self::new(&text.split(',').map(run).collect::<Option<Vec<_>>>()?)
     }
 
-    /// First and last number of each run, in ascending order.
+    /// Returns the first and last number of each range, ascending.
     pub fn runs(&self) -> &[(u64, u64)] {
         &self.0
     }

@@ -1,30 +1,30 @@
-//! What comes out of a path.
+//! The outputs of a path.
 
 use nichrome_wire::Instant;
 
 use crate::DropReason;
 
-/// What comes out of a [`Path`](crate::Path).
+/// An output of a [`Path`](crate::Path).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output<P> {
-    /// The packet has come through.
+    /// The packet leaves the path.
     Released(Departure<P>),
-    /// The packet has not.
+    /// The packet is dropped.
     Dropped {
         /// The packet.
         packet: P,
-        /// Why.
+        /// The reason.
         reason: DropReason,
     },
 }
 
-/// A packet that has come through.
+/// A packet that leaves the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure<P> {
-    /// The packet, marked or corrupted maybe.
+    /// The packet, possibly marked or corrupted.
     pub packet: P,
-    /// When it came in: for a copy, when its original did.
+    /// Arrival time; for a copy, that of its original.
     pub arrived: Instant,
-    /// When it was to leave. What the driver is late is the time that passes until it does.
+    /// Scheduled departure time. The difference to the actual departure is the driver's lateness.
     pub due: Instant,
 }

@@ -1,43 +1,43 @@
-//! What a path carries.
+//! The packets that a path carries.
 
 use nichrome_wire::Ecn;
 
 use crate::ethernet;
 
-/// A packet, as much of it as a path must know.
+/// The operations that a path needs of a packet.
 pub trait Packet: Sized {
-    /// Bytes, link header included: what a rate limit counts.
+    /// Returns the length including the link header, in bytes: the unit of rate limits.
     fn wire_len(&self) -> usize;
 
-    /// Bytes behind the link header: what an MTU limits and a bandwidth trace counts. Unless it says otherwise, an
-    /// untagged Ethernet header of 14 bytes is taken off.
+    /// Returns the length behind the link header, in bytes: the unit of MTUs and bandwidth traces. By default
+    /// subtracts an untagged Ethernet header of 14 bytes.
     fn network_len(&self) -> usize {
         self.wire_len().saturating_sub(nichrome_wire::EthernetHeader::LEN)
     }
 
-    /// Bytes behind the link header that get through whatever the MTU is: a link that takes less than the packet's
-    /// protocol asks for cuts packets by its own means, and puts them together again. Unless it says otherwise, none.
+    /// Returns the length behind the link header, in bytes, up to which packets pass whatever the MTU is: links below
+    /// the minimum MTU of a protocol must fragment and reassemble by themselves. Default 0.
     fn least_mtu(&self) -> usize {
         0
     }
 
-    /// The packet cut to several whose [`Packet::network_len`] is `mtu` at most, as a router does it; `None` where the packet's
-    /// protocol does not allow it. Unless it says otherwise, none is cut.
+    /// Fragments the packet as a router does, to a [`Packet::network_len`] of at most `mtu`. `None` if its protocol
+    /// forbids that, and by default.
     fn fragments(&self, mtu: u16) -> Option<Vec<Self>> {
         let _ = mtu;
         None
     }
 
-    /// Flips a bit, counted from the first bit of the link header; beyond the end, nothing.
+    /// Flips a bit, counted from the start of the link header. Does nothing beyond the end.
     fn flip_bit(&mut self, bit: usize);
 
-    /// A copy; `None` where there is no buffer for it.
+    /// Copies the packet; `None` if no buffer is free.
     fn duplicate(&self) -> Option<Self>;
 
-    /// The ECN bits; [`Ecn::NotEct`] for what is not IP.
+    /// Returns the ECN bits; [`Ecn::NotEct`] for other protocols than IP.
     fn ecn(&self) -> Ecn;
 
-    /// Sets "congestion experienced", and an IPv4 header checksum right; does nothing to what is not IP.
+    /// Sets CE and updates the IPv4 header checksum. Does nothing for other protocols than IP.
     fn mark_ce(&mut self);
 }
 
@@ -79,13 +79,13 @@ impl Packet for Vec<u8> {
 /// A packet without content, for simulations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dummy {
-    /// Bytes, link header included.
+    /// Length including the link header, in bytes.
     pub len: u32,
     /// The ECN bits.
     pub ecn: Ecn,
-    /// Whether an odd number of its bits was flipped.
+    /// True if an odd number of bits was flipped.
     pub corrupt: bool,
-    /// Which packet it is; a path does not look at it.
+    /// An identifier for the caller; ignored by the path.
     pub id: u64,
 }
 

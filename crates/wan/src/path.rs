@@ -1,4 +1,4 @@
-//! One direction of a path: the engine.
+//! The path engine: one direction.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use crate::{ConfigError, Impairments, Order, Output, Packet, Stage, Stats};
 
 /// One direction of a path.
 ///
-/// What is due is done in the order of the packets' own times, however late the driver says that time has passed:
-/// outputs, and every [`Departure::due`](crate::Departure::due), are the same for the same inputs. In the steady state
-/// nothing is allocated; memory grows to what was in flight at most.
+/// Events take effect in the order of their scheduled times, however late the driver passes the time: equal inputs
+/// give equal outputs with equal [`Departure::due`](crate::Departure::due). Allocates nothing in the steady state;
+/// memory grows to the maximum number of packets in flight.
 pub struct Path<P> {
     stages: Stages<P>,
-    /// The stages that do anything, in order.
+    /// The active stages, in order.
     route: Vec<Stage>,
     exits: Exits<P>,
     now: Instant,
@@ -28,7 +28,7 @@ impl<P> fmt::Debug for Path<P> {
 }
 
 impl<P: Packet> Path<P> {
-    /// A path whose choices depend on `seed` only.
+    /// Creates a path whose random choices depend on `seed` only.
     ///
     /// # Errors
     /// The impairments contradict each other.
@@ -39,13 +39,12 @@ impl<P: Packet> Path<P> {
         Ok(path)
     }
 
-    /// Changes the impairments from `now` on. Packets that are delayed, held back or being sent leave when they were
-    /// to; those that wait for the bottleneck are sent at its new rate; each goes on from its stage's new place.
-    /// Nothing that was accepted is lost, and counters go on. A stage whose impairment is the same as before does not
-    /// begin anew.
+    /// Changes the impairments from `now` on. Packets that are delayed, held back or in transmission keep their times;
+    /// packets in the bottleneck's queue are sent at the new rate; each continues from its stage's new position. No
+    /// accepted packet is lost, and counters continue. A stage whose impairment is unchanged keeps its state.
     ///
     /// # Errors
-    /// The impairments contradict each other; nothing has changed then.
+    /// The impairments contradict each other. The path is unchanged then.
     pub fn reconfigure(&mut self, impairments: &Impairments, now: Instant) -> Result<(), ConfigError> {
         impairments.validate()?;
         self.pass_time(now);
@@ -57,23 +56,23 @@ impl<P: Packet> Path<P> {
         Ok(())
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn stats(&self) -> &Stats {
         &self.exits.stats
     }
 
-    /// How many packets are on their way.
+    /// Returns the number of packets in flight.
     pub fn in_flight(&self) -> usize {
         self.exits.in_flight()
     }
 
-    /// Does everything that is due until `now`.
+    /// Processes all events due until `now`.
     fn pass_time(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while self.step() {}
     }
 
-    /// Does what is due next; returns whether anything was.
+    /// Processes the next due event, if any; returns true if there was one.
     fn step(&mut self) -> bool {
         let Some((at, place)) = self.next_event().filter(|(at, _)| *at <= self.now) else { return false };
         let Some(stage) = self.route.get(place) else { return false };
@@ -83,15 +82,15 @@ impl<P: Packet> Path<P> {
         true
     }
 
-    /// When something is due, and at which place of the route: of several at once the last, so that packets leave
-    /// before others take their places.
+    /// Returns the time and stage position of the next event. Of simultaneous events the last stage goes first, so
+    /// that packets leave before others take their places.
     #[inline]
     fn next_event(&self) -> Option<(Instant, usize)> {
         let due = |(place, stage): (usize, &Stage)| Some((self.stages.get(*stage).due()?, place));
         self.route.iter().enumerate().rev().filter_map(due).min_by_key(|(at, _)| *at)
     }
 
-    /// Takes a packet through the stages from `place` on, until one keeps it.
+    /// Passes a packet through the stages from `place` on, until one holds or drops it.
     fn travel(&mut self, mut transit: Transit<P>, place: usize, at: Instant) {
         for next in place..self.route.len() {
             match self.stages.get_mut(self.route[next]).enter(transit, at, &mut self.exits) {
@@ -110,7 +109,7 @@ impl<P: Packet> Path<P> {
     }
 }
 
-/// The stages that packets meet, in this order.
+/// Returns the stages that packets pass, in order.
 fn route<P: Packet>(order: &Order, stages: &Stages<P>) -> Vec<Stage> {
     let mut route: Vec<_> = Stage::ALL.into_iter().filter(|stage| !stages.get(*stage).is_idle()).collect();
     route.sort_by_key(|stage| order.place(*stage));
@@ -146,7 +145,7 @@ impl<P: Packet> Engine for Path<P> {
         self.next_event().map(|(at, _)| at)
     }
 
-    /// Nothing is done until [`Engine::poll`], one output at a time, so that outputs never pile up.
+    /// Defers all work to [`Engine::poll`], which produces one output at a time, so that outputs never accumulate.
     #[inline]
     fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);

@@ -1,4 +1,4 @@
-//! How likely something is.
+//! Exact probabilities.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,25 +12,25 @@ pub struct Probability(u64);
 
 const ONE: u64 = 1_000_000_000_000;
 
-const ALLOWED: &str = "it is from 0 to 1, such as 0.01, or in percent, such as 1%; at most 12 decimal places";
+const ALLOWED: &str = "from 0 to 1, such as 0.01, or in percent, such as 1%; at most 12 decimal places";
 
 impl Probability {
-    /// Never.
+    /// 0.
     pub const NEVER: Self = Self(0);
-    /// Always.
+    /// 1.
     pub const ALWAYS: Self = Self(ONE);
 
-    /// The probability nearest to `fraction`; `None` where that is not from 0 to 1.
+    /// Returns the probability nearest to `fraction`; `None` outside 0 to 1.
     pub fn new(fraction: f64) -> Option<Self> {
         (0.0..=1.0).contains(&fraction).then(|| Self((fraction * ONE as f64).round() as u64))
     }
 
-    /// As a fraction, from 0 to 1.
+    /// Returns the probability as a fraction from 0 to 1.
     pub fn fraction(self) -> f64 {
         self.0 as f64 / ONE as f64
     }
 
-    /// How many of the 2⁶⁴ numbers of 64 bits stand for "yes".
+    /// Returns the probability times 2⁶⁴.
     pub(crate) fn of_two_to_the_64(self) -> u128 {
         (u128::from(self.0) << 64) / u128::from(ONE)
     }
@@ -52,7 +52,7 @@ impl FromStr for Probability {
 }
 
 impl fmt::Display for Probability {
-    /// In percent.
+    /// Formats in percent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         decimal::write(f, self.0, ONE / 100)?;
         f.write_str("%")

@@ -1,4 +1,4 @@
-//! How the queue before a link behaves: how long it may become, when it drops, when it marks.
+//! The configuration of the bottleneck's queue: limit, AQM, ECN.
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::{Delay, ParseError};
 
-/// How much may wait for a link; the packet that is being sent does not count.
+/// The maximum length of a link's queue, not counting the packet in transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueueLimit {
-    /// So many packets: `100p`.
+    /// In packets: `100p`.
     Packets(NonZeroU32),
-    /// So many bytes of frames: `1000B`, `64kB`, `64KiB`.
+    /// In bytes of frames: `1000B`, `64kB`, `64KiB`.
     Bytes(NonZeroU64),
 }
 
@@ -30,7 +30,7 @@ const BYTES: [(&str, u64); 7] = [
 const MOST_BYTES: u64 = 1 << 40;
 
 impl Default for QueueLimit {
-    /// 1000 packets, as Linux's interfaces have.
+    /// 1000 packets, as Linux's default `txqueuelen`.
     fn default() -> Self {
         Self::Packets(NonZeroU32::MIN.saturating_add(999))
     }
@@ -47,7 +47,7 @@ impl QueueLimit {
         NonZeroU64::new(bytes).filter(|bytes| bytes.get() <= MOST_BYTES).map(Self::Bytes)
     }
 
-    /// Whether a queue of so many packets and bytes is within the limit.
+    /// Returns true if a queue of this size is within the limit.
     pub(crate) fn allows(self, packets: usize, bytes: u64) -> bool {
         match self {
             Self::Packets(limit) => packets as u64 <= u64::from(limit.get()),
@@ -56,7 +56,7 @@ impl QueueLimit {
     }
 }
 
-/// The text where it has no sign, which numbers of the standard library may have.
+/// Returns the text if it has no sign: the standard library's integer parsers accept `+`.
 fn decimal_digits(text: &str) -> Option<&str> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)
 }
@@ -65,14 +65,14 @@ impl FromStr for QueueLimit {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let allowed = "it is packets, such as 100p, or bytes with B, kB, KiB, MB, MiB, GB or GiB, such as 64kB; \
+        let allowed = "packets, such as 100p, or bytes with B, kB, KiB, MB, MiB, GB or GiB, such as 64kB; \
                        at least 1, at most 4294967295p or 1024GiB";
         Self::parse(text).ok_or_else(|| ParseError::new(text, "length of a queue", allowed))
     }
 }
 
 impl fmt::Display for QueueLimit {
-    /// In the largest unit of which it is a multiple.
+    /// Formats in the largest unit of which the limit is a multiple.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Packets(packets) => write!(f, "{packets}p"),
@@ -85,18 +85,18 @@ impl fmt::Display for QueueLimit {
     }
 }
 
-/// How a queue keeps itself short, beyond its limit.
+/// Active queue management.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Aqm {
-    /// Not at all: what finds the queue full is dropped. `tail-drop`.
+    /// None: packets that find the queue full are dropped. `tail-drop`.
     #[default]
     TailDrop,
-    /// By dropping what waited long, while all that came for an interval did (RFC 8289). `codel` or
+    /// CoDel (RFC 8289): drops while the queueing delay has exceeded a target for an interval. `codel` or
     /// `codel:TARGET,INTERVAL`.
     CoDel(CoDel),
 }
 
-/// The parameters of CoDel (RFC 8289 section 4.2 and 4.3): `target` is more than 0 and at most `interval`.
+/// The parameters of CoDel (RFC 8289 sections 4.2 and 4.3): 0 < `target` ≤ `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CoDel {
     target: Delay,
@@ -104,24 +104,24 @@ pub struct CoDel {
 }
 
 impl CoDel {
-    /// These parameters; `None` where `target` is 0 or longer than `interval`.
+    /// Creates parameters; `None` if `target` is 0 or longer than `interval`.
     pub fn new(target: Delay, interval: Delay) -> Option<Self> {
         (target > Delay::ZERO && target <= interval).then_some(Self { target, interval })
     }
 
-    /// How long packets may wait when the queue is as it should be.
+    /// Returns the acceptable standing queueing delay.
     pub const fn target(self) -> Delay {
         self.target
     }
 
-    /// How long all packets must have waited longer before one is dropped: a round trip.
+    /// Returns how long the delay must exceed the target before the first drop: about a round-trip time.
     pub const fn interval(self) -> Delay {
         self.interval
     }
 }
 
 impl Default for CoDel {
-    /// 5 ms and 100 ms (RFC 8289 section 4.2 and 4.3).
+    /// 5 ms and 100 ms (RFC 8289 sections 4.2 and 4.3).
     fn default() -> Self {
         let ms = |millis| Delay::new(Duration::from_millis(millis)).unwrap_or_default();
         Self { target: ms(5), interval: ms(100) }
@@ -145,7 +145,7 @@ impl FromStr for Aqm {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let allowed = "it is tail-drop, codel, or codel:TARGET,INTERVAL such as codel:5ms,100ms, where the target is \
+        let allowed = "tail-drop, codel, or codel:TARGET,INTERVAL such as codel:5ms,100ms, where the target is \
                        more than 0 and at most the interval";
         Self::parse(text).ok_or_else(|| ParseError::new(text, "queue management", allowed))
     }
@@ -160,7 +160,7 @@ impl fmt::Display for Aqm {
     }
 }
 
-/// When a queue marks packets whose sender takes part in ECN (RFC 3168).
+/// When the queue marks ECN-capable packets (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EcnMode {
     /// Never. `off`.
@@ -168,8 +168,8 @@ pub enum EcnMode {
     Off,
     /// Where CoDel would drop. `mark`.
     Mark,
-    /// Where CoDel would drop, and where a packet finds more than this waiting, as data centers do (RFC 8257
-    /// section 3.1). `mark:30p`.
+    /// Where CoDel would drop, and when a packet finds a longer queue than this, as in data centers (RFC 8257 section
+    /// 3.1). `mark:30p`.
     MarkAbove(QueueLimit),
 }
 
@@ -183,7 +183,7 @@ impl FromStr for EcnMode {
             Some(("mark", limit)) => limit.parse().ok().map(Self::MarkAbove),
             _ => None,
         };
-        let allowed = "it is off, mark, or mark: with the length of the queue above which packets are marked, such \
+        let allowed = "off, mark, or mark: with the length of the queue above which packets are marked, such \
                        as mark:30p or mark:64kB";
         mode.ok_or_else(|| ParseError::new(text, "ECN mode", allowed))
     }

@@ -1,18 +1,18 @@
-//! Randomness: each stage has a stream of its own, so that one stage does not change what another chooses.
+//! Random numbers. Each stage has its own stream, so that one stage does not affect the choices of another.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 use crate::{Probability, Stage};
 
-/// A stage's stream of random numbers.
+/// A stage's random number stream.
 pub(crate) struct Random {
     generator: Pcg64Mcg,
-    /// The polar method makes two normal numbers at a time.
+    /// The second of the two normal numbers that the polar method yields at a time.
     spare: Option<f64>,
 }
 
-/// How many of the 2⁶⁴ numbers of 64 bits mean "yes".
+/// A probability, scaled to 2⁶⁴.
 #[derive(Clone, Copy)]
 pub(crate) struct Chance(u128);
 
@@ -23,7 +23,8 @@ impl From<Probability> for Chance {
 }
 
 impl Random {
-    /// The stream of `stage`. Stages are far apart (the golden ratio of 2⁶⁴), so that seeds may follow each other.
+    /// Creates the stream of `stage`. Streams are spaced by the golden ratio of 2⁶⁴, so that consecutive seeds may be
+    /// used.
     pub(crate) fn new(seed: u64, stage: Stage) -> Self {
         let apart = (stage as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self { generator: Pcg64Mcg::seed_from_u64(seed.wrapping_add(apart)), spare: None }
@@ -34,19 +35,19 @@ impl Random {
         u128::from(self.generator.next_u64()) < chance.0
     }
 
-    /// A number below `bound`; 0 where that is 0.
+    /// Returns a number below `bound`; 0 if `bound` is 0.
     #[inline]
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.generator.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number above 0 and up to 1.
+    /// Returns a number in (0, 1].
     #[inline]
     pub(crate) fn unit(&mut self) -> f64 {
         ((self.generator.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// A normal number of mean 0 and standard deviation 1, by Marsaglia's polar method.
+    /// Returns a standard normal number, by Marsaglia's polar method.
     pub(crate) fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;

@@ -1,4 +1,4 @@
-//! Why a packet was dropped: names that stay stable.
+//! Drop reasons with stable names.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// The path held as many packets as it may ([`crate::Limit`]) when this one arrived.
+    /// The path held [`crate::Limit`] packets when this one arrived.
     InFlightLimit,
     /// The packet is longer than the MTU.
     Mtu,
-    /// It was lost, as asked.
+    /// Configured loss.
     Loss,
-    /// It found the bottleneck's queue full.
+    /// The bottleneck's queue was full.
     TailDrop,
-    /// CoDel dropped it, because packets waited too long for the bottleneck.
+    /// CoDel dropped the packet.
     CoDel,
 }
 
 impl DropReason {
-    /// Every reason, in the order of its counter.
+    /// All reasons in the order of their counters.
     pub const ALL: [Self; 5] = [Self::InFlightLimit, Self::Mtu, Self::Loss, Self::TailDrop, Self::CoDel];
 
-    /// The name in reports and JSON: lower case, words joined by `_`.
+    /// Returns the name in reports and JSON, in snake case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::InFlightLimit => "in_flight_limit",
@@ -40,7 +40,7 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// How often packets were dropped for each reason.
+/// Dropped packets by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops([u64; DropReason::ALL.len()]);
 
@@ -50,17 +50,17 @@ impl Drops {
         self.0[reason as usize] += 1;
     }
 
-    /// How many packets were dropped for this reason.
+    /// Returns the count of one reason.
     pub fn get(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// How many packets were dropped.
+    /// Returns the total.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Every reason with its count, in a stable order.
+    /// Iterates over names and counts in a stable order.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         DropReason::ALL.into_iter().map(|reason| (reason.name(), self.get(reason)))
     }

@@ -1,4 +1,4 @@
-//! Which packets are held back so that others overtake them.
+//! The configuration of reordering.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{Delay, ParseError, Probability};
 
-/// How likely a packet is held back, and for how long: `1%` or `1%:5ms`. Those that come meanwhile overtake it.
+/// The probability and duration of holding a packet back, while later ones overtake: `1%` or `1%:5ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
     probability: Probability,
@@ -14,23 +14,23 @@ pub struct Reorder {
 }
 
 impl Reorder {
-    /// How long a packet is held back where nothing is said: 5 ms.
+    /// The default duration: 5 ms.
     pub const DEFAULT_HOLD: Delay = match Delay::new(Duration::from_millis(5)) {
         Some(hold) => hold,
         None => Delay::ZERO,
     };
 
-    /// Holds packets back for `hold`; `None` where that is 0.
+    /// Creates the configuration; `None` if `hold` is 0.
     pub fn new(probability: Probability, hold: Delay) -> Option<Self> {
         (hold > Delay::ZERO).then_some(Self { probability, hold })
     }
 
-    /// How likely a packet is held back.
+    /// Returns the probability that a packet is held back.
     pub const fn probability(self) -> Probability {
         self.probability
     }
 
-    /// How long.
+    /// Returns how long a packet is held back.
     pub const fn hold(self) -> Delay {
         self.hold
     }
@@ -47,7 +47,7 @@ impl FromStr for Reorder {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let allowed = "it is a probability such as 1%, or with the time that a packet is held back, such as 1%:5ms; \
+        let allowed = "a probability such as 1%, or with the time that a packet is held back, such as 1%:5ms; \
                        more than 0, at most 3600s";
         Self::parse(text).ok_or_else(|| ParseError::new(text, "reordering", allowed))
     }

@@ -1,9 +1,9 @@
-//! Draws deviations of a [`Jitter`]; see there for the definitions.
+//! Draws deviations of a [`Jitter`], which defines the distributions.
 
 use crate::random::Random;
 use crate::{Jitter, Samples};
 
-/// A distribution of deviations, in nanoseconds.
+/// A distribution of deviations in nanoseconds.
 pub(crate) enum Sampler {
     Uniform { most: u64 },
     Normal { deviation: f64 },
@@ -12,9 +12,9 @@ pub(crate) enum Sampler {
     Samples(Samples),
 }
 
-/// A Pareto number of shape 3 and minimum 1 is cut here: netem's table ends at four of its units, `4 · 3/4 + 1.5`.
+/// Where a Pareto number of shape 3 and minimum 1 is cut: netem's table ends at four of its units, `4 · 3/4 + 1.5`.
 const PARETO_CUT: f64 = 4.5;
-/// Its mean: `1 + ∫ t⁻³ dt` from 1 to the cut.
+/// The mean of the cut distribution: `1 + ∫ t⁻³ dt` from 1 to the cut.
 const PARETO_MEAN: f64 = 1.0 + (1.0 - 1.0 / (PARETO_CUT * PARETO_CUT)) / 2.0;
 /// The mean of its square: `1 + ∫ 2 t · t⁻³ dt` from 1 to the cut.
 const PARETO_SQUARE: f64 = 1.0 + 2.0 * (1.0 - 1.0 / PARETO_CUT);
@@ -32,7 +32,7 @@ impl From<Jitter> for Sampler {
 }
 
 impl Sampler {
-    /// The next deviation in nanoseconds.
+    /// Draws a deviation, in nanoseconds.
     #[inline]
     pub(crate) fn deviation(&self, random: &mut Random) -> i64 {
         match self {
@@ -48,13 +48,13 @@ impl Sampler {
     }
 }
 
-/// A Pareto number of mean 0 and standard deviation 1.
+/// Draws a Pareto number of mean 0 and standard deviation 1.
 fn pareto(random: &mut Random) -> f64 {
     let deviation = (PARETO_SQUARE - PARETO_MEAN * PARETO_MEAN).sqrt();
     ((1.0 / random.unit().cbrt()).min(PARETO_CUT) - PARETO_MEAN) / deviation
 }
 
-/// One part normal to three parts Pareto, of mean 0 and standard deviation 1.
+/// Draws a number, one part normal to three parts Pareto, of mean 0 and standard deviation 1.
 fn pareto_normal(random: &mut Random) -> f64 {
     (random.normal() + 3.0 * pareto(random)) / 10.0_f64.sqrt()
 }

@@ -1,9 +1,8 @@
-//! What waits for its time.
+//! A priority queue of packets by departure time.
 //!
-//! As long as times do not go back, which a fixed delay never does, items wait in a queue. What comes out of order is
-//! put down in a [`Calendar`] by its day, and sorted, by a heap, when that day comes: a heap of a day's items stays
-//! within the fastest memory, one of all that is in flight would not. What is due today already, or further ahead than
-//! the calendar reaches, goes into the heap at once.
+//! Items whose times do not go back, as with a fixed delay, wait in a FIFO. Others go to a [`Calendar`] by day; a
+//! day's items move to a heap when the day comes: a heap of one day fits the fastest cache, a heap of all packets in
+//! flight would not. Items due today, or beyond the calendar's range, go to the heap directly.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,20 +11,19 @@ use nichrome_wire::Instant;
 
 use crate::calendar::Calendar;
 
-/// Items that leave at their times, those of the same time in the order in which they came. Memory grows to what was
-/// held at most, and stays.
+/// Items ordered by departure time, then by arrival. Memory grows to the maximum number of items and stays.
 pub(crate) struct Schedule<T> {
     queue: VecDeque<(Due, T)>,
-    /// Everything out of order that is due before the calendar's first day, and maybe more.
+    /// All out-of-order items due before the calendar's first day, and possibly later ones.
     heap: BinaryHeap<Reverse<(Due, u32)>>,
     calendar: Calendar,
-    /// What the numbers in heap and calendar stand for.
+    /// The items that numbers in heap and calendar refer to.
     slots: Vec<Option<(Due, T)>>,
     free: Vec<u32>,
     arrivals: u64,
 }
 
-/// When, and the how manieth it was to come.
+/// Departure time, then arrival number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: Instant,
@@ -48,7 +46,7 @@ impl<T> Schedule<T> {
         self.queue.is_empty() && self.heap.is_empty()
     }
 
-    /// Adds an item that leaves at `at`, which is not before `now`; nor is anything that is held.
+    /// Adds an item that leaves at `at`. Neither `at` nor the time of any held item is before `now`.
     #[inline]
     pub(crate) fn push(&mut self, item: T, at: Instant, now: Instant) {
         let due = Due { at, arrival: self.arrivals };
@@ -76,7 +74,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Sees to it that the heap's first is the first of all that is out of order.
+    /// Moves calendar days to the heap until the heap's minimum is that of all out-of-order items.
     #[inline]
     fn sort_what_comes_first(&mut self) {
         while let Some(day) = self.calendar.first() {
@@ -89,7 +87,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// When the next item leaves.
+    /// Returns the departure time of the next item.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
         let queued = self.queue.front().map(|(due, _)| due.at);
@@ -100,7 +98,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Takes the next item, whatever the time is.
+    /// Removes the next item, regardless of the time.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         let queued = self.queue.front().map(|(due, _)| *due);

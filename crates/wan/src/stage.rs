@@ -1,8 +1,8 @@
-//! The stages that packets pass, each a small machine of its own.
+//! The stages that packets pass, each a small state machine.
 //!
-//! A stage is handed a packet with the packet's own time and hands it on with that time, or with a later one: what a
-//! late timer costs in one stage is not added to the next. To add one: a type in a file of its own that implements
-//! [`Impair`], a variant of [`crate::Stage`], and a field of [`Stages`].
+//! A stage receives a packet with the packet's own logical time and passes it on with that time or a later one: a late
+//! timer in one stage does not delay the next. To add a stage: a type in its own file that implements [`Impair`], a
+//! variant of [`crate::Stage`], and a field of [`Stages`].
 
 mod backlog;
 mod bottleneck;
@@ -34,7 +34,7 @@ pub(crate) struct Stages<P> {
 }
 
 impl<P: Packet> Stages<P> {
-    /// Stages that do nothing yet; what they choose depends on `seed`.
+    /// Creates idle stages whose random choices depend on `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             mtu: mtu::MtuStage::new(),

@@ -1,9 +1,9 @@
-//! What a path has counted.
+//! The counters of a path.
 
 use crate::{DelayHistogram, Drops};
 
-/// What a path has done since it was made. Every packet that came in, and every copy, is counted once more as fragmented,
-/// gone out or dropped, or is in flight; so is every fragment.
+/// The counters of a path since its creation. Every received packet, copy and fragment is in flight, or is counted
+/// once as fragmented, released or dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// Packets received.
@@ -16,24 +16,25 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Copies made.
     pub duplicated: u64,
-    /// Copies that were due but not made, because the path or the driver had no room for them.
+    /// Copies omitted because the path or the driver had no room.
     pub duplicates_missed: u64,
-    /// Packets that were too long for the MTU and cut to fragments.
+    /// Packets fragmented because they exceeded the MTU.
     pub fragmented: u64,
-    /// The fragments that they were cut to.
+    /// Fragments made of them.
     pub fragments: u64,
-    /// Packets of which a bit was flipped.
+    /// Packets with a flipped bit.
     pub corrupted: u64,
     /// Packets released after one that had arrived later (RFC 4737 section 3.3).
     pub reordered: u64,
-    /// Packets marked "congestion experienced".
+    /// Packets marked CE.
     pub ce_marked: u64,
-    /// Why packets were dropped.
+    /// Dropped packets by reason.
     pub drops: Drops,
-    /// The delays of the packets released, from their arrival to when they were due: as asked, not as given.
+    /// Scheduled delay of released packets, from arrival to [`Departure::due`](crate::Departure::due). Excludes the
+    /// driver's lateness.
     pub delay: DelayHistogram,
-    /// The delays that jitter has drawn, before [`JitterOrder::Keep`](crate::JitterOrder::Keep) lengthens any.
+    /// Delays drawn by jitter, before [`JitterOrder::Keep`](crate::JitterOrder::Keep) extends them.
     pub drawn: DelayHistogram,
-    /// How long packets with jitter waited for those before them to leave, to keep their order.
+    /// Extra delay of packets with jitter to keep their order.
     pub kept_in_order: DelayHistogram,
 }

@@ -1,6 +1,5 @@
-//! Bandwidth that varies as it was recorded, in Mahimahi's format: each line is a time in whole milliseconds at which
-//! up to 1500 bytes of packets may leave. The last line's time is also the length of the trace, after which it begins
-//! anew. A time may stand on several lines.
+//! Recorded bandwidth in Mahimahi's format: each line is a time in whole milliseconds at which up to 1500 bytes may
+//! leave. The last line's time is also the period after which the trace repeats. Times may be repeated.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -8,17 +7,17 @@ use std::sync::Arc;
 use nichrome_wire::Instant;
 use thiserror::Error;
 
-/// A bandwidth trace: at least one opportunity to deliver, in ascending order, the last of them after 0.
+/// A bandwidth trace: ascending delivery opportunities, at least one, the last of them after 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Milliseconds after the beginning.
+    /// Milliseconds since the start.
     opportunities: Arc<[u32]>,
 }
 
-/// Why a text is no bandwidth trace; lines count from 1.
+/// An invalid bandwidth trace. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
-    /// There is no line.
+    /// The trace is empty.
     #[error("the trace is empty: a time in milliseconds is expected on each line")]
     Empty,
     /// A line is not a time.
@@ -26,54 +25,54 @@ pub enum TraceError {
         "line {line} of the trace is '{text}': a time in whole milliseconds is expected, at most 4294967295"
     )]
     NotATime {
-        /// Which line.
+        /// The line number.
         line: usize,
-        /// What it says.
+        /// The line's text.
         text: String,
     },
-    /// A time is before the one on the line above.
+    /// A time is before that of the line above.
     #[error("line {line} of the trace is {time}, after {previous}: times must not go back")]
     GoesBack {
-        /// Which line.
+        /// The line number.
         line: usize,
-        /// What it says.
+        /// The line's time, in ms.
         time: u32,
-        /// What the line above says.
+        /// The previous line's time, in ms.
         previous: u32,
     },
-    /// Every time is 0.
+    /// All times are 0.
     #[error("the trace ends at 0 ms: its last line is its length, and must be more")]
     NoLength,
 }
 
 impl Trace {
-    /// Bytes of packets that an opportunity carries, link headers not counted.
+    /// Bytes per opportunity, without link headers.
     pub const OPPORTUNITY: u64 = 1500;
 
-    /// How many opportunities there are before the trace begins anew.
+    /// Returns the number of opportunities per period.
     pub fn opportunities(&self) -> usize {
         self.opportunities.len()
     }
 
-    /// The mean rate in bits per second.
+    /// Returns the mean rate in bits per second.
     pub fn mean_rate(&self) -> f64 {
         let bits = self.opportunities.len() as f64 * Self::OPPORTUNITY as f64 * 8.0;
         bits * 1e9 / self.period() as f64
     }
 
-    /// Nanoseconds until the trace begins anew.
+    /// Returns the period in nanoseconds.
     fn period(&self) -> u64 {
         self.opportunities.last().map_or(1, |last| nanos(*last))
     }
 
-    /// When the `nth` opportunity (from 0, over all repetitions) of a trace that began at `start` is.
+    /// Returns the time of the `nth` opportunity (from 0, over all repetitions) of a trace that began at `start`.
     pub(crate) fn time(&self, start: Instant, nth: u64) -> Instant {
         let count = self.opportunities.len() as u64;
         let within = self.opportunities.get((nth % count) as usize).copied().map_or(0, nanos);
         start.plus_nanos((nth / count).saturating_mul(self.period()).saturating_add(within))
     }
 
-    /// The first opportunity that is later than `now`.
+    /// Returns the first opportunity after `now`.
     pub(crate) fn first_after(&self, start: Instant, now: Instant) -> u64 {
         let elapsed = now.nanos_since(start);
         let (turns, within) = (elapsed / self.period(), elapsed % self.period());
@@ -111,7 +110,7 @@ impl FromStr for Trace {
     }
 }
 
-/// The beginning of a line, so that an error stays one line.
+/// Returns the start of a line, so that the error message stays one line.
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }

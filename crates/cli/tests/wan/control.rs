@@ -35,7 +35,7 @@ fn impairments_are_changed_while_the_path_is_in_use() {
     let told = "nichrome: warning: --queue does nothing without --rate or --trace\n";
     assert_eq!((text(&warned.stderr).as_str(), warned.status.code()), (told, Some(0)));
     let (line, status) = failure(&room.run(&["set", "--loss", "200%"]));
-    assert!(line.starts_with("--loss: '200%' is no loss"), "{line}");
+    assert!(line.starts_with("--loss: '200%' is not a valid loss"), "{line}");
     assert_eq!(status, 1);
 }
 

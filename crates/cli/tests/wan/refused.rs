@@ -9,22 +9,22 @@ fn wrong_command_lines_are_told_in_one_line() {
     std::fs::write(&trace, "1\n").unwrap();
     for (arguments, told) in [
         (&[][..], "nothing to do: give --right 'COMMAND', '-- COMMAND', --shell or --between IFACE IFACE"),
-        (&["--delay", "-1ms"], "--delay: '-1ms' is no time: it is a number with ns, us, ms or s"),
-        (&["--delay", "2h"], "--delay: '2h' is no time"),
-        (&["--loss", "101%"], "--loss: '101%' is no loss: it is a probability such as 1%"),
-        (&["--duplicate", "-0.1"], "--duplicate: '-0.1' is no probability"),
-        (&["--corrupt", "nan"], "--corrupt: 'nan' is no probability"),
-        (&["--rate", "0"], "--rate: '0' is no bandwidth"),
-        (&["--rate", "-5mbit"], "--rate: '-5mbit' is no bandwidth"),
-        (&["--mtu", "67"], "--mtu: '67' is no MTU: it is from 68 to 65535 bytes"),
-        (&["--limit", "0"], "--limit: '0' is no number of packets: it is from 1 to 16777216"),
+        (&["--delay", "-1ms"], "--delay: '-1ms' is not a valid time: expected a number with ns, us, ms or s"),
+        (&["--delay", "2h"], "--delay: '2h' is not a valid time"),
+        (&["--loss", "101%"], "--loss: '101%' is not a valid loss: expected a probability such as 1%"),
+        (&["--duplicate", "-0.1"], "--duplicate: '-0.1' is not a valid probability"),
+        (&["--corrupt", "nan"], "--corrupt: 'nan' is not a valid probability"),
+        (&["--rate", "0"], "--rate: '0' is not a valid bandwidth"),
+        (&["--rate", "-5mbit"], "--rate: '-5mbit' is not a valid bandwidth"),
+        (&["--mtu", "67"], "--mtu: '67' is not a valid MTU: expected from 68 to 65535 bytes"),
+        (&["--limit", "0"], "--limit: '0' is not a valid number of packets: expected from 1 to 16777216"),
         (&["--rate", "1mbit", "--trace", "/dev/null"], "--trace: /dev/null: "),
         (&["--jitter", "file:/nonexistent"], "--jitter: cannot read /nonexistent: No such file or directory"),
         (&["--jitter", "file:"], "--jitter: the name of a file is missing"),
         (&["--trace", ""], "--trace: the name of a file is missing"),
         (
             &["--jitter", "measured.txt"],
-            "--jitter: 'measured.txt' is no jitter: it is a time such as 5ms, or a time after uniform:, normal:, \
+            "--jitter: 'measured.txt' is not a valid jitter: expected a time such as 5ms, or a time after uniform:, normal:, \
              pareto: or pareto-normal:; at most 3600s; or file: and the name of a file of times",
         ),
         (
@@ -93,7 +93,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_name() {
     let room = Room::new();
     let file = room.file("path.toml");
     for (text, told) in [
-        ("delay = 40\n", "delay: '40' is no time: it is a number with ns, us, ms or s"),
+        ("delay = 40\n", "delay: '40' is not a valid time: expected a number with ns, us, ms or s"),
         ("delay = \"40ms\nloss = 1\n", "line 1: invalid basic string"),
         ("delay = [\"40ms\"]\n", "delay is a text or a number, such as \"40ms\""),
         ("[to-rigt]\nloss = \"1%\"\n", "there is no table [to-rigt]: there are [to-right] and [to-left]"),

@@ -1,4 +1,4 @@
-//! What waits for the bottleneck.
+//! The bottleneck's queue.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use nichrome_wire::Instant;
 use crate::exits::Transit;
 use crate::{Packet, QueueLimit};
 
-/// A packet that waits.
+/// A queued packet.
 pub(super) struct Waiting<P> {
     pub(super) transit: Transit<P>,
-    /// Since when.
+    /// Arrival time in the queue.
     pub(super) since: Instant,
 }
 
-/// Packets that wait, and their bytes.
+/// The queued packets and their total length.
 pub(super) struct Backlog<P> {
     packets: VecDeque<Waiting<P>>,
     bytes: u64,
@@ -29,7 +29,7 @@ impl<P: Packet> Backlog<P> {
         self.packets.is_empty()
     }
 
-    /// Bytes of frames that wait.
+    /// Returns the queued bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -16,7 +16,7 @@ pub(super) struct Bottleneck<P> {
     codel: Option<Controller>,
     backlog: Backlog<P>,
     sending: Option<Sending<P>>,
-    /// When the link takes the first of the backlog, where it is not sending.
+    /// When the idle link takes the first queued packet.
     wakes: Instant,
 }
 
@@ -71,7 +71,7 @@ impl<P: Packet> Bottleneck<P> {
         self.sending.is_none() && self.backlog.is_empty()
     }
 
-    /// Whether the link takes a packet that comes at `at` at once, without a queue.
+    /// Returns true if the link sends a packet that arrives at `at` at once, without queueing.
     fn takes_at_once(&mut self, at: Instant) -> bool {
         if !self.is_quiet() {
             return false;
@@ -80,7 +80,7 @@ impl<P: Packet> Bottleneck<P> {
         self.wakes <= at
     }
 
-    /// Begins to send the first of the backlog.
+    /// Starts transmission of the first queued packet.
     fn begin(&mut self, at: Instant, exits: &mut Exits<P>) {
         let next = match &mut self.codel {
             Some(codel) => codel.dequeue(&mut self.backlog, at, exits),

@@ -1,5 +1,5 @@
-//! CoDel (RFC 8289 section 5): its pseudocode, with what Linux adds: where CoDel would drop a packet, it marks one
-//! whose sender takes part in ECN. Linux also takes the longest packet seen for the MTU.
+//! CoDel (RFC 8289 section 5), with Linux's extension for ECN: packets of ECN-capable senders are marked instead of
+//! dropped. As in Linux, the longest packet seen stands for the MTU.
 
 use nichrome_wire::{Ecn, Instant};
 
@@ -7,14 +7,14 @@ use super::backlog::{Backlog, Waiting};
 use crate::exits::Exits;
 use crate::{CoDel, DropReason, Packet};
 
-/// What happens to a packet that CoDel would drop and whose sender takes part in ECN.
+/// The treatment of an ECN-capable packet that CoDel would drop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WouldDrop {
     Drop,
     Mark,
 }
 
-/// The state of CoDel, by the names of the RFC.
+/// The state of CoDel, with the RFC's names.
 pub(super) struct Controller {
     parameters: CoDel,
     would_drop: WouldDrop,
@@ -50,7 +50,7 @@ impl Controller {
         self.parameters == parameters && self.would_drop == would_drop
     }
 
-    /// Takes the packet that is to be sent at `now`; those before it that must go are dropped (`deque`).
+    /// Returns the packet to send at `now`, after dropping those before it that must go (`deque`).
     pub(super) fn dequeue<P: Packet>(
         &mut self,
         backlog: &mut Backlog<P>,
@@ -81,7 +81,7 @@ impl Controller {
         head.waiting
     }
 
-    /// The next packet, and whether packets have waited too long for an interval (`dodequeue`).
+    /// Returns the next packet, and whether the delay has exceeded the target for an interval (`dodequeue`).
     fn head<P: Packet>(&mut self, backlog: &mut Backlog<P>, now: Instant) -> Head<P> {
         let Some(waiting) = backlog.pop() else {
             self.first_above_time = None;
@@ -111,7 +111,7 @@ impl Controller {
         self.head(backlog, now)
     }
 
-    /// Whether the head is marked, or was, and need not be dropped.
+    /// Returns true if the head is or was marked and need not be dropped.
     fn marked<P: Packet>(&self, head: &mut Head<P>, exits: &mut Exits<P>) -> bool {
         match &mut head.waiting {
             Some(waiting) if self.would_drop == WouldDrop::Mark => mark(&mut waiting.transit.packet, exits),
@@ -119,7 +119,7 @@ impl Controller {
         }
     }
 
-    /// If the queue was too long a short while ago, the rate of drops that helped then is a good start.
+    /// Starts with the previous drop rate if dropping ended only recently.
     fn start_dropping(&mut self, now: Instant) {
         self.dropping = true;
         let delta = self.count.saturating_sub(self.last_count);
@@ -135,7 +135,7 @@ impl Controller {
     }
 }
 
-/// Marks a packet whose sender takes part in ECN; returns whether it does.
+/// Marks an ECN-capable packet; returns false for others.
 pub(super) fn mark<P: Packet>(packet: &mut P, exits: &mut Exits<P>) -> bool {
     match packet.ecn() {
         Ecn::NotEct => false,

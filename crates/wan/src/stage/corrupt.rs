@@ -1,8 +1,8 @@
-//! Packets of which one bit is flipped.
+//! Flips one bit of a packet.
 //!
-//! The bit is any behind the link header, each as likely: a damaged address there is just a loss, and the link's own
-//! checksum, which frames have no more here, would have found it. One flipped bit is found by IPv4's header checksum or
-//! by TCP's and UDP's; not so in IPv6's flow label, traffic class and hop limit, nor in Ethernet's padding.
+//! Any bit behind the link header is equally likely: a damaged MAC address would be a plain loss, and the Ethernet FCS
+//! would have detected it. IPv4's header checksum or TCP's and UDP's checksum detect a single flipped bit, except in
+//! IPv6's flow label, traffic class and hop limit, and in Ethernet's padding.
 
 use nichrome_wire::Instant;
 

@@ -1,7 +1,7 @@
-//! degen, the delay generator of papers/rdma-over-ip section 3, and jitter.
+//! Delay and jitter: degen, the delay generator of papers/rdma-over-ip section 3.
 //!
-//! A packet is stamped when it arrives and leaves its stamp and the delay later. It waits in a queue with its own
-//! stamp, so that those of a burst do not add their delays to each other's.
+//! A packet is stamped on arrival and leaves at its stamp plus the delay. Packets wait with their own stamps, so that
+//! the delays of a burst do not add up.
 
 use nichrome_wire::Instant;
 
@@ -17,7 +17,7 @@ pub(super) struct DelayStage<P> {
     jitter: Option<(Jitter, Sampler)>,
     order: JitterOrder,
     waiting: Schedule<Transit<P>>,
-    /// When the last to leave of all that came leaves.
+    /// The latest departure time of all packets so far.
     last: Instant,
     random: Random,
 }
@@ -34,7 +34,7 @@ impl<P> DelayStage<P> {
         }
     }
 
-    /// When a packet that came at `at` leaves. Order is kept when the delay is made shorter, too.
+    /// Returns the departure time of a packet that arrives at `at`. Order is kept even if the delay was shortened.
     fn leaves(&mut self, at: Instant, stats: &mut Stats) -> Instant {
         let Some((_, sampler)) = &self.jitter else {
             return self.in_order(at.plus_nanos(self.delay.nanos()));

@@ -1,4 +1,4 @@
-//! Packets that are followed by a copy.
+//! Duplicates packets.
 
 use nichrome_wire::Instant;
 

@@ -1,21 +1,21 @@
-//! When a link has sent a packet: at a rate, or by a trace.
+//! Transmission times of a link, by a rate or a trace.
 
 use nichrome_wire::Instant;
 
 use crate::{Bandwidth, Packet, Trace};
 
-/// What sends one packet at a time.
+/// A link that sends one packet at a time.
 pub(super) enum Link {
-    /// In no time.
+    /// Zero transmission time.
     Unlimited,
-    /// At a rate.
+    /// A constant rate.
     Rate(Pacer),
-    /// At the opportunities of a trace.
+    /// The opportunities of a trace.
     Trace(Player),
 }
 
 impl Link {
-    /// When a link that is idle at `at` can begin to send.
+    /// Returns when a link that is idle at `at` can start to send.
     pub(super) fn wakes(&mut self, at: Instant) -> Instant {
         match self {
             Self::Unlimited | Self::Rate(_) => at,
@@ -23,7 +23,7 @@ impl Link {
         }
     }
 
-    /// When a link that has sent a packet at `done` can go on with the next, which has waited.
+    /// Returns when a link that completed a packet at `done` can start to send the next queued one.
     pub(super) fn goes_on(&mut self, done: Instant) -> Instant {
         match self {
             Self::Unlimited | Self::Rate(_) => done,
@@ -31,7 +31,8 @@ impl Link {
         }
     }
 
-    /// When a packet is sent that is begun at `start`, a time that [`Link::wakes`] or [`Link::goes_on`] has named.
+    /// Returns when transmission of a packet ends that starts at `start`, a time from [`Link::wakes`] or
+    /// [`Link::goes_on`].
     pub(super) fn send(&mut self, packet: &impl Packet, start: Instant) -> Instant {
         match self {
             Self::Unlimited => start,
@@ -40,18 +41,18 @@ impl Link {
         }
     }
 
-    /// Whether it does nothing.
+    /// Returns true for zero transmission time.
     pub(super) fn is_unlimited(&self) -> bool {
         matches!(self, Self::Unlimited)
     }
 }
 
-/// Sends at a rate. What is left of a nanosecond is carried over as long as packets follow each other, so that
-/// rounding never adds up.
+/// Sends at a constant rate. Fractions of a nanosecond carry over between back-to-back packets, so that rounding
+/// errors do not accumulate.
 pub(super) struct Pacer {
     pub(super) rate: Bandwidth,
     busy_until: Instant,
-    /// And so many `1 / rate` parts of a nanosecond more.
+    /// Fraction of a nanosecond, in units of `1 / rate`.
     remainder: u64,
 }
 
@@ -70,15 +71,15 @@ impl Pacer {
     }
 }
 
-/// Plays a trace as Mahimahi does: an opportunity that finds nothing to send is wasted, what one packet leaves of it
-/// serves those behind, and a packet may need several.
+/// Plays a trace as Mahimahi does: an unused opportunity is lost, the rest of a partly used one serves later packets,
+/// and a packet may need several.
 pub(super) struct Player {
     pub(super) trace: Trace,
-    /// When the trace began: when the first packet reached it.
+    /// Start of the trace: when the first packet arrived.
     start: Option<Instant>,
-    /// The opportunity that comes next, counted over all repetitions.
+    /// The next opportunity, counted over all repetitions.
     next: u64,
-    /// Bytes that are left of the one before.
+    /// Unused bytes of the current opportunity.
     left: u64,
 }
 
@@ -87,7 +88,7 @@ impl Player {
         Self { trace, start: None, next: 0, left: 0 }
     }
 
-    /// Passes over the opportunities that are up to `at`.
+    /// Skips the opportunities up to `at`.
     fn wakes(&mut self, at: Instant) -> Instant {
         let start = *self.start.get_or_insert(at);
         self.left = 0;

@@ -1,4 +1,4 @@
-//! Packets that are lost.
+//! Drops packets by a loss model.
 
 use nichrome_wire::Instant;
 
@@ -13,7 +13,7 @@ pub(super) struct LossStage {
     random: Random,
 }
 
-/// What a kind of loss remembers.
+/// The state of a loss model.
 enum Model {
     None,
     Independent(Chance),
@@ -63,7 +63,7 @@ impl<P: Packet> Impair<P> for LossStage {
     }
 }
 
-/// A channel with two states: see [`GilbertElliott`].
+/// A two-state channel: see [`GilbertElliott`].
 struct Channel {
     good: State,
     bad: State,
@@ -95,12 +95,12 @@ impl Channel {
     }
 }
 
-/// Counts packets, and knows which are to be lost.
+/// Counts packets and drops the listed ones.
 struct Countdown {
     list: PacketList,
-    /// Runs that are over.
+    /// Ranges that are over.
     passed: usize,
-    /// The number of the last packet, from 1.
+    /// Number of the last packet, from 1.
     number: u64,
 }
 

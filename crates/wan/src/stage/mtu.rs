@@ -1,5 +1,5 @@
-//! A packet that is too long is cut to fragments where its protocol allows that (IPv4 without DF), as a router does it;
-//! otherwise it is dropped. ICMP answers are the driver's to send.
+//! Fragments packets longer than the MTU as a router does (IPv4 without DF), and drops others. The driver sends the
+//! ICMP errors.
 
 use nichrome_wire::Instant;
 

@@ -1,4 +1,4 @@
-//! Packets that are held back while others overtake them.
+//! Holds packets back while later ones overtake them.
 
 use nichrome_wire::Instant;
 
@@ -19,7 +19,7 @@ impl<P> ReorderStage<P> {
         Self { reorder: None, held: Schedule::new(), random }
     }
 
-    /// Until when a packet that comes at `at` is held back.
+    /// Returns until when a packet that arrives at `at` is held back, if at all.
     fn held_until(&mut self, at: Instant) -> Option<Instant> {
         let reorder = self.reorder?;
         let is_held = self.random.happens(Chance::from(reorder.probability()));
