@@ -2,31 +2,32 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A one's complement sum under construction. Pieces are added in order; one of odd length may be followed by others,
-/// as if all were one buffer.
+/// A one's complement sum under construction. Pieces are added in order, as if they were one buffer; each may have an
+/// odd length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
-    /// The sum of the 16-bit words so far, not folded, in network order as numbers.
+    /// The unfolded sum of the 16-bit words so far.
     total: u64,
-    /// Whether an odd number of bytes has been added.
+    /// True after an odd number of bytes.
     odd: bool,
 }
 
 impl Sum {
-    /// The sum of nothing.
+    /// Returns the sum of no bytes.
     #[inline]
     pub const fn new() -> Self {
         Self { total: 0, odd: false }
     }
 
-    /// The sum of a TCP or UDP pseudo-header over IPv4 (RFC 9293 section 3.1); `length` counts header and payload.
+    /// Returns the sum of a TCP or UDP pseudo-header over IPv4 (RFC 9293 section 3.1); `length` counts header and
+    /// payload.
     #[inline]
     pub fn pseudo_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, length: u32) -> Self {
         let [src, dst] = [src, dst].map(|a| u64::from(u32::from(a)));
         Self { total: src + dst + u64::from(protocol) + u64::from(length), odd: false }
     }
 
-    /// The sum of a pseudo-header over IPv6 (RFC 8200 section 8.1); `length` counts header and payload.
+    /// Returns the sum of a pseudo-header over IPv6 (RFC 8200 section 8.1); `length` counts header and payload.
     #[inline]
     pub fn pseudo_ipv6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, length: u32) -> Self {
         Self::new()
@@ -52,26 +53,26 @@ impl Sum {
         Self { total: self.total + number as u64, odd: self.odd }
     }
 
-    /// The one's complement sum, not inverted: what goes into the checksum field when a card is to complete it.
+    /// Returns the one's complement sum without inversion: the partial checksum for checksum offload.
     #[inline]
     pub const fn fold(self) -> u16 {
         fold(self.total)
     }
 
-    /// The checksum: the inverted sum. 0 where the data held a correct checksum field.
+    /// Returns the checksum, the inverted sum: 0 if the data contains a correct checksum field.
     #[inline]
     pub const fn finish(self) -> u16 {
         !self.fold()
     }
 }
 
-/// The checksum of one buffer; 0 where the buffer holds a correct checksum field.
+/// Returns the checksum of a buffer: 0 if it contains a correct checksum field.
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum_words(bytes)
 }
 
-/// The checksum after a 16-bit word of the data changed from `old` to `new` (RFC 1624, equation 3).
+/// Returns the checksum after a 16-bit word of the data changed from `old` to `new` (RFC 1624, equation 3).
 #[inline]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
@@ -85,22 +86,22 @@ const fn fold(total: u64) -> u16 {
     ((total >> 16) + (total & 0xFFFF)) as u16
 }
 
-/// From so many bytes on, wider vectors make up for finding out whether this processor has them.
+/// Length in bytes from which AVX2 pays for the run-time check that the CPU has it.
 const LONG: usize = 256;
 
-/// The folded sum of the big-endian 16-bit words of `bytes`, the last padded with zero.
+/// Returns the folded sum of the big-endian 16-bit words of `bytes`; the last is padded with zero.
 #[inline]
 fn sum_words(bytes: &[u8]) -> u16 {
     if bytes.len() < LONG { sum_lanes(bytes) } else { sum_long(bytes) }
 }
 
-/// As [`sum_words`], with the widest vectors that this processor has (AVX2), where the build is for any.
+/// As [`sum_words`], with AVX2 if the CPU has it.
 fn sum_long(bytes: &[u8]) -> u16 {
     pulp::Arch::new().dispatch(|| sum_lanes(bytes))
 }
 
-/// The sum does not depend on byte order but for a final swap (RFC 1071 section 2), so the words are added as they lie
-/// in memory, 32 bits at a time into 64-bit lanes that cannot overflow: the shape that compilers vectorize.
+/// The sum is independent of byte order but for a final swap (RFC 1071 section 2): words are added in native order, 32
+/// bits at a time, into 64-bit lanes that cannot overflow. Compilers vectorize this shape.
 #[inline(always)]
 fn sum_lanes(bytes: &[u8]) -> u16 {
     let (blocks, tail) = bytes.as_chunks::<64>();

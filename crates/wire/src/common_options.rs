@@ -1,12 +1,12 @@
-//! What a coalescing engine needs to know of TCP options, at the cost of one comparison.
+//! Classifies TCP options for coalescing with one comparison in the common case.
 
 use crate::bytes::{array, be32};
 use crate::tcp_options::{TcpOption, TcpOptions};
 
-/// What a coalescing engine needs to know of a segment's options.
+/// A segment's options, as far as a coalescing engine needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommonOptions {
-    /// There are none.
+    /// No options.
     None,
     /// Timestamps and padding, in any layout.
     Timestamps {
@@ -15,15 +15,15 @@ pub enum CommonOptions {
         /// TSecr: the receiver's clock, echoed.
         echo: u32,
     },
-    /// Anything else; padding alone and malformed options are.
+    /// Anything else, including padding alone and malformed options.
     Other,
 }
 
 impl CommonOptions {
-    /// Classifies `options`, all of the header after its first 20 bytes.
+    /// Classifies `options`, the header behind its first 20 bytes.
     #[inline(always)]
     pub fn classify(options: &[u8]) -> Self {
-        /// Two no-operations, then timestamps, 10 bytes long: the layout of RFC 7323 appendix A.
+        /// Two no-operations, then timestamps of 10 bytes: the layout of RFC 7323 appendix A.
         const ALIGNED_TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
         if options.is_empty() {
             return Self::None;
@@ -49,7 +49,7 @@ impl CommonOptions {
                 _ => return Self::Other,
             }
         }
-        // What follows the end of the list must be zero (RFC 9293 section 3.1, MUST-69).
+        // Bytes behind the end of the list must be zero (RFC 9293 section 3.1, MUST-69).
         if list.rest().iter().all(|&byte| byte == 0) { found } else { Self::Other }
     }
 }

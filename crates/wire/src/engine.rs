@@ -20,44 +20,45 @@ use crate::Instant;
 
 /// A protocol state machine: see the [module](self) for the rules.
 pub trait Engine {
-    /// What the driver gives: a frame, a verb, a piece of a byte stream.
+    /// An input: a frame, a verb, a part of a byte stream.
     type Input;
-    /// What comes out: frames, completions, drops with a reason.
+    /// An output: a frame, a completion, a drop with its reason.
     type Output;
 
-    /// Takes one input that arrived at `now`.
+    /// Processes one input that arrived at `now`.
     fn receive(&mut self, input: Self::Input, now: Instant);
 
-    /// Takes inputs that arrived together, in order, and leaves the vector empty. Engines do better than one by one
-    /// where knowing what comes next saves time.
+    /// Processes inputs that arrived together, in order, and empties the vector. Engines override this where knowing
+    /// the next input saves time.
     fn receive_batch(&mut self, inputs: &mut Vec<Self::Input>, now: Instant) {
         for input in inputs.drain(..) {
             self.receive(input, now);
         }
     }
 
-    /// Says that the driver has no more input at hand: a card's receive batch is over.
+    /// Ends a card's receive batch: the driver has no more input for now.
     fn end_of_batch(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// The next output, in the order in which it must leave.
+    /// Returns the next output in transmission order.
     fn poll(&mut self) -> Option<Self::Output>;
 
-    /// Moves every output to the end of `outputs`, in order. An engine may exchange its memory for that of an empty vector
-    /// instead, which costs least where a driver gives the same one each time.
+    /// Appends all outputs to `outputs`, in order. If `outputs` is empty, an engine may swap it for its own vector
+    /// instead, which is cheapest if a driver passes the same one each time.
     fn poll_all(&mut self, outputs: &mut Vec<Self::Output>) {
         outputs.extend(iter::from_fn(|| self.poll()));
     }
 
-    /// When [`Engine::handle_timeout`] is wanted; `None` where time alone changes nothing.
+    /// Returns when to call [`Engine::handle_timeout`]; `None` if no timer is set.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Does what was due at or before `now`.
+    /// Fires the timers due at or before `now`.
     fn handle_timeout(&mut self, now: Instant);
 }
 
-/// Fires every timer due at or before `now`, each at its own time; outputs go to `sink` with the time they left.
+/// Fires every timer due at or before `now`, each at its own time; `sink` gets the outputs with the time at which they
+/// left.
 #[inline]
 pub fn advance<E: Engine>(engine: &mut E, now: Instant, sink: &mut impl FnMut(Instant, E::Output)) {
     while let Some(due) = engine.poll_timeout() {
@@ -69,7 +70,7 @@ pub fn advance<E: Engine>(engine: &mut E, now: Instant, sink: &mut impl FnMut(In
     }
 }
 
-/// Gives one input to the engine after every timer that was due before it.
+/// Passes one input to the engine, after every timer that was due before it.
 #[inline]
 pub fn deliver<E: Engine>(
     engine: &mut E,
@@ -82,7 +83,7 @@ pub fn deliver<E: Engine>(
     drain(engine, now, sink);
 }
 
-/// Gives a card's receive batch to the engine, after every timer that was due before it, and ends the batch.
+/// Passes a card's receive batch to the engine, after every timer that was due before it, and ends the batch.
 #[inline]
 pub fn deliver_batch<E: Engine>(
     engine: &mut E,
@@ -96,7 +97,7 @@ pub fn deliver_batch<E: Engine>(
     drain(engine, now, sink);
 }
 
-/// As [`deliver_batch`], for a driver that does not mind when an output left: all are moved to the end of `outputs`.
+/// As [`deliver_batch`], but without the outputs' times: appends them to `outputs`.
 #[inline]
 pub fn deliver_batch_into<E: Engine>(
     engine: &mut E,

@@ -13,10 +13,10 @@ use crate::vlan::{Tags, VlanTag};
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// The address of everybody.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xFF; 6]);
 
-    /// Whether the address names a group; broadcast is one.
+    /// Returns true for multicast and broadcast addresses.
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 == 1
@@ -30,7 +30,7 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// An unchecked view of an Ethernet header and what follows it; tags are not looked at.
+/// An unchecked view of an Ethernet header and its payload; does not parse VLAN tags.
 #[derive(Clone, Copy, Debug)]
 pub struct EthernetHeader<'a> {
     fixed: &'a [u8; 14],
@@ -41,42 +41,42 @@ impl<'a> EthernetHeader<'a> {
     /// Bytes of an untagged header.
     pub const LEN: usize = 14;
 
-    /// A view of `frame`; `None` where it is shorter than a header.
+    /// A view of `frame`; `None` if it is shorter than a header.
     #[inline]
     pub fn new(frame: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = frame.split_first_chunk()?;
         Some(Self { fixed, rest })
     }
 
-    /// The receiver.
+    /// Returns the destination.
     #[inline]
     pub fn dst(&self) -> MacAddr {
         MacAddr(array(self.fixed, 0))
     }
 
-    /// The sender.
+    /// Returns the source.
     #[inline]
     pub fn src(&self) -> MacAddr {
         MacAddr(array(self.fixed, 6))
     }
 
-    /// The field after the addresses: in a tagged frame, the tag's.
+    /// Returns the type field behind the addresses: in a tagged frame, the tag's.
     #[inline]
     pub fn ethertype(&self) -> EtherType {
         EtherType(be16(self.fixed, 12))
     }
 
-    /// Everything after the 14 bytes.
+    /// Returns the bytes behind the first 14.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.rest
     }
 }
 
-/// The tags, the first of which `ethertype` announces, and the EtherType after them.
+/// Reads the tags, the first of which `ethertype` announces, and the EtherType behind them.
 ///
-/// Kept out of line and apart from the view: then the view of an untagged frame stays in registers, which halves the
-/// time that a frame takes to be read down to TCP.
+/// Not inlined, and separate from the view: the view of an untagged frame then stays in registers, which halves the
+/// time to parse a frame down to TCP.
 #[inline(never)]
 fn read_tags(mut ethertype: EtherType, mut rest: &[u8]) -> Option<(Tags, EtherType)> {
     let mut tags = Tags::NONE;
@@ -91,8 +91,8 @@ fn read_tags(mut ethertype: EtherType, mut rest: &[u8]) -> Option<(Tags, EtherTy
 
 /// A view of a frame's Ethernet header with its tags.
 ///
-/// At most two tags are read. Where a third follows, [`LinkHeader::ethertype`] is that tag's, so that nobody takes
-/// the payload for IP.
+/// Reads at most two tags. [`LinkHeader::ethertype`] of a frame with three is the third tag's, so that the payload is
+/// not taken for IP.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkHeader<'a> {
     ethernet: EthernetHeader<'a>,
@@ -102,7 +102,7 @@ pub struct LinkHeader<'a> {
 }
 
 impl<'a> LinkHeader<'a> {
-    /// A view of `frame`; `None` where it ends within the header or a tag.
+    /// Parses `frame`; `None` if it ends within the header or a tag.
     #[inline]
     pub fn new(frame: &'a [u8]) -> Option<Self> {
         let ethernet = EthernetHeader::new(frame)?;
@@ -115,53 +115,53 @@ impl<'a> LinkHeader<'a> {
         Some(Self { ethernet, tags, ethertype, payload })
     }
 
-    /// The receiver.
+    /// Returns the destination.
     #[inline]
     pub fn dst(&self) -> MacAddr {
         self.ethernet.dst()
     }
 
-    /// The sender.
+    /// Returns the source.
     #[inline]
     pub fn src(&self) -> MacAddr {
         self.ethernet.src()
     }
 
-    /// The tags.
+    /// Returns the tags.
     #[inline]
     pub fn tags(&self) -> Tags {
         self.tags
     }
 
-    /// What follows the tags.
+    /// Returns the EtherType of the payload.
     #[inline]
     pub fn ethertype(&self) -> EtherType {
         self.ethertype
     }
 
-    /// Bytes before the payload: 14, 18 or 22.
+    /// Returns the length of the header with its tags: 14, 18 or 22 bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         EthernetHeader::LEN + 4 * self.tags.len()
     }
 
-    /// Everything after the header and its tags: a short frame's padding included.
+    /// Returns the bytes behind the header and its tags, including a short frame's padding.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// Why a frame is not Ethernet II, or cannot be.
+/// An invalid Ethernet II header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EthernetError {
     /// The frame ends within the header or a tag.
     #[error("the frame of {0} bytes ends within its Ethernet header")]
     Truncated(usize),
-    /// An 802.3 length stands where an EtherType is expected.
+    /// The type field is an 802.3 length.
     #[error("the frame has an 802.3 length, {0}, and no EtherType")]
     Length(u16),
-    /// A tag's EtherType is given for the payload, though one more tag is allowed at that place.
+    /// The payload's EtherType is a tag's, although another tag is allowed there.
     #[error("EtherType {0} announces a VLAN tag and cannot stand for a payload")]
     TagAsPayload(EtherType),
 }
@@ -178,7 +178,7 @@ pub struct EthernetRepr {
 }
 
 impl EthernetRepr {
-    /// A header; an error where `ethertype` is a length, or another tag's.
+    /// Creates a header. Fails if `ethertype` is a length, or another tag's.
     pub fn new(dst: MacAddr, src: MacAddr, tags: Tags, ethertype: EtherType) -> Result<Self, EthernetError> {
         if ethertype.is_length() {
             return Err(EthernetError::Length(ethertype.0));
@@ -189,19 +189,19 @@ impl EthernetRepr {
         Ok(Self { dst, src, tags, ethertype })
     }
 
-    /// Reads the header of `frame`; returns it and everything after it.
+    /// Parses the header of `frame`; returns it and the payload.
     pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), EthernetError> {
         let header = LinkHeader::new(frame).ok_or(EthernetError::Truncated(frame.len()))?;
         let repr = Self::new(header.dst(), header.src(), header.tags(), header.ethertype())?;
         Ok((repr, header.payload()))
     }
 
-    /// The tags.
+    /// Returns the tags.
     pub fn tags(&self) -> Tags {
         self.tags
     }
 
-    /// What follows the tags.
+    /// Returns the EtherType of the payload.
     pub fn ethertype(&self) -> EtherType {
         self.ethertype
     }

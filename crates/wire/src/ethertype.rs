@@ -1,8 +1,8 @@
-//! What follows a link header.
+//! EtherTypes: the protocol behind a link header.
 
 use std::fmt;
 
-/// The field that names what follows: a protocol, a tag, or below 0x600 an 802.3 length.
+/// An Ethernet type field: a protocol or tag type, or an 802.3 length below 0x600.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EtherType(pub u16);
 
@@ -15,12 +15,12 @@ impl EtherType {
     pub const VLAN: Self = Self(0x8100);
     /// IPv6.
     pub const IPV6: Self = Self(0x86DD);
-    /// Session data of PPP over Ethernet (RFC 2516).
+    /// PPP over Ethernet, session stage (RFC 2516).
     pub const PPPOE_SESSION: Self = Self(0x8864);
     /// A provider's outer VLAN tag (802.1ad).
     pub const QINQ: Self = Self(0x88A8);
 
-    /// Whether the field is an 802.3 length and not a type at all.
+    /// Returns true for an 802.3 length.
     #[inline]
     pub const fn is_length(self) -> bool {
         self.0 < 0x600

@@ -1,4 +1,4 @@
-//! TCP frames for tests: every field has a sensible default, and lengths and checksums come out right.
+//! Builds TCP frames for tests: every field has a default, and lengths and checksums are correct.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,21 +11,21 @@ use crate::ipv6::{FlowLabel, Ipv6Repr};
 use crate::tcp::TcpRepr;
 use crate::{SeqNumber, TcpFlags, VlanTag};
 
-/// A TCP segment in its frame. Rules are not enforced, so that a test can build what an engine must refuse; but
-/// options end after 40 bytes, and length fields at 65,535.
+/// A TCP segment in its frame. Enforces no rules, so that a test can build invalid frames; but truncates options at 40
+/// bytes, and length fields saturate at 65,535.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpFrame {
-    /// The sending card.
+    /// The source.
     pub src_mac: MacAddr,
-    /// The receiving card.
+    /// The destination.
     pub dst_mac: MacAddr,
     /// VLAN tags, outermost first; any number.
     pub tags: Vec<VlanTag>,
     /// The IP header.
     pub network: Network,
-    /// The sender's port.
+    /// The source port.
     pub src_port: u16,
-    /// The receiver's port.
+    /// The destination port.
     pub dst_port: u16,
     /// Sequence number.
     pub seq: SeqNumber,
@@ -37,7 +37,7 @@ pub struct TcpFrame {
     pub window: u16,
     /// The urgent pointer.
     pub urgent: u16,
-    /// The options; they are padded to a multiple of 4 bytes with zero.
+    /// The options; padded with zeros to a multiple of 4 bytes.
     pub options: Vec<u8>,
     /// The payload.
     pub payload: Vec<u8>,
@@ -48,26 +48,26 @@ pub struct TcpFrame {
 pub enum Network {
     /// IPv4, not fragmented.
     Ipv4 {
-        /// The sender.
+        /// The source.
         src: Ipv4Addr,
-        /// The receiver.
+        /// The destination.
         dst: Ipv4Addr,
         /// Identification.
         ident: u16,
-        /// The flag DF.
+        /// The DF flag.
         dont_fragment: bool,
         /// Time to live, in hops.
         ttl: u8,
         /// Type of service.
         tos: TrafficClass,
-        /// The options; they are padded to a multiple of 4 bytes with zero.
+        /// The options; padded with zeros to a multiple of 4 bytes.
         options: Vec<u8>,
     },
     /// IPv6.
     Ipv6 {
-        /// The sender.
+        /// The source.
         src: Ipv6Addr,
-        /// The receiver.
+        /// The destination.
         dst: Ipv6Addr,
         /// Hop limit.
         hop_limit: u8,
@@ -75,21 +75,21 @@ pub enum Network {
         class: TrafficClass,
         /// Flow label.
         flow_label: FlowLabel,
-        /// What the IPv6 header announces: the first extension header, or TCP where there are none.
+        /// Next header field of the IPv6 header: the first extension header's protocol, or TCP.
         next_header: IpProtocol,
-        /// The extension headers as they stand in the packet; the last announces TCP.
+        /// The encoded extension headers; the last one's next header is TCP.
         extensions: Vec<u8>,
     },
 }
 
 impl Network {
-    /// IPv4 from `src` to `dst`: DF, 64 hops, no options.
+    /// IPv4 from `src` to `dst`: DF, TTL 64, no options.
     pub fn ipv4(src: Ipv4Addr, dst: Ipv4Addr) -> Self {
         let tos = TrafficClass::default();
         Self::Ipv4 { src, dst, ident: 0, dont_fragment: true, ttl: 64, tos, options: Vec::new() }
     }
 
-    /// IPv6 from `src` to `dst`: 64 hops, no extension headers.
+    /// IPv6 from `src` to `dst`: hop limit 64, no extension headers.
     pub fn ipv6(src: Ipv6Addr, dst: Ipv6Addr) -> Self {
         Self::Ipv6 {
             src,
@@ -132,7 +132,7 @@ impl Default for TcpFrame {
 }
 
 impl TcpFrame {
-    /// The frame from its Ethernet header on, without padding.
+    /// Builds the frame from its Ethernet header on, without padding.
     pub fn build(&self) -> Vec<u8> {
         let ethertype = match self.network {
             Network::Ipv4 { .. } => EtherType::IPV4,
@@ -144,7 +144,7 @@ impl TcpFrame {
         frame
     }
 
-    /// The packet from its IP header on.
+    /// Builds the packet from its IP header on.
     pub fn build_ip(&self) -> Vec<u8> {
         let mut packet = Vec::new();
         self.write_ip(&mut packet);

@@ -1,8 +1,8 @@
-//! The options of an IPv4 or a TCP header, as bytes.
+//! The raw options of an IPv4 or TCP header.
 
 use std::fmt;
 
-/// The options of an IPv4 or a TCP header: at most 40 bytes, a multiple of 4. What they mean is not looked at.
+/// The options of an IPv4 or TCP header: at most 40 bytes, a multiple of 4. Not interpreted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeaderOptions {
     bytes: [u8; Self::MAX_LEN],
@@ -10,13 +10,13 @@ pub struct HeaderOptions {
 }
 
 impl HeaderOptions {
-    /// Bytes that a header of 15 words leaves after its fixed 20.
+    /// Maximum length in bytes: a header of 15 words minus its fixed 20 bytes.
     pub const MAX_LEN: usize = 40;
     /// No options.
     pub const NONE: Self = Self { bytes: [0; Self::MAX_LEN], len: 0 };
 
-    /// These options, padded to a multiple of 4 with zero, which both protocols read as the end of the list; `None`
-    /// where there are more than 40 bytes.
+    /// Creates options, padded with zeros to a multiple of 4, which both protocols parse as the end of the list.
+    /// `None` if longer than 40 bytes.
     pub fn new(options: &[u8]) -> Option<Self> {
         let mut all = Self::NONE;
         all.bytes.get_mut(..options.len())?.copy_from_slice(options);
@@ -24,25 +24,25 @@ impl HeaderOptions {
         Some(all)
     }
 
-    /// The options with their padding.
+    /// Returns the options with their padding.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len()]
     }
 
-    /// Length with padding, in bytes.
+    /// Returns the length with padding, in bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are no options.
+    /// Returns true if there are no options.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The length of a header with these options after its fixed 20 bytes, in words of 4 bytes: 5 to 15.
+    /// Returns the length of a header with these options, in words of 4 bytes: 5 to 15.
     pub(crate) const fn header_words(&self) -> u8 {
         5 + self.len / 4
     }

@@ -1,11 +1,11 @@
-//! Time as engines see it.
+//! The time base of engines.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time, in nanoseconds since an origin that the driver chooses: the boot of the machine, 1970 for a
-/// capture, 0 for a simulation. Never goes backwards within one engine.
+/// A point in time, in nanoseconds since an origin that the driver chooses: boot for live drivers, 1970 for captures,
+/// 0 for simulations. Never decreases within one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -15,32 +15,32 @@ impl Instant {
     /// The last representable point, 584 years after the origin.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The point `nanos` nanoseconds after the origin.
+    /// Returns the point `nanos` nanoseconds after the origin.
     #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns nanoseconds since the origin.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time since `earlier`, in nanoseconds; 0 where `earlier` is later.
+    /// Returns the time since `earlier`, in nanoseconds; 0 if `earlier` is later.
     #[inline]
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The point `nanos` nanoseconds after this one, at most [`Instant::MAX`].
+    /// Returns the point `nanos` nanoseconds after this one, at most [`Instant::MAX`].
     #[inline]
     pub const fn plus_nanos(self, nanos: u64) -> Self {
         Self(self.0.saturating_add(nanos))
     }
 }
 
-/// A duration in nanoseconds, at most `u64::MAX`.
+/// Converts a duration to nanoseconds, at most `u64::MAX`.
 #[inline]
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -58,7 +58,7 @@ impl Add<Duration> for Instant {
 impl Sub for Instant {
     type Output = Duration;
 
-    /// Time since `earlier`; zero where `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     #[inline]
     fn sub(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos_since(earlier))

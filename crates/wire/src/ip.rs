@@ -1,4 +1,4 @@
-//! What IPv4 and IPv6 share: protocol numbers, the traffic class with its ECN bits, fragments, and address pairs.
+//! Common parts of IPv4 and IPv6: protocol numbers, traffic class with ECN bits, fragments, address pairs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -54,7 +54,7 @@ impl fmt::Display for IpProtocol {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Ecn {
-    /// The transport does not take part.
+    /// Not ECN-capable transport.
     #[default]
     NotEct = 0b00,
     /// ECN-capable transport, codepoint 1.
@@ -70,13 +70,13 @@ pub enum Ecn {
 pub struct TrafficClass(pub u8);
 
 impl TrafficClass {
-    /// The differentiated services codepoint, 0 to 63.
+    /// Returns the differentiated services codepoint, 0 to 63.
     #[inline]
     pub const fn dscp(self) -> u8 {
         self.0 >> 2
     }
 
-    /// The ECN bits.
+    /// Returns the ECN bits.
     #[inline]
     pub const fn ecn(self) -> Ecn {
         match self.0 & 0b11 {
@@ -87,7 +87,7 @@ impl TrafficClass {
         }
     }
 
-    /// The same codepoint with other ECN bits.
+    /// Returns the same codepoint with other ECN bits.
     #[inline]
     #[must_use]
     pub const fn with_ecn(self, ecn: Ecn) -> Self {
@@ -101,7 +101,7 @@ impl From<Ecn> for TrafficClass {
     }
 }
 
-/// Where a fragment's data lies in the packet: a multiple of 8 bytes, at most 65,528.
+/// The offset of a fragment in its packet: a multiple of 8 bytes, at most 65,528.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FragmentOffset(u16);
 
@@ -109,13 +109,13 @@ impl FragmentOffset {
     /// The first byte of the packet.
     pub const START: Self = Self(0);
 
-    /// The offset of `bytes`; `None` where it is not a multiple of 8.
+    /// Creates an offset from bytes; `None` if not a multiple of 8.
     #[inline]
     pub const fn from_bytes(bytes: u16) -> Option<Self> {
         if bytes.is_multiple_of(8) { Some(Self(bytes)) } else { None }
     }
 
-    /// The offset of so many units of 8 bytes, of which only the low 13 bits count.
+    /// Creates an offset from units of 8 bytes; uses the low 13 bits.
     #[inline]
     pub(crate) const fn from_units(units: u16) -> Self {
         Self(units << 3)
@@ -134,57 +134,57 @@ impl FragmentOffset {
     }
 }
 
-/// Which part of a packet this is; the default is all of it.
+/// The position of a fragment in its packet; by default the whole packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// Where the data lies in the packet.
+    /// The offset in the packet.
     pub offset: FragmentOffset,
-    /// Whether data follows in other fragments.
+    /// True if fragments with higher offsets follow (MF).
     pub more_fragments: bool,
 }
 
 impl Fragment {
-    /// Whether this is the whole packet. An IPv6 fragment header that says so makes an atomic fragment (RFC 6946).
+    /// Returns true for a whole packet. An IPv6 fragment header on one makes an atomic fragment (RFC 6946).
     #[inline]
     pub const fn is_whole(self) -> bool {
         self.is_first() && !self.more_fragments
     }
 
-    /// Whether the upper-layer header is here.
+    /// Returns true if the fragment contains the upper-layer header.
     #[inline]
     pub const fn is_first(self) -> bool {
         self.offset.0 == 0
     }
 
-    /// Whether a fragment may carry `len` bytes: a multiple of 8 unless it is the last, none beyond 65,535
-    /// (RFC 791 section 3.2, RFC 8200 section 4.5).
+    /// Returns true if a fragment may have `len` bytes of payload: a multiple of 8 unless it is the last, and no byte
+    /// beyond 65,535 (RFC 791 section 3.2, RFC 8200 section 4.5).
     pub(crate) fn may_carry(self, len: usize) -> bool {
         self.is_whole()
             || (!self.more_fragments || len.is_multiple_of(8)) && usize::from(self.offset.0) + len <= 0xFFFF
     }
 }
 
-/// The two addresses of a packet: what a transport checksum covers of the IP header.
+/// Source and destination address: the part of the IP header that transport checksums cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressPair {
     /// Over IPv4.
     V4 {
-        /// The sender.
+        /// The source.
         src: Ipv4Addr,
-        /// The receiver.
+        /// The destination.
         dst: Ipv4Addr,
     },
     /// Over IPv6.
     V6 {
-        /// The sender.
+        /// The source.
         src: Ipv6Addr,
-        /// The receiver.
+        /// The destination.
         dst: Ipv6Addr,
     },
 }
 
 impl AddressPair {
-    /// The sum of the pseudo-header; `length` counts transport header and payload, in bytes.
+    /// Returns the sum of the pseudo-header; `length` counts transport header and payload, in bytes.
     #[inline]
     pub fn pseudo_header(&self, protocol: IpProtocol, length: u32) -> Sum {
         match *self {
@@ -193,7 +193,7 @@ impl AddressPair {
         }
     }
 
-    /// The sender.
+    /// Returns the source.
     #[inline]
     pub fn src(&self) -> IpAddr {
         match *self {

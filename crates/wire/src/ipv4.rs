@@ -9,7 +9,7 @@ use crate::checksum::Sum;
 use crate::header_options::HeaderOptions;
 use crate::ip::{Ecn, Fragment, FragmentOffset, IpProtocol, TrafficClass};
 
-/// An unchecked view of an IPv4 header and what follows it.
+/// An unchecked view of an IPv4 header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Header<'a> {
     fixed: &'a [u8; 20],
@@ -20,7 +20,7 @@ impl<'a> Ipv4Header<'a> {
     /// Bytes of a header without options.
     pub const LEN: usize = 20;
 
-    /// A view of `packet`; `None` where it is shorter than a header without options.
+    /// A view of `packet`; `None` if it is shorter than a header without options.
     #[inline]
     pub fn new(packet: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = packet.split_first_chunk()?;
@@ -81,14 +81,14 @@ impl<'a> Ipv4Header<'a> {
         self.fixed[6] & 0x40 != 0
     }
 
-    /// Which part of a packet this is: the flag MF and the fragment offset.
+    /// Returns the fragment position: MF flag and fragment offset.
     #[inline]
     pub fn fragment(&self) -> Fragment {
         let field = be16(self.fixed, 6);
         Fragment { offset: FragmentOffset::from_units(field & 0x1FFF), more_fragments: field & 0x2000 != 0 }
     }
 
-    /// Whether this is a part of a packet only.
+    /// Returns true for a fragment.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         be16(self.fixed, 6) & 0x3FFF != 0
@@ -100,7 +100,7 @@ impl<'a> Ipv4Header<'a> {
         self.fixed[8]
     }
 
-    /// What the payload is.
+    /// Returns the payload's protocol.
     #[inline]
     pub fn protocol(&self) -> IpProtocol {
         IpProtocol(self.fixed[9])
@@ -124,14 +124,14 @@ impl<'a> Ipv4Header<'a> {
         Ipv4Addr::from_bits(be32(self.fixed, 16))
     }
 
-    /// The options, 0 to 40 bytes; `None` where the header length is below 20 or beyond the bytes.
+    /// Returns the options, 0 to 40 bytes; `None` if the header length is below 20 or beyond the bytes.
     #[inline]
     pub fn options(&self) -> Option<&'a [u8]> {
         self.rest.get(..self.header_len().checked_sub(Self::LEN)?)
     }
 
-    /// The payload, without what follows the total length (Ethernet's padding); `None` where header length, total
-    /// length and the bytes contradict each other.
+    /// Returns the payload without bytes behind the total length (Ethernet padding). `None` if header length, total
+    /// length and the number of bytes are inconsistent.
     #[inline]
     pub fn payload(&self) -> Option<&'a [u8]> {
         let start = self.header_len().checked_sub(Self::LEN)?;
@@ -139,22 +139,22 @@ impl<'a> Ipv4Header<'a> {
         self.rest.get(start..end)
     }
 
-    /// Whether the header checksum is right; `false` where the header is longer than the bytes.
+    /// Returns true if the header checksum is correct; false if the header is longer than the bytes.
     #[inline]
     pub fn has_valid_checksum(&self) -> bool {
         self.options().is_some_and(|options| checksum(self.fixed, options) == 0)
     }
 }
 
-/// The checksum of a header. There are hardly ever options, and a sum of 20 bytes, known when compiling, costs a third
-/// of one of unknown length.
+/// Returns the checksum of a header. A sum over a constant 20 bytes costs a third of one over a variable length, and
+/// options are rare.
 #[inline]
 fn checksum(fixed: &[u8; Ipv4Header::LEN], options: &[u8]) -> u16 {
     let sum = Sum::new().add_bytes(fixed);
     if options.is_empty() { sum.finish() } else { sum.add_bytes(options).finish() }
 }
 
-/// The fields of an IPv4 header that engines rewrite.
+/// A mutable view of an IPv4 header, for the fields that engines rewrite.
 #[derive(Debug)]
 pub struct Ipv4HeaderMut<'a> {
     fixed: &'a mut [u8; 20],
@@ -162,7 +162,7 @@ pub struct Ipv4HeaderMut<'a> {
 }
 
 impl<'a> Ipv4HeaderMut<'a> {
-    /// A mutable view of `packet`; `None` where it is shorter than a header without options.
+    /// A mutable view of `packet`; `None` if it is shorter than a header without options.
     #[inline]
     pub fn new(packet: &'a mut [u8]) -> Option<Self> {
         let (fixed, rest) = packet.split_first_chunk_mut()?;
@@ -187,7 +187,7 @@ impl<'a> Ipv4HeaderMut<'a> {
         put(self.fixed, 10, checksum.to_be_bytes());
     }
 
-    /// Computes the header checksum and sets it.
+    /// Computes and sets the header checksum.
     #[inline]
     pub fn fill_checksum(&mut self) {
         self.set_checksum(0);
@@ -198,15 +198,15 @@ impl<'a> Ipv4HeaderMut<'a> {
     }
 }
 
-/// Why a packet is not IPv4, or cannot be.
+/// An invalid IPv4 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Ipv4Error {
-    /// The bytes end before the packet does.
+    /// The bytes end before the packet.
     #[error("the IPv4 packet is cut short: {len} bytes of {expected}")]
     Truncated {
-        /// The bytes at hand.
+        /// Bytes available.
         len: usize,
-        /// The bytes that the header asks for.
+        /// Bytes required by the header.
         expected: usize,
     },
     /// The version is not 4.
@@ -224,27 +224,27 @@ pub enum Ipv4Error {
     /// The reserved flag is set (RFC 791 section 3.1).
     #[error("the reserved IPv4 flag is set")]
     ReservedFlag,
-    /// A fragment before the last carries no multiple of 8 bytes, or one ends beyond 65,535.
+    /// A fragment other than the last is not a multiple of 8 bytes, or one ends beyond 65,535.
     #[error("an IPv4 fragment at {} cannot carry {payload_len} bytes", .offset.bytes())]
     Fragment {
-        /// Where the fragment lies in the packet.
+        /// The fragment's offset.
         offset: FragmentOffset,
-        /// What it carries, in bytes.
+        /// The fragment's payload length, in bytes.
         payload_len: usize,
     },
-    /// Header and payload to be written are longer than 65,535 bytes.
+    /// Header and payload to write exceed 65,535 bytes.
     #[error("an IPv4 packet of {0} bytes is longer than 65535")]
     TooLong(usize),
 }
 
-/// A valid IPv4 header; its lengths and checksum follow from the payload.
+/// A valid IPv4 header. Lengths and checksum derive from the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv4Repr {
     /// The sender.
     pub src: Ipv4Addr,
     /// The receiver.
     pub dst: Ipv4Addr,
-    /// What the payload is.
+    /// Protocol of the payload.
     pub protocol: IpProtocol,
     /// Time to live, in hops.
     pub ttl: u8,
@@ -254,14 +254,14 @@ pub struct Ipv4Repr {
     pub ident: u16,
     /// The flag DF.
     pub dont_fragment: bool,
-    /// Which part of a packet this is.
+    /// The fragment position.
     pub fragment: Fragment,
     /// The options.
     pub options: HeaderOptions,
 }
 
 impl Ipv4Repr {
-    /// Reads the header of `packet`; returns it and the payload, without what follows the total length.
+    /// Parses the header of `packet`; returns it and the payload without bytes behind the total length.
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), Ipv4Error> {
         let len = packet.len();
         let truncated = |expected| Ipv4Error::Truncated { len, expected };
@@ -313,7 +313,7 @@ impl Ipv4Repr {
         Ok(())
     }
 
-    /// Appends the header with any total length.
+    /// Appends the header with an arbitrary total length.
     pub(crate) fn write(&self, total_len: u16, out: &mut Vec<u8>) {
         let mut fixed = [0; Ipv4Header::LEN];
         let flags = u16::from(self.dont_fragment) << 14 | u16::from(self.fragment.more_fragments) << 13;

@@ -1,20 +1,19 @@
-//! IPv4 fragmentation (RFC 791 section 3.2): what a router does to a packet without DF that is longer than the next link
-//! takes.
+//! IPv4 fragmentation (RFC 791 section 3.2), as routers do it to packets without DF that exceed the next link's MTU.
 
 use crate::{EtherType, EthernetRepr, Fragment, FragmentOffset, HeaderOptions, Ipv4Repr};
 
-/// The copied flag of an option's type: the option is in every fragment.
+/// The copied flag of an option type: the option is repeated in every fragment.
 const COPIED: u8 = 0x80;
 
-/// The end of the option list.
+/// End of option list.
 const END: u8 = 0;
 
-/// A padding option of one byte.
+/// No-operation option.
 const NO_OPERATION: u8 = 1;
 
-/// Cuts the IPv4 packet in `frame` to fragments of up to `mtu` bytes, each in a frame with the same link header. A
-/// fragment is cut to smaller ones. `None` where the packet fits, has DF set, is not valid IPv4, or `mtu` leaves no room
-/// for 8 bytes of payload behind the header.
+/// Fragments the IPv4 packet in `frame` to packets of up to `mtu` bytes, each in a frame with the same link header.
+/// Also fragments a fragment further. `None` if the packet fits, has DF set, is not valid IPv4, or `mtu` leaves no
+/// room for 8 bytes of payload.
 pub fn ipv4_fragments(frame: &[u8], mtu: u16) -> Option<Vec<Vec<u8>>> {
     let (link, packet) = EthernetRepr::parse(frame).ok()?;
     if link.ethertype() != EtherType::IPV4 {
@@ -45,7 +44,7 @@ pub fn ipv4_fragments(frame: &[u8], mtu: u16) -> Option<Vec<Vec<u8>>> {
     Some(fragments)
 }
 
-/// The options that every fragment has; `None` where they are no list of options.
+/// Returns the options that all fragments repeat; `None` if the option list is malformed.
 fn copied(options: &HeaderOptions) -> Option<HeaderOptions> {
     let mut rest = options.as_bytes();
     let mut copied = Vec::with_capacity(HeaderOptions::MAX_LEN);

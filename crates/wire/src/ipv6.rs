@@ -1,4 +1,4 @@
-//! IPv6 (RFC 8200). What stands between this header and the transport's is [`Ipv6Extensions`].
+//! IPv6 (RFC 8200). [`Ipv6Extensions`] parses the extension headers behind it.
 
 use std::net::Ipv6Addr;
 
@@ -13,20 +13,20 @@ use crate::ipv6_extensions::{ExtensionError, Ipv6Extensions, UpperLayer};
 pub struct FlowLabel(u32);
 
 impl FlowLabel {
-    /// The flow label `value`; `None` where it is above 0xFFFFF.
+    /// Creates a flow label; `None` above 0xFFFFF.
     #[inline]
     pub const fn new(value: u32) -> Option<Self> {
         if value <= 0xF_FFFF { Some(Self(value)) } else { None }
     }
 
-    /// The number, 0 to 0xFFFFF.
+    /// Returns the value, 0 to 0xFFFFF.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 }
 
-/// An unchecked view of an IPv6 header and what follows it.
+/// An unchecked view of an IPv6 header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv6Header<'a> {
     fixed: &'a [u8; 40],
@@ -37,10 +37,10 @@ impl<'a> Ipv6Header<'a> {
     /// Bytes of a header without extension headers.
     pub const LEN: usize = 40;
 
-    /// Bytes of a packet that every link must take (RFC 8200 section 5).
+    /// The minimum link MTU (RFC 8200 section 5).
     pub const LEAST_MTU: u16 = 1280;
 
-    /// A view of `packet`; `None` where it is shorter than a header.
+    /// A view of `packet`; `None` if it is shorter than a header.
     #[inline]
     pub fn new(packet: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = packet.split_first_chunk()?;
@@ -77,13 +77,13 @@ impl<'a> Ipv6Header<'a> {
         FlowLabel(be32(self.fixed, 0) & 0xF_FFFF)
     }
 
-    /// Length of everything after this header, in bytes: extension headers included.
+    /// Returns the length behind this header, in bytes, including extension headers.
     #[inline]
     pub fn payload_len(&self) -> u16 {
         be16(self.fixed, 4)
     }
 
-    /// What follows this header: an extension header or the upper layer.
+    /// Returns the protocol of the next header: an extension header or the upper layer.
     #[inline]
     pub fn next_header(&self) -> IpProtocol {
         IpProtocol(self.fixed[6])
@@ -107,76 +107,76 @@ impl<'a> Ipv6Header<'a> {
         Ipv6Addr::from(array::<16, _>(self.fixed, 24))
     }
 
-    /// Extension headers and upper layer, without what follows the payload length (Ethernet's padding); `None` where
-    /// the payload length is beyond the bytes.
+    /// Returns extension headers and upper layer without bytes behind the payload length (Ethernet padding). `None` if
+    /// the payload length exceeds the bytes.
     #[inline]
     pub fn payload(&self) -> Option<&'a [u8]> {
         self.rest.get(..usize::from(self.payload_len()))
     }
 
-    /// The extension headers; those of an empty packet where the payload length is beyond the bytes.
+    /// Iterates over the extension headers; over none if the payload length exceeds the bytes.
     #[inline]
     pub fn extensions(&self) -> Ipv6Extensions<'a> {
         Ipv6Extensions::new(self.next_header(), self.payload().unwrap_or(&[]))
     }
 
-    /// The upper layer, after all extension headers. Its offset counts from the end of this header.
+    /// Finds the upper layer behind all extension headers. Its offset counts from the end of this header.
     #[inline]
     pub fn upper_layer(&self) -> Result<UpperLayer, ExtensionError> {
         UpperLayer::find(self.next_header(), self.payload().unwrap_or(&[]))
     }
 }
 
-/// The fields of an IPv6 header that engines rewrite.
+/// A mutable view of an IPv6 header, for the fields that engines rewrite.
 #[derive(Debug)]
 pub struct Ipv6HeaderMut<'a> {
     fixed: &'a mut [u8; 40],
 }
 
 impl<'a> Ipv6HeaderMut<'a> {
-    /// A mutable view of `packet`; `None` where it is shorter than a header.
+    /// A mutable view of `packet`; `None` if it is shorter than a header.
     #[inline]
     pub fn new(packet: &'a mut [u8]) -> Option<Self> {
         Some(Self { fixed: packet.first_chunk_mut()? })
     }
 
-    /// Sets the length of everything after this header, in bytes.
+    /// Sets the length behind this header, in bytes.
     #[inline]
     pub fn set_payload_len(&mut self, payload_len: u16) {
         put(self.fixed, 4, payload_len.to_be_bytes());
     }
 }
 
-/// Why a packet is not IPv6, or cannot be.
+/// An invalid IPv6 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Ipv6Error {
-    /// The bytes end before the packet does.
+    /// The bytes end before the packet.
     #[error("the IPv6 packet is cut short: {len} bytes of {expected}")]
     Truncated {
-        /// The bytes at hand.
+        /// Bytes available.
         len: usize,
-        /// The bytes that the header asks for.
+        /// Bytes required by the header.
         expected: usize,
     },
     /// The version is not 6.
     #[error("IP version {0} where 6 is expected")]
     Version(u8),
-    /// The payload length is 0: a jumbogram (RFC 2675), or nothing at all.
+    /// The payload length is 0: a jumbogram (RFC 2675) or an empty packet.
     #[error("the IPv6 payload length is 0: a jumbogram or an empty packet")]
     PayloadLength,
-    /// The payload to be written is longer than 65,535 bytes.
+    /// The payload to write exceeds 65,535 bytes.
     #[error("an IPv6 payload of {0} bytes is longer than 65535")]
     TooLong(usize),
 }
 
-/// A valid IPv6 header. Extension headers belong to the payload, whose length this header states.
+/// A valid IPv6 header. Extension headers count as payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv6Repr {
     /// The sender.
     pub src: Ipv6Addr,
     /// The receiver.
     pub dst: Ipv6Addr,
-    /// What follows this header: an extension header or the upper layer.
+    /// Protocol of the next header: an extension header or the upper layer.
     pub next_header: IpProtocol,
     /// Hop limit.
     pub hop_limit: u8,
@@ -187,7 +187,7 @@ pub struct Ipv6Repr {
 }
 
 impl Ipv6Repr {
-    /// Reads the header of `packet`; returns it and the payload, without what follows the payload length.
+    /// Parses the header of `packet`; returns it and the payload without bytes behind the payload length.
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), Ipv6Error> {
         let len = packet.len();
         let truncated = |expected| Ipv6Error::Truncated { len, expected };
@@ -223,7 +223,7 @@ impl Ipv6Repr {
         }
     }
 
-    /// Appends the header with any payload length.
+    /// Appends the header with an arbitrary payload length.
     pub(crate) fn write(&self, payload_len: u16, out: &mut Vec<u8>) {
         let first_word = 6 << 28 | u32::from(self.traffic_class.0) << 20 | self.flow_label.0;
         out.extend(first_word.to_be_bytes());

@@ -1,11 +1,11 @@
-//! The headers between the IPv6 header and the upper layer (RFC 8200 section 4, RFC 4302).
+//! IPv6 extension headers (RFC 8200 section 4, RFC 4302).
 
 use thiserror::Error;
 
 use crate::bytes::{be16, be32};
 use crate::ip::{Fragment, FragmentOffset, IpProtocol};
 
-/// Why the extension headers cannot be walked to the upper layer.
+/// A malformed chain of extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ExtensionError {
     /// The packet ends within an extension header.
@@ -19,26 +19,26 @@ pub enum ExtensionError {
     AuthenticationHeaderLength,
 }
 
-/// One extension header.
+/// An extension header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Extension<'a> {
-    /// Which one it is: [`IpProtocol::HOP_BY_HOP`], `ROUTING`, `FRAGMENT`, `DESTINATION_OPTIONS` or `AH`.
+    /// The type: [`IpProtocol::HOP_BY_HOP`], `ROUTING`, `FRAGMENT`, `DESTINATION_OPTIONS` or `AH`.
     pub protocol: IpProtocol,
-    /// All of it, at least 8 bytes; the first names what follows.
+    /// The whole header, at least 8 bytes; the first is the next header field.
     pub bytes: &'a [u8],
 }
 
-/// What a fragment header says (RFC 8200 section 4.5).
+/// A fragment header (RFC 8200 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv6Fragment {
-    /// Which part of the packet this is.
+    /// The fragment position.
     pub fragment: Fragment,
-    /// Identification, the same in all parts.
+    /// Identification, common to all fragments of a packet.
     pub ident: u32,
 }
 
 impl Ipv6Fragment {
-    /// Whether the header stands on a whole packet (RFC 6946).
+    /// Returns true for a fragment header on a whole packet (RFC 6946).
     #[inline]
     pub const fn is_atomic(&self) -> bool {
         self.fragment.is_whole()
@@ -52,10 +52,10 @@ impl Ipv6Fragment {
     }
 }
 
-/// The extension headers of a packet, first to last, and an error where one is broken, which ends the walk.
+/// Iterates over the extension headers of a packet. A malformed one yields an error and ends the iteration.
 ///
-/// The walk ends at the upper layer, at ESP (encrypted from there on), at "no next header", and after the fragment
-/// header of any fragment but the first, because what follows there is not a header.
+/// Ends at the upper layer, at ESP (encrypted from there on), at "no next header", and behind the fragment header of
+/// any fragment but the first, which has no further header.
 #[derive(Clone, Debug)]
 pub struct Ipv6Extensions<'a> {
     payload: &'a [u8],
@@ -66,7 +66,7 @@ pub struct Ipv6Extensions<'a> {
 }
 
 impl<'a> Ipv6Extensions<'a> {
-    /// Walks `payload`, everything after the IPv6 header, whose next header is `first`.
+    /// Iterates over `payload`, the bytes behind the IPv6 header, whose next header field is `first`.
     #[inline]
     pub fn new(first: IpProtocol, payload: &'a [u8]) -> Self {
         Self { payload, offset: 0, next: first, fragment: None, ended: false }
@@ -82,7 +82,7 @@ impl<'a> Ipv6Extensions<'a> {
         let start = rest.first_chunk::<8>().ok_or(truncated)?;
         let length = match protocol {
             IpProtocol::FRAGMENT => 8,
-            // In units of 4 bytes, minus 2 (RFC 4302 section 2.2); its fixed part takes 12.
+            // In units of 4 bytes, minus 2 (RFC 4302 section 2.2); the fixed part has 12 bytes.
             IpProtocol::AH if start[1] == 0 => return Err(ExtensionError::AuthenticationHeaderLength),
             IpProtocol::AH => (usize::from(start[1]) + 2) * 4,
             _ => (usize::from(start[1]) + 1) * 8,
@@ -113,7 +113,7 @@ impl<'a> Iterator for Ipv6Extensions<'a> {
     }
 }
 
-/// Whether a next header announces an extension header that can be walked over.
+/// Returns true for extension headers that can be skipped.
 #[inline]
 const fn is_extension(protocol: IpProtocol) -> bool {
     matches!(
@@ -126,19 +126,19 @@ const fn is_extension(protocol: IpProtocol) -> bool {
     )
 }
 
-/// What lies after the extension headers.
+/// The upper layer behind the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpperLayer {
-    /// What it is. Of a fragment that is not the first, what the first one holds.
+    /// The protocol; of a later fragment, that of the first fragment's payload.
     pub protocol: IpProtocol,
-    /// Where it starts, in bytes from the end of the IPv6 header.
+    /// Offset from the end of the IPv6 header, in bytes.
     pub offset: usize,
-    /// The fragment header, if there was one.
+    /// The fragment header, if any.
     pub fragment: Option<Ipv6Fragment>,
 }
 
 impl UpperLayer {
-    /// Walks `payload`, everything after the IPv6 header, whose next header is `first`.
+    /// Finds the upper layer in `payload`, the bytes behind the IPv6 header, whose next header field is `first`.
     #[inline]
     pub fn find(first: IpProtocol, payload: &[u8]) -> Result<Self, ExtensionError> {
         if is_extension(first) {

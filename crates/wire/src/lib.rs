@@ -1,9 +1,9 @@
-//! Formats of the packets that Nichrome's engines read and write, and the few notions that every engine shares:
-//! [`Instant`], [`SeqNumber`], the Internet [`checksum`], and the [`Engine`] contract.
+//! Packet formats of Nichrome's engines, and their common types: [`Instant`], [`SeqNumber`], the Internet
+//! [`checksum`], and the [`Engine`] contract.
 //!
-//! Each format has an unchecked view (a struct over the bytes whose length was checked once, so that reading a field
-//! cannot fail) and a validated representation, `Repr`, that cannot hold what the format's rules forbid. Parsing
-//! never panics and never reads past the end, whatever the bytes are.
+//! Each format has an unchecked view, a struct over bytes whose length was checked once, so that reading a field
+//! cannot fail; and a validated representation, `Repr`, that cannot express an invalid header. Parsing never panics
+//! and never reads out of bounds.
 #![forbid(unsafe_code)]
 
 mod bytes;

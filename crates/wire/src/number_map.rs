@@ -1,13 +1,13 @@
-//! A hash map by numbers that this machine has assigned.
+//! A hash map with locally assigned integer keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by numbers, for lookups per packet. Its keys are numbers that nobody else chooses, mostly assigned one after the other, so
-/// the hash need not resist chosen keys.
+/// A map for per-packet lookups. This machine assigns its keys, mostly consecutively, so the hash need not resist
+/// chosen keys.
 pub type NumberMap<K, T> = HashMap<K, T, BuildHasherDefault<NumberHasher>>;
 
-/// Multiplies by an odd constant (2⁶⁴ divided by the golden ratio), which spreads consecutive numbers over all bits.
+/// Multiplies by 2⁶⁴ divided by the golden ratio, which spreads consecutive numbers over all bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 
@@ -25,7 +25,7 @@ impl Hasher for NumberHasher {
 
     #[inline]
     fn write_u64(&mut self, number: u64) {
-        // The map takes the place from the low bits, which a product fills the least.
+        // The map indexes by the low bits, which a product mixes least.
         self.0 = (self.0 ^ number).wrapping_mul(GOLDEN).rotate_left(32);
     }
 

@@ -1,15 +1,16 @@
-//! What a router answers to a packet that is longer than the next link takes: ICMP "fragmentation needed and DF set"
-//! (RFC 792, RFC 1191 section 4) and ICMPv6 "packet too big" (RFC 4443 section 3.2).
+//! ICMP errors of a router for packets that exceed the next link's MTU: ICMP "fragmentation needed and DF set" (RFC
+//! 792, RFC 1191 section 4) and ICMPv6 "packet too big" (RFC 4443 section 3.2).
 //!
-//! | not answered | says |
+//! | no error is sent for | source |
 //! |---|---|
 //! | ICMP and ICMPv6 errors and redirects, and fragments of ICMPv6 after the first | RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e) |
 //! | IPv4 packets without DF, which a router would fragment | RFC 791 section 2.3 |
 //! | IPv4 fragments after the first | RFC 1122 section 3.2.2 |
-//! | packets to or from what is not one host: multicast, broadcast, unspecified, loopback | RFC 1122 section 3.2.2 |
-//! | what is not IP, or no valid packet, or fits | |
+//! | packets whose source or destination is not a single host: multicast, broadcast, unspecified, loopback | RFC 1122 section 3.2.2 |
+//! | non-IP frames, invalid packets, and packets that fit | |
 //!
-//! RFC 4443 allows an answer to multicast; there is none here, as the answer comes from the packet's destination.
+//! RFC 4443 allows errors for multicast; here there is none, since the error's source address is the packet's
+//! destination.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,22 +20,21 @@ use crate::{
     Ipv4Repr, Ipv6Header, Ipv6Repr, TrafficClass, UpperLayer,
 };
 
-/// Bytes of an ICMP answer at most, its IP header included (RFC 1812 section 4.3.2.3).
+/// Maximum length of an ICMP error including its IP header, in bytes (RFC 1812 section 4.3.2.3).
 const LONGEST_V4: usize = 576;
 
-/// Bytes of an ICMPv6 answer at most: the least MTU there is (RFC 4443 section 2.4 (c)).
+/// Maximum length of an ICMPv6 error, in bytes: the minimum MTU (RFC 4443 section 2.4 (c)).
 const LONGEST_V6: usize = Ipv6Header::LEAST_MTU as usize;
 
-/// Bytes before the quoted packet.
+/// Length of the ICMP header, in bytes.
 const ICMP_LEN: usize = 8;
 
-/// Hops that an answer may take.
+/// TTL or hop limit of an error.
 const HOPS: u8 = 64;
 
-/// The frame that answers `frame`, which is too long for a link that takes IP packets of up to `mtu` bytes; `None`
-/// where it is not to be answered. It comes from the destination of `frame`: a router would have an address of its own.
-/// A link that takes less than IPv6 asks for cuts IPv6 packets by its own means and puts them together again (RFC 8200
-/// section 5), so that no answer asks for less.
+/// Returns the ICMP error for `frame`, which exceeds a link MTU of `mtu` bytes; `None` if none may be sent. Its source
+/// is the destination of `frame`; a router would use its own address. A link below IPv6's minimum MTU fragments and
+/// reassembles IPv6 packets by itself (RFC 8200 section 5), so the reported MTU is never lower.
 pub fn packet_too_big(frame: &[u8], mtu: u16) -> Option<Vec<u8>> {
     let (link, packet) = EthernetRepr::parse(frame).ok().filter(|(link, _)| !link.dst.is_multicast())?;
     let mut answer = Vec::with_capacity(EthernetHeader::LEN + 8 + LONGEST_V6);
@@ -69,7 +69,7 @@ fn answer_ipv4(packet: &[u8], mtu: u16, answer: &mut Vec<u8>) -> Option<()> {
         options: HeaderOptions::NONE,
     };
     header.emit(ICMP_LEN + quoted.len(), answer).ok()?;
-    // Destination unreachable, fragmentation needed; the MTU is in the lower half of the second word.
+    // Destination unreachable, fragmentation needed; the lower half of the second word is the MTU.
     write_icmp(3, 4, u32::from(mtu), quoted, Sum::new(), answer);
     Some(())
 }
@@ -100,7 +100,7 @@ fn answer_ipv6(packet: &[u8], mtu: u16, answer: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends the message, its checksum reckoned from `sum` on.
+/// Appends the message with a checksum that continues `sum`.
 fn write_icmp(kind: u8, code: u8, word: u32, quoted: &[u8], sum: Sum, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend([kind, code, 0, 0]);
@@ -110,12 +110,12 @@ fn write_icmp(kind: u8, code: u8, word: u32, quoted: &[u8], sum: Sum, out: &mut 
     out[start + 2..start + 4].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Destination unreachable, source quench, redirect, time exceeded, parameter problem.
+/// Matches destination unreachable, source quench, redirect, time exceeded, parameter problem.
 fn is_icmp_error(kind: &u8) -> bool {
     matches!(kind, 3 | 4 | 5 | 11 | 12)
 }
 
-/// An error, a redirect, or something of which that cannot be known.
+/// Matches errors and redirects, and fragments whose type is unknown.
 fn is_icmpv6_error(upper: &UpperLayer, payload: &[u8]) -> bool {
     let is_later_fragment = upper.fragment.is_some_and(|header| !header.fragment.is_first());
     is_later_fragment || payload.get(upper.offset).is_none_or(|kind| *kind < 128 || *kind == 137)

@@ -1,32 +1,32 @@
-//! Sequence numbers that wrap.
+//! TCP sequence numbers.
 
 use std::ops::{Add, AddAssign, Sub};
 
-/// A TCP sequence number: serial arithmetic modulo 2³² (RFC 9293 section 3.4, RFC 1982). Numbers more than 2³¹ apart
-/// have no order, which is why this type has no `Ord`.
+/// A TCP sequence number with serial arithmetic modulo 2³² (RFC 9293 section 3.4, RFC 1982). Numbers 2³¹ or more apart
+/// are unordered, so this type has no `Ord`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SeqNumber(pub u32);
 
 impl SeqNumber {
-    /// Signed distance from `other` to `self`: positive where `self` is later.
+    /// Returns the signed distance from `other` to `self`: positive if `self` is later.
     #[inline]
     pub const fn since(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0).cast_signed()
     }
 
-    /// Whether `self` comes before `other`.
+    /// Returns true if `self` precedes `other`.
     #[inline]
     pub const fn before(self, other: Self) -> bool {
         self.since(other) < 0
     }
 
-    /// Whether `self` comes after `other`.
+    /// Returns true if `self` follows `other`.
     #[inline]
     pub const fn after(self, other: Self) -> bool {
         self.since(other) > 0
     }
 
-    /// The later of the two.
+    /// Returns the later of the two.
     #[inline]
     pub const fn later(self, other: Self) -> Self {
         if self.after(other) { self } else { other }

@@ -1,9 +1,9 @@
-//! StaR: RDMA between a side that keeps the state of a connection and one whose card keeps none ("Towards Stateless RNIC
-//! for Data Center Networks", APNet 2019). The specification is `docs/star.md`.
+//! StaR: RDMA between a stateful peer and a peer whose card keeps no connection state ("Towards Stateless RNIC for
+//! Data Center Networks", APNet 2019). The specification is `docs/star.md`.
 //!
-//! A datagram is a common header, what its type has besides ([`PacketType`], the one table), the payload, an
-//! [`Authentication`] where the connection asks for it, and the [integrity check](PacketCheck). [`Repr`] holds the headers
-//! as types. "Server" is the stateless side and "client" the stateful one, as in the paper.
+//! A datagram is a common header, the header of its type (the table is in [`PacketType`]), the payload, an
+//! [`Authentication`] if the connection uses tags, and the [integrity check](PacketCheck). [`Repr`] holds typed
+//! headers. "Server" is the stateless peer and "client" the stateful one, as in the paper.
 
 mod capability;
 mod check;
@@ -29,10 +29,10 @@ pub use packet_type::PacketType;
 pub use segment::{Segment, segments};
 pub use writer::PacketWriter;
 
-/// The UDP port of StaR: none that IANA has registered, two above that of RoCEv2.
+/// The UDP port of StaR: not registered with IANA; RoCEv2's plus 2.
 pub const STAR_PORT: u16 = 4793;
 
-/// The version that is spoken.
+/// The protocol version.
 pub const VERSION: u8 = 2;
 
 /// Bytes of the integrity check.

@@ -8,7 +8,7 @@ use crate::header_options::HeaderOptions;
 use crate::ip::{AddressPair, IpProtocol};
 use crate::tcp_flags::TcpFlags;
 
-/// An unchecked view of a TCP header and what follows it.
+/// An unchecked view of a TCP header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpHeader<'a> {
     fixed: &'a [u8; 20],
@@ -19,7 +19,7 @@ impl<'a> TcpHeader<'a> {
     /// Bytes of a header without options.
     pub const LEN: usize = 20;
 
-    /// A view of `segment`; `None` where it is shorter than a header without options.
+    /// A view of `segment`; `None` if it is shorter than a header without options.
     #[inline]
     pub fn new(segment: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = segment.split_first_chunk()?;
@@ -38,13 +38,13 @@ impl<'a> TcpHeader<'a> {
         be16(self.fixed, 2)
     }
 
-    /// Sequence number of the first byte of the payload, or of SYN.
+    /// Returns the sequence number of the first payload byte, or of SYN.
     #[inline]
     pub fn seq(&self) -> SeqNumber {
         SeqNumber(be32(self.fixed, 4))
     }
 
-    /// Acknowledgment number: the next byte that the sender of this segment expects.
+    /// Returns the acknowledgment number: the next byte that the sender expects.
     #[inline]
     pub fn ack(&self) -> SeqNumber {
         SeqNumber(be32(self.fixed, 8))
@@ -86,33 +86,33 @@ impl<'a> TcpHeader<'a> {
         be16(self.fixed, 18)
     }
 
-    /// The options, 0 to 40 bytes; `None` where the header length is below 20 or beyond the bytes.
+    /// Returns the options, 0 to 40 bytes; `None` if the header length is below 20 or beyond the bytes.
     #[inline]
     pub fn options(&self) -> Option<&'a [u8]> {
         self.split().map(|(options, _)| options)
     }
 
-    /// The payload; `None` where the header length is below 20 or beyond the bytes.
+    /// Returns the payload; `None` if the header length is below 20 or beyond the bytes.
     #[inline]
     pub fn payload(&self) -> Option<&'a [u8]> {
         self.split().map(|(_, payload)| payload)
     }
 
-    /// Options and payload; `None` where the header length is below 20 or beyond the bytes.
+    /// Returns options and payload; `None` if the header length is below 20 or beyond the bytes.
     #[inline]
     pub fn split(&self) -> Option<(&'a [u8], &'a [u8])> {
         self.rest.split_at_checked(self.header_len().checked_sub(Self::LEN)?)
     }
 }
 
-/// The fields of a TCP header that engines rewrite.
+/// A mutable view of a TCP header, for the fields that engines rewrite.
 #[derive(Debug)]
 pub struct TcpHeaderMut<'a> {
     fixed: &'a mut [u8; 20],
 }
 
 impl<'a> TcpHeaderMut<'a> {
-    /// A mutable view of `segment`; `None` where it is shorter than a header without options.
+    /// A mutable view of `segment`; `None` if it is shorter than a header without options.
     #[inline]
     pub fn new(segment: &'a mut [u8]) -> Option<Self> {
         Some(Self { fixed: segment.first_chunk_mut()? })
@@ -130,7 +130,7 @@ impl<'a> TcpHeaderMut<'a> {
         put(self.fixed, 8, ack.0.to_be_bytes());
     }
 
-    /// Sets all control bits; data offset and reserved bits stay.
+    /// Sets all control bits; keeps data offset and reserved bits.
     #[inline]
     pub fn set_flags(&mut self, flags: TcpFlags) {
         let kept = be16(self.fixed, 12) & 0xFE00;
@@ -150,13 +150,13 @@ impl<'a> TcpHeaderMut<'a> {
     }
 }
 
-/// Why bytes are not a TCP segment, or cannot be.
+/// An invalid TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TcpError {
     /// The segment ends within its header.
     #[error("the TCP header is cut short: {len} bytes of {expected}")]
     Truncated {
-        /// The bytes at hand.
+        /// Bytes available.
         len: usize,
         /// The header's length, in bytes.
         expected: usize,
@@ -172,8 +172,8 @@ pub enum TcpError {
     TooLong(usize),
 }
 
-/// A valid TCP header; its checksum follows from payload and addresses. Reserved bits are ignored on receipt and zero
-/// when sent (RFC 9293 section 3.1).
+/// A valid TCP header. The checksum derives from payload and addresses. Reserved bits are ignored when parsed and sent
+/// as zero (RFC 9293 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TcpRepr {
     /// The sender's port.
@@ -195,7 +195,7 @@ pub struct TcpRepr {
 }
 
 impl TcpRepr {
-    /// Reads the header of `segment`, an IP packet's payload between `addresses`; returns it and the payload.
+    /// Parses the header of `segment`, an IP payload between `addresses`; returns it and the TCP payload.
     pub fn parse<'a>(segment: &'a [u8], addresses: &AddressPair) -> Result<(Self, &'a [u8]), TcpError> {
         let len = segment.len();
         let header = TcpHeader::new(segment).ok_or(TcpError::Truncated { len, expected: TcpHeader::LEN })?;
@@ -236,7 +236,7 @@ impl TcpRepr {
         Ok(())
     }
 
-    /// Appends the segment, however long.
+    /// Appends the segment without a length check.
     pub(crate) fn write(&self, addresses: &AddressPair, payload: &[u8], out: &mut Vec<u8>) {
         let mut fixed = [0; TcpHeader::LEN];
         put(&mut fixed, 0, self.src_port.to_be_bytes());

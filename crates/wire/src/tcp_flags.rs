@@ -18,7 +18,7 @@ impl TcpFlags {
     pub const RST: Self = Self(0x004);
     /// Push: hand the data to the application now.
     pub const PSH: Self = Self(0x008);
-    /// The acknowledgment number counts.
+    /// The acknowledgment number is valid.
     pub const ACK: Self = Self(0x010);
     /// The urgent pointer counts.
     pub const URG: Self = Self(0x020);
@@ -29,45 +29,45 @@ impl TcpFlags {
     /// Accurate ECN (RFC 9768), formerly the nonce sum, NS.
     pub const AE: Self = Self(0x100);
 
-    /// The flags of the low nine bits; the others are ignored.
+    /// Creates flags from the low nine bits; ignores the others.
     #[inline]
     pub const fn from_bits_truncate(bits: u16) -> Self {
         Self(bits & 0x1FF)
     }
 
-    /// The flags as they stand in the header, 0 to 0x1FF.
+    /// Returns the flags as header bits, 0 to 0x1FF.
     #[inline]
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// Whether all of `other` are set.
+    /// Returns true if all of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is set.
+    /// Returns true if any of `other` is set.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// These flags and `other`.
+    /// Returns the union of these flags and `other`.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These flags without `other`.
+    /// Returns these flags without `other`.
     #[inline]
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether no flag is set.
+    /// Returns true if no flag is set.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -84,7 +84,7 @@ impl BitOr for TcpFlags {
 }
 
 impl fmt::Display for TcpFlags {
-    /// Names from the lowest bit, joined: `SYN|ACK`; `none` where there are none.
+    /// Writes names from the lowest bit: `SYN|ACK`; `none` if empty.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 9] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE"];
         if self.is_empty() {

@@ -20,7 +20,7 @@ const FAST_OPEN: u8 = 34;
 const ACC_ECN_0: u8 = 172;
 const ACC_ECN_1: u8 = 174;
 
-/// Why a list of options cannot be read further, or an option not be written.
+/// A malformed option, or an option that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OptionError {
     /// The list ends within an option.
@@ -29,15 +29,15 @@ pub enum OptionError {
         /// The option's kind.
         kind: u8,
     },
-    /// A length that an option of this kind cannot have.
+    /// An invalid length for this kind.
     #[error("a TCP option of kind {kind} cannot be {length} bytes long")]
     Length {
         /// The option's kind.
         kind: u8,
-        /// Its length with kind and length, in bytes.
+        /// Its length, including kind and length fields, in bytes.
         length: usize,
     },
-    /// An option to be written as unknown whose kind is a known one.
+    /// An option to be written as unknown has a known kind.
     #[error("TCP option kind {kind} is not an unknown one")]
     KnownKind {
         /// The option's kind.
@@ -45,18 +45,18 @@ pub enum OptionError {
     },
 }
 
-/// One option.
+/// A TCP option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
-    /// Kind 0: what follows is padding.
+    /// Kind 0: end of option list; the rest is padding.
     EndOfList,
-    /// Kind 1: aligns what follows.
+    /// Kind 1: padding between options.
     NoOperation,
     /// Kind 2: maximum segment size, in bytes.
     Mss(u16),
-    /// Kind 3: the window is to be shifted left so many bits (RFC 7323 section 2).
+    /// Kind 3: left shift of the window field, in bits (RFC 7323 section 2).
     WindowScale(u8),
-    /// Kind 4: selective acknowledgments may be sent (RFC 2018 section 2).
+    /// Kind 4: SACK permitted (RFC 2018 section 2).
     SackPermitted,
     /// Kind 5: selective acknowledgment (RFC 2018 section 3).
     Sack(SackBlocks<'a>),
@@ -73,7 +73,7 @@ pub enum TcpOption<'a> {
     Ao {
         /// KeyID: the key of this segment.
         key_id: u8,
-        /// RNextKeyID: the key that the sender wants next.
+        /// RNextKeyID: the key that the sender expects next.
         next_key_id: u8,
         /// Message authentication code.
         mac: &'a [u8],
@@ -90,12 +90,12 @@ pub enum TcpOption<'a> {
     Unknown {
         /// The option's kind.
         kind: u8,
-        /// What follows the length.
+        /// The bytes behind the length.
         data: &'a [u8],
     },
 }
 
-/// A block of received data, [left, right).
+/// A SACK block: received data in [left, right).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SackBlock {
     /// The first byte received.
@@ -105,7 +105,7 @@ pub struct SackBlock {
 }
 
 impl SackBlock {
-    /// The block as it stands in the option.
+    /// Encodes the block.
     #[inline]
     pub fn to_bytes(self) -> [u8; 8] {
         (u64::from(self.left.0) << 32 | u64::from(self.right.0)).to_be_bytes()
@@ -117,18 +117,18 @@ impl SackBlock {
     }
 }
 
-/// The one to four blocks of a selective acknowledgment.
+/// The one to four blocks of a SACK option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SackBlocks<'a>(&'a [[u8; 8]]);
 
 impl<'a> SackBlocks<'a> {
-    /// These blocks, each from [`SackBlock::to_bytes`]; `None` where there are none or more than four.
+    /// Creates an option from encoded blocks ([`SackBlock::to_bytes`]); `None` unless there are one to four.
     #[inline]
     pub fn new(blocks: &'a [[u8; 8]]) -> Option<Self> {
         matches!(blocks.len(), 1..=4).then_some(Self(blocks))
     }
 
-    /// The blocks, the most recent first.
+    /// Iterates over the blocks, most recent first.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = SackBlock> + use<'a> {
         self.0.iter().map(SackBlock::from_bytes)
@@ -136,7 +136,7 @@ impl<'a> SackBlocks<'a> {
 }
 
 impl<'a> TcpOption<'a> {
-    /// Reads an option that is more than a kind.
+    /// Parses an option with a length field.
     fn parse(kind: u8, data: &'a [u8]) -> Result<Self, OptionError> {
         let malformed = OptionError::Length { kind, length: data.len() + 2 };
         let option = match kind {
@@ -162,7 +162,7 @@ impl<'a> TcpOption<'a> {
         option.ok_or(malformed)
     }
 
-    /// Appends the option to `out`; an error, and nothing appended, where it would not read back as it is.
+    /// Appends the option to `out`. Fails and appends nothing if it would not parse back as itself.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<(), OptionError> {
         match *self {
             Self::EndOfList => out.push(END_OF_LIST),
@@ -185,7 +185,7 @@ impl<'a> TcpOption<'a> {
         Ok(())
     }
 
-    /// Appends kind, length and `data`, which are to be read as `self`.
+    /// Appends kind, length and `data`, after checking that they parse as `self`.
     fn append(&self, kind: u8, data: &[&[u8]], out: &mut Vec<u8>) -> Result<(), OptionError> {
         let length = 2 + data.iter().map(|piece| piece.len()).sum::<usize>();
         let mut option = [0; HeaderOptions::MAX_LEN];
@@ -212,7 +212,7 @@ impl<'a> TcpOption<'a> {
     }
 }
 
-/// The options of a segment, in order, and an error where one is malformed, which ends the list.
+/// Iterates over the options of a segment. A malformed one yields an error and ends the iteration.
 #[derive(Clone, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],
@@ -220,13 +220,13 @@ pub struct TcpOptions<'a> {
 }
 
 impl<'a> TcpOptions<'a> {
-    /// Reads `options`, all of the header after its first 20 bytes.
+    /// Iterates over `options`, the header behind its first 20 bytes.
     #[inline]
     pub fn new(options: &'a [u8]) -> Self {
         Self { rest: options, ended: false }
     }
 
-    /// What has not been read: after the end of the list, the padding.
+    /// Returns the unparsed bytes: behind the end of the list, the padding.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest

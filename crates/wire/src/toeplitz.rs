@@ -1,33 +1,33 @@
-//! The Toeplitz hash, by which cards choose the queue of a frame (receive-side scaling; Microsoft, "RSS hashing types"
-//! and "Verifying the RSS hash calculation").
+//! The Toeplitz hash of receive-side scaling (Microsoft, "RSS hashing types" and "Verifying the RSS hash
+//! calculation").
 //!
-//! The hash of an input is the exclusive or of the 32 bits of the key from bit `i` on, for each bit `i` of the input
-//! that is set. What each value of each byte contributes is in a table, so that a hash costs one load per byte.
+//! The hash is the XOR, over all set bits `i` of the input, of the 32 key bits from bit `i` on. A table holds the
+//! contribution of each byte value at each position, so that a hash costs one load per byte.
 
 use std::fmt;
 
 use crate::bytes::be16;
 use crate::{AddressPair, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader};
 
-/// The longest input: two IPv6 addresses and two ports.
+/// Maximum input length in bytes: two IPv6 addresses and two ports.
 const MAX_INPUT: usize = 36;
 
-/// A key of 40 bytes, which both ends of a verification must share.
+/// A hash key of 40 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RssKey(pub [u8; Self::LEN]);
 
 impl RssKey {
-    /// Bytes of a key: those of the longest input, and 4 more.
+    /// Length of a key in bytes: the longest input, plus 4.
     pub const LEN: usize = MAX_INPUT + 4;
 
-    /// Microsoft's key of the verification suite, which many drivers have as their default.
+    /// Microsoft's key of the verification suite, the default of many drivers.
     pub const MICROSOFT: Self = Self([
         0x6D, 0x5A, 0x56, 0xDA, 0x25, 0x5B, 0x0E, 0xC2, 0x41, 0x67, 0x25, 0x3D, 0x43, 0xA3, 0x8F, 0xB0, 0xD0,
         0xCA, 0x2B, 0xCB, 0xAE, 0x7B, 0x30, 0xB4, 0x77, 0xCB, 0x2D, 0xA3, 0x80, 0x30, 0xF2, 0x0C, 0x6A, 0x42,
         0xB7, 0x3B, 0xBE, 0xAC, 0x01, 0xFA,
     ]);
 
-    /// A key that repeats after 16 bits, by which both directions of a connection have the same hash (Woo and Park,
+    /// A key with a period of 16 bits, which gives both directions of a connection the same hash (Woo and Park,
     /// "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling", 2012).
     pub const SYMMETRIC: Self = {
         let mut key = [0x6D; Self::LEN];
@@ -39,7 +39,7 @@ impl RssKey {
         Self(key)
     };
 
-    /// The 32 bits of the key from bit `at` on, 0 to 287.
+    /// Returns the 32 bits of the key from bit `at` on, 0 to 287.
     const fn window(&self, at: usize) -> u32 {
         let Self(key) = self;
         let byte = at / 8;
@@ -48,15 +48,15 @@ impl RssKey {
     }
 }
 
-/// Hashes by a key.
+/// A Toeplitz hash function with a key.
 #[derive(Clone)]
 pub struct Toeplitz {
-    /// By place and value of a byte: what it contributes. 36 KB, of which an IPv4 packet reads from 12.
+    /// The contribution of each byte, by position and value: 36 KB, of which an IPv4 packet reads 12 rows.
     tables: Box<[[u32; 256]; MAX_INPUT]>,
 }
 
 impl Toeplitz {
-    /// The hash by `key`.
+    /// Precomputes the table for `key`.
     pub fn new(key: &RssKey) -> Self {
         let mut tables = Box::new([[0; 256]; MAX_INPUT]);
         for (place, table) in tables.iter_mut().enumerate() {
@@ -69,13 +69,13 @@ impl Toeplitz {
         Self { tables }
     }
 
-    /// The hash of `input`, of which the first 36 bytes count.
+    /// Hashes the first 36 bytes of `input`.
     #[inline]
     pub fn hash(&self, input: &[u8]) -> u32 {
         self.tables.iter().zip(input).fold(0, |sum, (table, &byte)| sum ^ table[usize::from(byte)])
     }
 
-    /// The hash of a packet's addresses.
+    /// Hashes a packet's addresses.
     #[inline]
     pub fn hash_addresses(&self, addresses: &AddressPair) -> u32 {
         match addresses {
@@ -84,7 +84,7 @@ impl Toeplitz {
         }
     }
 
-    /// The hash of a packet's addresses and ports, the sender's first.
+    /// Hashes a packet's addresses and ports, source first.
     #[inline]
     pub fn hash_flow(&self, addresses: &AddressPair, src_port: u16, dst_port: u16) -> u32 {
         let start = match addresses {
@@ -95,9 +95,9 @@ impl Toeplitz {
         self.hash_addresses(addresses) ^ ports
     }
 
-    /// The hash by which a card steers `frame`: addresses and ports of TCP and UDP over IPv4 or IPv6, behind up to two VLAN
-    /// tags and any IPv6 extension headers; of other packets and of all fragments only the addresses, so that a packet's
-    /// fragments stay together. `None` for what is not IP: it has no flow.
+    /// Hashes `frame` as a card does to choose a queue: addresses and ports of TCP and UDP over IPv4 or IPv6, behind
+    /// up to two VLAN tags and any IPv6 extension headers; only addresses of other packets and of all fragments, so
+    /// that a packet's fragments stay together. `None` if it is not IP.
     #[inline]
     pub fn hash_frame(&self, frame: &[u8]) -> Option<u32> {
         let link = LinkHeader::new(frame)?;
@@ -112,7 +112,7 @@ impl Toeplitz {
         })
     }
 
-    /// What the bytes of the input from `start` on contribute.
+    /// Returns the contribution of `bytes` at offset `start` of the input.
     #[inline]
     fn part<const LEN: usize>(&self, start: usize, bytes: [u8; LEN]) -> u32 {
         let tables = self.tables[start..].iter();
@@ -126,7 +126,7 @@ impl fmt::Debug for Toeplitz {
     }
 }
 
-/// What a card hashes of a packet: the addresses, and the ports where it is not a fragment.
+/// The hashed fields: addresses, and ports unless it is a fragment.
 type Flow = (AddressPair, Option<[u16; 2]>);
 
 #[inline]
@@ -146,7 +146,7 @@ fn read_ipv6(packet: &[u8]) -> Option<Flow> {
     Some((AddressPair::V6 { src: ip.src(), dst: ip.dst() }, upper.and_then(read_ports)))
 }
 
-/// Whether a protocol begins with the ports of sender and receiver.
+/// Returns true if the protocol's header begins with source and destination port.
 #[inline]
 const fn has_ports(protocol: IpProtocol) -> bool {
     matches!(protocol, IpProtocol::TCP | IpProtocol::UDP)

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::bytes::{be16, put};
 use crate::ip::{AddressPair, IpProtocol};
 
-/// An unchecked view of a UDP header and what follows it.
+/// An unchecked view of a UDP header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct UdpHeader<'a> {
     fixed: &'a [u8; 8],
@@ -16,14 +16,14 @@ impl<'a> UdpHeader<'a> {
     /// Bytes of a header.
     pub const LEN: usize = 8;
 
-    /// A view of `datagram`; `None` where it is shorter than a header.
+    /// A view of `datagram`; `None` if it is shorter than a header.
     #[inline]
     pub fn new(datagram: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = datagram.split_first_chunk()?;
         Some(Self { fixed, rest })
     }
 
-    /// The sender's port; 0 where there is none.
+    /// Returns the source port; 0 for none.
     #[inline]
     pub fn src_port(&self) -> u16 {
         be16(self.fixed, 0)
@@ -41,27 +41,27 @@ impl<'a> UdpHeader<'a> {
         be16(self.fixed, 4)
     }
 
-    /// The checksum; 0 where there is none.
+    /// Returns the checksum; 0 for none.
     #[inline]
     pub fn checksum(&self) -> u16 {
         be16(self.fixed, 6)
     }
 
-    /// The payload, without what follows the length; `None` where the length is below 8 or beyond the bytes.
+    /// Returns the payload without bytes behind the length; `None` if the length is below 8 or beyond the bytes.
     #[inline]
     pub fn payload(&self) -> Option<&'a [u8]> {
         self.rest.get(..usize::from(self.length()).checked_sub(Self::LEN)?)
     }
 }
 
-/// The fields of a UDP header that engines rewrite.
+/// A mutable view of a UDP header, for the fields that engines rewrite.
 #[derive(Debug)]
 pub struct UdpHeaderMut<'a> {
     fixed: &'a mut [u8; 8],
 }
 
 impl<'a> UdpHeaderMut<'a> {
-    /// A mutable view of `datagram`; `None` where it is shorter than a header.
+    /// A mutable view of `datagram`; `None` if it is shorter than a header.
     #[inline]
     pub fn new(datagram: &'a mut [u8]) -> Option<Self> {
         Some(Self { fixed: datagram.first_chunk_mut()? })
@@ -73,28 +73,28 @@ impl<'a> UdpHeaderMut<'a> {
         put(self.fixed, 4, length.to_be_bytes());
     }
 
-    /// Sets the checksum as it is to stand there: see [`transmitted_checksum`].
+    /// Sets the checksum field verbatim: see [`transmitted_checksum`].
     #[inline]
     pub fn set_checksum(&mut self, checksum: u16) {
         put(self.fixed, 6, checksum.to_be_bytes());
     }
 }
 
-/// How a computed checksum is sent: 0 would mean that there is none, and goes as its equal 0xFFFF (RFC 768).
+/// Returns the transmitted form of a computed checksum: 0 means no checksum, so 0xFFFF, its equal, is sent (RFC 768).
 #[inline]
 pub const fn transmitted_checksum(checksum: u16) -> u16 {
     if checksum == 0 { 0xFFFF } else { checksum }
 }
 
-/// Why bytes are not a UDP datagram, or cannot be.
+/// An invalid UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum UdpError {
-    /// The bytes end before the datagram does.
+    /// The bytes end before the datagram.
     #[error("the UDP datagram is cut short: {len} bytes of {expected}")]
     Truncated {
-        /// The bytes at hand.
+        /// Bytes available.
         len: usize,
-        /// The bytes that the header asks for.
+        /// Bytes required by the header.
         expected: usize,
     },
     /// The length does not cover the header.
@@ -103,38 +103,38 @@ pub enum UdpError {
     /// The checksum is wrong.
     #[error("the UDP checksum is wrong")]
     Checksum,
-    /// There is no checksum, over IPv6, which has none of its own (RFC 8200 section 8.1).
+    /// No checksum over IPv6 (RFC 8200 section 8.1).
     #[error("a UDP datagram over IPv6 needs a checksum")]
     NoChecksum,
-    /// Header and payload to be written are longer than 65,535 bytes.
+    /// Header and payload to write exceed 65,535 bytes.
     #[error("a UDP datagram of {0} bytes is longer than 65535")]
     TooLong(usize),
 }
 
-/// Whether a datagram has a checksum.
+/// Presence of a checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UdpChecksum {
-    /// It has, a right one.
+    /// A correct checksum.
     #[default]
     Present,
-    /// It has none: over IPv4 only.
+    /// None: over IPv4 only.
     Absent,
 }
 
-/// A valid UDP header; length and checksum follow from payload and addresses.
+/// A valid UDP header. Length and checksum derive from payload and addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UdpRepr {
-    /// The sender's port; 0 where there is none.
+    /// The source port; 0 for none.
     pub src_port: u16,
     /// The receiver's port.
     pub dst_port: u16,
-    /// Whether there is a checksum.
+    /// Presence of a checksum.
     pub checksum: UdpChecksum,
 }
 
 impl UdpRepr {
-    /// Reads the header of `datagram`, an IP packet's payload between `addresses`; returns it and the payload, without
-    /// what follows the length.
+    /// Parses the header of `datagram`, an IP payload between `addresses`; returns it and the UDP payload without
+    /// bytes behind the length.
     pub fn parse<'a>(datagram: &'a [u8], addresses: &AddressPair) -> Result<(Self, &'a [u8]), UdpError> {
         let truncated = |expected| UdpError::Truncated { len: datagram.len(), expected };
         let header = UdpHeader::new(datagram).ok_or(truncated(UdpHeader::LEN))?;
@@ -175,7 +175,7 @@ impl UdpRepr {
     }
 }
 
-/// A checksum may be absent over IPv4 only. The exception for tunnels (RFC 6935) is not ours.
+/// Checks that a checksum is absent over IPv4 only. The exception for tunnels (RFC 6935) is not supported.
 fn check_presence(checksum: UdpChecksum, addresses: &AddressPair) -> Result<(), UdpError> {
     match (checksum, addresses) {
         (UdpChecksum::Absent, AddressPair::V6 { .. }) => Err(UdpError::NoChecksum),

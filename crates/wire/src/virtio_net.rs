@@ -1,5 +1,5 @@
-//! The header before each frame of a virtio network card or a TAP device with `IFF_VNET_HDR` (virtio 1.2
-//! section 5.1.6, `linux/virtio_net.h`): what is left to do for the checksum, and how to segment.
+//! The virtio_net_hdr in front of each frame of a virtio network card or a TAP device with `IFF_VNET_HDR` (virtio 1.2
+//! section 5.1.6, `linux/virtio_net.h`): pending checksum and segmentation offloads.
 
 use std::num::NonZeroU16;
 
@@ -7,13 +7,12 @@ use thiserror::Error;
 
 use crate::bytes::{array, put};
 
-/// `struct virtio_net_hdr` as it stands before the frame; numbers are little-endian, as virtio 1.0 has them and as TAP
-/// has them on little-endian machines.
+/// A raw `struct virtio_net_hdr`; little-endian, as in virtio 1.0 and on TAP devices of little-endian machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VirtioNetHeader {
     /// [`VirtioNetHeader::NEEDS_CSUM`] and [`VirtioNetHeader::DATA_VALID`].
     pub flags: u8,
-    /// One of the `GSO_` constants, perhaps with [`VirtioNetHeader::GSO_ECN`].
+    /// One of the `GSO_` constants, optionally with [`VirtioNetHeader::GSO_ECN`].
     pub gso_type: u8,
     /// Length of all headers of the frame, in bytes: a hint.
     pub hdr_len: u16,
@@ -21,35 +20,35 @@ pub struct VirtioNetHeader {
     pub gso_size: u16,
     /// Where checksumming starts, in bytes from the start of the frame.
     pub csum_start: u16,
-    /// Where the checksum stands, in bytes from `csum_start`.
+    /// Checksum field, in bytes from `csum_start`.
     pub csum_offset: u16,
 }
 
 impl VirtioNetHeader {
     /// Bytes of the header.
     pub const LEN: usize = 10;
-    /// Bytes of the header with the number of buffers: virtio 1.0, or mergeable receive buffers.
+    /// Length with the number of buffers: virtio 1.0, or mergeable receive buffers.
     pub const LEN_WITH_NUM_BUFFERS: usize = 12;
 
-    /// Flag: the checksum field holds the pseudo-header's sum and is to be completed.
+    /// Flag: partial checksum; the field holds the pseudo-header's sum.
     pub const NEEDS_CSUM: u8 = 1;
-    /// Flag: the checksum was right.
+    /// Flag: the checksum has been verified.
     pub const DATA_VALID: u8 = 2;
 
-    /// Not to be segmented.
+    /// No segmentation.
     pub const GSO_NONE: u8 = 0;
     /// TCP over IPv4.
     pub const GSO_TCPV4: u8 = 1;
-    /// UDP, to be cut into IP fragments.
+    /// UDP, by IP fragmentation.
     pub const GSO_UDP: u8 = 3;
     /// TCP over IPv6.
     pub const GSO_TCPV6: u8 = 4;
-    /// UDP, to be cut into datagrams.
+    /// UDP, into datagrams.
     pub const GSO_UDP_L4: u8 = 5;
     /// Bit in the type: TCP with CWR set in the first segment only (RFC 3168).
     pub const GSO_ECN: u8 = 0x80;
 
-    /// The header that stands in `bytes`.
+    /// Decodes a header.
     #[inline]
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
         let number = |at| u16::from_le_bytes(array(bytes, at));
@@ -63,7 +62,7 @@ impl VirtioNetHeader {
         }
     }
 
-    /// The header as it stands before the frame.
+    /// Encodes the header.
     #[inline]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -76,13 +75,13 @@ impl VirtioNetHeader {
         bytes
     }
 
-    /// The header that stands in `bytes`, and the number of buffers that hold the frame.
+    /// Decodes a header with the number of buffers that hold the frame.
     #[inline]
     pub fn from_bytes_with_num_buffers(bytes: &[u8; Self::LEN_WITH_NUM_BUFFERS]) -> (Self, u16) {
         (Self::from_bytes(&array(bytes, 0)), u16::from_le_bytes(array(bytes, Self::LEN)))
     }
 
-    /// The header and the number of buffers as they stand before the frame.
+    /// Encodes the header with the number of buffers.
     #[inline]
     pub fn to_bytes_with_num_buffers(self, num_buffers: u16) -> [u8; Self::LEN_WITH_NUM_BUFFERS] {
         let mut bytes = [0; Self::LEN_WITH_NUM_BUFFERS];
@@ -92,13 +91,13 @@ impl VirtioNetHeader {
     }
 }
 
-/// Why a header cannot belong to its frame.
+/// A header that contradicts its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum VirtioNetError {
-    /// An unknown type of segmentation, or ECN with what is not TCP.
+    /// An unknown segmentation type, or the ECN bit on a type other than TCP.
     #[error("unknown virtio segmentation type {0:#04x}")]
     GsoType(u8),
-    /// Segmentation into segments of 0 bytes.
+    /// A segment size of 0.
     #[error("virtio segmentation of type {0:#04x} with a segment size of 0")]
     GsoSize(u8),
     /// The headers are longer than the frame.
@@ -114,31 +113,32 @@ pub enum VirtioNetError {
     ChecksumPlace {
         /// Where checksumming starts, in bytes.
         csum_start: u16,
-        /// Where the checksum stands, in bytes from there.
+        /// Checksum field, in bytes from `csum_start`.
         csum_offset: u16,
         /// The frame's length, in bytes.
         frame_len: usize,
     },
 }
 
-/// What is known of a frame's transport checksum.
+/// The state of a frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ChecksumState {
-    /// Nothing: it stands in the frame, right or wrong.
+    /// Unverified: the field may be right or wrong.
     #[default]
     Unchecked,
-    /// It was right.
+    /// Verified as correct.
     Valid,
-    /// The field holds the pseudo-header's sum: everything from `start` is to be added, and the result inverted.
+    /// Partial: the field holds the pseudo-header's sum; the sum of all bytes from `start` on is to be added and
+    /// inverted.
     Partial {
         /// Where checksumming starts, in bytes from the start of the frame.
         start: u16,
-        /// Where the checksum stands, in bytes from `start`.
+        /// Checksum field, in bytes from `start`.
         offset: u16,
     },
 }
 
-/// What a frame is segmented into.
+/// Segmentation type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GsoType {
     /// TCP over IPv4.
@@ -151,20 +151,20 @@ pub enum GsoType {
     UdpL4,
 }
 
-/// How segmentation treats CWR.
+/// CWR during segmentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TcpGsoEcn {
-    /// The flag is not set.
+    /// CWR is not set.
     #[default]
     NoCwr,
-    /// The flag goes to the first segment only.
+    /// CWR is set on the first segment only.
     CwrOnFirst,
 }
 
-/// How a frame is to be segmented.
+/// A pending segmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gso {
-    /// Into what.
+    /// The type.
     pub gso_type: GsoType,
     /// Payload of each segment but the last, in bytes.
     pub size: NonZeroU16,
@@ -174,17 +174,17 @@ pub struct Gso {
 
 /// A valid header.
 ///
-/// Segmentation without a partial checksum, which virtio 1.2 section 5.1.6.2 forbids, is allowed, as it is in Linux.
+/// Allows segmentation without a partial checksum, which virtio 1.2 section 5.1.6.2 forbids but Linux accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VirtioNetRepr {
-    /// What is known of the checksum.
+    /// State of the checksum.
     pub checksum: ChecksumState,
-    /// How to segment; `None` where the frame is one packet.
+    /// Pending segmentation, if any.
     pub gso: Option<Gso>,
 }
 
 impl VirtioNetRepr {
-    /// Reads the header of a frame of `frame_len` bytes. Unknown flags are ignored.
+    /// Parses the header of a frame of `frame_len` bytes. Ignores unknown flags.
     pub fn parse(header: &VirtioNetHeader, frame_len: usize) -> Result<Self, VirtioNetError> {
         let &VirtioNetHeader { flags, hdr_len, csum_start, csum_offset, .. } = header;
         if usize::from(hdr_len) > frame_len {
@@ -203,7 +203,7 @@ impl VirtioNetRepr {
         Ok(Self { checksum, gso: Gso::parse(header)? })
     }
 
-    /// The header.
+    /// Encodes the header.
     pub fn emit(&self) -> VirtioNetHeader {
         let (flags, csum_start, csum_offset) = match self.checksum {
             ChecksumState::Unchecked => (0, 0, 0),

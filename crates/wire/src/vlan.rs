@@ -31,7 +31,7 @@ impl VlanTag {
     }
 }
 
-/// The tags of a frame, outermost first: none; one of either kind; or two, of which the inner is 802.1Q.
+/// The tags of a frame, outermost first: none; one of either type; or two, the inner one 802.1Q.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tags {
     tags: [VlanTag; 2],
@@ -42,7 +42,7 @@ impl Tags {
     /// No tags.
     pub const NONE: Self = Self { tags: [VlanTag { tpid: EtherType(0), tci: 0 }; 2], len: 0 };
 
-    /// These tags; `None` where a frame may not have them, or has more than two.
+    /// Creates tags; `None` if there are more than two, or if the types are not allowed in this order.
     pub fn from_slice(tags: &[VlanTag]) -> Option<Self> {
         let mut all = Self::NONE;
         for &tag in tags {
@@ -64,19 +64,19 @@ impl Tags {
         }
     }
 
-    /// How many tags, 0 to 2.
+    /// Returns the number of tags, 0 to 2.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is no tag.
+    /// Returns true if there is no tag.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a field `ethertype` after these tags announces another tag that is ours to read.
+    /// Returns true if `ethertype` behind these tags announces another tag that can be read.
     #[inline]
     pub(crate) const fn continue_with(&self, ethertype: EtherType) -> bool {
         match self.len {
@@ -86,7 +86,7 @@ impl Tags {
         }
     }
 
-    /// Adds an inner tag; to be called only where [`Tags::continue_with`] allows it.
+    /// Adds an inner tag; requires [`Tags::continue_with`].
     #[inline]
     pub(crate) fn push(&mut self, tag: VlanTag) {
         if let Some(place) = self.tags.get_mut(usize::from(self.len)) {

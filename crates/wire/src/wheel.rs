@@ -7,16 +7,16 @@ use crate::Instant;
 const SLOTS: usize = 4096;
 const NIL: u32 = u32::MAX;
 
-/// Timers for the slots of a table. A timer never fires before its deadline and at most one tick of `TICK` nanoseconds
-/// after; one set further ahead than the wheel's turn of 4096 ticks fires at that turn, and the owner sets it again.
+/// Timers for the rows of a table. A timer fires at its deadline or up to one tick of `TICK` nanoseconds later. A
+/// timer beyond the wheel's range of 4096 ticks fires at the end of the range, and the owner sets it again.
 pub struct TimingWheel<const TICK: u64> {
-    /// First timer of each place of the wheel.
+    /// First timer of each slot.
     heads: Box<[u32; SLOTS]>,
     occupied: [u64; SLOTS / 64],
-    /// The timers that are set, apart from their connections: few are set at the same time, and these stay together.
+    /// The armed timers. Stored apart from their connections: few are armed at a time, and these stay in the cache.
     timers: Vec<Timer>,
     free: u32,
-    /// The timer of each connection, `NIL` where it is not set.
+    /// Index of each connection's timer; `NIL` if not armed.
     timer_of: Vec<u32>,
     /// No timer is due before this tick.
     cursor: u64,
@@ -38,14 +38,14 @@ impl<const TICK: u64> fmt::Debug for TimingWheel<TICK> {
 struct Timer {
     connection: u32,
     previous: u32,
-    /// Next in the same place of the wheel, or of the free timers.
+    /// Next timer in the same slot, or in the free list.
     next: u32,
-    /// When it fires, in ticks.
+    /// Expiry, in ticks.
     tick: u64,
 }
 
 impl<const TICK: u64> TimingWheel<TICK> {
-    /// Timers for the connections 0 to `capacity` − 1.
+    /// Creates timers for the connections 0 to `capacity` − 1.
     pub fn new(capacity: usize) -> Self {
         let mut wheel = Self {
             heads: Box::new([NIL; SLOTS]),
@@ -61,7 +61,7 @@ impl<const TICK: u64> TimingWheel<TICK> {
         wheel
     }
 
-    /// Sees to it that there are timers for the connections 0 to `capacity` − 1.
+    /// Extends the timers to the connections 0 to `capacity` − 1.
     pub fn grow(&mut self, capacity: usize) {
         let first = self.timers.len() as u32;
         let added = capacity.saturating_sub(self.timers.len()) as u32;
@@ -75,13 +75,13 @@ impl<const TICK: u64> TimingWheel<TICK> {
         }
     }
 
-    /// When [`TimingWheel::expire`] is wanted next; may be early.
+    /// Returns when to call [`TimingWheel::expire`] next; may be early.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         (self.set > 0).then(|| Instant::from_nanos(self.earliest.saturating_mul(TICK)))
     }
 
-    /// Sees to it that the timer fires at or before `deadline`'s tick; one that is to fire earlier stays as it is.
+    /// Arms the timer for `deadline`'s tick; a timer that fires earlier is unchanged.
     #[inline]
     pub fn set(&mut self, index: u32, deadline: Instant, now: Instant) {
         let tick = deadline.as_nanos().div_ceil(TICK);
@@ -90,16 +90,16 @@ impl<const TICK: u64> TimingWheel<TICK> {
         }
     }
 
-    /// The timer of a connection, if it is set.
+    /// Returns a connection's timer, if armed.
     #[inline]
     fn timer(&self, index: u32) -> Option<&Timer> {
         self.timers.get(self.timer_of[index as usize] as usize)
     }
 
-    /// Sets the timer to `tick`, which is earlier than what it was set to.
+    /// Moves the timer to an earlier `tick`.
     fn set_earlier(&mut self, index: u32, tick: u64, now: u64) {
         self.cancel(index);
-        // Nothing is due before the earliest timer, so the wheel may turn up to there.
+        // Nothing is due before the earliest timer, so the cursor may advance to it.
         self.cursor = if self.set == 0 { now } else { self.cursor.max(self.earliest.min(now)) };
         if self.set == 0 {
             self.earliest = u64::MAX;
@@ -108,8 +108,8 @@ impl<const TICK: u64> TimingWheel<TICK> {
         self.link(index, tick.clamp(self.cursor, horizon));
     }
 
-    /// Reads which timers these connections have, so that the cache misses of a batch overlap. Where none is set,
-    /// hardly any will be.
+    /// Prefetches the timers of these connections, so that the cache misses of a batch overlap. Skipped if none is
+    /// armed.
     pub fn look_ahead(&self, connections: &[u32]) {
         if self.set == 0 {
             return;
@@ -118,7 +118,7 @@ impl<const TICK: u64> TimingWheel<TICK> {
         std::hint::black_box(timers.fold(0, |sum, timer| sum ^ timer));
     }
 
-    /// The connections whose timers fire next, in that order.
+    /// Iterates over the connections whose timers fire next, in order.
     pub fn upcoming(&self) -> impl Iterator<Item = u32> {
         let (mut tick, mut at) = (self.cursor, NIL);
         (0..self.set).map_while(move |_| {
@@ -133,13 +133,13 @@ impl<const TICK: u64> TimingWheel<TICK> {
         })
     }
 
-    /// Stops the timer, if it is set.
+    /// Disarms the timer, if armed.
     #[inline]
     pub fn cancel(&mut self, index: u32) {
         self.unlink(self.timer_of[index as usize]);
     }
 
-    /// Takes a timer out, if there is one at this place, and gives its connection.
+    /// Unlinks the timer at this slot's head, if any; returns its connection.
     #[inline]
     fn unlink(&mut self, at: u32) -> Option<u32> {
         let timer = self.timers.get_mut(at as usize)?;
@@ -181,7 +181,7 @@ impl<const TICK: u64> TimingWheel<TICK> {
         self.earliest = self.earliest.min(tick);
     }
 
-    /// Takes one timer that is due at `now`; call until `None`.
+    /// Removes and returns one connection whose timer is due at `now`; call until `None`.
     #[inline]
     pub fn expire(&mut self, now: Instant) -> Option<u32> {
         if self.set == 0 {
@@ -196,7 +196,7 @@ impl<const TICK: u64> TimingWheel<TICK> {
         self.unlink(self.heads[tick as usize % SLOTS])
     }
 
-    /// The first tick from this one on that has a timer; there is one.
+    /// Returns the first tick from `tick` on with a timer; there is one.
     fn first_occupied(&self, tick: u64) -> u64 {
         let start = tick as usize % SLOTS;
         let first = self.occupied[start / 64] & u64::MAX << (start % 64);

@@ -43,7 +43,7 @@ impl ServiceId {
         Self((space.number() as u64) << 16 | port as u64)
     }
 
-    /// Space and port; `None` where the identifier does not follow the annex.
+    /// Space and port; `None` if the identifier does not follow the annex.
     pub fn port(self) -> Option<(PortSpace, u16)> {
         let space = u16::try_from(self.0 >> 16).ok().and_then(PortSpace::from_number)?;
         Some((space, self.0 as u16))

@@ -37,18 +37,18 @@ pub enum AtomicOperation {
 /// The header of an atomic request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AtomicRequest {
-    /// The requester's name for the request, which the response repeats.
+    /// The requester's identifier of the request, repeated in the response.
     pub id: u32,
-    /// Memory of the responder.
+    /// The STag of the responder's memory.
     pub stag: STag,
-    /// The tagged offset of the 8 bytes there.
+    /// The tagged offset of the 8 bytes.
     pub offset: u64,
-    /// What to do.
+    /// The operation.
     pub operation: AtomicOperation,
 }
 
 impl AtomicRequest {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 52;
 
     /// Reads the header. Reserved bits are ignored.
@@ -75,7 +75,7 @@ impl AtomicRequest {
         })
     }
 
-    /// The header as it stands on the wire.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let (code, words) = match self.operation {
             AtomicOperation::FetchAdd { add, mask } => (0u32, [add, mask, 0, 0]),
@@ -99,7 +99,7 @@ impl AtomicRequest {
 /// The header of an atomic response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AtomicResponse {
-    /// The request's.
+    /// The request's identifier.
     pub id: u32,
     /// The value before the operation.
     pub before: u64,
@@ -114,7 +114,7 @@ impl AtomicResponse {
         Self { id: be32(bytes, 0), before: u64::from_be_bytes(array(bytes, 4)) }
     }
 
-    /// The header as it stands on the wire.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         put(&mut bytes, 0, self.id.to_be_bytes());

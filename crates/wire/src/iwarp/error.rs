@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why bytes are no MPA Request or Reply frame (RFC 5044 section 7.1.1, RFC 6581 section 6).
+/// An invalid MPA Request or Reply frame (RFC 5044 section 7.1.1, RFC 6581 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StartError {
     /// The key is neither a Request's nor a Reply's.
@@ -19,7 +19,7 @@ pub enum StartError {
     NotEnhanced,
 }
 
-/// Why bytes are no FPDU (RFC 5044 section 8).
+/// An invalid FPDU (RFC 5044 section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FpduError {
     /// The CRC is wrong.
@@ -30,7 +30,7 @@ pub enum FpduError {
     Marker,
 }
 
-/// Why a ULPDU is no DDP segment with an RDMAP message (RFC 5041 section 7, RFC 5040 section 7).
+/// An invalid DDP segment or RDMAP message (RFC 5041 section 7, RFC 5040 section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SegmentError {
     /// Fewer bytes than the headers take.

@@ -95,7 +95,7 @@ impl Opcode {
         }
     }
 
-    /// Whether the message asks for a solicited event.
+    /// Returns true if the message asks for a solicited event.
     #[inline]
     pub const fn is_solicited(self) -> bool {
         matches!(self, Self::SendSolicited | Self::SendSolicitedInvalidate | Self::ImmediateSolicited)

@@ -164,7 +164,7 @@ impl<'a> Terminated<'a> {
 }
 
 impl TerminateCode {
-    /// Whether an RFC defines the error.
+    /// Returns true if an RFC defines the error.
     pub const fn is_defined(self) -> bool {
         match (self.layer, self.kind) {
             (0, 0) => self.code == 0,

@@ -5,9 +5,9 @@ use super::number::Msn;
 /// An acknowledgement extended transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Aeth {
-    /// What the responder says.
+    /// ACK, RNR NAK or NAK.
     pub syndrome: Syndrome,
-    /// How many requests it has completed.
+    /// Number of requests completed by the responder.
     pub msn: Msn,
 }
 
@@ -15,7 +15,7 @@ impl Aeth {
     /// Bytes of the header.
     pub const LEN: usize = 4;
 
-    /// The header of these bytes; `None` where the syndrome is reserved.
+    /// Decodes the header; `None` if the syndrome is reserved.
     #[inline]
     pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
         let msn = Msn::new(u32::from_be_bytes(bytes));
@@ -30,14 +30,14 @@ impl Aeth {
     }
 }
 
-/// What a responder says.
+/// The responder's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Syndrome {
-    /// All is well up to this packet.
+    /// ACK: all packets up to this one were received.
     Ack(Credit),
-    /// Receiver not ready: send it again after a while.
+    /// RNR NAK: receiver not ready; the requester retries after the timer.
     RnrNak(RnrTimer),
-    /// It cannot be done.
+    /// NAK: the request failed.
     Nak(NakCode),
 }
 
@@ -45,7 +45,7 @@ impl Syndrome {
     const RNR_NAK: u8 = 0x20;
     const NAK: u8 = 0x60;
 
-    /// The syndrome of this byte; `None` where it is reserved. The top bit is ignored.
+    /// Decodes the syndrome; `None` if reserved. Ignores the top bit.
     #[inline]
     const fn from_code(code: u8) -> Option<Self> {
         let value = code & 0x1F;
@@ -70,18 +70,18 @@ impl Syndrome {
     }
 }
 
-/// Why it cannot be done (IBA table 46).
+/// The reason of a NAK (IBA table 46).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NakCode {
-    /// A packet is missing before this one.
+    /// A packet before this one is missing.
     PsnSequence = 0,
-    /// The request breaks a rule or asks for what is not offered.
+    /// The request is malformed or not supported.
     InvalidRequest = 1,
-    /// Key, bounds or rights of the memory are wrong.
+    /// Wrong key, bounds or rights of the memory.
     RemoteAccess = 2,
-    /// The responder failed for a reason of its own.
+    /// The responder failed locally.
     RemoteOperation = 3,
-    /// Of reliable datagrams only.
+    /// For reliable datagrams only.
     InvalidRdRequest = 4,
 }
 
@@ -98,7 +98,7 @@ impl NakCode {
     }
 }
 
-/// 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and, between them, half as much again. From code 1 on.
+/// Returns 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and the midpoints between them, from code 1 on.
 const fn doubling_every_other(code: u8) -> u32 {
     match code {
         0 | 1 => code as u32,
@@ -107,44 +107,44 @@ const fn doubling_every_other(code: u8) -> u32 {
     }
 }
 
-/// How many more receives are posted: an end-to-end flow control credit (IBA 9.7.7.2).
+/// Number of posted receives: an end-to-end flow control credit (IBA 9.7.7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Credit(u8);
 
 impl Credit {
-    /// Receives are not counted: what Linux always says, and whoever uses a shared receive queue.
+    /// No flow control: the value that Linux sends, and that queue pairs with a shared receive queue send.
     pub const UNLIMITED: Self = Self(31);
 
     const MOST: u8 = 30;
 
-    /// The greatest credit of at most `receives`; 32,768 is the greatest there is.
+    /// Returns the largest credit of at most `receives`, up to 32,768.
     pub fn for_receives(receives: u32) -> Self {
         let code = (0..=Self::MOST).rev().find(|&code| doubling_every_other(code) <= receives);
         Self(code.unwrap_or(0))
     }
 
-    /// Receives posted; `None` where they are not counted.
+    /// Returns the number of posted receives; `None` without flow control.
     pub const fn receives(self) -> Option<u32> {
         if self.0 > Self::MOST { None } else { Some(doubling_every_other(self.0)) }
     }
 }
 
-/// How long to wait before a request is sent again to a receiver that was not ready (IBA table 45).
+/// The minimum delay before retrying after an RNR NAK (IBA table 45).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
 
 impl RnrTimer {
-    /// The timer of this code; `None` from 32 on.
+    /// Creates a timer from its code; `None` from 32 on.
     pub const fn new(code: u8) -> Option<Self> {
         if code < 32 { Some(Self(code)) } else { None }
     }
 
-    /// The code, 0 to 31.
+    /// Returns the code, 0 to 31.
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// The wait in nanoseconds: 10 µs for code 1, 491.52 ms for 31, 655.36 ms for 0.
+    /// Returns the delay in nanoseconds: 10 µs for code 1, 491.52 ms for 31, 655.36 ms for 0.
     pub const fn nanos(self) -> u64 {
         let units = if self.0 == 0 { 65_536 } else { doubling_every_other(self.0) };
         units as u64 * 10_000

@@ -17,19 +17,19 @@ impl<'a> BthHeader<'a> {
     /// Bytes of a header.
     pub const LEN: usize = BTH_LEN;
 
-    /// A view of a datagram's first bytes; `None` where it is shorter than a header.
+    /// A view of a datagram's first bytes; `None` if it is shorter than a header.
     #[inline]
     pub fn new(datagram: &'a [u8]) -> Option<Self> {
         Some(Self { fixed: datagram.first_chunk()? })
     }
 
-    /// The byte of the opcode.
+    /// Returns the opcode byte.
     #[inline]
     pub fn opcode_byte(&self) -> u8 {
         self.fixed[0]
     }
 
-    /// The opcode; `None` where the byte is none that the table knows.
+    /// Returns the opcode; `None` if unknown.
     #[inline]
     pub fn opcode(&self) -> Option<Opcode> {
         Opcode::new(self.fixed[0])
@@ -59,7 +59,7 @@ impl<'a> BthHeader<'a> {
         PKey(be16(self.fixed, 2))
     }
 
-    /// The queue pair that the packet is for.
+    /// Returns the destination queue pair.
     #[inline]
     pub fn dest_qp(&self) -> QpNumber {
         QpNumber::from_low_bits(be32(self.fixed, 4))
@@ -72,31 +72,30 @@ impl<'a> BthHeader<'a> {
     }
 }
 
-/// Flags of the header, at the places of bytes 1, 4 and 8.
+/// Flags of the header, at their positions in bytes 1, 4 and 8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BthFlags(u32);
 
 impl BthFlags {
     /// None.
     pub const NONE: Self = Self(0);
-    /// The receiver's consumer asks to be woken.
+    /// The receiver's program asked for an event on this message.
     pub const SOLICITED: Self = Self(0x80_0000);
-    /// Path migration: hardware sets it, Linux does not; receivers ignore it.
+    /// Path migration: set by hardware, not by Linux; ignored by receivers.
     pub const MIGRATED: Self = Self(0x40_0000);
-    /// A switch saw congestion ahead. RoCEv2 uses the bits of IP instead.
+    /// Forward congestion notification by a switch. RoCEv2 uses IP's ECN bits instead.
     pub const FECN: Self = Self(0x8000);
-    /// The receiver saw congestion: set in notifications of it.
+    /// Backward congestion notification: the receiver saw congestion.
     pub const BECN: Self = Self(0x4000);
-    /// The responder is to acknowledge.
+    /// The responder must acknowledge.
     pub const ACK_REQUEST: Self = Self(0x80);
 
-    /// The sender takes negative acknowledgements of single packets: a bit that the standard reserves and receivers
-    /// ignore, which two of ours use between them.
+    /// The sender accepts selective NAKs: a reserved bit, ignored by other receivers, used between two Nichrome ends.
     pub const SELECTIVE: Self = Self(0x01);
 
     const ALL: Self = Self(0xC0_C081);
 
-    /// Whether every flag of `flags` is set.
+    /// Returns true if every flag of `flags` is set.
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
@@ -137,14 +136,14 @@ impl Not for BthFlags {
     }
 }
 
-/// A valid header, but for what follows from message and payload: opcode and padding.
+/// A valid header without opcode and padding, which derive from message and payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bth {
     /// The flags.
     pub flags: BthFlags,
     /// The partition key.
     pub pkey: PKey,
-    /// The queue pair that the packet is for.
+    /// The destination queue pair.
     pub dest_qp: QpNumber,
     /// The packet's sequence number.
     pub psn: Psn,
@@ -156,7 +155,7 @@ impl Bth {
         Self { flags: header.flags(), pkey: header.pkey(), dest_qp: header.dest_qp(), psn: header.psn() }
     }
 
-    /// The header of a packet with this opcode and `pad` bytes of padding, 0 to 3.
+    /// Encodes the header of a packet with this opcode and `pad` bytes of padding, 0 to 3.
     #[inline]
     pub(super) fn to_bytes(self, opcode: Opcode, pad: u8) -> [u8; BthHeader::LEN] {
         let [_, first, dest, ack] = self.flags.0.to_be_bytes();

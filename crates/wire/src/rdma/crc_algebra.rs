@@ -1,18 +1,18 @@
-//! Arithmetic with the remainders of CRC-32: polynomials over GF(2) modulo the generator, the coefficient of x⁰ in the
-//! top bit, as the reflected CRC has them.
+//! Arithmetic on CRC-32 remainders: polynomials over GF(2) modulo the generator; the top bit is the coefficient of x⁰,
+//! as in the reflected CRC.
 
 const GENERATOR: u32 = 0xEDB8_8320;
 
 const ONE: u32 = 1 << 31;
 
-/// x has this order: the generator is primitive.
+/// The order of x: the generator is primitive.
 const ORDER: u32 = u32::MAX;
 
 const fn times_x(a: u32) -> u32 {
     if a & 1 == 0 { a >> 1 } else { a >> 1 ^ GENERATOR }
 }
 
-/// The product of two remainders.
+/// Multiplies two remainders.
 pub(super) const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut rest = a;
     let mut product = 0;
@@ -37,12 +37,12 @@ const SQUARES: [u32; 32] = {
     squares
 };
 
-/// xⁿ: what a remainder is multiplied by when `n` zero bits follow.
+/// Returns xⁿ: the factor of a remainder for `n` appended zero bits.
 pub(super) fn x_to_the(n: u32) -> u32 {
     (0..32).filter(|bit| n >> bit & 1 != 0).fold(ONE, |power, bit| multiply(SQUARES[bit as usize], power))
 }
 
-/// x⁻ⁿ: what takes back `n` zero bits.
+/// Returns x⁻ⁿ: the factor that undoes `n` zero bits.
 pub(super) fn x_to_the_minus(n: u32) -> u32 {
     x_to_the(ORDER - n)
 }

@@ -1,4 +1,4 @@
-//! A whole datagram: the headers as types, the payload within its bounds.
+//! A whole RoCEv2 datagram with typed headers and payload.
 
 use thiserror::Error;
 
@@ -7,32 +7,32 @@ use super::bth::{Bth, BthHeader};
 use super::message::{HeaderBytes, Message};
 use super::opcode::Opcode;
 
-/// Why a datagram is not a RoCEv2 packet.
+/// An invalid RoCEv2 datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RdmaError {
-    /// The bytes end before headers and ICRC do.
+    /// The bytes end before headers and ICRC.
     #[error("the RoCE packet is cut short: {len} bytes of {expected}")]
     Truncated {
-        /// The bytes at hand.
+        /// Bytes available.
         len: usize,
-        /// The bytes that headers, padding and ICRC take.
+        /// Bytes required for headers, padding and ICRC.
         expected: usize,
     },
-    /// No opcode that is spoken.
+    /// Unknown opcode.
     #[error("unknown opcode {0:#04x}")]
     Opcode(u8),
     /// The version of the header is not 0.
     #[error("version {0} of the base transport header where 0 is expected")]
     Version(u8),
-    /// The syndrome of an acknowledgement, or a field of a FLUSH, is reserved.
+    /// Reserved syndrome of an acknowledgement, or reserved field of a FLUSH.
     #[error("a reserved value in an extension header")]
     Reserved,
-    /// There is payload where the opcode has none.
+    /// Payload with an opcode that has none.
     #[error("{len} bytes of payload where {opcode:?} carries none")]
     Payload {
-        /// What the packet is.
+        /// The opcode.
         opcode: Opcode,
-        /// Bytes of the payload, padding included.
+        /// Length of the payload with padding, in bytes.
         len: usize,
     },
     /// Payload and padding are no multiple of 4 bytes.
@@ -40,18 +40,18 @@ pub enum RdmaError {
     Padding(usize),
 }
 
-/// The headers of a packet; opcode and padding follow from message and payload.
+/// The headers of a packet. Opcode and padding derive from message and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repr {
     /// The base transport header.
     pub bth: Bth,
-    /// What opcode and extension headers say.
+    /// The opcode's meaning and the extension headers.
     pub message: Message,
 }
 
 impl Repr {
-    /// Reads the headers of `datagram`, a UDP payload, and returns them and the payload without padding and ICRC, which
-    /// is not looked at: see [`IcrcChecker`](super::IcrcChecker).
+    /// Parses the headers of `datagram`, a UDP payload. Returns them and the payload without padding and ICRC, which
+    /// is not verified: see [`IcrcChecker`](super::IcrcChecker).
     pub fn parse(datagram: &[u8]) -> Result<(Self, &[u8]), RdmaError> {
         let truncated = |expected| RdmaError::Truncated { len: datagram.len(), expected };
         let header = BthHeader::new(datagram).ok_or(truncated(BthHeader::LEN + ICRC_LEN))?;
@@ -74,13 +74,13 @@ impl Repr {
         Ok((Self { bth: Bth::of(&header), message }, payload))
     }
 
-    /// Bytes of the datagram with `payload_len` bytes of payload: headers, payload, padding and ICRC.
+    /// Returns the length of a datagram with `payload_len` bytes of payload: headers, payload, padding and ICRC.
     #[inline]
     pub fn datagram_len(&self, payload_len: usize) -> usize {
         self.message.opcode().header_len() + payload_len.next_multiple_of(4) + ICRC_LEN
     }
 
-    /// The headers of a packet with `pad` bytes of padding, 0 to 3.
+    /// Encodes the headers of a packet with `pad` bytes of padding, 0 to 3.
     #[inline]
     pub(super) fn header_bytes(&self, pad: u8) -> HeaderBytes {
         let mut headers = HeaderBytes::new();

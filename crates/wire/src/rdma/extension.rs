@@ -9,7 +9,7 @@ use super::number::{QKey, QpNumber, RKey};
 pub struct Deth {
     /// The key of the receiving queue pair.
     pub qkey: QKey,
-    /// The queue pair that sent it.
+    /// The sending queue pair.
     pub src_qp: QpNumber,
 }
 
@@ -34,11 +34,11 @@ impl Deth {
 /// An RDMA extended transport header: memory at the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reth {
-    /// Its virtual address.
+    /// The virtual address.
     pub va: u64,
-    /// The key that names its region.
+    /// The key of the memory region.
     pub rkey: RKey,
-    /// Bytes of the whole message.
+    /// Length of the whole message, in bytes.
     pub len: u32,
 }
 
@@ -61,16 +61,16 @@ impl Reth {
     }
 }
 
-/// An atomic extended transport header: 8 bytes at the responder and what to do with them.
+/// An atomic extended transport header: an operation on 8 bytes at the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AtomicEth {
-    /// Their virtual address.
+    /// The virtual address.
     pub va: u64,
-    /// The key that names their region.
+    /// The key of the memory region.
     pub rkey: RKey,
-    /// What to put there or to add.
+    /// The value to swap in or add.
     pub swap_or_add: u64,
-    /// What must stand there to be exchanged; without meaning where it is added to.
+    /// The expected value of a compare and swap; unused by a fetch and add.
     pub compare: u64,
 }
 

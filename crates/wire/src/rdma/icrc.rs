@@ -1,12 +1,12 @@
-//! The invariant CRC (annex A17.3.3): CRC-32 over what no router changes.
+//! The invariant CRC (annex A17.3.3): CRC-32 over the fields that routers do not change.
 //!
 //! It covers eight bytes of ones where InfiniBand has its local route header, the IP and UDP headers, and the packet up
 //! to the CRC itself. Fields that routers change count as ones: type of service, time to live and checksum of IPv4;
 //! traffic class, flow label and hop limit of IPv6; the UDP checksum; the byte of BTH with the congestion bits.
 //!
-//! IPv4's identification counts, and a UDP socket shows it to neither side. A sender knows what Linux puts there: 0
-//! with DF, and under UDP segmentation 0, 1, 2, …. A receiver solves for it: a CRC is linear, so a packet is right if
-//! some identification explains the difference between the CRC that it has and the one computed for 0.
+//! IPv4's identification is covered, but neither side sees it on a UDP socket. A sender knows Linux's choice: 0 with
+//! DF, and 0, 1, 2, … under UDP segmentation. A receiver solves for it: the CRC is linear, so a packet is correct if
+//! some identification explains the difference between its CRC and the one computed for 0.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,19 +21,19 @@ use super::crc_algebra::{multiply, x_to_the, x_to_the_minus};
 use super::opcode::Opcode;
 use super::{ICRC_LEN, ROCE_PORT};
 
-/// Between whom a datagram goes: what the CRC covers of the IP and UDP headers, but for lengths.
+/// The covered fields of the IP and UDP headers, without lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UdpFlow {
     /// The addresses.
     pub addresses: AddressPair,
-    /// The sender's port.
+    /// The source port.
     pub src_port: u16,
-    /// The receiver's port.
+    /// The destination port.
     pub dst_port: u16,
 }
 
 impl UdpFlow {
-    /// From `src_port` to the port of RoCEv2.
+    /// Creates a flow from `src_port` to RoCEv2's port.
     pub const fn to_roce(addresses: AddressPair, src_port: u16) -> Self {
         Self { addresses, src_port, dst_port: ROCE_PORT }
     }
@@ -42,20 +42,20 @@ impl UdpFlow {
 /// The CRC-32 of eight bytes of ones.
 const ONES_BEFORE: u32 = 0x2144_DF1C;
 
-/// Bytes of a UDP payload over IPv4, at most.
+/// Maximum UDP payload over IPv4, in bytes.
 pub(super) const MAX_DATAGRAM_LEN: usize = 0xFFFF - Ipv4Header::LEN - UdpHeader::LEN;
 
-/// Bytes before BTH at most.
+/// Maximum length of the headers before BTH, in bytes.
 const MAX_PSEUDO_LEN: usize = Ipv6Header::LEN + UdpHeader::LEN;
 
-/// The masked headers of a datagram, to be put before BTH.
+/// The masked IP and UDP headers of a datagram.
 struct PseudoHeader {
     bytes: [u8; MAX_PSEUDO_LEN + Opcode::MAX_HEADER_LEN],
     len: usize,
 }
 
 impl PseudoHeader {
-    /// What stands before a datagram of `datagram_len` bytes.
+    /// Builds the masked headers of a datagram of `datagram_len` bytes.
     #[inline]
     fn new(flow: &UdpFlow, ident: u16, datagram_len: usize) -> Self {
         let mut header = Self { bytes: [0xFF; _], len: 0 };
@@ -77,7 +77,7 @@ impl PseudoHeader {
         self.len += LEN;
     }
 
-    /// Appends the headers of the packet; the congestion bits count as ones.
+    /// Appends the packet's headers with the congestion bits masked.
     #[inline]
     fn push_headers(&mut self, headers: &[u8]) {
         let area = &mut self.bytes[self.len..self.len + headers.len()];
@@ -87,7 +87,7 @@ impl PseudoHeader {
     }
 }
 
-/// The header with DF, masked.
+/// Builds a masked IPv4 header with DF.
 #[inline]
 fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, ident: u16, udp_len: u16) -> [u8; Ipv4Header::LEN] {
     let mut header = [0xFF; Ipv4Header::LEN];
@@ -101,7 +101,7 @@ fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, ident: u16, udp_len: u16) -> [u8; Ipv4Head
     header
 }
 
-/// The header, masked.
+/// Builds a masked IPv6 header.
 #[inline]
 fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, udp_len: u16) -> [u8; Ipv6Header::LEN] {
     let mut header = [0xFF; Ipv6Header::LEN];
@@ -113,14 +113,14 @@ fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, udp_len: u16) -> [u8; Ipv6Header::LEN] {
     header
 }
 
-/// The CRC of a packet as it grows: headers first, then payload and padding in parts of any length.
+/// An incremental ICRC: headers first, then payload and padding in parts of any length.
 #[derive(Clone, Debug)]
 pub(super) struct Icrc(crc32fast::Hasher);
 
 impl Icrc {
-    /// The CRC up to the end of the packet's `headers` (BTH and extensions, 12 to 40 bytes), the datagram having
-    /// `datagram_len` bytes with its ICRC, at most [`MAX_DATAGRAM_LEN`]. Over IPv4 the identification is
-    /// `ident` and DF is set.
+    /// Starts the CRC with the packet's `headers` (BTH and extensions, 12 to 40 bytes). The datagram has
+    /// `datagram_len` bytes including its ICRC, at most [`MAX_DATAGRAM_LEN`]. Over IPv4, the identification is `ident`
+    /// and DF is set.
     #[inline]
     pub(super) fn of_headers(flow: &UdpFlow, ident: u16, datagram_len: usize, headers: &[u8]) -> Self {
         let mut pseudo = PseudoHeader::new(flow, ident, datagram_len);
@@ -130,33 +130,33 @@ impl Icrc {
         Self(hasher)
     }
 
-    /// Goes on over `part`.
+    /// Adds `part`.
     #[inline]
     pub(super) fn update(&mut self, part: &[u8]) {
         self.0.update(part);
     }
 
-    /// The CRC, as it stands at the packet's end.
+    /// Returns the CRC in wire format.
     #[inline]
     pub(super) fn finish(self) -> [u8; ICRC_LEN] {
         self.0.finalize().to_le_bytes()
     }
 }
 
-/// What the ICRC of a datagram says.
+/// The result of verifying an ICRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IcrcCheck {
-    /// It is right; over IPv4, for identification 0.
+    /// Correct; over IPv4, for identification 0.
     Right,
-    /// It is right for this identification.
+    /// Correct for this identification.
     RightFor(u16),
-    /// It is wrong, or the datagram has none.
+    /// Wrong, or the datagram is too short to have one.
     Wrong,
 }
 
-/// Checks the ICRC of received datagrams, and changes it for identifications other than 0.
+/// Verifies the ICRC of received datagrams, and converts it for other identifications than 0.
 ///
-/// It remembers the factors for the last length: datagrams of one length are what bulk transfers consist of.
+/// Caches the factors for the last length, since bulk transfers have equal lengths.
 #[derive(Clone, Debug)]
 pub struct IcrcChecker {
     datagram_len: usize,
@@ -171,10 +171,10 @@ impl Default for IcrcChecker {
 }
 
 impl IcrcChecker {
-    /// The one for datagrams of so many bytes.
+    /// Computes the factors for datagrams of `datagram_len` bytes.
     fn for_len(datagram_len: usize) -> Self {
-        // From the identification on: itself and the rest of the IP header, UDP's, and all but the ICRC. Where there is
-        // none, the factors are not used.
+        // Distance from the identification to the ICRC: the rest of the IP header with the identification, the UDP
+        // header, and the datagram without ICRC. Unused if there is no ICRC.
         let after = Ipv4Header::LEN - 4 + UdpHeader::LEN + datagram_len.saturating_sub(ICRC_LEN);
         let bits = 8 * after as u32;
         Self { datagram_len, shift: x_to_the(bits), unshift: x_to_the_minus(bits) }
@@ -187,7 +187,7 @@ impl IcrcChecker {
         }
     }
 
-    /// Checks the ICRC of `datagram`, a UDP payload of `flow`.
+    /// Verifies the ICRC of `datagram`, a UDP payload of `flow`.
     #[inline]
     pub fn check(&mut self, flow: &UdpFlow, datagram: &[u8]) -> IcrcCheck {
         match (difference(flow, datagram), flow.addresses) {
@@ -197,8 +197,8 @@ impl IcrcChecker {
         }
     }
 
-    /// Whether an identification in place of 0 makes this `difference`: sent back through all that follows it, it must
-    /// be two bytes, the first on the wire in the low ones.
+    /// Returns whether some identification explains `difference`: multiplied back to the identification's position, it
+    /// must fit two bytes, the first on the wire in the low bits.
     fn explain(&mut self, datagram_len: usize, difference: u32) -> IcrcCheck {
         self.prepare(datagram_len);
         match u16::try_from(multiply(difference, self.unshift)) {
@@ -207,7 +207,7 @@ impl IcrcChecker {
         }
     }
 
-    /// Changes the ICRC at the end of an IPv4 `datagram` from identification 0 to `ident`, or from `ident` to 0.
+    /// Converts the ICRC at the end of an IPv4 `datagram` from identification 0 to `ident`, or back.
     pub fn change_ident(&mut self, datagram: &mut [u8], ident: u16) {
         self.prepare(datagram.len());
         if let Some(icrc) = datagram.last_chunk_mut::<ICRC_LEN>() {
@@ -217,7 +217,7 @@ impl IcrcChecker {
     }
 }
 
-/// What the ICRC of `datagram` differs by from the one computed; `None` where it has none.
+/// Returns the difference between a datagram's ICRC and the computed one; `None` if it is too short.
 #[inline]
 fn difference(flow: &UdpFlow, datagram: &[u8]) -> Option<u32> {
     if datagram.len() > MAX_DATAGRAM_LEN {

@@ -1,4 +1,4 @@
-//! What a packet's opcode and extension headers say, as types.
+//! Typed opcodes and extension headers.
 
 use super::aeth::Aeth;
 use super::extension::{AtomicEth, Deth, Reth};
@@ -6,7 +6,7 @@ use super::feth::Feth;
 use super::number::{ImmediateData, RKey, SrqNumber};
 use super::opcode::{Extension, Opcode, Operation, Position, Tail, Transport};
 
-/// A packet's part in a message: what stands in the packet that starts it, and in the one that ends it.
+/// A packet's position in a message, with the headers of its first and last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part<Start, End> {
     /// The first packet of several.
@@ -20,7 +20,7 @@ pub enum Part<Start, End> {
 }
 
 impl<Start, End> Part<Start, End> {
-    /// The part of a packet that starts its message where there is a `start`, and ends it where there is an `end`.
+    /// Returns the position of a packet that starts its message if `start` is given, and ends it if `end` is.
     #[inline]
     pub fn new(start: Option<Start>, end: Option<End>) -> Self {
         match (start, end) {
@@ -31,7 +31,7 @@ impl<Start, End> Part<Start, End> {
         }
     }
 
-    /// What starts the message.
+    /// Returns the headers at the start of the message.
     #[inline]
     pub const fn start(&self) -> Option<&Start> {
         match self {
@@ -40,7 +40,7 @@ impl<Start, End> Part<Start, End> {
         }
     }
 
-    /// What ends the message.
+    /// Returns the headers at the end of the message.
     #[inline]
     pub const fn end(&self) -> Option<&End> {
         match self {
@@ -49,7 +49,7 @@ impl<Start, End> Part<Start, End> {
         }
     }
 
-    /// Where the packet stands in its message.
+    /// Returns the position without headers.
     #[inline]
     pub const fn position(&self) -> Position {
         match self {
@@ -71,59 +71,59 @@ impl<Start, End> Part<Start, End> {
     }
 }
 
-/// What a packet says.
+/// The content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
-    /// On a reliable connection.
+    /// Of a reliable connection.
     Rc(RcMessage),
-    /// On an unreliable connection.
+    /// Of an unreliable connection.
     Uc(UcMessage),
-    /// On an extended reliable connection, with the shared receive queue that the requester names; 0 in answers, which name
-    /// none.
+    /// Of an extended reliable connection, with the shared receive queue that the request names; 0 in responses, which
+    /// name none.
     Xrc(SrqNumber, RcMessage),
     /// An unreliable datagram, always a whole message.
     Ud(Deth, Option<ImmediateData>),
-    /// A receiver of ECN marks asks the sender to slow down.
+    /// Congestion notification packet: asks the sender to slow down.
     CongestionNotification,
 }
 
-/// What a packet of a reliable connection says.
+/// A packet of a reliable connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RcMessage {
-    /// Part of a message into memory that the receiver posted.
+    /// Part of a SEND, into memory that the receiver posted.
     Send(Part<(), SendEnd>),
-    /// Part of a message into memory that the sender names.
+    /// Part of a WRITE, into memory that the sender names.
     Write(Part<Reth, Option<ImmediateData>>),
-    /// A request for memory.
+    /// A READ request.
     ReadRequest(Reth),
-    /// Part of its answer.
+    /// Part of a READ response.
     ReadResponse(ReadResponse),
-    /// An acknowledgement, positive or negative.
+    /// An ACK, RNR NAK or NAK.
     Acknowledge(Aeth),
-    /// The answer to an atomic operation: what stood there before.
+    /// The response to an atomic operation, with the value before.
     AtomicAcknowledge(Aeth, u64),
-    /// A request to exchange 8 bytes where they are as expected.
+    /// A compare and swap request.
     CompareSwap(AtomicEth),
-    /// A request to add to 8 bytes.
+    /// A fetch and add request.
     FetchAdd(AtomicEth),
-    /// A request to place what was written to a range or a region before.
+    /// A FLUSH request: places earlier WRITEs to a range or a region.
     Flush(Feth, Reth),
-    /// A request to write 8 bytes at once.
+    /// An ATOMIC WRITE request of 8 bytes.
     AtomicWrite(Reth),
 }
 
-/// What comes with the end of a SEND.
+/// The extension header at the end of a SEND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendEnd {
     /// Nothing.
     Plain,
-    /// Data for the receiver's completion.
+    /// Immediate data for the receiver's completion.
     Immediate(ImmediateData),
-    /// A key of the receiver's that shall be invalid from now on.
+    /// A key of the receiver to invalidate.
     Invalidate(RKey),
 }
 
-/// Part of the answer to a READ.
+/// Part of a READ response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadResponse {
     /// The first packet of several.
@@ -137,7 +137,7 @@ pub enum ReadResponse {
 }
 
 impl ReadResponse {
-    /// Where the packet stands in the answer.
+    /// Returns the packet's position in the response.
     #[inline]
     pub const fn position(&self) -> Position {
         match self {
@@ -148,7 +148,7 @@ impl ReadResponse {
         }
     }
 
-    /// The acknowledgement within.
+    /// Returns the acknowledgement header, if any.
     #[inline]
     pub const fn aeth(&self) -> Option<&Aeth> {
         match self {
@@ -158,17 +158,17 @@ impl ReadResponse {
     }
 }
 
-/// What a packet of an unreliable connection says.
+/// A packet of an unreliable connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UcMessage {
-    /// Part of a message into memory that the receiver posted.
+    /// Part of a SEND, into memory that the receiver posted.
     Send(Part<(), Option<ImmediateData>>),
-    /// Part of a message into memory that the sender names.
+    /// Part of a WRITE, into memory that the sender names.
     Write(Part<Reth, Option<ImmediateData>>),
 }
 
 impl From<UcMessage> for RcMessage {
-    /// The same on a reliable connection.
+    /// Converts to the equivalent message of a reliable connection.
     #[inline]
     fn from(message: UcMessage) -> Self {
         match message {
@@ -185,7 +185,7 @@ impl From<Option<ImmediateData>> for SendEnd {
     }
 }
 
-/// Takes extension headers from the front of what follows the base header.
+/// Reads extension headers from the bytes behind BTH.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -299,7 +299,7 @@ impl Reader<'_> {
     }
 }
 
-/// The headers of a packet, one after the other.
+/// The encoded headers of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeaderBytes {
     bytes: [u8; Opcode::MAX_HEADER_LEN],
@@ -324,7 +324,7 @@ impl HeaderBytes {
 }
 
 impl Message {
-    /// What `opcode` and the extension headers at the front of `bytes` say; `None` where one holds a reserved value.
+    /// Decodes the extension headers of `opcode` at the front of `bytes`; `None` if a value is reserved.
     #[inline]
     pub(super) fn read(opcode: Opcode, bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader { rest: bytes };
@@ -364,7 +364,7 @@ impl Message {
         }
     }
 
-    /// The opcode.
+    /// Returns the opcode.
     #[inline]
     pub fn opcode(&self) -> Opcode {
         match self {
@@ -388,7 +388,7 @@ impl Message {
 }
 
 impl RcMessage {
-    /// Whether it answers a request: an acknowledgement or a response.
+    /// Returns true for acknowledgements and responses.
     #[inline]
     pub const fn is_answer(&self) -> bool {
         matches!(self, Self::Acknowledge(_) | Self::ReadResponse(_) | Self::AtomicAcknowledge(..))

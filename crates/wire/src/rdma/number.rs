@@ -1,17 +1,17 @@
-//! Numbers and keys.
+//! Sequence numbers, queue pair numbers and keys.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
 
 const BITS_24: u32 = 0x00FF_FFFF;
 
-/// A packet sequence number: serial arithmetic modulo 2²⁴ (IBA 9.7.2). Numbers more than 2²³ apart have no order, which
-/// is why this type has no `Ord`.
+/// A packet sequence number with serial arithmetic modulo 2²⁴ (IBA 9.7.2). Numbers 2²³ or more apart are unordered, so
+/// this type has no `Ord`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Psn(u32);
 
 impl Psn {
-    /// The number whose low 24 bits are those of `value`.
+    /// Creates a number from the low 24 bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Self {
         Self(value & BITS_24)
@@ -23,33 +23,33 @@ impl Psn {
         self.0
     }
 
-    /// The number after this one.
+    /// Returns the next number.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
         Self::new(self.0 + 1)
     }
 
-    /// The number before this one.
+    /// Returns the previous number.
     #[inline]
     #[must_use]
     pub const fn previous(self) -> Self {
         Self::new(self.0.wrapping_sub(1))
     }
 
-    /// Signed distance from `other` to `self`, −2²³ to 2²³ − 1: positive where `self` is later.
+    /// Returns the signed distance from `other` to `self`, −2²³ to 2²³ − 1: positive if `self` is later.
     #[inline]
     pub const fn since(self, other: Self) -> i32 {
         (self.0.wrapping_sub(other.0) << 8).cast_signed() >> 8
     }
 
-    /// Whether `self` comes before `other`.
+    /// Returns true if `self` precedes `other`.
     #[inline]
     pub const fn before(self, other: Self) -> bool {
         self.since(other) < 0
     }
 
-    /// Whether `self` comes after `other`.
+    /// Returns true if `self` follows `other`.
     #[inline]
     pub const fn after(self, other: Self) -> bool {
         self.since(other) > 0
@@ -78,12 +78,12 @@ impl fmt::Display for Psn {
     }
 }
 
-/// A message sequence number: how many requests a responder has completed, modulo 2²⁴ (IBA 9.7.7.1).
+/// A message sequence number: the number of requests completed by a responder, modulo 2²⁴ (IBA 9.7.7.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Msn(u32);
 
 impl Msn {
-    /// The number whose low 24 bits are those of `value`.
+    /// Creates a number from the low 24 bits of `value`.
     #[inline]
     pub const fn new(value: u32) -> Self {
         Self(value & BITS_24)
@@ -95,7 +95,7 @@ impl Msn {
         self.0
     }
 
-    /// The number after this one.
+    /// Returns the next number.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
@@ -103,25 +103,25 @@ impl Msn {
     }
 }
 
-/// The number of a queue pair, below 2²⁴.
+/// A queue pair number, below 2²⁴.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QpNumber(u32);
 
 impl QpNumber {
     /// The queue pair of the subnet management interface.
     pub const SUBNET_MANAGEMENT: Self = Self(0);
-    /// The queue pair of the general services interface, which connection management speaks over.
+    /// The queue pair of the general services interface, used by connection management.
     pub const GENERAL_SERVICES: Self = Self(1);
     /// The destination of every multicast datagram.
     pub const MULTICAST: Self = Self(BITS_24);
 
-    /// The queue pair of this number; `None` from 2²⁴ on.
+    /// Creates a number; `None` from 2²⁴ on.
     #[inline]
     pub const fn new(value: u32) -> Option<Self> {
         if value <= BITS_24 { Some(Self(value)) } else { None }
     }
 
-    /// The queue pair whose number is the low 24 bits of `value`.
+    /// Creates a number from the low 24 bits of `value`.
     #[inline]
     pub(crate) const fn from_low_bits(value: u32) -> Self {
         Self(value & BITS_24)
@@ -148,7 +148,7 @@ impl SrqNumber {
     /// Bytes of the XRC extended transport header: 8 reserved bits, then the number.
     pub(super) const LEN: usize = 4;
 
-    /// The queue of this number; `None` from 2²⁴ on.
+    /// Creates a number; `None` from 2²⁴ on.
     pub const fn new(value: u32) -> Option<Self> {
         if value <= BITS_24 { Some(Self(value)) } else { None }
     }
@@ -170,7 +170,7 @@ impl SrqNumber {
     }
 }
 
-/// The key by which a peer names a memory region or window.
+/// The key of a memory region or window for remote access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RKey(pub u32);
 
@@ -189,7 +189,7 @@ impl Default for PKey {
     }
 }
 
-/// Four bytes that a message brings along for the receiver's completion, as they stand on the wire.
+/// Four bytes of a message for the receiver's completion, in wire format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ImmediateData(pub [u8; 4]);
 

@@ -1,4 +1,4 @@
-//! The one table of opcodes: what each says of its packet, and which extension headers follow.
+//! The table of opcodes: transport, operation, position and extension headers of each.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use Operation::{
 use Position::{First, Last, Middle, Only};
 use Transport::{Cnp, Rc, Uc, Ud, Xrc};
 
-/// Bytes of the base transport header, which every packet begins with.
+/// Length of the base transport header, in bytes.
 pub(super) const BTH_LEN: usize = 12;
 
 /// A transport service: the top three bits of an opcode.
@@ -24,38 +24,38 @@ pub enum Transport {
     Ud,
     /// Extended reliable connection: each request names the shared receive queue of its receives (annex A14).
     Xrc,
-    /// No service: notification of congestion.
+    /// None: congestion notification.
     Cnp,
 }
 
-/// What a packet is part of.
+/// The operation that a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// A message into memory that the receiver posted.
+    /// A SEND, into memory that the receiver posted.
     Send,
-    /// A message into memory that the sender names.
+    /// A WRITE, into memory that the sender names.
     Write,
-    /// A request for memory that the requester names.
+    /// A READ request.
     ReadRequest,
-    /// Its answer.
+    /// A READ response.
     ReadResponse,
-    /// An acknowledgement, positive or negative.
+    /// An ACK, RNR NAK or NAK.
     Acknowledge,
-    /// The answer to an atomic operation.
+    /// The response to an atomic operation.
     AtomicAcknowledge,
-    /// A request to exchange 8 bytes where they are as expected.
+    /// A compare and swap request.
     CompareSwap,
-    /// A request to add to 8 bytes.
+    /// A fetch and add request.
     FetchAdd,
-    /// A request to place earlier writes (annex A19).
+    /// A FLUSH request: places earlier WRITEs (annex A19).
     Flush,
-    /// A request to write 8 bytes at once (annex A19).
+    /// An ATOMIC WRITE request of 8 bytes (annex A19).
     AtomicWrite,
-    /// A receiver of ECN marks asks the sender to slow down (annex A17.9).
+    /// Congestion notification: asks the sender to slow down (annex A17.9).
     CongestionNotification,
 }
 
-/// Where a packet stands in its message.
+/// A packet's position in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
     /// The first of several.
@@ -69,13 +69,13 @@ pub enum Position {
 }
 
 impl Position {
-    /// Whether a message begins here.
+    /// Returns true for the first packet of a message.
     #[inline]
     pub const fn starts(self) -> bool {
         matches!(self, First | Only)
     }
 
-    /// Whether a message ends here.
+    /// Returns true for the last packet of a message.
     #[inline]
     pub const fn ends(self) -> bool {
         matches!(self, Last | Only)
@@ -97,7 +97,7 @@ pub enum Extension {
     Feth,
     /// Acknowledgement: syndrome and message sequence number.
     Aeth,
-    /// Answer to an atomic operation: what stood there before.
+    /// Response to an atomic operation: the value before.
     AtomicAckEth,
     /// Immediate data.
     ImmDt,
@@ -119,7 +119,7 @@ impl Extension {
     }
 }
 
-/// What the last extension header adds to the end of a message.
+/// The extension header at the end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Tail {
     Nothing,
@@ -127,7 +127,7 @@ pub(super) enum Tail {
     Invalidate,
 }
 
-/// What an opcode says.
+/// The properties of an opcode.
 #[derive(Debug)]
 struct Row {
     code: u8,
@@ -237,7 +237,7 @@ static TABLE: [Row; 65] = [
     row(0x81, Cnp, CongestionNotification, Only, &[CnpReserved]),
 ];
 
-/// For each byte, the row of its opcode.
+/// The opcode of each byte value.
 static BY_CODE: [Option<Opcode>; 256] = {
     let mut opcodes = [None; 256];
     let mut nth = 0;
@@ -248,8 +248,8 @@ static BY_CODE: [Option<Opcode>; 256] = {
     opcodes
 };
 
-/// The opcodes by transport, operation, position and tail. The first stands where there is none: [`Message`] cannot
-/// express what no row has.
+/// Opcodes by transport, operation, position and tail. Combinations without an opcode map to the first one;
+/// [`Message`] cannot express them.
 ///
 /// [`Message`]: super::message::Message
 static BY_MEANING: [[[[Opcode; 3]; 4]; 11]; 5] = {
@@ -264,12 +264,12 @@ static BY_MEANING: [[[[Opcode; 3]; 4]; 11]; 5] = {
     opcodes
 };
 
-/// The opcode of the `nth` row.
+/// Returns the opcode of the `nth` row.
 const fn opcode(nth: usize) -> Opcode {
     Opcode { row: nth as u8, header_len: TABLE[nth].header_len() as u8 }
 }
 
-/// An opcode that the table knows.
+/// A known opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Opcode {
     row: u8,
@@ -277,21 +277,21 @@ pub struct Opcode {
 }
 
 impl Opcode {
-    /// Bytes of the longest headers.
+    /// Maximum length of the headers, in bytes.
     pub const MAX_HEADER_LEN: usize = BTH_LEN + XrcEth.bytes() + AtomicEth.bytes();
 
-    /// The opcode of this byte; `None` where there is none.
+    /// Decodes an opcode byte; `None` if unknown.
     #[inline]
     pub const fn new(code: u8) -> Option<Self> {
         BY_CODE[code as usize]
     }
 
-    /// Every opcode.
+    /// Iterates over all opcodes.
     pub fn all() -> impl Iterator<Item = Self> {
         BY_CODE.into_iter().flatten()
     }
 
-    /// The opcode of a packet of this meaning.
+    /// Returns the opcode with these properties.
     #[inline]
     pub(super) const fn meaning(
         transport: Transport,
@@ -307,49 +307,49 @@ impl Opcode {
         &TABLE[self.row as usize]
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     #[inline]
     pub const fn code(self) -> u8 {
         self.row().code
     }
 
-    /// The transport service.
+    /// Returns the transport service.
     #[inline]
     pub const fn transport(self) -> Transport {
         self.row().transport
     }
 
-    /// What the packet is part of.
+    /// Returns the operation.
     #[inline]
     pub const fn operation(self) -> Operation {
         self.row().operation
     }
 
-    /// Where the packet stands in its message.
+    /// Returns the position in the message.
     #[inline]
     pub const fn position(self) -> Position {
         self.row().position
     }
 
-    /// The extension headers, in order.
+    /// Returns the extension headers in order.
     #[inline]
     pub const fn extensions(self) -> &'static [Extension] {
         self.row().extensions
     }
 
-    /// Bytes of the base and extension headers, 12 to 44.
+    /// Returns the length of base and extension headers, 12 to 44 bytes.
     #[inline]
     pub const fn header_len(self) -> usize {
         self.header_len as usize
     }
 
-    /// Whether packets name a shared receive queue: the requests of XRC.
+    /// Returns true for packets that name a shared receive queue: XRC requests.
     #[inline]
     pub(super) const fn names_srq(self) -> bool {
         matches!(self.extensions(), [XrcEth, ..])
     }
 
-    /// Whether packets carry payload.
+    /// Returns true for packets with payload.
     #[inline]
     pub const fn carries_payload(self) -> bool {
         matches!(self.operation(), Send | Write | ReadResponse | AtomicWrite)

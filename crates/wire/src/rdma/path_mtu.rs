@@ -1,6 +1,6 @@
-//! The payload of a packet at most.
+//! The path MTU of a queue pair.
 
-/// A path MTU: bytes of payload, without any header, in a packet (IBA 9.4.3).
+/// A path MTU: the maximum payload of a packet without any header (IBA 9.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathMtu {
     /// 256 bytes.
@@ -16,7 +16,7 @@ pub enum PathMtu {
 }
 
 impl PathMtu {
-    /// Every one, ascending.
+    /// All path MTUs, ascending.
     pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
 
     /// Bytes of payload.
@@ -25,7 +25,7 @@ impl PathMtu {
         256 << self as usize
     }
 
-    /// The largest that fits `bytes` of payload; `None` below 256.
+    /// Returns the largest path MTU of at most `bytes`; `None` below 256.
     pub fn fitting(bytes: usize) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= bytes)
     }

@@ -1,11 +1,11 @@
-//! Laying out a datagram in place.
+//! Builds a datagram in place.
 
 use super::ICRC_LEN;
 use super::datagram::Repr;
 use super::icrc::{Icrc, MAX_DATAGRAM_LEN, UdpFlow};
 
-/// A datagram under construction in a caller's buffer: the headers stand there, the payload is filled in where it
-/// will be sent from, and [`finish`](Self::finish) adds padding and ICRC in one pass over it.
+/// A datagram under construction in the caller's buffer: headers are written, the caller fills in the payload, and
+/// [`finish`](Self::finish) adds padding and ICRC in one pass.
 #[derive(Debug)]
 pub struct DatagramWriter<'b> {
     datagram: &'b mut [u8],
@@ -15,9 +15,9 @@ pub struct DatagramWriter<'b> {
 }
 
 impl<'b> DatagramWriter<'b> {
-    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`; `None` where it
-    /// is shorter than [`Repr::datagram_len`] or that is no length of a datagram. Over IPv4 the ICRC is that
-    /// of identification `ident` with DF.
+    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`. `None` if the
+    /// buffer is shorter than [`Repr::datagram_len`], or the datagram would exceed the maximum length. Over IPv4, the
+    /// ICRC is for identification `ident` with DF.
     #[inline]
     pub fn new(
         repr: &Repr,
@@ -36,7 +36,7 @@ impl<'b> DatagramWriter<'b> {
         Some(Self { datagram, header_len: headers.len(), payload_len, icrc })
     }
 
-    /// The place of the payload, all of which is to be filled.
+    /// Returns the payload's bytes; all of them must be filled.
     #[inline]
     pub fn payload(&mut self) -> &mut [u8] {
         &mut self.datagram[self.header_len..][..self.payload_len]

@@ -1,4 +1,5 @@
-//! What a client may reach of the server's memory: the fields of an RDP or GD that the server's driver has granted.
+//! Capabilities: the parts of the server's memory that a client may access, as granted by the server's driver in the
+//! fields of an RDP or GD.
 
 use std::ops::BitOr;
 
@@ -14,19 +15,19 @@ pub struct Rights(u8);
 impl Rights {
     /// No right.
     pub const NONE: Self = Self(0);
-    /// RDPs store there.
+    /// RDPs may store to the memory.
     pub const STORE: Self = Self(0x01);
-    /// GDs fetch from there.
+    /// GDs may fetch from the memory.
     pub const FETCH: Self = Self(0x02);
-    /// A segment of an element: the rights that the key gives to the server's own program count, not those of peers.
+    /// The memory is a segment of an element: local access rights apply, not remote ones.
     pub const ELEMENT: Self = Self(0x04);
 
-    /// The client may carry out atomic operations on the memory, by AOPs.
+    /// AOPs may carry out atomic operations on the memory.
     pub const ATOMIC: Self = Self(0x08);
 
     const ALL: u8 = 0x0F;
 
-    /// The rights of these bits; `None` where one is unknown.
+    /// Creates rights from bits; `None` if one is unknown.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if bits & !Self::ALL == 0 { Some(Self(bits)) } else { None }
     }
@@ -37,7 +38,7 @@ impl Rights {
         self.0
     }
 
-    /// Whether all of `other` are given.
+    /// Returns true if all of `other` are granted.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -53,30 +54,30 @@ impl BitOr for Rights {
     }
 }
 
-/// When the lease of a connection ends: a second of the server's clock.
+/// The end of a connection's lease, in seconds of the server's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lease(pub u32);
 
-/// The memory that a packet may touch, and the connection that it may do so for.
+/// Memory that a packet may access, and the connection that it may do so for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Capability {
-    /// The first byte, as the region counts.
+    /// The first byte's address in the region.
     pub base: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What the packet may do there.
+    /// The access rights.
     pub rights: Rights,
-    /// The server's number of the connection.
+    /// The connection's number at the server.
     pub server: QpNumber,
-    /// The lease whose key the packet's tag is by; 0 without tags.
+    /// The lease whose key authenticates the packet; 0 without tags.
     pub lease: Lease,
 }
 
 impl Capability {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 24;
 
-    /// Whether `len` bytes from `address` on are within.
+    /// Returns true if the `len` bytes from `address` on are within.
     #[inline]
     pub fn covers(&self, address: u64, len: u16) -> bool {
         let offset = address.wrapping_sub(self.base);
@@ -107,7 +108,8 @@ impl Capability {
     }
 }
 
-/// A code by which the server's card recognizes what its driver has granted. It is no part of RDPs and GDs: their tags cover it.
+/// A code that proves to the server's card that its driver granted a range. Not part of RDPs and GDs: their tags cover
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GrantCode(pub u64);
 

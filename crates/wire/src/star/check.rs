@@ -1,26 +1,26 @@
-//! The integrity check: CRC-32 over the addresses and the datagram, begun with the number of the server's start. Ports do
-//! not count: a sender chooses paths by its source port, and a socket may have another.
+//! The integrity check: CRC-32 over the server's [`Epoch`], the addresses and the datagram. Ports are not covered: a
+//! sender chooses paths by its source port, and a socket may have another.
 //!
-//! A packet does not carry that number, the [`Epoch`]: both sides know it from set-up. So a packet of before a restart,
-//! or for another server, has a wrong check, although the server's card remembers no connection.
+//! Packets do not carry the epoch: both sides know it from set-up. So packets from before a restart, or for another
+//! server, fail the check, although the server's card keeps no connection state.
 
 use crate::ip::AddressPair;
 use crate::rdma::UdpFlow;
 
 use super::{CHECK_LEN, STAR_PORT};
 
-/// A number that the stateless side chooses at random each time that it starts.
+/// A random number that the stateless server chooses at each start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epoch(pub u32);
 
 impl UdpFlow {
-    /// From `src_port` to the port of StaR.
+    /// Creates a flow from `src_port` to StaR's port.
     pub const fn to_star(addresses: AddressPair, src_port: u16) -> Self {
         Self { addresses, src_port, dst_port: STAR_PORT }
     }
 }
 
-/// The addresses as check and tag cover them: source and destination.
+/// Source and destination address in the format that check and tag cover.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AddressBytes {
     bytes: [u8; 32],
@@ -56,19 +56,19 @@ impl AddressBytes {
     }
 }
 
-/// Computes and verifies integrity checks of the packets of one server.
+/// Computes and verifies the integrity checks of one server's packets.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketCheck {
     epoch: Epoch,
 }
 
 impl PacketCheck {
-    /// For packets to and from the server that chose this epoch.
+    /// Creates the check for packets to and from the server with this epoch.
     pub const fn new(epoch: Epoch) -> Self {
         Self { epoch }
     }
 
-    /// The check of a datagram of `flow`, all of whose bytes but the check are `covered`.
+    /// Computes the check of a datagram of `flow`; `covered` is the datagram without the check.
     #[inline]
     pub fn compute(&self, flow: &UdpFlow, covered: &[u8]) -> [u8; CHECK_LEN] {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.epoch.0);
@@ -77,7 +77,7 @@ impl PacketCheck {
         hasher.finalize().to_be_bytes()
     }
 
-    /// Whether the check at the end of `datagram` is right.
+    /// Returns true if the check at the end of `datagram` is right.
     #[inline]
     pub fn is_right(&self, flow: &UdpFlow, datagram: &[u8]) -> bool {
         match datagram.split_last_chunk::<CHECK_LEN>() {

@@ -1,23 +1,23 @@
-//! Completion queue elements: what the client tells the server's driver.
+//! Completion queue elements, sent by the client to the server's driver.
 
 use crate::bytes::{array, be32, put};
 use crate::rdma::{ImmediateData, RKey};
 
 use super::error::StarError;
 
-/// How a request ended: the numbers of the verbs (`enum ibv_wc_status`), 0 to 21.
+/// The result of a request, as in `enum ibv_wc_status`, 0 to 21.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StatusCode(u8);
 
 impl StatusCode {
-    /// It was done.
+    /// Success.
     pub const SUCCESS: Self = Self(0);
-    /// The program closed the connection or the queue pair was in error (`IBV_WC_WR_FLUSH_ERR`).
+    /// Flushed: the program closed the connection, or the queue pair was in error (`IBV_WC_WR_FLUSH_ERR`).
     pub const FLUSHED: Self = Self(5);
-    /// Something that has no other number (`IBV_WC_GENERAL_ERR`).
+    /// Any other error (`IBV_WC_GENERAL_ERR`).
     pub const GENERAL: Self = Self(21);
 
-    /// The status of this number; `None` above 21.
+    /// Creates a status; `None` above 21.
     pub const fn new(code: u8) -> Option<Self> {
         if code <= Self::GENERAL.0 { Some(Self(code)) } else { None }
     }
@@ -28,7 +28,8 @@ impl StatusCode {
     }
 }
 
-/// What has completed: the numbers of the verbs (`enum ibv_wc_opcode`), one for the whole connection, and one that asks for receives.
+/// The completed operation, as in `enum ibv_wc_opcode`; with one value for the whole connection and one that asks for
+/// receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Completed {
@@ -44,11 +45,11 @@ pub enum Completed {
     FetchAdd = 4,
     /// A receive of the server, filled by a SEND.
     Receive = 128,
-    /// A receive of the server, used up by a WRITE with immediate data.
+    /// A receive of the server, consumed by a WRITE with immediate data.
     ReceiveWithWrite = 129,
-    /// Nothing: the client wants the server's shared receives before the number that the work request is.
+    /// No completion: the client asks for the server's shared receives before the number in `wr_id`.
     ReceivesWanted = 254,
-    /// The connection: the client has closed it, and completes nothing more.
+    /// The connection: the client has closed it and sends no more completions.
     Connection = 255,
 }
 
@@ -70,32 +71,32 @@ impl Completed {
     }
 }
 
-/// What a message brings to the server's program besides its bytes.
+/// Extra data of a message for the server's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CqeNotice {
     /// Four bytes chosen by the sender.
     Immediate(ImmediateData),
-    /// A key of the server that its driver has to make invalid before it tells of the completion.
+    /// A key that the server's driver must invalidate before it reports the completion.
     Invalidate(RKey),
 }
 
 /// A completion queue element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cqe {
-    /// What the element of the work called it.
+    /// The identifier from the work element.
     pub wr_id: u64,
-    /// How it ended.
+    /// The result.
     pub status: StatusCode,
-    /// What it was.
+    /// The operation.
     pub completed: Completed,
     /// Bytes received, read or sent.
     pub len: u32,
-    /// What came with a received message.
+    /// Extra data of a received message.
     pub notice: Option<CqeNotice>,
 }
 
 impl Cqe {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 20;
 
     pub(super) fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, StarError> {

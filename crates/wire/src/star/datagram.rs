@@ -1,4 +1,4 @@
-//! A whole datagram: the headers as types, the payload within its bounds, the authentication.
+//! A whole StaR datagram with typed headers, payload and authentication.
 
 use crate::bytes::{array, be32};
 use crate::rdma::{QpNumber, UdpFlow};
@@ -18,10 +18,10 @@ use super::{AUTHENTICATION_LEN, CHECK_LEN, VERSION};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u32);
 
-/// What proves that a packet comes from a client that the server has admitted, or from the server.
+/// Proof that a packet comes from an admitted client, or from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Authentication {
-    /// A keyed hash of all before it, and of the addresses.
+    /// A keyed hash of the addresses and of all bytes before it.
     pub tag: u64,
 }
 
@@ -30,33 +30,33 @@ impl Authentication {
         Self { tag: u64::from_be_bytes(*bytes) }
     }
 
-    /// What the tag of a received, authenticated `datagram` is a hash of, in two parts: the addresses, and the
-    /// datagram up to the tag. `None` where it is too short to have one.
+    /// Applies `hash` to the two parts that the tag of a received, authenticated `datagram` covers: the addresses, and
+    /// the datagram up to the tag. `None` if it is too short to have a tag.
     pub fn covered<T>(flow: &UdpFlow, datagram: &[u8], hash: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
         let len = datagram.len().checked_sub(AUTHENTICATION_LEN)?;
         Some(hash(AddressBytes::new(&flow.addresses).as_slice(), &datagram[..len]))
     }
 }
 
-/// The headers of a packet. Version, type and length follow from the message; the flags [`Flags::REFUSED`] and
-/// [`Flags::AUTHENTICATED`] and those that the type must have are set when it is written.
+/// The headers of a packet. Version, type and length derive from the message. [`Flags::REFUSED`],
+/// [`Flags::AUTHENTICATED`] and the type's mandatory flags are set when writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repr {
-    /// The flags, of which only those that the type has are written.
+    /// The flags; those that the type does not have are not written.
     pub flags: Flags,
-    /// The connection: the receiver's number of it. On RDP and GD the client's, which their answers copy.
+    /// The receiver's number of the connection. On RDP and GD the client's, which the answers copy.
     pub connection: QpNumber,
     /// The sequence number.
     pub sequence: SeqNumber,
-    /// RDP and GD: when the packet expires. RA and SDP: the time of the server. 0 on other types.
+    /// RDP and GD: expiry of the packet. RA and SDP: the server's time. Otherwise 0.
     pub stamp: Stamp,
-    /// The rest.
+    /// The content.
     pub message: Message,
 }
 
 impl Repr {
-    /// Reads the headers of `datagram`, a UDP payload, and returns them, the payload, and the authentication. Neither
-    /// the check nor the tag is looked at: see [`PacketCheck`](super::PacketCheck).
+    /// Parses `datagram`, a UDP payload; returns headers, payload and authentication. Verifies neither the check nor
+    /// the tag: see [`PacketCheck`](super::PacketCheck).
     #[inline]
     pub fn parse(datagram: &[u8]) -> Result<(Self, &[u8], Option<Authentication>), StarError> {
         let short = |expected| StarError::Length { len: datagram.len(), expected };
@@ -98,14 +98,14 @@ impl Repr {
         ))
     }
 
-    /// Bytes of the datagram with `payload_len` bytes of payload: headers, payload, authentication where the flags say
-    /// so, and check.
+    /// Returns the length of a datagram with `payload_len` bytes of payload: headers, payload, authentication if the
+    /// flags have it, and check.
     #[inline]
     pub fn datagram_len(&self, payload_len: usize) -> usize {
         self.message.header_len() + payload_len + trailer_len(self.flags)
     }
 
-    /// The flags as they are written.
+    /// Returns the flags as written.
     #[inline]
     pub(super) fn written_flags(&self) -> Flags {
         let kind = self.message.packet_type();
@@ -115,7 +115,8 @@ impl Repr {
         flags | refused | to_server
     }
 
-    /// Hands the headers, piece by piece, to `put`; false where there cannot be `payload_len` bytes of payload.
+    /// Passes the encoded headers in pieces to `put`; returns false if the packet cannot have `payload_len` bytes of
+    /// payload.
     #[inline]
     pub(super) fn write(&self, payload_len: usize, mut put: impl FnMut(&[u8])) -> bool {
         let Some(length) = self.message.length_field(payload_len) else { return false };
@@ -139,13 +140,13 @@ impl Repr {
     }
 }
 
-/// Bytes behind the payload.
+/// Returns the length behind the payload, in bytes.
 #[inline]
 const fn trailer_len(flags: Flags) -> usize {
     if flags.contains(Flags::AUTHENTICATED) { AUTHENTICATION_LEN } else { CHECK_LEN }
 }
 
-/// The message and the payload; `None` where the bytes end before the headers do.
+/// Parses message and payload; `None` if the bytes end within the headers.
 #[inline]
 fn read_message<'a>(
     kind: PacketType,
@@ -193,7 +194,7 @@ fn read_message<'a>(
     }
 }
 
-/// The length field must be what a packet with this payload has.
+/// Checks the length field against the payload.
 #[inline]
 fn check_length(
     message: &Message,

@@ -1,4 +1,4 @@
-//! Work queue elements: what the server's driver hands to the client.
+//! Work queue elements, sent by the server's driver to the client.
 
 use std::ops::BitOr;
 
@@ -10,142 +10,141 @@ use super::completion::StatusCode;
 use super::error::StarError;
 use super::segment::{Segment, segments};
 
-/// What an element says. They have one sequence, so that the client learns of work and memory in the order in which
-/// the server's program asked for them.
+/// An element. All elements share one sequence, so that the client learns of work and memory in program order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
-    /// A request of the server's program.
+    /// A work request of the server's program.
     Work(Wqe),
-    /// Memory that the server's program has registered, or registered anew under the same key.
+    /// A memory region that the server's program registered, or reregistered under the same key.
     Register(Registration),
-    /// The key of memory that is no longer registered.
+    /// The key of a deregistered region.
     Deregister(RKey),
     /// The next lease of the connection.
     Lease(NextLease),
-    /// The server has closed the connection, for this reason.
+    /// The server closed the connection, with this status.
     Close(StatusCode),
-    /// The rights that the server's queue pair gives from now on (`enum ibv_access_flags`, the low 8 bits). The regions follow.
+    /// New access rights of the server's queue pair (the low 8 bits of `enum ibv_access_flags`). The regions follow.
     Rights(u8),
 }
 
-/// A request of the server's program.
+/// A work request of the server's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wqe {
-    /// What the completion is to call it.
+    /// The identifier for the completion.
     pub wr_id: u64,
-    /// What is asked.
+    /// The operation.
     pub request: Request,
-    /// How.
+    /// Options.
     pub flags: WqeFlags,
-    /// Bytes of all buffers together.
+    /// Total length of the buffers, in bytes.
     pub len: u32,
-    /// Where they are.
+    /// The buffers.
     pub data: Data,
 }
 
-/// Where the bytes of a request are: what the payload of its packet consists of.
+/// The buffers of a request: the payload of its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Data {
-    /// In so many pieces of the server's memory, each described by a [`Segment`].
+    /// This many pieces of the server's memory, each described by a [`Segment`].
     Segments(u8),
-    /// In the packet itself. Of SENDs and WRITEs only.
+    /// The data itself; for SENDs and WRITEs only.
     Inline,
 }
 
-/// A piece of the client's memory: where, and by which key. The length is that of the server's buffers.
+/// Remote memory at the client. The length is that of the server's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Its first byte, as the client's region or window counts.
+    /// The address in the client's region or window.
     pub address: u64,
-    /// The key that the client has given.
+    /// The client's key.
     pub rkey: RKey,
 }
 
 /// The operands of an atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operands {
-    /// What must stand there to be exchanged; 0 where it is added to.
+    /// The expected value of a compare and swap; 0 for a fetch and add.
     pub compare: u64,
-    /// What to put there or to add.
+    /// The value to swap in or add.
     pub swap_or_add: u64,
 }
 
 impl Operands {
-    /// Bytes on the wire, between the element and its segments.
+    /// Length on the wire, in bytes: between the element and its segments.
     pub const LEN: usize = 16;
 }
 
-/// What the server's program asks for.
+/// The operation of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Fills the client's next receive.
+    /// A SEND.
     Send,
-    /// Fills the client's next receive and brings four bytes more.
+    /// A SEND with immediate data.
     SendWithImmediate(ImmediateData),
-    /// Fills the client's next receive and invalidates a key there.
+    /// A SEND that invalidates a key of the client.
     SendWithInvalidate(RKey),
-    /// Copies to the client's memory.
+    /// A WRITE to the client's memory.
     Write(Target),
-    /// Copies to the client's memory, then completes its next receive.
+    /// A WRITE with immediate data, which consumes a receive of the client.
     WriteWithImmediate(Target, ImmediateData),
-    /// Copies from the client's memory.
+    /// A READ from the client's memory.
     Read(Target),
-    /// Exchanges 8 bytes of the client's memory where they are as expected.
+    /// A compare and swap on 8 bytes of the client's memory.
     CompareSwap(Target, Operands),
-    /// Adds to 8 bytes of the client's memory.
+    /// A fetch and add on 8 bytes of the client's memory.
     FetchAdd(Target, Operands),
-    /// A receive for the client's next SEND or WRITE with immediate data.
+    /// A receive for a SEND or WRITE with immediate data of the client.
     Receive,
 }
 
-/// Memory that the server's program has registered.
+/// A memory region of the server's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registration {
-    /// The key, for its own program and for peers.
+    /// The key, local and remote.
     pub key: RKey,
-    /// The first byte, as the region counts.
+    /// The region's first address.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What the region lets others do (`enum ibv_access_flags`, the low 8 bits).
+    /// Access rights of the region (the low 8 bits of `enum ibv_access_flags`).
     pub rights: u8,
-    /// The code by which the card recognizes the region; 0 without tags.
+    /// The grant code of the region; 0 without tags.
     pub code: GrantCode,
 }
 
 impl Registration {
-    /// Bytes of the code, behind the element.
+    /// Length of the code behind the element, in bytes.
     const CODE_LEN: usize = 8;
 }
 
-/// A lease, and its key, which only the client can read.
+/// A lease with its key, masked so that only the client can read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NextLease {
-    /// When it ends.
+    /// The end of the lease.
     pub lease: Lease,
-    /// Its key, masked by the key of the connection.
+    /// The lease's key, masked by the connection's key.
     pub masked_key: [u8; 16],
 }
 
-/// What a request asks for besides its operation.
+/// Options of a work request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WqeFlags(u8);
 
 impl WqeFlags {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// Completes visibly; else the completion of a later request of the same queue stands for it.
+    /// Generates a completion; without it, a later completion of the same queue implies this one.
     pub const SIGNALED: Self = Self(0x01);
-    /// Not begun before all READs and atomics before it are complete.
+    /// Starts only after all earlier READs and atomics are complete.
     pub const FENCE: Self = Self(0x02);
-    /// The completion at the client counts as solicited.
+    /// The client's completion is a solicited event.
     pub const SOLICITED: Self = Self(0x04);
 
-    /// On the wire only: the data are [`Data::Inline`].
+    /// Wire format only: the data are [`Data::Inline`].
     const INLINE: u8 = 0x08;
     const ALL: u8 = 0x07;
 
-    /// Whether all of `other` are set.
+    /// Returns true if all of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -177,7 +176,7 @@ mod opcode {
     pub(super) const RIGHTS: u8 = 20;
 }
 
-/// The fields of an element at their places.
+/// The fixed fields of an element.
 #[derive(Clone, Copy, Default)]
 struct Fields {
     opcode: u8,
@@ -193,15 +192,16 @@ struct Fields {
 }
 
 impl Element {
-    /// Bytes on the wire, without operands and payload.
+    /// Length on the wire without operands and payload, in bytes.
     pub const LEN: usize = 32;
 
-    /// Bytes that stand behind an element that begins like `body`: the operands of an atomic operation, the code of a region.
+    /// Returns the bytes that follow an element with this `body`: operands of an atomic operation, or the code of a
+    /// region.
     pub(super) fn behind(body: &[u8]) -> usize {
         if body.first() == Some(&opcode::REGISTER) { Registration::CODE_LEN } else { Operands::LEN }
     }
 
-    /// Bytes of the element with its operands, before the payload.
+    /// Returns the length of the element with its operands, in bytes.
     #[inline]
     pub(super) const fn header_len(&self) -> usize {
         match self {
@@ -213,7 +213,7 @@ impl Element {
         }
     }
 
-    /// Bytes that the payload must have; `None` where no datagram holds them.
+    /// Returns the required payload length; `None` if it exceeds a datagram.
     pub(super) fn payload_len(&self) -> Option<u16> {
         match self {
             Self::Work(Wqe { data: Data::Segments(count), .. }) => {
@@ -224,7 +224,7 @@ impl Element {
         }
     }
 
-    /// Reads an element from what follows the common header and gives it with its payload.
+    /// Parses an element from the bytes behind the common header; returns it with its payload.
     pub(super) fn read(body: &[u8]) -> Option<(Result<Self, StarError>, &[u8])> {
         let (bytes, rest) = body.split_first_chunk::<{ Self::LEN }>()?;
         let mut fields = Fields {
@@ -395,7 +395,7 @@ impl Fields {
         Ok(Wqe { wr_id, request, flags, len, data: self.data(payload)? })
     }
 
-    /// Where the bytes are: as many as the element says, in the packet or in the segments.
+    /// Returns the buffers: inline data or segments of the stated total length.
     fn data(&self, payload: &[u8]) -> Result<Data, StarError> {
         let expected = self.len;
         let (data, len) = if self.flags & WqeFlags::INLINE == 0 {

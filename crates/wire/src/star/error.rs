@@ -1,53 +1,53 @@
-//! Why a datagram is not a StaR packet.
+//! Errors of parsing StaR packets.
 
 use thiserror::Error;
 
 use super::header::Flags;
 use super::packet_type::PacketType;
 
-/// Why a datagram is not a StaR packet.
+/// An invalid StaR packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StarError {
-    /// The bytes are fewer or more than headers, payload and trailer take.
+    /// The length differs from that of headers, payload and trailer.
     #[error("the StaR packet has {len} bytes where its header says {expected}")]
     Length {
-        /// The bytes at hand.
+        /// Bytes available.
         len: usize,
-        /// The bytes that it should have.
+        /// Bytes required.
         expected: usize,
     },
-    /// Another version than 2.
+    /// A version other than 2.
     #[error("version {0} of StaR where 2 is expected")]
     Version(u8),
-    /// No type that is spoken.
+    /// Unknown packet type.
     #[error("unknown StaR packet type {0}")]
     Type(u8),
-    /// A flag that packets of this type do not have, or not one that they must have.
+    /// A flag that the packet type forbids, or a missing mandatory one.
     #[error("flags {:#04x} on a {} packet", flags.bits(), kind.name())]
     Flags {
-        /// What the packet is.
+        /// The packet type.
         kind: PacketType,
-        /// Its flags.
+        /// The flags.
         flags: Flags,
     },
-    /// The number of a connection has more than 24 bits.
+    /// A connection number of more than 24 bits.
     #[error("connection number {0:#x} is longer than 24 bits")]
     Connection(u32),
-    /// Rights of a capability that are unknown.
+    /// Unknown rights of a capability.
     #[error("unknown rights {0:#04x} of a capability")]
     Rights(u8),
-    /// A length that the type has no use for.
+    /// A non-zero length on a packet type that does not use it.
     #[error("length {length} on a {} packet", kind.name())]
     UnusedLength {
-        /// What the packet is.
+        /// The packet type.
         kind: PacketType,
-        /// Its length.
+        /// The length.
         length: u16,
     },
-    /// No reason for a refusal that is known.
+    /// Unknown reason of a refusal.
     #[error("unknown reason {0} of a refusal")]
     Reason(u16),
-    /// No opcode of an element that is known.
+    /// Unknown opcode of an element.
     #[error("unknown opcode {0} of a work queue element")]
     Opcode(u8),
     /// A flag of an element that is unknown, or that the opcode does not have.
@@ -58,21 +58,21 @@ pub enum StarError {
         /// The flags.
         flags: u8,
     },
-    /// The buffers of an element do not have the length that it says, or there are none where it has no others.
+    /// The length of the buffers differs from that of the element, or buffers are missing.
     #[error("the buffers of a work queue element have {len} bytes where it says {expected}")]
     Buffers {
-        /// What they have.
+        /// Length of the buffers, in bytes.
         len: u64,
-        /// What the element says.
+        /// Length in the element, in bytes.
         expected: u32,
     },
-    /// A completion of an operation that is unknown.
+    /// Unknown operation of a completion.
     #[error("unknown operation {0} in a completion")]
     Completed(u8),
-    /// A completion with a status that is unknown.
+    /// Unknown status of a completion.
     #[error("unknown status {0} of a completion")]
     Status(u8),
-    /// A completion with a notice that is unknown.
+    /// Unknown notice of a completion.
     #[error("unknown notice {0} in a completion")]
     Notice(u8),
 }

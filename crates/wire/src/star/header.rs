@@ -1,4 +1,4 @@
-//! The header that all packets begin with.
+//! The common header of all StaR packets.
 
 use std::ops::BitOr;
 
@@ -14,7 +14,7 @@ impl<'a> CommonHeader<'a> {
     /// Bytes of a header.
     pub const LEN: usize = 16;
 
-    /// A view of a datagram's first bytes; `None` where it is shorter than a header.
+    /// A view of a datagram's first bytes; `None` if it is shorter than a header.
     #[inline]
     pub fn new(datagram: &'a [u8]) -> Option<Self> {
         Some(Self { fixed: datagram.first_chunk()? })
@@ -26,25 +26,25 @@ impl<'a> CommonHeader<'a> {
         self.fixed[0] >> 4
     }
 
-    /// The code of the type, 0 to 15.
+    /// Returns the type code, 0 to 15.
     #[inline]
     pub fn type_code(&self) -> u8 {
         self.fixed[0] & 0x0F
     }
 
-    /// The flags, the reserved one included.
+    /// Returns the flags, including the reserved one.
     #[inline]
     pub fn flags(&self) -> Flags {
         Flags(self.fixed[1])
     }
 
-    /// The length; what it counts depends on the type.
+    /// Returns the length field, whose meaning depends on the type.
     #[inline]
     pub fn length(&self) -> u16 {
         be16(self.fixed, 2)
     }
 
-    /// The number of the connection.
+    /// Returns the connection number.
     #[inline]
     pub fn connection(&self) -> u32 {
         be32(self.fixed, 4)
@@ -56,14 +56,14 @@ impl<'a> CommonHeader<'a> {
         be32(self.fixed, 8)
     }
 
-    /// The stamp; which time it is depends on the type.
+    /// Returns the stamp, whose meaning depends on the type.
     #[inline]
     pub fn stamp(&self) -> u32 {
         be32(self.fixed, 12)
     }
 }
 
-/// The bytes of a common header.
+/// Encodes a common header.
 #[inline]
 pub(super) fn common_header(
     first: u8,
@@ -92,45 +92,45 @@ impl Flags {
     pub const NONE: Self = Self(0);
     /// The last packet of its message.
     pub const LAST: Self = Self(0x01);
-    /// The server's program asks to be woken for this completion.
+    /// The completion is a solicited event for the server's program.
     pub const SOLICITED: Self = Self(0x02);
-    /// The connection is one of the server's numbers; else one of the client's.
+    /// The connection number is the server's; otherwise the client's.
     pub const TO_SERVER: Self = Self(0x08);
-    /// The packet that this one answers came with a congestion mark.
+    /// The packet that this one answers had the ECN bits set to CE.
     pub const ECN_ECHO: Self = Self(0x10);
-    /// The packet that this one answers was refused; the length is the [`Reason`](super::Reason).
+    /// The packet that this one answers was refused; the length field is the [`Reason`](super::Reason).
     pub const REFUSED: Self = Self(0x20);
-    /// There is an [`Authentication`](super::Authentication) in the place of the check.
+    /// An [`Authentication`](super::Authentication) replaces the check.
     pub const AUTHENTICATED: Self = Self(0x40);
 
-    /// Whether every flag of `flags` is set.
+    /// Returns true if every flag of `flags` is set.
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// These and those.
+    /// Returns the union of both sets.
     #[inline]
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
 
-    /// These without those.
+    /// Returns these flags without `flags`.
     #[inline]
     #[must_use]
     pub const fn without(self, flags: Self) -> Self {
         Self(self.0 & !flags.0)
     }
 
-    /// Those of these that are also in `flags`.
+    /// Returns the intersection of both sets.
     #[inline]
     #[must_use]
     pub const fn within(self, flags: Self) -> Self {
         Self(self.0 & flags.0)
     }
 
-    /// The flags as they stand on the wire.
+    /// Returns the flags in wire format.
     #[inline]
     pub const fn bits(self) -> u8 {
         self.0

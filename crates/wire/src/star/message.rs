@@ -1,4 +1,4 @@
-//! What a packet says besides the common header, as types.
+//! The content of a packet behind the common header, as types.
 
 use crate::bytes::{array, be32, put};
 
@@ -9,36 +9,36 @@ use super::error::StarError;
 use super::header::CommonHeader;
 use super::packet_type::PacketType;
 
-/// Memory of the server that a packet wants to reach.
+/// Memory of the server that a packet accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// The first byte, as the region or window counts.
+    /// The address in the region or window.
     pub address: u64,
-    /// The key: a local one if the capability is of an element, else a remote one.
+    /// The key: local if the capability is of an element, else remote.
     pub key: u32,
-    /// What the packet may reach.
+    /// The granted range.
     pub capability: Capability,
 }
 
 impl Span {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 12 + Capability::LEN;
 }
 
 const _: () = assert!(PacketType::Rdp.header_len() == CommonHeader::LEN + Span::LEN);
 
-/// An atomic operation of the client on 8 bytes of the server.
+/// An atomic operation of the client on 8 bytes of the server's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Atomic {
-    /// What it does.
+    /// The operation.
     pub kind: AtomicKind,
-    /// Counts the atomic operations of the connection from 1 on, modulo 2³²: copies of one have the same.
+    /// Number of the atomic operation in its connection, from 1 on, modulo 2³². Retransmissions keep it.
     pub ticket: u32,
-    /// What it compares with, swaps in or adds.
+    /// The values to compare with, swap in or add.
     pub operands: Operands,
 }
 
-/// The kinds of atomic operation, by the opcodes of elements.
+/// Atomic operations, with the opcodes of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AtomicKind {
@@ -49,13 +49,13 @@ pub enum AtomicKind {
 }
 
 impl Atomic {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 8 + Operands::LEN;
 
-    /// Bytes that it changes, and of the answer.
+    /// Length of the operand in memory and of the answer, in bytes.
     pub const WORD: u16 = 8;
 
-    /// The value that follows `before`.
+    /// Returns the new value for the value `before`.
     #[inline]
     pub const fn apply(&self, before: u64) -> u64 {
         let Operands { compare, swap_or_add } = self.operands;
@@ -89,36 +89,36 @@ impl Atomic {
 
 const _: () = assert!(PacketType::Aop.header_len() == CommonHeader::LEN + Span::LEN + Atomic::LEN);
 
-/// Why the server's card refuses a packet. It then has touched no memory.
+/// The reason why the server's card refuses a packet. A refused packet touches no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Reason {
-    /// No region or window has this key.
+    /// The key names no region or window.
     Key = 1,
-    /// The key is of another protection domain.
+    /// The key belongs to another protection domain.
     Owner = 2,
-    /// The key does not give this right.
+    /// The key does not grant this right.
     Right = 3,
-    /// The bytes are not all within what the key names.
+    /// The range exceeds the region or window.
     Bounds = 4,
-    /// The region or window is invalid now.
+    /// The region or window is invalidated.
     State = 5,
-    /// The memory is registered, but not there any more.
+    /// The memory is registered, but no longer mapped.
     Fault = 6,
-    /// More bytes are wanted than fit in a packet.
+    /// The requested bytes exceed a packet.
     Length = 7,
-    /// The packet has expired, or expires too far in the future.
+    /// The packet has expired, or its expiry is too far in the future.
     Expired = 8,
-    /// The card gives no reason: it does not know who asks.
+    /// No reason given: the card cannot authenticate the sender.
     Denied = 9,
-    /// The lease of the connection has ended: the client is to ask the server's driver for another.
+    /// The connection's lease has ended: the client must ask the server's driver for another.
     Lease = 10,
-    /// Neither the last atomic operation of the connection nor the next, or bytes that are not aligned.
+    /// The ticket is neither the last atomic operation of the connection nor the next, or the address is misaligned.
     Atomic = 11,
 }
 
 impl Reason {
-    /// Every reason, in the order of the codes.
+    /// All reasons in the order of the codes.
     pub const ALL: [Self; 11] = [
         Self::Key,
         Self::Owner,
@@ -133,7 +133,7 @@ impl Reason {
         Self::Atomic,
     ];
 
-    /// The reason of this code; `None` where there is none.
+    /// Decodes a reason; `None` if unknown.
     pub const fn new(code: u16) -> Option<Self> {
         match code {
             1..=11 => Some(Self::ALL[code as usize - 1]),
@@ -142,29 +142,31 @@ impl Reason {
     }
 }
 
-/// What a packet says besides the common header.
+/// The content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
-    /// An element; the payload is its segments or inline bytes.
+    /// An element; the payload is its segments or inline data.
     Wqep(Element),
     /// A completion.
     Cqep(Cqe),
-    /// All elements before the sequence number have come.
+    /// Acknowledges all elements before the sequence number.
     Ea,
-    /// Store the payload there.
+    /// Stores the payload in the range.
     Rdp(Span),
-    /// The RDP with this sequence number is stored, or why it is not. Bit n of the bitmap: so is the one n + 1 before it.
+    /// Acknowledges or refuses the RDP with this sequence number. Bit n of the bitmap acknowledges the RDP n + 1
+    /// before it.
     Ra(Result<u16, Reason>),
-    /// Send so many bytes from there.
+    /// Requests this many bytes from the range.
     Gd(Span, u16),
-    /// The payload is what the GD or AOP with this sequence number asked for; or why there is none.
+    /// The response to the GD or AOP with this sequence number: the payload, or a refusal.
     Sdp(Result<(), Reason>),
-    /// Change 8 bytes there, unless the operation with this ticket is done, and send what they were.
+    /// Changes 8 bytes in the range, unless the operation with this ticket was done before, and requests their
+    /// previous value.
     Aop(Span, Atomic),
 }
 
 impl Message {
-    /// What packets that say this are.
+    /// Returns the packet type.
     #[inline]
     pub const fn packet_type(&self) -> PacketType {
         match self {
@@ -179,7 +181,7 @@ impl Message {
         }
     }
 
-    /// The memory of the server that a packet for its card wants to reach.
+    /// Returns the range that a packet for the server's card accesses.
     #[inline]
     pub const fn span(&self) -> Option<&Span> {
         match self {
@@ -188,7 +190,7 @@ impl Message {
         }
     }
 
-    /// As [`Self::span`], to be changed.
+    /// As [`Self::span`], mutable.
     #[inline]
     pub const fn span_mut(&mut self) -> Option<&mut Span> {
         match self {
@@ -197,7 +199,7 @@ impl Message {
         }
     }
 
-    /// Bytes of the headers before the payload.
+    /// Returns the length of the headers before the payload, in bytes.
     #[inline]
     pub(super) const fn header_len(&self) -> usize {
         let more = match self {
@@ -207,7 +209,7 @@ impl Message {
         self.packet_type().header_len() + more
     }
 
-    /// The length field of a packet with `payload_len` bytes of payload; `None` where it cannot have so many.
+    /// Returns the length field for `payload_len` bytes of payload; `None` if the packet cannot have so many.
     #[inline]
     pub(super) fn length_field(&self, payload_len: usize) -> Option<u16> {
         let payload_len = u16::try_from(payload_len).ok()?;
@@ -222,7 +224,7 @@ impl Message {
         }
     }
 
-    /// Whether this is a refusal.
+    /// Returns true for a refusal.
     #[inline]
     pub(super) const fn is_refusal(&self) -> bool {
         matches!(self, Self::Ra(Err(_)) | Self::Sdp(Err(_)))

@@ -1,38 +1,39 @@
-//! The one table of packet types: who takes them, how long they are, which flags they may have.
+//! The table of packet types: receiver, length and flags of each.
 
 use super::header::{CommonHeader, Flags};
 use super::{AUTHENTICATION_LEN, CHECK_LEN};
 
-/// What a packet is (section 3.1 of the paper, "Packet types"; the paper has the first seven).
+/// The type of a packet (section 3.1 of the paper, "Packet types"; the paper has the first seven).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketType {
-    /// Work queue element: the server's driver hands work to the client.
+    /// Work queue element: the server's driver passes work to the client.
     Wqep = 1,
-    /// Completion queue element: the client tells the server's driver what became of it.
+    /// Completion queue element: the client reports a result to the server's driver.
     Cqep = 2,
-    /// Element acknowledgement, of the drivers on both sides.
+    /// Element acknowledgement, between the drivers.
     Ea = 3,
     /// Receiving data: payload for the memory of the server.
     Rdp = 4,
-    /// Receiving acknowledgement: the server's card has stored a payload, or refuses to.
+    /// Receiving acknowledgement: the server's card has stored or refused a payload.
     Ra = 5,
-    /// Getting data: the client asks for memory of the server.
+    /// Getting data: the client requests memory of the server.
     Gd = 6,
-    /// Sending data: the memory that was asked for.
+    /// Sending data: the requested memory.
     Sdp = 7,
-    /// Atomic operation: the client changes 8 bytes of the server, whose value before is sent as data. Not in the paper.
+    /// Atomic operation: the client changes 8 bytes of the server; the answer is their previous value. Not in the
+    /// paper.
     Aop = 8,
 }
 
-/// What a type says of its packets.
+/// The properties of a packet type.
 struct Row {
     name: &'static str,
     /// Bytes between the common header and the payload.
     body_len: u8,
-    /// The flags that may be set.
+    /// Allowed flags.
     flags: Flags,
-    /// Those of them that must be set.
+    /// Mandatory flags.
     required: Flags,
 }
 
@@ -59,11 +60,11 @@ static TABLE: [Row; 8] = [
 ];
 
 impl PacketType {
-    /// Every type, in the order of the codes.
+    /// All types in the order of the codes.
     pub const ALL: [Self; 8] =
         [Self::Wqep, Self::Cqep, Self::Ea, Self::Rdp, Self::Ra, Self::Gd, Self::Sdp, Self::Aop];
 
-    /// The type of this code; `None` where there is none.
+    /// Decodes a type; `None` if unknown.
     #[inline]
     pub const fn new(code: u8) -> Option<Self> {
         match code {
@@ -77,12 +78,12 @@ impl PacketType {
         &TABLE[self as usize - 1]
     }
 
-    /// The paper's name of it.
+    /// Returns the paper's name.
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Bytes of the headers before the payload. Elements of atomic operations have 16 more.
+    /// Returns the length of the headers before the payload, in bytes. Elements of atomic operations have 16 more.
     #[inline]
     pub const fn header_len(self) -> usize {
         CommonHeader::LEN + self.row().body_len as usize
@@ -100,19 +101,19 @@ impl PacketType {
         self.header_len() + payload_len + AUTHENTICATION_LEN
     }
 
-    /// The flags that packets of this type may have.
+    /// Returns the allowed flags.
     #[inline]
     pub(super) const fn flags(self) -> Flags {
         self.row().flags
     }
 
-    /// Whether these are flags for it: none that has no meaning, and all that it cannot be without.
+    /// Returns true if `flags` are all allowed and include the mandatory ones.
     #[inline]
     pub(super) const fn allows(self, flags: Flags) -> bool {
         self.row().flags.contains(flags) && flags.contains(self.row().required)
     }
 
-    /// Whether the card of the stateless side takes it, which looks up no connection.
+    /// Returns true for packets to the stateless server's card, which looks up no connection.
     #[inline]
     pub const fn is_for_card(self) -> bool {
         matches!(self, Self::Rdp | Self::Gd | Self::Aop)

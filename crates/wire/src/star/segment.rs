@@ -7,18 +7,18 @@ use super::capability::GrantCode;
 /// A piece of the server's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Segment {
-    /// Its first byte, as the region counts.
+    /// The address in the region.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// The key that the server's own program has for the region.
+    /// The local key of the region.
     pub lkey: u32,
-    /// The code by which the card recognizes the segment; 0 without tags.
+    /// The grant code of the segment; 0 without tags.
     pub code: GrantCode,
 }
 
 impl Segment {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 24;
 
     fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
@@ -30,7 +30,7 @@ impl Segment {
         }
     }
 
-    /// The segment as it stands in the payload of a WQEP.
+    /// Encodes the segment.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         put(&mut bytes, 0, self.address.to_be_bytes());
@@ -41,7 +41,7 @@ impl Segment {
     }
 }
 
-/// The segments in the payload of a WQEP whose data are [`Data::Segments`](super::Data::Segments).
+/// Iterates over the segments in the payload of a WQEP with [`Data::Segments`](super::Data::Segments).
 pub fn segments(payload: &[u8]) -> impl ExactSizeIterator<Item = Segment> {
     payload.as_chunks().0.iter().map(Segment::from_bytes)
 }

@@ -1,4 +1,4 @@
-//! Laying out a datagram in place.
+//! Builds a datagram in place.
 
 use crate::rdma::UdpFlow;
 
@@ -6,8 +6,8 @@ use super::check::PacketCheck;
 use super::datagram::{Authentication, Repr};
 use super::{AUTHENTICATION_LEN, CHECK_LEN};
 
-/// A datagram under construction in a caller's buffer: the headers stand there, the payload is filled in where it will
-/// be sent from, and one of the two ways to finish adds the trailer.
+/// A datagram under construction in the caller's buffer: headers are written, the caller fills in the payload, and one
+/// of the two `finish` methods adds the trailer.
 #[derive(Debug)]
 pub struct PacketWriter<'b> {
     datagram: &'b mut [u8],
@@ -16,9 +16,9 @@ pub struct PacketWriter<'b> {
 }
 
 impl<'b> PacketWriter<'b> {
-    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`; `None` where it
-    /// is shorter than [`Repr::datagram_len`] or the packet cannot have so much payload. There is room for an
-    /// authentication where the flags have [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED).
+    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`. `None` if the
+    /// buffer is shorter than [`Repr::datagram_len`], or the packet cannot have so much payload. Reserves room for an
+    /// authentication if the flags have [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED).
     #[inline]
     pub fn new(repr: &Repr, payload_len: usize, buffer: &'b mut [u8]) -> Option<Self> {
         let datagram = buffer.get_mut(..repr.datagram_len(payload_len))?;
@@ -30,14 +30,14 @@ impl<'b> PacketWriter<'b> {
         possible.then_some(Self { datagram, header_len, payload_len })
     }
 
-    /// The place of the payload, all of which is to be filled.
+    /// Returns the payload's bytes; all of them must be filled.
     #[inline]
     pub fn payload(&mut self) -> &mut [u8] {
         &mut self.datagram[self.header_len..][..self.payload_len]
     }
 
-    /// Adds the check of `flow`; returns the datagram's length in bytes. A packet whose flags have
-    /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED) is finished by [`Self::finish_authenticated`] instead; here its tag is 0.
+    /// Adds the check of `flow`; returns the datagram's length in bytes. The tag of a packet with
+    /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED) is 0: use [`Self::finish_authenticated`] instead.
     #[inline]
     pub fn finish(self, flow: &UdpFlow, check: PacketCheck) -> usize {
         let end = self.header_len + self.payload_len;
@@ -49,8 +49,8 @@ impl<'b> PacketWriter<'b> {
         self.datagram.len()
     }
 
-    /// Adds the authentication of a packet whose flags have it; returns the datagram's length in bytes. `tag` hashes the
-    /// addresses, and the datagram up to the tag.
+    /// Adds the authentication of a packet whose flags have it; returns the datagram's length in bytes. `tag` hashes
+    /// the addresses and the datagram up to the tag.
     #[inline]
     pub fn finish_authenticated(self, flow: &UdpFlow, tag: impl FnOnce(&[u8], &[u8]) -> u64) -> usize {
         let end = self.header_len + self.payload_len;
