@@ -1,4 +1,4 @@
-//! A card: workers between the queues of a wire and those of a host.
+//! The live card: workers between the queues of a wire and those of a host.
 
 use std::fmt;
 use std::io;
@@ -18,10 +18,10 @@ use crate::queue::Queue;
 use crate::stats::QueueStats;
 use crate::worker::{HostSide, Offload, Parts, Worker};
 
-/// A card at work.
+/// A running card.
 pub struct Card {
     workers: Vec<Running>,
-    /// The thread that empties delivery queues, where there is one.
+    /// The thread that empties the delivery queues, if workers share a host queue.
     delivery: Option<DeliveryThread>,
 }
 
@@ -37,8 +37,8 @@ struct Running {
 }
 
 impl Card {
-    /// Starts a worker for each queue of the wire. The host has as many queues, or one. `ended` is called on the thread
-    /// of a worker that ends, be it by itself.
+    /// Starts a worker for each queue of the wire. The host has as many queues, or one. Calls `ended` on a worker's
+    /// thread when the worker ends, for whatever reason.
     pub fn start<W: WireQueue + 'static>(
         queues: Vec<Queue<W>>,
         hosts: &[Host],
@@ -59,7 +59,7 @@ impl Card {
         let each = queues.into_iter().zip(deliveries).zip(Mesh::between(&wakers)).zip(inboxes).zip(controls);
         let mut workers = Vec::with_capacity(count);
         for (number, ((((queue, delivery), mesh), inbox), control)) in each.enumerate() {
-            // Frames of a connection stay in order only if one worker reads them.
+            // A connection's frames stay in order only if one worker reads them.
             let host = HostSide { source: hosts.get(number).map(Arc::clone), delivery };
             let parts = Parts { queue, host, offload: offload(config)?, mesh, inbox };
             let name = format!("{}-{number}", config.name);
@@ -74,10 +74,10 @@ impl Card {
         Remote::new(self.workers.iter().map(|worker| worker.control.clone()).collect())
     }
 
-    /// Ends all workers and says what each has done.
+    /// Stops all workers and returns their counters.
     pub fn stop(self) -> Result<Vec<QueueStats>, CardError> {
         for worker in &self.workers {
-            // One that has ended already needs no order.
+            // Fails only if the worker has ended already.
             let _ = worker.control.give(Order::Stop);
         }
         let results: Vec<_> = self
@@ -97,7 +97,7 @@ impl Card {
     }
 }
 
-/// What each worker delivers with, and the delivery thread where they share one host queue.
+/// Returns each worker's delivery, and the delivery thread if they share one host queue.
 fn deliveries<W: WireQueue + 'static>(
     hosts: &[Host],
     workers: usize,
@@ -110,14 +110,14 @@ fn deliveries<W: WireQueue + 'static>(
     Ok((None, hosts.iter().map(|host| Delivery::Own(Arc::clone(host))).collect()))
 }
 
-/// A worker's engine, where the card has one.
+/// Creates a worker's engine, if the card coalesces.
 fn offload<B: AsRef<[u8]>>(config: &CardConfig) -> Result<Option<Offload<B>>, ConfigError> {
     let Some(profile) = &config.profile else { return Ok(None) };
     let engine = Coalescer::new(&config.engine, profile)?;
     Ok(Some(Offload { engine, observes_host: config.observes_host() }))
 }
 
-/// Starts a worker's thread.
+/// Spawns a worker's thread.
 fn spawn<W: WireQueue + 'static>(
     name: String,
     worker: Worker<W>,

@@ -1,19 +1,19 @@
-//! What travels along a live path: one packet as a wire carries it, in a buffer of a pool.
+//! The packet type of live paths: a frame in a pool buffer with its checksum state.
 
 use nichrome_lro::ChecksumStatus;
 use nichrome_port::Buffer;
 use nichrome_wan::{Packet, ethernet};
 use nichrome_wire::{Ecn, ipv4_fragments};
 
-/// A frame, and whether its checksums are known to be right.
+/// A frame and its checksum state.
 #[derive(Debug)]
 pub struct Carried {
     memory: Memory,
-    /// What is known of its checksums; nothing once a bit was flipped.
+    /// Checksum state; unknown once a bit was flipped.
     pub checksum: ChecksumStatus,
 }
 
-/// Where the bytes lie. A path makes few copies, so they need not come from the pool.
+/// The frame's memory. Copies are rare, so they do not come from the pool.
 #[derive(Debug)]
 enum Memory {
     Pooled(Buffer),
@@ -21,7 +21,7 @@ enum Memory {
 }
 
 impl Carried {
-    /// A frame that was received or cut.
+    /// Wraps a received or segmented frame.
     pub fn new(buffer: Buffer, checksum: ChecksumStatus) -> Self {
         Self { memory: Memory::Pooled(buffer), checksum }
     }

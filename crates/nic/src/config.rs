@@ -1,24 +1,24 @@
-//! What a card is configured with.
+//! The configuration of a card.
 
 use nichrome_lro::{ActiveAck, Config, ProfileConfig};
 
-/// What a card does.
+/// The configuration of a card.
 #[derive(Clone, Copy, Debug)]
 pub struct CardConfig {
-    /// What its threads are called, with the worker's number behind it: at most 10 bytes are seen.
+    /// Name of its threads, followed by the worker's number; the kernel shows at most 10 bytes of it.
     pub name: &'static str,
-    /// What every engine is configured with.
+    /// Configuration of each worker's engine.
     pub engine: Config,
-    /// Which engine; `None`: a card without receive offload.
+    /// Profile of the engine; `None`: no receive offload.
     pub profile: Option<ProfileConfig>,
-    /// Whether workers never sleep.
+    /// True if workers never sleep.
     pub busy_poll: bool,
-    /// The longest frame on the wire, in bytes; longer ones cost an allocation.
+    /// Maximum frame length on the wire, in bytes; longer frames cost an allocation each.
     pub frame_len: usize,
 }
 
 impl CardConfig {
-    /// Whether the engine learns from what the host sends.
+    /// Returns true if the engine observes the host's transmissions.
     pub(crate) fn observes_host(&self) -> bool {
         matches!(&self.profile, Some(ProfileConfig::Npu(npu)) if npu.active_ack != ActiveAck::Off)
     }

@@ -1,4 +1,4 @@
-//! Orders to the workers of a card, from any thread.
+//! Orders from any thread to the workers of a card.
 
 use std::fmt;
 use std::io;
@@ -10,26 +10,26 @@ use nichrome_port::Waker;
 
 use crate::stats::QueueStats;
 
-/// Orders that a card sends to a running worker.
+/// An order to a worker.
 pub(crate) enum Order {
     Report(Sender<QueueStats>),
     Stop,
 }
 
-/// A worker's end: its orders, and what wakes it for them and for frames from other workers.
+/// A worker's receiving end of orders, and its waker, also used for frames from other workers.
 pub(crate) struct Inbox {
     orders: Receiver<Order>,
     waker: Arc<Waker>,
 }
 
-/// The end of whoever gives a worker orders.
+/// The sending end of orders to a worker.
 #[derive(Clone)]
 pub(crate) struct Control {
     orders: Sender<Order>,
     waker: Arc<Waker>,
 }
 
-/// A handle with which any thread can ask a card.
+/// A handle to a card for any thread.
 #[derive(Clone)]
 pub struct Remote(Vec<Control>);
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// Both ends of a worker's orders.
+/// Creates both ends.
 pub(crate) fn control() -> io::Result<(Control, Inbox)> {
     let waker = Arc::new(Waker::new()?);
     let (sender, orders) = mpsc::channel();
@@ -47,12 +47,12 @@ pub(crate) fn control() -> io::Result<(Control, Inbox)> {
 }
 
 impl Inbox {
-    /// The next order; `None` where none is left, for now or for ever.
+    /// Returns the next order, if any.
     pub(crate) fn next(&self) -> Option<Order> {
         self.orders.try_recv().ok()
     }
 
-    /// Resets the waker, before the orders are looked at.
+    /// Resets the waker; must precede reading orders.
     pub(crate) fn clear(&self) {
         self.waker.clear();
     }
@@ -65,12 +65,12 @@ impl AsFd for Inbox {
 }
 
 impl Control {
-    /// What wakes the worker.
+    /// Returns the worker's waker.
     pub(crate) fn waker(&self) -> &Arc<Waker> {
         &self.waker
     }
 
-    /// Gives an order; `None` where the worker has ended.
+    /// Sends an order; `None` if the worker has ended.
     pub(crate) fn give(&self, order: Order) -> Option<()> {
         self.orders.send(order).ok()?;
         self.waker.wake();
@@ -85,12 +85,12 @@ impl Control {
 }
 
 impl Remote {
-    /// A handle to these workers.
+    /// Creates a handle to these workers.
     pub(crate) fn new(workers: Vec<Control>) -> Self {
         Self(workers)
     }
 
-    /// What each worker has done so far; `None` once one has ended.
+    /// Returns each worker's counters; `None` if one has ended.
     pub fn stats(&self) -> Option<Vec<QueueStats>> {
         self.0.iter().map(Control::report).collect()
     }

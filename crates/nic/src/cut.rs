@@ -1,22 +1,22 @@
-//! Frames as a kernel leaves them to its card, and the packets for the wire that they become.
+//! Segmentation of frames with pending offloads.
 
 use nichrome_lro::ChecksumStatus;
 use nichrome_tso::{SegmentError, Segments};
 use nichrome_wire::{ChecksumState, VirtioNetError, VirtioNetHeader, VirtioNetRepr};
 use thiserror::Error;
 
-/// Why a frame does not become packets.
+/// A frame that cannot be segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CutError {
-    /// Its virtio_net_hdr makes no sense.
+    /// The virtio_net_hdr is invalid.
     #[error(transparent)]
     Virtio(#[from] VirtioNetError),
-    /// The frame is not what its virtio_net_hdr says.
+    /// The frame contradicts its virtio_net_hdr.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }
 
-/// The packets of a frame, their checksums complete, and what is known of these.
+/// Returns the packets of a frame with complete checksums, and their checksum state.
 #[inline]
 pub fn cut<'a>(
     frame: &'a [u8],

@@ -1,7 +1,7 @@
-//! Several workers' packets, one host queue: the DMA load balance of lro-npu, section V.B.
+//! Delivery of several workers' packets to one host queue: the DMA load balance of lro-npu, section V.B.
 //!
-//! Each worker has a delivery queue of its own; one packet is taken from each in turn, so that a worker with much to
-//! deliver does not hold up another's.
+//! Each worker has its own delivery queue, and one packet is taken from each in turn, so that a busy worker does not
+//! delay another's packets.
 
 use std::fmt;
 use std::thread;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
-/// How long a worker sleeps between two looks at a full delivery queue.
+/// Sleep between two attempts to push to a full delivery queue.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// A worker's end of its delivery queue.
+/// A worker's sending end of its delivery queue.
 pub struct Deliverer<T>(Producer<T>);
 
 impl<T> fmt::Debug for Deliverer<T> {
@@ -21,20 +21,20 @@ impl<T> fmt::Debug for Deliverer<T> {
     }
 }
 
-/// What became of a packet for a delivery queue.
+/// The result of pushing to a delivery queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// There was room.
+    /// Queued at once.
     AtOnce,
-    /// There was room after a while.
+    /// Queued after waiting for room.
     AfterWaiting,
-    /// There was none in time.
+    /// Dropped: no room in time.
     Dropped,
 }
 
 impl<T> Deliverer<T> {
-    /// Queues a packet. Where the queue is full, calls `wake` and waits for room, for at most `patience`, which is shortened by
-    /// that: the wire's ring holds what comes meanwhile.
+    /// Queues a packet. If the queue is full, calls `wake` and waits for room, for at most `patience`, which the wait
+    /// shortens. Meanwhile frames stay in the wire's ring.
     pub fn push(&mut self, packet: T, patience: &mut Duration, wake: impl FnOnce()) -> Pushed {
         let Err(PushError::Full(packet)) = self.0.push(packet) else { return Pushed::AtOnce };
         wake();
@@ -50,7 +50,7 @@ impl<T> Deliverer<T> {
     }
 }
 
-/// Takes from delivery queues in turn.
+/// Takes packets from delivery queues in turn.
 pub struct RoundRobin<T> {
     queues: Vec<Consumer<T>>,
     next: usize,
@@ -62,14 +62,14 @@ impl<T> fmt::Debug for RoundRobin<T> {
     }
 }
 
-/// So many delivery queues with room for `room` packets each, and what takes from them.
+/// Creates `count` delivery queues with room for `room` packets each, and their common receiving end.
 pub fn queues<T>(count: usize, room: usize) -> (Vec<Deliverer<T>>, RoundRobin<T>) {
     let (producers, queues): (Vec<_>, _) = (0..count).map(|_| RingBuffer::new(room)).unzip();
     (producers.into_iter().map(Deliverer).collect(), RoundRobin { queues, next: 0 })
 }
 
 impl<T> RoundRobin<T> {
-    /// The next packet: of the first queue with one, beginning behind the queue that the last one came from.
+    /// Returns the next packet: from the first non-empty queue behind the one that the last packet came from.
     pub fn take(&mut self) -> Option<T> {
         for _ in 0..self.queues.len() {
             let at = self.next;

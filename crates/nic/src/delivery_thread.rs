@@ -1,4 +1,4 @@
-//! Where a worker's packets for the host go: to a host queue of its own, or to the thread that several workers share.
+//! The destination of a worker's packets: its own host queue, or the delivery thread that several workers share.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,39 +14,40 @@ use crate::error::CardError;
 use crate::host::{Host, HostError, send_or_take_apart};
 use crate::received::Received;
 
-/// Packets in a delivery queue.
+/// Capacity of a delivery queue, in packets.
 const DELIVERY_ROOM: usize = 512;
 
 type Waiting<W> = Packet<Received<<W as WireQueue>::Buffer>>;
 
-/// Where packets for the host go.
+/// The destination of a worker's packets.
 pub(crate) enum Delivery<B> {
-    /// To a queue of its own.
+    /// The worker's own host queue.
     Own(Host),
-    /// To a delivery queue, and the thread that empties it is woken.
+    /// A delivery queue, and the waker of the thread that empties it.
     Queue(Deliverer<Packet<Received<B>>>, Arc<Waker>),
 }
 
-/// What each worker delivers with.
+/// Each worker's delivery.
 pub(crate) type Deliveries<B> = Vec<Delivery<B>>;
 
-/// What the delivery thread has seen.
+/// Counters of the delivery thread.
 #[derive(Default)]
 pub(crate) struct DeliveryStats {
     pub(crate) taken_apart: u64,
     pub(crate) refused: u64,
 }
 
-/// The thread that hands the packets of several workers to one host queue.
+/// The thread that passes several workers' packets to one host queue.
 pub(crate) struct DeliveryThread {
     waker: Arc<Waker>,
-    /// It ends when this is dropped and it is woken.
+    /// Dropping it ends the thread at its next wake-up.
     stop: Sender<()>,
     thread: JoinHandle<Result<DeliveryStats, CardError>>,
 }
 
 impl DeliveryThread {
-    /// Starts it; what each of so many workers delivers with. `ended` is called on the thread when it ends.
+    /// Starts the thread for this many workers; returns their deliveries too. Calls `ended` on the thread when it
+    /// ends.
     pub(crate) fn start<W: WireQueue + 'static>(
         host: Host,
         workers: usize,
@@ -66,7 +67,7 @@ impl DeliveryThread {
         Ok((Self { waker, stop, thread }, deliveries))
     }
 
-    /// Ends it, once all workers have ended.
+    /// Stops the thread; all workers must have ended.
     pub(crate) fn stop(self) -> Result<DeliveryStats, CardError> {
         drop(self.stop);
         self.waker.wake();
@@ -74,7 +75,7 @@ impl DeliveryThread {
     }
 }
 
-/// Hands packets to the host in turn until everybody who could stop it is gone.
+/// Passes packets to the host in turn until the stop channel is closed.
 fn deliver<W: WireQueue>(
     host: &(dyn Device + Send + Sync),
     mut turn: RoundRobin<Waiting<W>>,

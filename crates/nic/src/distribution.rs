@@ -1,8 +1,8 @@
-//! Which worker a frame belongs to: the packet distribution of lro-npu, section IV.
+//! Distribution of connections over workers: the packet distribution of lro-npu, section IV.
 
 use nichrome_wire::{RssKey, Toeplitz};
 
-/// Spreads connections over workers: a connection's frames all belong to one.
+/// Maps frames to workers: all frames of a connection, in both directions, to the same one.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     hash: Toeplitz,
@@ -10,19 +10,20 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Spreads over so many workers, 1 or more. Both directions of a connection belong to the same.
+    /// Creates a distribution over `workers` workers, at least 1.
     pub fn new(workers: usize) -> Self {
         Self { hash: Toeplitz::new(&RssKey::SYMMETRIC), workers: workers.max(1) }
     }
 
-    /// The worker of a frame, from 0: by the Toeplitz hash of addresses and ports; what has none belongs to the first.
+    /// Returns the worker of a frame, from 0, by the Toeplitz hash of addresses and ports. Frames without them go to
+    /// worker 0.
     #[inline]
     pub fn worker(&self, frame: &[u8]) -> usize {
         if self.workers == 1 {
             return 0;
         }
         let hash = self.hash.hash_frame(frame).unwrap_or(0);
-        // The top bits spread as well as the low ones, and a multiplication is cheaper than a remainder.
+        // Uses the top bits: a multiplication is cheaper than a remainder.
         ((u64::from(hash) * self.workers as u64) >> 32) as usize
     }
 }

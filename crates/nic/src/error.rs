@@ -1,4 +1,4 @@
-//! Why a card does not work.
+//! Errors of a card.
 
 use std::io;
 
@@ -8,28 +8,28 @@ use thiserror::Error;
 
 use crate::host::HostError;
 
-/// Why a card does not work, or no longer.
+/// A card that cannot start or run.
 #[derive(Debug, Error)]
 pub enum CardError {
     /// The engine's configuration is out of range.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// There are no queues, or fewer of the wire than of the host.
+    /// There are no queues, or the host has neither one queue nor as many as the wire.
     #[error("a card needs a queue of the wire for each worker, and one of the host, or as many")]
     Queues,
-    /// Each worker's engine must see what the host sends on its connections.
+    /// With active ACK, each worker must read the host queue of its connections.
     #[error("active ACK needs as many queues of the host as there are workers")]
     ActiveAck,
-    /// A thread or a descriptor cannot be had.
+    /// The kernel gives no thread or descriptor.
     #[error("cannot start a worker: {0}")]
     Start(#[from] io::Error),
-    /// The wire does not work.
+    /// The wire failed.
     #[error("the wire fails: {0}")]
     Wire(Errno),
-    /// The host's interface does not work.
+    /// The host's interface failed.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A worker has panicked, which is a fault in this program.
+    /// A worker has panicked: a bug.
     #[error("a worker has panicked")]
     Panicked,
 }

@@ -1,4 +1,4 @@
-//! Handing packets to a kernel.
+//! Passes packets to a kernel.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use nichrome_wire::VirtioNetHeader;
 use rustix::io::{self, Errno};
 use thiserror::Error;
 
-/// Slices of a write (`UIO_MAXIOV`): the virtio_net_hdr, the header, the payloads.
+/// Maximum slices of a write (`UIO_MAXIOV`): virtio_net_hdr, header, payloads.
 const SLICES: usize = 1024;
 
-/// Slices that are put together on the stack at first: the usual aggregate has no more.
+/// Slices collected on the stack; enough for usual aggregates.
 const FEW: usize = 66;
 
 /// A queue of the host.
 pub(crate) type Host = Arc<dyn Device + Send + Sync>;
 
-/// Why a kernel did not take a packet.
+/// A failure to pass a packet to a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HostError {
-    /// It refuses this packet, or has no room; it may take others.
+    /// The kernel refuses this packet, or has no room; others may succeed.
     #[error("the host refuses a packet ({0})")]
     Refused(Errno),
-    /// Its interface is down.
+    /// The interface is down.
     #[error("the host's interface is down")]
     Down,
-    /// Its interface is gone, or the device does not work.
+    /// The interface is gone, or the device failed.
     #[error("the host's interface is gone ({0})")]
     Gone(Errno),
 }
@@ -44,7 +44,7 @@ impl From<Errno> for HostError {
     }
 }
 
-/// The bytes of a packet, piece by piece.
+/// Iterates over a packet's bytes in pieces.
 pub(crate) fn parts<B: AsRef<[u8]>>(packet: &Packet<B>) -> impl Iterator<Item = &[u8]> {
     let (first, aggregate) = match packet {
         Packet::Frame(frame) => (frame.bytes(), None),
@@ -54,7 +54,7 @@ pub(crate) fn parts<B: AsRef<[u8]>>(packet: &Packet<B>) -> impl Iterator<Item = 
     std::iter::once(first).chain(rest)
 }
 
-/// Hands a packet to the kernel behind `device`, and tells it what the packet is.
+/// Passes a packet to the kernel behind `device` with the virtio_net_hdr that describes it.
 pub fn send<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), packet: &Packet<B>) -> Result<(), HostError> {
     let sent = match packet {
         Packet::Frame(frame) => send_frame(device, frame),
@@ -91,8 +91,8 @@ fn send_aggregate<const N: usize, B: AsRef<[u8]>>(
     device.send(&slices[..len])
 }
 
-/// Hands a packet to the kernel; an aggregate that it refuses, segment by segment, as if it had never been one. Some
-/// kernels refuse aggregates that others take. Says whether that was so.
+/// Passes a packet to the kernel. An aggregate that the kernel refuses, as some kernels do, is passed segment by
+/// segment. Returns true in that case.
 pub(crate) fn send_or_take_apart<B: AsRef<[u8]>>(
     device: &(impl Device + ?Sized),
     packet: &Packet<B>,

@@ -1,5 +1,5 @@
-//! The live card: frames from a wire are coalesced and handed to the kernel as packets of up to 64 KB; what the kernel
-//! sends is cut to packets for the wire, its checksums completed.
+//! The live card: coalesces frames from a wire and passes packets of up to 64 KB to the kernel; segments the kernel's
+//! packets for the wire and completes their checksums.
 //!
 //! ```text
 //! wire queue ──► distribution ──► engine ──► delivery ──► host queue (TAP) ──► kernel
@@ -8,11 +8,10 @@
 //!     └── packets ◄── segmentation ◄──┴──────────────── host queue (TAP) ◄── kernel
 //! ```
 //!
-//! A [`Card`] has workers, each a thread with a queue of the wire, a queue of the host, and an engine of its own, so
-//! that nothing is shared and nothing is locked: the receive threads of lro-npu, section IV. Frames that arrive at
-//! another worker's queue are handed to the worker that their connection belongs to ([`Distribution`]). Where the host
-//! has one queue only, a thread of its own takes packets from the workers in turn ([`delivery`]), as the load balancer
-//! of lro-npu, section V.B, does.
+//! A [`Card`] has workers, each a thread with a queue of the wire, a queue of the host, and its own engine, without
+//! shared state or locks: the receive threads of lro-npu, section IV. A worker passes frames of other workers'
+//! connections on to them ([`Distribution`]). If the host has one queue only, a separate thread takes packets from the
+//! workers in turn ([`delivery`]): the load balancer of lro-npu, section V.B.
 //!
 //! A worker sleeps until its wire, its host, another worker or a timer wakes it.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A wire within this process: two ends, and between them, in each direction, a wide-area path.
+//! A wire within this process: two ends with a wide-area path in each direction.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -14,21 +14,21 @@ use rustix::io;
 
 use crate::carried::Carried;
 
-/// Frames that one end has sent and the other has not read yet.
+/// Capacity of each direction, in frames sent and not yet read.
 const ROOM: usize = 8192;
 
-/// One end of a wire. What it receives has travelled along the path towards it.
+/// One end of a wire. Frames that it receives have passed the path towards it.
 pub struct MemoryWire {
     inbox: Consumer<(Instant, Buffer)>,
     outbox: Producer<(Instant, Buffer)>,
-    /// Towards this end.
+    /// The path towards this end.
     path: Path<Carried>,
     pool: BufferPool,
-    /// The longest frame, in bytes.
+    /// Maximum frame length, in bytes.
     max: usize,
     wakes_us: Arc<Waker>,
     wakes_peer: Arc<Waker>,
-    /// Whether the peer does not know yet what was sent.
+    /// True if frames were sent since the peer was last woken.
     sent: bool,
 }
 
@@ -38,11 +38,11 @@ impl fmt::Debug for MemoryWire {
     }
 }
 
-/// The ends of a wire for frames of up to `max` bytes. What is received at the first has been impaired as the first
-/// impairments say.
+/// Creates both ends of a wire for frames of up to `max` bytes. The first impairments apply to the first end's
+/// received frames.
 ///
 /// # Errors
-/// Impairments contradict each other, or the system has no descriptor left.
+/// The impairments contradict each other, or no descriptor is free.
 pub fn memory_wire(
     impairments: &[Impairments; 2],
     seed: u64,
@@ -65,19 +65,19 @@ pub fn memory_wire(
     Ok([end(from_second, to_second, 0)?, end(from_first, to_first, 1)?])
 }
 
-/// Why there is no wire.
+/// A failure to create a wire.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The impairments contradict each other.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The system has no descriptor for it.
+    /// No descriptor is free.
     #[error("cannot make a wire: {0}")]
     Descriptor(#[from] io::Errno),
 }
 
 impl MemoryWire {
-    /// What the path towards this end has done.
+    /// Returns the counters of the path towards this end.
     pub fn path_stats(&self) -> &nichrome_wan::Stats {
         self.path.stats()
     }
@@ -106,12 +106,12 @@ impl WireQueue for MemoryWire {
                 Some(Output::Released(Departure { packet, .. })) => {
                     batch.push(WireFrame { buffer: packet, virtio: VirtioNetHeader::default() });
                 }
-                // It is counted by the path.
+                // The path counts it.
                 Some(Output::Dropped { .. }) => {}
                 None => return Ok(()),
             }
         }
-        // There may be more.
+        // More frames may be pending.
         self.wakes_us.wake();
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The rings between workers: a frame that another worker's connection belongs to goes there.
+//! Rings between workers, for frames of other workers' connections.
 
 use std::mem;
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use crate::distribution::Distribution;
 use crate::stats::QueueStats;
 
-/// Frames on their way from one worker to another.
+/// Capacity of a ring, in frames.
 const ROOM: usize = 2048;
 
-/// A worker's connections to the others.
+/// A worker's rings to and from the others.
 pub(crate) struct Mesh<B> {
     distribution: Distribution,
-    /// To each worker; nothing to itself.
+    /// To each worker; `None` for itself.
     to: Vec<Option<Neighbour<B>>>,
     /// From each other worker.
     from: Vec<Consumer<WireFrame<B>>>,
-    /// The worker's own frames of a batch, while it is distributed; empty otherwise.
+    /// The worker's own frames while a batch is distributed; otherwise empty.
     own: Vec<WireFrame<B>>,
-    /// Set by other workers, which lack the memory of frames that this one holds.
+    /// Set by workers that need the memory of frames that this one holds.
     release_wanted: Arc<AtomicBool>,
 }
 
-/// The way to another worker.
+/// The ring to another worker.
 struct Neighbour<B> {
     ring: Producer<WireFrame<B>>,
     waker: Arc<Waker>,
-    /// Its [`Mesh::release_wanted`].
+    /// The other worker's [`Mesh::release_wanted`].
     release_wanted: Arc<AtomicBool>,
-    /// Whether frames of the batch that is being distributed went there.
+    /// True if the current batch has frames for that worker.
     has_frames: bool,
 }
 
 impl<B: AsRef<[u8]>> Mesh<B> {
-    /// The connections of each worker, which these wake.
+    /// Creates the rings of all workers; pushes wake the receiving worker's waker.
     pub(crate) fn between(wakers: &[Arc<Waker>]) -> Vec<Self> {
         let alone = |_| Self {
             distribution: Distribution::new(wakers.len()),
@@ -67,7 +67,7 @@ impl<B: AsRef<[u8]>> Mesh<B> {
         meshes
     }
 
-    /// Hands frames to the workers that they belong to, and leaves the worker's own.
+    /// Passes frames to the workers of their connections; leaves the worker's own in `batch`.
     pub(crate) fn distribute(&mut self, batch: &mut Vec<WireFrame<B>>, stats: &mut QueueStats) {
         if self.from.is_empty() {
             return;
@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Mesh<B> {
         }
     }
 
-    /// Asks the other workers to hand on the frames that they hold: their memory is needed.
+    /// Asks the other workers to release the frames that they hold: their memory is needed.
     pub(crate) fn request_release(&self) {
         for neighbour in self.to.iter().flatten() {
             if !neighbour.release_wanted.swap(true, Ordering::Relaxed) {
@@ -108,7 +108,7 @@ impl<B: AsRef<[u8]>> Mesh<B> {
         self.release_wanted.load(Ordering::Relaxed) && self.release_wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Takes frames from the other workers until `batch` has so many.
+    /// Takes frames from the other workers until `batch` has `most`.
     pub(crate) fn collect(&mut self, batch: &mut Vec<WireFrame<B>>, most: usize) {
         for from in &mut self.from {
             while batch.len() < most

@@ -1,4 +1,4 @@
-//! Where what comes out of a worker's engine goes.
+//! Routes the outputs of a worker's engine.
 
 use std::io::IoSlice;
 use std::time::Duration;
@@ -14,30 +14,30 @@ use crate::queue::Queue;
 use crate::received::Received;
 use crate::stats::QueueStats;
 
-/// How long a batch waits for room in a full delivery queue before packets are dropped: a few times what the host takes for as
-/// many packets as the queue holds.
+/// Maximum wait of a batch for room in a full delivery queue before packets are dropped: a few times what the host
+/// needs for a queue of packets.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Where what comes out of the engine goes.
+/// Routes the outputs of an engine.
 pub(crate) struct Outputs<'a, W: WireQueue> {
     queue: &'a mut Queue<W>,
     delivery: &'a mut Delivery<W::Buffer>,
-    /// Whether the engine must know what the host has refused.
+    /// True if the engine needs to know what the host refused.
     observes_host: bool,
     stats: &'a mut QueueStats,
     scratch: &'a mut Vec<u8>,
-    /// Why the card cannot go on.
+    /// The error that stops the card.
     failed: Option<CardError>,
-    /// What the host has refused of this batch.
+    /// Packets of this batch that the host refused.
     refused: Vec<Vec<u8>>,
-    /// Whether the delivery thread has something new.
+    /// True if the delivery thread must be woken.
     delivered: bool,
-    /// How long the rest of the batch may wait for room in the delivery queue.
+    /// Remaining wait of this batch for room in the delivery queue.
     patience: Duration,
 }
 
 impl<'a, W: WireQueue> Outputs<'a, W> {
-    /// Before the first output of a batch.
+    /// Starts a batch.
     pub(crate) fn new(
         queue: &'a mut Queue<W>,
         delivery: &'a mut Delivery<W::Buffer>,
@@ -63,7 +63,7 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
         match output {
             Output::ToHost(packet) => self.deliver(packet),
             Output::ToWire(ack) => self.acknowledge(&ack),
-            // The engine counts it.
+            // The engine counts drops.
             Output::Dropped(..) => {}
         }
     }
@@ -105,19 +105,19 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
         }
     }
 
-    /// Sends an acknowledgement, unless the host has just refused something: it may be what is acknowledged.
+    /// Sends an ACK, unless the host refused a packet of this batch: the ACK may cover it.
     fn acknowledge(&mut self, ack: &AckFrame) {
         if !self.refused.is_empty() || self.failed.is_some() {
             self.stats.acks_dropped += 1;
             return;
         }
-        // It goes with what the host itself has to say to what it was just handed.
+        // The ACK leaves together with the host's responses to the delivered packets.
         if self.queue.wire.transmit(&[IoSlice::new(ack.bytes())]).is_err() {
             self.stats.acks_dropped += 1;
         }
     }
 
-    /// After the last: what the host has refused, where the engine must know.
+    /// Ends the batch; returns the packets that the host refused, if the engine observes the host.
     pub(crate) fn end(self) -> (Vec<Vec<u8>>, Result<(), CardError>) {
         if self.delivered
             && let Delivery::Queue(_, waker) = self.delivery

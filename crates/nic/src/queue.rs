@@ -1,14 +1,14 @@
-//! A queue of the wire, and who sees the packets that go through it.
+//! A queue of the wire with an optional packet observer.
 
 use std::fmt;
 
-/// Sees every frame before the engine and every packet after it: a capture, say.
+/// Observes every frame before the engine and every packet after it, for example for a capture.
 pub trait Observer: Send {
-    /// A frame from the wire, before the engine.
+    /// Called with each frame from the wire, before the engine.
     fn received(&mut self, frame: &[u8]);
-    /// A packet for the host in pieces, after the engine.
+    /// Called with each packet for the host, in pieces, after the engine.
     fn delivered(&mut self, parts: &mut dyn Iterator<Item = &[u8]>);
-    /// A packet for the wire, segmented.
+    /// Called with each packet for the wire, after segmentation.
     fn transmitted(&mut self, packet: &[u8]);
 }
 
@@ -16,7 +16,7 @@ pub trait Observer: Send {
 pub struct Queue<W> {
     /// The queue.
     pub wire: W,
-    /// Who sees what goes through it.
+    /// The observer of its packets.
     pub observer: Option<Box<dyn Observer>>,
 }
 

@@ -1,12 +1,12 @@
-//! Received frames in whatever memory they lie.
+//! Received frames, in the wire's memory or in a pool buffer.
 
 use nichrome_port::Buffer;
 
-/// A received frame in whatever memory it lies.
+/// A received frame.
 pub(crate) enum Received<B> {
-    /// As the wire had it.
+    /// In the wire's memory.
     Wire(B),
-    /// Cut from a frame that a sender on this machine had left to be cut.
+    /// In a pool buffer: segmented from a frame with pending offloads of a local sender.
     Cut(Buffer),
 }
 

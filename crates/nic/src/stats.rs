@@ -1,61 +1,61 @@
-//! What a worker of a card has done.
+//! Counters of a worker.
 
 use nichrome_lro::Statistics;
 use nichrome_port::WireStats;
 
-/// Counters of one queue, since it was opened, and how many flows its engine knows now.
+/// Counters of one queue since it was opened, and the engine's current number of flows.
 #[derive(Clone, Debug, Default)]
 pub struct QueueStats {
     /// Frames received from this queue of the wire.
     pub received: u64,
-    /// Their bytes.
+    /// Bytes of these.
     pub received_bytes: u64,
-    /// What the kernel has counted for this queue of the wire.
+    /// The kernel's counters of this queue of the wire.
     pub wire: WireStats,
-    /// Frames handed to other workers, whose connections they belong to.
+    /// Frames passed to other workers, which own their connections.
     pub distributed: u64,
-    /// Frames that another worker had no room for.
+    /// Frames dropped because another worker's ring was full.
     pub distribution_dropped: u64,
-    /// Received frames that their virtio_net_hdr does not fit.
+    /// Received frames that contradict their virtio_net_hdr.
     pub receive_malformed: u64,
-    /// Received frames that a sender on this machine had left to be cut, or their checksum to be completed.
+    /// Received frames of local senders with pending segmentation or checksum.
     pub receive_unfinished: u64,
-    /// The frames that those became.
+    /// Frames that resulted from those.
     pub receive_finished: u64,
-    /// What the engine has done; nothing where nothing is coalesced.
+    /// The engine's counters; zeros without receive offload.
     pub engine: Statistics,
-    /// Flows in the engine's table now.
+    /// Current flows in the engine's table.
     pub connections: u64,
-    /// Packets handed to the host.
+    /// Packets passed to the host.
     pub to_host: u64,
-    /// Their bytes.
+    /// Bytes of these.
     pub to_host_bytes: u64,
-    /// Aggregates that the host refused, so that it got their segments.
+    /// Aggregates that the host refused and got as segments.
     pub taken_apart: u64,
-    /// Packets that the host refused.
+    /// Packets refused by the host.
     pub host_refused: u64,
-    /// Packets that waited for room in the delivery queue, and got it.
+    /// Packets that waited for room in the delivery queue and were queued.
     pub delivery_waited: u64,
-    /// Packets for which the delivery queue had no room in time.
+    /// Packets dropped because the delivery queue stayed full.
     pub delivery_dropped: u64,
     /// Frames from the host.
     pub from_host: u64,
-    /// Their bytes.
+    /// Bytes of these.
     pub from_host_bytes: u64,
-    /// Frames from the host that their virtio_net_hdr does not fit.
+    /// Frames from the host that contradict their virtio_net_hdr.
     pub transmit_malformed: u64,
-    /// Packets sent to the wire, the engine's acknowledgements not counted.
+    /// Packets sent to the wire, without the engine's ACKs.
     pub transmitted: u64,
-    /// Their bytes.
+    /// Bytes of these.
     pub transmitted_bytes: u64,
-    /// Packets that the wire does not take: too long for its MTU.
+    /// Packets that exceed the wire's MTU.
     pub transmit_refused: u64,
-    /// Acknowledgements of the engine that were not sent, because the wire was busy or the host did not take the data.
+    /// ACKs of the engine not sent, because the wire was busy or the host refused the data.
     pub acks_dropped: u64,
 }
 
 impl QueueStats {
-    /// The plain counters by name; names stay stable. The engine's and the wire's are not among them.
+    /// Returns the plain counters with their stable names, without those of the engine and the wire.
     pub fn named(&self) -> [(&'static str, u64); 20] {
         [
             ("received", self.received),

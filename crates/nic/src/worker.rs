@@ -22,27 +22,27 @@ use crate::queue::Queue;
 use crate::received::Received;
 use crate::stats::QueueStats;
 
-/// Frames of a receive batch.
+/// Maximum frames of a receive batch.
 const BATCH: usize = 256;
 
-/// Packets from the host that are sent before the wire has its turn again: as many as [`Worker::receive`] takes of the wire,
-/// because a host may acknowledge each, and loses what is not read in time.
+/// Packets sent for the host before the wire's turn: as many as [`Worker::receive`] takes from the wire, since the
+/// host may acknowledge each, and the host's queue drops what is not read in time.
 const HOST_PACKETS: usize = 2 * BATCH;
 
-/// After how many rounds without sleep a worker looks for orders.
+/// Rounds without sleep after which a worker reads its orders.
 const LOOK_UP: u64 = 64;
 
-/// How soon what the wire had no room for is tried again, in nanoseconds.
+/// Delay before retrying a full wire, in nanoseconds.
 const RETRY: u64 = 50_000;
 
-/// The same where the wire is down.
+/// Delay before retrying a wire that is down, in nanoseconds.
 const RETRY_DOWN: u64 = 10_000_000;
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub(crate) struct Parts<W: WireQueue> {
     pub(crate) queue: Queue<W>,
     pub(crate) host: HostSide<W::Buffer>,
-    /// `None`: nothing is coalesced.
+    /// `None`: no receive offload.
     pub(crate) offload: Option<Offload<Received<W::Buffer>>>,
     pub(crate) mesh: Mesh<W::Buffer>,
     pub(crate) inbox: Inbox,
@@ -50,7 +50,7 @@ pub(crate) struct Parts<W: WireQueue> {
 
 /// A worker's side towards the host.
 pub(crate) struct HostSide<B> {
-    /// Where what the host sends comes from; `None`: another worker sends it.
+    /// The host queue that the worker reads; `None` if another worker reads it.
     pub(crate) source: Option<Host>,
     pub(crate) delivery: Delivery<B>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct HostSide<B> {
 /// A worker's receive offload.
 pub(crate) struct Offload<B: AsRef<[u8]>> {
     pub(crate) engine: Coalescer<B>,
-    /// Whether the engine is shown what the host sends, and what it refuses.
+    /// True if the engine observes the host's transmissions and refusals.
     pub(crate) observes_host: bool,
 }
 
@@ -68,12 +68,12 @@ pub(crate) struct Worker<W: WireQueue> {
     busy_poll: bool,
     batch: Vec<WireFrame<W::Buffer>>,
     frames: Vec<Frame<Received<W::Buffer>>>,
-    /// What the engine has made of them.
+    /// Outputs of the engine.
     outputs: Vec<Output<Received<W::Buffer>>>,
     pool: BufferPool,
-    /// Packets from the host that the wire had no room for; the host's next frame waits until they are gone.
+    /// Packets from the host that found the wire full; the host's next frame is not read before they are sent.
     unsent: VecDeque<Vec<u8>>,
-    /// Whether the wire was down when it was last used.
+    /// True if the wire was down at its last use.
     wire_is_down: bool,
     scratch: Vec<u8>,
     stats: QueueStats,
@@ -95,10 +95,10 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Works until it is told to stop.
+    /// Runs until a stop order.
     pub(crate) fn run(mut self) -> Result<QueueStats, CardError> {
         let mut buffer = vec![0; MAX_RECEIVE];
-        // Where that is not possible, timers are up to 50 µs late.
+        // On failure, timers are up to 50 µs late.
         let _ = clock::sleep_precisely();
         for round in 0u64.. {
             let received = self.receive()?;
@@ -112,7 +112,7 @@ impl<W: WireQueue> Worker<W> {
         Ok(self.report())
     }
 
-    /// Takes a receive batch through the engine; says whether there was one.
+    /// Processes one receive batch; returns false if there was none.
     fn receive(&mut self) -> Result<bool, CardError> {
         let Parts { queue, mesh, .. } = &mut self.parts;
         is_up(queue.wire.receive(&mut self.batch, BATCH))?;
@@ -128,7 +128,7 @@ impl<W: WireQueue> Worker<W> {
         Ok(busy)
     }
 
-    /// Makes frames for the engine of those from the wire.
+    /// Converts frames from the wire for the engine.
     fn prepare(&mut self) {
         for WireFrame { buffer, virtio } in self.batch.drain(..) {
             if let Some(observer) = &mut self.parts.queue.observer {
@@ -141,7 +141,7 @@ impl<W: WireQueue> Worker<W> {
                 self.frames.push(Frame { buffer: Received::Wire(buffer), checksum });
                 continue;
             }
-            // A sender on this machine has left it to be cut, or its checksum to be completed.
+            // A local sender left segmentation or the checksum pending.
             let Ok((mut segments, checksum)) = cut(buffer.as_ref(), &virtio) else {
                 self.stats.receive_malformed += 1;
                 continue;
@@ -156,8 +156,8 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Takes the frames through the engine, and what comes out to where it belongs. Where a wire is low on memory, the engine
-    /// then holds nothing: the kernel would drop frames for those that are held.
+    /// Passes the frames to the engine and routes its outputs. If a wire is low on memory, flushes the engine: the
+    /// kernel would drop frames for lack of those that it holds.
     fn coalesce(&mut self, now: Instant) -> Result<(), CardError> {
         let Parts { queue, host, offload, mesh, .. } = &mut self.parts;
         let is_low = queue.wire.is_low();
@@ -197,7 +197,7 @@ impl<W: WireQueue> Worker<W> {
         ended
     }
 
-    /// Sends what the host sends; says whether there was something.
+    /// Sends the host's packets; returns false if there were none.
     fn transmit(&mut self, buffer: &mut [u8]) -> Result<bool, CardError> {
         let Parts { queue: Queue { wire, observer }, host, offload, .. } = &mut self.parts;
         let mut busy = false;
@@ -255,7 +255,7 @@ impl<W: WireQueue> Worker<W> {
         Ok(busy || packets > 0)
     }
 
-    /// Sleeps until there is something to do; says whether an order woke it.
+    /// Sleeps until there is work; returns true if an order woke the worker.
     fn sleep(&mut self) -> Result<bool, CardError> {
         let Parts { queue: Queue { wire, .. }, host, offload, inbox, .. } = &self.parts;
         let is_stuck = !self.unsent.is_empty() || wire.unsent() > 0 || wire.is_starved();
@@ -263,23 +263,23 @@ impl<W: WireQueue> Worker<W> {
         let retry = is_stuck.then(|| clock::now().plus_nanos(pause));
         let timer = offload.as_ref().and_then(|offload| offload.engine.poll_timeout());
         let until = [retry, timer, wire.poll_timeout()].into_iter().flatten().min();
-        // A host with a full wire before it must not wake us.
+        // Not woken by the host while the wire is full.
         let host = match &host.source {
             Some(host) if self.unsent.is_empty() => host.as_fd(),
             _ => inbox.as_fd(),
         };
-        // Nor must frames for which there is no memory.
+        // Not woken by frames for which there is no memory.
         let wire = if wire.is_starved() { inbox.as_fd() } else { wire.as_fd() };
         let [_, _, woken] = clock::wait([wire, host, inbox.as_fd()], until).map_err(CardError::Wire)?;
         Ok(woken)
     }
 
-    /// Does as it is told; says whether it is told to stop.
+    /// Executes pending orders; returns true on a stop order.
     fn obey(&mut self) -> bool {
         self.parts.inbox.clear();
         while let Some(order) = self.parts.inbox.next() {
             match order {
-                // Whoever asked may have gone.
+                // The requesting thread may have gone.
                 Order::Report(to) => drop(to.send(self.report())),
                 Order::Stop => return true,
             }
@@ -299,8 +299,8 @@ impl<W: WireQueue> Worker<W> {
     }
 }
 
-/// Whether the wire is up, by what it said. One that is down may come up again, and one that is gone is for whoever
-/// started the card to notice.
+/// Returns true if the wire is up, by its last result. A wire that is down may come up again; the card's owner notices
+/// one that is gone.
 fn is_up(said: Result<(), Errno>) -> Result<bool, CardError> {
     match said {
         Ok(()) => Ok(true),
