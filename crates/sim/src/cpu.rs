@@ -1,22 +1,22 @@
-//! A server that does one job after the other: a CPU core, a hardware thread, a bus that is held for a time.
+//! A server that processes jobs one at a time: a CPU core, a hardware thread, a bus.
 
 use std::collections::VecDeque;
 
 use nichrome_wire::Instant;
 use thiserror::Error;
 
-/// What a host CPU pays for received packets, in nanoseconds and, for a byte, picoseconds.
+/// A host CPU's costs of received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuCosts {
-    /// Of an interrupt.
+    /// Per interrupt, in nanoseconds.
     pub per_interrupt: u64,
-    /// Of a packet, whatever its length.
+    /// Per packet, in nanoseconds.
     pub per_packet: u64,
-    /// Of a byte, in picoseconds.
+    /// Per byte, in picoseconds.
     pub picos_per_byte: u64,
 }
 
-/// Work for a CPU.
+/// Work of a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Interrupts taken.
@@ -28,7 +28,7 @@ pub struct Work {
 }
 
 impl CpuCosts {
-    /// What the work costs, in nanoseconds, rounded to the nearest.
+    /// Returns the cost of the work in nanoseconds, rounded to nearest.
     pub fn of(&self, work: Work) -> u64 {
         let bytes = work.bytes.saturating_mul(self.picos_per_byte).saturating_add(500) / 1000;
         let interrupts = work.interrupts.saturating_mul(self.per_interrupt);
@@ -36,37 +36,37 @@ impl CpuCosts {
     }
 }
 
-/// Does jobs in the order in which they come, each for as long as it costs.
+/// A FIFO server: each job occupies it for the job's cost.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// How many jobs may wait; the one that is being done does not count.
+    /// Maximum queued jobs, without the one in service.
     most_waiting: usize,
-    /// When each job that has not begun begins.
+    /// Start times of the queued jobs.
     waiting: VecDeque<Instant>,
     idle_from: Instant,
     accepted: u64,
     refused: u64,
-    /// Nanoseconds of all jobs accepted.
+    /// Total cost of all accepted jobs, in nanoseconds.
     work: u64,
 }
 
-/// As many jobs wait as may.
+/// The queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the backlog is full")]
 pub struct BacklogFull;
 
 impl Server {
-    /// An idle server before which at most `most_waiting` jobs wait.
+    /// Creates an idle server with a queue for `most_waiting` jobs.
     pub fn new(most_waiting: usize) -> Self {
         let (waiting, idle_from) = (VecDeque::new(), Instant::ZERO);
         Self { most_waiting, waiting, idle_from, accepted: 0, refused: 0, work: 0 }
     }
 
-    /// Takes a job that comes at `now` and costs `cost` nanoseconds, and says when it is done; `now` must not go
-    /// backwards.
+    /// Accepts a job that arrives at `now` and costs `cost` nanoseconds; returns its completion time. `now` must not
+    /// decrease.
     ///
     /// # Errors
-    /// Too many are waiting: the job is refused.
+    /// The queue is full: the job is rejected.
     pub fn serve(&mut self, cost: u64, now: Instant) -> Result<Instant, BacklogFull> {
         while self.waiting.front().is_some_and(|begins| *begins <= now) {
             self.waiting.pop_front();
@@ -84,28 +84,28 @@ impl Server {
         Ok(self.idle_from)
     }
 
-    /// How many jobs wait at `now`, a time no earlier than that of the last job.
+    /// Returns the number of queued jobs at `now`, which is not before the last job.
     pub fn waiting(&self, now: Instant) -> usize {
         self.waiting.len() - self.waiting.iter().take_while(|begins| **begins <= now).count()
     }
 
-    /// From when on it has nothing to do.
+    /// Returns when the server becomes idle.
     pub fn idle_from(&self) -> Instant {
         self.idle_from
     }
 
-    /// Nanoseconds that it has worked until `now`, a time no earlier than that of the last job: two of these make the
-    /// load of the time between them.
+    /// Returns the busy time until `now` in nanoseconds; `now` is not before the last job. The difference of two calls
+    /// is the load of the interval.
     pub fn busy_nanos(&self, now: Instant) -> u64 {
         self.work.saturating_sub(self.idle_from.nanos_since(now))
     }
 
-    /// Jobs that were accepted.
+    /// Returns the number of accepted jobs.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Jobs that were refused.
+    /// Returns the number of rejected jobs.
     pub fn refused(&self) -> u64 {
         self.refused
     }

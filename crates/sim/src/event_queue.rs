@@ -1,13 +1,13 @@
-//! The event queue: what happens next, in the order of (time, sequence).
+//! The event queue, ordered by (time, sequence).
 //!
-//! A hierarchical timing wheel with a slot for each value of six bits of the time: level 0 tells single nanoseconds apart,
-//! level 10 the highest bits. An event waits at the level of the highest bit in which its time differs from now, and moves
-//! down when the clock comes near, at most once per level. All that wait at a lower level come before all that wait
-//! at a higher one, and the events of a slot are in the order in which they were scheduled. So an operation takes constant
-//! time however many are pending, where a binary heap's takes as many cache misses as it has levels.
+//! A hierarchical timing wheel with a slot for each value of six time bits: level 0 resolves nanoseconds, level 10
+//! holds the highest bits. An event waits at the level of the highest bit in which its time differs from now, and
+//! moves down at most once per level as the clock approaches. All events of a lower level precede those of a higher
+//! one, and a slot keeps events in scheduling order. So operations take constant time for any number of pending
+//! events; a binary heap has a cache miss per level.
 //!
-//! What moves down is a time and a number; the event itself stays where it was put. A slot's entries are in chunks that
-//! are read and written one after the other, because a list of single entries costs a cache miss each.
+//! Only a time and an index move down; events stay in place. A slot's entries are in chunks that are accessed
+//! sequentially, since a list of single entries costs a cache miss each.
 
 use nichrome_wire::Instant;
 
@@ -15,14 +15,14 @@ const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 const LEVELS: usize = (u64::BITS as usize).div_ceil(BITS as usize);
 const NONE: u32 = u32::MAX;
-/// Entries of a chunk, which is four cache lines long with them.
+/// Entries per chunk: a chunk is four cache lines long.
 const CHUNK: usize = 15;
 
-/// Events of type `E`, each with its time. Those of equal time come in the order in which they were scheduled.
+/// Scheduled events of type `E`. Events of equal time are returned in scheduling order.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     now: u64,
-    /// A bit for each level with entries.
+    /// Bit set of the levels with entries.
     occupied: u16,
     levels: Vec<Level>,
     chunks: Vec<Chunk>,
@@ -32,21 +32,21 @@ pub struct EventQueue<E> {
     pending: usize,
 }
 
-/// 64 lists of chunks, and a bit for each that is not empty.
+/// 64 lists of chunks, and the bit set of non-empty ones.
 #[derive(Clone, Debug)]
 struct Level {
     occupied: u64,
     slots: [List; SLOTS],
 }
 
-/// The first and the last chunk.
+/// The first and last chunk.
 #[derive(Clone, Copy, Debug)]
 struct List {
     first: u32,
     last: u32,
 }
 
-/// Entries in order; those before `begin` have been taken. Its own fields share a cache line with the first entries.
+/// Entries in order; those before `begin` are taken. The header shares a cache line with the first entries.
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct Chunk {
@@ -62,11 +62,11 @@ struct Entry {
     place: u32,
 }
 
-/// Where an event stays until it comes.
+/// Storage of an event until its time.
 #[derive(Debug)]
 enum Place<E> {
     Taken(E),
-    /// The next free place.
+    /// The next free entry.
     Free(u32),
 }
 
@@ -86,7 +86,7 @@ impl<E> Default for EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// An empty queue at time 0.
+    /// Creates an empty queue at time 0.
     pub fn new() -> Self {
         let level = Level { occupied: 0, slots: [List::EMPTY; SLOTS] };
         Self {
@@ -101,25 +101,25 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// The time of the event that was taken last, or that [`EventQueue::pop_until`] was told.
+    /// Returns the time of the last event taken, or the limit of [`EventQueue::pop_until`].
     #[inline]
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.now)
     }
 
-    /// How many events are pending.
+    /// Returns the number of pending events.
     #[inline]
     pub fn len(&self) -> usize {
         self.pending
     }
 
-    /// Whether nothing is pending.
+    /// Returns true if no event is pending.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pending == 0
     }
 
-    /// Schedules `event` at `time`; a time that has passed counts as now.
+    /// Schedules `event` at `time`, or now if `time` has passed.
     #[inline]
     pub fn schedule(&mut self, time: Instant, event: E) {
         let time = time.as_nanos().max(self.now);
@@ -134,13 +134,13 @@ impl<E> EventQueue<E> {
         self.schedule(self.now().plus_nanos(nanos), event);
     }
 
-    /// Takes the next event; the clock moves to its time.
+    /// Returns the next event and moves the clock to its time.
     #[inline]
     pub fn pop(&mut self) -> Option<(Instant, E)> {
         self.pop_until(Instant::MAX)
     }
 
-    /// Takes the next event if it is due at or before `limit`; otherwise the clock moves to `limit`.
+    /// Returns the next event if it is due at or before `limit`; otherwise moves the clock to `limit`.
     pub fn pop_until(&mut self, limit: Instant) -> Option<(Instant, E)> {
         let limit = limit.as_nanos();
         while let Some((level, slot)) = self.next_slot() {
@@ -161,7 +161,7 @@ impl<E> EventQueue<E> {
         None
     }
 
-    /// The first slot with entries: lower levels come first, and within a level lower slots.
+    /// Returns the first slot with entries: lowest level, then lowest slot.
     #[inline]
     fn next_slot(&self) -> Option<(usize, usize)> {
         if self.occupied == 0 {
@@ -171,7 +171,7 @@ impl<E> EventQueue<E> {
         Some((level, self.levels[level].occupied.trailing_zeros() as usize))
     }
 
-    /// The earliest time that belongs to a slot: the higher bits are those of now.
+    /// Returns the earliest time of a slot, with the higher bits of now.
     #[inline]
     fn slot_start(&self, level: usize, slot: usize) -> u64 {
         let shift = BITS * level as u32;
@@ -179,8 +179,8 @@ impl<E> EventQueue<E> {
         (self.now & above) | ((slot as u64) << shift)
     }
 
-    /// The time of a slot's first entry where that comes before all others: at level 0 the times are equal, and higher up
-    /// nothing else is in the slot, which spares the entry its way down.
+    /// Returns the time of a slot's first entry if it precedes all others: at level 0 the times are equal; at a higher
+    /// level only if the entry is alone, which saves moving it down.
     #[inline]
     fn first_alone(&self, level: usize, slot: usize) -> Option<u64> {
         let chunk = &self.chunks[self.levels[level].slots[slot].first as usize];
@@ -188,7 +188,7 @@ impl<E> EventQueue<E> {
         is_first.then(|| chunk.entries[usize::from(chunk.begin)].time)
     }
 
-    /// Hands the entries of a slot, which begins now, to the lower levels, in order.
+    /// Moves the entries of a slot that begins now to the lower levels, in order.
     fn move_down(&mut self, level: usize, slot: usize) {
         let mut next = self.levels[level].slots[slot].first;
         self.vacate(level, slot);
@@ -224,7 +224,7 @@ impl<E> EventQueue<E> {
         Some((Instant::from_nanos(self.now), event))
     }
 
-    /// Empties a slot whose chunks are taken.
+    /// Marks a slot empty after its chunks are taken.
     #[inline]
     fn vacate(&mut self, level: usize, slot: usize) {
         let Level { occupied, slots } = &mut self.levels[level];
@@ -233,7 +233,7 @@ impl<E> EventQueue<E> {
         self.occupied &= !(u16::from(*occupied == 0) << level);
     }
 
-    /// Puts an entry behind all others of its slot.
+    /// Appends an entry to its slot.
     #[inline]
     fn append(&mut self, entry: Entry) {
         let (level, slot) = slot_of(self.now, entry.time);
@@ -246,7 +246,7 @@ impl<E> EventQueue<E> {
         chunk.end += 1;
     }
 
-    /// Adds an empty chunk to a slot.
+    /// Appends an empty chunk to a slot.
     fn extend(&mut self, level: usize, slot: usize) -> u32 {
         let added = self.empty_chunk();
         self.occupied |= 1 << level;
@@ -274,7 +274,7 @@ impl<E> EventQueue<E> {
         index
     }
 
-    /// Gives a chunk back; returns the one that followed it.
+    /// Frees a chunk; returns the one behind it.
     #[inline]
     fn release(&mut self, index: u32) -> u32 {
         let chunk = &mut self.chunks[index as usize];
@@ -283,7 +283,7 @@ impl<E> EventQueue<E> {
         next
     }
 
-    /// Puts an event where it stays until it comes.
+    /// Stores an event; returns its index.
     #[inline]
     fn put(&mut self, event: E) -> u32 {
         let place = self.free_place;
@@ -302,7 +302,7 @@ impl<E> EventQueue<E> {
     }
 }
 
-/// Where an event at `time` waits when it is `now`: the level of the highest bits that differ, and their value.
+/// Returns the slot for an event at `time`: the level of the highest bits that differ from `now`, and their value.
 #[inline]
 fn slot_of(now: u64, time: u64) -> (usize, usize) {
     let level = (now ^ time).checked_ilog2().unwrap_or(0) / BITS;

@@ -1,4 +1,4 @@
-//! A paced generator: full frames of TCP-looking flows, one after the other at a line's rate, and nobody answers.
+//! A paced traffic generator: full TCP frames back to back at line rate, without a receiver's feedback.
 
 use std::num::NonZeroU32;
 
@@ -8,69 +8,69 @@ use thiserror::Error;
 
 use crate::{HostId, Outline, Pacer, Packet, Rate};
 
-/// What a generator sends.
+/// The configuration of a generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorConfig {
-    /// The rate of the line, which it fills.
+    /// The line rate.
     pub rate: Rate,
-    /// Bytes that each frame takes on the line beside its own, such as [`crate::ETHERNET_OVERHEAD`].
+    /// Overhead of each frame on the line in bytes, such as [`crate::ETHERNET_OVERHEAD`].
     pub overhead: u32,
-    /// Bytes of each frame without its check sequence, 60 to 9014.
+    /// Frame length without frame check sequence in bytes, 60 to 9014.
     pub frame_len: usize,
-    /// Whether frames have bytes.
+    /// Whether packets have bytes.
     pub content: Content,
-    /// Its flows, at least one.
+    /// The flows, at least one.
     pub flows: Vec<FlowConfig>,
 }
 
-/// What packets are made of.
+/// The content of generated packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Whole frames, with right checksums and sequence numbers that follow each other.
+    /// Whole frames with correct checksums and consecutive sequence numbers.
     Frames,
-    /// Outlines with the number of the flow.
+    /// Outlines with the flow's number.
     Outlines,
 }
 
 /// A flow of a generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowConfig {
-    /// Who sends.
+    /// The source.
     pub from: HostId,
-    /// Who receives.
+    /// The destination.
     pub to: HostId,
-    /// The port of the sender.
+    /// The source port.
     pub src_port: u16,
-    /// The port of the receiver.
+    /// The destination port.
     pub dst_port: u16,
-    /// Its share of the frames is its weight by the sum of all.
+    /// The flow's share of the frames, relative to the other weights.
     pub weight: NonZeroU32,
 }
 
-/// A value that a generator cannot have.
+/// An invalid generator configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GeneratorError {
-    /// A frame of that length cannot be made.
+    /// The frame length is out of range.
     #[error("frame_len is {0}: it must be from 60 to 9014")]
     FrameLen(usize),
-    /// There is nothing to send.
+    /// There are no flows.
     #[error("there are no flows: at least one is needed")]
     NoFlows,
 }
 
-/// A frame of a generator.
+/// A generated frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generated {
-    /// When its last bit leaves.
+    /// Time at which its last bit leaves.
     pub at: Instant,
-    /// Which flow it is of.
+    /// Index of its flow.
     pub flow: usize,
     /// The frame.
     pub packet: Packet,
 }
 
-/// Makes frames without end: an iterator in the order of their times. Flows take turns as evenly as their weights allow,
-/// and always in the same order.
+/// An endless iterator of frames in time order. Interleaves flows as evenly as their weights allow, in a deterministic
+/// order.
 #[derive(Clone, Debug)]
 pub struct Generator {
     config: GeneratorConfig,
@@ -83,23 +83,23 @@ pub struct Generator {
 #[derive(Clone, Debug)]
 struct Flow {
     weight: i64,
-    /// How far it is behind its share; the one furthest behind is next (smooth weighted round robin).
+    /// Deficit of the flow; the largest one is next (smooth weighted round robin).
     behind: i64,
     sent: u64,
-    /// Its frame with an identification and a sequence number of zero.
+    /// The flow's frame with identification and sequence number 0.
     template: Vec<u8>,
 }
 
-/// Where headers without options are.
+/// Offsets of the headers, all without options.
 const IP: usize = EthernetHeader::LEN;
 const TCP: usize = IP + 20;
 const PAYLOAD: usize = TCP + 20;
 
 impl Generator {
-    /// A generator whose first frame begins at `start`.
+    /// Creates a generator whose first frame begins at `start`.
     ///
     /// # Errors
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     pub fn new(config: GeneratorConfig, start: Instant) -> Result<Self, GeneratorError> {
         if !(60..=9014).contains(&config.frame_len) {
             return Err(GeneratorError::FrameLen(config.frame_len));
@@ -112,12 +112,12 @@ impl Generator {
         Ok(Self { pacer: Pacer::new(config.rate), flows, total_weight, start, config })
     }
 
-    /// Frames that a flow has sent.
+    /// Returns the number of frames sent by a flow.
     pub fn sent(&self, flow: usize) -> u64 {
         self.flows.get(flow).map_or(0, |flow| flow.sent)
     }
 
-    /// The flow that is furthest behind its share; of several the first.
+    /// Returns the flow with the largest deficit; the first one on a tie.
     fn next_flow(&mut self) -> usize {
         for flow in &mut self.flows {
             flow.behind += flow.weight;
@@ -161,11 +161,11 @@ impl Flow {
         Self { weight: i64::from(weight.get()), behind: 0, sent: 0, template: frame.build() }
     }
 
-    /// Frame `number` of the flow.
+    /// Builds frame `number` of the flow.
     fn frame(&self, number: u64) -> Vec<u8> {
         let mut frame = self.template.clone();
         let payload = (frame.len() - PAYLOAD) as u64;
-        // Both wrap, as their fields do.
+        // Both fields wrap.
         let (ident, seq) = (number as u16, (number * payload) as u32);
         put(&mut frame, IP + 4, ident.to_be_bytes());
         put(&mut frame, TCP + 4, seq.to_be_bytes());
@@ -179,7 +179,7 @@ fn put<const N: usize>(frame: &mut [u8], at: usize, bytes: [u8; N]) {
     frame[at..at + N].copy_from_slice(&bytes);
 }
 
-/// Sets a checksum right after a field that was zero has become `number` (RFC 1624, equation 3).
+/// Updates the checksum after a zero field changed to `number` (RFC 1624, equation 3).
 fn add_to_checksum(frame: &mut [u8], at: usize, number: u32) {
     let before = u16::from_be_bytes([frame[at], frame[at + 1]]);
     let sum = Sum::new().add_u32(u32::from(!before)).add_u32(number);

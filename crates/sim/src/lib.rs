@@ -1,23 +1,23 @@
-//! A discrete-event simulator: Nichrome's engines inside models of hardware, in virtual time.
+//! A discrete-event simulator: Nichrome's engines inside hardware models, in virtual time.
 //!
-//! A [`World`] is a struct of parts and an enum of what can happen. Parts are plain structs whose methods say what happens
-//! when ([`Link::send`]: when a packet arrives, or that it is dropped); the world schedules it. A [`Simulation`] runs one
-//! world on one thread, in the order of (time, sequence); several run in parallel, each by itself. Nothing reads a clock,
-//! and randomness follows from seeds, so that the same configuration gives the same [trace hash](Simulation::trace_hash)
-//! on every machine.
+//! A [`World`] is a struct of parts and an enum of events. Parts are plain structs whose methods return when something
+//! happens ([`Link::send`]: when a packet arrives, or that it is dropped); the world schedules the event. A
+//! [`Simulation`] runs one world on one thread, in the order of (time, sequence); several may run in parallel,
+//! independently. Nothing reads a clock, and randomness derives from seeds, so that equal configurations give equal
+//! [trace hashes](Simulation::trace_hash) on every machine.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`Link`], [`Switch`] | queue, rate, delay, ECN threshold; routing by destination |
-//! | [`host::Host`] | a TCP host: connections, and programs that send, receive, ask and answer |
-//! | [`generator::Generator`] | TCP-looking frames at a line's rate |
-//! | [`Server`], [`CpuCosts`] | a CPU, a hardware thread: one job after the other |
+//! | [`Link`], [`Switch`] | queue, rate, delay, ECN threshold; forwarding by destination |
+//! | [`host::Host`] | a TCP host: connections, and programs that send, receive, request and respond |
+//! | [`generator::Generator`] | TCP frames at line rate |
+//! | [`Server`], [`CpuCosts`] | a CPU or hardware thread: one job at a time |
 //! | [`Pcie`] | latency, bandwidth, outstanding reads |
-//! | `nichrome_wan::Path`, `nichrome_lro`'s and other engines | as they are: [`nichrome_wire::engine`] has the loops |
-//! | [`Timer`] | the event that wakes an engine when it asks for it |
+//! | `nichrome_wan::Path`, engines of `nichrome_lro` and others | unchanged, driven by the loops of [`nichrome_wire::engine`] |
+//! | [`Timer`] | the event that wakes an engine |
 //! | [`observe`] | counters, time series, captures, progress |
 //!
-//! Two hosts and a link in each direction, and a transfer from one to the other:
+//! Two hosts, a link in each direction, and a transfer from one to the other:
 //!
 //! ```
 //! use nichrome_sim::host::{Host, HostConfig, Role};

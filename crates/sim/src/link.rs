@@ -1,6 +1,6 @@
 //! A link: a queue, a rate and a delay.
 //!
-//! It is analytic: what becomes of a packet is known when it is sent, so that a hop is one event, that of its arrival.
+//! Analytic: the arrival time is known when a packet is sent, so that a hop is one event.
 
 use std::collections::VecDeque;
 
@@ -10,33 +10,33 @@ use thiserror::Error;
 
 use crate::{Pacer, Packet, Rate};
 
-/// Bytes that an Ethernet frame takes on a wire beside those from its link header to the end of its payload: preamble
-/// and start of frame 8, frame check sequence 4, gap 12 (IEEE 802.3).
+/// Overhead of an Ethernet frame on the wire in bytes: preamble and start of frame 8, frame check sequence 4, gap 12
+/// (IEEE 802.3).
 pub const ETHERNET_OVERHEAD: u32 = 24;
 
-/// What a link is.
+/// The configuration of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// How fast it sends.
+    /// The rate.
     pub rate: Rate,
-    /// How long a packet takes from one end to the other, in nanoseconds.
+    /// The propagation delay, in nanoseconds.
     pub delay: u64,
-    /// How much may wait; the packet that is being sent does not count.
+    /// The queue limit, without the packet in transmission.
     pub queue: QueueLimit,
-    /// A packet is marked that finds more than this waiting (RFC 8257 section 3.1); `None`: none is.
+    /// Queue length above which packets are marked (RFC 8257 section 3.1); `None`: never.
     pub ecn_threshold: Option<QueueLimit>,
-    /// Bytes that each packet takes beside its own, such as [`ETHERNET_OVERHEAD`].
+    /// Overhead per packet in bytes, such as [`ETHERNET_OVERHEAD`].
     pub overhead: u32,
 }
 
 impl LinkConfig {
-    /// An Ethernet link with a queue of 1000 packets that marks none.
+    /// An Ethernet link with a queue of 1000 packets and without marking.
     pub fn ethernet(rate: Rate, delay: u64) -> Self {
         Self { rate, delay, queue: QueueLimit::default(), ecn_threshold: None, overhead: ETHERNET_OVERHEAD }
     }
 }
 
-/// A link in one direction. Packets leave it in the order in which they were sent.
+/// A unidirectional FIFO link.
 #[derive(Clone, Debug)]
 pub struct Link {
     config: LinkConfig,
@@ -46,46 +46,46 @@ pub struct Link {
     counters: LinkCounters,
 }
 
-/// A packet that has not begun to leave.
+/// A queued packet.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     begins: Instant,
     len: u32,
 }
 
-/// What becomes of a packet that was accepted.
+/// The schedule of an accepted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When its first bit leaves: when it no longer waits.
+    /// When transmission begins.
     pub begins: Instant,
-    /// When its last bit leaves.
+    /// When transmission ends.
     pub ends: Instant,
-    /// When its last bit arrives: the delay later.
+    /// When the last bit arrives: `ends` plus the delay.
     pub arrives: Instant,
-    /// Whether it is to be marked "congestion experienced", if it is ECN-capable.
+    /// True if the packet is to be marked CE, provided that it is ECN-capable.
     pub marked: bool,
 }
 
-/// The queue has no room for the packet.
+/// The queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the queue is full")]
 pub struct QueueFull;
 
-/// What a link has done.
+/// Counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets accepted.
     pub packets: u64,
-    /// Bytes of those, without overhead.
+    /// Bytes of these, without overhead.
     pub bytes: u64,
-    /// Packets that found the queue full.
+    /// Packets dropped because the queue was full.
     pub dropped: u64,
-    /// Packets that were to be marked, ECN-capable or not.
+    /// Packets above the marking threshold, ECN-capable or not.
     pub marked: u64,
 }
 
 impl LinkCounters {
-    /// Each with its name.
+    /// Returns the counters with their names.
     pub fn named(&self) -> [(&'static str, u64); 4] {
         let Self { packets, bytes, dropped, marked } = *self;
         [("packets", packets), ("bytes", bytes), ("dropped", dropped), ("marked", marked)]
@@ -93,16 +93,16 @@ impl LinkCounters {
 }
 
 impl Link {
-    /// An idle link.
+    /// Creates an idle link.
     pub fn new(config: LinkConfig) -> Self {
         let pacer = Pacer::new(config.rate);
         Self { config, pacer, waiting: VecDeque::new(), waiting_bytes: 0, counters: LinkCounters::default() }
     }
 
-    /// Sends a packet of `len` bytes; `now` must not go backwards.
+    /// Sends a packet of `len` bytes; `now` must not decrease.
     ///
     /// # Errors
-    /// The queue is full: the packet is lost.
+    /// The queue is full: the packet is dropped.
     pub fn send(&mut self, len: usize, now: Instant) -> Result<Sent, QueueFull> {
         self.forget_what_has_begun(now);
         let len = u32::try_from(len).unwrap_or(u32::MAX);
@@ -127,10 +127,10 @@ impl Link {
         Ok(Sent { begins, ends, arrives: ends.plus_nanos(self.config.delay), marked })
     }
 
-    /// Sends a packet, and marks it if it is to be marked and can be.
+    /// Sends a packet, and marks it CE if it is above the threshold and ECN-capable.
     ///
     /// # Errors
-    /// The queue is full: the packet is lost.
+    /// The queue is full: the packet is dropped.
     pub fn carry(&mut self, packet: &mut Packet, now: Instant) -> Result<Sent, QueueFull> {
         let sent = self.send(packet.wire_len(), now)?;
         if sent.marked && nichrome_wan::Packet::ecn(packet) != Ecn::NotEct {
@@ -139,7 +139,7 @@ impl Link {
         Ok(sent)
     }
 
-    /// Packets that wait at `now`, and their bytes; `now` is no earlier than that of the last packet.
+    /// Returns the queued packets and bytes at `now`, which is not before the last packet.
     pub fn waiting(&self, now: Instant) -> (usize, u64) {
         let begun = self.waiting.iter().take_while(|packet| packet.begins <= now);
         let (packets, bytes) =
@@ -147,17 +147,17 @@ impl Link {
         (self.waiting.len() - packets, self.waiting_bytes - bytes)
     }
 
-    /// When a packet that is sent at `now` would begin to leave.
+    /// Returns when transmission of a packet sent at `now` would begin.
     pub fn begins(&self, now: Instant) -> Instant {
         self.pacer.begins(now)
     }
 
-    /// What it is.
+    /// Returns the configuration.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counters(&self) -> LinkCounters {
         self.counters
     }
@@ -170,7 +170,7 @@ impl Link {
     }
 }
 
-/// Whether so many packets and bytes are more than the limit.
+/// Returns true if the queue length exceeds the limit.
 fn exceeds(limit: QueueLimit, packets: usize, bytes: u64) -> bool {
     match limit {
         QueueLimit::Packets(most) => packets as u64 > u64::from(most.get()),

@@ -1,4 +1,4 @@
-//! What moves through a simulated network: whole frames, or packets of which only the length and little else is known.
+//! Packets of a simulated network: whole frames, or outlines without bytes.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -12,62 +12,62 @@ use crate::{Fingerprint, TraceHash};
 /// 10.0.0.1.
 const FIRST_ADDRESS: u32 = 0x0A00_0001;
 
-/// A host of a simulated network, by its number. Its addresses follow from it.
+/// The number of a host in a simulated network. Its addresses derive from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u16);
 
 impl HostId {
-    /// The address of its card: locally administered, the number in the last two bytes.
+    /// Returns the MAC address: locally administered, with the number in the last two bytes.
     pub const fn mac(self) -> MacAddr {
         let [high, low] = self.0.to_be_bytes();
         MacAddr([2, 0, 0, 0, high, low])
     }
 
-    /// Its IP address: 10.0.0.1 for number 0, and so on.
+    /// Returns the IP address: 10.0.0.1 for number 0, and so on.
     pub fn ip(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(FIRST_ADDRESS + u32::from(self.0))
     }
 
-    /// The host that has the IP address.
+    /// Returns the host with an IP address.
     pub fn of_ip(ip: Ipv4Addr) -> Option<Self> {
         ip.to_bits().checked_sub(FIRST_ADDRESS).and_then(|number| u16::try_from(number).ok()).map(Self)
     }
 
-    /// The host whose card has the address.
+    /// Returns the host with a MAC address.
     pub fn of(mac: MacAddr) -> Option<Self> {
         let MacAddr([2, 0, 0, 0, high, low]) = mac else { return None };
         Some(Self(u16::from_be_bytes([high, low])))
     }
 }
 
-/// A packet. It is moved, not shared: a frame is one allocation from where it is made to where it ends.
+/// A packet. Moved, never shared: a frame is a single allocation on its whole way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// An Ethernet frame with all its bytes, as an engine or a host takes it.
+    /// An Ethernet frame with all its bytes.
     Frame(Vec<u8>),
     /// A packet without bytes.
     Outline(Outline),
 }
 
-/// What is known of a packet without bytes.
+/// A packet without bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// Bytes, link header included, frame check sequence not.
+    /// Length including the link header, without frame check sequence, in bytes.
     pub len: u32,
-    /// Where it goes.
+    /// The destination.
     pub to: HostId,
-    /// Which flow it belongs to; parts do not look at it.
+    /// The flow's number; ignored by parts.
     pub flow: u32,
-    /// Which packet of its flow it is; parts do not look at it.
+    /// The packet's number in its flow; ignored by parts.
     pub number: u64,
     /// The ECN bits.
     pub ecn: Ecn,
-    /// Whether a bit was flipped on its way.
+    /// True if a bit was flipped.
     pub corrupt: bool,
 }
 
 impl Packet {
-    /// Bytes, link header included, frame check sequence not.
+    /// Returns the length including the link header, without frame check sequence, in bytes.
     pub fn wire_len(&self) -> usize {
         match self {
             Self::Frame(frame) => frame.len(),
@@ -75,7 +75,7 @@ impl Packet {
         }
     }
 
-    /// Where it goes; `None` where that is no host's address.
+    /// Returns the destination; `None` if the address is no host's.
     pub fn destination(&self) -> Option<HostId> {
         match self {
             Self::Frame(frame) => HostId::of(LinkHeader::new(frame)?.dst()),
@@ -83,7 +83,7 @@ impl Packet {
         }
     }
 
-    /// The bytes of a frame.
+    /// Returns a frame's bytes.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Frame(frame) => Some(frame),
@@ -92,7 +92,7 @@ impl Packet {
     }
 }
 
-/// What an engine hands to the host, as the host's pages hold it.
+/// Returns an engine's output as contiguous bytes.
 pub(crate) fn in_one_piece(packet: &Received<Vec<u8>>) -> Cow<'_, [u8]> {
     match packet {
         Received::Frame(frame) => Cow::Borrowed(frame.bytes()),
@@ -116,7 +116,7 @@ impl From<Outline> for Packet {
     }
 }
 
-/// How many bytes of a frame go into its fingerprint: its headers, and so, by TCP's and UDP's checksum, the rest.
+/// Bytes of a frame that enter its fingerprint: the headers, and so the payload by TCP's or UDP's checksum.
 const FINGERPRINTED: usize = 64;
 
 impl Fingerprint for Packet {
@@ -137,7 +137,7 @@ impl Fingerprint for Packet {
     }
 }
 
-/// Both kinds travel on a wide-area path.
+/// Frames and outlines can both pass a wide-area path.
 impl nichrome_wan::Packet for Packet {
     fn wire_len(&self) -> usize {
         self.wire_len()

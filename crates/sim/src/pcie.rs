@@ -1,8 +1,8 @@
-//! The bus between a card and its host's memory, as the card sees it.
+//! PCIe between a card and its host's memory.
 //!
-//! A write is posted: it takes its time on the bus and the latency, and nobody waits for an answer. A read is a request
-//! for at most so many bytes, of which so many may be outstanding; its data comes back a round trip later, one
-//! completion after the other. The two directions do not disturb each other; a request's own few bytes do not count.
+//! A write is posted: it takes bus time plus latency, without a response. A read is split into requests of limited
+//! size and number; data returns after a round trip, one completion after another. The two directions are independent;
+//! request packets take no bus time.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -11,38 +11,38 @@ use nichrome_wire::Instant;
 
 use crate::{Pacer, Rate};
 
-/// What the bus is.
+/// The configuration of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PcieConfig {
-    /// Bits per second in each direction, headers included.
+    /// Rate per direction in bits per second, including headers.
     pub rate: Rate,
-    /// From the card to memory, or back, in nanoseconds; a read takes twice that.
+    /// One-way latency in nanoseconds; a read takes twice that.
     pub latency: u64,
-    /// Bytes that one packet of the bus carries.
+    /// Maximum payload of a bus packet, in bytes.
     pub max_payload: NonZeroU32,
-    /// Bytes that each packet of the bus takes beside: framing, header, check sum.
+    /// Overhead of a bus packet in bytes: framing, header, checksum.
     pub overhead: u32,
-    /// Bytes that one read request asks for.
+    /// Maximum size of a read request, in bytes.
     pub max_read: NonZeroU32,
-    /// Read requests that may wait for their data.
+    /// Maximum outstanding read requests.
     pub outstanding_reads: NonZeroUsize,
 }
 
-/// The bus. `now` must not go backwards in any of its calls.
+/// The bus. `now` must not decrease between calls.
 #[derive(Clone, Debug)]
 pub struct Pcie {
     config: PcieConfig,
     to_memory: Pacer,
     from_memory: Pacer,
-    /// When the data of each of the last requests is there, in order; as many as may be outstanding.
+    /// Completion times of the outstanding requests, in order.
     completions: VecDeque<Instant>,
     counters: PcieCounters,
 }
 
-/// What the bus has done.
+/// Counters of the bus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PcieCounters {
-    /// Writes, and their bytes without overhead.
+    /// Writes.
     pub writes: u64,
     /// Bytes written.
     pub bytes_written: u64,
@@ -53,7 +53,7 @@ pub struct PcieCounters {
 }
 
 impl Pcie {
-    /// An idle bus.
+    /// Creates an idle bus.
     pub fn new(config: PcieConfig) -> Self {
         Self {
             config,
@@ -64,14 +64,14 @@ impl Pcie {
         }
     }
 
-    /// Writes `bytes` bytes to memory; says when the last is there.
+    /// Writes to memory; returns when the last byte has arrived.
     pub fn write(&mut self, bytes: u64, now: Instant) -> Instant {
         self.counters.writes += 1;
         self.counters.bytes_written += bytes;
         self.to_memory.send(self.with_overhead(bytes), now).plus_nanos(self.config.latency)
     }
 
-    /// Reads `bytes` bytes from memory; says when the last is here.
+    /// Reads from memory; returns when the last byte has arrived.
     pub fn read(&mut self, bytes: u64, now: Instant) -> Instant {
         let max_read = u64::from(self.config.max_read.get());
         self.counters.bytes_read += bytes;
@@ -85,7 +85,7 @@ impl Pcie {
         here
     }
 
-    /// Sends one read request, once it may be outstanding.
+    /// Issues a read request as soon as the limit allows; returns when its data has arrived.
     fn request(&mut self, bytes: u64, now: Instant) -> Instant {
         let is_full = self.completions.len() == self.config.outstanding_reads.get();
         let frees = if is_full { self.completions.pop_front() } else { None };
@@ -97,17 +97,17 @@ impl Pcie {
         here
     }
 
-    /// When what is written at `now` begins to move: when the writes before it are on their way.
+    /// Returns when a write posted at `now` starts: after all earlier writes.
     pub fn write_begins(&self, now: Instant) -> Instant {
         self.to_memory.begins(now)
     }
 
-    /// Read requests that wait for their data at `now`, those that wait to be sent included up to the limit.
+    /// Returns the outstanding read requests at `now`, including queued ones up to the limit.
     pub fn outstanding(&self, now: Instant) -> usize {
         self.completions.iter().filter(|here| **here > now).count()
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counters(&self) -> PcieCounters {
         self.counters
     }

@@ -1,14 +1,14 @@
-//! Rates, and how long bytes take at them: integers only, so that every machine gets the same.
+//! Data rates. Integer arithmetic only, so that all machines get the same results.
 
 use std::fmt;
 use std::num::NonZeroU64;
 
 use nichrome_wire::Instant;
 
-/// Bits in 10⁹ nanoseconds for each byte a second.
+/// Bit-nanoseconds per byte at 1 bit per second.
 const BIT_NANOS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
-/// Bits per second, at least 1.
+/// A rate in bits per second, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(NonZeroU64);
 
@@ -20,7 +20,7 @@ impl Rate {
     /// 100 Gb/s.
     pub const HUNDRED_GIGABIT: Self = Self::at_least_one(100_000_000_000);
 
-    /// So many bits per second; `None` for 0.
+    /// Creates a rate; `None` for 0.
     pub const fn new(bits_per_second: u64) -> Option<Self> {
         match NonZeroU64::new(bits_per_second) {
             Some(bits) => Some(Self(bits)),
@@ -32,18 +32,18 @@ impl Rate {
         Self(NonZeroU64::MIN.saturating_add(bits_per_second - 1))
     }
 
-    /// Bits per second.
+    /// Returns bits per second.
     pub const fn bits_per_second(self) -> u64 {
         self.0.get()
     }
 
-    /// Nanoseconds that `bytes` bytes take, rounded up.
+    /// Returns the transmission time of `bytes` bytes in nanoseconds, rounded up.
     pub fn nanos(self, bytes: u64) -> u64 {
         let parts = u128::from(bytes) * BIT_NANOS_PER_BYTE;
         u64::try_from(parts.div_ceil(u128::from(self.0.get()))).unwrap_or(u64::MAX)
     }
 
-    /// Whole bytes in `nanos` nanoseconds.
+    /// Returns the whole bytes sent in `nanos` nanoseconds.
     pub fn bytes(self, nanos: u64) -> u64 {
         let bits = u128::from(nanos) * u128::from(self.0.get());
         u64::try_from(bits / BIT_NANOS_PER_BYTE).unwrap_or(u64::MAX)
@@ -51,7 +51,7 @@ impl Rate {
 }
 
 impl fmt::Display for Rate {
-    /// In the largest unit of which it has at least one.
+    /// Formats in the largest unit of which the rate has at least one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.0.get();
         let units = [(1_000_000_000, "Gb/s"), (1_000_000, "Mb/s"), (1000, "kb/s")];
@@ -62,34 +62,34 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Passes bytes on at a rate, one piece after the other. What is left of a nanosecond is carried over as long as it is
-/// busy, so that rounding never adds up.
+/// Transmits pieces one after another at a rate. Fractions of a nanosecond carry over while busy, so that rounding
+/// errors do not accumulate.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     rate: Rate,
     busy_until: Instant,
-    /// And so many `1 / rate` parts of a nanosecond more.
+    /// Fraction of a nanosecond, in units of `1 / rate`.
     remainder: u64,
 }
 
 impl Pacer {
-    /// An idle one.
+    /// Creates an idle pacer.
     pub fn new(rate: Rate) -> Self {
         Self { rate, busy_until: Instant::ZERO, remainder: 0 }
     }
 
-    /// Its rate.
+    /// Returns the rate.
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// When a piece that comes at `now` begins: when those before it are through.
+    /// Returns when transmission of a piece that arrives at `now` begins.
     #[inline]
     pub fn begins(&self, now: Instant) -> Instant {
         now.max(self.busy_until)
     }
 
-    /// When a piece of `bytes` bytes that comes at `now` is through, rounded down to a nanosecond.
+    /// Returns when transmission of a piece that arrives at `now` ends, rounded down to nanoseconds.
     #[inline]
     pub fn send(&mut self, bytes: u64, now: Instant) -> Instant {
         let begins = self.begins(now);
@@ -97,7 +97,7 @@ impl Pacer {
         let (rate, parts) = (self.rate.0.get(), bytes.checked_mul(BIT_NANOS_PER_BYTE as u64));
         let (nanos, remainder) = match parts.and_then(|parts| parts.checked_add(carried)) {
             Some(parts) => (parts / rate, parts % rate),
-            // More than 2.3 GB at once: the fraction does not count.
+            // More than 2.3 GB at once: the fraction is negligible.
             None => (self.rate.nanos(bytes), 0),
         };
         self.remainder = remainder;

@@ -1,4 +1,4 @@
-//! A run: a world, what happens to it, and the hash of all that happened.
+//! A simulation run: a world, its event loop, and the trace hash.
 
 use std::ops::ControlFlow;
 
@@ -6,28 +6,27 @@ use nichrome_wire::Instant;
 
 use crate::{EventQueue, Fingerprint, TraceHash};
 
-/// What is simulated: parts, and what each event does to them.
+/// The simulated system: its parts and event handlers.
 pub trait World {
-    /// All that can happen.
+    /// The events.
     type Event: Fingerprint;
 
-    /// Does what happens at `queue.now()`, and schedules what follows.
+    /// Handles an event at `queue.now()` and schedules the following ones.
     fn handle(&mut self, event: Self::Event, queue: &mut EventQueue<Self::Event>);
 }
 
-/// A world under way. Nothing in it knows the machine or its clock: the same world and the same events give the same
-/// run everywhere.
+/// A running simulation. Independent of machine and clock: equal worlds and events give equal runs.
 #[derive(Debug)]
 pub struct Simulation<W: World> {
-    /// The world, to be looked at between two runs.
+    /// The world; accessible between runs.
     pub world: W,
-    /// What is going to happen.
+    /// The pending events.
     pub queue: EventQueue<W::Event>,
     trace: TraceHash,
     events: u64,
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Virtual time.
@@ -36,27 +35,27 @@ pub struct Progress {
     pub events: u64,
 }
 
-/// Why a run has stopped.
+/// Why a run stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The time limit is reached; events may be pending behind it.
+    /// At the time limit; later events may be pending.
     Limit,
-    /// Nothing is pending.
+    /// No event is pending.
     Idle,
-    /// The progress hook said so.
+    /// The progress hook stopped it.
     Interrupted,
 }
 
 impl<W: World> Simulation<W> {
-    /// How many events are handled between two calls of a progress hook.
+    /// Events between two calls of a progress hook.
     pub const EVENTS_PER_PROGRESS: u64 = 1 << 16;
 
-    /// A world at time 0, to which nothing happens until something is scheduled.
+    /// Creates a simulation at time 0 without events.
     pub fn new(world: W) -> Self {
         Self { world, queue: EventQueue::new(), trace: TraceHash::default(), events: 0 }
     }
 
-    /// Handles every event due at or before `limit`; the clock ends there.
+    /// Handles all events due at or before `limit`, where the clock ends.
     pub fn run_until(&mut self, limit: Instant) -> Stop {
         while let Some((time, event)) = self.queue.pop_until(limit) {
             self.step(time, event);
@@ -64,7 +63,8 @@ impl<W: World> Simulation<W> {
         self.reached()
     }
 
-    /// Does the same, and every [`Simulation::EVENTS_PER_PROGRESS`] events asks `progress` whether to go on.
+    /// As [`Self::run_until`], calling `progress` every [`Simulation::EVENTS_PER_PROGRESS`] events; its result says
+    /// whether to continue.
     pub fn run_with_progress(
         &mut self,
         limit: Instant,
@@ -81,17 +81,17 @@ impl<W: World> Simulation<W> {
         }
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.queue.now()
     }
 
-    /// Events handled so far.
+    /// Returns the number of events handled.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// The hash of the times and fingerprints of all events handled so far, in order.
+    /// Returns the hash of times and fingerprints of all events handled, in order.
     pub fn trace_hash(&self) -> u64 {
         self.trace.value()
     }

@@ -1,58 +1,58 @@
-//! An output-queued switch: a link behind each port, and a table that says behind which port a host is.
+//! An output-queued switch: a link per port, and a forwarding table by host.
 
 use nichrome_wire::Instant;
 use thiserror::Error;
 
 use crate::{HostId, Link, LinkConfig, Packet, Sent};
 
-/// A port of a switch, by its number: they count from 0 as they are added.
+/// The number of a switch port, in order of creation from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortId(pub usize);
 
-/// A switch. A packet that has arrived waits before the link of the port that it leaves by.
+/// A switch. A packet is queued at the link of its output port.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    /// Nanoseconds from a packet's arrival to its place in the queue.
+    /// Nanoseconds from a packet's arrival to its queueing.
     latency: u64,
     ports: Vec<Link>,
-    /// The port of each host, by its number.
+    /// The port of each host.
     routes: Vec<Option<PortId>>,
     unroutable: u64,
 }
 
-/// Where a packet leaves and when it arrives behind the link there.
+/// The result of forwarding a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forwarded {
     /// The port.
     pub port: PortId,
-    /// What becomes of the packet on its link.
+    /// The packet's schedule on the port's link.
     pub sent: Sent,
 }
 
-/// Why a switch drops a packet.
+/// The reason for a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SwitchDrop {
-    /// It has no port for the destination.
+    /// No port for the destination.
     #[error("there is no port for the destination")]
     NoRoute,
-    /// The queue of the port has no room.
+    /// The port's queue is full.
     #[error("the queue of port {} is full", .0.0)]
     QueueFull(PortId),
 }
 
 impl Switch {
-    /// A switch without ports that takes `latency` nanoseconds for each packet.
+    /// Creates a switch without ports that takes `latency` nanoseconds per packet.
     pub fn new(latency: u64) -> Self {
         Self { latency, ports: Vec::new(), routes: Vec::new(), unroutable: 0 }
     }
 
-    /// Adds a port with the link behind it.
+    /// Adds a port with its link.
     pub fn add_port(&mut self, link: LinkConfig) -> PortId {
         self.ports.push(Link::new(link));
         PortId(self.ports.len() - 1)
     }
 
-    /// Says that `host` is behind `port`, which must be one of this switch.
+    /// Adds a forwarding entry; `port` must be one of this switch.
     pub fn set_route(&mut self, host: HostId, port: PortId) {
         let place = usize::from(host.0);
         if place >= self.routes.len() {
@@ -61,10 +61,11 @@ impl Switch {
         self.routes[place] = Some(port);
     }
 
-    /// Forwards a packet that has arrived at `now`, and marks it if the queue says so. `now` must not go backwards.
+    /// Forwards a packet that arrived at `now`; marks it CE if the queue exceeds the threshold. `now` must not
+    /// decrease.
     ///
     /// # Errors
-    /// The packet goes no further.
+    /// The packet is dropped.
     pub fn forward(&mut self, packet: &mut Packet, now: Instant) -> Result<Forwarded, SwitchDrop> {
         let route = packet.destination().and_then(|host| *self.routes.get(usize::from(host.0))?);
         let Some((port, link)) = route.and_then(|port| Some((port, self.ports.get_mut(port.0)?))) else {
@@ -76,12 +77,12 @@ impl Switch {
         Ok(Forwarded { port, sent })
     }
 
-    /// The link behind a port.
+    /// Returns the link of a port.
     pub fn link(&self, port: PortId) -> Option<&Link> {
         self.ports.get(port.0)
     }
 
-    /// Packets that had no port to leave by.
+    /// Returns the number of packets without an output port.
     pub fn unroutable(&self) -> u64 {
         self.unroutable
     }

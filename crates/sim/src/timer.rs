@@ -1,21 +1,21 @@
-//! The event with which a world wakes an engine at the time it asks for.
+//! The wake-up event of an engine in a world.
 
 use nichrome_wire::Instant;
 
 use crate::EventQueue;
 
-/// Keeps one event scheduled for the earliest time that is wanted.
+/// Keeps one event scheduled for an engine's earliest timeout.
 ///
-/// A time that moves later costs nothing: the event fires at the earlier one, the engine finds nothing due, and the
-/// timer is armed again.
+/// A timeout that moves later costs nothing: the event fires at the earlier time, the engine finds nothing due, and
+/// the timer is armed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timer {
     set: Option<Instant>,
 }
 
 impl Timer {
-    /// Schedules `event` for `due`, unless an event of this timer comes before. To be called after everything that may
-    /// change when the engine is due; `due` is what its `poll_timeout` says.
+    /// Schedules `event` for `due`, unless this timer has an earlier event. Call after everything that may change the
+    /// engine's timeout; `due` is its `poll_timeout`.
     pub fn arm<E>(&mut self, due: Option<Instant>, queue: &mut EventQueue<E>, event: E) {
         let now = queue.now();
         let is_set = |due: &Instant| self.set.is_some_and(|set| set >= now && set <= *due);
@@ -25,7 +25,7 @@ impl Timer {
         }
     }
 
-    /// An event of this timer has come.
+    /// Notes that this timer's event has fired.
     pub fn fired(&mut self, now: Instant) {
         self.set = self.set.filter(|set| *set > now);
     }

@@ -1,8 +1,8 @@
-//! The trace hash: two runs in which the same happened at the same times have the same.
+//! The trace hash: equal for runs with equal events at equal times.
 
-/// A number that tells one event from another: its kind, whom it concerns, and what it carries.
+/// A number that identifies an event: its kind, target and content.
 pub trait Fingerprint {
-    /// The same for the same event on every machine: nothing of addresses in memory or of hash seeds goes into it.
+    /// Returns a number that is equal on every machine: independent of memory addresses and hash seeds.
     fn fingerprint(&self) -> u64;
 }
 
@@ -12,11 +12,11 @@ impl Fingerprint for u64 {
     }
 }
 
-/// A hash of numbers in order: each is mixed in by a multiplication of 64 by 64 bits, whose halves are folded.
+/// A hash of a sequence of numbers: each is mixed in by a 64 × 64 bit multiplication whose halves are folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceHash(u64);
 
-/// Odd, with as many ones as zeros, and without a pattern: the fractional part of π.
+/// Odd, with as many ones as zeros, without a pattern: the fractional part of π.
 const MULTIPLIER: u64 = 0x243F_6A88_85A3_08D3;
 
 impl Default for TraceHash {
@@ -33,7 +33,7 @@ impl TraceHash {
         self.0 = (product as u64 ^ (product >> 64) as u64).wrapping_add(number);
     }
 
-    /// Mixes in bytes and their number.
+    /// Mixes in bytes and their length.
     pub fn add_bytes(&mut self, bytes: &[u8]) {
         self.add(bytes.len() as u64);
         let mut words = bytes.chunks_exact(8);
@@ -44,12 +44,12 @@ impl TraceHash {
         self.add(rest.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)));
     }
 
-    /// The hash of what was mixed in so far.
+    /// Returns the hash so far.
     pub fn value(self) -> u64 {
         self.0
     }
 
-    /// The hash of a few numbers: the fingerprint of an event that has several fields.
+    /// Hashes a few numbers: the fingerprint of an event with several fields.
     #[inline]
     pub fn of(numbers: &[u64]) -> u64 {
         let mut hash = Self::default();

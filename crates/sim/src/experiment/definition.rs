@@ -1,4 +1,4 @@
-//! An experiment as its file defines it.
+//! A parsed experiment.
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use super::runner::{MetricSpec, Runner};
 use super::statement::Expected;
 use super::variant::Variant;
 
-/// An experiment. Every parameter of its model has a value: that of `[x]`, that of a series, or that of `[parameters]`.
+/// An experiment. `[x]`, the series, or `[parameters]` give a value to every parameter of the model.
 #[derive(Clone)]
 pub struct Definition {
     /// Lower case, words joined by `-`.
     pub name: String,
-    /// What is measured over what.
+    /// The title: what is measured over what.
     pub title: String,
-    /// The paper and the figure or section.
+    /// The paper and its figure or section.
     pub paper: String,
     /// The model.
     pub runner: &'static dyn Runner,
-    /// The seed where no other is given.
+    /// The default seed.
     pub seed: u64,
-    /// What varies along a series.
+    /// The x axis.
     pub x: XAxis,
-    /// How values of a unit are drawn, where the file says so.
+    /// Optional y axes, by unit.
     pub y: Vec<YAxis>,
-    /// What is measured, and what it is measured with.
+    /// The measured series.
     pub series: Vec<Series>,
-    /// What follows from two series.
+    /// Series computed from two others.
     pub derived: Vec<Derived>,
-    /// What the paper says.
+    /// The paper's statements.
     pub expected: Vec<Expected>,
-    /// Other readings of the paper's settings.
+    /// Alternative readings of the paper's settings.
     pub readings: Vec<Variant>,
-    /// What holds wherever neither `x` nor a series says otherwise, in the order of the keys.
+    /// Values for all points unless `x` or a series sets them, ordered by key.
     pub parameters: Vec<Parameter>,
 }
 
@@ -49,125 +49,125 @@ impl fmt::Debug for Definition {
     }
 }
 
-/// What varies along a series.
+/// The x axis: the parameter that varies along a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct XAxis {
-    /// The parameter that varies.
+    /// The parameter.
     pub parameter: &'static ParameterSpec,
-    /// What it measures.
+    /// The parameter's dimension.
     pub dimension: Dimension,
-    /// The unit of what is shown.
+    /// The displayed unit.
     pub unit: String,
-    /// What stands below the axis.
+    /// The axis label.
     pub label: String,
-    /// How it is divided.
+    /// Linear or logarithmic.
     pub scale: Scale,
-    /// Numbers of the dimension's base unit, in the order in which they are run.
+    /// The values in the dimension's base unit, in run order.
     pub values: Vec<u64>,
 }
 
-/// How values of a unit are drawn.
+/// The y axis of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YAxis {
     /// The unit.
     pub unit: String,
-    /// What stands beside the axis.
+    /// The axis label.
     pub label: String,
-    /// How it is divided.
+    /// Linear or logarithmic.
     pub scale: Scale,
 }
 
-/// How an axis is divided.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     #[default]
     Linear,
-    /// By powers of two.
+    /// Logarithmic, base 2.
     Log2,
-    /// By powers of ten.
+    /// Logarithmic, base 10.
     Log10,
 }
 
-/// A line of the figure: one metric, measured with some parameters set.
+/// A series of the figure: a metric with some parameters set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// What is shown.
+    /// The metric.
     pub metric: &'static MetricSpec,
-    /// What is set for it.
+    /// The parameters that it sets.
     pub set: Vec<(&'static ParameterSpec, Value)>,
-    /// Where what is set is from; numbers have one.
+    /// The source of its settings; mandatory for numbers.
     pub source: Option<String>,
 }
 
-/// A line that follows from two others.
+/// A series computed from two others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derived {
     /// Its name.
     pub name: String,
-    /// How it follows.
+    /// The formula.
     pub rule: Rule,
-    /// The places of the two series.
+    /// The indices of the two series.
     pub of: [usize; 2],
 }
 
-/// How a line follows from two others, `[a, b]`.
+/// The formula for two series `[a, b]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// a / b.
     Ratio,
     /// a − b.
     Difference,
-    /// By how many percent b is less than a.
+    /// (a − b) / a, in percent.
     Reduction,
 }
 
-/// A parameter's value and where it is from.
+/// A parameter's value with its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Which one.
+    /// The parameter.
     pub spec: &'static ParameterSpec,
     /// Its value.
     pub value: Value,
-    /// A paper's sentence, a data sheet, or what it is fitted to.
+    /// The source: a paper's sentence, a data sheet, or the number that it is fitted to.
     pub source: String,
-    /// What else it could be, where it is assumed or fitted.
+    /// The plausible range of an assumed or fitted value.
     pub range: Option<Range>,
 }
 
-/// What an assumed parameter could be.
+/// The plausible range of an assumed or fitted parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// How far.
+    /// The extent.
     pub extent: Extent,
-    /// Why so far and not further.
+    /// The reason for the extent.
     pub reason: String,
 }
 
-/// How far a parameter's value could be away.
+/// The extent of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// From the first number of base units to the second.
+    /// A closed interval in base units.
     Between(u64, u64),
-    /// One of these.
+    /// A set of choices.
     OneOf(Vec<Value>),
 }
 
-/// One point of a series.
+/// A point of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// The place of the series.
+    /// The index of the series.
     pub series: usize,
-    /// The place on the axis, in its base unit.
+    /// The x value in its base unit.
     pub x: u64,
-    /// What its run is told.
+    /// The parameters of its run.
     pub parameters: Parameters,
 }
 
 impl Definition {
-    /// All points, series by series.
+    /// Returns all points, series by series.
     pub fn points(&self) -> Vec<Point> {
         let of_series = |series| self.x.values.iter().map(move |x| self.point(series, *x));
         (0..self.series.len()).flat_map(of_series).collect()
@@ -185,20 +185,20 @@ impl Definition {
         Point { series, x, parameters }
     }
 
-    /// The names of all lines, derived ones last.
+    /// Iterates over the names of all series, derived ones last.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         let series = self.series.iter().map(|series| series.name.as_str());
         series.chain(self.derived.iter().map(|derived| derived.name.as_str()))
     }
 
-    /// The unit of a line; `None` where there is no line of this name.
+    /// Returns the unit of a series by name, if it exists.
     pub fn unit_of_line(&self, name: &str) -> Option<&str> {
         let series = self.series.iter().find(|series| series.name == name).map(|series| series.metric.unit);
         let derived = || self.derived.iter().find(|derived| derived.name == name);
         series.or_else(|| derived().map(|derived| self.unit_of(derived)))
     }
 
-    /// The unit of a derived line.
+    /// Returns the unit of a derived series.
     pub fn unit_of(&self, derived: &Derived) -> &str {
         match derived.rule {
             Rule::Ratio => "times",
@@ -209,12 +209,12 @@ impl Definition {
 }
 
 impl XAxis {
-    /// A place on the axis in its unit.
+    /// Converts an x value to the displayed unit.
     pub fn number(&self, x: u64) -> f64 {
         self.dimension.in_unit(x, &self.unit).unwrap_or(x as f64)
     }
 
-    /// The label with the unit; what is counted is in the label.
+    /// Returns the x axis label with its unit; counts have none.
     pub fn caption(&self) -> String {
         match self.dimension {
             Dimension::Count(_) => self.label.clone(),
@@ -223,7 +223,7 @@ impl XAxis {
     }
 }
 
-/// A label with its unit in parentheses behind it, unless it is in it or there is none.
+/// Appends the unit in parentheses to a label, unless it is empty or in the label already.
 pub fn with_unit(label: &str, unit: &str) -> String {
     let parentheses = format!("({unit})");
     if unit.is_empty() || label.contains(&parentheses) {
@@ -234,7 +234,7 @@ pub fn with_unit(label: &str, unit: &str) -> String {
 }
 
 impl Rule {
-    /// What follows from the two; `None` where it is no number.
+    /// Applies the formula; `None` if the result is not finite.
     pub fn apply(self, a: f64, b: f64) -> Option<f64> {
         let value = match self {
             Self::Ratio => a / b,

@@ -1,11 +1,11 @@
-//! What a number measures: its units, and exact conversion between text and the base unit.
+//! Dimensions of parameters: units, and exact conversion between text and base units.
 
 use std::fmt;
 
 use nichrome_wan::decimal;
 use thiserror::Error;
 
-/// What a number measures. Numbers are whole ones of the base unit, so that nothing is rounded.
+/// The dimension of a parameter. Values are integers in the base unit, so that nothing is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// Nanoseconds.
@@ -20,11 +20,11 @@ pub enum Dimension {
     TimePerByte,
     /// Parts of 10⁹.
     Fraction,
-    /// Things of this name, such as `"threads"`.
+    /// A count with the name of what is counted, such as `"threads"`.
     Count(&'static str),
 }
 
-/// A unit and how many of the base unit it is.
+/// A unit and its size in base units.
 type Unit = (&'static str, u64);
 
 const TIME: &[Unit] =
@@ -41,28 +41,28 @@ const SIZE: &[Unit] =
     &[("B", 1), ("kB", 1000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 const FREQUENCY: &[Unit] = &[("Hz", 1), ("kHz", 1000), ("MHz", 1_000_000), ("GHz", 1_000_000_000)];
 const TIME_PER_BYTE: &[Unit] = &[("ps/B", 1), ("ns/B", 1000), ("us/B", 1_000_000)];
-/// One whole, as a fraction.
+/// The fraction 1.
 pub(super) const WHOLE: u64 = 1_000_000_000;
 const FRACTION: &[Unit] = &[("", WHOLE), ("%", WHOLE / 100)];
 
-/// Why text is no quantity.
+/// An invalid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// No digits, or something else than digits and one point between them.
+    /// Not a decimal number.
     #[error("'{0}' is no number: digits, with a point where it is not whole")]
     Number(String),
-    /// A unit of something else.
+    /// A unit of another dimension.
     #[error("there is no unit '{unit}' for it: {allowed}")]
     Unit {
-        /// What was given.
+        /// The unit given.
         unit: String,
-        /// What is allowed.
+        /// The allowed units.
         allowed: String,
     },
-    /// No unit where there must be one.
+    /// The unit is missing.
     #[error("it needs a unit: {0}")]
     NoUnit(String),
-    /// Finer than the base unit, or beyond 64 bits of it.
+    /// The number is finer than the base unit, or exceeds 64 bits.
     #[error("{number} is too fine or too large: it must be a whole number of {base} below 2^64")]
     Precision {
         /// The number and its unit.
@@ -73,7 +73,7 @@ pub enum QuantityError {
 }
 
 impl Dimension {
-    /// The number of base units in `number` of `unit`.
+    /// Converts `number` of `unit` to base units.
     pub fn exact(self, number: &str, unit: &str) -> Result<u64, QuantityError> {
         if !is_number(number) {
             return Err(QuantityError::Number(number.into()));
@@ -85,7 +85,7 @@ impl Dimension {
         })
     }
 
-    /// Reads a number followed by its unit, such as `10.7us`. A zero and a count need none.
+    /// Parses a number followed by its unit, such as `10.7us`. Zeros and counts need no unit.
     pub fn parse(self, text: &str) -> Result<u64, QuantityError> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
@@ -100,7 +100,7 @@ impl Dimension {
         self.exact(number, unit)
     }
 
-    /// A number of base units in the unit that takes the fewest characters, exactly; such as `10.7us`.
+    /// Formats a number of base units exactly, in the unit with the shortest result, such as `10.7us`.
     pub fn show(self, number: u64) -> String {
         let units = self.units().iter().rev();
         let (whole, parts): (Vec<_>, Vec<_>) = units.partition(|(_, scale)| number >= *scale);
@@ -111,12 +111,12 @@ impl Dimension {
         texts(&whole).or_else(|| texts(&parts)).unwrap_or_else(|| number.to_string())
     }
 
-    /// The number in `unit`, as accurate as floating point is; `None` where the unit is of something else.
+    /// Converts to `unit` in floating point; `None` for a unit of another dimension.
     pub fn in_unit(self, number: u64, unit: &str) -> Option<f64> {
         self.scale(unit).map(|scale| number as f64 / scale as f64)
     }
 
-    /// The unit in which numbers are whole.
+    /// Returns the base unit.
     pub fn base(self) -> &'static str {
         match self {
             Self::Time => "ns",
@@ -186,7 +186,7 @@ fn is_number(text: &str) -> bool {
     [whole, fraction].iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The number with the unit behind it; `None` where it takes more than decimals to say it exactly.
+/// Formats the number in a unit; `None` if it is not exact as a decimal.
 fn in_unit(number: u64, unit: &str, scale: u64) -> Option<String> {
     struct Decimal(u64, u64);
     impl fmt::Display for Decimal {

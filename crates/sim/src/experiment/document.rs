@@ -1,4 +1,4 @@
-//! A TOML file in which everything knows its line and its path, for errors.
+//! A TOML document whose items know their line and path, for error messages.
 
 use std::ops::Range;
 
@@ -8,108 +8,108 @@ use toml::de::{DeTable, DeValue};
 
 use super::parameter::ValueError;
 
-/// What is wrong in a file, and where.
+/// A problem in a file, with its location.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{file}, line {line}: {problem}")]
 pub struct FileError {
-    /// The file's name as it was given.
+    /// The file name as given.
     pub file: String,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: Box<Problem>,
 }
 
-/// What is wrong in a file.
+/// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// It is no TOML.
+    /// Invalid TOML.
     #[error("{0}")]
     Syntax(String),
-    /// A key that means nothing here.
+    /// An unknown key.
     #[error("there is no '{key}': there are {allowed}")]
     UnknownKey {
-        /// The whole path of the key.
+        /// The full path of the key.
         key: String,
-        /// The keys that there are.
+        /// The known keys.
         allowed: String,
     },
-    /// A name of something that there is not.
+    /// An unknown name.
     #[error("{key}: there is no {what} '{name}': there are {allowed}")]
     UnknownName {
-        /// The whole path of the key.
+        /// The full path of the key.
         key: String,
-        /// What it would be.
+        /// The kind of thing that the name refers to.
         what: &'static str,
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The known names.
         allowed: String,
     },
-    /// A key that must be there.
+    /// A missing key.
     #[error("there must be {key}: {about}")]
     Missing {
-        /// The whole path of the key.
+        /// The full path of the key.
         key: String,
-        /// What it is.
+        /// The meaning of the key.
         about: String,
     },
-    /// A value of another type.
+    /// A value of the wrong type.
     #[error("{key} must be {wanted}")]
     Type {
-        /// The whole path of the key.
+        /// The full path of the key.
         key: String,
-        /// What it must be.
+        /// The required type.
         wanted: &'static str,
     },
-    /// A value that its parameter cannot have.
+    /// A value that the parameter cannot have.
     #[error("{key}: {error}")]
     Value {
-        /// The whole path of the key.
+        /// The full path of the key.
         key: String,
-        /// Why not.
+        /// The reason.
         error: ValueError,
     },
-    /// A parameter that cannot be set from here.
+    /// A parameter that cannot be set here.
     #[error("{key}: {error}")]
     Setting {
-        /// The whole path of the key.
+        /// The full path of the key.
         key: String,
-        /// Why not.
+        /// The reason.
         error: String,
     },
-    /// More than can be dealt with.
+    /// Too many items.
     #[error("more than {most} {what}: make it several")]
     TooMany {
-        /// Of what.
+        /// The kind of item.
         what: &'static str,
-        /// How many there may be.
+        /// The maximum number.
         most: usize,
     },
-    /// Two of what there may be one of.
+    /// A duplicate.
     #[error("{key}: there is a second '{name}'")]
     Twice {
-        /// The whole path of the key.
+        /// The full path of the key.
         key: String,
-        /// What is there twice.
+        /// The repeated name.
         name: String,
     },
     /// A file for another command.
     #[error("this is {0}")]
     OtherKind(&'static str),
-    /// A file that this one includes cannot be read.
+    /// An included file cannot be read.
     #[error("{key}: cannot read {path}: {error}")]
     Include {
-        /// The whole path of the key.
+        /// The full path of the key.
         key: String,
-        /// The other file.
+        /// The included file.
         path: String,
-        /// Why not.
+        /// The error.
         error: String,
     },
 }
 
-/// A file under its name.
+/// A file with its name.
 #[derive(Clone, Copy)]
 pub(super) struct Document<'d> {
     pub(super) file: &'d str,
@@ -154,7 +154,7 @@ impl<'d> Document<'d> {
 }
 
 impl<'d, 't> Table<'d, 't> {
-    /// Refuses every key but these.
+    /// Rejects keys other than `allowed`.
     pub(super) fn only(&self, allowed: &[&str]) -> Result<(), FileError> {
         match self.entries().find(|entry| !allowed.contains(&entry.key())) {
             Some(entry) => {
@@ -165,31 +165,31 @@ impl<'d, 't> Table<'d, 't> {
         }
     }
 
-    /// All values.
+    /// Iterates over all items of the table.
     pub(super) fn entries(&self) -> impl Iterator<Item = Item<'d, 't>> {
         self.table.iter().map(|(key, value)| Item {
             document: self.document,
             path: self.path_of(key.get_ref()),
-            // A value of a table of its own has the span of its header; the key is in the line that matters.
+            // The value's span of a subtable is its header; the key's span has the line.
             span: key.span(),
             value: value.get_ref(),
         })
     }
 
-    /// The value of a key, where it is there.
+    /// Returns the value of a key, if present.
     pub(super) fn get(&self, key: &str) -> Option<Item<'d, 't>> {
         let (name, value) = self.table.get_key_value(key)?;
         let path = self.path_of(key);
         Some(Item { document: self.document, path, span: name.span(), value: value.get_ref() })
     }
 
-    /// The value of a key that must be there; `about` says what it is.
+    /// Returns the value of a mandatory key; `about` describes it in the error.
     pub(super) fn need(&self, key: &str, about: &str) -> Result<Item<'d, 't>, FileError> {
         let missing = || Problem::Missing { key: self.path_of(key), about: about.into() };
         self.get(key).ok_or_else(|| self.error(missing()))
     }
 
-    /// The tables of an array of tables, none where it is not there.
+    /// Returns the tables of an array of tables; empty if absent.
     pub(super) fn tables(&self, key: &str) -> Result<Vec<Self>, FileError> {
         let Some(item) = self.get(key) else { return Ok(Vec::new()) };
         item.items()?.iter().map(Item::table).collect()
@@ -205,12 +205,12 @@ impl<'d, 't> Table<'d, 't> {
 }
 
 impl<'d, 't> Item<'d, 't> {
-    /// The last part of the path.
+    /// Returns the last part of the path.
     pub(super) fn key(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)
     }
 
-    /// The name of the file.
+    /// Returns the file name.
     pub(super) fn file(&self) -> &'d str {
         self.document.file
     }
@@ -219,7 +219,7 @@ impl<'d, 't> Item<'d, 't> {
         self.value.as_str().ok_or_else(|| self.wrong_type("a text"))
     }
 
-    /// A text, a number or a truth value as it would be written on a command line.
+    /// Returns a string, number or boolean as written on a command line.
     pub(super) fn scalar(&self) -> Result<String, FileError> {
         match self.value {
             DeValue::String(text) => Ok(text.to_string()),
@@ -257,13 +257,13 @@ impl<'d, 't> Item<'d, 't> {
         Ok(array.iter().map(item).collect())
     }
 
-    /// The values of an array that has at least one.
+    /// Returns the elements of a non-empty array.
     pub(super) fn some_items(&self) -> Result<Vec<Self>, FileError> {
         let items = self.items()?;
         if items.is_empty() { Err(self.wrong_type("an array of at least one value")) } else { Ok(items) }
     }
 
-    /// The values of an array, or the one value that there is without one.
+    /// Returns the elements of an array, or a single value.
     pub(super) fn one_or_more(self) -> Result<Vec<Self>, FileError> {
         if self.value.is_array() { self.items() } else { Ok(vec![self]) }
     }
@@ -282,7 +282,7 @@ impl<'d, 't> Item<'d, 't> {
         self.error(Problem::Value { key: self.path.clone(), error: error.into() })
     }
 
-    /// A name that is not among those that there are.
+    /// Returns the error for an unknown name.
     pub(super) fn unknown(
         &self,
         what: &'static str,
@@ -298,7 +298,7 @@ impl<'d, 't> Item<'d, 't> {
     }
 }
 
-/// Names in a row, or that there are none.
+/// Joins names with commas; `none` if there are none.
 pub(super) fn joined(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| name.as_ref().into()).collect();
     if names.is_empty() { "none".into() } else { names.join(", ") }

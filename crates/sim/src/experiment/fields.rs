@@ -1,4 +1,4 @@
-//! Fields that several tables of an experiment's file have.
+//! Parsers of fields that several tables of an experiment file share.
 
 use super::document::{FileError, Item, Problem, Table, joined};
 use super::parameter::{ParameterSpec, Value};
@@ -12,7 +12,7 @@ pub(super) fn find_spec(runner: &dyn Runner, key: &str) -> Option<&'static Param
     runner.parameters().iter().find(|spec| spec.key == key)
 }
 
-/// A number of the axis' unit, as base units.
+/// Parses a number in the axis' unit into base units.
 pub(super) fn quantity(item: &Item<'_, '_>, spec: &ParameterSpec, unit: &str) -> Result<u64, FileError> {
     match spec.parse_with_unit(&item.scalar()?, unit) {
         Ok(Value::Quantity(number)) => Ok(number),
@@ -21,7 +21,7 @@ pub(super) fn quantity(item: &Item<'_, '_>, spec: &ParameterSpec, unit: &str) ->
     }
 }
 
-/// The thing whose name the item is.
+/// Looks up the named choice.
 pub(super) fn named<T: Copy>(
     item: &Item<'_, '_>,
     what: &'static str,
@@ -32,7 +32,7 @@ pub(super) fn named<T: Copy>(
     found.ok_or_else(|| item.unknown(what, name, known.iter().map(|(known, _)| *known)))
 }
 
-/// Values with their units by the keys of the parameters.
+/// Parses a table of parameter keys and values with units.
 pub(super) fn settings(
     table: &Table<'_, '_>,
     runner: &dyn Runner,

@@ -1,4 +1,4 @@
-//! What an experiment came to, beside what the paper says.
+//! The results of an experiment beside the paper's statements.
 
 use std::collections::HashMap;
 
@@ -7,59 +7,59 @@ use super::parameters::Parameters;
 use super::statement::{Claim, Expected, StatementKind, Subject};
 use super::values::Values;
 
-/// The runs of an experiment: as few as its points need.
+/// The runs of an experiment, deduplicated.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// All points, series by series.
     pub points: Vec<Point>,
-    /// The parameters of each run, in the order in which points first need them.
+    /// The parameters of each run, in order of first use.
     pub runs: Vec<Parameters>,
-    /// For each point, its run.
+    /// The run of each point.
     pub run_of: Vec<usize>,
 }
 
-/// A place of a line: ours, and the paper's where it says something.
+/// A value of a series, with the paper's statement about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// The name of the series, or of what is derived.
+    /// The series.
     pub series: String,
-    /// The place on the axis, in its unit.
+    /// The x value in the axis' unit.
     pub x: f64,
-    /// What came out; `None` where there was nothing to measure.
+    /// The simulated value; `None` without measurements.
     pub value: Option<f64>,
-    /// The unit of the value.
+    /// The unit.
     pub unit: String,
-    /// What the paper says.
+    /// The paper's statement, if any.
     pub claim: Option<Claim>,
-    /// How much agreement with it is worth.
+    /// The kind of the statement.
     pub kind: Option<StatementKind>,
 }
 
 impl Compared {
-    /// The paper's number.
+    /// Returns the paper's number.
     pub fn paper(&self) -> Option<f64> {
         self.claim.map(Claim::number)
     }
 
-    /// How far ours is from the paper's, as a part of the paper's.
+    /// Returns the relative deviation from the paper's number.
     pub fn deviation(&self) -> Option<f64> {
         let deviation = self.value? / self.paper()? - 1.0;
         Some(deviation).filter(|deviation| deviation.is_finite())
     }
 
-    /// Whether ours is what the paper says, where that can be decided.
+    /// Returns true if the value agrees with the paper; `None` if undecidable.
     pub fn is_near(&self) -> Option<bool> {
         self.claim?.allows(self.value?)
     }
 }
 
 impl Definition {
-    /// Which runs there are to be.
+    /// Returns the runs for all points.
     pub fn plan(&self) -> Plan {
         self.plan_of(self.points())
     }
 
-    /// The runs that these points need.
+    /// Returns the runs for these points.
     pub(super) fn plan_of(&self, points: Vec<Point>) -> Plan {
         let mut places: HashMap<u64, usize> = HashMap::new();
         let mut runs: Vec<Parameters> = Vec::new();
@@ -75,7 +75,7 @@ impl Definition {
         Plan { points, runs, run_of }
     }
 
-    /// What the points of a plan measured; `measured` says what a metric of one of its runs was.
+    /// Collects the values of a plan's points; `measured` returns a metric of a run.
     pub fn values(&self, plan: &Plan, measured: impl Fn(usize, &str) -> Option<f64>) -> Values {
         let mut values = Values::default();
         for (point, run) in plan.points.iter().zip(&plan.run_of) {
@@ -86,7 +86,7 @@ impl Definition {
         values
     }
 
-    /// All places of all lines beside what the paper says of them.
+    /// Returns all values of all series with the paper's statements.
     pub fn compare(&self, values: &Values) -> Vec<Compared> {
         let place = |name: &str, x: u64| {
             let expected = self.expected_at(name, x);
@@ -102,7 +102,7 @@ impl Definition {
         self.lines().flat_map(|name| self.x.values.iter().map(move |x| place(name, *x))).collect()
     }
 
-    /// What the paper says of a place; what the file says first counts.
+    /// Returns the paper's statement about a value; the first one in the file wins.
     fn expected_at(&self, name: &str, x: u64) -> Option<&Expected> {
         let is_about = |subject: &Subject| matches!(subject, Subject::At(places) if places.contains(&x));
         self.expected.iter().find(|expected| expected.series == name && is_about(&expected.subject))

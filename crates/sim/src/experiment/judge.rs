@@ -1,4 +1,4 @@
-//! Which runs the paper's statements need, and what came of each statement.
+//! Evaluates the paper's statements.
 
 use super::definition::Definition;
 use super::figure::Plan;
@@ -6,7 +6,7 @@ use super::statement::{Expected, Statement, Subject};
 use super::values::{Line, Values};
 
 impl Definition {
-    /// The runs that the paper's statements need.
+    /// Returns the runs that the paper's statements need.
     pub fn plan_of_statements(&self) -> Plan {
         let mut needed: Vec<(usize, Option<&[u64]>)> = Vec::new();
         for expected in &self.expected {
@@ -28,14 +28,14 @@ impl Definition {
         self.plan_of(self.points().into_iter().filter(|point| is_needed(point.series, point.x)).collect())
     }
 
-    /// The series that a line follows from.
+    /// Returns the measured series behind a series.
     fn series_behind(&self, line: &str) -> Vec<usize> {
         let derived = self.derived.iter().find(|derived| derived.name == line);
         let series = self.series.iter().position(|series| series.name == line);
         derived.map_or_else(|| series.into_iter().collect(), |derived| derived.of.to_vec())
     }
 
-    /// Every statement of the paper with what came of it.
+    /// Evaluates every statement of the paper.
     pub fn judge<'a>(&'a self, values: &Values) -> Vec<Statement<'a>> {
         let judge = |expected: &'a Expected| {
             let line = |name: &str| values.line(self, name);

@@ -1,4 +1,4 @@
-//! What is built in: models, the experiments, and the parameters that several experiments share.
+//! The built-in models, experiments and shared parameters.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use crate::overip::OverIp;
 use crate::star::Star;
 use crate::xls416::Xls416;
 
-/// A file that is part of the program.
+/// A file embedded in the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedded {
-    /// Its name without `.toml`.
+    /// The name without `.toml`.
     pub name: &'static str,
-    /// What is in it.
+    /// The content.
     pub text: &'static str,
 }
 
-/// Models and files by name.
+/// Models and embedded files by name.
 pub struct Library {
     /// The models.
     pub runners: &'static [&'static dyn Runner],
@@ -33,7 +33,7 @@ impl fmt::Debug for Library {
     }
 }
 
-/// A file below `experiments/`.
+/// Embeds files below `experiments/`.
 macro_rules! embedded {
     ($folder:literal, $($name:literal),* $(,)?) => {
         &[$(Embedded {
@@ -43,7 +43,7 @@ macro_rules! embedded {
     };
 }
 
-/// All that there is.
+/// The built-in library.
 pub static BUILT_IN: Library = Library {
     runners: &[&NetfpgaRunner, &Xls416, &Star, &OverIp],
     experiments: embedded!(
@@ -89,17 +89,17 @@ pub static BUILT_IN: Library = Library {
 };
 
 impl Library {
-    /// The model of this name.
+    /// Returns a model by name.
     pub fn runner(&self, name: &str) -> Option<&'static dyn Runner> {
         self.runners.iter().copied().find(|runner| runner.name() == name)
     }
 
-    /// The experiment of this name.
+    /// Returns an experiment by name.
     pub fn experiment(&self, name: &str) -> Option<Embedded> {
         self.experiments.iter().copied().find(|experiment| experiment.name == name)
     }
 
-    /// The parameters of this name.
+    /// Returns a parameter file by name.
     pub(super) fn parameters(&self, name: &str) -> Option<Embedded> {
         self.parameters.iter().copied().find(|parameters| parameters.name == name)
     }

@@ -1,4 +1,4 @@
-//! Experiments: a model, what it is told, and what a paper says comes out.
+//! Experiments: a model, its parameters, and what a paper says about the results.
 //!
 //! A model is a [`Runner`] in the [`Library`]; an experiment is a file, `experiments/NAME.toml`:
 //!
@@ -66,9 +66,8 @@
 //! check-time = { value = 0.1, unit = "us", source = "assumed", range = [0.05, 0.3], reason = "one to three reads" }
 //! ```
 //!
-//! Numbers are kept as whole numbers of a base unit ([`Dimension`]), so nothing is rounded. What is wrong in a file is told
-//! with file, line, key and what is allowed. A run depends on the parameters and the seed only; its hash is
-//! [`Parameters::hash`].
+//! Numbers are integers in a base unit ([`Dimension`]), so nothing is rounded. Error messages name file, line, key and
+//! allowed values. A run depends on the parameters and the seed only; its hash is [`Parameters::hash`].
 
 mod definition;
 mod dimension;

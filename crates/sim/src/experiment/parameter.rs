@@ -1,4 +1,4 @@
-//! What a model can be told: its parameters, what they may be, and how they are written.
+//! The parameters of a model: kinds, ranges and notation.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,61 +10,61 @@ use super::dimension::{Dimension, QuantityError, WHOLE};
 /// A parameter of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterSpec {
-    /// Its name in files and in `--set`: lower case, words joined by `-`.
+    /// The key in files and in `--set`: lower case, words joined by `-`.
     pub key: &'static str,
-    /// What it may be.
+    /// The kind of value.
     pub kind: Kind,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
 }
 
-/// What a parameter may be.
+/// The kind of a parameter's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number of base units in a range.
+    /// A number of base units within a range.
     Quantity(Dimension, RangeInclusive<u64>),
-    /// One of these.
+    /// One of several choices.
     Choice(&'static [&'static str]),
-    /// True or false.
+    /// A boolean.
     Flag,
 }
 
-/// What a parameter is.
+/// A parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value {
     /// A number of base units.
     Quantity(u64),
-    /// One of the choices.
+    /// A choice.
     Choice(&'static str),
-    /// True or false.
+    /// A boolean.
     Flag(bool),
 }
 
-/// Why something is no value of a parameter.
+/// An invalid parameter value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ValueError {
-    /// No number, no unit, or not exactly that many of the base unit.
+    /// Not a valid quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// Too little or too much.
+    /// Out of range.
     #[error("{value} is out of range: it is from {least} to {most}")]
     Range {
-        /// What was given.
+        /// The value given.
         value: String,
-        /// The least that is allowed.
+        /// The minimum.
         least: String,
-        /// The most that is allowed.
+        /// The maximum.
         most: String,
     },
-    /// None of the choices.
+    /// Not one of the choices.
     #[error("'{value}' is none of its choices: {}", choices.join(", "))]
     Choice {
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What is allowed.
+        /// The choices.
         choices: &'static [&'static str],
     },
-    /// Neither true nor false.
+    /// Not a boolean.
     #[error("'{0}' is neither true nor false")]
     Flag(String),
 }
@@ -95,17 +95,17 @@ impl ParameterSpec {
         Self { key, kind: Kind::Quantity(Dimension::TimePerByte, picos), about }
     }
 
-    /// A part of a whole: from 0 to 1.
+    /// A fraction from 0 to 1.
     pub const fn fraction(key: &'static str, about: &'static str) -> Self {
         Self { key, kind: Kind::Quantity(Dimension::Fraction, 0..=WHOLE), about }
     }
 
-    /// A factor from 0 to a whole number, with nine decimals.
+    /// A factor from 0 to `most`, with nine decimals.
     pub const fn factor(key: &'static str, most: u32, about: &'static str) -> Self {
         Self { key, kind: Kind::Quantity(Dimension::Fraction, 0..=most as u64 * WHOLE), about }
     }
 
-    /// A number of things, such as `"threads"`.
+    /// A count of things such as `"threads"`.
     pub const fn count(
         key: &'static str,
         unit: &'static str,
@@ -115,17 +115,17 @@ impl ParameterSpec {
         Self { key, kind: Kind::Quantity(Dimension::Count(unit), range), about }
     }
 
-    /// One of several.
+    /// A choice.
     pub const fn choice(key: &'static str, choices: &'static [&'static str], about: &'static str) -> Self {
         Self { key, kind: Kind::Choice(choices), about }
     }
 
-    /// True or false.
+    /// A boolean.
     pub const fn flag(key: &'static str, about: &'static str) -> Self {
         Self { key, kind: Kind::Flag, about }
     }
 
-    /// Reads a value with its unit: `10.7us`, `13`, `round-robin`, `true`.
+    /// Parses a value with its unit: `10.7us`, `13`, `round-robin`, `true`.
     pub fn parse(&self, text: &str) -> Result<Value, ValueError> {
         match &self.kind {
             Kind::Quantity(dimension, range) => in_range(*dimension, range, dimension.parse(text)?),
@@ -138,7 +138,7 @@ impl ParameterSpec {
         }
     }
 
-    /// Reads a number and its unit; of a choice or a flag the unit is empty.
+    /// Parses a number and its unit; the unit of a choice or a boolean is empty.
     pub fn parse_with_unit(&self, text: &str, unit: &str) -> Result<Value, ValueError> {
         match &self.kind {
             Kind::Quantity(dimension, range) => in_range(*dimension, range, dimension.exact(text, unit)?),
@@ -150,7 +150,7 @@ impl ParameterSpec {
         }
     }
 
-    /// A value of this parameter as [`ParameterSpec::parse`] reads it.
+    /// Formats a value in the notation of [`ParameterSpec::parse`].
     pub fn show(&self, value: Value) -> String {
         match (value, &self.kind) {
             (Value::Quantity(number), Kind::Quantity(dimension, _)) => dimension.show(number),
@@ -168,7 +168,7 @@ fn in_range(dimension: Dimension, range: &RangeInclusive<u64>, number: u64) -> R
 }
 
 impl fmt::Display for Value {
-    /// The number of base units, the choice, or true or false.
+    /// Formats the number of base units, the choice, or the boolean.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quantity(number) => number.fmt(f),

@@ -1,4 +1,4 @@
-//! What a run is told: a value for every parameter of its model.
+//! The parameter values of a run.
 
 use std::collections::BTreeMap;
 
@@ -7,75 +7,75 @@ use super::parameter::{Kind, ParameterSpec, Value};
 use super::run_error::RunError;
 use crate::{Rate, TraceHash};
 
-/// A value for every parameter of a model; two of them with equal values are the same run.
+/// A value for every parameter of a model. Equal values mean the same run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     values: BTreeMap<&'static str, (&'static ParameterSpec, Value)>,
 }
 
 impl Parameters {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives a parameter a value in place of the one that it has.
+    /// Sets a parameter, replacing its value.
     pub fn set(&mut self, spec: &'static ParameterSpec, value: Value) {
         self.values.insert(spec.key, (spec, value));
     }
 
-    /// The value of a parameter, where it has one.
+    /// Returns a parameter's value, if set.
     pub fn get(&self, key: &str) -> Option<Value> {
         self.values.get(key).map(|(_, value)| *value)
     }
 
-    /// All parameters in the order of their keys.
+    /// Iterates over all parameters by key.
     pub fn iter(&self) -> impl Iterator<Item = (&'static ParameterSpec, Value)> {
         self.values.values().copied()
     }
 
-    /// A time in nanoseconds.
+    /// Returns a time in nanoseconds.
     pub fn nanos(&self, key: &'static str) -> Result<u64, RunError> {
         self.quantity(key, |dimension| dimension == Dimension::Time)
     }
 
-    /// A rate.
+    /// Returns a rate.
     pub fn rate(&self, key: &'static str) -> Result<Rate, RunError> {
         let bits_per_second = self.quantity(key, |dimension| dimension == Dimension::Rate)?;
         Rate::new(bits_per_second).ok_or_else(|| RunError::Impossible(format!("{key} is 0")))
     }
 
-    /// A size in bytes.
+    /// Returns a size in bytes.
     pub fn bytes(&self, key: &'static str) -> Result<u64, RunError> {
         self.quantity(key, |dimension| dimension == Dimension::Size)
     }
 
-    /// A frequency in hertz.
+    /// Returns a frequency in hertz.
     pub fn hertz(&self, key: &'static str) -> Result<u64, RunError> {
         self.quantity(key, |dimension| dimension == Dimension::Frequency)
     }
 
-    /// A time per byte in picoseconds.
+    /// Returns a time per byte in picoseconds.
     pub fn picos_per_byte(&self, key: &'static str) -> Result<u64, RunError> {
         self.quantity(key, |dimension| dimension == Dimension::TimePerByte)
     }
 
-    /// A number of things.
+    /// Returns a count.
     pub fn count(&self, key: &'static str) -> Result<u64, RunError> {
         self.quantity(key, |dimension| matches!(dimension, Dimension::Count(_)))
     }
 
-    /// A fraction or a factor; 1 is the whole.
+    /// Returns a fraction or factor.
     pub fn fraction(&self, key: &'static str) -> Result<f64, RunError> {
         Ok(self.billionths(key)? as f64 / WHOLE as f64)
     }
 
-    /// A fraction or a factor in parts of 10⁹, for arithmetic without rounding.
+    /// Returns a fraction or factor in parts of 10⁹, for exact arithmetic.
     pub fn billionths(&self, key: &'static str) -> Result<u64, RunError> {
         self.quantity(key, |dimension| dimension == Dimension::Fraction)
     }
 
-    /// True or false.
+    /// Returns a boolean.
     pub fn flag(&self, key: &'static str) -> Result<bool, RunError> {
         match self.get(key) {
             Some(Value::Flag(flag)) => Ok(flag),
@@ -83,7 +83,7 @@ impl Parameters {
         }
     }
 
-    /// One of several: the value beside the name that was chosen.
+    /// Returns the value paired with the chosen name.
     pub fn choice<T, const N: usize>(
         &self,
         key: &'static str,
@@ -94,7 +94,7 @@ impl Parameters {
         value.map(|(_, value)| value).ok_or(RunError::Undeclared(key))
     }
 
-    /// The same for the same model and values on every machine; whatever the order and units in which they were written.
+    /// Hashes model and values: equal on every machine, for any order and units of the source file.
     pub fn hash(&self, model: &str) -> u64 {
         let mut hash = TraceHash::default();
         hash.add_bytes(model.as_bytes());

@@ -1,4 +1,4 @@
-//! Reads an experiment from its file.
+//! Parses experiment files.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ const EXPERIMENT: &[&str] = &[
 ];
 
 impl Definition {
-    /// Reads the text of a file; `file` is its name for errors, and what it includes by a path is beside it.
+    /// Parses an experiment; `file` is its name in errors, and relative includes are resolved beside it.
     pub fn parse(file: &str, text: &str, library: &Library) -> Result<Self, FileError> {
         let document = Document { file, text };
         let tree = document.parse()?;
@@ -64,7 +64,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Every parameter must have a value in every series.
+    /// Checks that every parameter has a value in every series.
     fn check_complete(&self, root: &Table<'_, '_>) -> Result<(), FileError> {
         let has_value = |spec: &ParameterSpec, series: &Series| {
             self.x.parameter.key == spec.key
@@ -82,7 +82,7 @@ impl Definition {
     }
 }
 
-/// Files are named by it.
+/// Parses the name, which is also the file's.
 fn name(root: &Table<'_, '_>) -> Result<String, FileError> {
     let item = root.need("name", "the experiment's name")?;
     let name = item.text()?;
@@ -214,7 +214,7 @@ fn place(item: &Item<'_, '_>, series: &[Series]) -> Result<usize, FileError> {
     names().position(|known| known == name).ok_or_else(|| item.unknown("series", name, names()))
 }
 
-/// The file's own parameters, and those that it includes and does not give another value.
+/// Returns the file's parameters and the included ones that it does not override.
 fn parameters(
     root: &Table<'_, '_>,
     runner: &'static dyn Runner,
@@ -235,7 +235,7 @@ fn parameters(
     Ok(all)
 }
 
-/// Adds the parameters of another file: one that is built in, or `*.toml` beside this one.
+/// Adds the parameters of an included file: a built-in one, or `*.toml` beside this file.
 fn add_included(
     all: &mut Vec<Parameter>,
     item: &Item<'_, '_>,
@@ -259,7 +259,7 @@ fn add_included(
     included(all, Document { file: &path, text: &text }, runner, library)
 }
 
-/// Parameters that another model has are for that one.
+/// Ignores parameters of other models.
 fn included(
     all: &mut Vec<Parameter>,
     document: Document<'_>,
@@ -283,7 +283,7 @@ fn included(
     Ok(())
 }
 
-/// `{ value = 10.7, unit = "us", source = "…" }`; a choice or a flag has no unit.
+/// Parses `{ value = 10.7, unit = "us", source = "…" }`; choices and booleans have no unit.
 fn parameter(item: &Item<'_, '_>, spec: &'static ParameterSpec) -> Result<Parameter, FileError> {
     let table = item.table()?;
     table.only(&["value", "unit", "source", "range", "reason"])?;
@@ -300,7 +300,7 @@ fn parameter(item: &Item<'_, '_>, spec: &'static ParameterSpec) -> Result<Parame
     Ok(Parameter { spec, value: parsed, source: source(&table)?, range: range(&table, spec, parsed, unit)? })
 }
 
-/// Two numbers of the parameter's unit, or its choices, around its value; and why these.
+/// Parses a range, two numbers in the parameter's unit or choices around the value, and its reason.
 fn range(
     table: &Table<'_, '_>,
     spec: &ParameterSpec,

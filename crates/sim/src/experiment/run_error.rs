@@ -1,23 +1,23 @@
-//! Why a run has no outcome.
+//! Errors of a run.
 
 use thiserror::Error;
 
-/// Why a run has no outcome.
+/// A failed run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RunError {
-    /// The model asks for a parameter that it has not declared, or not as that kind.
+    /// The model requests an undeclared parameter, or one of another kind.
     #[error("the model asks for a parameter '{0}' of another kind than it declares")]
     Undeclared(&'static str),
-    /// The observer wants to capture packets that are only lengths.
+    /// Captures are requested of a model whose packets have no bytes.
     #[error("packets of model '{0}' are lengths: there is nothing to capture")]
     NothingToCapture(&'static str),
-    /// Values that do not go together; the text says which, and what would.
+    /// Contradictory parameter values; the text names them and what would be consistent.
     #[error("{0}")]
     Impossible(String),
-    /// The model has measured something else than it declares, or no number.
+    /// The model reports an undeclared metric or a non-finite value.
     #[error("the model measures '{0}', which it does not declare or which is no finite number")]
     Metric(&'static str),
-    /// The observer wanted no more.
+    /// The observer ended the run.
     #[error("interrupted")]
     Interrupted,
 }

@@ -1,70 +1,70 @@
-//! What a model offers to experiments.
+//! The interface of models.
 
 use super::parameter::ParameterSpec;
 use super::parameters::Parameters;
 use super::run_error::RunError;
 use crate::observe::Observer;
 
-/// A model that experiments run. What it measures depends on its parameters and the seed only, and everything with a
-/// physical meaning is a parameter.
+/// A model for experiments. Its results depend on parameters and seed only; everything with a physical meaning is a
+/// parameter.
 pub trait Runner: Sync {
-    /// Its name in files: lower case, words joined by `-`.
+    /// Returns the name in files: lower case, words joined by `-`.
     fn name(&self) -> &'static str;
 
-    /// What it can be told; all of it must be.
+    /// Returns the parameters; all of them must be set.
     fn parameters(&self) -> &'static [ParameterSpec];
 
-    /// What it measures.
+    /// Returns the metrics.
     fn metrics(&self) -> &'static [MetricSpec];
 
-    /// Whether its packets have bytes, which a capture can hold, instead of lengths only.
+    /// Returns true if its packets have bytes, as captures need.
     fn has_packets(&self) -> bool {
         true
     }
 
-    /// Runs once, on this thread, in steps of [`Observer::run`]: it shows progress, samples, and may end the run.
+    /// Runs once on this thread, in steps of [`Observer::run`], which shows progress, samples, and may end the run.
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError>;
 }
 
-/// Something that a model measures.
+/// A metric of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricSpec {
-    /// Its name in files: lower case, words joined by `-`.
+    /// The name in files: lower case, words joined by `-`.
     pub name: &'static str,
-    /// Its unit, such as `"Gb/s"` or `"%"`; empty for plain numbers.
+    /// The unit, such as `"Gb/s"` or `"%"`; empty for plain numbers.
     pub unit: &'static str,
-    /// What it is, in a few words: the label of an axis.
+    /// A short description: the label of an axis.
     pub about: &'static str,
 }
 
-/// A metric and what it was.
+/// A measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// The name of a metric that the model has.
+    /// The metric's name.
     pub metric: &'static str,
-    /// In the metric's unit; finite.
+    /// The value in the metric's unit; finite.
     pub value: f64,
 }
 
 impl Measurement {
-    /// A metric and what it was.
+    /// Creates a measurement.
     pub const fn new(metric: &'static str, value: f64) -> Self {
         Self { metric, value }
     }
 }
 
-/// What a run came to. A metric that had nothing to measure, such as the latency of no replies, is left out.
+/// The results of a run. Metrics without measurements, such as the latency of no replies, are omitted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// In the order of the model's metrics or any other.
+    /// In any order.
     pub measurements: Vec<Measurement>,
-    /// Events handled.
+    /// Number of events processed.
     pub events: u64,
-    /// The hash of all that happened: [`Simulation::trace_hash`](crate::Simulation::trace_hash).
+    /// The trace hash: [`Simulation::trace_hash`](crate::Simulation::trace_hash).
     pub trace_hash: u64,
 }
 
-/// Checks that a model has packets for a capture.
+/// Checks that the model has packets with bytes.
 ///
 /// # Errors
 /// [`RunError::NothingToCapture`].
@@ -72,7 +72,7 @@ pub fn check_capture(runner: &dyn Runner) -> Result<(), RunError> {
     if runner.has_packets() { Ok(()) } else { Err(RunError::NothingToCapture(runner.name())) }
 }
 
-/// Runs a model and checks what it says.
+/// Runs a model and validates its results.
 pub fn run(
     runner: &dyn Runner,
     parameters: &Parameters,

@@ -1,4 +1,4 @@
-//! What an experiment comes to where its assumed parameters are otherwise: one at a time, and all together.
+//! Variation of assumed parameters: one at a time, and all together.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
@@ -7,20 +7,20 @@ use super::definition::{Definition, Extent, Parameter};
 use super::parameter::{ParameterSpec, Value};
 use super::variant::Variant;
 
-/// Beyond this ratio of its ends, a range is sampled by magnitude.
+/// Ratio of a range's ends above which it is sampled logarithmically.
 const MAGNITUDES: f64 = 10.0;
 
-/// A parameter, or the reading of the paper's settings, that could be otherwise.
+/// An uncertain parameter, or the reading of the paper's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Factor {
     /// The parameter's key, or `reading`.
     pub name: String,
-    /// What it is set to for both ends, or for each choice but the one that it has.
+    /// The variants for both ends of the range, or for each other choice.
     pub ends: Vec<Variant>,
 }
 
 impl Definition {
-    /// Everything that could be otherwise, in the order of the keys; the reading last.
+    /// Returns all uncertain parameters by key, then the reading.
     pub fn factors(&self) -> Vec<Factor> {
         let mut factors: Vec<Factor> =
             self.assumed().map(|(parameter, extent)| ends(parameter, extent)).collect();
@@ -30,8 +30,8 @@ impl Definition {
         factors
     }
 
-    /// So many samples of all factors together by a Latin hypercube: each range is divided into as many parts, and each
-    /// part is in one sample. Ranges of more than a magnitude are divided by magnitude.
+    /// Returns `count` samples of all factors by a Latin hypercube: each range is divided into `count` parts, and each
+    /// part occurs in one sample. Ranges of more than a factor of 10 are divided logarithmically.
     pub fn samples(&self, count: usize, seed: u64) -> Vec<Variant> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let name = |nth: usize| format!("sample {}", nth + 1);
@@ -46,7 +46,7 @@ impl Definition {
         }
         if !self.readings.is_empty() {
             for (sample, place) in samples.iter_mut().zip(places(count, &mut random)) {
-                // The first is the experiment as it is.
+                // Index 0 is the experiment's own reading.
                 let nth = (place * (self.readings.len() + 1) as f64) as usize;
                 if let Some(reading) = nth.checked_sub(1).and_then(|nth| self.readings.get(nth)) {
                     sample.set.extend(reading.set.iter().copied());
@@ -56,7 +56,7 @@ impl Definition {
         samples
     }
 
-    /// Parameters that have a range and that the axis and series leave open.
+    /// Iterates over the parameters with a range that neither the axis nor a series sets.
     fn assumed(&self) -> impl Iterator<Item = (&Parameter, &Extent)> {
         let is_open = |spec: &ParameterSpec| {
             spec.key != self.x.parameter.key
@@ -81,7 +81,7 @@ fn ends(parameter: &Parameter, extent: &Extent) -> Factor {
     Factor { name: parameter.spec.key.into(), ends: others.map(end).collect() }
 }
 
-/// A place from 0 to 1 in each of `count` equal parts, in random order.
+/// Returns one random position in each of `count` equal parts of [0, 1), shuffled.
 fn places(count: usize, random: &mut Pcg64Mcg) -> Vec<f64> {
     let part = |nth: usize, random: &mut Pcg64Mcg| (nth as f64 + unit(random)) / count as f64;
     let mut places: Vec<f64> = (0..count).map(|nth| part(nth, random)).collect();
@@ -91,12 +91,12 @@ fn places(count: usize, random: &mut Pcg64Mcg) -> Vec<f64> {
     places
 }
 
-/// From 0 to below 1.
+/// Returns a random number in [0, 1).
 fn unit(random: &mut Pcg64Mcg) -> f64 {
     (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// What a parameter is at a place of its range.
+/// Returns the parameter value at a position of its range.
 fn at(extent: &Extent, place: f64) -> Value {
     match extent {
         Extent::OneOf(choices) => choices[(place * choices.len() as f64) as usize % choices.len()],

@@ -1,4 +1,4 @@
-//! Changes to an experiment from outside of its file: `--set`, and the lists of a sweep.
+//! Changes to an experiment from outside its file: `--set`, and the lists of a sweep.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use super::parameter::{ParameterSpec, Value, ValueError};
 use super::statement::Subject;
 use super::variant::Variant;
 
-/// Why a parameter cannot be set.
+/// A parameter that cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SetError {
     /// Not `KEY=VALUE`.
@@ -17,12 +17,12 @@ pub enum SetError {
     /// The model has no such parameter.
     #[error("there is no parameter '{key}': there are {allowed}")]
     Unknown {
-        /// What was given.
+        /// The key given.
         key: String,
-        /// The parameters that there are.
+        /// The known parameters.
         allowed: String,
     },
-    /// It is what tells series apart.
+    /// The parameter differs between series.
     #[error("{key} differs from series to series: change it in the experiment's file")]
     BySeries {
         /// The parameter.
@@ -33,54 +33,54 @@ pub enum SetError {
     Value {
         /// The parameter.
         key: &'static str,
-        /// Why not.
+        /// The reason.
         error: ValueError,
     },
-    /// A place of the axis is there twice.
+    /// A repeated x value.
     #[error("{key}: there is a second '{value}'")]
     Twice {
         /// The parameter.
         key: &'static str,
-        /// The place.
+        /// The value.
         value: String,
     },
 }
 
-/// Why there is no such point.
+/// A point that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PointError {
     /// Not `SERIES/X`.
     #[error("'{0}' is no point: SERIES/X is, such as '{1}'")]
     Form(String, String),
-    /// Nothing of this name is measured.
+    /// No series has this name.
     #[error("there is no series '{name}': there are {allowed}")]
     Unknown {
-        /// What was given.
+        /// The name given.
         name: String,
-        /// The series that there are.
+        /// The known series.
         allowed: String,
     },
-    /// The axis has no such place.
+    /// The x value is invalid.
     #[error("{key}: {error}")]
     Place {
         /// The parameter of the axis.
         key: &'static str,
-        /// Why not.
+        /// The reason.
         error: ValueError,
     },
 }
 
-/// A parameter and the values that it is to have, each in its turn.
+/// A parameter with a list of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Which one.
+    /// The parameter.
     pub spec: &'static ParameterSpec,
-    /// What it is set to: one value or more.
+    /// The values, at least one.
     pub values: Vec<Value>,
 }
 
 impl Definition {
-    /// Does what `KEY=VALUE` says. What varies along the axis takes several values with commas between them.
+    /// Applies a `KEY=VALUE` setting. The x axis' parameter takes several values separated by commas.
     pub fn set(&mut self, text: &str) -> Result<(), SetError> {
         let form = || {
             let spec = self.x.parameter;
@@ -106,7 +106,7 @@ impl Definition {
         Ok(())
     }
 
-    /// Leaves one point, `SERIES/X`: a series that is measured and any place on the axis, in its unit.
+    /// Reduces the experiment to one point, `SERIES/X`: a measured series and any x value in the axis' unit.
     pub fn select(&mut self, point: &str) -> Result<(), PointError> {
         let form = || {
             let series = self.series.first().map_or("", |series| &series.name);
@@ -125,14 +125,14 @@ impl Definition {
         Ok(())
     }
 
-    /// The place of the series of this name.
+    /// Returns the index of a series by name.
     pub fn series_of(&self, name: &str) -> Result<usize, PointError> {
         let names = || joined(self.series.iter().map(|series| series.name.as_str()));
         let unknown = || PointError::Unknown { name: name.into(), allowed: names() };
         self.series.iter().position(|series| series.name == name).ok_or_else(unknown)
     }
 
-    /// The parameter of this key, where it may be set for all series.
+    /// Returns a parameter by key, if it may be set for all series.
     pub(super) fn settable(&self, key: &str) -> Result<&'static ParameterSpec, SetError> {
         let specs = self.runner.parameters();
         let allowed = || joined(specs.iter().map(|spec| spec.key));
@@ -142,14 +142,14 @@ impl Definition {
         if by_series { Err(SetError::BySeries { key: spec.key }) } else { Ok(spec) }
     }
 
-    /// A parameter's value; of the axis, a number alone is in its unit.
+    /// Parses a parameter's value; a bare number for the x axis is in the axis' unit.
     pub(super) fn value(&self, spec: &ParameterSpec, text: &str) -> Result<Value, ValueError> {
         let parsed = spec.parse(text);
         let is_axis = spec.key == self.x.parameter.key;
         if is_axis { spec.parse_with_unit(text, &self.x.unit).or(parsed) } else { parsed }
     }
 
-    /// Gives a parameter its value, or the axis its places.
+    /// Sets a parameter's value, or the x values.
     pub(super) fn apply(&mut self, setting: &Setting) {
         let Setting { spec, values } = setting;
         if spec.key == self.x.parameter.key {
@@ -167,7 +167,7 @@ impl Definition {
         }
     }
 
-    /// The experiment with a variant's parameters; series and the axis keep what they set themselves.
+    /// Returns the experiment with a variant's parameters. Values set by a series or the axis are unchanged.
     pub fn with(&self, variant: &Variant) -> Self {
         let mut definition = self.clone();
         for (spec, value) in &variant.set {
@@ -178,7 +178,7 @@ impl Definition {
         definition
     }
 
-    /// Leaves the statements, and of each the places, that the axis still has.
+    /// Removes statements about x values that the axis no longer has.
     fn drop_statements_of_other_places(&mut self) {
         let Self { x, expected, .. } = self;
         expected.retain_mut(|expected| match &mut expected.subject {

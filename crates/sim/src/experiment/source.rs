@@ -1,4 +1,4 @@
-//! Where an experiment is from: built in, or a file.
+//! The source of an experiment: built in, or a file.
 
 use std::fs;
 use std::io;
@@ -10,41 +10,41 @@ use super::definition::Definition;
 use super::document::{FileError, joined};
 use super::library::{Embedded, Library};
 
-/// Where an experiment is from.
+/// The source of an experiment.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// It is built in.
+    /// A built-in experiment.
     BuiltIn(Embedded),
     /// A file.
     File(PathBuf),
 }
 
-/// Why there is no such experiment.
+/// A failure to load an experiment.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// No name that is built in, and no file.
+    /// Neither a built-in name nor a path.
     #[error("there is no experiment '{name}': there are {known}, and files that end in .toml")]
     Unknown {
-        /// What was given.
+        /// The name given.
         name: String,
-        /// What is built in.
+        /// The built-in names.
         known: String,
     },
     /// The file cannot be read.
     #[error("cannot read {path}: {error}")]
     Read {
-        /// Which one.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
-    /// There is something wrong in it.
+    /// The file's content is invalid.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl Source {
-    /// What `name` stands for: a name that is built in, or a path that ends in `.toml`, seen from `folder`.
+    /// Resolves `name`: a built-in experiment, or a path that ends in `.toml`, relative to `folder`.
     pub fn find(name: &str, folder: &Path, library: &Library) -> Result<Self, LoadError> {
         if let Some(experiment) = library.experiment(name) {
             return Ok(Self::BuiltIn(experiment));
@@ -56,7 +56,7 @@ impl Source {
         Err(LoadError::Unknown { name: name.into(), known })
     }
 
-    /// Reads it.
+    /// Loads the experiment.
     pub fn load(&self, library: &Library) -> Result<Definition, LoadError> {
         match self {
             Self::BuiltIn(Embedded { name, text }) => {

@@ -1,22 +1,22 @@
-//! Statements of a paper, each with its kind, and what came of one.
+//! Statements of a paper, their kinds, and their evaluation.
 
-/// How much the agreement with a statement is worth.
+/// How much agreement with a statement says about the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatementKind {
-    /// No parameter was chosen by it: the model could have come to anything else.
+    /// A prediction: no parameter was chosen by this statement.
     Predicted,
     /// A parameter, or the reading of a setting, was chosen so that it holds.
     Fitted,
-    /// What another statement says already.
+    /// Repeats another statement.
     Repeated,
-    /// Our arithmetic with numbers of other statements.
+    /// Follows arithmetically from other statements.
     Derived,
-    /// It follows from the parameters without a run.
+    /// Follows from the parameters without a run.
     ByConstruction,
 }
 
 impl StatementKind {
-    /// All kinds by their names in files.
+    /// All kinds with their names in files.
     pub const NAMES: [(&str, Self); 5] = [
         ("predicted", Self::Predicted),
         ("fitted", Self::Fitted),
@@ -25,73 +25,73 @@ impl StatementKind {
         ("by construction", Self::ByConstruction),
     ];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 }
 
-/// A statement of the paper about a line.
+/// A statement of the paper about a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// The name of a series or of a derived one.
+    /// The name of a measured or derived series.
     pub series: String,
-    /// Which numbers of the line.
+    /// The numbers that it is about.
     pub subject: Subject,
-    /// What they are to be.
+    /// The claim about these numbers.
     pub claim: Claim,
     /// The unit of the claim.
     pub unit: String,
-    /// How much agreement is worth.
+    /// The kind.
     pub kind: StatementKind,
     /// The section or figure.
     pub source: String,
-    /// The paper's words, or those that are nearest to them where it is derived.
+    /// The paper's sentence, or the nearest one for a derived statement.
     pub sentence: String,
 }
 
-/// The numbers of a line that a statement is about.
+/// The numbers of a series that a statement is about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
-    /// Those at these places, in the base unit of the axis.
+    /// The values at these x values, in the axis' base unit.
     At(Vec<u64>),
-    /// The largest.
+    /// The maximum.
     Maximum,
-    /// The largest, over the largest of the line of this name.
+    /// The ratio of the maximum to that of the named series.
     MaximumOver(String),
-    /// The first place whose number is at least 95 % of the largest.
+    /// The first x value whose value is at least 95 % of the maximum.
     MaximumBegins,
-    /// By how many % the last is below the first.
+    /// The decrease from the first to the last value, in percent.
     Fall,
 }
 
-/// What a number is to be.
+/// A claim about a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Claim {
-    /// This, within a tolerance where one is agreed on.
+    /// Equal, within the tolerance if one is given.
     Value(f64, Option<Tolerance>),
-    /// This or more.
+    /// A lower bound.
     AtLeast(f64),
-    /// This or less.
+    /// An upper bound.
     AtMost(f64),
 }
 
-/// How far a value may be away from another.
+/// A tolerance around the paper's number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
-    /// A part of the other.
+    /// Relative.
     Relative(f64),
-    /// In its unit.
+    /// Absolute, in the number's unit.
     Absolute(f64),
 }
 
 impl Tolerance {
-    /// Whether `value` is near enough to `expected`.
+    /// Returns true if `value` is within the tolerance of `expected`.
     pub fn allows(self, value: f64, expected: f64) -> bool {
         (value - expected).abs() <= self.distance(expected)
     }
 
-    /// How far a value may be from `expected`, in its unit.
+    /// Returns the absolute tolerance around `expected`, in its unit.
     pub fn distance(self, expected: f64) -> f64 {
         match self {
             Self::Relative(part) => part * expected.abs(),
@@ -101,14 +101,14 @@ impl Tolerance {
 }
 
 impl Claim {
-    /// The paper's number.
+    /// Returns the paper's number.
     pub fn number(self) -> f64 {
         match self {
             Self::Value(number, _) | Self::AtLeast(number) | Self::AtMost(number) => number,
         }
     }
 
-    /// Whether a number agrees; `None` where the claim has no tolerance.
+    /// Returns true if a number agrees; `None` without a tolerance.
     pub fn allows(self, value: f64) -> Option<bool> {
         match self {
             Self::Value(number, tolerance) => Some(tolerance?.allows(value, number)),
@@ -118,17 +118,17 @@ impl Claim {
     }
 }
 
-/// A statement and what came of it.
+/// An evaluated statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement<'a> {
-    /// What the paper says.
+    /// The statement.
     pub expected: &'a Expected,
-    /// The numbers that it is about; `None` where there was nothing to measure.
+    /// The simulated numbers; `None` without measurements.
     pub found: Vec<Option<f64>>,
 }
 
 impl Statement<'_> {
-    /// Whether all its numbers agree; `None` where the claim has no tolerance.
+    /// Returns true if all numbers agree; `None` without a tolerance.
     pub fn holds(&self) -> Option<bool> {
         let mut verdict = Some(true);
         for found in &self.found {
@@ -138,7 +138,7 @@ impl Statement<'_> {
         verdict
     }
 
-    /// The least and the largest number that were found.
+    /// Returns the smallest and largest number found.
     pub fn span(&self) -> Option<(f64, f64)> {
         let found = self.found.iter().flatten();
         found.fold(None, |span, value| {

@@ -1,4 +1,4 @@
-//! Reads the paper's statements, and readings of its settings, from an experiment's file.
+//! Parses the paper's statements, and alternative readings of its settings.
 
 use super::definition::{Definition, XAxis};
 use super::dimension::{Dimension, WHOLE};
@@ -23,7 +23,7 @@ const KEYS: &[&str] = &[
     "sentence",
 ];
 
-/// Every `[[expected]]`.
+/// Parses all `[[expected]]`.
 pub(super) fn expected(root: &Table<'_, '_>, definition: &Definition) -> Result<Vec<Expected>, FileError> {
     root.tables("expected")?.iter().map(|table| one_expected(table, definition)).collect()
 }
@@ -60,10 +60,10 @@ fn one_expected(table: &Table<'_, '_>, definition: &Definition) -> Result<Expect
     })
 }
 
-/// A subject of a line as a whole.
+/// Constructs a subject that concerns the whole series.
 type WholeLine = fn() -> Subject;
 
-/// What a statement is about: places, or something of the whole line.
+/// Parses the subject of a statement: x values, or a property of the whole series.
 fn subject(table: &Table<'_, '_>, definition: &Definition) -> Result<Subject, FileError> {
     let over = table.get("over");
     let Some(of) = table.get("of") else {
@@ -93,7 +93,7 @@ fn subject(table: &Table<'_, '_>, definition: &Definition) -> Result<Subject, Fi
     }
 }
 
-/// Where something is expected: at the places that are named, or everywhere.
+/// Parses the x values of a statement; all if none are given.
 fn places(table: &Table<'_, '_>, axis: &XAxis) -> Result<Vec<u64>, FileError> {
     let Some(item) = table.get("x") else { return Ok(axis.values.clone()) };
     let place = |item: &Item<'_, '_>| {
@@ -107,7 +107,7 @@ fn places(table: &Table<'_, '_>, axis: &XAxis) -> Result<Vec<u64>, FileError> {
     item.one_or_more()?.iter().map(place).collect()
 }
 
-/// One of `value`, `least` and `most`.
+/// Parses one of `value`, `least` and `most`.
 fn claim(table: &Table<'_, '_>) -> Result<Claim, FileError> {
     const ABOUT: &str = "what the paper says, or least or most where it says how much at least or at most";
     let tolerance = table.get("tolerance").map(|item| tolerance(&item)).transpose()?;
@@ -131,7 +131,7 @@ fn claim(table: &Table<'_, '_>) -> Result<Claim, FileError> {
     }
 }
 
-/// `"5%"` of the value, or a number of its unit.
+/// Parses a tolerance: `"5%"` of the value, or a number in its unit.
 fn tolerance(item: &Item<'_, '_>) -> Result<Tolerance, FileError> {
     let wrong = || item.wrong_type("a number from 0 on, or a part of the value such as \"5%\"");
     let text = item.scalar()?;
@@ -144,7 +144,7 @@ fn tolerance(item: &Item<'_, '_>) -> Result<Tolerance, FileError> {
     Ok(tolerance)
 }
 
-/// Every `[[reading]]`.
+/// Parses all `[[reading]]`.
 pub(super) fn readings(root: &Table<'_, '_>, runner: &dyn Runner) -> Result<Vec<Variant>, FileError> {
     let one = |table: &Table<'_, '_>| {
         table.only(&["name", "set", "source"])?;

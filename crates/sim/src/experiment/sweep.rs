@@ -19,18 +19,18 @@ use super::parameter::Value;
 use super::settings::{SetError, Setting};
 use super::source::{LoadError, Source};
 
-/// The most runs of a sweep.
+/// Maximum runs of a sweep.
 const MOST: usize = 1_000_000;
 
-/// An experiment with lists of values and seeds.
+/// A parsed sweep.
 pub struct Sweep {
-    /// Where the experiment is from.
+    /// The source of the experiment.
     pub source: Source,
     /// The experiment.
     pub definition: Definition,
-    /// One run of each point for each.
+    /// Each point runs once per seed.
     pub seeds: Vec<u64>,
-    /// Every combination is run.
+    /// The settings whose combinations are run.
     lists: Vec<Setting>,
 }
 
@@ -43,21 +43,21 @@ impl fmt::Debug for Sweep {
     }
 }
 
-/// A point of a sweep: one run.
+/// A run of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// What is set, beside the axis.
+    /// The settings beside the x value.
     pub settings: Vec<(&'static str, String)>,
-    /// The name of the series.
+    /// The series.
     pub series: String,
-    /// The point of the experiment.
+    /// The experiment's point.
     pub point: Point,
     /// The seed.
     pub seed: u64,
 }
 
 impl Sweep {
-    /// Reads a sweep; the experiment is looked for in the library, or beside the file.
+    /// Parses a sweep. The experiment is built in, or beside the file.
     pub fn parse(file: &str, text: &str, library: &Library) -> Result<Self, LoadError> {
         let document = Document { file, text };
         let tree = document.parse()?;
@@ -90,14 +90,14 @@ impl Sweep {
         }
     }
 
-    /// How many tasks there are; `None` where that is beyond all bounds.
+    /// Returns the number of runs; `None` on overflow.
     fn count(&self) -> Option<usize> {
         let points = self.definition.series.len().checked_mul(self.definition.x.values.len());
         let factors = self.lists.iter().map(|list| list.values.len()).chain([self.seeds.len()]);
         factors.fold(points, |product, factor| product?.checked_mul(factor))
     }
 
-    /// All of it, in the order of the combinations, the points of the experiment, and the seeds.
+    /// Returns all runs, ordered by combination, point and seed.
     pub fn tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
         for combination in self.combinations() {
@@ -123,7 +123,7 @@ impl Sweep {
         tasks
     }
 
-    /// Every choice of one value of each list.
+    /// Returns all combinations of one value from each list.
     fn combinations(&self) -> Vec<Vec<Setting>> {
         let mut all = vec![Vec::new()];
         for list in &self.lists {

@@ -1,4 +1,4 @@
-//! A model without a simulation, and an experiment for it.
+//! An analytic test model and an experiment for it.
 
 use super::{
     Embedded, Library, Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner,
@@ -6,7 +6,7 @@ use super::{
 
 use crate::observe::Observer;
 
-/// `flows` flows share a wire; each packet of a card without offload takes a setup.
+/// `flows` flows share a wire; without offload, each packet costs a setup time.
 pub(super) struct Share;
 
 static PARAMETERS: [ParameterSpec; 5] = [

@@ -1,28 +1,28 @@
-//! What the points of an experiment measured, and the numbers of its lines.
+//! The measured values of an experiment's points, and the values of its series.
 
 use std::collections::HashMap;
 
 use super::definition::Definition;
 
-/// Where a line's maximum begins: at the first number that is so much of it.
+/// A series' maximum begins at the first value of at least this share of it.
 const NEARLY_ALL: f64 = 0.95;
 
-/// The measured numbers of series by place; those of derived lines follow.
+/// The measured values by series and x value; derived series are computed from them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values {
     measured: HashMap<(usize, u64), f64>,
 }
 
-/// The numbers of a line in the order of the axis.
+/// The values of a series in x order.
 pub(super) struct Line(Vec<(u64, Option<f64>)>);
 
 impl Values {
-    /// Adds what the point of a series at `x` measured.
+    /// Adds the measured value of a point.
     pub fn add(&mut self, series: usize, x: u64, value: f64) {
         self.measured.insert((series, x), value);
     }
 
-    /// The number of a line at a place; `None` where there was nothing to measure, or no such line.
+    /// Returns a series' value at `x`; `None` without measurements, or if the series does not exist.
     pub fn get(&self, definition: &Definition, line: &str, x: u64) -> Option<f64> {
         if let Some(series) = definition.series.iter().position(|series| series.name == line) {
             return self.measured.get(&(series, x)).copied();
@@ -45,13 +45,13 @@ impl Line {
         self.0.iter().filter_map(|(_, value)| *value).max_by(f64::total_cmp)
     }
 
-    /// The first place whose number is nearly the maximum.
+    /// Returns the first x value whose value is nearly the maximum.
     pub(super) fn maximum_begins(&self) -> Option<u64> {
         let least = self.maximum()? * NEARLY_ALL;
         self.0.iter().find(|(_, value)| value.is_some_and(|value| value >= least)).map(|(x, _)| *x)
     }
 
-    /// By how many % the last number is below the first.
+    /// Returns the decrease from the first to the last value, in percent.
     pub(super) fn fall(&self) -> Option<f64> {
         let [first, last] = [self.0.first()?.1?, self.0.last()?.1?];
         Some((first - last) / first.abs() * 100.0).filter(|fall| fall.is_finite())

@@ -1,14 +1,14 @@
-//! A change of several parameters at once: a reading of what a paper leaves open, or a sample of what is assumed.
+//! A joint change of several parameters: a reading of a paper's open setting, or a sample of assumed parameters.
 
 use super::parameter::{ParameterSpec, Value};
 
-/// A change of several parameters at once.
+/// A joint change of several parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// What it is.
+    /// The name.
     pub name: String,
-    /// Where it is from.
+    /// The source.
     pub source: String,
-    /// What is set.
+    /// The parameters and their values.
     pub set: Vec<(&'static ParameterSpec, Value)>,
 }

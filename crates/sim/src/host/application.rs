@@ -1,4 +1,4 @@
-//! What programs do with their connections.
+//! Simulated application programs.
 
 use std::num::NonZeroU32;
 
@@ -7,31 +7,31 @@ use smoltcp::socket::tcp::{Socket, State};
 
 use super::pattern;
 
-/// What a program does with a connection.
+/// The behaviour of a program on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sends so many bytes and closes; without a number, sends for ever.
+    /// Sends `bytes` bytes and closes; endless without a number.
     Send {
-        /// How many.
+        /// The number of bytes.
         bytes: Option<u64>,
     },
-    /// Reads all that comes, and closes when the peer does.
+    /// Reads everything, and closes when the peer does.
     Receive,
-    /// Sends a request, reads the response, pauses, and begins again.
+    /// Repeats: sends a request, reads the response, pauses.
     Request {
-        /// The bytes of both.
+        /// Sizes of request and response.
         exchange: Exchange,
-        /// After so many it closes; `None`: never.
+        /// Closes after this many; `None`: never.
         count: Option<u64>,
-        /// Nanoseconds from a response to the next request.
+        /// Pause between a response and the next request, in nanoseconds.
         pause: u64,
     },
     /// Answers each request with a response, and closes when the peer does.
     Respond {
-        /// The bytes of both.
+        /// Sizes of request and response.
         exchange: Exchange,
     },
-    /// Does nothing by itself: the world reads and writes with [`Host::read`](super::Host::read) and
+    /// Does nothing: the world reads and writes with [`Host::read`](super::Host::read) and
     /// [`Host::write`](super::Host::write).
     Attached,
 }
@@ -39,22 +39,22 @@ pub enum Role {
 /// A request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// Bytes of the request.
+    /// Length of the request, in bytes.
     pub request: NonZeroU32,
-    /// Bytes of the response.
+    /// Length of the response, in bytes.
     pub response: NonZeroU32,
 }
 
-/// What a program has done.
+/// Counters of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Bytes given to TCP.
+    /// Bytes passed to TCP.
     pub sent: u64,
     /// Bytes read from TCP.
     pub received: u64,
-    /// Reads that held bytes other than those sent: always 0 unless something on the way is broken.
+    /// Reads with corrupted bytes: 0 unless a component is broken.
     pub wrong_reads: u64,
-    /// Requests answered.
+    /// Completed exchanges.
     pub exchanges: u64,
 }
 
@@ -65,19 +65,19 @@ pub(super) enum Reading {
     Off,
 }
 
-/// A program at work.
+/// A running program.
 #[derive(Clone, Debug)]
 pub(super) struct Application {
     role: Role,
     pub(super) reading: Reading,
     pub(super) done: Done,
-    /// Bytes that are to be sent now.
+    /// Bytes to send now.
     owed: u64,
-    /// Bytes that are still to come of the request or the response.
+    /// Outstanding bytes of the request or response.
     awaited: u64,
-    /// When the request was begun.
+    /// When the current request was started.
     begun: Instant,
-    /// When the next request is to begin.
+    /// When the next request starts.
     resumes: Option<Instant>,
     has_closed: bool,
 }
@@ -94,12 +94,12 @@ impl Application {
         Self { role, reading, done, owed, awaited, begun: Instant::ZERO, resumes: None, has_closed: false }
     }
 
-    /// When it wants to go on by itself.
+    /// Returns when the program needs to run again without input.
     pub(super) fn resumes(&self) -> Option<Instant> {
         self.resumes
     }
 
-    /// Does what it can with its socket; returns whether it did anything. `latency` is told how long each exchange took.
+    /// Runs as far as the socket allows; returns true on progress. `latency` gets the duration of each exchange.
     pub(super) fn run(
         &mut self,
         socket: &mut Socket<'_>,
@@ -132,7 +132,7 @@ impl Application {
         }
     }
 
-    /// Goes on after the whole of a request or a response.
+    /// Continues after a complete request or response.
     fn message_read(&mut self, now: Instant, latency: &mut impl FnMut(u64)) {
         match self.role {
             Role::Send { .. } | Role::Attached => {}
@@ -188,7 +188,7 @@ impl Application {
         }
     }
 
-    /// Whether it has done all that it was to do.
+    /// Returns true if the program has finished.
     pub(super) fn is_complete(&self) -> bool {
         match self.role {
             Role::Send { bytes } => bytes == Some(self.done.sent),

@@ -1,64 +1,64 @@
-//! What a host is configured with.
+//! The configuration of a host.
 
 use thiserror::Error;
 
-/// What the connections of a host have in common.
+/// The common configuration of a host's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Bytes of the longest IP packet that it sends, 576 to 9000; it takes packets of up to 65,535.
+    /// MTU for sending in bytes, 576 to 9000; packets of up to 65,535 bytes are accepted.
     pub mtu: usize,
-    /// Bytes that a connection may have received and not read, and so its largest window: 1 to 2³⁰.
+    /// Receive buffer of a connection in bytes, which limits its window: 1 to 2³⁰.
     pub receive_buffer: usize,
-    /// Bytes that a connection may have sent without an acknowledgement: 1 to 2³⁰.
+    /// Send buffer of a connection in bytes, which limits unacknowledged data: 1 to 2³⁰.
     pub send_buffer: usize,
-    /// How fast senders send.
+    /// Congestion control.
     pub congestion_control: CongestionControl,
-    /// Whether a short segment waits for the acknowledgement of what was sent before it.
+    /// Nagle's algorithm.
     pub nagle: Nagle,
-    /// How long an acknowledgement may wait for a second segment, in nanoseconds; `None`: each is acknowledged at once.
+    /// Delayed ACK timeout in nanoseconds; `None`: every segment is acknowledged at once.
     pub ack_delay: Option<u64>,
-    /// Who cuts what is sent into segments.
+    /// Segmentation by TCP or by the card.
     pub segmentation: Segmentation,
-    /// Connections over the whole run, those that have ended included, 1 to 1,000,000.
+    /// Maximum connections over the whole run, including closed ones: 1 to 1,000,000.
     pub max_connections: usize,
-    /// What the initial sequence numbers and the ports follow from.
+    /// Seed for initial sequence numbers and ports.
     pub seed: u64,
 }
 
-/// What limits a sender beside its peer's window.
+/// Congestion control algorithms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionControl {
-    /// Nothing.
+    /// None: only the peer's window limits the sender.
     None,
-    /// RFC 5681.
+    /// Reno (RFC 5681).
     Reno,
-    /// RFC 9438, as Linux does. Computes with floating-point numbers, but calls nothing of the platform's.
+    /// CUBIC (RFC 9438), as in Linux. Uses floating-point arithmetic, but no platform functions.
     #[default]
     Cubic,
 }
 
-/// Whether a short segment waits for the acknowledgement of what was sent before it (RFC 1122 section 4.2.3.4).
+/// Nagle's algorithm (RFC 1122 section 4.2.3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nagle {
-    /// It waits.
+    /// A short segment waits until all earlier data is acknowledged.
     #[default]
     On,
-    /// It is sent at once: the option TCP_NODELAY.
+    /// Short segments are sent at once (TCP_NODELAY).
     Off,
 }
 
-/// Who cuts what is sent into segments, and computes their checksums.
+/// Where segmentation and checksums are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Segmentation {
-    /// TCP itself.
+    /// In TCP.
     #[default]
     Host,
-    /// The card, with the engine of `nichrome_tso`: TCP hands it packets of up to 64 KB.
+    /// In the card, by the engine of `nichrome_tso`: TCP passes packets of up to 64 KB.
     Card,
 }
 
 impl Default for HostConfig {
-    /// Ethernet; buffers of 256 KiB; an acknowledgement waits for 10 ms at most.
+    /// Ethernet MTU, buffers of 256 KiB, delayed ACK of at most 10 ms.
     fn default() -> Self {
         Self {
             mtu: 1500,
@@ -74,7 +74,7 @@ impl Default for HostConfig {
     }
 }
 
-/// A value that is out of its range.
+/// A value out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{name} is {value}: it must be from {min} to {max}")]
 pub struct HostConfigError {

@@ -1,4 +1,5 @@
-//! One connection: smoltcp's TCP with an interface of its own, so that many connections cost as much each as few.
+//! A connection: smoltcp's TCP with its own interface, so that the cost per connection does not grow with their
+//! number.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,18 +15,18 @@ use super::config::{CongestionControl, HostConfig, Nagle};
 use super::port::Port;
 use crate::HostId;
 
-/// The addresses of a connection, as its host sees them.
+/// The addresses of a connection, from the host's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoints {
-    /// The port on this host.
+    /// The local port.
     pub local_port: u16,
-    /// The other host.
+    /// The remote host.
     pub remote: HostId,
-    /// The port there.
+    /// The remote port.
     pub remote_port: u16,
 }
 
-/// A connection and the program that uses it.
+/// A connection with its program.
 pub struct Connection {
     endpoints: Endpoints,
     interface: Interface,
@@ -35,7 +36,7 @@ pub struct Connection {
     times: Times,
     sent_until: Option<SeqNumber>,
     retransmitted: u64,
-    /// When it wants to be polled next.
+    /// When to poll it next.
     pub(super) due: Option<Instant>,
 }
 
@@ -48,14 +49,14 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// When what happened to a connection.
+/// Milestones of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// The handshake was complete.
+    /// The handshake completed.
     pub established: Option<Instant>,
-    /// The last byte was read.
+    /// Last time that bytes were read.
     pub last_read: Option<Instant>,
-    /// The program has done all that it was to do.
+    /// The program finished.
     pub complete: Option<Instant>,
 }
 
@@ -94,13 +95,13 @@ impl Connection {
     pub(super) fn connect(&mut self) {
         let Endpoints { local_port, remote, remote_port } = self.endpoints;
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
-        // Fails only for a socket in use, or a port or an address of zero.
+        // Fails only if the socket is in use, or a port or address is zero.
         let _ = socket.connect(self.interface.context(), (remote.ip(), remote_port), local_port);
     }
 
     pub(super) fn listen(&mut self) {
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
-        // Fails only for a socket in use or a port of zero.
+        // Fails only if the socket is in use or the port is zero.
         let _ = socket.listen(self.endpoints.local_port);
     }
 
@@ -108,12 +109,12 @@ impl Connection {
         self.application.reading = reading;
     }
 
-    /// Gives bytes to TCP; returns how many it has taken.
+    /// Passes bytes to TCP; returns the number accepted.
     pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
         self.sockets.get_mut::<tcp::Socket<'_>>(self.socket).send_slice(bytes).unwrap_or(0)
     }
 
-    /// Moves at most `most` received bytes to the end of `into`; returns how many.
+    /// Appends up to `most` received bytes to `into`; returns the number.
     pub(super) fn read(&mut self, into: &mut Vec<u8>, most: usize) -> usize {
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
         let before = into.len();
@@ -131,8 +132,7 @@ impl Connection {
         into.len() - before
     }
 
-    /// Gives an IP packet to TCP if there is one, lets TCP and the program do what they can, and adds the frames to be
-    /// sent to `port.sent`.
+    /// Passes an IP packet to TCP, if any; runs TCP and the program; appends the frames to send to `port.sent`.
     pub(super) fn poll(&mut self, mut port: Port<'_>, now: Instant, latency: &mut impl FnMut(u64)) {
         let tcp_now = TcpInstant::from_micros((now.as_nanos() / 1000) as i64);
         let sent_before = port.sent.len();
@@ -160,7 +160,7 @@ impl Connection {
         self.due = self.next_poll(tcp_now, now);
     }
 
-    /// When TCP's timers or the program want to go on: later than now, or they would have done so already.
+    /// Returns the next time for TCP's timers or the program, which is after `now`.
     fn next_poll(&mut self, tcp_now: TcpInstant, now: Instant) -> Option<Instant> {
         let timer = self.interface.poll_at(tcp_now, &self.sockets).map(|at| {
             let at = Instant::from_nanos(u64::try_from(at.total_micros()).unwrap_or(0).saturating_mul(1000));
@@ -178,43 +178,43 @@ impl Connection {
         }
     }
 
-    /// Its addresses.
+    /// Returns its addresses.
     pub fn endpoints(&self) -> Endpoints {
         self.endpoints
     }
 
-    /// What its program has done.
+    /// Returns its program's counters.
     pub fn done(&self) -> Done {
         self.application.done
     }
 
-    /// When what happened.
+    /// Returns its milestones.
     pub fn times(&self) -> Times {
         self.times
     }
 
-    /// Segments with payload that were sent again.
+    /// Returns the number of retransmitted segments with payload.
     pub fn retransmitted(&self) -> u64 {
         self.retransmitted
     }
 
-    /// Where TCP stands.
+    /// Returns the TCP state.
     pub fn state(&self) -> tcp::State {
         self.sockets.get::<tcp::Socket<'_>>(self.socket).state()
     }
 
-    /// Bytes that were sent, or are to be, and have not been acknowledged.
+    /// Returns the unacknowledged bytes, sent or not.
     pub fn unacknowledged(&self) -> usize {
         self.sockets.get::<tcp::Socket<'_>>(self.socket).send_queue()
     }
 
-    /// Bytes that can be written now.
+    /// Returns the free space of the send buffer, in bytes.
     pub fn writable(&self) -> usize {
         let socket = self.sockets.get::<tcp::Socket<'_>>(self.socket);
         if socket.can_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
     }
 
-    /// Bytes that were received and have not been read.
+    /// Returns the received and unread bytes.
     pub fn unread(&self) -> usize {
         self.sockets.get::<tcp::Socket<'_>>(self.socket).recv_queue()
     }
@@ -233,7 +233,7 @@ fn new_socket(config: &HostConfig) -> tcp::Socket<'static> {
     socket
 }
 
-/// The sequence number and the length of a segment's payload; `None` where it has none.
+/// Returns sequence number and length of a segment's payload; `None` if empty.
 fn payload_of(frame: &[u8]) -> Option<(SeqNumber, u32)> {
     let packet = LinkHeader::new(frame)?.payload();
     let tcp = TcpHeader::new(Ipv4Header::new(packet)?.payload()?)?;

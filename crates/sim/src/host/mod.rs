@@ -1,9 +1,9 @@
-//! Hosts with a real TCP: smoltcp in virtual time, with Ethernet frames on one side and programs on the other.
+//! TCP hosts: smoltcp in virtual time between Ethernet frames and simulated programs.
 //!
-//! A [`Host`] is an [`Engine`]: frames go in and come out, `now` is an argument. Its TCP has congestion control, delayed
-//! acknowledgements, window scaling, selective acknowledgements (sent, not used by the sender) and the PSH flag where the
-//! send buffer ends; a minimum retransmission timeout of one second (RFC 6298); no timestamps and no ECN. Times within TCP
-//! are microseconds. A host sends as much at once as TCP allows; the queue of the link behind it should hold that.
+//! A [`Host`] is an [`Engine`] over frames. Its TCP has congestion control, delayed ACKs, window scaling, SACK (sent,
+//! but not used by the sender) and PSH at the end of the send buffer; a minimum retransmission timeout of one second
+//! (RFC 6298); no timestamps, no ECN. TCP's time resolution is one microsecond. A host sends as much at once as TCP
+//! allows; the queue of the following link should hold that.
 
 mod application;
 mod config;
@@ -29,18 +29,18 @@ pub use self::connection::{Connection, Endpoints, Times};
 use self::port::Port;
 use crate::HostId;
 
-/// A connection of a host, by its number: they count from 0 as they are made.
+/// The number of a host's connection, in order of creation from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub usize);
 
-/// A host: connections, the programs that use them, and what they send.
+/// A host: connections and their programs.
 pub struct Host {
     id: HostId,
     config: HostConfig,
     connections: Vec<Connection>,
-    /// Only looked up, never gone through: its order depends on the run.
+    /// Never iterated: the iteration order differs from run to run.
     by_endpoints: HashMap<Endpoints, ConnectionId>,
-    /// When which connection is to be polled.
+    /// The connections to poll, by time.
     due: BTreeSet<(Instant, ConnectionId)>,
     listening: HashMap<u16, Role>,
     random: Pcg64Mcg,
@@ -56,44 +56,44 @@ impl fmt::Debug for Host {
     }
 }
 
-/// What a host has counted.
+/// Counters of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
-    /// Frames that came.
+    /// Frames received.
     pub received: u64,
     /// Frames sent.
     pub sent: u64,
-    /// Frames that came and are not TCP over IPv4 for this host.
+    /// Received frames that are not TCP over IPv4 for this host.
     pub not_for_us: u64,
-    /// Segments that came for no connection and no port that listens.
+    /// Segments without a connection or a listening port.
     pub unmatched: u64,
-    /// SYNs for which there was no connection left.
+    /// SYNs rejected because of the connection limit.
     pub refused: u64,
 }
 
-/// Why there is no connection.
+/// A failed attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConnectError {
-    /// As many as the configuration allows.
+    /// The configured connection limit is reached.
     #[error("the host has had its {0} connections: raise max_connections")]
     TooMany(usize),
-    /// Every port is taken for this peer.
+    /// All ports are in use for this peer.
     #[error("every local port has a connection to this host and port already")]
     NoPort,
 }
 
-/// Where ports of connections begin, and how many there are: as Linux's.
+/// The first ephemeral port and the number of them, as in Linux.
 const FIRST_PORT: u16 = 32_768;
 const PORTS: u16 = 28_232;
 
 impl Host {
-    /// A host without connections.
+    /// Creates a host without connections.
     ///
     /// # Errors
-    /// A value is out of its range.
+    /// A value is out of range.
     pub fn new(id: HostId, config: HostConfig) -> Result<Self, HostConfigError> {
         config.validate()?;
-        // Hosts of the same seed differ.
+        // Hosts with the same seed differ.
         let mut random = Pcg64Mcg::seed_from_u64(config.seed ^ u64::from(id.0) << 48);
         let next_port = (random.next_u64() % u64::from(PORTS)) as u16;
         Ok(Self {
@@ -111,20 +111,20 @@ impl Host {
         })
     }
 
-    /// Which host this is.
+    /// Returns its number.
     pub fn id(&self) -> HostId {
         self.id
     }
 
-    /// Accepts connections on a port; each gets a program of this role.
+    /// Accepts connections on a port, each with a program of this role.
     pub fn listen(&mut self, port: u16, role: Role) {
         self.listening.insert(port, role);
     }
 
-    /// Opens a connection to a port of another host, for a program of this role. The SYN is in [`Engine::poll`].
+    /// Opens a connection to a port of another host, with a program of this role. [`Engine::poll`] returns the SYN.
     ///
     /// # Errors
-    /// There is no connection or no port left.
+    /// The connection limit is reached, or all ports are in use.
     pub fn connect(
         &mut self,
         remote: HostId,
@@ -139,14 +139,14 @@ impl Host {
         Ok(id)
     }
 
-    /// The program of a connection stops reading: what comes fills the window, and then the sender stops.
+    /// Stops the program of a connection from reading: the receive window closes, and the sender stops.
     pub fn stop_reading(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.0) {
             connection.set_reading(Reading::Off);
         }
     }
 
-    /// It comes back and reads all that has come.
+    /// Resumes reading after [`Self::stop_reading`].
     pub fn resume_reading(&mut self, id: ConnectionId, now: Instant) {
         if let Some(connection) = self.connections.get_mut(id.0) {
             connection.set_reading(Reading::On);
@@ -154,7 +154,7 @@ impl Host {
         }
     }
 
-    /// Writes to a connection of the role [`Role::Attached`]; returns how many bytes TCP has taken.
+    /// Writes to a connection of role [`Role::Attached`]; returns the number of bytes that TCP accepted.
     pub fn write(&mut self, id: ConnectionId, bytes: &[u8], now: Instant) -> usize {
         let Some(connection) = self.connections.get_mut(id.0) else { return 0 };
         let written = connection.write(bytes);
@@ -164,7 +164,7 @@ impl Host {
         written
     }
 
-    /// Reads at most `most` bytes of a connection of the role [`Role::Attached`] to the end of `into`; returns how many.
+    /// Appends up to `most` bytes from a connection of role [`Role::Attached`] to `into`; returns the number.
     pub fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>, most: usize, now: Instant) -> usize {
         let Some(connection) = self.connections.get_mut(id.0) else { return 0 };
         let read = connection.read(into, most);
@@ -174,22 +174,22 @@ impl Host {
         read
     }
 
-    /// The connections, in the order in which they were made.
+    /// Returns the connections in order of creation.
     pub fn connections(&self) -> &[Connection] {
         &self.connections
     }
 
-    /// How long exchanges of all connections took, from the first byte of a request to the last of its response.
+    /// Returns the durations of all exchanges, from the first byte of the request to the last of the response.
     pub fn latencies(&self) -> &DelayHistogram {
         &self.latencies
     }
 
-    /// Bytes that programs have read, over all connections.
+    /// Returns the bytes that all programs have read.
     pub fn bytes_read(&self) -> u64 {
         self.connections.iter().map(|connection| connection.done().received).sum()
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> HostCounters {
         self.counters
     }
@@ -214,7 +214,7 @@ impl Host {
         })
     }
 
-    /// The connection that a segment is for; one that listens where it is the first of a new one.
+    /// Returns the connection of a segment; a new one for a SYN to a listening port.
     fn connection_for(&mut self, segment: &Segment) -> Option<ConnectionId> {
         if let Some(id) = self.by_endpoints.get(&segment.endpoints) {
             return Some(*id);
@@ -245,10 +245,10 @@ impl Host {
     }
 }
 
-/// What tells which connection a segment belongs to.
+/// The fields that identify a segment's connection.
 struct Segment {
     endpoints: Endpoints,
-    /// Whether it is the first of a connection.
+    /// True for a SYN that opens a connection.
     opens: bool,
 }
 
@@ -266,9 +266,9 @@ impl Segment {
 }
 
 impl Engine for Host {
-    /// A frame that has come.
+    /// A received frame.
     type Input = Vec<u8>;
-    /// A frame to be sent.
+    /// A frame to send.
     type Output = Vec<u8>;
 
     fn receive(&mut self, frame: Vec<u8>, now: Instant) {

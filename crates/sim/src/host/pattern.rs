@@ -1,6 +1,6 @@
-//! The bytes that streams carry: known at every offset, so that whoever reads them can tell whether they are right.
+//! The payload of streams: a function of the offset, so that receivers can verify it.
 
-/// A prime, so that a shift by a power of two or by a segment shows.
+/// The period; a prime, so that shifts by a power of two or by a segment are detected.
 const PERIOD: usize = 251;
 const LEN: usize = 17 * PERIOD;
 
@@ -16,12 +16,12 @@ const fn pattern() -> [u8; LEN] {
     bytes
 }
 
-/// The pattern from `offset` on, at least 4000 bytes of it.
+/// Returns the pattern from `offset` on, at least 4000 bytes.
 fn from(offset: u64) -> &'static [u8] {
     &PATTERN[(offset % PERIOD as u64) as usize..]
 }
 
-/// Fills `bytes` with what stands at `offset` of a stream.
+/// Fills `bytes` with the pattern from `offset` on.
 pub(super) fn fill(mut offset: u64, mut bytes: &mut [u8]) {
     while !bytes.is_empty() {
         let source = from(offset);
@@ -32,7 +32,7 @@ pub(super) fn fill(mut offset: u64, mut bytes: &mut [u8]) {
     }
 }
 
-/// Whether `bytes` are what stands at `offset` of a stream.
+/// Returns true if `bytes` equal the pattern from `offset` on.
 pub(super) fn matches(mut offset: u64, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let source = from(offset);

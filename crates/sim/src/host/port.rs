@@ -1,4 +1,4 @@
-//! Where smoltcp's packets come from and go to: it sees IP packets, the world sees Ethernet frames.
+//! Adapts smoltcp's IP packets to the world's Ethernet frames.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU16, NonZeroUsize};
@@ -13,16 +13,16 @@ use smoltcp::time::Instant;
 use super::config::{HostConfig, Segmentation};
 use crate::HostId;
 
-/// Bytes of the longest IP packet that is left to the card to cut.
+/// Maximum IP packet for segmentation by the card, in bytes.
 const MOST_FOR_CARD: Option<NonZeroUsize> = NonZeroUsize::new(65_535);
 
-/// The place of a host in its network, for the time of one call of smoltcp.
+/// A host's network device, for one call of smoltcp.
 pub(super) struct Port<'a> {
     pub(super) host: HostId,
     pub(super) config: &'a HostConfig,
-    /// The IP packet that has come, until it is taken.
+    /// The received IP packet, until smoltcp takes it.
     pub(super) received: Option<&'a [u8]>,
-    /// Frames to be sent.
+    /// Frames to send.
     pub(super) sent: &'a mut VecDeque<Vec<u8>>,
 }
 
@@ -75,7 +75,7 @@ impl RxToken for Received<'_> {
 pub(super) struct Sender<'a> {
     host: HostId,
     segmentation: Segmentation,
-    /// Payload of each segment that the card cuts.
+    /// Payload of each segment that the card makes, in bytes.
     segment_size: NonZeroU16,
     sent: &'a mut VecDeque<Vec<u8>>,
 }
@@ -102,13 +102,13 @@ impl TxToken for Sender<'_> {
 }
 
 impl Sender<'_> {
-    /// What the card does with a packet of whatever length: its segments, with their checksums.
+    /// Segments a packet as the card does, with checksums.
     fn cut(self, frame: &[u8]) {
         let transport = (EthernetHeader::LEN + Ipv4Header::LEN) as u16;
         let checksum = ChecksumState::Partial { start: transport, offset: 16 };
         let gso_type = GsoType::TcpV4(TcpGsoEcn::default());
         let gso = Some(Gso { gso_type, size: self.segment_size, hdr_len: transport });
-        // smoltcp sends TCP in IPv4 without options only, which can be cut.
+        // Cannot fail: smoltcp sends TCP in IPv4 without options.
         let Ok(mut segments) = Segments::new(frame, &VirtioNetRepr { checksum, gso }) else { return };
         loop {
             let mut segment = Vec::with_capacity(1514);

@@ -1,4 +1,4 @@
-//! Two hosts and what is between them.
+//! Tests of two hosts connected by paths.
 
 use std::num::NonZeroU32;
 
@@ -12,7 +12,7 @@ use crate::{EventQueue, Fingerprint, Packet, Simulation, Timer, TraceHash, World
 const SERVER: HostId = HostId(1);
 const PORT: u16 = 5201;
 
-/// Host 0 and host 1, each with a path to the other.
+/// Host 0 and host 1, with a path in each direction.
 struct Pair {
     hosts: [Host; 2],
     paths: [Path<Packet>; 2],
@@ -57,7 +57,7 @@ impl World for Pair {
     }
 }
 
-/// What leaves the path of a host arrives at the other.
+/// Delivers a path's departures to the other host.
 fn arrive(host: usize, queue: &mut EventQueue<Event>) -> impl FnMut(Instant, Output<Packet>) {
     move |_, output| {
         if let Output::Released(departure) = output {
@@ -115,7 +115,7 @@ fn a_transfer_fills_the_path_and_ends() {
     let done = server.connections()[0].done();
     assert_eq!((done.received, done.wrong_reads), (10_000_000, 0));
     assert_eq!((client.connections()[0].retransmitted(), server.counters().unmatched), (0, 0));
-    // 10 MB at 100 Mb/s without the headers, and a few round trips to begin with.
+    // 10 MB at 100 Mb/s without headers, plus a few round trips of slow start.
     let took = server.connections()[0].times().last_read.unwrap().as_nanos();
     assert!((829_000_000..890_000_000).contains(&took), "{took}");
     assert_eq!([client, server].map(|host| host.connections()[0].state()), [State::Closed; 2]);
@@ -135,7 +135,7 @@ fn a_card_that_cuts_sends_what_tcp_would() {
         assert_eq!((done.received, done.wrong_reads), (1_000_000, 0));
         client.counters().sent
     };
-    // As many frames of the same size, cut from packets of up to 64 KB.
+    // The same number of frames of the same size, segmented by the card from packets of up to 64 KB.
     let (by_host, by_card) = (run(Segmentation::Host, "0%"), run(Segmentation::Card, "0%"));
     assert!(
         (1_000_000 / 1460..750).contains(&by_host) && by_card.abs_diff(by_host) < 60,

@@ -1,26 +1,26 @@
-//! The PCI bus between the card and the host's memory, in its own clock.
+//! The PCI bus between card and host memory.
 
 use std::num::NonZeroU64;
 
 use super::clock::Clock;
 
-/// What the bus is. A packet is moved in bursts; each begins with an address and ends with a turnaround.
+/// The configuration of the bus. A packet moves in bursts; each begins with an address and ends with a turnaround.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bus {
-    /// A word moves with every cycle of a burst.
+    /// The bus clock; one word per cycle within a burst.
     pub(super) clock: Clock,
-    /// Bytes of a word.
+    /// Length of a word, in bytes.
     pub(super) width: NonZeroU64,
-    /// Bytes that a burst moves at most.
+    /// Maximum bytes per burst.
     pub(super) burst: NonZeroU64,
-    /// Cycles of a burst beside its words.
+    /// Overhead cycles per burst.
     pub(super) burst_overhead: u64,
-    /// Cycles of a packet beside its bursts.
+    /// Overhead cycles per packet.
     pub(super) packet_overhead: u64,
 }
 
 impl Bus {
-    /// Nanoseconds that the transfer of `len` bytes takes.
+    /// Returns the transfer time of `len` bytes, in nanoseconds.
     pub(super) fn nanos(&self, len: u64) -> u64 {
         let words = len.div_ceil(self.width.get());
         let bursts = len.div_ceil(self.burst.get());

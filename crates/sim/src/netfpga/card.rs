@@ -10,28 +10,28 @@ use nichrome_wire::{Engine, Instant};
 
 use super::clock::Clock;
 
-/// Receive queues: four ports and a queue of the host for each.
+/// Receive queues: one per port and one per port's host queue, for four ports.
 const QUEUES: usize = 8;
 
-/// Frames in the card's memory.
+/// A frame in the card's memory.
 type Buffer = Vec<u8>;
 
-/// What the card is.
+/// The configuration of the card.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CardConfig {
-    /// Of the user data path.
+    /// The clock of the data path.
     pub(super) clock: Clock,
-    /// Bytes that the data path moves in a cycle.
+    /// Width of the data path, in bytes per cycle.
     pub(super) width: usize,
-    /// Cycles of a frame on the data path beside its words.
+    /// Overhead cycles of a frame on the data path.
     pub(super) frame_overhead: u64,
-    /// Bytes of each queue.
+    /// Size of each queue, in bytes.
     pub(super) queue_bytes: usize,
 }
 
-/// What is in the data path between the input arbiter and the queue towards the host.
+/// The module in the data path, between input arbiter and host queue.
 enum Module {
-    /// The reference NIC: frames pass.
+    /// The reference NIC: forwards frames.
     Forward,
     /// The LRO module of section 5.
     Lro(Box<Netfpga<Buffer>>),
@@ -41,35 +41,35 @@ enum Module {
 pub(super) struct Card {
     config: CardConfig,
     receive: [Queue<Buffer>; QUEUES],
-    /// Whose turn it is at the input arbiter.
+    /// The next queue of the input arbiter.
     turn: usize,
-    /// On the data path.
+    /// The frame on the data path.
     passing: Option<Buffer>,
-    /// When the data path is free of what the store block sends.
+    /// When the data path is free of the store block's output.
     free_from: Instant,
     module: Module,
     to_host: Queue<Packet<Buffer>>,
     counters: CardCounters,
 }
 
-/// What the card has done.
+/// Counters of the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CardCounters {
-    /// Frames that arrived.
+    /// Frames received.
     pub(super) arrived: u64,
-    /// Frames that found the receive queue of their port full.
+    /// Frames dropped because the port's receive queue was full.
     pub(super) dropped_at_port: u64,
-    /// Frames that found the queue towards the host full, alone or in an aggregate.
+    /// Frames dropped because the host queue was full, single or in an aggregate.
     pub(super) dropped_to_host: u64,
 }
 
 impl CardCounters {
-    /// Frames that were lost.
+    /// Returns the number of dropped frames.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped_at_port + self.dropped_to_host
     }
 
-    /// Everything by name.
+    /// Returns the counters with their names.
     pub(super) fn named(&self) -> [(&'static str, u64); 3] {
         [
             ("arrived", self.arrived),
@@ -79,7 +79,7 @@ impl CardCounters {
     }
 }
 
-/// A queue of so many bytes.
+/// A queue limited in bytes.
 struct Queue<T> {
     entries: VecDeque<T>,
     bytes: usize,
@@ -92,7 +92,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Gives the entry back where it finds no room in `limit` bytes.
+    /// Appends an entry; returns it if it exceeds `limit` bytes.
     fn push(&mut self, entry: T, len: usize, limit: usize) -> Result<(), T> {
         if self.bytes + len > limit {
             return Err(entry);
@@ -110,15 +110,15 @@ impl<T> Queue<T> {
 }
 
 impl Card {
-    /// The reference NIC.
+    /// Creates the reference NIC.
     pub(super) fn reference(config: CardConfig) -> Self {
         Self::new(config, Module::Forward)
     }
 
-    /// The LRO-enabled NIC.
+    /// Creates the LRO-enabled NIC.
     ///
     /// # Errors
-    /// A value of `lro` is out of its range.
+    /// A value of `lro` is out of range.
     pub(super) fn with_lro(config: CardConfig, lro: &Config, timer: Duration) -> Result<Self, ConfigError> {
         Ok(Self::new(config, Module::Lro(Box::new(Netfpga::new(lro, &NetfpgaConfig::with_timer(timer))?))))
     }
@@ -136,7 +136,7 @@ impl Card {
         }
     }
 
-    /// Takes a frame from the wire of a port.
+    /// Receives a frame from a port.
     pub(super) fn arrive(&mut self, port: usize, frame: Buffer) {
         self.counters.arrived += 1;
         let len = frame.len();
@@ -145,7 +145,8 @@ impl Card {
         }
     }
 
-    /// Gives the data path, unless a frame is on it, to the next queue that has one; says when the frame is through.
+    /// Moves a frame of the next non-empty queue onto the data path, if that is free; returns when the frame is
+    /// through.
     pub(super) fn arbitrate(&mut self, now: Instant) -> Option<Instant> {
         if self.passing.is_some() {
             return None;
@@ -159,7 +160,7 @@ impl Card {
         Some(now.max(self.free_from).plus_nanos(self.config.clock.nanos(cycles)))
     }
 
-    /// The frame on the data path is through: the module does with it what it does.
+    /// Passes the frame on the data path to the module.
     pub(super) fn passed(&mut self, now: Instant) {
         let Some(frame) = self.passing.take().map(Frame::new) else { return };
         match &mut self.module {
@@ -172,7 +173,7 @@ impl Card {
         }
     }
 
-    /// When the timer of the store block wants to be looked at.
+    /// Returns when the store block's timer expires.
     pub(super) fn timeout(&self) -> Option<Instant> {
         match &self.module {
             Module::Forward => None,
@@ -180,7 +181,7 @@ impl Card {
         }
     }
 
-    /// The store block's timer may have run out.
+    /// Processes an expired timer of the store block.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if let Module::Lro(lro) = &mut self.module {
             let mut packets = Vec::new();
@@ -189,27 +190,27 @@ impl Card {
         }
     }
 
-    /// The first packet of the queue towards the host.
+    /// Takes the first packet of the host queue.
     pub(super) fn next_for_host(&mut self) -> Option<Packet<Buffer>> {
         self.to_host.pop(Packet::len)
     }
 
-    /// Bytes of a packet as the card moves it: with the padding of its last word (Figure 8).
+    /// Returns a packet's length as the card moves it: padded to whole words (Figure 8).
     pub(super) fn padded(&self, len: usize) -> usize {
         len.next_multiple_of(self.config.width)
     }
 
-    /// Bytes in the receive queues.
+    /// Returns the bytes in the receive queues.
     pub(super) fn receive_queue_bytes(&self) -> usize {
         self.receive.iter().map(|queue| queue.bytes).sum()
     }
 
-    /// Bytes in the queue towards the host.
+    /// Returns the bytes in the host queue.
     pub(super) fn host_queue_bytes(&self) -> usize {
         self.to_host.bytes
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub(super) fn counters(&self) -> CardCounters {
         self.counters
     }
@@ -218,8 +219,8 @@ impl Card {
         len.div_ceil(self.config.width) as u64
     }
 
-    /// Queues what the LRO module sends. An aggregate is read out of the store block word by word, and meanwhile no frame
-    /// is taken.
+    /// Queues the LRO module's output for the host. An aggregate is read from the store block word by word, during
+    /// which the data path accepts no frame.
     fn send(&mut self, packets: Vec<Packet<Buffer>>, now: Instant) {
         for packet in packets {
             if let Packet::Aggregate(aggregate) = &packet {
@@ -238,7 +239,7 @@ impl Card {
     }
 }
 
-/// What goes up; frames with a wrong checksum end here.
+/// Returns the packet for the host; `None` for frames dropped because of a wrong checksum.
 fn to_host(output: Output<Buffer>) -> Option<Packet<Buffer>> {
     match output {
         Output::ToHost(packet) => Some(packet),

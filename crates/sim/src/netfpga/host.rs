@@ -1,5 +1,5 @@
-//! The host behind the card: a ring of received packets, interrupts with a least distance, and one core that polls, coalesces
-//! in software where the card does not, and feeds the stack.
+//! The host of the card: a receive ring, interrupts with a minimum interval, and one core that polls, coalesces in
+//! software if the card does not, and runs the network stack.
 
 use std::collections::VecDeque;
 
@@ -9,33 +9,33 @@ use nichrome_wire::engine::{deliver, end_batch};
 
 use crate::Server;
 
-/// What received packets cost the core, in nanoseconds and, per byte, in picoseconds.
+/// CPU costs of received packets, in nanoseconds and, per byte, in picoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
-    /// An interrupt.
+    /// Per interrupt.
     pub(super) interrupt: u64,
-    /// A packet in the ring, for the driver.
+    /// Per packet in the ring, for the driver.
     pub(super) driver: u64,
-    /// A packet in the ring, for coalescing in software.
+    /// Per packet in the ring, for software coalescing.
     pub(super) software_lro: u64,
-    /// A packet for the stack.
+    /// Per packet in the stack.
     pub(super) stack: u64,
-    /// A byte of payload, for its checksum.
+    /// Per byte of payload, for software checksums.
     pub(super) checksum: u64,
-    /// A byte of payload, for its copy to the application.
+    /// Per byte of payload, for the copy to the application.
     pub(super) copy: u64,
 }
 
-/// What the host is.
+/// The configuration of the host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostConfig {
-    /// Packets that fit in the ring.
+    /// Size of the receive ring, in packets.
     pub(super) ring: usize,
-    /// Packets that the core takes from the ring at once.
+    /// Maximum packets per poll.
     pub(super) poll_budget: usize,
-    /// Nanoseconds between two interrupts, at least.
+    /// Minimum interval between interrupts, in nanoseconds.
     pub(super) interrupt_distance: u64,
-    /// What the core pays.
+    /// CPU costs.
     pub(super) costs: Costs,
 }
 
@@ -43,51 +43,52 @@ pub(super) struct HostConfig {
 pub(super) struct Host {
     config: HostConfig,
     ring: VecDeque<Packet<Vec<u8>>>,
-    /// Packets of the ring that the core has taken and not done with.
+    /// Packets of the ring that the core is processing.
     taken: usize,
-    /// Linux's coalescing in software, where the card has none; it is the card's checksums that spare the core the sums.
+    /// Software coalescing, if the card has none. The card's checksum offload then saves the core the software
+    /// checksums.
     software_lro: Option<Box<Gro<Vec<u8>>>>,
     core: Server,
-    /// Whether the core is at work, or is going to be interrupted.
+    /// True if the core is busy, or an interrupt is scheduled.
     is_awake: bool,
     last_interrupt: Option<Instant>,
     counters: HostCounters,
 }
 
-/// What the core does when it is done with what it took.
+/// The core's next step after a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It polls again, and is done then.
+    /// Polls again, until then.
     Done(Instant),
-    /// It is interrupted then.
+    /// Is interrupted then.
     Interrupt(Instant),
-    /// It waits for a packet.
+    /// Sleeps until the next packet.
     Sleep,
 }
 
-/// What the host has done.
+/// Counters of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HostCounters {
-    /// Received frames, alone or in aggregates.
+    /// Received frames, single or in aggregates.
     pub(super) segments: u64,
-    /// Packets that the stack was given.
+    /// Packets passed to the stack.
     pub(super) packets: u64,
-    /// Bytes of payload that it was given.
+    /// Payload passed to the stack, in bytes.
     pub(super) payload: u64,
 }
 
 impl HostCounters {
-    /// Everything by name.
+    /// Returns the counters with their names.
     pub(super) fn named(&self) -> [(&'static str, u64); 3] {
         [("segments", self.segments), ("packets", self.packets), ("payload", self.payload)]
     }
 }
 
 impl Host {
-    /// A host that coalesces in software, with `software_lro` as what that is configured with, or not at all.
+    /// Creates a host that coalesces in software by the configuration `software_lro`, or not at all.
     ///
     /// # Errors
-    /// A value of `software_lro` is out of its range.
+    /// A value of `software_lro` is out of range.
     pub(super) fn new(config: HostConfig, software_lro: Option<&Config>) -> Result<Self, ConfigError> {
         let software_lro = software_lro.map(|config| Gro::new(config, Hold::Batch)).transpose()?;
         Ok(Self {
@@ -102,30 +103,30 @@ impl Host {
         })
     }
 
-    /// Whether the ring has room for a packet.
+    /// Returns true if the ring has room for a packet.
     pub(super) fn has_room(&self) -> bool {
         self.ring_packets() < self.config.ring
     }
 
-    /// Packets that fill the ring.
+    /// Returns the number of packets in the ring.
     pub(super) fn ring_packets(&self) -> usize {
         self.ring.len() + self.taken
     }
 
-    /// A packet is in the ring. Says when the core is interrupted, unless it is at work or will be anyway.
+    /// Adds a packet to the ring. Returns when the core is interrupted, unless it is busy or an interrupt is
+    /// scheduled.
     pub(super) fn received(&mut self, packet: Packet<Vec<u8>>, now: Instant) -> Option<Instant> {
         self.ring.push_back(packet);
         if self.is_awake { None } else { Some(self.next_interrupt(now)) }
     }
 
-    /// An interrupt: the core polls the ring. Says when it is done with what it took.
+    /// Processes an interrupt: the core polls the ring. Returns when the poll is done.
     pub(super) fn interrupted(&mut self, now: Instant) -> Instant {
         self.last_interrupt = Some(now);
         self.poll(self.config.costs.interrupt, now)
     }
 
-    /// The core is done with what it took. Where that was as much as it takes at once, it polls again; otherwise it waits for
-    /// an interrupt.
+    /// Ends a poll. The core polls again if the poll used its whole budget; otherwise waits for an interrupt.
     pub(super) fn done(&mut self, now: Instant) -> Next {
         let was_full = self.taken == self.config.poll_budget;
         self.taken = 0;
@@ -136,31 +137,31 @@ impl Host {
         if self.ring.is_empty() { Next::Sleep } else { Next::Interrupt(self.next_interrupt(now)) }
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub(super) fn counters(&self) -> HostCounters {
         self.counters
     }
 
-    /// Nanoseconds that the core has worked.
+    /// Returns the core's busy time, in nanoseconds.
     pub(super) fn busy_nanos(&self, now: Instant) -> u64 {
         self.core.busy_nanos(now)
     }
 
-    /// When the card may interrupt again.
+    /// Returns when the card may interrupt again.
     fn next_interrupt(&mut self, now: Instant) -> Instant {
         self.is_awake = true;
         let earliest = self.last_interrupt.map(|last| last.plus_nanos(self.config.interrupt_distance));
         earliest.map_or(now, |earliest| earliest.max(now))
     }
 
-    /// Takes what the core takes at once; says when it is done with it, `cost` and the price of the packets later. It never
-    /// polls before it is done, so that nothing waits before it.
+    /// Polls the ring; returns when the packets are processed, after `cost` and their own cost. Polls never overlap,
+    /// so the core's queue is empty.
     fn poll(&mut self, cost: u64, now: Instant) -> Instant {
         let cost = cost + self.take(now);
         self.core.serve(cost, now).unwrap_or(now)
     }
 
-    /// Takes packets of the ring through driver, coalescing and stack; says what that costs.
+    /// Processes packets of the ring through driver, coalescing and stack; returns the cost.
     fn take(&mut self, now: Instant) -> u64 {
         let before = self.counters;
         self.taken = self.ring.len().min(self.config.poll_budget);
@@ -200,7 +201,7 @@ impl Host {
     }
 }
 
-/// Bytes of TCP payload: the generator's segments have no options.
+/// Returns the TCP payload length: the generator's segments have no options.
 fn payload_len(packet: &Packet<Vec<u8>>) -> usize {
     const HEADERS: usize = 14 + 20 + 20;
     packet.len().saturating_sub(HEADERS)

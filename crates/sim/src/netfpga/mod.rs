@@ -7,14 +7,14 @@
 //!
 //! | part | the paper | here |
 //! |---|---|---|
-//! | receive queues, input arbiter | section 4: eight, served round robin | the same; the generator is at one port |
-//! | data path | section 4, 5: 64 bits at 125 MHz | words and the module header of each frame in cycles |
+//! | receive queues, input arbiter | section 4: eight, served round robin | the same; the generator uses one port |
+//! | data path | section 4, 5: 64 bits at 125 MHz | cycles for the words and the module header of each frame |
 //! | LRO module | section 5 | the `netfpga` engine of nichrome-lro with real frames; an aggregate is read out word by word, its last word padded |
-//! | bus | section 4: standard PCI | transactions of one burst each: address, words, turnaround; and an overhead for each packet |
-//! | host | section 6: one of four cores takes the traffic | interrupts with a least distance, polling as Linux's NAPI, a price for each thing that is done |
+//! | bus | section 4: standard PCI | transactions of one burst each: address, words, turnaround; and an overhead per packet |
+//! | host | section 6: one of four cores handles the traffic | interrupts with a minimum interval, polling as in Linux's NAPI, a cost per operation |
 //! | software LRO of the "NIC" | section 6: "the LRO support offered by the Linux kernel" | the `gro` engine, at the end of each poll |
 //!
-//! Left out: the send side, the acknowledgments of the host, whatever else the host does, and Linux's own limits.
+//! Not modelled: transmission, ACKs of the host, other load of the host, and Linux's own limits.
 
 mod bus;
 mod card;

@@ -1,4 +1,4 @@
-//! The model as experiments run it.
+//! The model's interface to experiments.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::generator::{Content, FlowConfig, Generator, GeneratorConfig};
 use crate::observe::{Capture, Observer};
 use crate::{ETHERNET_OVERHEAD, HostId, Simulation, Stop};
 
-/// The card of lro-netfpga under the load of its generator. Nothing in it is random: the seed changes nothing.
+/// The card of lro-netfpga under the load of its generator. Deterministic: the seed has no effect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetfpgaRunner;
 
@@ -118,7 +118,7 @@ impl Runner for NetfpgaRunner {
     }
 }
 
-/// Everything, at rest.
+/// Builds the idle machine.
 fn machine(parameters: &Parameters, capture: Capture) -> Result<Machine, RunError> {
     let lro = parameters.flag("lro")?;
     let host = HostConfig {
@@ -137,7 +137,8 @@ fn machine(parameters: &Parameters, capture: Capture) -> Result<Machine, RunErro
     Ok(Machine::new(generator(parameters)?, card(parameters, lro)?, bus(parameters)?, host, capture))
 }
 
-/// One or two flows that fill the line: for 10⁹ frames of the first the second sends its billionths.
+/// Creates a generator of one or two flows that fills the line: per 10⁹ frames of the first, the second sends its
+/// billionths.
 fn generator(parameters: &Parameters) -> Result<Generator, RunError> {
     let weights = [GIGA, parameters.billionths("second-flow")?];
     let flow = |(place, weight): (u16, u64)| {
@@ -191,7 +192,7 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
         return Ok(Card::reference(config));
     }
     let max_bytes = parameters.bytes("store-length")? as u32;
-    // Every aggregate on its way has two frames or more of 60 bytes or more.
+    // An aggregate has at least two frames of at least 60 bytes.
     let in_queue = config.queue_bytes / (2 * 60);
     let store = Config {
         max_bytes,
@@ -215,7 +216,7 @@ fn impossible(error: &ConfigError) -> RunError {
     RunError::Impossible(error.to_string())
 }
 
-/// What happened between two counts.
+/// Computes the metrics between two counts.
 fn measure(before: Counted, after: Counted, duration: u64) -> Vec<Measurement> {
     let arrived = after.card.arrived - before.card.arrived;
     let dropped = after.card.dropped() - before.card.dropped();

@@ -1,4 +1,4 @@
-//! The card in its host, and what happens when.
+//! The world: the card in its host.
 
 use nichrome_wire::Instant;
 
@@ -9,24 +9,24 @@ use crate::generator::{Generated, Generator};
 use crate::observe::{Capture, PointId, Probes};
 use crate::{EventQueue, Fingerprint, Packet, Timer, World};
 
-/// The port that the generator is connected to.
+/// The port of the generator.
 const PORT: usize = 0;
 
-/// Everything between the generator and the stack.
+/// All components between the generator and the stack.
 pub(super) struct Machine {
     generator: Generator,
-    /// What arrives next.
+    /// The next frame to arrive.
     arriving: Option<Generated>,
     card: Card,
     bus: Bus,
-    /// What is on the bus.
+    /// The packet on the bus.
     moving: Option<Moving>,
     host: Host,
     store_timer: Timer,
     points: Points,
 }
 
-/// Where packets are recorded.
+/// Capture points.
 struct Points {
     capture: Capture,
     wire: PointId,
@@ -42,20 +42,20 @@ impl Points {
 
 type Moving = nichrome_lro::Packet<Vec<u8>>;
 
-/// What happens.
+/// Events of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The last bit of a frame arrives.
     Arrived,
-    /// A frame is through the data path.
+    /// A frame has passed the data path.
     Passed,
-    /// The store block's timer may have run out.
+    /// The store block's timer expires, unless it was restarted.
     StoreTimer,
-    /// A packet is in the host's memory.
+    /// A packet has been transferred to the host's memory.
     Transferred,
-    /// The core is interrupted.
+    /// An interrupt of the core.
     Interrupt,
-    /// The core is done with what it took from the ring.
+    /// The core has completed a poll.
     Done,
 }
 
@@ -65,12 +65,12 @@ impl Fingerprint for Event {
     }
 }
 
-/// What was counted until some time.
+/// Counters at a point in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub(super) card: CardCounters,
     pub(super) host: HostCounters,
-    /// Nanoseconds that the core has worked.
+    /// Busy time of the core, in nanoseconds.
     pub(super) busy: u64,
 }
 
@@ -88,7 +88,7 @@ impl Machine {
         }
     }
 
-    /// The numbers that are sampled.
+    /// Returns the sampled values.
     pub(super) fn probes() -> Probes<Self> {
         let mut probes = Probes::new();
         probes.register_rate("throughput", "Mb/s", 8000.0, |world: &Self, _| world.host.counters().payload);
@@ -100,12 +100,12 @@ impl Machine {
         probes
     }
 
-    /// What was counted until `now`.
+    /// Returns the counters at `now`.
     pub(super) fn counted(&self, now: Instant) -> Counted {
         Counted { card: self.card.counters(), host: self.host.counters(), busy: self.host.busy_nanos(now) }
     }
 
-    /// Sends the next frame.
+    /// Schedules the generator's next frame.
     pub(super) fn generate(&mut self, queue: &mut EventQueue<Event>) {
         self.arriving = self.generator.next();
         if let Some(next) = &self.arriving {
@@ -119,7 +119,7 @@ impl Machine {
         }
     }
 
-    /// Gives the bus, where it is free and the ring has room, to the next packet.
+    /// Starts the next transfer if the bus is free and the ring has room.
     fn transfer(&mut self, queue: &mut EventQueue<Event>) {
         if self.moving.is_some() || !self.host.has_room() {
             return;

@@ -1,5 +1,5 @@
-//! Captures: packets as they pass points of a world. The simulator does no I/O; who runs it brings the sink, which writes
-//! pcapng or keeps packets in memory.
+//! Packet capture at points of a world. The simulator does no I/O; the caller provides a sink, which writes pcapng or
+//! keeps packets in memory.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use nichrome_wire::Instant;
 use crate::Packet;
 use crate::packet::in_one_piece;
 
-/// A point of a world that packets pass: a side of a link, a port of a card.
+/// A capture point: one side of a link, or a port of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PointId(pub u32);
 
-/// Where recorded packets go.
+/// A receiver of captured packets.
 pub trait PacketSink {
-    /// A new point; in a capture file, an interface.
+    /// Adds a point; in a capture file, an interface.
     fn add_point(&mut self, name: &str) -> PointId;
 
-    /// A packet that passes `point` at `time`: its bytes, if it has any, and its length. What goes wrong is kept by the
-    /// sink, for who made it to ask.
+    /// Records a packet that passes `point` at `time`: its bytes, possibly none, and its length. The sink stores
+    /// errors for its creator.
     fn record(&mut self, point: PointId, time: Instant, bytes: &[u8], len: usize);
 }
 
-/// A sink or none, which costs nothing.
+/// An optional sink; costs nothing if off.
 #[derive(Default)]
 pub struct Capture(Option<Box<dyn PacketSink>>);
 
@@ -34,17 +34,17 @@ impl fmt::Debug for Capture {
 }
 
 impl Capture {
-    /// Records to `sink`.
+    /// Captures to `sink`.
     pub fn to(sink: impl PacketSink + 'static) -> Self {
         Self(Some(Box::new(sink)))
     }
 
-    /// Whether anything is recorded.
+    /// Returns true if capturing is on.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// A new point, called `name`.
+    /// Adds a point called `name`.
     pub fn add_point(&mut self, name: &str) -> PointId {
         self.0.as_mut().map_or(PointId(0), |sink| sink.add_point(name))
     }
@@ -65,7 +65,7 @@ impl Capture {
         }
     }
 
-    /// Records what an engine hands to the host: a frame, or an aggregate as the one packet that it is.
+    /// Records a packet for the host: a frame, or an aggregate as one packet.
     #[inline]
     pub fn record_received(&mut self, point: PointId, time: Instant, packet: &Received<Vec<u8>>) {
         if self.is_on() {

@@ -1,13 +1,13 @@
-//! Counters by name.
+//! Named counters.
 
 use std::collections::BTreeMap;
 
-/// Counters, in the order of their names.
+/// Counters by name, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters(BTreeMap<String, u64>);
 
 impl Counters {
-    /// Adds to a counter, which begins at 0.
+    /// Adds to a counter, which starts at 0.
     pub fn add(&mut self, name: &str, count: u64) {
         match self.0.get_mut(name) {
             Some(counter) => *counter += count,
@@ -17,19 +17,19 @@ impl Counters {
         }
     }
 
-    /// Adds what a part has counted: to `part.name` for each of the names.
+    /// Adds a component's counters under `part.name`.
     pub fn add_part(&mut self, part: &str, counts: impl IntoIterator<Item = (&'static str, u64)>) {
         for (name, count) in counts {
             self.add(&format!("{part}.{name}"), count);
         }
     }
 
-    /// A counter; 0 where nothing was added to it.
+    /// Returns a counter; 0 if it does not exist.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// All of them.
+    /// Iterates over all counters.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }

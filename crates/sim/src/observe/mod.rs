@@ -1,6 +1,6 @@
-//! What a run shows beside its results: counters, time series, captures, and how far it has come.
+//! Observation of a run: counters, time series, captures, progress.
 //!
-//! Nothing here is an event: a run that is looked at has the same trace hash as one that is not.
+//! Observation is not an event: it does not change the trace hash.
 
 mod capture;
 mod counters;
@@ -18,14 +18,14 @@ use crate::simulation::{Progress, Simulation, Stop, World};
 
 type ProgressHook = Box<dyn FnMut(Progress) -> ControlFlow<()>>;
 
-/// Collects what a run shows. The default collects counters only.
+/// Collects the observations of a run. By default counters only.
 #[derive(Default)]
 pub struct Observer {
-    /// What was counted.
+    /// The counters.
     pub counters: Counters,
-    /// What was sampled.
+    /// The time series.
     pub series: Vec<Series>,
-    /// Where packets are recorded; a world takes it and records from any point.
+    /// The capture, from which a world records packets at any point.
     pub capture: Capture,
     sample_interval: Option<u64>,
     progress: Option<ProgressHook>,
@@ -41,17 +41,17 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Asks `hook` now and then whether to go on: see [`Simulation::run_with_progress`].
+    /// Calls `hook` periodically; its result says whether to continue: see [`Simulation::run_with_progress`].
     pub fn on_progress(&mut self, hook: impl FnMut(Progress) -> ControlFlow<()> + 'static) {
         self.progress = Some(Box::new(hook));
     }
 
-    /// Samples what is registered every `nanos` nanoseconds, at least 1, of virtual time.
+    /// Samples the registered probes every `nanos` nanoseconds of virtual time, at least 1.
     pub fn sample_every(&mut self, nanos: u64) {
         self.sample_interval = Some(nanos.max(1));
     }
 
-    /// Runs a simulation until `limit` and samples the probes at the multiples of the interval and where it stops.
+    /// Runs a simulation until `limit`, sampling at multiples of the interval and at the end.
     pub fn run<W: World>(
         &mut self,
         simulation: &mut Simulation<W>,
@@ -64,7 +64,7 @@ impl Observer {
         }
     }
 
-    /// Keeps what the probes have read.
+    /// Stores the probes' samples as time series.
     pub fn keep<W>(&mut self, probes: Probes<W>) {
         self.series.extend(probes.into_series().filter(|series| !series.samples.is_empty()));
     }
@@ -84,7 +84,7 @@ impl Observer {
                 Stop::Limit if at < limit => {
                     at = at.plus_nanos(interval - at.as_nanos() % interval).min(limit);
                 }
-                // Nothing happens any more; the clock goes to the limit as it does without probes.
+                // No events are left: the clock moves to the limit, as without probes.
                 Stop::Idle => return self.run_quietly(simulation, limit),
                 Stop::Limit | Stop::Interrupted => return stop,
             }

@@ -1,30 +1,30 @@
-//! Time series: numbers of a world, read at intervals.
+//! Time series sampled from a world.
 
 use std::fmt;
 
 use nichrome_wire::Instant;
 
-/// One number over time.
+/// A time series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What it is.
+    /// The name.
     pub name: String,
-    /// Its unit; empty for a count.
+    /// The unit; empty for a count.
     pub unit: &'static str,
-    /// In the order of time.
+    /// The samples in time order.
     pub samples: Vec<Sample>,
 }
 
-/// A number at a time.
+/// A sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When it was read, after everything that happened at this time.
+    /// The time; after all events of that time.
     pub time: Instant,
-    /// What it was.
+    /// The value.
     pub value: f64,
 }
 
-/// What is read from a world.
+/// The registered probes.
 pub struct Probes<W>(Vec<Probe<W>>);
 
 impl<W> fmt::Debug for Probes<W> {
@@ -47,13 +47,12 @@ impl<W> Default for Probes<W> {
 }
 
 impl<W> Probes<W> {
-    /// Nothing.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Registers a number. `read` may keep what it needs from sample to sample, such as the last value of a counter
-    /// that is to be shown as a rate.
+    /// Registers a value. `read` may keep state between samples, such as a counter's last value for a rate.
     pub fn register(
         &mut self,
         name: impl Into<String>,
@@ -64,8 +63,8 @@ impl<W> Probes<W> {
         self.0.push(Probe { read: Box::new(read), series });
     }
 
-    /// Registers a counter as the rate at which it grows from sample to sample: by how much in a nanosecond, times
-    /// `scale`. The first sample is 0.
+    /// Registers the rate of a counter: its increase per nanosecond since the last sample, times `scale`. The first
+    /// sample is 0.
     pub fn register_rate(
         &mut self,
         name: impl Into<String>,
@@ -82,12 +81,12 @@ impl<W> Probes<W> {
         });
     }
 
-    /// Whether nothing is registered.
+    /// Returns true if no probe is registered.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads every number, unless that was done at this time already.
+    /// Samples all probes, unless done at this time already.
     pub fn sample(&mut self, world: &W, time: Instant) {
         let is_new = |probe: &&mut Probe<W>| probe.series.samples.last().is_none_or(|last| last.time < time);
         for probe in self.0.iter_mut().filter(is_new) {
@@ -96,7 +95,7 @@ impl<W> Probes<W> {
         }
     }
 
-    /// What was read, in the order of registration.
+    /// Returns the time series in order of registration.
     pub fn into_series(self) -> impl Iterator<Item = Series> {
         self.0.into_iter().map(|probe| probe.series)
     }

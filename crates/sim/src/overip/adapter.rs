@@ -192,7 +192,7 @@ impl Adapter {
         self.streams.push(Stream { stage, arrived, counted: 0, kept, outstanding: 0 });
     }
 
-    /// How many connections there are.
+    /// Returns how many connections there are.
     pub(super) fn connections(&self) -> usize {
         self.streams.len()
     }
@@ -272,7 +272,7 @@ impl Adapter {
         self.device.post_send(*qp, &request).map_err(refused)
     }
 
-    /// Whether a work request can be posted now.
+    /// Returns true if a work request can be posted now.
     pub(super) fn has_room(&self, connection: usize) -> bool {
         let stream = self.streams.get(connection);
         stream.is_some_and(|stream| matches!(stream.stage, Stage::Ready(_)) && stream.outstanding < DEPTH)
@@ -285,7 +285,7 @@ impl Adapter {
         }
     }
 
-    /// Whether the peer's message of this number and length is in the memory, all of it.
+    /// Returns true if the peer's message of this number and length is in the memory, all of it.
     pub(super) fn has_message(&self, message: u64, len: usize) -> bool {
         let start = (self.slot(message) - BASE) as usize;
         let bytes = self.device.memory().bytes();

@@ -50,7 +50,7 @@ pub(super) fn frame(from: HostId, route: &Route, bytes: &[u8]) -> Result<Vec<u8>
     Ok(frame)
 }
 
-/// The datagram of a frame; `None` where it is none, or damaged.
+/// The datagram of a frame; `None` if it is none, or damaged.
 pub(super) fn parse(frame: &[u8]) -> Option<Datagram<'_>> {
     let (ip, datagram) = Ipv4Repr::parse(frame.get(EthernetHeader::LEN..)?).ok()?;
     let (header, bytes) = datagram.split_first_chunk::<{ UdpHeader::LEN }>()?;

@@ -98,7 +98,7 @@ impl Processors {
         processor.kernel_until
     }
 
-    /// Whether kernel work is being done at `now` where interrupts are taken.
+    /// Returns true if kernel work is being done at `now` where interrupts are taken.
     pub(super) fn is_in_kernel(&self, now: Instant) -> bool {
         self.all[self.interrupted].kernel_until > now
     }

@@ -130,7 +130,7 @@ impl Stopwatch {
         self.read += 1;
     }
 
-    /// Whether it was read often enough: programs end.
+    /// Returns true if it was read often enough: programs end.
     pub(super) fn is_done(&self) -> bool {
         self.read >= self.skipped + self.most
     }
@@ -198,7 +198,7 @@ impl Program {
         self.steps.get(self.at).copied()
     }
 
-    /// Whether it has one step only.
+    /// Returns true if it has one step only.
     pub(super) fn is_single(&self) -> bool {
         self.steps.len() == 1
     }

@@ -1,9 +1,10 @@
-//! A card that keeps a context for each connection: engines that need the context of whatever they work on, and stall while it
-//! comes from the host's memory.
+//! A card that keeps a context per connection. Its engines stall while a needed context is read from the host's
+//! memory.
 //!
-//! An engine takes received packets and packets to be sent in turn. One that is received takes no time, since the wire paced
-//! it; one that is sent takes as long as it is on the wire. A miss is a read over PCIe. The engine goes on with other
-//! connections until `overlap` misses are outstanding: with 1, a miss stalls everything, as in section 3.3 of the paper.
+//! An engine alternates between received packets and packets to send. Receiving takes no time, since the wire paces
+//! it; sending takes the packet's transmission time. A cache miss is a PCIe read; the engine continues with other
+//! connections until `overlap` misses are outstanding. With `overlap` = 1, a miss stalls everything, as in section 3.3
+//! of the paper.
 
 use std::collections::VecDeque;
 
@@ -12,61 +13,61 @@ use nichrome_wire::Instant;
 use super::context_cache::{ContextCache, Replacement};
 use crate::{Pcie, PcieConfig};
 
-/// What a card is.
+/// The configuration of the card.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CardConfig {
-    /// Contexts that fit on chip.
+    /// Capacity of the context cache.
     pub(super) contexts: usize,
     pub(super) replacement: Replacement,
-    /// Bytes of a context.
+    /// Length of a context, in bytes.
     pub(super) context_len: u64,
     pub(super) engines: Engines,
-    /// Misses of an engine that may be outstanding, at least 1.
+    /// Maximum outstanding misses per engine, at least 1.
     pub(super) overlap: usize,
-    /// The bus, which may have as many reads outstanding.
+    /// The bus, with as many outstanding reads.
     pub(super) pcie: PcieConfig,
 }
 
-/// Which engines there are.
+/// The engines of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engines {
-    /// One that receives and sends.
+    /// One engine that receives and sends.
     Shared,
-    /// One that receives and one that sends.
+    /// One engine that receives and one that sends.
     Separate,
 }
 
-/// From where a task comes.
+/// The origin of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Receive = 0,
     Send = 1,
 }
 
-/// What an engine does next.
+/// The next step of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step<T> {
-    /// This.
+    /// Execute this task.
     Do(T),
-    /// It has asked for a context, which is here then; it may have more to do now.
+    /// A context was requested; the engine may have more to do now.
     Fetch {
-        /// Which one.
+        /// The context.
         context: u32,
-        /// When it is here.
+        /// Arrival time of the context.
         here: Instant,
     },
-    /// It is busy, and has to be asked again then.
+    /// Busy: ask again then.
     Wait(Instant),
-    /// Nothing, until there is something new.
+    /// Idle until a new task or context arrives.
     Idle,
 }
 
-/// What a card has done.
+/// Counters of a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CardCounters {
-    /// Contexts that were needed.
+    /// Context lookups.
     pub(super) needed: u64,
-    /// Those that were not on chip.
+    /// Lookups that missed the cache.
     pub(super) missed: u64,
     /// Reads from the host's memory.
     pub(super) reads: u64,
@@ -74,7 +75,7 @@ pub(super) struct CardCounters {
     pub(super) bytes: u64,
 }
 
-/// Tasks of type `T`, each for the context of a connection.
+/// A card with tasks of type `T`, each of which needs the context of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Card<T> {
     config: CardConfig,
@@ -87,16 +88,16 @@ pub(super) struct Card<T> {
 
 #[derive(Clone, Debug)]
 struct Engine<T> {
-    /// By direction.
+    /// Queues by direction.
     queues: [VecDeque<(u32, T)>; 2],
-    /// The direction whose turn it is.
+    /// The direction whose turn is next.
     turn: usize,
-    /// Tasks whose contexts have come.
+    /// Tasks whose contexts have arrived.
     ready: VecDeque<T>,
-    /// Contexts that are on their way, and the tasks for them.
+    /// Outstanding context reads with the tasks that wait for them.
     fetching: Vec<(u32, Vec<T>)>,
     busy_until: Instant,
-    /// Whether it will be asked when it is no longer busy.
+    /// True if a wake-up for the end of the busy time is scheduled.
     will_be_asked: bool,
 }
 
@@ -128,7 +129,7 @@ impl<T> Engine<T> {
 }
 
 impl<T> Card<T> {
-    /// A card for contexts 0 to `contexts` - 1.
+    /// Creates a card for contexts 0 to `contexts` - 1.
     pub(super) fn new(config: CardConfig, contexts: usize, seed: u64) -> Self {
         Self {
             config,
@@ -140,7 +141,7 @@ impl<T> Card<T> {
         }
     }
 
-    /// How many engines there are; their numbers go from 0 on.
+    /// Returns the number of engines; they are numbered from 0.
     pub(super) fn engines(&self) -> usize {
         match self.config.engines {
             Engines::Shared => 1,
@@ -148,7 +149,7 @@ impl<T> Card<T> {
         }
     }
 
-    /// Something is to be done for a context.
+    /// Queues a task for a context.
     #[inline]
     pub(super) fn submit(&mut self, direction: Direction, context: u32, task: T) {
         let engine = match self.config.engines {
@@ -158,7 +159,7 @@ impl<T> Card<T> {
         self.engines[engine].queues[direction as usize].push_back((context, task));
     }
 
-    /// What an engine does at `now`.
+    /// Returns an engine's next step at `now`.
     #[inline]
     pub(super) fn next(&mut self, engine: usize, now: Instant) -> Step<T> {
         let this = &mut self.engines[engine];
@@ -189,36 +190,36 @@ impl<T> Card<T> {
         }
     }
 
-    /// The engine is busy sending until then.
+    /// Marks an engine busy with sending until then.
     #[inline]
     pub(super) fn occupy(&mut self, engine: usize, until: Instant) {
         let busy_until = &mut self.engines[engine].busy_until;
         *busy_until = until.max(*busy_until);
     }
 
-    /// The time for which [`Step::Wait`] has asked has come.
+    /// Notes the wake-up that [`Step::Wait`] requested.
     pub(super) fn asked(&mut self, engine: usize) {
         self.engines[engine].will_be_asked = false;
     }
 
-    /// A context is here; the one that leaves for it is written back.
+    /// Inserts an arrived context; writes back the evicted one.
     pub(super) fn fetched(&mut self, engine: usize, context: u32, now: Instant) {
         let this = &mut self.engines[engine];
         let Some(place) = this.fetching.iter().position(|(other, _)| *other == context) else { return };
         let (_, tasks) = this.fetching.swap_remove(place);
         this.ready.extend(tasks);
-        // Two engines may have asked for the same one.
+        // Two engines may have requested the same context.
         if !self.cache.uses(context) && self.cache.insert(context).is_some() {
             self.pcie.write(self.config.context_len, now);
         }
     }
 
-    /// Tasks that wait for an engine.
+    /// Returns the number of queued tasks.
     pub(super) fn waiting(&self) -> usize {
         self.engines.iter().flat_map(|engine| &engine.queues).map(VecDeque::len).sum()
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub(super) fn counters(&self) -> CardCounters {
         let pcie = self.pcie.counters();
         CardCounters {

@@ -1,138 +1,139 @@
-//! What is simulated: the numbers that the model needs. Times are in nanoseconds.
+//! The configuration of the network. Times are in nanoseconds.
 
 use nichrome_wire::rdma::PathMtu;
 
 use super::card::CardConfig;
 use crate::LinkConfig;
 
-/// Who talks to whom.
+/// The traffic pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// So many connections, from so many client machines in turn, to one server.
+    /// This many connections from this many client machines, round robin, to one server.
     FanIn { connections: usize, machines: usize },
     /// A connection from every node to every other.
     AllToAll { nodes: usize },
 }
 
-/// What carries the operations.
+/// The transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// Reliable connections of RoCEv2: a context on both sides.
+    /// RoCEv2's reliable connections: a context on both sides.
     Reliable,
-    /// StaR: a context at the client only.
+    /// StaR: a context on the client side only.
     Stateless,
-    /// Reliable until a card has so many contexts, StaR beyond (section 3.3).
+    /// Reliable until a card has `budget` contexts, StaR beyond (section 3.3).
     Auto { budget: usize },
-    /// Unreliable datagrams: one context for all, and software that answers.
+    /// Unreliable datagrams: one context for all connections, and software that answers.
     Datagram,
 }
 
-/// What limits senders beside the window.
+/// Congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Congestion {
-    /// Nothing.
+    /// None: only the window limits senders.
     None,
     /// DCTCP.
     Dctcp,
 }
 
-/// A message cut into packets.
+/// A message and its segmentation into packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) packets: u32,
-    /// Bytes of each packet but the last.
+    /// Payload of each packet but the last, in bytes.
     full: u32,
     last: u32,
 }
 
 impl Message {
-    /// `len` bytes in packets of at most `full`, at least 1.
+    /// Creates a message of `len` bytes in packets of at most `full`, at least 1.
     pub(super) fn new(len: u32, full: u32) -> Self {
         let packets = len.div_ceil(full.max(1)).max(1);
         Self { packets, full, last: len - (packets - 1) * full }
     }
 
-    /// Bytes of the whole message.
+    /// Returns the length of the message, in bytes.
     pub(super) fn len(self) -> u64 {
         u64::from(self.packets - 1) * u64::from(self.full) + u64::from(self.last)
     }
 
-    /// Bytes of a packet of a sequence of such messages.
+    /// Returns the payload of packet `sequence` in a stream of such messages.
     pub(super) fn payload(self, sequence: u32) -> u32 {
         if self.ends_with(sequence) { self.last } else { self.full }
     }
 
-    /// Whether a packet of the sequence is the last of its message.
+    /// Returns true if packet `sequence` is the last of its message.
     pub(super) fn ends_with(self, sequence: u32) -> bool {
         (sequence + 1).is_multiple_of(self.packets)
     }
 }
 
-/// What clients do.
+/// The operation of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// WRITE to the server.
     Write,
-    /// SEND a request, and get the response by SEND; whether the server posts a RECV again for each.
+    /// An RPC: request and response by SEND. `reposts`: the server posts a RECV for each request.
     Rpc { response: Message, reposts: bool },
 }
 
 /// Connections take turns in groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grouping {
-    /// Connections of a group, at least 1.
+    /// Connections per group, at least 1.
     pub(super) size: usize,
-    /// How long a group may begin operations before the next one may, at least 1.
+    /// Length of a group's turn, at least 1.
     pub(super) slice: u64,
 }
 
-/// What sends again what is lost.
+/// Loss and retransmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recovery {
-    /// How many of 2⁶⁴ packets are lost.
+    /// Loss probability, scaled to 2⁶⁴.
     pub(super) loss: u64,
-    /// After how long without a word things are sent again.
+    /// Retransmission timeout.
     pub(super) timeout: u64,
 }
 
-/// Everything.
+/// The configuration of the network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NetworkConfig {
     pub(super) pattern: Pattern,
     pub(super) transport: Transport,
     pub(super) request: Message,
-    /// The most data in a packet of an engine.
+    /// Maximum payload of an engine's packet.
     pub(super) path_mtu: PathMtu,
     pub(super) operation: Operation,
-    /// Operations that arrive in a second, by chance; `None`: a connection begins the next when the last is complete.
+    /// Poisson arrivals in operations per second; `None`: a connection starts the next operation when the last
+    /// completes.
     pub(super) offered: Option<f64>,
     pub(super) grouping: Option<Grouping>,
     /// From a card to the switch.
     pub(super) uplink: LinkConfig,
     /// From the switch to a card.
     pub(super) downlink: LinkConfig,
-    /// From a card to another and back, in an empty network.
+    /// Round-trip time between cards in an empty network.
     pub(super) base_rtt: u64,
-    /// For an operation that the host posts to reach the card.
+    /// Time from posting an operation to its arrival at the card.
     pub(super) post: u64,
     pub(super) card: CardConfig,
-    /// How much larger a client's context of StaR is than one of RoCEv2.
+    /// Size of a StaR client's context relative to RoCEv2's.
     pub(super) star_context: f64,
-    /// Packets that a sender may have under way.
+    /// Maximum packets in flight per sender.
     pub(super) window: u32,
     pub(super) congestion: Congestion,
-    /// `None` where nothing can be lost.
+    /// `None` for a lossless network.
     pub(super) recovery: Option<Recovery>,
-    /// Of each server, for datagrams: cores, and how long one takes for a request.
+    /// Cores per server for datagrams, and time per request.
     pub(super) cores: usize,
     pub(super) request_time: u64,
-    /// Connections begin at any time in this one.
+    /// Connections start at random times within this interval.
     pub(super) start: u64,
     pub(super) seed: u64,
 }
 
 impl NetworkConfig {
-    /// Bytes of data of an operation, both ways.
+    /// Returns the payload of an operation in both directions, in bytes.
     pub(super) fn payload(&self) -> u64 {
         match self.operation {
             Operation::Write => self.request.len(),

@@ -1,20 +1,20 @@
-//! A connection: both of its ends.
+//! The state of a connection at both ends.
 
 use std::collections::VecDeque;
 
 use nichrome_wire::Instant;
 
-/// A connection and the operation that it carries. Pairs are those of the client and the server.
+/// A connection with its operations. Arrays are indexed by client and server.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) nodes: [u32; 2],
-    /// The numbers of its contexts at their cards; `None` where there is none.
+    /// The indices of its contexts at the cards; `None` if the side has none.
     pub(super) contexts: [Option<u32>; 2],
-    /// Whether an operation is under way, when it came, and those that came since.
+    /// True if an operation is under way, when it came, and those that came since.
     pub(super) is_busy: bool,
     pub(super) started: Instant,
     pub(super) waiting: VecDeque<Instant>,
-    /// RECVs of the server that were posted before the run, where it posts none again.
+    /// RECVs that the server posted before the run, if it does not repost.
     pub(super) receives: Option<u32>,
 }
 

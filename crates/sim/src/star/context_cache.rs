@@ -1,35 +1,35 @@
-//! A card's memory for the contexts of connections, and which of them leaves it for another.
+//! A card's cache of connection contexts.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 const NONE: u32 = u32::MAX;
 
-/// Which context leaves a full cache.
+/// Replacement policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replacement {
-    /// The one that was used least recently.
+    /// Least recently used.
     Lru,
-    /// Any, with equal probability.
+    /// Uniformly random.
     Random,
 }
 
-/// The contexts on chip. All operations take constant time. Where all contexts fit, they are there from the beginning.
+/// The cached contexts. All operations take constant time. If all contexts fit, all are cached from the start.
 #[derive(Clone, Debug)]
 pub(super) struct ContextCache {
     capacity: usize,
     replacement: Replacement,
     random: Pcg64Mcg,
-    /// Contexts by place.
+    /// The cached contexts by place.
     places: Vec<Place>,
-    /// The place of each context; empty where all fit.
+    /// The place of each context; empty if all fit.
     place_of: Vec<u32>,
-    /// The places used most and least recently.
+    /// The most and least recently used places.
     newest: u32,
     oldest: u32,
 }
 
-/// A context on chip, and the places that were used right after and right before it.
+/// A cached context with its neighbours in LRU order.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     context: u32,
@@ -38,7 +38,7 @@ struct Place {
 }
 
 impl ContextCache {
-    /// For contexts 0 to `contexts` - 1, of which `capacity`, at least 1, fit.
+    /// Creates a cache of capacity at least 1 for contexts 0 to `contexts` - 1.
     pub(super) fn new(capacity: usize, contexts: usize, replacement: Replacement, seed: u64) -> Self {
         let misses = contexts > capacity;
         Self {
@@ -52,7 +52,7 @@ impl ContextCache {
         }
     }
 
-    /// Whether the context is on chip; it then counts as used.
+    /// Returns true on a hit, which counts as a use.
     #[inline]
     pub(super) fn uses(&mut self, context: u32) -> bool {
         if self.place_of.is_empty() {
@@ -69,7 +69,7 @@ impl ContextCache {
         true
     }
 
-    /// Puts a context that was not there on chip, and says which one leaves for it.
+    /// Inserts a missing context; returns the evicted one.
     pub(super) fn insert(&mut self, context: u32) -> Option<u32> {
         if self.place_of.is_empty() {
             return None;

@@ -1,5 +1,5 @@
-//! Unreliable datagrams: a queue pair for all, whose context never leaves the chip; the server's software takes every
-//! request and answers it, WRITEs too. Nothing is sent again.
+//! Unreliable datagrams: one queue pair for all connections, whose context stays on chip. The server's software
+//! processes and answers every request, including WRITEs. No retransmission.
 
 use super::lengths::datagram_len;
 use super::network::{Event, Network};
@@ -17,7 +17,7 @@ impl Network {
         }
     }
 
-    /// The last packet of a request or a response has come.
+    /// Processes the last packet of a request or response.
     pub(super) fn receive_datagram(&mut self, connection: u32, to: Side, queue: &mut EventQueue<Event>) {
         if to == Side::Client {
             return self.complete(connection, queue);

@@ -1,4 +1,4 @@
-//! How the devices of both sides are configured.
+//! The device configuration of both sides.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,10 @@ use nichrome_rdma::{Config, Congestion as Controller, SendWindow, StarConfig};
 
 use super::config::{Congestion, NetworkConfig};
 
-/// Packets that may wait in a stateless card, of all connections: the links' queues are what bounds them.
+/// Maximum queued packets of a stateless card over all connections; not a limit in practice, the links' queues are.
 const WAITING_PACKETS: usize = 1 << 20;
 
-/// The configuration of a device at an address.
+/// Returns the configuration of a device at an address.
 pub(super) fn device_config(config: &NetworkConfig, address: IpAddr) -> Config {
     let mut device = Config::new(vec![address]);
     let congestion = match config.congestion {
@@ -20,13 +20,14 @@ pub(super) fn device_config(config: &NetworkConfig, address: IpAddr) -> Config {
     device.window = SendWindow { initial: window, max: window, read: window.min(32) };
     device.seed = u128::from(config.seed);
     device.roce.congestion = congestion;
-    // A packet is a datagram of its own, of identification 0.
+    // Each packet is its own IP datagram, with identification 0.
     device.roce.sees_identifications = true;
     device.star = StarConfig { congestion, waiting_packets: WAITING_PACKETS, ..StarConfig::default() };
     device
 }
 
-/// The code of the shortest timeout that is not below so many nanoseconds (IBA 9.9.2.1.1: 4.096 us · 2ⁿ); 0 for none.
+/// Returns the code of the shortest timeout of at least `nanos` nanoseconds (IBA 9.9.2.1.1: 4.096 us · 2ⁿ); 0 for
+/// none.
 pub(super) fn timeout_code(nanos: Option<u64>) -> u8 {
     let Some(nanos) = nanos else { return 0 };
     (1..31).find(|code| 4096u64 << code >= nanos).unwrap_or(31)

@@ -1,7 +1,7 @@
-//! The engines of crates/rdma: one device has the queue pairs of all clients, another those of all servers.
+//! The engines of crates/rdma: one device with the queue pairs of all clients, another with those of all servers.
 //!
-//! A queue pair knows nothing of the others of its device, so that one device can stand for many machines: which machine a
-//! queue pair is on, and with it the card and the links, is the network's. What the two devices build is what travels.
+//! Queue pairs of a device are independent, so that one device can represent many machines. The network knows the
+//! machine of a queue pair, and with it card and links. The two devices build all packets.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,29 +19,29 @@ use super::engine_config::device_config;
 use super::packet::{Kind, Packet, Side};
 use crate::experiment::RunError;
 
-/// The first byte of each program's memory.
+/// The start of each program's memory.
 const BASE: u64 = 0x1_0000;
-/// Completions that may wait; the network takes them at once.
+/// Size of the completion queues; the network polls them at once.
 const COMPLETIONS: usize = 1 << 16;
-/// Room for a datagram, and what the device wants beyond.
+/// Size of the transmit buffer: a datagram and the device's headroom.
 const BUFFER: usize = 65_507;
-/// Both sides' lowest queue pair number.
+/// Lowest queue pair number of both sides.
 pub(super) const FIRST_QP: u32 = 0x11;
-/// RC: acknowledge, and atomic acknowledge (IBA 9.2, BTH opcode); CNP (RoCEv2 annex A17).
+/// Opcodes of RC ACK and ATOMIC ACK (IBA 9.2), and of CNP (RoCEv2 annex A17).
 const ROCE_ANSWERS: [u8; 3] = [0x11, 0x12, 0x81];
 
-/// What a program hears of a work request.
+/// A completion reported to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// What it has posted is done.
+    /// A posted request completed.
     Sent,
-    /// A message has come.
+    /// A message arrived.
     Received,
-    /// It failed.
+    /// A request failed.
     Failed(Status),
 }
 
-/// A device and the objects of its programs.
+/// A device with its programs' objects.
 pub(super) struct End {
     pub(super) device: Device<ByteMemory>,
     pub(super) domain: DomainHandle,
@@ -49,22 +49,22 @@ pub(super) struct End {
     lkey: LKey,
     rkey: RKey,
     pub(super) qps: Vec<QpHandle>,
-    /// The connection of each queue pair number from [`FIRST_QP`] on.
+    /// The connection of each queue pair, by number from [`FIRST_QP`] on.
     connections: Vec<u32>,
 }
 
 /// Both devices.
 pub(super) struct Engines {
     pub(super) ends: [End; 2],
-    /// What each side posts for an operation, in bytes.
+    /// Length of the message that each side posts for an operation, in bytes.
     lens: [u32; 2],
     is_write: bool,
     buffer: Vec<u8>,
-    /// Buffers of packets that have arrived.
+    /// Reusable buffers of arrived packets.
     spare: Vec<Vec<u8>>,
 }
 
-/// Says why a device refuses a configuration.
+/// Returns the error for a configuration that a device rejects.
 pub(super) fn refused(error: impl Display) -> RunError {
     RunError::Impossible(format!("the engine refuses it: {error}"))
 }
@@ -88,7 +88,7 @@ impl End {
         Ok(Self { device, domain, cq, lkey: keys.lkey, rkey: keys.rkey, qps, connections })
     }
 
-    /// Remembers which connection a queue pair is of: the next.
+    /// Assigns a queue pair to the next connection.
     pub(super) fn add(&mut self, qp: QpHandle) -> Result<(), RunError> {
         let number = self.device.qp_number(qp).map_err(refused)?.value();
         let place = number.checked_sub(FIRST_QP).and_then(|place| self.connections.get_mut(place as usize));
@@ -104,7 +104,7 @@ impl End {
 }
 
 impl Engines {
-    /// Two devices without queue pairs.
+    /// Creates two devices without queue pairs.
     pub(super) fn new(config: &NetworkConfig, connections: usize) -> Result<Self, RunError> {
         let request = config.request.len() as u32;
         let (response, is_write) = match config.operation {
@@ -122,7 +122,7 @@ impl Engines {
         })
     }
 
-    /// Posts what a side does for an operation: the client's WRITE or request, the server's response.
+    /// Posts a side's part of an operation: the client's WRITE or request, the server's response.
     pub(super) fn post(&mut self, connection: u32, side: Side) -> Result<(), RunError> {
         let remote = Remote { address: BASE, rkey: self.ends[side.other() as usize].rkey };
         let operation = if self.is_write { Operation::Write(remote) } else { Operation::Send };
@@ -132,7 +132,7 @@ impl Engines {
         end.device.post_send(end.qps[connection as usize], &request).map_err(refused)
     }
 
-    /// Posts a RECV for what the other side sends.
+    /// Posts a RECV for the other side's message.
     pub(super) fn post_receive(&mut self, connection: u32, side: Side) -> Result<(), RunError> {
         let len = self.lens[side.other() as usize];
         let end = &mut self.ends[side as usize];
@@ -141,7 +141,7 @@ impl Engines {
         end.device.post_receive(end.qps[connection as usize], &request).map_err(refused)
     }
 
-    /// A side gets a packet.
+    /// Passes a packet to a side's device.
     pub(super) fn receive(&mut self, packet: Packet, now: Instant) {
         let addresses = [packet.to.other(), packet.to].map(address);
         let [IpAddr::V4(src), IpAddr::V4(dst)] = addresses else { return };
@@ -154,7 +154,7 @@ impl Engines {
         self.spare.push(packet.bytes);
     }
 
-    /// The next packet that a side has built.
+    /// Returns the next packet of a side's device.
     pub(super) fn poll(&mut self, side: Side, now: Instant) -> Option<Packet> {
         loop {
             let transmit = self.ends[side as usize].device.poll_transmit(now, 1, &mut self.buffer)?;
@@ -169,7 +169,7 @@ impl Engines {
         }
     }
 
-    /// The connection of a packet, and whether it needs the sender's context.
+    /// Returns the connection of a packet, and whether it needs the sender's context.
     fn what_is(&self, bytes: &[u8], port: u16, from: Side) -> Option<(u32, Kind)> {
         let ends = &self.ends;
         let to = &ends[from.other() as usize];
@@ -186,7 +186,7 @@ impl Engines {
         Some((connection, if is_work { Kind::Work } else { Kind::Answer }))
     }
 
-    /// The next work request of a side that is done.
+    /// Returns the next completion of a side.
     pub(super) fn completion(&mut self, side: Side) -> Option<(u32, Done)> {
         let end = &mut self.ends[side as usize];
         let completion = end.device.poll_cq(end.cq)?;
@@ -198,7 +198,7 @@ impl Engines {
         Some((completion.wr_id as u32, done))
     }
 
-    /// When a side's device has something to do.
+    /// Returns when a side's device has work.
     pub(super) fn poll_timeout(&self, side: Side) -> Option<Instant> {
         self.ends[side as usize].device.poll_timeout()
     }
@@ -207,12 +207,12 @@ impl Engines {
         self.ends[side as usize].device.handle_timeout(now);
     }
 
-    /// Packets that both devices have sent again.
+    /// Returns the number of retransmitted packets of both devices.
     pub(super) fn repeated(&self) -> u64 {
         self.ends.iter().map(|end| end.device.counters().retransmitted).sum()
     }
 
-    /// Carries packets between both sides without a network, until there are none: what happens before a run.
+    /// Exchanges packets between both sides without a network until there are none: the set-up before a run.
     pub(super) fn settle(&mut self, now: Instant) {
         loop {
             let mut is_quiet = true;

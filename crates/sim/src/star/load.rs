@@ -1,4 +1,4 @@
-//! What clients do, and when: one operation at a time on each connection.
+//! The load: one operation at a time per connection.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use super::packet::Side;
 use crate::EventQueue;
 
 impl Network {
-    /// What a side sends.
+    /// Returns the message that a side sends.
     pub(super) fn message(&self, sender: Side) -> Message {
         match (sender, self.config.operation) {
             (Side::Client, _) => self.config.request,
             (Side::Server, Operation::Rpc { response, .. }) => response,
-            // Software answers a WRITE that came as a datagram with one that is empty.
+            // Software answers a WRITE by datagram with an empty one.
             (Side::Server, Operation::Write) => Message::new(0, 1),
         }
     }
 
-    /// Schedules what comes first.
+    /// Schedules the first operations.
     pub(super) fn start(&mut self, queue: &mut EventQueue<Event>) {
         if self.config.offered.is_some() {
             return self.schedule_arrival(queue);
@@ -32,7 +32,7 @@ impl Network {
         }
     }
 
-    /// An operation comes for any connection.
+    /// Starts an operation that arrived for a random connection.
     pub(super) fn operation_arrives(&mut self, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let connection = self.below(self.connections.len() as u64) as u32;
@@ -45,7 +45,7 @@ impl Network {
         self.schedule_arrival(queue);
     }
 
-    /// Poisson arrivals.
+    /// Schedules the next Poisson arrival.
     fn schedule_arrival(&mut self, queue: &mut EventQueue<Event>) {
         let Some(offered) = self.config.offered else { return };
         let unit = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
@@ -53,7 +53,8 @@ impl Network {
         queue.schedule_in(nanos, Event::Arrives);
     }
 
-    /// Begins an operation that came at `came`; the card has it when its group's turn is there and the host has posted it.
+    /// Starts an operation that arrived at `came`; the card has it after the group's turn has come and the host has
+    /// posted it.
     fn begin(&mut self, connection: u32, came: Instant, queue: &mut EventQueue<Event>) {
         let this = &mut self.connections[connection as usize];
         (this.is_busy, this.started) = (true, came);
@@ -64,7 +65,7 @@ impl Network {
         queue.schedule(turn.plus_nanos(self.config.post), Event::Posted { connection, side: Side::Client });
     }
 
-    /// The operation of a connection is complete; the next begins.
+    /// Completes the operation of a connection; starts the next.
     pub(super) fn complete(&mut self, connection: u32, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let this = &mut self.connections[connection as usize];
@@ -84,7 +85,7 @@ impl Network {
 }
 
 impl Grouping {
-    /// When a connection of so many may begin an operation, from `now` on.
+    /// Returns when a connection may start an operation, from `now` on.
     fn turn(self, connection: usize, connections: usize, now: Instant) -> Instant {
         let groups = connections.div_ceil(self.size) as u64;
         let begins = (connection / self.size) as u64 * self.slice;

@@ -1,5 +1,5 @@
-//! The cards of papers/star (Dai, Li, Fu, Tan: "Towards Stateless RNIC for Data Center Networks", APNet 2019) around a switch:
-//! one that keeps a context for each connection, and StaR's, which keeps none at the server.
+//! The cards of papers/star (Dai, Li, Fu, Tan: "Towards Stateless RNIC for Data Center Networks", APNet 2019) around a
+//! switch: one with a context per connection, and StaR's, without contexts at the server.
 //!
 //! ```text
 //! client's host ─► card ─► uplink ─► switch: a queue for each port ─► downlink ─► card [contexts, PCIe] ─► server's host
@@ -7,17 +7,18 @@
 //!
 //! | part | the paper | here |
 //! |---|---|---|
-//! | network | section 4: a 100 Gb/s switch, 12 us, queues large enough | links with a queue before each; loss, marks and limits where they are asked for |
+//! | network | section 4: a 100 Gb/s switch, 12 us, large queues | links with a queue each; optional loss, marking and limits |
 //! | card with contexts | section 4: 300 fit; a miss takes 1 us of PCIe | LRU or random replacement, a PCIe read for each miss, stalls (`card.rs`) |
 //! | reliable connections | RoCEv2 | the engine of crates/rdma, RoCEv2 (`engines.rs`) |
 //! | StaR | section 3.1, Figures 2 and 3 | the engine of crates/rdma, StaR (`engines.rs`, `set_up.rs`) |
 //! | auto-adaptation | section 3.3 | reliable until the budget is used, stateless beyond |
-//! | congestion control | section 3.1: window-based, such as DCTCP | the engine's DCTCP for both, where it is asked for |
-//! | others' ways | section 5 | connections that take turns in groups, datagrams of software, more contexts on chip |
+//! | congestion control | section 3.1: window-based, such as DCTCP | optionally the engine's DCTCP for both |
+//! | alternatives | section 5 | connections that take turns in groups, datagrams with software, a larger context cache |
 //!
-//! What an engine builds goes to its card, which sends it when it has the connection's context; answers (ACK, RA, SDP, EA) and
-//! what a driver sends (WQEP, CQEP) need none. What arrives reaches the engine when its card has the context. Left out: what hosts do but post
-//! work (the paper's computation takes no time either), and DMA of the data.
+//! A packet built by an engine goes to its card, which sends it when it has the connection's context; responses (ACK,
+//! RA, SDP, EA) and a driver's packets (WQEP, CQEP) need none. An arrived packet reaches the engine when its card has
+//! the context. Not modelled: host work other than posting (the paper's computation takes no time either), and payload
+//! DMA.
 
 mod card;
 mod config;

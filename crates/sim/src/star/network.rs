@@ -1,4 +1,4 @@
-//! Nodes around a switch, and what happens when.
+//! The world: nodes around a switch.
 
 use nichrome_wan::DelayHistogram;
 use nichrome_wire::Instant;
@@ -18,43 +18,43 @@ pub(super) struct Node {
     pub(super) uplink: Link,
     pub(super) downlink: Link,
     pub(super) card: Card<Task>,
-    /// Of a server of datagrams.
+    /// Cores that process datagrams at a server.
     pub(super) cores: Vec<Server>,
 }
 
-/// What a card does for a connection.
+/// A task of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Takes a packet that it has received.
+    /// Receive a packet.
     Receive(Packet),
-    /// Sends a packet that its engine has built.
+    /// Send a packet of the engine.
     Send(Packet),
 }
 
-/// What happens.
+/// Events of the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     AtSwitch(Packet),
     AtCard(Packet),
-    /// An engine is no longer busy.
+    /// An engine is idle again.
     Free {
         node: u32,
         engine: u8,
     },
-    /// A context is on chip.
+    /// A context has arrived from host memory.
     Fetched {
         node: u32,
         engine: u8,
         context: u32,
     },
-    /// What a host has posted is at its card.
+    /// A posted operation has arrived at the card.
     Posted {
         connection: u32,
         side: Side,
     },
-    /// A timer of a side's engine is due.
+    /// A timer of a side's device.
     Timer(Side),
-    /// An operation comes, for any connection.
+    /// A Poisson arrival.
     Arrives,
 }
 
@@ -75,37 +75,37 @@ impl Fingerprint for Event {
     }
 }
 
-/// What was counted; the delay in queues is of packets to servers.
+/// Counters; the queueing delay is that of packets to servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NetworkCounters {
-    /// Operations completed.
+    /// Completed operations.
     pub(super) operations: u64,
-    /// Packets that entered the switch, those lost in it, and those that were marked.
+    /// Packets that entered the switch; those lost and marked there.
     pub(super) packets: u64,
     pub(super) lost: u64,
     pub(super) marked: u64,
-    /// Packets to servers, and how long they waited in the switch together.
+    /// Packets to servers, and their total queueing delay in the switch.
     pub(super) queued: u64,
     pub(super) queueing: u64,
 }
 
-/// Everything.
+/// The world.
 pub(super) struct Network {
     pub(super) config: NetworkConfig,
     pub(super) nodes: Vec<Node>,
     pub(super) connections: Vec<Connection>,
-    /// None where datagrams are software's.
+    /// `None` if software sends datagrams.
     pub(super) engines: Option<Engines>,
     pub(super) random: Pcg64Mcg,
     pub(super) counters: NetworkCounters,
-    /// From the beginning of operations to their end.
+    /// Durations of operations.
     pub(super) latencies: DelayHistogram,
-    /// Why the run is not worth anything, if it is not.
+    /// The error that invalidates the run.
     pub(super) failed: Option<RunError>,
     timers: [Timer; 2],
     /// Nodes whose cards have new tasks.
     woken: Vec<u32>,
-    /// When the packet that was sent last is on the wire.
+    /// End of the last packet's transmission.
     sent_until: Instant,
 }
 
@@ -135,14 +135,14 @@ impl Network {
     pub(super) fn transmit(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let node = self.connections[packet.connection as usize].nodes[packet.to.other() as usize];
-        // The queue before an uplink is memory of the host: it is never full.
+        // The uplink's queue is host memory: it is never full.
         if let Ok(sent) = self.nodes[node as usize].uplink.send(packet.len as usize, now) {
             self.sent_until = sent.ends;
             queue.schedule(sent.arrives, Event::AtSwitch(packet));
         }
     }
 
-    /// A side's engine has built a packet: its card sends it when it has the connection's context.
+    /// Passes an engine's packet to its card, which sends it when it has the connection's context.
     fn dispatch(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
         let Connection { nodes, contexts, .. } = &self.connections[packet.connection as usize];
         let from = packet.to.other() as usize;
@@ -156,7 +156,7 @@ impl Network {
         }
     }
 
-    /// Takes everything from a side's engine that followed from its last input.
+    /// Processes all outputs of a side's engine.
     fn drain(&mut self, side: Side, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         while let Some(packet) = self.engines.as_mut().and_then(|engines| engines.poll(side, now)) {
@@ -172,7 +172,7 @@ impl Network {
         }
     }
 
-    /// A work request of a side is done.
+    /// Processes a completion of a side.
     fn done(&mut self, connection: u32, side: Side, done: Done, queue: &mut EventQueue<Event>) {
         match (done, side) {
             (Done::Failed(status), _) => {
@@ -193,7 +193,7 @@ impl Network {
         }
     }
 
-    /// The server posts a RECV in place of the one that it answers, or has one less.
+    /// Replaces the RECV that the server consumed, or counts one less.
     fn replace_receive(&mut self, connection: u32) {
         match &mut self.connections[connection as usize].receives {
             None => self.post_receive(connection, Side::Server),
@@ -263,7 +263,7 @@ impl Network {
         }
     }
 
-    /// The card does what it can do now.
+    /// Runs a card's engines as far as possible at this time.
     pub(super) fn run_card(&mut self, node: u32, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let engines = self.nodes[node as usize].card.engines();
@@ -299,7 +299,7 @@ impl Network {
             }
         };
         let card = &mut self.nodes[node as usize].card;
-        // Where one engine only receives, what it answers with does not keep it.
+        // The transmission of a response does not occupy an engine that only receives.
         if !receives || card.engines() == 1 {
             card.occupy(engine, self.sent_until);
         }

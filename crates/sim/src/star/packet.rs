@@ -1,10 +1,10 @@
-//! What travels: a datagram that an engine has built, or one of which only length and meaning are known.
+//! Packets: an engine's datagram, or an outline of a software datagram.
 
 use crate::{Fingerprint, TraceHash};
 
 use super::lengths::UNDERLAY;
 
-/// The two ends of a connection. The client asks; with StaR it is the stateful one.
+/// The two ends of a connection. The client requests; with StaR it is the stateful one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Client = 0,
@@ -20,19 +20,19 @@ impl Side {
     }
 }
 
-/// What a packet is to the cards.
+/// The role of a packet for the cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What a card with state sends by itself: it needs the connection's context.
+    /// A packet of a stateful card's own work: needs the connection's context.
     Work,
-    /// What answers a packet, and what a driver sends.
+    /// A response, or a driver's packet.
     Answer,
-    /// Datagrams of software, without an engine: a packet of a request or a response, and whether it is the last.
+    /// A software datagram: packet of a request or response; true for the last packet.
     Request(bool),
     Response(bool),
 }
 
-/// The bits of a traffic class that say whether a packet can be marked (RFC 3168).
+/// The ECN bits of a traffic class (RFC 3168).
 const ECN: u8 = 0b11;
 
 /// A packet.
@@ -40,22 +40,22 @@ const ECN: u8 = 0b11;
 pub(super) struct Packet {
     pub(super) connection: u32,
     pub(super) kind: Kind,
-    /// Where it goes.
+    /// The destination side.
     pub(super) to: Side,
-    /// "Congestion experienced".
+    /// CE mark.
     pub(super) marked: bool,
-    /// Bytes from its Ethernet header on, without the frame check sequence.
+    /// Length from the Ethernet header on, without frame check sequence, in bytes.
     pub(super) len: u32,
-    /// The UDP payload; none without an engine.
+    /// The UDP payload; empty without an engine.
     pub(super) bytes: Vec<u8>,
     /// The UDP port.
     pub(super) port: u16,
-    /// The traffic class that it was sent with.
+    /// The traffic class.
     pub(super) class: u8,
 }
 
 impl Packet {
-    /// A datagram that an engine has built.
+    /// Wraps an engine's datagram.
     pub(super) fn of_engine(
         connection: u32,
         to: Side,
@@ -68,12 +68,12 @@ impl Packet {
         Self { connection, kind, to, marked: false, len, bytes, port, class }
     }
 
-    /// A datagram of software.
+    /// Creates a software datagram.
     pub(super) fn of_software(connection: u32, to: Side, kind: Kind, len: u32) -> Self {
         Self { connection, kind, to, marked: false, len, bytes: Vec::new(), port: 0, class: 0 }
     }
 
-    /// Whether a switch may mark it.
+    /// Returns true if the packet is ECN-capable.
     pub(super) fn is_markable(&self) -> bool {
         self.class & ECN != 0
     }

@@ -1,4 +1,4 @@
-//! What the model can be told, and what becomes of it.
+//! The model's parameters, and the configuration that they result in.
 
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 
@@ -81,7 +81,7 @@ pub(super) static PARAMETERS: [ParameterSpec; 40] = [
     ParameterSpec::time("timeout", 1000..=SECOND, "after which it is"),
 ];
 
-/// A run: what is simulated, and for how long.
+/// The configuration and timing of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) network: NetworkConfig,
@@ -181,7 +181,7 @@ fn grouping(parameters: &Parameters) -> Result<Option<Grouping>, RunError> {
     Ok((size > 0).then_some(Grouping { size, slice }))
 }
 
-/// From a card to the switch or back: a quarter of the base RTT.
+/// Returns the link between card and switch; its delay is a quarter of the base RTT.
 fn link(parameters: &Parameters) -> Result<LinkConfig, RunError> {
     let [queue, threshold] =
         [parameters.bytes("switch-queue")?, parameters.bytes("ecn-threshold")?].map(NonZeroU64::new);
@@ -221,7 +221,7 @@ fn recovery(parameters: &Parameters) -> Result<Option<Recovery>, RunError> {
     Ok(parameters.flag("recovery")?.then_some(Recovery { loss, timeout }))
 }
 
-/// A number that its specification keeps below 2³².
+/// Converts a number that its parameter's range keeps below 2³².
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

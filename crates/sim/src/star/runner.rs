@@ -1,4 +1,4 @@
-//! The model as experiments run it.
+//! The model's interface to experiments.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl Runner for Star {
     }
 }
 
-/// The numbers that are sampled.
+/// Returns the sampled values.
 fn probes() -> Probes<Network> {
     let mut probes = Probes::new();
     probes.register_rate("operations", "Mop/s", 1000.0, |world: &Network, _| world.counters.operations);
@@ -94,13 +94,13 @@ fn probes() -> Probes<Network> {
     probes
 }
 
-/// What was counted until some time; of the card and the wire, of all servers together.
+/// Counters at a point in time; of card and wire, summed over all servers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     network: NetworkCounters,
     card: CardCounters,
     wire_bytes: u64,
-    /// Packets that the engines have sent again.
+    /// Packets retransmitted by the engines.
     repeated: u64,
 }
 

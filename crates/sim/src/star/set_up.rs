@@ -1,4 +1,4 @@
-//! Connecting queue pairs before a run, as two drivers agree on it.
+//! Connects queue pairs before a run, as two drivers would negotiate.
 
 use nichrome_rdma::{
     Access, AddressVector, QpCapacity, QpChange, QpConfig, QpState, QpType, RnrTimer, Signaling, star,
@@ -12,12 +12,12 @@ use super::engines::{Engines, address, refused};
 use super::packet::Side;
 use crate::experiment::RunError;
 
-/// Requests of a send queue: an operation has one, and those that are done wait to be taken.
+/// Size of a send queue: an operation needs one entry, and completed ones wait to be polled.
 const SENDS: usize = 16;
-/// RECVs of a side that posts them again.
+/// RECVs of a side that reposts them.
 const RECEIVES: u32 = 16;
 
-/// Who keeps a connection's state.
+/// The stateful sides of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeps {
     /// Both sides: RoCEv2.
@@ -27,7 +27,7 @@ pub(super) enum Keeps {
 }
 
 impl Engines {
-    /// Connects the next queue pair of both sides; so many RECVs are posted at a server that posts none again.
+    /// Connects the next queue pair of both sides; posts this many RECVs at a server that does not repost.
     pub(super) fn connect(
         &mut self,
         config: &NetworkConfig,
@@ -73,14 +73,14 @@ impl Engines {
         Ok(())
     }
 
-    /// RECVs that the server posts before a run of so many nanoseconds, where it posts none again; `None` where it does.
+    /// Returns the RECVs that a server posts in advance for a run of this length; `None` if it reposts.
     pub(super) fn receives(
         config: &NetworkConfig,
         keeps: Keeps,
         connections: usize,
         nanos: u64,
     ) -> Option<u32> {
-        // With RoCEv2 a RECV that is posted again sends nothing.
+        // With RoCEv2, reposting a RECV sends nothing.
         if keeps == Keeps::Both || !matches!(config.operation, Operation::Rpc { reposts: false, .. }) {
             return None;
         }
@@ -88,13 +88,13 @@ impl Engines {
             Some(offered) => offered * nanos as f64 / 1e9,
             None => nanos as f64 / config.downlink.rate.nanos(config.request.len()).max(1) as f64,
         };
-        // What one needs more than its share; and an RPC takes two round trips at least.
+        // Twice the fair share; and an RPC takes at least two round trips.
         let share = 2.0 * of_all / connections.max(1) as f64 + 64.0;
         let most = nanos as f64 / (2 * config.base_rtt).max(1) as f64 + 16.0;
         Some(if config.offered.is_some() { share } else { share.min(most) } as u32)
     }
 
-    /// From RESET to RTS.
+    /// Moves both queue pairs from RESET to RTS.
     fn bring_up(&mut self, connection: usize, config: &NetworkConfig) -> Result<(), RunError> {
         let timeout = timeout_code(config.recovery.map(|recovery| recovery.timeout));
         for side in [Side::Client, Side::Server] {
@@ -108,7 +108,7 @@ impl Engines {
         Ok(())
     }
 
-    /// The server becomes stateless, and the client keeps its state.
+    /// Makes the server stateless and the client stateful.
     fn agree_on_star(&mut self, connection: usize) -> Result<(), RunError> {
         let [client, server] = &mut self.ends;
         let (client_qp, server_qp) = (client.qps[connection], server.qps[connection]);
@@ -133,7 +133,7 @@ fn changes(side: Side, peer: nichrome_wire::rdma::QpNumber, mtu: PathMtu, timeou
         access: Some(Access::REMOTE_WRITE),
         ..QpChange::to(QpState::Init)
     };
-    // Switches mark only packets that say that they can be marked.
+    // Switches mark only ECN-capable packets.
     let traffic_class = TrafficClass(Ecn::Ect0 as u8);
     let rtr = QpChange {
         path: Some(AddressVector { traffic_class, ..AddressVector::to(address(side.other())) }),

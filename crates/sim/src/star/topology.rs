@@ -1,4 +1,4 @@
-//! The nodes and connections of a network.
+//! Builds the nodes and connections of a network.
 
 use nichrome_wire::Instant;
 
@@ -11,7 +11,7 @@ use super::set_up::Keeps;
 use crate::experiment::RunError;
 use crate::{Link, Server};
 
-/// The golden ratio of 2⁶⁴: what is seeded with multiples of it is far apart.
+/// The golden ratio of 2⁶⁴: spreads seeds.
 const APART: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Pattern {
@@ -22,7 +22,7 @@ impl Pattern {
         }
     }
 
-    /// Client and server of each connection.
+    /// Returns client and server of each connection.
     fn pairs(self) -> Vec<[usize; 2]> {
         match self {
             Self::FanIn { connections, machines } => {
@@ -35,7 +35,7 @@ impl Pattern {
         }
     }
 
-    /// Nodes that are servers: the first ones.
+    /// Returns the number of servers, which are the first nodes.
     pub(super) fn servers(self) -> usize {
         match self {
             Self::FanIn { .. } => 1,
@@ -45,10 +45,10 @@ impl Pattern {
 }
 
 impl Network {
-    /// Everything, at rest, for a run of so many nanoseconds.
+    /// Builds the idle network for a run of `nanos` nanoseconds.
     ///
     /// # Errors
-    /// The engines refuse the configuration.
+    /// The engines reject the configuration.
     pub(super) fn build(config: NetworkConfig, nanos: u64) -> Result<Self, RunError> {
         let mut contexts = vec![0; config.pattern.nodes()];
         let pairs = config.pattern.pairs();
@@ -75,7 +75,7 @@ impl Network {
 }
 
 fn node(config: &NetworkConfig, nth: u64, contexts: usize) -> Node {
-    // A client's context of StaR is larger than one of RoCEv2 (section 3.1: it has the server's queues, too).
+    // A StaR client's context is larger than RoCEv2's (section 3.1: it includes the server's queues).
     let fit = match config.transport {
         Transport::Stateless => (config.card.contexts as f64 / config.star_context).max(1.0) as usize,
         _ => config.card.contexts,
@@ -91,7 +91,7 @@ fn node(config: &NetworkConfig, nth: u64, contexts: usize) -> Node {
     }
 }
 
-/// Who keeps the next connection's state.
+/// Returns the stateful sides of the next connection.
 fn keeps(config: &NetworkConfig, [client, server]: [usize; 2], contexts: &[u32]) -> Keeps {
     let is_reliable = match config.transport {
         Transport::Reliable => true,
@@ -101,7 +101,7 @@ fn keeps(config: &NetworkConfig, [client, server]: [usize; 2], contexts: &[u32])
     if is_reliable { Keeps::Both } else { Keeps::Client }
 }
 
-/// A connection's contexts, at both sides or at the client.
+/// Allocates a connection's contexts, at both sides or at the client.
 fn take_contexts(
     config: &NetworkConfig,
     keeps: Keeps,

@@ -1,22 +1,22 @@
-//! The DMA load balance of lro-npu V.B: a queue of requests for each thread, from which one is chosen in turn.
+//! The DMA load balancer of lro-npu V.B: a request queue per thread, served round robin.
 
 use std::collections::VecDeque;
 
-/// Requests of type `T` in one queue for each thread.
+/// A queue of requests `T` per thread.
 #[derive(Clone, Debug)]
 pub(super) struct Balancer<T> {
     queues: Vec<VecDeque<T>>,
-    /// The queue whose turn is next.
+    /// The next queue.
     turn: usize,
 }
 
 impl<T> Balancer<T> {
-    /// With so many queues.
+    /// Creates `queues` queues.
     pub(super) fn new(queues: usize) -> Self {
         Self { queues: (0..queues).map(|_| VecDeque::new()).collect(), turn: 0 }
     }
 
-    /// Puts a request last in its thread's queue; a queue that does not exist is the last.
+    /// Appends a request to its thread's queue; out-of-range numbers select the last queue.
     pub(super) fn push(&mut self, queue: usize, request: T) {
         let last = self.queues.len().saturating_sub(1);
         if let Some(queue) = self.queues.get_mut(queue.min(last)) {
@@ -24,12 +24,12 @@ impl<T> Balancer<T> {
         }
     }
 
-    /// Requests in all queues.
+    /// Returns the number of requests in all queues.
     pub(super) fn len(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
-    /// Takes the first request of the next queue in turn that has one.
+    /// Takes the first request of the next non-empty queue.
     pub(super) fn choose(&mut self) -> Option<T> {
         for _ in 0..self.queues.len() {
             let queue = self.turn;

@@ -1,4 +1,4 @@
-//! The card: what its threads, its DMA engine and its messages do to one another.
+//! The card: interactions of its threads, DMA engine and messages.
 
 use nichrome_lro::{ConfigError, Packet};
 use nichrome_wire::Instant;
@@ -12,13 +12,13 @@ use super::ring::DescriptorRing;
 use super::timeout_checker::TimeoutChecker;
 use crate::{Fingerprint, TraceHash};
 
-/// The card, between its wire and its host.
+/// The card between its wire and its host.
 pub(super) struct Card {
     config: CardConfig,
     cores: Cores,
     distribution: Distribution,
     receivers: Vec<ReceiveThread>,
-    /// The receivers for which a look of the timeout checking thread is scheduled, and when.
+    /// Receivers with a scheduled visit of the timeout checking thread, and its time.
     looks: Vec<Option<Instant>>,
     send_descriptors: DescriptorRing,
     checker: TimeoutChecker<(usize, Outgoing)>,
@@ -26,25 +26,25 @@ pub(super) struct Card {
     counters: CardCounters,
 }
 
-/// What the card has done.
+/// Counters of the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CardCounters {
-    /// Received frames that found the ring of their thread full.
+    /// Received frames dropped because their thread's ring was full.
     pub(super) no_room: u64,
-    /// Received frames that the engines dropped.
+    /// Received frames dropped by the engines.
     pub(super) dropped: u64,
-    /// Packets handed to the host.
+    /// Packets passed to the host.
     pub(super) packets: u64,
-    /// Received frames in these.
+    /// Received frames in these packets.
     pub(super) segments: u64,
-    /// Acknowledgements that the card sent by itself.
+    /// ACKs made by the card.
     pub(super) acks: u64,
-    /// Frames of the host that found no descriptor.
+    /// Frames of the host dropped because no descriptor was free.
     pub(super) not_sent: u64,
 }
 
 impl CardCounters {
-    /// Everything by name.
+    /// Returns the counters with their names.
     pub(super) fn named(&self) -> [(&'static str, u64); 6] {
         [
             ("no_room", self.no_room),
@@ -56,12 +56,12 @@ impl CardCounters {
         ]
     }
 
-    /// What was counted since `before`.
+    /// Returns the increase since `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         self.with(before, |now, before| now - before)
     }
 
-    /// Adds what another card has counted.
+    /// Adds another card's counters.
     pub(super) fn add(&mut self, other: &Self) {
         *self = self.with(other, |ours, theirs| ours + theirs);
     }
@@ -78,50 +78,50 @@ impl CardCounters {
     }
 }
 
-/// What the DMA engine moves.
+/// A transfer of the DMA engine.
 pub(super) enum Transfer {
-    /// A packet of the receiver of this place.
+    /// A packet of this receiver to the host.
     Received(usize, Outgoing),
-    /// A frame that the host sends.
+    /// A frame from the host.
     Sent(Vec<u8>),
 }
 
-/// What happens within the card.
+/// Events within the card.
 pub(super) enum CardEvent {
-    /// The packet distribution engine has handed a frame to the receiver of this place.
+    /// The packet distribution engine passes a frame to this receiver.
     Packet(usize, Vec<u8>),
-    /// The receiver of this place has done its job.
+    /// This receiver has completed its job.
     Worked(usize),
-    /// The timeout checking thread looks at the connections of the receiver of this place.
+    /// The timeout checking thread visits this receiver's connections.
     Look(usize),
-    /// Its message is there.
+    /// The timeout message has arrived at this receiver.
     Timeout(usize),
-    /// A request is where it goes first.
+    /// A DMA request has arrived at its first stop.
     Request(Transfer),
-    /// The request of the receiver of this place is in its queue.
+    /// The DMA request of this receiver is in its queue.
     Queued(usize, Outgoing),
-    /// The request of the receiver of this place was chosen and is at the DMA engine.
+    /// The selected DMA request of this receiver has arrived at the DMA engine.
     Chosen(usize, Outgoing),
-    /// The DMA engine has done a transfer.
+    /// The DMA engine has completed a transfer.
     Moved,
-    /// The timeout checking thread hears so.
+    /// The completion has arrived at the timeout checking thread.
     EngineDone,
-    /// The receiver of this place hears so, and sends what was to wait for it.
+    /// The completion has arrived at this receiver, which sends the ACKs that waited for it.
     Completed(usize, Vec<Vec<u8>>),
-    /// The sending thread has done with a frame.
+    /// The sending thread has processed a frame.
     Sent(Vec<u8>),
 }
 
-/// What leaves the card.
+/// Outputs of the card.
 pub(super) enum CardOutput {
     /// A frame for the wire.
     ToWire(Vec<u8>),
-    /// A packet is in the host's memory, and an interrupt raised; its descriptor is to be refilled for the receiver of this
-    /// place.
+    /// A packet has been written to the host's memory and an interrupt raised; the driver must refill a descriptor of
+    /// this receiver.
     ToHost(usize, Packet<Vec<u8>>),
 }
 
-/// What follows from an event: later events, and what leaves the card now.
+/// The consequences of an event: later events, and outputs now.
 #[derive(Default)]
 pub(super) struct Effects {
     /// Events and their times.
@@ -131,10 +131,10 @@ pub(super) struct Effects {
 }
 
 impl Card {
-    /// An idle card.
+    /// Creates an idle card.
     ///
     /// # Errors
-    /// A value of an engine's configuration is out of its range.
+    /// A value of an engine's configuration is out of range.
     pub(super) fn new(config: &CardConfig) -> Result<Self, ConfigError> {
         let receivers = (0..config.receivers).map(|_| ReceiveThread::new(&config.receive));
         let receivers = receivers.collect::<Result<Vec<_>, _>>()?;
@@ -152,13 +152,13 @@ impl Card {
         })
     }
 
-    /// A frame comes from the wire.
+    /// Receives a frame from the wire.
     pub(super) fn receive(&mut self, frame: Vec<u8>, now: Instant, effects: &mut Effects) {
         let place = self.distribution.place(&frame);
         effects.events.push((now.plus_nanos(self.config.message), CardEvent::Packet(place, frame)));
     }
 
-    /// The host sends a frame.
+    /// Accepts a frame from the host.
     pub(super) fn transmit(&mut self, frame: Vec<u8>, now: Instant, effects: &mut Effects) {
         if self.send_descriptors.take() {
             self.message(CardEvent::Request(Transfer::Sent(frame)), now, effects);
@@ -167,13 +167,13 @@ impl Card {
         }
     }
 
-    /// The driver has filled a descriptor of the receiver of this place anew.
+    /// Processes the driver's refill of a receiver's descriptor.
     pub(super) fn refill(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         self.receivers[place].refill();
         self.go_on(place, now, effects);
     }
 
-    /// Does what happens now.
+    /// Processes an event.
     pub(super) fn handle(&mut self, event: CardEvent, now: Instant, effects: &mut Effects) {
         match event {
             CardEvent::Packet(place, frame) => {
@@ -208,32 +208,32 @@ impl Card {
         }
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub(super) fn counters(&self) -> CardCounters {
         self.counters
     }
 
-    /// Transfers that wait for the DMA engine, at it or in the queues of the load balance.
+    /// Returns the number of transfers waiting at the DMA engine or in the load balancer's queues.
     pub(super) fn waiting_requests(&self) -> usize {
         self.checker.waiting() + self.dma.waiting()
     }
 
-    /// Received frames in the rings of all receiving threads.
+    /// Returns the number of received frames in the rings of all receiving threads.
     pub(super) fn waiting_frames(&self) -> usize {
         self.receivers.iter().map(ReceiveThread::waiting_frames).sum()
     }
 
-    /// Descriptors of all receiving threads whose packet the host has not taken yet.
+    /// Returns the number of used descriptors of all receiving threads whose packet the host has not taken.
     pub(super) fn descriptors_in_use(&self) -> u64 {
         self.receivers.iter().map(ReceiveThread::descriptors_in_use).sum()
     }
 
-    /// Nanoseconds that the DMA engine has worked until `now`.
+    /// Returns the DMA engine's busy time until `now`, in nanoseconds.
     pub(super) fn dma_busy_nanos(&self, now: Instant) -> u64 {
         self.dma.busy_nanos(now)
     }
 
-    /// Nanoseconds that all cores together have worked until `now`.
+    /// Returns the total busy time of all cores until `now`, in nanoseconds.
     pub(super) fn busy_nanos(&self, now: Instant) -> u64 {
         self.cores.busy_nanos(now)
     }
@@ -243,7 +243,7 @@ impl Card {
         effects.events.push((now.plus_nanos(self.config.message), event));
     }
 
-    /// A receiver has done its job: what it brought about, and the next.
+    /// Ends a receiver's job: routes its results and starts the next one.
     fn worked(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         let result = self.receivers[place].finish(now);
         self.counters.dropped += result.dropped;
@@ -252,7 +252,7 @@ impl Card {
         self.go_on(place, now, effects);
     }
 
-    /// Hands on what a receiver has for the host, as far as it has descriptors, and lets it begin its next job.
+    /// Submits a receiver's packets for the host as far as it has descriptors; starts its next job.
     fn go_on(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         while let Some(outgoing) = self.receivers[place].submit() {
             self.message(CardEvent::Request(Transfer::Received(place, outgoing)), now, effects);
@@ -267,7 +267,7 @@ impl Card {
         }
     }
 
-    /// Schedules the look that will find the first timeout of a receiver, unless one comes before.
+    /// Schedules the visit that finds a receiver's first timeout, unless an earlier one is scheduled.
     fn schedule_look(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         let Some(deadline) = self.receivers[place].deadline() else { return };
         let notices = self.checker.notices(deadline.max(now));
@@ -279,7 +279,7 @@ impl Card {
 
     fn look(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         if self.looks[place] != Some(now) {
-            // An earlier look has taken its place.
+            // Superseded by an earlier visit.
             return;
         }
         self.looks[place] = None;
@@ -289,7 +289,7 @@ impl Card {
         }
     }
 
-    /// A request is where its thread sends it. The load balance is for receiving threads only (V.B).
+    /// Processes a DMA request at its first stop. Only receiving threads use the load balancer (V.B).
     fn request(&mut self, transfer: Transfer, now: Instant, effects: &mut Effects) {
         match (self.config.order, transfer) {
             (DmaOrder::RoundRobin, Transfer::Received(place, outgoing)) => {
@@ -312,7 +312,7 @@ impl Card {
         }
     }
 
-    /// A transfer is done: interrupt and messages, and the next.
+    /// Ends a transfer: interrupt, messages, and the next transfer.
     fn moved(&mut self, now: Instant, effects: &mut Effects) {
         let (finished, next) = self.dma.finish(now);
         if let Some(done) = next {
@@ -349,7 +349,7 @@ impl Card {
     }
 }
 
-/// What a transfer asks of the DMA engine.
+/// Returns direction and length of a transfer.
 fn extent(transfer: &Transfer) -> Extent {
     match transfer {
         Transfer::Received(_, outgoing) => {

@@ -1,43 +1,43 @@
-//! What the card is: the numbers that a model of it needs.
+//! The configuration of the card.
 
 use nichrome_lro::{Config, ProfileConfig};
 
 use super::dma::DmaConfig;
 
-/// A receiving thread and what belongs to it.
+/// The configuration of a receiving thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceiveConfig {
-    /// The engine in each thread; `None`: the card does not coalesce.
+    /// The engine of each thread; `None`: no receive offload.
     pub(super) engine: Option<(Config, ProfileConfig)>,
-    /// When acknowledgements of the engine leave.
+    /// When the engine's ACKs leave.
     pub(super) acks: AckOrder,
-    /// Packets that may wait for a thread.
+    /// Capacity of the thread's packet ring.
     pub(super) packet_ring: usize,
     /// Packet descriptors of a thread (lro-npu V.A).
     pub(super) descriptors: u64,
-    /// Requests to the DMA engine that a thread may have under way; with as many, it waits.
+    /// Maximum outstanding DMA requests per thread; the thread waits at the limit.
     pub(super) requests: u64,
 }
 
-/// When an acknowledgement of the card leaves.
+/// When the card's ACKs leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckOrder {
-    /// At once, as lro-npu V.C has it.
+    /// At once, as in lro-npu V.C.
     AtOnce,
-    /// When the host has what the engine handed on before it.
+    /// When the host has the packets that the engine passed on before the ACK.
     AfterTransfer,
 }
 
-/// How requests come to the DMA engine (lro-npu V.B).
+/// The path of requests to the DMA engine (lro-npu V.B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DmaOrder {
-    /// From each thread to the engine, which keeps them on a stack (Figure 9).
+    /// From each thread directly to the engine, which keeps them on a stack (Figure 9).
     Stack,
-    /// Through the timeout checking thread, which has a queue for each thread (Figure 10).
+    /// Through the timeout checking thread, which has a queue per thread (Figure 10).
     RoundRobin,
 }
 
-/// The card. Times are in nanoseconds.
+/// The configuration of the card. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CardConfig {
     /// Cores.
@@ -46,25 +46,25 @@ pub(super) struct CardConfig {
     pub(super) threads_per_core: usize,
     /// Receiving threads.
     pub(super) receivers: usize,
-    /// What a receiving thread is.
+    /// The receiving threads.
     pub(super) receive: ReceiveConfig,
-    /// How long a received packet takes a core.
+    /// Core time per received packet.
     pub(super) packet_time: u64,
-    /// How long a thread waits for memory for each packet; its core works for others meanwhile.
+    /// Memory wait of a thread per packet; its core runs other threads meanwhile.
     pub(super) memory_wait: u64,
-    /// How long a packet that the host sends takes a core.
+    /// Core time per packet from the host.
     pub(super) send_time: u64,
-    /// How long a message takes from one thread or engine to another.
+    /// Latency of a message between threads and engines.
     pub(super) message: u64,
-    /// How long a thread takes to put a message into a queue or out of it.
+    /// Time of a thread to enqueue or dequeue a message.
     pub(super) queue_operation: u64,
-    /// How long the timeout checking thread takes for each connection.
+    /// Time of the timeout checking thread per connection.
     pub(super) check: u64,
-    /// Connections that it looks after.
+    /// Number of connections that it checks.
     pub(super) connections: u64,
     /// Packet descriptors of the sending thread.
     pub(super) send_descriptors: u64,
-    /// How requests come to the DMA engine.
+    /// The path of requests to the DMA engine.
     pub(super) order: DmaOrder,
     /// The DMA engine.
     pub(super) dma: DmaConfig,

@@ -4,25 +4,25 @@ use nichrome_wire::Instant;
 
 use crate::Server;
 
-/// A hardware thread, by its number from 0 on; the first core has the first ones.
+/// A hardware thread, numbered from 0 through all cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ThreadId(pub usize);
 
 /// The sending thread (lro-npu VI).
 pub(super) const SENDER: ThreadId = ThreadId(0);
-/// How many threads come before the receiving ones: the sending and the timeout checking thread, which is in a loop of its
-/// own and does not wait for its core.
+/// Number of threads before the receiving ones: the sending thread and the timeout checking thread, which runs in its
+/// own loop and does not wait for its core.
 const BEFORE_RECEIVERS: usize = 2;
 
-/// Threads that do not receive: these two, and the one that the card's shell has (lro-npu VI).
+/// Number of threads that do not receive: these two, and the card's shell (lro-npu VI).
 pub(super) const BESIDE_RECEIVERS: usize = BEFORE_RECEIVERS + 1;
 
-/// The receiving thread of this place among them.
+/// Returns the receiving thread with this index.
 pub(super) fn receiver(place: usize) -> ThreadId {
     ThreadId(BEFORE_RECEIVERS + place)
 }
 
-/// All cores. While a thread waits for memory, its core works for the others (lro-npu I).
+/// The cores. While a thread waits for memory, its core runs others (lro-npu I).
 #[derive(Clone, Debug)]
 pub(super) struct Cores {
     cores: Vec<Server>,
@@ -30,21 +30,21 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    /// So many cores of so many threads each, at least 1 of both.
+    /// Creates cores with hardware threads, at least 1 of both.
     pub(super) fn new(cores: usize, threads_per_core: usize) -> Self {
-        // A thread has one job at a time: there are never more waiting than threads.
+        // A thread has one job at a time, so at most as many jobs wait as there are threads.
         let core = Server::new(usize::MAX);
         Self { cores: vec![core; cores.max(1)], threads_per_core: threads_per_core.max(1) }
     }
 
-    /// A job of a thread that takes its core for `nanos` nanoseconds; says when it is done.
+    /// Runs a job of a thread that takes `nanos` nanoseconds of its core; returns its completion time.
     pub(super) fn work(&mut self, thread: ThreadId, nanos: u64, now: Instant) -> Instant {
         let ThreadId(thread) = thread;
         let place = (thread / self.threads_per_core).min(self.cores.len() - 1);
         self.cores[place].serve(nanos, now).unwrap_or(now)
     }
 
-    /// Nanoseconds that all cores together have worked until `now`.
+    /// Returns the total busy time of all cores until `now`, in nanoseconds.
     pub(super) fn busy_nanos(&self, now: Instant) -> u64 {
         self.cores.iter().map(|core| core.busy_nanos(now)).sum()
     }

@@ -1,8 +1,8 @@
-//! The packet distribution engine (lro-npu IV.A, VI): packets of one connection go to one receiving thread.
+//! The packet distribution engine (lro-npu IV.A, VI): all packets of a connection go to one receiving thread.
 
 use nichrome_wire::{RssKey, Toeplitz};
 
-/// Chooses by a hash of the four-tuple, which is the same for both directions of a connection.
+/// Selects a thread by a hash of the four-tuple that is equal for both directions of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Distribution {
     hash: Toeplitz,
@@ -10,14 +10,14 @@ pub(super) struct Distribution {
 }
 
 impl Distribution {
-    /// Among so many receiving threads, at least 1.
+    /// Creates a distribution over `threads` threads, at least 1.
     pub(super) fn new(threads: usize) -> Self {
         Self { hash: Toeplitz::new(&RssKey::SYMMETRIC), threads: threads.max(1) }
     }
 
-    /// The place of the receiving thread for a frame; of what has no four-tuple, the first.
+    /// Returns the index of a frame's receiving thread; 0 for frames without a four-tuple.
     pub(super) fn place(&self, frame: &[u8]) -> usize {
-        // The upper bits of the product, not the remainder: neighbouring ports differ in the lower bits of the hash only.
+        // Upper bits of the product instead of a remainder: the hashes of adjacent ports differ in the low bits only.
         let hash = u64::from(self.hash.hash_frame(frame).unwrap_or(0));
         let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         ((mixed * self.threads as u64) >> 32) as usize

@@ -1,56 +1,56 @@
-//! The DMA engine (lro-npu V.B): one for all threads, one transfer at a time, each with its start-up cost.
+//! The DMA engine (lro-npu V.B): shared by all threads, one transfer at a time, with a start-up cost each.
 
 use nichrome_wire::Instant;
 
 use crate::{Pcie, PcieConfig};
 
-/// Which way a transfer goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Received packets, to the host's memory.
+    /// Received packets, to host memory.
     ToHost,
-    /// What the host sends, from its memory.
+    /// Packets of the host, from host memory.
     FromHost,
 }
 
-/// How much a transfer moves.
+/// Direction and length of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Which way.
+    /// The direction.
     pub(super) direction: Direction,
-    /// Bytes.
+    /// The length in bytes.
     pub(super) bytes: u64,
 }
 
-/// What the engine is.
+/// The configuration of the DMA engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DmaConfig {
-    /// Nanoseconds to start with a request.
+    /// Start-up time of a transfer, in nanoseconds.
     pub(super) start: u64,
     /// The bus to the host's memory.
     pub(super) pcie: PcieConfig,
 }
 
-/// The engine, with its requests on a stack: of those that wait, the last that came is served first (lro-npu V.B).
+/// The DMA engine with a stack of requests: the most recent one is served first (lro-npu V.B).
 #[derive(Clone, Debug)]
 pub(super) struct Dma<T> {
     config: DmaConfig,
     pcie: Pcie,
     stack: Vec<(Extent, T)>,
     current: Option<(Extent, T)>,
-    /// Nanoseconds that all transfers that were begun take, and when the last of them is done.
+    /// Total time of all started transfers in nanoseconds, and the end of the last.
     work: u64,
     idle_from: Instant,
 }
 
 impl<T> Dma<T> {
-    /// An idle engine.
+    /// Creates an idle engine.
     pub(super) fn new(config: DmaConfig) -> Self {
         let pcie = Pcie::new(config.pcie);
         Self { config, pcie, stack: Vec::new(), current: None, work: 0, idle_from: Instant::ZERO }
     }
 
-    /// Takes a request; if the engine is idle, says when it will be done with it.
+    /// Accepts a request; returns its completion time if the engine is idle.
     pub(super) fn request(&mut self, extent: Extent, transfer: T, now: Instant) -> Option<Instant> {
         self.stack.push((extent, transfer));
         if self.current.is_some() {
@@ -59,18 +59,18 @@ impl<T> Dma<T> {
         self.start_next(now)
     }
 
-    /// Ends the transfer under way, whose time has come; says when the next will be done.
+    /// Ends the current transfer; returns the completion time of the next.
     pub(super) fn finish(&mut self, now: Instant) -> (Option<T>, Option<Instant>) {
         let finished = self.current.take().map(|(_, transfer)| transfer);
         (finished, self.start_next(now))
     }
 
-    /// Nanoseconds that it has worked until `now`.
+    /// Returns the busy time until `now`, in nanoseconds.
     pub(super) fn busy_nanos(&self, now: Instant) -> u64 {
         self.work.saturating_sub(self.idle_from.nanos_since(now))
     }
 
-    /// Requests on its stack.
+    /// Returns the number of requests on the stack.
     pub(super) fn waiting(&self) -> usize {
         self.stack.len()
     }

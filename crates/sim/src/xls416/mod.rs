@@ -11,16 +11,16 @@
 //!
 //! | file | concept | lro-npu |
 //! |---|---|---|
-//! | `cores.rs` | four cores that each issue for one of four threads | I, VI |
-//! | `distribution.rs` | packets of a four-tuple to one receiving thread | IV.A |
+//! | `cores.rs` | four cores that each issue for one of four threads at a time | I, VI |
+//! | `distribution.rs` | assignment of four-tuples to receiving threads | IV.A |
 //! | `ring.rs` | message rings and rings of packet descriptors | V.A, VI |
 //! | `receive_thread.rs` | a receiving thread, with an engine of `nichrome_lro` in it | III, Figure 4 |
 //! | `timeout_checker.rs`, `balancer.rs` | the timeout checking thread and its DMA load balance | IV.E, V.B, Figure 10 |
 //! | `dma.rs` | the DMA engine and its stack of requests | V.B, Figure 9 |
-//! | `card.rs` | all of them together | |
+//! | `card.rs` | the card | |
 //! | `testbed.rs` | client, wire, card, server | VII, Figure 12 |
-//! | `points.rs`, `probes.rs` | where packets can be recorded, and which numbers are sampled | |
-//! | `parameters.rs`, `runner.rs` | what experiments can tell it, and what they measure | |
+//! | `points.rs`, `probes.rs` | capture points, sampled values | |
+//! | `parameters.rs`, `runner.rs` | parameters and metrics | |
 
 mod balancer;
 mod card;

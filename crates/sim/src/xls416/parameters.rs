@@ -1,4 +1,4 @@
-//! What the model can be told, and what becomes of it.
+//! The model's parameters, and the configuration that they result in.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ pub(super) static PARAMETERS: [ParameterSpec; 47] = [
     ParameterSpec::time("start-interval", 0..=SECOND, "time from a connection's SYN to the next's"),
 ];
 
-/// A run: the test bed, and what is done with it.
+/// The configuration and timing of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) testbed: TestbedConfig,
@@ -108,7 +108,7 @@ pub(super) struct Plan {
     pub(super) warm_up: u64,
     pub(super) duration: u64,
     pub(super) repetitions: u64,
-    /// When the server's programs stop reading, in nanoseconds from the start.
+    /// When the server's programs stop reading, in nanoseconds since the start.
     pub(super) stops_reading: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// When the client opens its connection of this number.
+    /// Returns when the client opens its `nth` connection.
     pub(super) fn connects(&self, nth: u64) -> Instant {
         Instant::from_nanos(self.start_interval.saturating_mul(nth))
     }
@@ -198,7 +198,7 @@ fn receive(parameters: &Parameters) -> Result<ReceiveConfig, RunError> {
     let config = Config {
         max_bytes: small(parameters, "threshold")?,
         max_connections: known,
-        // One for each connection, and those on their way to the host.
+        // One for each connection, plus those being transferred to the host.
         max_aggregates: known + descriptors as usize,
         ..Config::default()
     };
@@ -225,8 +225,8 @@ fn npu(parameters: &Parameters, active_ack: ActiveAck) -> Result<NpuConfig, RunE
     })
 }
 
-/// The rate is that of whole transfers as measured (lro-npu VII), with what packets of the bus take beside their payload;
-/// what a read's request takes is in the start of a request.
+/// The configured rate is that of whole transfers as measured (lro-npu VII), so the overhead of bus packets is
+/// included, and the latency of a read request is part of the start-up time.
 fn dma(parameters: &Parameters) -> Result<DmaConfig, RunError> {
     Ok(DmaConfig {
         start: parameters.nanos("dma-start")?,
@@ -282,7 +282,7 @@ fn duration(parameters: &Parameters, key: &'static str) -> Result<Duration, RunE
     Ok(Duration::from_nanos(parameters.nanos(key)?))
 }
 
-/// A number that its specification keeps small enough for the type.
+/// Converts a number that its parameter's range keeps within the type.
 fn small<T: TryFrom<u64>>(parameters: &Parameters, key: &'static str) -> Result<T, RunError> {
     let number = match parameters.count(key) {
         Err(_) => parameters.bytes(key)?,

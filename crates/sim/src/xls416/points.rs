@@ -1,11 +1,11 @@
-//! Where packets of the test bed can be recorded: at the card's two sides.
+//! Capture points of the test bed, on both sides of the card.
 
 use nichrome_lro::Packet;
 use nichrome_wire::Instant;
 
 use crate::observe::{Capture, PointId};
 
-/// Where packets are recorded.
+/// The capture points.
 pub(super) struct Points {
     capture: Capture,
     wire_in: PointId,
@@ -15,29 +15,29 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// The points of this capture.
+    /// Adds the points to a capture.
     pub(super) fn new(mut capture: Capture) -> Self {
         let [wire_in, wire_out, host_in, host_out] =
             ["wire in", "wire out", "host in", "host out"].map(|name| capture.add_point(name));
         Self { capture, wire_in, wire_out, host_in, host_out }
     }
 
-    /// A frame comes from the wire.
+    /// Records a frame from the wire.
     pub(super) fn wire_in(&mut self, frame: &[u8], now: Instant) {
         self.capture.record_frame(self.wire_in, now, frame);
     }
 
-    /// A frame leaves for the wire: of the host, or an acknowledgement that the card makes.
+    /// Records a frame for the wire: the host's, or an ACK of the card.
     pub(super) fn wire_out(&mut self, frame: &[u8], now: Instant) {
         self.capture.record_frame(self.wire_out, now, frame);
     }
 
-    /// A packet is in the host's memory.
+    /// Records a packet written to the host's memory.
     pub(super) fn host_in(&mut self, packet: &Packet<Vec<u8>>, now: Instant) {
         self.capture.record_received(self.host_in, now, packet);
     }
 
-    /// The host hands a frame to the card.
+    /// Records a frame that the host passes to the card.
     pub(super) fn host_out(&mut self, frame: &[u8], now: Instant) {
         self.capture.record_frame(self.host_out, now, frame);
     }

@@ -1,9 +1,9 @@
-//! The numbers of the test bed that are sampled while it runs.
+//! The sampled values of the test bed.
 
 use super::testbed::Testbed;
 use crate::observe::Probes;
 
-/// The numbers that are sampled.
+/// Returns the sampled values.
 pub(super) fn probes() -> Probes<Testbed> {
     let mut probes = Probes::new();
     probes.register_rate("throughput", "Gb/s", 8.0, |world: &Testbed, _| {

@@ -1,4 +1,4 @@
-//! A receiving thread (lro-npu III, Figure 4): messages of the timeout checking thread first, then packets.
+//! A receiving thread (lro-npu III, Figure 4): processes messages of the timeout checking thread first, then packets.
 
 use std::collections::VecDeque;
 
@@ -8,9 +8,9 @@ use nichrome_wire::{Engine, Instant};
 use super::config::{AckOrder, ReceiveConfig};
 use super::ring::{DescriptorRing, MessageRing};
 
-/// A receiving thread: its engine, what it has to do, and its ring of descriptors.
+/// A receiving thread: engine, pending jobs and descriptor ring.
 pub(super) struct ReceiveThread {
-    /// `None` on a card that does not coalesce.
+    /// `None` on a card without receive offload.
     engine: Option<Coalescer<Vec<u8>>>,
     acks: AckOrder,
     packets: MessageRing<Vec<u8>>,
@@ -21,12 +21,12 @@ pub(super) struct ReceiveThread {
     requests: DescriptorRing,
 }
 
-/// What a thread does at a time.
+/// A job of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobKind {
-    /// Looks after the connections that have timed out (IV.E).
+    /// Processes timed-out connections (IV.E).
     Timeout,
-    /// Takes a packet (IV.B to IV.D).
+    /// Processes a packet (IV.B to IV.D).
     Packet,
 }
 
@@ -35,28 +35,28 @@ enum Job {
     Packet(Vec<u8>),
 }
 
-/// A packet for the host, and the acknowledgements that may be sent once the host has it.
+/// A packet for the host, and the ACKs that may be sent once the host has it.
 pub(super) struct Outgoing {
     /// The packet.
     pub(super) packet: Packet<Vec<u8>>,
-    /// Frames for the wire.
+    /// ACK frames for the wire.
     pub(super) acks: Vec<Vec<u8>>,
 }
 
-/// What a job brought about beside packets for the host.
+/// The results of a job other than packets for the host.
 #[derive(Debug, Default)]
 pub(super) struct JobResult {
-    /// Acknowledgements that wait for nothing.
+    /// ACKs that can be sent at once.
     pub(super) acks: Vec<Vec<u8>>,
-    /// Frames that were dropped.
+    /// Number of dropped frames.
     pub(super) dropped: u64,
 }
 
 impl ReceiveThread {
-    /// An idle thread.
+    /// Creates an idle thread.
     ///
     /// # Errors
-    /// A value of the engine's configuration is out of its range.
+    /// A value of the engine's configuration is out of range.
     pub(super) fn new(config: &ReceiveConfig) -> Result<Self, ConfigError> {
         let engine = match &config.engine {
             Some((engine, profile)) => Some(Coalescer::new(engine, profile)?),
@@ -74,17 +74,17 @@ impl ReceiveThread {
         })
     }
 
-    /// A packet comes from the packet distribution engine; says whether there was room for it.
+    /// Accepts a packet from the packet distribution engine; returns false if the ring is full.
     pub(super) fn packet(&mut self, frame: Vec<u8>) -> bool {
         self.packets.send(frame).is_ok()
     }
 
-    /// A message comes from the timeout checking thread. One that waits already says the same.
+    /// Accepts a message from the timeout checking thread; redundant if one is pending.
     pub(super) fn timeout(&mut self) {
         let _ = self.timeouts.send(());
     }
 
-    /// Begins the next job, if there is one and the thread is free for it: not while packets wait for a descriptor or for the DMA engine.
+    /// Starts the next job, if there is one and no packet waits for a descriptor or for the DMA engine.
     pub(super) fn begin(&mut self) -> Option<JobKind> {
         if self.job.is_some() || !self.outgoing.is_empty() {
             return None;
@@ -97,7 +97,7 @@ impl ReceiveThread {
         })
     }
 
-    /// Ends the job. Packets for the host wait in [`ReceiveThread::submit`].
+    /// Ends the job. [`ReceiveThread::submit`] returns its packets for the host.
     pub(super) fn finish(&mut self, now: Instant) -> JobResult {
         let mut result = JobResult::default();
         match (self.job.take(), &mut self.engine) {
@@ -113,8 +113,7 @@ impl ReceiveThread {
         result
     }
 
-    /// Fetches what the engine has decided. Where acknowledgements wait for transfers, one that comes before any packet has
-    /// nothing to wait for.
+    /// Collects the engine's outputs. An ACK that must wait for transfers, but precedes all packets, is sent at once.
     fn collect(&mut self, result: &mut JobResult) {
         let Some(engine) = &mut self.engine else { return };
         while let Some(output) = engine.poll() {
@@ -130,7 +129,7 @@ impl ReceiveThread {
         }
     }
 
-    /// The next packet for the host, if there is a descriptor for it and one more request may be under way.
+    /// Returns the next packet for the host, if a descriptor is free and the limit of requests allows it.
     pub(super) fn submit(&mut self) -> Option<Outgoing> {
         if self.outgoing.is_empty() || !self.descriptors.has_one() || !self.requests.take() {
             return None;
@@ -139,32 +138,32 @@ impl ReceiveThread {
         self.outgoing.pop_front()
     }
 
-    /// The DMA engine has done a request.
+    /// Notes a completed DMA request.
     pub(super) fn completed(&mut self) {
         self.requests.give_back();
     }
 
-    /// The driver has filled a descriptor anew.
+    /// Notes a refilled descriptor.
     pub(super) fn refill(&mut self) {
         self.descriptors.give_back();
     }
 
-    /// Frames in its ring.
+    /// Returns the number of frames in its ring.
     pub(super) fn waiting_frames(&self) -> usize {
         self.packets.len()
     }
 
-    /// Descriptors that it has used and the driver has not filled anew.
+    /// Returns the number of descriptors in use.
     pub(super) fn descriptors_in_use(&self) -> u64 {
         self.descriptors.in_use()
     }
 
-    /// When a connection of this thread has timed out, if nothing comes before.
+    /// Returns when a connection of this thread times out, if no packet arrives before.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.engine.as_ref()?.poll_timeout()
     }
 
-    /// Learns from a frame that the host sends.
+    /// Lets the engine observe a frame of the host.
     pub(super) fn observe_transmit(&mut self, frame: &[u8]) {
         if let Some(engine) = &mut self.engine {
             engine.observe_transmit(frame);

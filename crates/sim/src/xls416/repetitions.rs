@@ -1,8 +1,8 @@
-//! How much repetitions differ: quantiles of what each came to by itself.
+//! The spread of repetitions: quantiles over their results.
 
 use crate::experiment::Measurement;
 
-/// What each repetition came to.
+/// The results of each repetition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repetitions {
     established: Vec<u64>,
@@ -10,13 +10,13 @@ pub(super) struct Repetitions {
 }
 
 impl Repetitions {
-    /// Adds a repetition: connections that were established, and those that carried data while measured.
+    /// Adds a repetition: established connections, and those that carried data in the measured interval.
     pub(super) fn add(&mut self, established: u64, carrying: u64) {
         self.established.push(established);
         self.carrying.push(carrying);
     }
 
-    /// Tenth and ninetieth percentile of both.
+    /// Returns the 10th and 90th percentile of both.
     pub(super) fn measurements(&self) -> [Measurement; 4] {
         [
             Measurement::new("established-p10", quantile(&self.established, 10)),
@@ -27,7 +27,7 @@ impl Repetitions {
     }
 }
 
-/// The least number that so many percent of all are at or below; 0 of none.
+/// Returns the smallest number that `percent` % of all do not exceed; 0 if empty.
 fn quantile(numbers: &[u64], percent: usize) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Messages that wait for a thread, at most so many.
+/// A bounded queue of messages to a thread.
 #[derive(Clone, Debug)]
 pub(super) struct MessageRing<T> {
     messages: VecDeque<T>,
@@ -10,15 +10,15 @@ pub(super) struct MessageRing<T> {
 }
 
 impl<T> MessageRing<T> {
-    /// An empty ring for so many messages.
+    /// Creates an empty ring of this capacity.
     pub(super) fn new(capacity: usize) -> Self {
         Self { messages: VecDeque::new(), capacity }
     }
 
-    /// Puts a message last.
+    /// Appends a message.
     ///
     /// # Errors
-    /// The ring is full: the message comes back.
+    /// The ring is full: returns the message.
     pub(super) fn send(&mut self, message: T) -> Result<(), T> {
         if self.messages.len() >= self.capacity {
             return Err(message);
@@ -27,19 +27,19 @@ impl<T> MessageRing<T> {
         Ok(())
     }
 
-    /// Takes the first message.
+    /// Removes the first message.
     pub(super) fn receive(&mut self) -> Option<T> {
         self.messages.pop_front()
     }
 
-    /// How many wait.
+    /// Returns the number of messages.
     pub(super) fn len(&self) -> usize {
         self.messages.len()
     }
 }
 
-/// A fixed number of places, such as the packet descriptors in PCIe shared memory (Figure 8): each names pages of the host
-/// for one packet, so that at most as many packets are on their way between a thread and the host.
+/// The packet descriptors of a thread in PCIe shared memory (Figure 8). Each refers to host pages for one packet and
+/// so limits the packets between thread and host.
 #[derive(Clone, Debug)]
 pub(super) struct DescriptorRing {
     descriptors: u64,
@@ -47,22 +47,22 @@ pub(super) struct DescriptorRing {
 }
 
 impl DescriptorRing {
-    /// A ring in which all are free, at least 1.
+    /// Creates a ring of free descriptors, at least 1.
     pub(super) fn new(descriptors: u64) -> Self {
         Self { descriptors: descriptors.max(1), in_use: 0 }
     }
 
-    /// Whether one is free.
+    /// Returns true if a descriptor is free.
     pub(super) fn has_one(&self) -> bool {
         self.in_use < self.descriptors
     }
 
-    /// How many are taken.
+    /// Returns the number of used descriptors.
     pub(super) fn in_use(&self) -> u64 {
         self.in_use
     }
 
-    /// Takes one; says whether there was one.
+    /// Takes a descriptor; returns false if none is free.
     #[must_use]
     pub(super) fn take(&mut self) -> bool {
         let is_free = self.has_one();
@@ -70,7 +70,7 @@ impl DescriptorRing {
         is_free
     }
 
-    /// Gives one back.
+    /// Returns a descriptor.
     pub(super) fn give_back(&mut self) {
         self.in_use = self.in_use.saturating_sub(1);
     }

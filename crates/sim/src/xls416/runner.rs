@@ -1,4 +1,4 @@
-//! The model as experiments run it.
+//! The model's interface to experiments.
 
 use nichrome_wire::Instant;
 
@@ -82,7 +82,7 @@ impl Runner for Xls416 {
         let mut trace = TraceHash::default();
         let mut events = 0;
         for repetition in 0..plan.repetitions {
-            // The first repetition is the one that is looked at.
+            // Only the first repetition is observed.
             let (probes, capture) = match repetition {
                 0 => (probes(), std::mem::take(&mut observer.capture)),
                 _ => (Probes::new(), Capture::default()),
@@ -101,13 +101,13 @@ impl Runner for Xls416 {
     }
 }
 
-/// One repetition under way.
+/// A running repetition.
 struct Run {
     simulation: Simulation<Testbed>,
     probes: Probes<Testbed>,
 }
 
-/// What is counted up to a time.
+/// Counters at a point in time.
 #[derive(Clone, Debug, Default)]
 struct Snapshot {
     read: Vec<u64>,
@@ -118,7 +118,7 @@ struct Snapshot {
     retransmitted: u64,
 }
 
-/// What repetitions have come to, added up.
+/// The summed results of repetitions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
     runs: u64,
@@ -204,7 +204,7 @@ impl Run {
         }
     }
 
-    /// Bytes that the client's TCP takes for delivered, and that the server's TCP has not.
+    /// Returns the bytes acknowledged to the client that have not reached the server's TCP.
     fn owed(&self) -> u64 {
         let world = &self.simulation.world;
         let sent = |connection: &Connection| connection.done().sent - connection.unacknowledged() as u64;

@@ -1,4 +1,4 @@
-//! The test bed of lro-npu VII (Figure 12): a client with TCP senders, a wire, the card, and the server that it is in.
+//! The test bed of lro-npu VII (Figure 12): a client with TCP senders, a wire, the card, and its server.
 
 use nichrome_lro::{ConfigError, Packet};
 use nichrome_wan::{Impairments, Output as PathOutput, Path};
@@ -19,38 +19,38 @@ use crate::{
 /// The client and the server.
 const CLIENT: HostId = HostId(0);
 const SERVER: HostId = HostId(1);
-/// Where the server listens.
+/// The server's TCP port.
 const PORT: u16 = 5201;
 
-/// What the test bed is.
+/// The configuration of the test bed.
 #[derive(Clone, Debug)]
 pub(super) struct TestbedConfig {
     /// The card.
     pub(super) card: CardConfig,
-    /// The wire, the same in both directions.
+    /// The wire, equal in both directions.
     pub(super) wire: LinkConfig,
-    /// What happens to packets on their way from the client to the card.
+    /// Impairments from the client to the card.
     pub(super) path: Impairments,
     /// TCP on both hosts.
     pub(super) tcp: HostConfig,
-    /// What the server's CPU pays for what the card hands it.
+    /// CPU costs of the server per delivered packet.
     pub(super) cpu: CpuCosts,
-    /// What each connection of the client does.
+    /// The role of each client connection's program.
     pub(super) role: Role,
-    /// What random choices follow from.
+    /// Seed of random choices.
     pub(super) seed: u64,
 }
 
-/// Why there is no test bed.
+/// An invalid test bed configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum TestbedError {
-    /// An engine cannot be configured so.
+    /// An engine's configuration is invalid.
     #[error(transparent)]
     Engine(#[from] ConfigError),
-    /// The path cannot.
+    /// The path's configuration is invalid.
     #[error(transparent)]
     Path(#[from] nichrome_wan::ConfigError),
-    /// A host cannot.
+    /// A host's configuration is invalid.
     #[error(transparent)]
     Host(#[from] HostConfigError),
 }
@@ -83,31 +83,31 @@ pub(super) enum Side {
     Server,
 }
 
-/// What happens in the test bed.
+/// Events of the test bed.
 pub(super) enum Event {
     /// The client opens a connection.
     Connect,
     /// The server's programs stop reading.
     StopReading,
-    /// A frame has crossed the wire to the card's end.
+    /// A frame has arrived at the card's end of the wire.
     AtPath(Vec<u8>),
-    /// Something is due on the path.
+    /// A timer of the path.
     PathTimer,
     /// A frame has crossed the wire to the client.
     AtClient(Vec<u8>),
     /// Something happens in the card.
     Card(CardEvent),
-    /// The server's CPU has done with a packet of the receiving thread of this place.
+    /// The server's CPU has processed a packet of this receiving thread.
     Taken(usize, Packet<Vec<u8>>),
-    /// A timer of a host's TCP is due.
+    /// A TCP timer of a host.
     Timer(Side),
 }
 
 impl Testbed {
-    /// A test bed in which nothing happens yet, and whose packets go to `capture`.
+    /// Creates a test bed without events, capturing to `capture`.
     ///
     /// # Errors
-    /// A part cannot be configured so.
+    /// A component's configuration is invalid.
     pub(super) fn new(config: &TestbedConfig, capture: Capture) -> Result<Self, TestbedError> {
         // The client's programs receive nothing and the server's send nothing: a packet's room is enough.
         let client = HostConfig { seed: config.seed, receive_buffer: config.tcp.mtu, ..config.tcp };
@@ -124,7 +124,7 @@ impl Testbed {
             path: Path::new(&config.path, config.seed)?,
             path_timer: Timer::default(),
             card: Card::new(&config.card)?,
-            // What waits for it is bounded by the card's descriptors.
+            // The card's descriptors bound the number of waiting packets.
             cpu: Server::new(usize::MAX),
             costs: config.cpu,
             role: config.role,
@@ -134,27 +134,27 @@ impl Testbed {
         })
     }
 
-    /// The client.
+    /// Returns the client.
     pub(super) fn client(&self) -> &Host {
         &self.client
     }
 
-    /// The server.
+    /// Returns the server.
     pub(super) fn server(&self) -> &Host {
         &self.server
     }
 
-    /// The card.
+    /// Returns the card.
     pub(super) fn card(&self) -> &Card {
         &self.card
     }
 
-    /// The server's CPU.
+    /// Returns the server's CPU.
     pub(super) fn cpu(&self) -> &Server {
         &self.cpu
     }
 
-    /// Why a connection could not be opened, if one could not.
+    /// Returns the error of a connection that could not be opened, if any.
     pub(super) fn refused(&self) -> Option<ConnectError> {
         self.refused
     }
@@ -172,7 +172,7 @@ impl Testbed {
         }
     }
 
-    /// The server's kernel takes a packet, and the driver gives its descriptor back.
+    /// The server's kernel takes a packet; the driver refills its descriptor.
     fn take(&mut self, place: usize, packet: &Packet<Vec<u8>>, queue: &mut EventQueue<Event>) {
         self.server.receive(in_one_piece(packet).into_owned(), queue.now());
         self.after(Side::Server, queue);
@@ -180,7 +180,7 @@ impl Testbed {
         self.apply(queue);
     }
 
-    /// Carries away what a host sends, and sets its timer.
+    /// Forwards a host's frames and arms its timer.
     fn after(&mut self, side: Side, queue: &mut EventQueue<Event>) {
         match side {
             Side::Client => {
@@ -215,7 +215,7 @@ impl Testbed {
         self.after(side, queue);
     }
 
-    /// A frame, or nothing but time, comes to the path before the card.
+    /// Passes a frame, or only time, to the path before the card.
     fn cross_path(&mut self, frame: Option<Vec<u8>>, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let (card, effects, points) = (&mut self.card, &mut self.effects, &mut self.points);
@@ -236,7 +236,7 @@ impl Testbed {
         self.apply(queue);
     }
 
-    /// Schedules and carries away what follows from what the card did.
+    /// Applies the consequences of the card's last event.
     fn apply(&mut self, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         for (time, event) in self.effects.events.drain(..) {
@@ -259,7 +259,7 @@ impl Testbed {
     }
 }
 
-/// Sends a frame over a link; one for which there is no room is lost.
+/// Sends a frame over a link; drops it if the queue is full.
 fn send(
     link: &mut Link,
     frame: Vec<u8>,

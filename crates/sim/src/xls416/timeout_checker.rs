@@ -1,25 +1,25 @@
-//! The timeout checking thread (lro-npu IV.E), which also balances the DMA requests (V.B).
+//! The timeout checking thread (lro-npu IV.E), which also runs the DMA load balancer (V.B).
 
 use nichrome_wire::Instant;
 
 use super::balancer::Balancer;
 use crate::Server;
 
-/// The thread that walks over all connections in an infinite loop, and between them moves DMA requests.
+/// The thread that visits all connections in an endless loop and moves DMA requests in between.
 #[derive(Clone, Debug)]
 pub(super) struct TimeoutChecker<T> {
-    /// How long it takes to look at every connection once, in nanoseconds.
+    /// Duration of a visit to all connections, in nanoseconds.
     pass: u64,
     queue_operation: u64,
     thread: Server,
     balancer: Balancer<T>,
-    /// Whether the DMA engine has a request that it was not yet heard to be done with.
+    /// True from passing a request to the DMA engine until its completion message arrives.
     engine_is_busy: bool,
 }
 
 impl<T> TimeoutChecker<T> {
-    /// With so many queues; a look at all connections takes `pass` and an operation on a queue `queue_operation`
-    /// nanoseconds.
+    /// Creates a thread with `queues` request queues. A visit to all connections takes `pass` nanoseconds, a queue
+    /// operation `queue_operation` nanoseconds.
     pub(super) fn new(queues: usize, pass: u64, queue_operation: u64) -> Self {
         Self {
             pass,
@@ -30,23 +30,23 @@ impl<T> TimeoutChecker<T> {
         }
     }
 
-    /// When the walk comes by a connection that times out at `deadline`: up to a whole pass later.
+    /// Returns when a timeout at `deadline` is noticed: up to a whole pass later.
     pub(super) fn notices(&self, deadline: Instant) -> Instant {
         let pass = self.pass.max(1);
         Instant::from_nanos(deadline.as_nanos().div_ceil(pass).saturating_mul(pass))
     }
 
-    /// Takes a request; says when it is in its queue.
+    /// Accepts a request; returns when it is in its queue.
     pub(super) fn take(&mut self, now: Instant) -> Instant {
         self.operate(now)
     }
 
-    /// Puts a request into its queue; see [`TimeoutChecker::choose`].
+    /// Enqueues a request; see [`TimeoutChecker::choose`].
     pub(super) fn put(&mut self, queue: usize, request: T) {
         self.balancer.push(queue, request);
     }
 
-    /// Chooses what the engine does next, if it is idle; says when the message with it leaves.
+    /// Selects the DMA engine's next request if the engine is idle; returns when the message with it leaves.
     pub(super) fn choose(&mut self, now: Instant) -> Option<(Instant, T)> {
         if self.engine_is_busy {
             return None;
@@ -56,12 +56,12 @@ impl<T> TimeoutChecker<T> {
         Some((self.operate(now), request))
     }
 
-    /// The engine is heard to be done.
+    /// Notes the DMA engine's completion message.
     pub(super) fn engine_is_done(&mut self) {
         self.engine_is_busy = false;
     }
 
-    /// Requests that were not chosen yet.
+    /// Returns the number of queued requests.
     pub(super) fn waiting(&self) -> usize {
         self.balancer.len()
     }
