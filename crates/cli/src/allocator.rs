@@ -1,4 +1,4 @@
-//! The program's allocator.
+//! The global allocator.
 
 use std::alloc::System;
 

@@ -1,4 +1,4 @@
-//! `nichrome bench`: how fast the parts are on this machine.
+//! `nichrome bench`: measures the speed of Nichrome's components.
 
 mod checksum;
 mod figures;
@@ -19,7 +19,7 @@ use clap::Subcommand;
 
 use self::pin::pin;
 
-/// Measure how fast the parts are on this machine.
+/// Measure the speed of Nichrome's components on this machine.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
     Lro(lro::Lro),

@@ -1,11 +1,11 @@
-//! Packets or bytes over time, in bounded memory.
+//! Packets or bytes over time in bounded memory.
 
 use nichrome_wire::Instant;
 
-/// The most bins; twice as many at most are shown as lines need.
+/// Maximum number of bins, about twice as many as a plotted line needs.
 const BINS: usize = 1024;
 
-/// What came in and went out in an interval of time.
+/// Received and sent counts of an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bin {
     pub(crate) before: u64,
@@ -18,12 +18,11 @@ impl Bin {
     }
 }
 
-/// Counts in intervals of equal width, which doubles where the time from the first to the last
-/// needs it.
+/// Counts in intervals of equal width. The width doubles when the span exceeds the maximum number of bins.
 #[derive(Clone)]
 pub(crate) struct Bins {
     start: Option<Instant>,
-    /// Nanoseconds.
+    /// Width in nanoseconds.
     width: u64,
     bins: Vec<Bin>,
 }
@@ -35,7 +34,7 @@ impl Default for Bins {
 }
 
 impl Bins {
-    /// The bin of a time, which is no earlier than the first.
+    /// Returns the bin of a time, which is not before the first one.
     pub(crate) fn at(&mut self, time: Instant) -> &mut Bin {
         let since = time.nanos_since(*self.start.get_or_insert(time));
         while since / self.width >= BINS as u64 {
@@ -49,14 +48,14 @@ impl Bins {
         &mut self.bins[index]
     }
 
-    /// At most `most` bins, and their width in seconds.
+    /// Returns at most `most` bins, and their width in seconds.
     pub(crate) fn at_most(&self, most: usize) -> (Vec<Bin>, f64) {
         let together = self.bins.len().div_ceil(most).max(1);
         (merged(&self.bins, together), self.width as f64 * together as f64 / 1e9)
     }
 }
 
-/// Adds up every `together` bins.
+/// Sums every `together` bins.
 fn merged(bins: &[Bin], together: usize) -> Vec<Bin> {
     let sum = |bins: &[Bin]| bins.iter().copied().fold(Bin::default(), Bin::plus);
     bins.chunks(together).map(sum).collect()

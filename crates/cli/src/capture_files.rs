@@ -23,17 +23,17 @@ pub(crate) use self::merged::Merged;
 pub(crate) use self::progress::Progress;
 use crate::failure;
 
-/// Returns true if the path stands for a standard stream.
+/// Returns true if the path is `-`, a standard stream.
 pub(crate) fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// What messages call an input.
+/// Returns an input's name for messages.
 pub(crate) fn input_name(path: &Path) -> String {
     if is_standard_stream(path) { "standard input".into() } else { path.display().to_string() }
 }
 
-/// Prints a summary, on the standard error where the standard output is one of `captures`.
+/// Prints a summary: to standard error if standard output is one of `captures`.
 pub(crate) fn print_summary<'a>(
     text: &str,
     captures: impl IntoIterator<Item = &'a PathBuf>,
@@ -44,7 +44,7 @@ pub(crate) fn print_summary<'a>(
     writeln!(output, "{}", text.trim_end()).context("cannot print the summary")
 }
 
-/// Judges what ended a capture early: one that is cut off is worth a warning, one that cannot be read further is a failure.
+/// Handles the early end of a capture: a truncated one is a warning, a corrupt one an error.
 fn judge(error: ReadError, input: &Path) -> anyhow::Result<()> {
     let input = input_name(input);
     if let ReadError::Truncated { .. } = error {

@@ -1,4 +1,4 @@
-//! What all pictures have in common.
+//! Common parts of all figures.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use plotters::prelude::*;
 const SIZE: (u32, u32) = (1200, 460);
 pub(crate) const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 pub(crate) const GRID: RGBColor = RGBColor(0xE4, 0xE4, 0xE4);
-/// How far the axes go beyond the highest value: room for the legend.
+/// Ratio of an axis' maximum to the highest value: room for the legend.
 pub(crate) const HEADROOM: f64 = 1.25;
-/// The most points of a line.
+/// Maximum points of a line.
 pub(crate) const POINTS: usize = 120;
 
-/// Of lines, one after the other.
+/// Colors of lines, in order.
 pub(crate) const COLORS: [RGBColor; 6] = [
     RGBColor(0x9A, 0xA5, 0xB1),
     RGBColor(0x2A, 0x6F, 0x97),
@@ -25,16 +25,16 @@ pub(crate) const COLORS: [RGBColor; 6] = [
     RGBColor(0x7C, 0x3A, 0xED),
 ];
 
-/// A part of a picture.
+/// A part of a figure.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Why it could not be painted.
+/// A drawing error.
 pub(crate) type PaintError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Whether it could be painted.
+/// The result of drawing.
 pub(crate) type Painted = Result<(), PaintError>;
 
-/// A picture as SVG.
+/// Draws a figure as SVG.
 pub(crate) fn svg(size: (u32, u32), paint: impl FnOnce(&Area<'_>) -> Painted) -> anyhow::Result<String> {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
@@ -48,7 +48,7 @@ pub(crate) fn svg(size: (u32, u32), paint: impl FnOnce(&Area<'_>) -> Painted) ->
     Ok(svg)
 }
 
-/// A picture with a title above two charts, as SVG. The left one has so many hundredths of the width.
+/// Draws a title above two charts as SVG. The left one has `left_percent` of the width.
 pub(crate) fn pair(
     title: &str,
     left_percent: u32,
@@ -63,43 +63,43 @@ pub(crate) fn pair(
     })
 }
 
-/// Text of this size.
+/// Returns a text style of this size.
 pub(crate) fn font(size: u32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&INK)
 }
 
-/// What is along an axis, from 0 on unless it is said otherwise.
+/// The description of an axis, by default from 0.
 pub(crate) struct Axis<'a> {
     pub(crate) description: String,
     pub(crate) range: Range<f64>,
-    /// How many numbers stand along it, about.
+    /// Approximate number of labels.
     pub(crate) labels: usize,
     pub(crate) format: &'a dyn Fn(&f64) -> String,
 }
 
 impl<'a> Axis<'a> {
-    /// A horizontal axis.
+    /// Creates a horizontal axis.
     pub(crate) fn x(description: impl Into<String>, to: f64) -> Self {
         Self { description: description.into(), range: 0.0..to, labels: 8, format: &plain }
     }
 
-    /// A vertical one.
+    /// Creates a vertical axis.
     pub(crate) fn y(description: impl Into<String>, to: f64, format: &'a dyn Fn(&f64) -> String) -> Self {
         Self { description: description.into(), range: 0.0..to, labels: 6, format }
     }
 }
 
-/// Where lines are behind a chart.
+/// Grid lines behind a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grid {
     Both,
-    /// At the numbers of the vertical axis only.
+    /// Horizontal lines only.
     Horizontal,
 }
 
 pub(crate) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// A chart into which nothing is drawn yet.
+/// Creates an empty chart.
 pub(crate) fn chart<'a, 'b>(
     area: &'a Area<'b>,
     caption: &str,
@@ -132,7 +132,7 @@ pub(crate) fn chart<'a, 'b>(
     Ok(chart)
 }
 
-/// A line through `points`, each a dot of so many pixels, with a name for the legend.
+/// Draws a line through `points` with dots of `dots` pixels, and its legend entry.
 pub(crate) fn line<'a, 'b: 'a>(
     chart: &mut Chart<'a, 'b>,
     name: &str,
@@ -161,7 +161,7 @@ pub(crate) fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabe
     Ok(())
 }
 
-/// The unit for a time of so many seconds, and how many of them make a second.
+/// Returns the unit for a time of `seconds`, and its number per second.
 pub(crate) fn time_unit(seconds: f64) -> (&'static str, f64) {
     match seconds {
         s if s < 2e-3 => ("µs", 1e6),
@@ -172,13 +172,13 @@ pub(crate) fn time_unit(seconds: f64) -> (&'static str, f64) {
     }
 }
 
-/// A number without zeros after its point.
+/// Formats a number without trailing zeros.
 pub(crate) fn plain(number: &f64) -> String {
     let rounded = (number * 100.0).round() / 100.0;
     format!("{rounded}")
 }
 
-/// A number with k or M for thousands or millions.
+/// Formats a number with k or M for thousands or millions.
 pub(crate) fn short(number: &f64) -> String {
     match *number {
         n if n >= 1e6 => format!("{}M", plain(&(n / 1e6))),

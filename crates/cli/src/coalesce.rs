@@ -1,4 +1,4 @@
-//! `nichrome coalesce`: a capture through a receive offload engine.
+//! `nichrome coalesce`: passes a capture through a receive offload engine.
 
 mod captured;
 mod card;
@@ -42,15 +42,15 @@ Examples:
   nichrome coalesce captures/ out.pcapng              all captures of a folder, as 'tcpdump -C' writes them
   tcpdump -i eth0 -c 10000 -w - tcp | nichrome coalesce - out.pcapng";
 
-/// Show, and keep, what a card with receive offload would have handed to the host.
+/// Show, and write, what a card with receive offload would have passed to the host.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Coalesce {
-    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input; of a folder, all captures
-    /// in it, as parts of one.
+    /// The capture to read: pcap or pcapng, optionally compressed by gzip or zstd; - for standard input; a folder for
+    /// all captures in it, as parts of one.
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The capture to write, always pcapng: every packet as the host gets it; - is the standard output.
+    /// The capture to write, in pcapng: every packet as the host receives it; - for standard output.
     #[arg(value_name = "OUT.pcapng")]
     output: Option<PathBuf>,
     /// The engine: gro (lossless), netfpga (one flow at a time) or npu (reorders).
@@ -58,19 +58,19 @@ pub(crate) struct Coalesce {
     profile: Profile,
     #[command(flatten)]
     engine: EngineOptions,
-    /// Where to write the acknowledgements that the card sends by itself; needs --active-ack.
+    /// File for the ACKs that the card sends by itself; needs --active-ack.
     #[arg(long, value_name = "ACKS.pcapng")]
     acks: Option<PathBuf>,
-    /// Run the capture through every profile with several hold times, and print one table: which card would have helped.
+    /// Compare all profiles with several hold times in one table: which card would have helped.
     #[arg(long, conflicts_with_all = [
         "output", "profile", "hold", "reorder_hold", "psh", "rules", "active_ack", "acks", "top"
     ])]
     compare: bool,
-    /// Take only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER,
-    /// after TIME, before TIME (from the first packet on, such as 1.5s), and 'not' before any.
+    /// Use only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port
+    /// NUMBER, after TIME, before TIME (since the first packet, such as 1.5s), and 'not' before any.
     #[arg(long, value_name = "TERMS")]
     filter: Option<Filter>,
-    /// Take the output apart again and check that nothing is lost, added or out of order.
+    /// Segment the output again and check that nothing is lost, added or out of order.
     #[arg(long)]
     verify: bool,
     /// Print the summary as one JSON object.
@@ -79,7 +79,7 @@ pub(crate) struct Coalesce {
     /// Draw the sizes of the aggregates, and the packets over time before and after.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// How many flows the summary lists, those with the most payload first.
+    /// Number of flows in the summary, those with the most payload first.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 }
@@ -90,7 +90,7 @@ impl Coalesce {
         if self.compare { self.compare() } else { self.coalesce() }
     }
 
-    /// Runs the capture through one engine.
+    /// Passes the capture through one engine.
     fn coalesce(&self) -> anyhow::Result<()> {
         let profile = self.engine.profile_config(default_profile_config(self.profile))?;
         self.check_options()?;
@@ -115,7 +115,7 @@ impl Coalesce {
         ended.judge()
     }
 
-    /// Runs the capture through all candidates, one after the other: each engine reserves memory for every interface.
+    /// Passes the capture through all candidates, one after another: each engine reserves memory per interface.
     fn compare(&self) -> anyhow::Result<()> {
         if is_standard_stream(&self.input) {
             return Err(failure::usage(
@@ -157,7 +157,7 @@ impl Coalesce {
         last.map_or(Ok(()), Ended::judge)
     }
 
-    /// What to say of an output that verification finds wrong.
+    /// Returns the message for output that fails verification.
     fn not_right(&self) -> &'static str {
         if self.engine.has_paper_rules() {
             "is not right: --rules paper drops what it has not seen (--rules safe does not)"
@@ -178,7 +178,7 @@ impl Coalesce {
         Ok(())
     }
 
-    /// Refuses to write what is read, or two things to one file.
+    /// Rejects files that are read and written, or written twice.
     fn check_files(&self, inputs: &Inputs) -> anyhow::Result<()> {
         let mut files = Distinct::default();
         inputs.add_to(&mut files)?;
@@ -213,7 +213,7 @@ impl Coalesce {
     }
 }
 
-/// Gives the card every record of a capture; says what ended it early, if anything did.
+/// Passes every record of a capture to the card; returns the error that ended the capture early, if any.
 fn feed(
     path: &Path,
     reader: &mut Capture,

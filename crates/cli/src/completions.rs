@@ -1,4 +1,4 @@
-//! `nichrome completions`: scripts that complete the command's words in a shell.
+//! `nichrome completions`: completion scripts for shells.
 
 use std::io::{self, Write};
 

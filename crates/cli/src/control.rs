@@ -1,4 +1,4 @@
-//! Asking a command that runs: a socket that other commands talk to. A request is one line of JSON, and so is its answer.
+//! Control sockets of running commands: a request is one line of JSON, and so is its answer.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,17 +14,17 @@ use serde::de::DeserializeOwned;
 
 use crate::{runtime_dir, threads};
 
-/// Bytes of a request or an answer.
+/// Maximum length of a request or answer, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// How long either side waits for the other.
+/// Timeout for the other side.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The socket of this process; it goes when this is dropped.
+/// The control socket of this process; removed on drop.
 pub(crate) struct ControlSocket(PathBuf);
 
 impl ControlSocket {
-    /// Answers requests at `file` from now on, on a thread of its own.
+    /// Starts to answer requests at `file` on a separate thread.
     pub(crate) fn open<Q: DeserializeOwned, A: Serialize>(
         file: PathBuf,
         mut answer: impl FnMut(Q) -> A + Send + 'static,
@@ -32,14 +32,14 @@ impl ControlSocket {
         if let Some(directory) = file.parent() {
             runtime_dir::create(directory)?;
         }
-        // One of an earlier process that was killed.
+        // A leftover of a process that was killed.
         let _ = fs::remove_file(&file);
         let listener =
             UnixListener::bind(&file).with_context(|| format!("cannot listen at {}", file.display()))?;
         let socket = Self(file);
         threads::start("control", move || {
             for stream in listener.incoming().flatten() {
-                // Whoever asks and does not wait for the answer misses it.
+                // A client that disconnects misses the answer.
                 let _ = receive(&stream).and_then(|request| send(&stream, &answer(request)));
             }
         })?;
@@ -49,7 +49,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // It may have been removed by someone else.
+        // Another process may have removed it.
         let _ = fs::remove_file(&self.0);
         if let Some(directory) = self.0.parent() {
             runtime_dir::remove_if_empty(directory);
@@ -57,7 +57,8 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Asks the process at the other end, which must be this user's or root's: others can have made its directory.
+/// Sends a request to the process at the other end, which must be this user's or root's, since others may have created
+/// its directory.
 pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Serialize) -> anyhow::Result<A> {
     let peer = socket_peercred(stream).context("cannot tell whose process answers")?.uid;
     ensure!(is_trusted(peer, geteuid()), "the process that answers is another user's");

@@ -1,4 +1,4 @@
-//! A loop that hands frames from one device to the other as they are: what measurements are held against.
+//! A loop that copies frames between two devices unchanged: the baseline of measurements.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use nichrome_port::{Device, MAX_RECEIVE, Waker, clock};
 
 use crate::shared_device::SharedDevice;
 
-/// Two such loops, one for each direction.
+/// Two copy loops, one per direction.
 pub(crate) struct CopyLoop {
     stop: Arc<Waker>,
     threads: [JoinHandle<rustix::io::Result<()>>; 2],
@@ -27,7 +27,7 @@ impl CopyLoop {
         Ok(Self { stop, threads })
     }
 
-    /// Stops it.
+    /// Stops copying.
     pub(crate) fn stop(self) -> anyhow::Result<()> {
         self.stop.wake();
         for copying in self.threads {

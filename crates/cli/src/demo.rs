@@ -1,4 +1,4 @@
-//! `nichrome demo`: what receive offload is worth, measured between two real kernels on this machine.
+//! `nichrome demo`: the effect of receive offload, measured between two real kernels on this machine.
 
 mod plot;
 mod run;
@@ -32,7 +32,7 @@ Examples:
 Two hosts, each with the kernel's own TCP in a network namespace of its own and a Nichrome card, send over a
 wire between the cards. No root is needed, and nothing leaves this process.";
 
-/// Measure what receive offload is worth: two real kernels, a card each, and TCP between them.
+/// Measure the effect of receive offload: TCP between two real kernels, each behind a card.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
@@ -42,14 +42,14 @@ pub(crate) struct Demo {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Draw throughput over connections.
+    /// Plot throughput over the number of connections to this file, as SVG.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     #[command(flatten)]
     impairments: ImpairmentOptions,
 }
 
-/// The cards that are compared.
+/// Returns the cards to compare.
 fn cards() -> [Card; 6] {
     let npu =
         |active_ack| Card::Nichrome(ProfileConfig::Npu(NpuConfig { active_ack, ..NpuConfig::default() }));
@@ -70,7 +70,7 @@ impl Demo {
         let asked = self.impairments.asked()?;
         asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
-        // Before there is any other thread.
+        // Requires a single-threaded process.
         become_able()?;
         let plans = self.plans(asked.is_empty());
         let progress = progress(plans.len());
@@ -103,13 +103,13 @@ impl Demo {
         if self.quick { &[1, 64] } else { &[1, 2, 4, 8, 16, 32, 64] }
     }
 
-    /// The fewest and the most connections.
+    /// Returns the lowest and the highest number of connections.
     fn ends(&self) -> impl Iterator<Item = usize> {
         let connections = self.connections();
         connections.first().into_iter().chain(connections.last()).copied()
     }
 
-    /// The kernel's own GRO has no path between the hosts that could be impaired.
+    /// Returns the runs. Kernel GRO is excluded unless `is_clean`: its virtual wire has no impairable path.
     fn plans(&self, is_clean: bool) -> Vec<Plan> {
         let connections = self.connections();
         let time = self.time();
@@ -122,7 +122,7 @@ impl Demo {
     }
 }
 
-/// A bar for who sits at a terminal.
+/// Creates a progress bar, shown on a terminal.
 fn progress(runs: usize) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! `nichrome doctor`: what this machine allows, what follows for each command, and the remedies.
+//! `nichrome doctor`: reports what this machine allows, which commands work, and remedies.
 
 mod apparmor;
 mod check;
@@ -18,17 +18,17 @@ use self::live_machine::LiveMachine;
 use self::machine::Trial;
 use self::report::Report;
 
-/// Print what this machine allows, what follows for each command, and how to allow more.
+/// Print what this machine allows, which commands work, and how to allow more.
 #[derive(Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct Doctor {
     /// Print one JSON object.
     #[arg(long, conflicts_with = "apparmor_profile")]
     json: bool,
-    /// Print an AppArmor profile that allows user namespaces to this command, by its path.
+    /// Print an AppArmor profile that allows user namespaces to this command's path.
     #[arg(long)]
     apparmor_profile: bool,
-    /// Tries something in this process, which may change: for this command itself.
+    /// Internal: perform a trial in this process.
     #[arg(long, hide = true)]
     attempt: Option<Trial>,
 }

@@ -1,11 +1,11 @@
-//! Times on the command line: `50us`, `5ms`, `1s`, `0`.
+//! Durations on the command line: `50us`, `5ms`, `1s`, `0`.
 
 use std::time::Duration;
 
-/// The longest that any engine accepts.
+/// The maximum that all engines accept.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Reads a whole number with its unit; the error says what is allowed.
+/// Parses a whole number with its unit; the error states the format.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let unknown = || "a time is a whole number with ns, us, ms or s, such as 50us, 5ms or 1s, or it is 0";
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

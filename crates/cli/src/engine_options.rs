@@ -1,4 +1,4 @@
-//! Which engine, and with what configuration.
+//! Options that select and configure an engine.
 
 use std::time::Duration;
 
@@ -11,41 +11,42 @@ use nichrome_lro::{
 use crate::duration;
 use crate::failure;
 
-/// The hold time of `gro` and `netfpga`: how long cards typically delay an interrupt.
+/// Hold time of `gro` and `netfpga`: typical interrupt moderation of cards.
 const INTERRUPT_MODERATION: Duration = Duration::from_micros(50);
 
-/// The options that configure an engine.
+/// Options of an engine.
 #[derive(Args)]
 pub(crate) struct EngineOptions {
-    /// How long segments wait for more, such as 50us or 5ms [default: 50us, with gro on a live card until the receive
-    /// batch ends; npu: ten average intervals, at most 1ms].
+    /// Maximum time that segments are held, such as 50us or 5ms [default: 50us; with gro on a live card until the
+    /// receive batch ends; npu: ten average intervals, at most 1ms].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     hold: Option<Duration>,
-    /// How long segments wait for a gap before them to be filled (npu only) [default: 500us, or as --hold; with --rules paper 60s].
+    /// Maximum time that segments behind a gap are held (npu only) [default: 500us, or as --hold; with --rules paper
+    /// 60s].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     reorder_hold: Option<Duration>,
-    /// The largest IP packet that is made, in bytes, from 576 to 65535.
+    /// Maximum IP packet length of an aggregate, in bytes, from 576 to 65535.
     #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     max_bytes: u32,
-    /// Whether UDP datagrams of one flow and one size are coalesced, too (gro only) [default: off; on a live card, on if the
-    /// kernel takes them merged, as Linux does from 6.2 on].
+    /// Whether to coalesce UDP datagrams of one flow and equal size (gro only) [default: off; on a live card, on if
+    /// the kernel accepts them, as Linux does since 6.2].
     #[arg(long, value_name = "SWITCH")]
     udp: Option<Switch>,
-    /// Whether TCP within IP (IPIP, 6in4, IP within IPv6) and PPP over Ethernet is coalesced, too (gro only) [default: off: a
-    /// host that forwards such packets cannot segment them again].
+    /// Whether to coalesce TCP within IP (IPIP, 6in4, IP within IPv6) and PPP over Ethernet (gro only) [default: off:
+    /// a host that forwards such packets cannot segment them again].
     #[arg(long, value_name = "SWITCH")]
     tunnels: Option<Switch>,
-    /// Whether PSH ends an aggregate or is held like other data (npu only) [default: hold].
+    /// Whether PSH ends an aggregate (flush) or is held like other data (npu only) [default: hold].
     #[arg(long, value_name = "RULE")]
     psh: Option<Psh>,
-    /// Whether npu keeps connections alive where the paper's rules break them, or does as written, without bounds of the times
-    /// that segments wait (but --hold, --reorder-hold) [default: safe].
+    /// Whether npu keeps connections alive where the paper's rules break them (safe), or follows the paper, without
+    /// limits to hold times other than --hold and --reorder-hold [default: safe].
     #[arg(long, value_name = "RULES")]
     rules: Option<RuleSet>,
-    /// When the card acknowledges data by itself (npu only) [default: off].
+    /// When the card sends ACKs by itself (npu only) [default: off].
     #[arg(long, value_name = "MODE")]
     active_ack: Option<Acknowledge>,
-    /// What happens to segments with a wrong checksum [default: pass for gro, drop for netfpga and npu].
+    /// How to handle segments with a wrong checksum [default: pass for gro, drop for netfpga and npu].
     #[arg(long, value_name = "ACTION")]
     bad_checksum: Option<Action>,
 }
@@ -81,12 +82,12 @@ enum Action {
     Pass,
 }
 
-/// Reads a profile; the error lists those that there are.
+/// Parses a profile; the error lists the profiles.
 pub(crate) fn profile(name: &str) -> Result<Profile, nichrome_lro::UnknownProfile> {
     name.parse()
 }
 
-/// The profile as it stands by default.
+/// Returns the default configuration of a profile.
 pub(crate) fn default_profile_config(profile: Profile) -> ProfileConfig {
     match profile {
         Profile::Gro => ProfileConfig::Gro(Hold::For(INTERRUPT_MODERATION)),
@@ -95,7 +96,7 @@ pub(crate) fn default_profile_config(profile: Profile) -> ProfileConfig {
     }
 }
 
-/// Whether UDP datagrams are coalesced where no option says so.
+/// Whether UDP datagrams are coalesced by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UdpByDefault {
     On,
@@ -103,7 +104,7 @@ pub(crate) enum UdpByDefault {
 }
 
 impl EngineOptions {
-    /// What every engine is configured with, for a host that takes merged UDP datagrams by default or not.
+    /// Returns the configuration common to all engines, with the host's default for UDP.
     pub(crate) fn config(&self, medium: Medium, udp: UdpByDefault) -> Config {
         let bad_checksum = self.bad_checksum.map(|action| match action {
             Action::Drop => BadChecksum::Drop,
@@ -114,10 +115,10 @@ impl EngineOptions {
         Config { medium, bad_checksum, udp, tunnels, max_bytes: self.max_bytes, ..Config::default() }
     }
 
-    /// A profile with its own configuration, the one that `default` gives it where no option says otherwise.
+    /// Returns a profile's configuration: its options, otherwise the values of `default`.
     ///
     /// # Errors
-    /// An option is given that the profile does not have.
+    /// An option does not apply to the profile.
     pub(crate) fn profile_config(&self, default: ProfileConfig) -> anyhow::Result<ProfileConfig> {
         if default.profile() != Profile::Npu {
             self.refuse_npu_options(default.profile())?;
@@ -137,12 +138,12 @@ impl EngineOptions {
         })
     }
 
-    /// Whether the card is to acknowledge by itself.
+    /// Returns true if the card sends ACKs by itself.
     pub(crate) fn acknowledges(&self) -> bool {
         !matches!(self.active_ack, None | Some(Acknowledge::Off))
     }
 
-    /// Whether the paper's rules apply, which can break connections.
+    /// Returns true if the paper's rules apply, which can break connections.
     pub(crate) fn has_paper_rules(&self) -> bool {
         matches!(self.rules, Some(RuleSet::Paper))
     }
@@ -167,10 +168,10 @@ impl EngineOptions {
         }
     }
 
-    /// Refuses what configures an engine, where there is none.
+    /// Rejects engine options without an engine.
     ///
     /// # Errors
-    /// An option is given.
+    /// An engine option is given.
     pub(crate) fn refuse_all(&self) -> anyhow::Result<()> {
         let options = [
             ("--hold", self.hold.is_some()),

@@ -1,4 +1,4 @@
-//! What goes wrong, in one line on the standard error, and the exit status: 1, or 2 for a wrong command line.
+//! Error reporting: one line on standard error, and the exit status: 1, or 2 for a usage error.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use clap::error::ErrorKind as ClapError;
 use nichrome_port::capture::WriteError;
 
-/// Options that do not go together.
+/// An invalid combination of options.
 #[derive(Debug)]
 struct UsageError(String);
 
-/// The error for options that do not go together.
+/// Returns the error for an invalid combination of options.
 pub(crate) fn usage(what: impl Into<String>) -> anyhow::Error {
     UsageError(what.into()).into()
 }
@@ -26,12 +26,12 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Says that something is not as it should be, and goes on.
+/// Prints a warning.
 pub(crate) fn warn(what: fmt::Arguments<'_>) {
     say(format_args!("nichrome: warning: {what}"));
 }
 
-/// Reports why a command failed. A reader that has closed its end of a pipe wants no more, which is no failure.
+/// Reports a command's error. A closed pipe of a reader is no error.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
@@ -40,7 +40,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-/// Reports what is wrong with the command line, or prints the help or the version that it asks for.
+/// Reports a usage error, or prints the requested help or version.
 pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     let help_wanted = matches!(error.kind(), ClapError::DisplayHelpOnMissingArgumentOrSubcommand);
     if !error.use_stderr() || help_wanted {
@@ -54,19 +54,19 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Names the arguments that are no UTF-8.
+/// Names the arguments that are not valid UTF-8.
 fn not_text(arguments: impl Iterator<Item = OsString>) -> String {
     let wrong = arguments.filter_map(|argument| argument.into_string().err());
     let wrong: Vec<_> = wrong.map(|argument| format!("'{}'", argument.display())).collect();
     format!("{}: not valid UTF-8", wrong.join(", "))
 }
 
-/// What is wrong with a command line, in one line.
+/// Returns a usage error in one line.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     paragraphs_in_one_line(&error.render().to_string())
 }
 
-/// The paragraphs of clap's message that say what is wrong.
+/// Joins the paragraphs of clap's message that describe the error.
 fn paragraphs_in_one_line(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let paragraphs = message.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
@@ -82,7 +82,7 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     io_error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Tells the person at the terminal something. Where that fails, there is nobody left to tell.
+/// Prints a line on standard error; ignores errors of that.
 pub(crate) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,24 +1,24 @@
-//! Which flow a frame is of, and where its headers are.
+//! Flow and header offsets of a frame.
 
 use nichrome_lro::{FlowKey, Medium};
 use nichrome_wire::{
     EtherType, IpProtocol, Ipv4Header, Ipv6Extensions, Ipv6Header, LinkHeader, Tags, TcpHeader,
 };
 
-/// The headers of a TCP segment, in bytes from the start of its frame.
+/// Header offsets of a TCP segment, in bytes from the start of its frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
     pub(crate) flow: FlowKey,
     pub(crate) network: usize,
     pub(crate) transport: usize,
     pub(crate) payload: usize,
-    /// Where the IP packet ends.
+    /// End of the IP packet.
     pub(crate) end: usize,
 }
 
 impl Headers {
-    /// Reads the headers of a packet of `len` bytes, of which `bytes` are the first; `None` where it is not a TCP
-    /// segment, is a fragment, or ends before its IP packet does.
+    /// Parses the headers of a packet of `len` bytes, of which `bytes` are the first. `None` if it is not a TCP
+    /// segment, is a fragment, or is truncated.
     pub(crate) fn read(bytes: &[u8], len: usize, medium: Medium) -> Option<Self> {
         let link = match medium {
             Medium::Ip => None,
@@ -50,13 +50,13 @@ impl Headers {
         Some(Self { flow: vids.fold(flow, FlowKey::in_vlan), network, transport, payload, end })
     }
 
-    /// Bytes of payload.
+    /// Returns the payload length, in bytes.
     pub(crate) fn payload_len(&self) -> usize {
         self.end - self.payload
     }
 }
 
-/// Whether a frame of this medium holds an IP packet, whole or not.
+/// Returns true if a frame of this medium has an IP packet, complete or not.
 pub(crate) fn is_ip(frame: &[u8], medium: Medium) -> bool {
     match medium {
         Medium::Ip => true,
@@ -68,13 +68,13 @@ fn carries_ip(link: &LinkHeader<'_>) -> bool {
     matches!(link.ethertype(), EtherType::IPV4 | EtherType::IPV6)
 }
 
-/// Bytes of the IP header and of the packet, where TCP is in it.
+/// Returns the lengths of IP header and packet if the protocol is TCP.
 fn ipv4_lengths(ip: &Ipv4Header<'_>) -> Option<(usize, usize)> {
     let whole = ip.protocol() == IpProtocol::TCP && !ip.is_fragment();
     (whole && ip.header_len() >= Ipv4Header::LEN).then(|| (ip.header_len(), usize::from(ip.total_len())))
 }
 
-/// Bytes of the IP header with its extension headers and of the packet, where TCP is in it.
+/// Returns the lengths of IP header with extension headers, and packet, if the protocol is TCP.
 fn ipv6_lengths(ip: &Ipv6Header<'_>, packet: &[u8]) -> Option<(usize, usize)> {
     let (mut protocol, mut header_len) = (ip.next_header(), Ipv6Header::LEN);
     for extension in Ipv6Extensions::new(protocol, packet.get(Ipv6Header::LEN..)?) {

@@ -1,5 +1,4 @@
-//! Impairments as they are asked for: by options, in a TOML file, or while the path is in use. All three are names with
-//! values, read by the same rules.
+//! Impairments from options, a TOML file, or requests to a running path: names with values, parsed by the same rules.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,71 +11,73 @@ use serde::{Deserialize, Serialize};
 use crate::side::Side;
 use crate::{failure, text_file, toml_file};
 
-/// What the path does to packets, in each direction by itself.
+/// Options for the impairments, applied independently to each direction.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Impairments, in each direction")]
 pub(crate) struct ImpairmentOptions {
-    /// How long a packet takes: 40ms, 1.5ms, 50us. A round trip takes twice that.
+    /// Delay of a packet: 40ms, 1.5ms, 50us. Applies to each direction, so the round trip takes twice as long.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
-    /// By how much that varies: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms, or file:SAMPLES, a time a line.
+    /// Variation of the delay: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms, or file:SAMPLES with one time
+    /// per line.
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
-    /// Whether jitter may change the order of packets: keep (the default; a packet waits for those before it, which raises
-    /// the mean where packets are close together) or reorder (each has its own delay, as with netem).
+    /// Whether jitter may reorder packets: keep (the default; a packet waits for those before it, which raises the
+    /// mean where packets are close together) or reorder (independent delays, as with netem).
     #[arg(long, value_name = "WHETHER")]
     jitter_order: Option<String>,
-    /// Packets lost: 1%, gilbert:P,R, gilbert:P,R,LOSS_GOOD,LOSS_BAD, or packets:3,7,10-12.
+    /// Packet loss: 1%, gilbert:P,R, gilbert:P,R,LOSS_GOOD,LOSS_BAD, or packets:3,7,10-12.
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss: Option<String>,
-    /// Packets that come twice: 0.5%.
+    /// Share of packets duplicated: 0.5%.
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     duplicate: Option<String>,
-    /// Packets in which a bit is flipped: 0.1%.
+    /// Share of packets with a flipped bit: 0.1%.
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     corrupt: Option<String>,
-    /// Packets held back so that others overtake them: 1%, or 1%:5ms.
+    /// Share of packets held back while others overtake them: 1%, or 1%:5ms.
     #[arg(long, value_name = "SHARE[:TIME]", allow_hyphen_values = true)]
     reorder: Option<String>,
-    /// The bottleneck's rate: 10mbit, 1.5gbit. Ethernet headers count; preamble, frame check sequence and gaps do not.
+    /// Rate of the bottleneck: 10mbit, 1.5gbit. Ethernet headers count; preamble, frame check sequence and gaps do
+    /// not.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
-    /// The bottleneck's rate over time: a file in Mahimahi's format. Bytes of IP packets count.
+    /// Rate of the bottleneck over time: a file in Mahimahi's format. Bytes of IP packets count.
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
-    /// How much may wait for the bottleneck: 100p, 64kB.
+    /// Limit of the bottleneck's queue: 100p, 64kB.
     #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
     queue: Option<String>,
-    /// How the queue is kept short: tail-drop (the default), codel or codel:TARGET,INTERVAL.
+    /// Active queue management: tail-drop (the default), codel or codel:TARGET,INTERVAL.
     #[arg(long, value_name = "AQM")]
     aqm: Option<String>,
-    /// When ECN marks instead: off (the default), mark (where CoDel would drop), or mark:30p.
+    /// ECN marking: off (the default), mark (where CoDel would drop), or mark:30p (also above this queue length).
     #[arg(long, value_name = "WHEN")]
     ecn: Option<String>,
-    /// The longest IP packet that gets through, in bytes. Longer ones are dropped, and their senders get an ICMP error; IPv4
-    /// packets without DF are fragmented. IPv6 packets of 1280 bytes get through whatever it is.
+    /// Path MTU: the maximum IP packet length in bytes. Longer packets are dropped and their senders get an ICMP
+    /// error; IPv4 packets without DF are fragmented. IPv6 packets of up to 1280 bytes always pass.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     mtu: Option<String>,
-    /// How many packets may be on their way at once.
+    /// Maximum number of packets in flight.
     #[arg(long, value_name = "PACKETS", allow_hyphen_values = true)]
     limit: Option<String>,
-    /// The order of impairments: mtu,loss,corrupt,duplicate,rate,delay,reorder, or another.
+    /// Order of the impairments: mtu,loss,corrupt,duplicate,rate,delay,reorder, or another.
     #[arg(long, value_name = "NAMES")]
     order: Option<String>,
-    /// An impairment of the direction to the right only: loss=1%. May be given several times.
+    /// Impairment of the direction to the right only: loss=1%. May be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     to_right: Vec<String>,
-    /// An impairment of the direction to the left only.
+    /// Impairment of the direction to the left only. May be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     to_left: Vec<String>,
-    /// A TOML file of impairments by the names of these options; tables [to-right] and [to-left] hold those of one
-    /// direction. Files that it names are looked for beside it. Options come on top of it; 'none' takes away what it
-    /// asks for.
+    /// A TOML file of impairments by the names of these options; tables [to-right] and [to-left] apply to one
+    /// direction. Paths in it are relative to the file. Options take precedence; 'none' removes an impairment of the
+    /// file.
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
 }
 
-/// Impairments as text, to be read in this order. Serialized, it is what `nichrome wan set` sends.
+/// Impairments as text, in the order to apply them. `nichrome wan set` sends it serialized.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asked(Vec<Setting>);
 
@@ -105,7 +106,7 @@ impl Direction {
         }
     }
 
-    /// How the options of this direction are given.
+    /// Returns the option for an impairment of this direction.
     fn option(self, name: &str) -> String {
         match self {
             Self::Both => format!("--{name}"),
@@ -114,7 +115,7 @@ impl Direction {
         }
     }
 
-    /// How they stand in a file.
+    /// Returns the key for an impairment of this direction in a file.
     fn key(self, name: &str) -> String {
         match self {
             Self::Both => name.to_owned(),
@@ -125,7 +126,7 @@ impl Direction {
 }
 
 impl ImpairmentOptions {
-    /// What is asked for, from the file and the options. Files that it names are named by their whole path.
+    /// Collects the impairments of file and options. Makes paths absolute.
     pub(crate) fn asked(&self) -> anyhow::Result<Asked> {
         let mut given: Vec<_> = self
             .named()
@@ -158,7 +159,7 @@ impl ImpairmentOptions {
         Ok(Asked(settings))
     }
 
-    /// How manieth of the options the impairment of this name is.
+    /// Returns the position of an impairment among the options.
     pub(crate) fn place(name: &str) -> Option<usize> {
         Self::default().named().iter().position(|(option, _)| *option == name)
     }
@@ -185,12 +186,12 @@ impl ImpairmentOptions {
 }
 
 impl Asked {
-    /// Whether nothing is asked for.
+    /// Returns true if nothing is asked for.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Which impairment, the first of those asked for, does nothing without another one, and which that is.
+    /// Returns the first impairment that has no effect without another one, with the missing one.
     pub(crate) fn without_effect(&self, impairments: &[Impairments; 2]) -> Option<String> {
         let lacks = |setting: &Setting, of: &Impairments| match setting.name.as_str() {
             _ if setting.value == "none" => None,
@@ -206,7 +207,8 @@ impl Asked {
         })
     }
 
-    /// The first share that is a bare number of 0.1 or more, which other programs take for so many percent.
+    /// Returns a warning for the first bare fraction of 0.1 or more: other programs interpret such a number as
+    /// percent.
     pub(crate) fn likely_percent(&self) -> Option<String> {
         self.0.iter().find_map(|Setting { direction, name, value }| {
             if !["loss", "duplicate", "corrupt", "reorder"].contains(&name.as_str()) {
@@ -220,7 +222,7 @@ impl Asked {
         })
     }
 
-    /// Puts on top of `impairments`, the left direction's first, what is asked for.
+    /// Applies these impairments to `impairments`, the left direction's first.
     pub(crate) fn apply(&self, impairments: &mut [Impairments; 2]) -> anyhow::Result<()> {
         for setting in &self.0 {
             for (to, impairments) in Side::BOTH.into_iter().zip(&mut *impairments) {
@@ -239,7 +241,7 @@ impl Asked {
 impl Setting {
     fn apply(&self, to: &mut Impairments) -> anyhow::Result<()> {
         let nothing = Impairments::default();
-        // What is not given is as it is without the option.
+        // 'none' restores the default.
         let value = Some(self.value.as_str()).filter(|value| *value != "none");
         match self.name.as_str() {
             "delay" => to.delay = parsed(value)?.unwrap_or(nothing.delay),
@@ -265,8 +267,8 @@ impl Setting {
         Ok(())
     }
 
-    /// A path is relative to `folder`, and that to where the command was given, which is not where a running path was
-    /// started. One that is empty stays so: it cannot be read.
+    /// Makes a path absolute: relative to `folder`, which is relative to this command's working directory, not the
+    /// running path's. An empty path stays empty, since it cannot be read.
     fn make_path_absolute(&mut self, folder: &Path) -> anyhow::Result<()> {
         let (prefix, path) = match (self.name.as_str(), self.value.strip_prefix("file:")) {
             ("jitter", Some(path)) => ("file:", path),
@@ -302,7 +304,7 @@ fn read(path: &str) -> anyhow::Result<String> {
     text_file::read(path).with_context(|| format!("cannot read {path}"))
 }
 
-/// The settings in a TOML file.
+/// Parses the settings of a TOML file.
 fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
     let table = toml_file::parse(&text_file::read(file).context("cannot read it")?)?;
     let mut settings = Vec::new();
@@ -323,11 +325,11 @@ fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
     let folder = file.parent().unwrap_or(Path::new(""));
     for setting in &mut settings {
         setting.make_path_absolute(folder)?;
-        // What is wrong here is told with the name of the file.
+        // The caller adds the file's name to errors.
         let key = setting.direction.key(&setting.name);
         setting.apply(&mut Impairments::default()).context(key)?;
     }
-    // What is for both directions comes first, wherever it stands.
+    // Settings for both directions come first, regardless of their position.
     settings.sort_by_key(|setting| setting.direction != Direction::Both);
     Ok(settings)
 }

@@ -1,18 +1,17 @@
-//! Interfaces that are in use, and what happens to them meanwhile.
+//! Observes interfaces in use.
 
 use anyhow::bail;
 use nichrome_port::{Interface, InterfaceName, LinkEvents, Netlink, NetlinkError};
 
 use crate::{failure, threads};
 
-/// From now on, it is told on a thread of its own that something has happened to an interface, whichever, as long as
-/// anyone listens.
+/// Calls `tell` on a separate thread whenever any interface changes, until it returns an error.
 pub(crate) fn watch<E>(mut tell: impl FnMut() -> Result<(), E> + Send + 'static) -> anyhow::Result<()> {
     let links = LinkEvents::open()?;
     threads::start("links", move || while links.wait().is_ok() && tell().is_ok() {}).map(drop)
 }
 
-/// The interface of this name; `None` where there is none any more.
+/// Returns the interface with this name, if it exists.
 pub(crate) fn find(netlink: &Netlink, name: InterfaceName) -> Result<Option<Interface>, NetlinkError> {
     match netlink.interface(name) {
         Ok(interface) => Ok(Some(interface)),
@@ -21,7 +20,7 @@ pub(crate) fn find(netlink: &Netlink, name: InterfaceName) -> Result<Option<Inte
     }
 }
 
-/// An interface that is in use by what messages call `user`.
+/// An interface in use; messages call its user `user`.
 pub(crate) struct Link {
     name: InterfaceName,
     user: &'static str,
@@ -30,15 +29,15 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// An interface that was up.
+    /// Creates a link for an interface that is up.
     pub(crate) const fn new(name: InterfaceName, user: &'static str) -> Self {
         Self { name, user, index: None, was_up: true }
     }
 
-    /// What it is now. Says where it was set down or up since the last time.
+    /// Returns the interface's current state. Reports if it went down or up since the last call.
     ///
     /// # Errors
-    /// It is gone, even if there is another one of its name.
+    /// The interface is gone, even if another one has its name.
     pub(crate) fn look(&mut self, netlink: &Netlink) -> anyhow::Result<Interface> {
         let Self { name, user, .. } = *self;
         let found = find(netlink, name)?;

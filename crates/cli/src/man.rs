@@ -1,4 +1,4 @@
-//! `nichrome man`: the manual pages, made of the same text as `--help`.
+//! `nichrome man`: manual pages generated from the text of `--help`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ impl Man {
     /// Prints or writes the pages of `command`, the whole command line.
     pub(crate) fn run(&self, command: Command) -> anyhow::Result<()> {
         let mut command = command.disable_help_subcommand(true);
-        // Names commands by the whole line that starts them, in their synopsis too.
+        // Makes subcommands' synopses begin with the whole command line.
         command.build();
         let Some(directory) = &self.directory else {
             return io::stdout().write_all(&page(command)?).context("cannot print the page");
@@ -51,7 +51,7 @@ fn page_name(command: &Command) -> String {
 fn page(command: Command) -> anyhow::Result<Vec<u8>> {
     let mut page = Vec::new();
     let title = page_name(&command);
-    // Not the date of the build: the same source gives the same page.
+    // The build date would make builds of the same source differ.
     let source = format!("Nichrome {}", env!("CARGO_PKG_VERSION"));
     let man = clap_mangen::Man::new(command).title(title.to_uppercase()).source(source).manual("Nichrome");
     man.render(&mut page).context("cannot make the page")?;

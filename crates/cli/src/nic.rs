@@ -32,7 +32,7 @@ Examples:
   nichrome nic stats --json
   nichrome nic down nic0";
 
-/// A card between an interface and the kernel: what comes in is coalesced, what goes out is segmented.
+/// A card between an interface and the kernel: coalesces received packets and segments sent ones.
 #[derive(Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Nic {

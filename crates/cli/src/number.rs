@@ -1,8 +1,8 @@
-//! Numbers for people, and from them.
+//! Formatting and parsing of numbers.
 
 use std::fmt;
 
-/// A number with a comma between every three digits.
+/// Formats a number with commas between groups of three digits.
 pub(crate) struct Grouped(pub(crate) u64);
 
 impl fmt::Display for Grouped {
@@ -19,12 +19,12 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// `one` thing or several of them, with their number.
+/// Formats a count with the singular or plural noun.
 pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", Grouped(count), if count == 1 { one } else { several })
 }
 
-/// What all random choices come from, as it is given in an option.
+/// Parses a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, &'static str> {
     text.parse().map_err(|_| "it is a whole number from 0 to 18446744073709551615")
 }

@@ -1,4 +1,4 @@
-//! A file for a picture, created before there is anything to draw: where that fails, the command ends at once.
+//! An output file for a figure, created before the work, so that the command fails early.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The file.
+/// An open output file.
 pub(crate) struct PictureFile {
     path: PathBuf,
     file: File,

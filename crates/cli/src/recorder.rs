@@ -1,4 +1,4 @@
-//! A capture of live traffic, written by a thread of its own, so that a slow disk delays no packet.
+//! A capture of live traffic, written by a separate thread so that a slow disk delays no packet.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use nichrome_wire::Instant;
 
 use crate::threads;
 
-/// Packets that may wait to be written.
+/// Maximum queued packets.
 const PACKETS_WAITING: usize = 1 << 16;
 
-/// Bytes of them.
+/// Maximum queued bytes.
 const BYTES_WAITING: usize = 128 << 20;
 
-/// A capture that is being written.
+/// A capture being written.
 pub(crate) struct Recording {
     recorder: Recorder,
     writer: JoinHandle<Result<(), WriteError>>,
 }
 
-/// Adds packets to a capture, from any thread.
+/// Adds packets to a capture from any thread.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     packets: SyncSender<Recorded>,
@@ -37,17 +37,17 @@ struct Recorded {
     packet: Vec<u8>,
 }
 
-/// Why a packet is not in the capture.
+/// The reason why a packet is missing in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missed {
-    /// The capture is too slow.
+    /// The writer is too slow.
     TooSlow,
-    /// It could not be written any more.
+    /// Writing failed.
     Failed,
 }
 
 impl Recording {
-    /// Creates the file, with interfaces of these names. `failed` is called once it cannot be written any more.
+    /// Creates the file with interfaces of these names. Calls `failed` when writing fails.
     pub(crate) fn create(
         path: &Path,
         interfaces: &[&str],
@@ -58,7 +58,7 @@ impl Recording {
             writer.add_interface(LinkType::Ethernet, name, MAX_SNAP_LEN)?;
         }
         writer.flush()?;
-        // The clock that packets are stamped with counts from the machine's start, captures from 1970.
+        // Converts timestamps since boot to times since 1970.
         let since_1970 = clock::wall_clock() - clock::now();
         let (packets, waiting): (_, Receiver<Recorded>) = sync_channel(PACKETS_WAITING);
         let bytes_waiting = Arc::new(AtomicUsize::new(0));
@@ -76,21 +76,21 @@ impl Recording {
         Ok(Self { recorder: Recorder { packets, bytes_waiting }, writer })
     }
 
-    /// What adds packets to it.
+    /// Returns a recorder.
     pub(crate) fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }
 
-    /// Writes what is left, once all recorders are gone.
+    /// Writes the remaining packets after all recorders are gone.
     pub(crate) fn finish(self) -> Result<(), WriteError> {
         drop(self.recorder);
-        // The thread cannot have panicked.
+        // The thread does not panic.
         self.writer.join().unwrap_or(Ok(()))
     }
 }
 
 impl Recorder {
-    /// Adds a packet that the interface of this number has seen at `time`.
+    /// Adds a packet that passed the interface with this index at `time`.
     pub(crate) fn record(&self, interface: u32, time: Instant, packet: Vec<u8>) -> Result<(), Missed> {
         let len = packet.len();
         if self.bytes_waiting.fetch_add(len, Ordering::Relaxed) > BYTES_WAITING {

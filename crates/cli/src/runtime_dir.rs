@@ -1,4 +1,4 @@
-//! Where running commands leave what other commands find them by: sockets and records.
+//! Runtime directories for sockets and records of running commands.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use rustix::process::geteuid;
 
-/// This user's directory.
+/// Returns this user's directory.
 pub(crate) fn of_user() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory).join("nichrome"),
@@ -16,13 +16,13 @@ pub(crate) fn of_user() -> PathBuf {
     }
 }
 
-/// The machine's, for root, whichever way root has come; the user's for everybody else.
+/// Returns the machine's directory for root, the user's for others.
 pub(crate) fn of_machine() -> PathBuf {
     let directory = PathBuf::from("/run/nichrome");
     if geteuid().is_root() && create(&directory).is_ok() { directory } else { of_user() }
 }
 
-/// Makes the directory, which nobody else may look into.
+/// Creates the directory, inaccessible to other users.
 pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
     let make = || -> io::Result<u32> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -33,7 +33,7 @@ pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the directory unless others have left something there.
+/// Removes the directory if it is empty.
 pub(crate) fn remove_if_empty(directory: &Path) {
     let _ = fs::remove_dir(directory);
 }

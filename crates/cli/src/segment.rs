@@ -21,27 +21,27 @@ Examples:
   nichrome segment merged.pcapng out.pcapng           of 'nichrome coalesce': the segments that were merged
   tcpdump -i eth0 -c 10000 -w - | nichrome segment - out.pcapng --mtu 9000";
 
-/// Cut super-packets back into TCP segments and UDP datagrams that fit an MTU, for programs that cannot read super-packets: the
-/// inverse of 'nichrome coalesce'.
+/// Segment super-packets into TCP segments and UDP datagrams that fit an MTU, for programs that cannot read
+/// super-packets: the inverse of 'nichrome coalesce'.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Segment {
-    /// The capture to read, pcap or pcapng, also compressed by gzip or zstd; - is the standard input; of a folder, all captures
-    /// in it, as parts of one.
+    /// The capture to read: pcap or pcapng, optionally compressed by gzip or zstd; - for standard input; a folder for
+    /// all captures in it, as parts of one.
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The capture to write, always pcapng; - is the standard output.
+    /// The capture to write, in pcapng; - for standard output.
     #[arg(value_name = "OUT.pcapng")]
     output: PathBuf,
-    /// The longest IP packet, in bytes. By default the segments that 'nichrome coalesce' merged, as its comments say, and 1500
-    /// for packets without such a comment.
+    /// Maximum IP packet length, in bytes. By default restores the segments that 'nichrome coalesce' merged, by its
+    /// comments, and uses 1500 for packets without such a comment.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     mtu: Option<u16>,
     /// Payload of each segment, in bytes, instead of an MTU.
     #[arg(long, value_name = "BYTES", conflicts_with = "mtu")]
     mss: Option<NonZeroU16>,
-    /// Take only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER,
-    /// after TIME, before TIME (from the first packet on, such as 1.5s), and 'not' before any.
+    /// Use only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port
+    /// NUMBER, after TIME, before TIME (since the first packet, such as 1.5s), and 'not' before any.
     #[arg(long, value_name = "TERMS")]
     filter: Option<Filter>,
     /// Print the summary as one JSON object.
@@ -69,7 +69,7 @@ impl Segment {
         ended.judge()
     }
 
-    /// Cuts every record; says what ended the capture early, if anything did.
+    /// Segments every record; returns the error that ended the capture early, if any.
     fn cut(
         &self,
         path: &Path,

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
-    /// Where servers are.
+    /// The left end, where servers run.
     Left,
-    /// Where clients are.
+    /// The right end, where clients run.
     Right,
 }
 
 impl Side {
-    /// Both.
+    /// Both ends.
     pub(crate) const BOTH: [Self; 2] = [Self::Left, Self::Right];
 
-    /// The other one.
+    /// Returns the other end.
     pub(crate) const fn other(self) -> Self {
         match self {
             Self::Left => Self::Right,
@@ -25,7 +25,7 @@ impl Side {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Left => "left",
@@ -33,7 +33,7 @@ impl Side {
         }
     }
 
-    /// The name of the direction that leads to it.
+    /// Returns the name of the direction towards this end.
     pub(crate) const fn direction(self) -> &'static str {
         match self {
             Self::Left => "to_left",
@@ -41,7 +41,7 @@ impl Side {
         }
     }
 
-    /// Its number: 1 or 2.
+    /// Returns the number: 1 or 2.
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Left => 1,
@@ -49,7 +49,7 @@ impl Side {
         }
     }
 
-    /// Which of a pair, the left one first, is its own.
+    /// Returns this end's element of a pair, the left one first.
     pub(crate) fn of<T>(self, pair: &[T; 2]) -> &T {
         &pair[usize::from(self.number() - 1)]
     }

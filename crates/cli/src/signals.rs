@@ -1,4 +1,4 @@
-//! Signals as events of a command that ends in an orderly way.
+//! Signals as events of a command.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use signal_hook::iterator::Signals;
 
 use crate::threads;
 
-/// From now on, these signals are told instead of ending the process, on a thread of its own, as long as anyone listens.
+/// Passes these signals to `tell` on a separate thread instead of ending the process, until it returns an error.
 pub(crate) fn forward<E>(
     signals: &[i32],
     tell: impl FnMut(i32) -> Result<(), E> + Send + 'static,
@@ -16,7 +16,7 @@ pub(crate) fn forward<E>(
     threads::start("signals", move || drop(signals.forever().try_for_each(tell))).map(drop)
 }
 
-/// The exit status of what a signal has ended: 128 and its number, as shells have it.
+/// Returns the exit status for a signal: 128 plus its number, as shells do.
 pub(crate) fn exit_code(signal: i32) -> ExitCode {
     ExitCode::from((128 + signal) as u8)
 }

@@ -24,7 +24,7 @@ mod variants;
 
 use clap::Subcommand;
 
-/// Run experiments in the simulator, and compare them with what papers say.
+/// Run experiments in the simulator and compare them with the papers.
 #[derive(Subcommand)]
 pub(crate) enum Sim {
     List(list::List),

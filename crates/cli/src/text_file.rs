@@ -1,16 +1,16 @@
-//! Text files that a user names: read whole, up to a length.
+//! Reads text files named by the user, with a size limit.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Bytes of the longest file that is read: a trace of many hours.
+/// Maximum size, in bytes: a bandwidth trace of many hours.
 const LONGEST: u64 = 64 << 20;
 
 /// Reads a text file.
 ///
 /// # Errors
-/// It cannot be read, is no UTF-8, or is longer than 64 MiB, as devices are.
+/// The file is unreadable, not valid UTF-8, or longer than 64 MiB, as some devices are.
 pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<String> {
     read_up_to(path.as_ref(), LONGEST)
 }

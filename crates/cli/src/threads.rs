@@ -1,13 +1,13 @@
-//! Threads, of which a user may not have as many as are wanted.
+//! Thread creation with error reporting.
 
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::Context;
 
-/// Starts a thread that is called `name` where threads are listed.
+/// Starts a thread called `name`.
 ///
 /// # Errors
-/// There are no more to be had.
+/// The system's limit of threads is reached.
 pub(crate) fn start<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,

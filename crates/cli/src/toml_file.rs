@@ -1,12 +1,12 @@
-//! TOML files, with what is wrong in them in one line.
+//! Parses TOML files with one-line errors.
 
 use anyhow::anyhow;
 use toml::Table;
 
-/// The table that a text is.
+/// Parses a text as a TOML table.
 ///
 /// # Errors
-/// It is no TOML; lines count from 1.
+/// Invalid TOML; lines count from 1.
 pub(crate) fn parse(text: &str) -> anyhow::Result<Table> {
     text.parse().map_err(|error: toml::de::Error| {
         let before = text.bytes().take(error.span().map_or(0, |span| span.start));

@@ -48,7 +48,7 @@ use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::{failure, number};
 
-/// Bytes of a frame besides its IP packet: Ethernet and two tags.
+/// Maximum link overhead of a frame, in bytes: Ethernet header and two VLAN tags.
 const LINK_LEN: usize = 14 + 8;
 
 const EXAMPLES: &str = "\
@@ -63,7 +63,7 @@ Programs are told where they are: $PEER and $PEER6 are the other host's addresse
 their own. The program on the right starts once the one on the left listens, has ended, or has waited
 for something else for half a second; when it ends, the other is stopped.";
 
-/// A wide-area path on one machine: two hosts without root, or two interfaces, and what is between them.
+/// A wide-area path on one machine, between two hosts without root, or between two interfaces.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Wan {
@@ -71,42 +71,42 @@ pub(crate) struct Wan {
     remote: Option<RemoteCommand>,
     #[command(flatten)]
     impairments: ImpairmentOptions,
-    /// What runs on the left host: a line for the shell.
+    /// The command for the left host: a line for the shell.
     #[arg(long, value_name = "COMMAND", help_heading = "Hosts")]
     left: Option<String>,
-    /// What runs on the right host; its exit status is this command's.
+    /// The command for the right host; its exit status is this command's.
     #[arg(long, value_name = "COMMAND", help_heading = "Hosts", conflicts_with_all = ["command", "between"])]
     right: Option<String>,
-    /// Opens a shell on the left host; when it ends, everything does. Where it is alone, its exit status is this
+    /// Open a shell on the left host; when it ends, everything does. Without a right command, its exit status is this
     /// command's.
     #[arg(long, help_heading = "Hosts", conflicts_with_all = ["left", "between"])]
     shell: bool,
-    /// The longest IP packet that the hosts' interfaces take, in bytes. With less than 1280 there is no IPv6.
+    /// MTU of the hosts' interfaces. Below 1280 there is no IPv6.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_521), help_heading = "Hosts")]
     interface_mtu: u32,
-    /// In line between two interfaces of this machine, which are put back at the end. Needs root or CAP_NET_RAW and
-    /// CAP_NET_ADMIN. The interfaces should have no addresses: this machine would answer, too. One that is set down is
-    /// waited for; when one is deleted, the path ends.
+    /// Connect two interfaces of this machine, which are restored at the end. Needs root or CAP_NET_RAW and
+    /// CAP_NET_ADMIN. The interfaces should have no addresses, or this machine would answer too. If an interface goes
+    /// down, the path waits for it; if one is deleted, the path ends.
     #[arg(long, num_args = 2, value_names = ["IFACE", "IFACE"], help_heading = "Interfaces", conflicts_with_all = ["left", "command"])]
     between: Option<Vec<InterfaceName>>,
-    /// What all random choices come from; without it they are different every time.
+    /// Seed of all random choices; by default random.
     #[arg(
         long, value_name = "NUMBER", value_parser = number::seed, allow_negative_numbers = true, help_heading = "Results",
     )]
     seed: Option<u64>,
-    /// Record every packet at both ends: interface left and interface right.
+    /// Record every packet at both ends, as interfaces left and right.
     #[arg(long, value_name = "FILE.pcapng", help_heading = "Results")]
     capture: Option<PathBuf>,
-    /// Print the summary as one JSON object; what programs print then goes to the standard error.
+    /// Print the summary as one JSON object; the programs' output then goes to standard error.
     #[arg(long, help_heading = "Results")]
     json: bool,
-    /// Draw the delays given, and the throughput over time.
+    /// Plot the delays given, and the throughput over time, to this file, as SVG.
     #[arg(long, value_name = "FILE.svg", help_heading = "Results")]
     plot: Option<PathBuf>,
-    /// A command without the dashes before it, which is told.
+    /// Internal: a command without '--' before it, which is reported.
     #[arg(hide = true)]
     stray: Vec<OsString>,
-    /// What runs on the right host, at this terminal: a program and its arguments; $PEER and the like are put in.
+    /// The program for the right host, at this terminal, and its arguments; $PEER and the like are replaced.
     #[arg(last = true, value_name = "COMMAND", help_heading = "Hosts")]
     command: Vec<OsString>,
 }
@@ -119,7 +119,7 @@ enum RemoteCommand {
 }
 
 impl Wan {
-    /// Runs the command; the exit status is that of the program on the right.
+    /// Runs the command; returns the exit status of the program on the right.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.remote {
             Some(RemoteCommand::Set(set)) => return set.run().map(|()| ExitCode::SUCCESS),
@@ -172,9 +172,9 @@ impl Wan {
         Ok(())
     }
 
-    /// Two hosts of our own and the path between them.
+    /// Creates two hosts and the path between them.
     fn hosts(&self, impairments: [Impairments; 2]) -> anyhow::Result<ExitCode> {
-        // Before there is any other thread.
+        // Requires a single-threaded process.
         become_able()?;
         let host = |side| Host::new(side, self.interface_mtu, Offloads::All);
         let [left, right] = Side::BOTH;
@@ -201,7 +201,7 @@ impl Wan {
         Ok(status)
     }
 
-    /// What runs on the left host and on the right one.
+    /// Returns the programs for the left and right host.
     fn programs(&self) -> [Option<(Program, Output)>; 2] {
         let left = match &self.left {
             Some(line) => Some((Program::Line(line.clone()), Output::Labelled)),
@@ -219,7 +219,7 @@ impl Wan {
         [left, right]
     }
 
-    /// In line between two interfaces until somebody ends it.
+    /// Runs the path between two interfaces until a signal.
     fn between(
         &self,
         interfaces: &[InterfaceName],
@@ -249,7 +249,7 @@ impl Wan {
         ));
         let ended = session.wait_for_the_end(links);
         let finished = self.finish(run, [0, 0]);
-        // What has happened to an interface is why a direction has failed.
+        // A direction may have failed because of an interface change.
         let status = ended?;
         finished.map(|()| status)
     }
@@ -281,7 +281,7 @@ impl Wan {
         Ok(Run { path, recording, plot, seed, _control: control })
     }
 
-    /// Ends the path, and prints and draws what it has done.
+    /// Stops the path, prints and plots its results.
     fn finish(&self, run: Run, unread: [u64; 2]) -> anyhow::Result<()> {
         let reports = run.path.stop()?;
         let recorded = run.recording.map_or(Ok(()), Recording::finish);
@@ -298,7 +298,7 @@ impl Wan {
     }
 }
 
-/// A path in use and what belongs to it.
+/// A running path with its capture and control.
 struct Run {
     path: LivePath,
     recording: Option<Recording>,

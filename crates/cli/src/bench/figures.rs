@@ -1,20 +1,20 @@
-//! What is made of measurements: medians, and numbers as reports have them.
+//! Medians, and numbers in report format.
 
 use anyhow::Context;
 use serde_json::Value;
 
-/// The median, of the middle two the upper; 0 of nothing.
+/// Returns the median, the upper of the two middle values; 0 if empty.
 pub(super) fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples.get(samples.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// A number with two decimals, as JSON has it.
+/// Rounds to two decimals.
 pub(super) fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }
 
-/// A number of a report.
+/// Returns a number from a report.
 pub(super) fn figure(report: &Value, name: &str) -> anyhow::Result<f64> {
     report[name].as_f64().with_context(|| format!("there is no {name} in what was measured"))
 }

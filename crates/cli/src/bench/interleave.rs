@@ -1,4 +1,4 @@
-//! `nichrome bench lro --interleave`: what coalescing costs where the flows of a burst take turns.
+//! `nichrome bench lro --interleave`: the cost of coalescing interleaved flows.
 
 use std::env;
 use std::fs::File as Output;
@@ -15,16 +15,17 @@ use super::lane::{BURST, Plan, Subject, Traffic};
 use super::traffic::{File, Flows, Interleaving};
 use crate::number::Grouped;
 
-/// Enough that a row takes less than a second.
+/// Keeps each row below one second.
 const PLAN: Plan = Plan { runs: 7, packets: 32_000 };
-/// What is counted: a pass.
+/// A single pass, for counting instructions.
 const COUNTED: Plan = Plan { runs: 0, packets: 0 };
 
 const fn row(flows: u32, in_a_row: u32, merges: bool) -> Interleaving {
     Interleaving { flows, in_a_row, merges }
 }
 
-/// The rows of the table. Round robin over 64 flows or more, one segment at a time, nothing merges within a burst of 32.
+/// The rows of the table. With 64 or more flows round robin, one segment at a time, nothing merges within a burst of
+/// 32.
 const ROWS: [Interleaving; 24] = [
     row(1, 1, true),
     row(4, 1, true),
@@ -79,7 +80,7 @@ enum Cost {
     Instructions { instructions_per_packet: f64 },
 }
 
-/// Measures every row and prints the table; counts instructions where `counted` is the file's path.
+/// Measures every row and prints the table. Counts instructions in a child process if `counted` is the file's path.
 pub(super) fn run(file: &File, counted: Option<&Path>, json: bool) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for (nth, interleaving) in ROWS.into_iter().enumerate() {
@@ -154,12 +155,12 @@ fn subject(file: &File, interleaving: Interleaving, profile: Profile) -> Subject
     Subject { profile, config, connections }
 }
 
-/// The row of the table with this number.
+/// Returns the row with this number.
 fn row_number(nth: usize) -> anyhow::Result<Interleaving> {
     ROWS.get(nth).copied().with_context(|| format!("there is no row {nth}: the last is {}", ROWS.len() - 1))
 }
 
-/// Takes a pass of a row through a profile and prints how many packets that are.
+/// Runs one pass of a row through a profile and prints its number of packets.
 pub(super) fn run_row(file: &File, nth: usize, profile: Profile) -> anyhow::Result<()> {
     let interleaving = row_number(nth)?;
     let [measured] =
@@ -170,7 +171,7 @@ pub(super) fn run_row(file: &File, nth: usize, profile: Profile) -> anyhow::Resu
     Ok(())
 }
 
-/// Counts instructions in a process of its own under valgrind.
+/// Counts instructions in a child process under valgrind.
 fn count(path: &Path, nth: usize, profile: Profile) -> anyhow::Result<Cost> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--toggle-collect=*timed_burst*", "--callgrind-out-file=/dev/null"])
@@ -190,8 +191,8 @@ fn count(path: &Path, nth: usize, profile: Profile) -> anyhow::Result<Cost> {
     }
 }
 
-/// Writes the packets of a pass of each row as a classic pcap file, which every benchmark reads. Its name is that of the row:
-/// flows, segments in a row, whether they merge.
+/// Writes the packets of one pass of each row as a pcap file, a format that every benchmark reads. The file name has
+/// the row's flows, segments in a row, and whether they merge.
 pub(super) fn write_captures(file: &File, directory: &Path) -> anyhow::Result<()> {
     for interleaving in ROWS {
         let Interleaving { flows, in_a_row, merges } = interleaving;

@@ -1,4 +1,4 @@
-//! One TCP stream of iperf3, to measure beside.
+//! A TCP stream of iperf3, as a baseline.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use nichrome_port::die_with_parent;
 use serde_json::Value;
 
-/// Which end of the stream a process is.
+/// The end of the stream that a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Server,
@@ -18,14 +18,14 @@ fn command() -> Command {
     Command::new("iperf3")
 }
 
-/// Says which iperf3 there is.
+/// Returns the version of iperf3.
 pub(super) fn version() -> io::Result<String> {
     let output = command().arg("--version").output()?;
     let told = String::from_utf8_lossy(&output.stdout);
     Ok(told.lines().next().unwrap_or("iperf3").to_owned())
 }
 
-/// A server, and how long a client sends to it.
+/// The server's address, and the duration.
 #[derive(Clone, Copy)]
 pub(super) struct Stream<'a> {
     pub(super) server: &'a str,
@@ -34,8 +34,7 @@ pub(super) struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// What one stream from the client to the server carries, in Gbit/s: what has arrived. `spawn` starts each end where
-    /// it is to run.
+    /// Runs one stream from client to server; returns the received Gbit/s. `spawn` starts each end in its namespace.
     pub(super) fn measure(
         &self,
         spawn: impl Fn(End, &mut Command) -> anyhow::Result<Child>,
@@ -47,7 +46,7 @@ impl Stream<'_> {
             die_with_parent(&mut command);
             spawn(end, &mut command)
         };
-        // Otherwise it tells nobody that it listens before it ends.
+        // --forceflush: without it the message that it listens appears only at exit.
         let listening = ["--server", "--one-off", "--bind", self.server, "--forceflush"];
         let mut server = start(End::Server, &listening)?;
         let mut lines = BufReader::new(server.stdout.take().context("iperf3 has no output")?).lines();
@@ -55,7 +54,7 @@ impl Stream<'_> {
         let client = start(End::Client, &["--client", self.server, "--time", self.seconds, "--json"])?;
         let printed = client.wait_with_output()?.stdout;
         let report: Value = serde_json::from_slice(&printed).context("iperf3's report is not understood")?;
-        // One whose client has failed waits for another.
+        // A server whose client failed waits for another one.
         let _ = server.kill();
         server.wait()?;
         match report.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64) {

@@ -1,7 +1,8 @@
-//! One engine under measurement.
+//! An engine under measurement.
 //!
-//! Bursts of 32 frames are copied into receive buffers before the clock starts; the engine gets them as a batch, what it
-//! puts out is fetched after it, and dropped after the clock stops. So it is in the benchmarks of the peers.
+//! Bursts of 32 frames are copied into receive buffers before the clock starts. The engine gets each burst as a batch,
+//! its outputs are polled after it, and dropped after the clock stops. The benchmarks of the peers work in the same
+//! way.
 
 use std::error::Error;
 use std::time::Instant as Clock;
@@ -17,37 +18,38 @@ use super::traffic::{File, Flows};
 use crate::allocator::ALLOCATOR;
 use crate::engine_options::default_profile_config;
 
-/// Frames that a card delivers at once.
+/// Frames per burst.
 pub(super) const BURST: usize = 32;
-/// Receive buffers that are made at a time, and their bytes: few, so that those in use stay warm, as DPDK's do in its
-/// cache of buffers for each core.
+/// Number of receive buffers allocated at a time, and their size in bytes: few, so that those in use stay in the
+/// cache, as with DPDK's per-core buffer cache.
 const BUFFERS: (usize, usize) = (64, 2048);
-/// Outputs of one burst that there is room for: nothing may be allocated while the clock runs.
+/// Capacity for the outputs of one burst: nothing may be allocated while the clock runs.
 const OUTPUTS: usize = 65_536;
 
-/// How long is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy)]
 pub(super) struct Plan {
-    /// Runs that are measured, after one to warm up.
+    /// Measured runs, after one to warm up.
     pub(super) runs: usize,
-    /// Packets of a run: passes over the traffic are repeated until there are as many.
+    /// Minimum packets of a run: passes over the traffic are repeated until reached.
     pub(super) packets: usize,
 }
 
-/// What the runs have shown.
+/// The results of the runs.
 pub(super) struct Measured {
-    /// The median of the runs.
+    /// Median over the runs.
     pub(super) ns_per_packet: f64,
     pub(super) bytes_per_packet: f64,
     pub(super) allocations_per_packet: f64,
-    /// Of a pass over the traffic.
+    /// Packets of one pass over the traffic.
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
 }
 
-/// Where the frames come from.
+/// The source of frames.
 pub(super) enum Traffic<'f> {
-    /// A file's frames, and those that end its flows after each pass, so that the next does not look repeated.
+    /// A file's frames, and frames that close its flows after each pass, so that the next pass does not look like
+    /// retransmissions.
     File(&'f File, &'f [Vec<u8>]),
     Flows(Flows),
 }
@@ -77,7 +79,7 @@ impl Traffic<'_> {
     }
 }
 
-/// One engine being measured, and what it was given and gave back.
+/// An engine with its inputs and outputs.
 struct Lane<'f, E> {
     engine: E,
     traffic: Traffic<'f>,
@@ -87,11 +89,11 @@ struct Lane<'f, E> {
     outputs: Vec<Output<Buffer>>,
     now: Instant,
     totals: Totals,
-    /// Nanoseconds per packet of each run, the first of which is to warm up.
+    /// Nanoseconds per packet of each run; the first one warms up.
     runs: Vec<f64>,
 }
 
-/// What was counted since the start, for all passes alike.
+/// Counters of all passes since the start.
 #[derive(Clone, Copy, Default)]
 struct Totals {
     passes: u64,
@@ -116,10 +118,10 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         }
     }
 
-    /// Takes at least so many packets.
+    /// Processes at least `packets` packets.
     fn run(&mut self, packets: usize) {
         if self.runs.len() == 1 {
-            // What the first run cost does not count.
+            // The first run is not counted.
             self.totals = Totals::default();
         }
         let passes = (packets / self.traffic.len()).max(1);
@@ -127,7 +129,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         self.runs.push(ns as f64 / (passes * self.traffic.len()) as f64);
     }
 
-    /// One pass over the traffic; returns the nanoseconds that the engine took.
+    /// Makes one pass over the traffic; returns the engine's time in nanoseconds.
     fn pass(&mut self) -> u64 {
         self.traffic.begin_pass();
         let mut ns = 0;
@@ -139,7 +141,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
                 buffer.fill(|bytes| self.traffic.write(nth, bytes));
                 let len = buffer.len() as u64;
                 self.totals.bytes_in += len;
-                // As at 10 Gb/s.
+                // Arrival times at 10 Gb/s.
                 self.now = self.now.plus_nanos(len * 8 / 10);
                 self.burst.push(Frame { buffer, checksum: self.checksum });
             }
@@ -153,7 +155,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         ns
     }
 
-    /// What a driver does for one burst. Not inlined: `callgrind` counts what is within.
+    /// Processes one burst as a driver does. Not inlined: callgrind counts this function.
     #[inline(never)]
     fn timed_burst(&mut self) -> u64 {
         let Self { engine, burst, outputs, now, .. } = self;
@@ -172,7 +174,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         self.outputs.clear();
     }
 
-    /// Ends the flows of a file, so that the next pass begins them anew. What was still held comes out.
+    /// Closes the flows of a file so that the next pass opens them again. Held packets come out.
     fn end_flows(&mut self) {
         let Traffic::File(_, endings) = self.traffic else { return };
         for ending in endings {
@@ -187,7 +189,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         self.totals.packets_out = self.totals.packets_out.saturating_sub(endings.len() as u64);
     }
 
-    /// The median of the runs after the first, and what was counted in them.
+    /// Returns the median of the measured runs, and their counters.
     fn measured(&self) -> Measured {
         let Totals { passes, packets_in, bytes_in, packets_out, allocations } = self.totals;
         Measured {
@@ -200,18 +202,17 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
     }
 }
 
-/// An engine to be measured.
+/// An engine to measure.
 #[derive(Clone, Copy)]
 pub(super) struct Subject {
     pub(super) profile: Profile,
     pub(super) config: Config,
-    /// The connections that `npu` has room for: only it knows a flow that holds nothing.
+    /// Size of `npu`'s connection table: only `npu` keeps flows that hold nothing.
     pub(super) connections: usize,
 }
 
 impl Subject {
-    /// Measures an engine for each of these states of the frames' checksums. Their runs take turns, so that noise hits all
-    /// alike.
+    /// Measures an engine for each of these checksum states. Runs alternate, so that noise affects all alike.
     pub(super) fn measure<'f, const N: usize>(
         &self,
         plan: Plan,
@@ -253,7 +254,7 @@ where
     measured.try_into().map_err(|_| anyhow!("a lane is missing"))
 }
 
-/// Receive buffers, as many as the engine turns out to hold.
+/// Receive buffers, as many as the engine holds at a time.
 #[derive(Default)]
 struct Buffers {
     pools: Vec<BufferPool>,

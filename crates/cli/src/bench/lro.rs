@@ -1,4 +1,4 @@
-//! `nichrome bench lro`: what coalescing costs per packet.
+//! `nichrome bench lro`: the cost of coalescing per packet.
 //!
 //! The method is that of the peers in `bench/peers`: see [`super::lane`].
 
@@ -18,30 +18,30 @@ use crate::number::Grouped;
 
 const PLAN: Plan = Plan { runs: 15, packets: 144_000 };
 
-/// Measure what coalescing costs per packet, without and with checksum verification.
+/// Measure the cost of coalescing per packet, without and with checksum verification.
 #[derive(Args)]
 pub(crate) struct Lro {
-    /// The capture whose IP packets are taken in order, in bursts of 32, over and over.
+    /// The capture to take IP packets from, in order, in bursts of 32, repeatedly.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The engine: gro (until the end of each burst), netfpga or npu (with their default hold times at 10 Gb/s).
+    /// The engine: gro (holds until the end of each burst), netfpga or npu (with their default hold times at 10 Gb/s).
     #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile)]
     profile: Profile,
-    /// Take so many flows in random order instead, made of the file's first full-sized segment.
+    /// Use this many flows in random order instead, made from the file's first full-sized segment.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     flows: Option<u32>,
-    /// Take flows that take turns instead, many or few, with more or fewer segments in a row, made of the file's first
-    /// full-sized segment, through all profiles: a table.
+    /// Print a table for all profiles with interleaved flows: varying numbers of flows and of segments in a row, made
+    /// from the file's first full-sized segment.
     #[arg(long, conflicts_with_all = ["profile", "flows"])]
     interleave: bool,
-    /// With --interleave: count instructions per packet, without checksum, by valgrind. They do not depend on what else the
-    /// machine does.
+    /// With --interleave: count instructions per packet, without checksum, by valgrind. Independent of other load on
+    /// the machine.
     #[arg(long, requires = "interleave")]
     instructions: bool,
     /// With --interleave: write the packets of each row to a pcap file in this directory instead.
     #[arg(long, value_name = "DIR", requires = "interleave", conflicts_with = "instructions")]
     captures: Option<PathBuf>,
-    /// What valgrind runs: a row of the table by its number, and a profile.
+    /// Internal: the row and profile to run under valgrind.
     #[arg(long, hide = true, requires = "profile", conflicts_with = "interleave")]
     row: Option<usize>,
     /// Print one JSON object.
@@ -58,7 +58,7 @@ struct Report {
     gbps: f64,
     gbps_with_checksum: f64,
     allocations_per_packet: f64,
-    /// Of a pass over the traffic.
+    /// Packets of one pass over the traffic.
     packets_in: u64,
     packets_out: u64,
     runs: usize,
@@ -78,7 +78,7 @@ impl Lro {
             return interleave::run(&file, counted, self.json);
         }
         let config = Config { medium: file.medium, ..Config::default() };
-        // Only `npu` knows a flow that holds nothing, so only its table grows with the flows.
+        // Only `npu` keeps flows that hold nothing, so only its table must grow with the flows.
         let connections = config.max_connections.max(self.flows.unwrap_or(0) as usize);
         let endings = file.endings();
         let flows = self.flows.map_or(endings.len(), |flows| flows as usize);

@@ -1,10 +1,10 @@
-//! The core that a measurement runs on.
+//! Pins a measurement to a CPU.
 
 use std::fs;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Keeps this thread on the core that it is on. Where the system refuses, the figures are only less steady.
+/// Pins this thread to its current CPU. Ignores errors: figures are then less steady.
 pub(super) fn pin() {
     let stat = fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     if let Some(number) = core_of(&stat) {
@@ -14,12 +14,12 @@ pub(super) fn pin() {
     }
 }
 
-/// The core that a thread is on, from its line in /proc (proc_pid_stat(5), field 39). The system call would go through
-/// the vDSO, which valgrind takes away.
+/// Parses a thread's CPU from /proc (proc_pid_stat(5), field 39). The system call would use the vDSO, which valgrind
+/// hides.
 fn core_of(stat: &str) -> Option<usize> {
     const STATE: usize = 3;
     const PROCESSOR: usize = 39;
-    // The name before the state may hold spaces and parentheses.
+    // The name before the state may contain spaces and parentheses.
     let (_, from_state) = stat.rsplit_once(')')?;
     let number = from_state.split_whitespace().nth(PROCESSOR - STATE)?.parse().ok();
     number.filter(|number| *number < CpuSet::MAX_CPU)

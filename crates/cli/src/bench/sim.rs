@@ -1,6 +1,6 @@
-//! `nichrome bench sim`: how many events a second the simulator handles.
+//! `nichrome bench sim`: the simulator's events per second.
 //!
-//! Seconds are those that the processor spends on this thread, so that other programs do not count.
+//! Times are CPU seconds of this thread, so that other programs do not count.
 
 mod hold;
 mod network;
@@ -14,11 +14,11 @@ use serde::Serialize;
 use super::figures::{median, rounded};
 use crate::number::Grouped;
 
-/// Runs that are measured, after one to warm up.
+/// Measured runs, after one to warm up.
 const RUNS: usize = 9;
 
-/// Measure the simulator on one core: its event queue beside a binary heap, with 65,000 events pending, and a network of
-/// links and a switch with its handlers.
+/// Measure the simulator on one core: its event queue with 65,000 pending events compared with a binary heap, and a
+/// simulated network of links and a switch.
 #[derive(Args)]
 pub(crate) struct Sim {
     /// Print one JSON object.
@@ -31,14 +31,14 @@ struct Report {
     pending: usize,
     /// Of the event queue alone.
     events_per_s: f64,
-    /// Of a binary heap that does the same.
+    /// Of a binary heap with the same operations.
     heap_events_per_s: f64,
-    /// The median of the runs' ratios.
+    /// Median of the runs' ratios.
     queue_by_heap: f64,
-    /// Of a simulation with its handlers.
+    /// Of a simulation with its event handlers.
     network_events_per_s: f64,
     network_hosts: usize,
-    /// On average.
+    /// Mean number of pending events.
     network_pending: f64,
     runs: usize,
 }
@@ -67,7 +67,7 @@ impl Sim {
     }
 }
 
-/// How many events a second of processor time `work` handles, which says how many they were.
+/// Returns the events per CPU second of `work`, which returns its number of events.
 fn events_per_second(work: impl FnOnce() -> u64) -> f64 {
     let seconds = || {
         let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
@@ -78,7 +78,7 @@ fn events_per_second(work: impl FnOnce() -> u64) -> f64 {
     events as f64 / (seconds() - start)
 }
 
-/// The queue, the heap and the network take turns, so that noise hits all alike.
+/// Alternates queue, heap and network, so that noise affects all alike.
 fn measure() -> anyhow::Result<Report> {
     let (mut queue, mut heap) = (hold::Queue::new(), hold::Heap::new());
     let mut network = network::Network::new()?;

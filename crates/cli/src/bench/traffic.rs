@@ -1,4 +1,4 @@
-//! The frames that an engine is measured with: those of a file in their order, or segments of many flows.
+//! The traffic to measure engines with: a file's frames in order, or segments of many flows.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,14 +17,14 @@ use serde::Serialize;
 
 use crate::headers::{self, Headers};
 
-/// The most frames that are taken of a file.
+/// Maximum frames taken from a file.
 const MOST_FRAMES: usize = 1 << 20;
-/// The longest segment that flows are made of: a jumbo frame.
+/// Maximum segment that flows are made of, in bytes: a jumbo frame.
 const LONGEST: usize = 9216;
-/// The least packets of a pass over generated flows.
+/// Minimum packets of a pass over generated flows.
 const PASS: usize = 8192;
 
-/// The IP frames of a file, all of one medium.
+/// The IP frames of a file, all of one link type.
 pub(super) struct File {
     pub(super) medium: Medium,
     pub(super) frames: Vec<Vec<u8>>,
@@ -61,7 +61,7 @@ impl File {
         Ok(file)
     }
 
-    /// For each TCP flow, a frame that ends it: its first frame with FIN and ACK for flags. Checksums are not right.
+    /// Returns a frame that closes each TCP flow: its first frame with the flags FIN and ACK, and a wrong checksum.
     pub(super) fn endings(&self) -> Vec<Vec<u8>> {
         let mut seen: HashSet<FlowKey> = HashSet::new();
         let mut ending = |frame: &Vec<u8>| {
@@ -76,7 +76,7 @@ impl File {
         self.frames.iter().filter_map(&mut ending).collect()
     }
 
-    /// The first of the longest data segments: what a bulk transfer consists of.
+    /// Returns the first of the longest data segments: typical of a bulk transfer.
     fn full_sized(&self) -> Option<(&[u8], Headers)> {
         let segments = self.frames.iter().filter(|frame| frame.len() <= LONGEST).filter_map(|frame| {
             let headers = Headers::read(frame, frame.len(), self.medium)?;
@@ -87,27 +87,27 @@ impl File {
     }
 }
 
-/// In which order the segments of flows come, and whether they can be merged.
+/// The order of the flows' segments, and whether they can be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Interleaving {
     pub(super) flows: u32,
-    /// Segments of one flow in a row.
+    /// Consecutive segments of one flow.
     pub(super) in_a_row: u32,
-    /// Whether a segment carries on its flow's last one; otherwise its ACK number is another.
+    /// True if a segment continues its flow's last one; otherwise it has another ACK number.
     pub(super) merges: bool,
 }
 
-/// Segments of many flows, each flow in sequence from pass to pass: in a pseudo-random order, or round robin.
+/// Segments of many flows, each flow in sequence from pass to pass: in pseudo-random order, or round robin.
 pub(super) struct Flows {
     template: Vec<u8>,
     headers: Headers,
-    /// What comes next in each flow.
+    /// The next segment of each flow.
     next: Vec<Next>,
-    /// The flows of a pass.
+    /// The order of the flows in a pass.
     order: Vec<u32>,
-    /// What shuffles the order before each pass.
+    /// Shuffles the order before each pass.
     random: Option<Pcg64Mcg>,
-    /// What the ACK number rises by from segment to segment.
+    /// Increment of the ACK number per segment.
     ack_step: u32,
 }
 
@@ -119,21 +119,21 @@ struct Next {
 }
 
 impl Next {
-    /// The first of a flow: no two flows are likely to be at the same sequence number.
+    /// Returns the first segment of a flow. Initial sequence numbers are likely distinct.
     fn first(flow: u32) -> Self {
         Self { seq: flow.wrapping_mul(0x9E37_79B9), ack: 1, ident: flow as u16 }
     }
 }
 
 impl Flows {
-    /// `count` flows in random order, made of the file's first full-sized data segment.
+    /// Creates `count` flows in random order, made from the file's first full-sized data segment.
     pub(super) fn new(file: &File, count: u32) -> anyhow::Result<Self> {
         let packets = (count as usize).max(PASS).next_multiple_of(count as usize);
         let order = (0..count).cycle().take(packets).collect();
         Ok(Self { random: Some(Pcg64Mcg::seed_from_u64(7)), ..Self::in_order(file, count, order)? })
     }
 
-    /// Flows that take turns.
+    /// Creates interleaved flows.
     pub(super) fn interleaved(file: &File, interleaving: Interleaving) -> anyhow::Result<Self> {
         let Interleaving { flows, in_a_row, merges } = interleaving;
         let round = flows as usize * in_a_row as usize;
@@ -153,12 +153,12 @@ impl Flows {
         Ok(Self { template, headers, next, order, random: None, ack_step: 0 })
     }
 
-    /// Packets of a pass.
+    /// Returns the packets of a pass.
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Puts the flows of the next pass in another order, if that is random.
+    /// Shuffles the flows for the next pass, if their order is random.
     pub(super) fn shuffle(&mut self) {
         if let Some(random) = &mut self.random {
             self.order.shuffle(random);
@@ -179,7 +179,7 @@ impl Flows {
 }
 
 impl Headers {
-    /// Gives a frame with these headers the source of a flow and the place in it, and right checksums.
+    /// Sets source, sequence number and checksums of a frame for a flow.
     fn identify(&self, frame: &mut [u8], flow: u32, next: Next) {
         let (_, packet) = frame.split_at_mut(self.network);
         let transport = self.transport - self.network;

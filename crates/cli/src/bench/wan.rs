@@ -1,4 +1,4 @@
-//! `nichrome bench wan`: how fast the path is as an engine, how true its delays are, and how much gets through.
+//! `nichrome bench wan`: the path engine's speed, the accuracy of live delays, and the throughput.
 
 mod delays;
 mod engine;
@@ -17,8 +17,8 @@ use self::throughput::Throughput;
 
 pub(crate) use self::probe::Probe;
 
-/// Measure the wide-area path: packets a second in virtual time, how true delays are on live hosts, and the throughput
-/// of iperf3 beside that over a bare copy loop.
+/// Measure the wide-area path: packets per second in virtual time, accuracy of delays on live hosts, and iperf3's
+/// throughput compared with a bare copy loop.
 #[derive(Args)]
 pub(crate) struct Wan {
     /// Print one JSON object.
@@ -37,7 +37,7 @@ impl Wan {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let iperf3 = throughput::check()?;
         let mut delays = delays::measure_mahimahi();
-        // Before there is any other thread.
+        // Requires a single-threaded process.
         become_able()?;
         delays.measure_ours()?;
         let report = Report { engine: engine::measure()?, delays, throughput: throughput::measure(iperf3)? };

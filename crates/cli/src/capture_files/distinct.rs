@@ -1,4 +1,4 @@
-//! That no file is read and written, or written twice, in one run.
+//! Ensures that no file is read and written, or written twice, in one run.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,30 +6,30 @@ use std::path::{Path, PathBuf};
 
 use crate::failure;
 
-/// The files that a run uses, with what the command line calls them.
+/// The files of a run, with their option names.
 #[derive(Default)]
 pub(crate) struct Distinct {
     files: Vec<(&'static str, Identity)>,
 }
 
-/// What makes a file the same, by whatever name.
+/// The identity of a file under any name.
 #[derive(PartialEq, Eq)]
 enum Identity {
-    /// A file that is there: device and inode.
+    /// An existing file: device and inode.
     There(u64, u64),
-    /// One that is not there yet: its folder, resolved, and its name.
+    /// A new file: its resolved folder and its name.
     New(PathBuf),
 }
 
 impl Distinct {
-    /// Adds a file, or what stands for it where `path` is `-`.
+    /// Adds a file; for `-`, the file behind the standard stream.
     ///
     /// # Errors
-    /// It is one that was added before.
+    /// The file was added before.
     pub(crate) fn add(&mut self, name: &'static str, path: &Path, standard: &Path) -> anyhow::Result<()> {
         let stream = path.as_os_str() == "-";
         let path = if stream { standard } else { path };
-        // A stream can be used once, whatever is behind it.
+        // A stream can be used once, whatever file is behind it.
         let named = stream.then(|| Identity::New(path.into()));
         let Some(identity) = identity(path).or(named) else { return Ok(()) };
         if let Some((other, _)) = self.files.iter().find(|(_, known)| *known == identity) {
@@ -43,7 +43,7 @@ impl Distinct {
     }
 }
 
-/// What a path leads to; `None` for devices, which may be used twice, and for what cannot be opened.
+/// Returns a path's identity; `None` for devices, which may be used twice, and for unreadable paths.
 fn identity(path: &Path) -> Option<Identity> {
     if let Ok(metadata) = fs::metadata(path) {
         return metadata.is_file().then(|| Identity::There(metadata.dev(), metadata.ino()));

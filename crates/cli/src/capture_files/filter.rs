@@ -1,4 +1,4 @@
-//! Which packets of a capture a command takes: `host 192.0.2.7 and port 443 and after 2s`.
+//! Packet filters: `host 192.0.2.7 and port 443 and after 2s`.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use nichrome_port::capture::{LinkType, Record};
 use nichrome_wire::{EtherType, Instant, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, UdpHeader};
 use thiserror::Error;
 
-/// Terms that a packet must meet, all of them.
+/// Terms that a packet must all meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     terms: Vec<Term>,
-    /// The time of the first packet of the capture.
+    /// Time of the capture's first packet.
     start: Option<Instant>,
 }
 
@@ -26,16 +26,16 @@ struct Term {
 enum What {
     Version(u8),
     Protocol(IpProtocol),
-    /// One of the addresses begins with so many bits of this one.
+    /// Source or destination address has this prefix.
     Net(IpAddr, u32),
     Port(u16),
-    /// Not before this time after the first packet.
+    /// At least this time after the first packet.
     After(Duration),
-    /// Before this time after the first packet.
+    /// Less than this time after the first packet.
     Before(Duration),
 }
 
-/// A filter that says nothing valid.
+/// An invalid filter.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum FilterError {
     #[error(
@@ -69,7 +69,7 @@ impl FromStr for Filter {
     }
 }
 
-/// Reads a term that begins with `word`.
+/// Parses a term that begins with `word`.
 fn term<'a>(word: &str, words: &mut impl Iterator<Item = &'a str>) -> Result<What, FilterError> {
     Ok(match word {
         "ip" => What::Version(4),
@@ -124,7 +124,7 @@ fn time(text: &str) -> Option<Duration> {
 }
 
 impl Filter {
-    /// Returns true if the command takes the packet. To be called for each packet of the capture, in order.
+    /// Returns true if the packet matches. Must be called for each packet of the capture, in order.
     pub(crate) fn takes(&mut self, record: &Record, bytes: &[u8]) -> bool {
         let since = record.time - *self.start.get_or_insert(record.time);
         let packet = Packet::read(record.link_type, bytes);
@@ -139,12 +139,12 @@ impl Filter {
     }
 }
 
-/// What terms ask for of an IP packet.
+/// The fields of an IP packet that terms test.
 struct Packet {
     version: u8,
     protocol: IpProtocol,
     addresses: [IpAddr; 2],
-    /// `None` where it is neither TCP nor UDP, or a fragment that is not the first.
+    /// `None` for other protocols than TCP and UDP, and for later fragments.
     ports: Option<[u16; 2]>,
 }
 
@@ -177,7 +177,7 @@ impl Packet {
     }
 
     fn new(version: u8, protocol: IpProtocol, addresses: [IpAddr; 2], transport: Option<&[u8]>) -> Self {
-        // The ports of TCP lie where those of UDP do.
+        // TCP and UDP have the ports at the same offsets.
         let has_ports = matches!(protocol, IpProtocol::TCP | IpProtocol::UDP);
         let header = transport.filter(|_| has_ports).and_then(UdpHeader::new);
         let ports = header.map(|header| [header.src_port(), header.dst_port()]);
@@ -218,7 +218,7 @@ mod tests {
         Record { time, interface: 0, link_type: LinkType::Ethernet, original_len: 0 }
     }
 
-    /// Whether the filter takes a TCP segment of 10.0.0.1:1 to 10.0.0.2:443 a second after the first packet.
+    /// Returns true if the filter takes a TCP segment of 10.0.0.1:1 to 10.0.0.2:443 a second after the first packet.
     fn takes(filter: &str) -> bool {
         let mut filter: Filter = filter.parse().unwrap();
         filter.takes(&record(5), &[]);

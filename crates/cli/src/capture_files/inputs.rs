@@ -1,5 +1,5 @@
-//! The captures of an input: a file, the standard input, or a folder of captures that are parts of one, such as those that
-//! `tcpdump -C` writes.
+//! The captures of an input: a file, standard input, or a folder whose captures form one, such as those of `tcpdump
+//! -C`.
 
 use std::fs;
 use std::io::Read;
@@ -12,25 +12,24 @@ use nichrome_wire::Instant;
 use super::{Distinct, input_name, judge};
 use crate::failure;
 
-/// A capture that is being read.
+/// An open capture.
 pub(crate) type Capture = Reader<Box<dyn Read + Send>>;
 
 /// The captures of an input, in the order of their first packets.
 pub(crate) struct Inputs(Vec<PathBuf>);
 
-/// How the reading of an input has ended.
+/// The result of reading an input.
 pub(crate) struct Ended {
     records: u64,
-    /// What ended a capture early, the first time, and which.
+    /// The first capture that ended early, and its error.
     early: Option<(PathBuf, ReadError)>,
 }
 
 impl Inputs {
-    /// Finds the captures. Files of a folder that are none are named in a warning and left out; folders within are not
-    /// looked into.
+    /// Finds the captures. Warns about other files of a folder and skips them; does not descend into subfolders.
     ///
     /// # Errors
-    /// The folder cannot be read, or holds no capture.
+    /// The folder cannot be read, or has no capture.
     pub(crate) fn find(input: &Path) -> anyhow::Result<Self> {
         if !input.is_dir() {
             return Ok(Self(vec![input.into()]));
@@ -52,10 +51,10 @@ impl Inputs {
         Ok(Self(captures.into_iter().map(|(_, path)| path).collect()))
     }
 
-    /// Notes that these files are read.
+    /// Registers these files as read.
     ///
     /// # Errors
-    /// One of them is another of `files`.
+    /// One of them is already in `files`.
     pub(crate) fn add_to(&self, files: &mut Distinct) -> anyhow::Result<()> {
         self.0.iter().try_for_each(|path| files.add("IN", path, Path::new("/dev/stdin")))
     }
@@ -63,21 +62,21 @@ impl Inputs {
     /// Opens the first capture.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The capture cannot be opened.
     pub(crate) fn open(&self) -> anyhow::Result<Opened<'_>> {
         let first = self.0.first().map(|path| open(path)).transpose()?;
         Ok(Opened { paths: &self.0, first })
     }
 }
 
-/// Captures of which the first is open.
+/// Captures, the first of which is open.
 pub(crate) struct Opened<'a> {
     paths: &'a [PathBuf],
     first: Option<Capture>,
 }
 
 impl Opened<'_> {
-    /// Has every capture read by `read`, which says what ended it early.
+    /// Passes every capture to `read`, which returns the error that ended it early, if any.
     ///
     /// # Errors
     /// A capture cannot be opened, or `read` fails.
@@ -104,15 +103,15 @@ impl Opened<'_> {
 }
 
 impl Ended {
-    /// Whether a capture ended early.
+    /// Returns true if a capture ended early.
     pub(crate) fn is_early(&self) -> bool {
         self.early.is_some()
     }
 
-    /// Fails where nothing could be read.
+    /// Fails if not a single record was read.
     ///
     /// # Errors
-    /// What ended the capture before its first record.
+    /// The error that ended the capture before its first record.
     pub(crate) fn or_nothing_read(self) -> anyhow::Result<Self> {
         match self.early {
             Some((path, error)) if self.records == 0 => Err(error).with_context(|| input_name(&path)),
@@ -120,10 +119,10 @@ impl Ended {
         }
     }
 
-    /// Judges what ended a capture early, after everything else.
+    /// Reports an early end, after everything else.
     ///
     /// # Errors
-    /// A capture could not be read further.
+    /// A capture is corrupt.
     pub(crate) fn judge(self) -> anyhow::Result<()> {
         match self.early {
             Some((path, error)) => judge(error, &path),
@@ -136,12 +135,12 @@ fn open(path: &Path) -> anyhow::Result<Capture> {
     capture::open(path).with_context(|| input_name(path))
 }
 
-/// When the first packet of a capture came; one without packets comes first.
+/// Returns the time of a capture's first packet; captures without packets sort first.
 fn first_time(path: &Path) -> Result<Instant, ReadError> {
     let first = capture::open(path)?.next(&mut Vec::new());
     match first {
         Ok(Some(record)) => Ok(record.time),
-        // What it says will be said when it is read.
+        // Its error is reported when it is read.
         Ok(None) | Err(_) => Ok(Instant::ZERO),
     }
 }

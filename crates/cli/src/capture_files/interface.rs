@@ -1,4 +1,4 @@
-//! Where the packets of a capture came from.
+//! The interfaces of a capture.
 
 use nichrome_lro::Medium;
 use nichrome_port::capture::{LinkType, Record};
@@ -8,18 +8,18 @@ use nichrome_port::capture::{LinkType, Record};
 pub(crate) struct Interface {
     pub(super) number: u32,
     pub(super) link_type: LinkType,
-    /// The interface within that of the capture, as Linux's `any` has them.
+    /// Index of the interface within Linux's `any`.
     channel: u64,
 }
 
 impl Interface {
-    /// The interface of a record.
+    /// Returns the interface of a record.
     pub(crate) fn of(record: &Record, bytes: &[u8]) -> Self {
         let channel = record.link_type.channel(bytes);
         Self { number: record.interface, link_type: record.link_type, channel }
     }
 
-    /// What engines see of its frames begins with this.
+    /// Returns the medium of its frames, as engines see them.
     pub(crate) fn medium(self) -> Medium {
         match self.link_type {
             LinkType::Ethernet => Medium::Ethernet,
@@ -27,7 +27,7 @@ impl Interface {
         }
     }
 
-    /// Returns true if the frames of both came over one link in one direction.
+    /// Returns true if frames of both passed the same link in the same direction.
     pub(crate) fn is_same_link(self, other: Self) -> bool {
         (self.number, self.link_type, self.channel) == (other.number, other.link_type, other.channel)
     }

@@ -1,4 +1,4 @@
-//! A capture that is written, with the interfaces of the one that is read.
+//! A written capture that reproduces the interfaces of the input.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -9,15 +9,15 @@ use nichrome_wire::Instant;
 
 use super::interface::Interface;
 
-/// A capture that is written.
+/// A capture being written.
 pub(crate) struct Kept {
     writer: Writer<Box<dyn Write + Send>>,
-    /// The numbers of the input's interfaces, and those that they have here.
+    /// Output interfaces by input interface.
     interfaces: HashMap<(u32, LinkType), u32>,
 }
 
 impl Kept {
-    /// Creates the capture at `path`; `-` is the standard output.
+    /// Creates the capture at `path`; `-` is standard output.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -26,7 +26,7 @@ impl Kept {
         Ok(Self { writer, interfaces: HashMap::new() })
     }
 
-    /// Writes a packet, `parts` one after the other, on the interface that it came from.
+    /// Writes a packet, the concatenation of `parts`, on its interface.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -51,7 +51,7 @@ impl Kept {
         self.writer.write(interface, time, original_len, parts, comment)
     }
 
-    /// Ends the capture.
+    /// Closes the capture.
     ///
     /// # Errors
     /// The file cannot be written.

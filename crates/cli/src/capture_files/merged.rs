@@ -1,17 +1,17 @@
-//! What the comment of an aggregate says, for people who read it in Wireshark and for `nichrome segment`.
+//! The comment of an aggregate, for people who read it in Wireshark and for `nichrome segment`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How segments were merged.
+/// Properties of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Merged<'a> {
     pub(crate) segments: usize,
-    /// The largest payload of a segment in bytes.
+    /// Maximum payload of a segment, in bytes.
     pub(crate) mss: u16,
-    /// Why it was handed on when it was.
+    /// The flush reason.
     pub(crate) reason: &'a str,
-    /// Whether all segments had the same IPv4 identification.
+    /// True if all segments had the same IPv4 identification.
     pub(crate) has_fixed_identification: bool,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Merged<'_> {
 }
 
 impl<'a> Merged<'a> {
-    /// Reads a comment and returns what follows on other lines; `None` if it is not that of an aggregate.
+    /// Parses a comment; returns the remaining lines too. `None` if it is not an aggregate's.
     pub(crate) fn parse(comment: &'a str) -> Option<(Self, Option<&'a str>)> {
         let (line, rest) = match comment.split_once('\n') {
             Some((line, rest)) => (line, Some(rest)),
@@ -41,7 +41,7 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// Reads a number and returns what follows.
+/// Parses a number; returns the remaining text too.
 fn number<T: FromStr>(text: &str) -> Option<(T, &str)> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

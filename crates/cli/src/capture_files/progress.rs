@@ -1,4 +1,4 @@
-//! A progress bar on the standard error, for whom it takes long.
+//! A progress bar for long reads.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -7,29 +7,29 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar that appears only later.
+/// Delay before the bar appears.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often the clock is read, in records.
+/// Records between two reads of the clock.
 const STRIDE: u64 = 1024;
 
-/// How far the input has been read.
+/// Progress of reading the input.
 pub(crate) struct Progress {
     begun: Instant,
     records: u64,
-    /// Hidden at first; `None` where nobody looks.
+    /// Initially hidden; `None` without a terminal.
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// Progress through the input at `path`. Of a compressed file nobody knows how long it is.
+    /// Creates progress for the input at `path`. The decompressed length of a compressed file is unknown.
     pub(crate) fn new(path: &Path, is_compressed: bool) -> Self {
         let file = || fs::metadata(path).ok().filter(|file| file.is_file() && !is_compressed);
         let bar = || bar(file().map(|file| file.len()));
         Self { begun: Instant::now(), records: 0, bar: io::stderr().is_terminal().then(bar) }
     }
 
-    /// Says that one more record was read, which ends at byte `position`.
+    /// Notes a record that ends at byte `position`.
     #[inline]
     pub(crate) fn reached(&mut self, position: u64) {
         self.records += 1;

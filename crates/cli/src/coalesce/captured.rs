@@ -1,14 +1,14 @@
-//! Frames of a capture file.
+//! Captured frames as engine inputs.
 
 use nichrome_port::capture::Record;
 
-/// A frame as it was captured. Engines see what begins with the IP packet where they do not know the link's header, and nothing
-/// of frames without an IP packet there.
+/// A captured frame. If engines do not know the link header, they see the bytes from the IP packet on, or nothing if
+/// there is none.
 pub(super) struct Captured {
     bytes: Vec<u8>,
-    /// Bytes before those that engines see.
+    /// Length of the header that engines do not see, in bytes.
     header_len: usize,
-    /// The length on the wire.
+    /// Length on the wire, in bytes.
     pub(super) original_len: u32,
     /// The comments of the record.
     pub(super) comment: Option<Box<str>>,
@@ -20,7 +20,7 @@ impl Captured {
         Self { bytes, header_len, original_len: record.original_len, comment: comment.map(Into::into) }
     }
 
-    /// The link's header, where engines do not know it.
+    /// Returns the link header that engines do not see.
     pub(super) fn link_header(&self) -> &[u8] {
         &self.bytes[..self.header_len]
     }

@@ -1,4 +1,4 @@
-//! The driver: a capture's frames into the engines, one engine for each interface, in the capture's own time.
+//! The driver of `coalesce`: passes a capture's frames to engines, one per interface, in the capture's time.
 
 use nichrome_lro::verify::{Mismatch, Verified, Verifier};
 use nichrome_lro::{Coalescer, ConfigError, Frame, Output, ProfileConfig};
@@ -12,8 +12,8 @@ use super::tally::Tally;
 use crate::capture_files::Interface;
 use crate::engine_options::{EngineOptions, UdpByDefault};
 
-/// The most engines at once: each reserves tens of megabytes. One that is needed beyond takes the place of the one
-/// whose interface was silent for the longest.
+/// Maximum number of engines: each reserves tens of megabytes. A further one replaces the engine whose interface was
+/// idle for longest.
 const ENGINES: usize = 32;
 
 /// An interface with its engine.
@@ -24,13 +24,13 @@ struct Port {
     last_used: Instant,
 }
 
-/// What a run has come to.
+/// The results of a run.
 pub(super) struct Done {
     pub(super) counters: Counters,
     pub(super) tally: Tally,
 }
 
-/// The card: all its ports, and the host behind it.
+/// The card with its ports and the host.
 pub(super) struct Card<'a> {
     options: &'a EngineOptions,
     profile: ProfileConfig,
@@ -56,12 +56,12 @@ impl<'a> Card<'a> {
         }
     }
 
-    /// Counts a frame that the filter leaves out.
+    /// Counts a frame that the filter excludes.
     pub(super) fn leave_out(&mut self) {
         self.counters.filtered += 1;
     }
 
-    /// Takes a frame. Its time counts as that of the frame before it where it is earlier.
+    /// Receives a frame. Timestamps that go back are replaced by the last one.
     pub(super) fn receive(
         &mut self,
         record: &Record,
@@ -79,7 +79,7 @@ impl<'a> Card<'a> {
             verifier.received(captured.as_ref());
             verifier.observe_transmit(captured.as_ref());
         }
-        // A capture shows both directions.
+        // A capture contains both directions.
         port.engine.observe_transmit(captured.as_ref());
         let frame = Frame::new(captured);
         let (host, interface, verifier) = (&mut self.host, port.interface, &mut port.verifier);
@@ -89,7 +89,7 @@ impl<'a> Card<'a> {
         Ok(self.host.check()?)
     }
 
-    /// Fires every timer that is due at or before `now`, in the order of time over all ports.
+    /// Fires every timer due at or before `now`, in time order over all ports.
     fn fire_timers(&mut self, now: Instant) {
         let due = |port: &mut Port| port.engine.poll_timeout().filter(|due| *due <= now);
         while let Some((due, port)) =
@@ -102,7 +102,7 @@ impl<'a> Card<'a> {
         }
     }
 
-    /// The place of an interface's port, which is made where there is none.
+    /// Returns the index of an interface's port, which is created on first use.
     fn port(&mut self, interface: Interface) -> Result<usize, ConfigError> {
         let same = |port: &Port| port.interface.is_same_link(interface);
         if let Some(index) = self.ports.iter().position(same) {
@@ -126,7 +126,7 @@ impl<'a> Card<'a> {
         }
     }
 
-    /// Hands on what a port still holds, and adds up what it did.
+    /// Flushes a port's engine and adds its counters to the totals.
     fn retire(&mut self, mut port: Port) {
         port.engine.drain();
         while let Some(output) = port.engine.poll() {
@@ -147,8 +147,7 @@ impl<'a> Card<'a> {
         }
     }
 
-    /// Waits until nothing is held any more, and ends the captures. Says what verification has come to, where it was
-    /// asked for.
+    /// Flushes everything and closes the captures. Returns the result of verification, if requested.
     pub(super) fn finish(mut self) -> Result<(Done, Option<Result<Verified, Mismatch>>), WriteError> {
         self.fire_timers(Instant::MAX);
         self.now = self.host.latest.max(self.now);
@@ -160,7 +159,7 @@ impl<'a> Card<'a> {
     }
 }
 
-/// Gives an output to the host, and shows it to the verifier first.
+/// Passes an output to the verifier, then to the host.
 fn hand_over(
     host: &mut Host,
     verifier: Option<&mut Verifier>,

@@ -1,4 +1,4 @@
-//! `nichrome coalesce --compare`: one capture through every profile with several hold times.
+//! `nichrome coalesce --compare`: a capture through every profile with several hold times.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::card::Done;
 use crate::chart::{self, Axis, COLORS, Grid, HEADROOM, plain};
 use crate::number::{Grouped, plural};
 
-/// Pixels of the picture.
+/// Size of the figure, in pixels.
 const SIZE: (u32, u32) = (900, 480);
 
-/// From what a card delays an interrupt by to what a person does not notice.
+/// From typical interrupt moderation to delays that people do not notice.
 const HOLDS: [Duration; 4] = [
     Duration::from_micros(50),
     Duration::from_micros(200),
@@ -23,15 +23,15 @@ const HOLDS: [Duration; 4] = [
     Duration::from_millis(5),
 ];
 
-/// A card that is compared.
+/// A card to compare.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) config: ProfileConfig,
-    /// How long it holds segments at most.
+    /// Maximum time that it holds segments.
     hold: Duration,
 }
 
-/// All of them: every profile with every hold time.
+/// Returns every profile with every hold time.
 pub(super) fn candidates() -> impl Iterator<Item = Candidate> {
     let with = |profile, hold| match profile {
         Profile::Gro => ProfileConfig::Gro(Hold::For(hold)),
@@ -44,22 +44,22 @@ pub(super) fn candidates() -> impl Iterator<Item = Candidate> {
         .flat_map(move |profile| HOLDS.map(|hold| Candidate { config: with(profile, hold), hold }))
 }
 
-/// What the candidates made of a capture, with names that stay stable: `--json` prints it as it is.
+/// The results of all candidates. `--json` prints it: names are stable.
 #[derive(Default, Serialize)]
 pub(super) struct Comparison {
     pub(super) packets_in: u64,
-    /// Packets that `--filter` left out: in no other number.
+    /// Packets that `--filter` excluded; not in any other count.
     pub(super) filtered: u64,
     pub(super) runs: Vec<Run>,
-    /// Whether the input ended early.
+    /// True if the input ended early.
     pub(super) truncated: bool,
 }
 
-/// What one of them made of it.
+/// The results of one candidate.
 #[derive(Serialize)]
 pub(super) struct Run {
     pub(super) profile: &'static str,
-    /// How long segments are held at most.
+    /// Maximum time that segments are held.
     pub(super) hold_us: u64,
     pub(super) packets_out: u64,
     pub(super) aggregates: u64,
@@ -68,7 +68,7 @@ pub(super) struct Run {
 }
 
 impl Comparison {
-    /// Adds what a candidate made of the capture.
+    /// Adds the result of a candidate.
     pub(super) fn add(&mut self, candidate: Candidate, done: &Done) {
         let sums = &done.counters.sums;
         (self.packets_in, self.filtered) = (sums.packets_in, done.counters.filtered);
@@ -82,19 +82,19 @@ impl Comparison {
         });
     }
 
-    /// The run that left the host the fewest packets, and of equal ones the one that held them for the shortest time.
+    /// Returns the run with the fewest packets to the host, on a tie the one with the shortest hold time.
     fn best(&self) -> Option<&Run> {
         self.runs.iter().min_by_key(|run| (run.packets_out, run.hold_us))
     }
 
-    /// Share of the packets that the host gets, in percent.
+    /// Returns the share of packets that the host receives, in percent.
     fn percent(&self, run: &Run) -> f64 {
         100.0 * run.packets_out as f64 / self.packets_in.max(1) as f64
     }
 }
 
 impl Run {
-    /// The hold time in words.
+    /// Formats the hold time.
     fn hold(&self) -> String {
         format!("{:?}", Duration::from_micros(self.hold_us))
     }
@@ -133,10 +133,10 @@ impl fmt::Display for Comparison {
 }
 
 impl Comparison {
-    /// Draws the shares of packets over hold times.
+    /// Draws the share of packets over the hold time.
     ///
     /// # Errors
-    /// The picture cannot be painted.
+    /// Drawing fails.
     pub(super) fn draw(&self, title: &str) -> anyhow::Result<String> {
         chart::svg(SIZE, |area| {
             let name = |at: &f64| {

@@ -1,9 +1,9 @@
-//! The counters of several engines, added up.
+//! Sums of several engines' counters.
 
 use nichrome_lro::{Counts, Reason, Statistics};
 use serde::ser::{Serialize, Serializer};
 
-/// Named counts in the order of their reasons, those that are zero left out.
+/// Non-zero counts by name, in the order of their reasons.
 #[derive(Clone, Debug)]
 pub(super) struct Named(Vec<(&'static str, u64)>);
 
@@ -18,7 +18,7 @@ impl Named {
         }
     }
 
-    /// Those that are not zero.
+    /// Iterates over the non-zero counts.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().copied().filter(|(_, count)| *count > 0)
     }
@@ -30,14 +30,14 @@ impl Serialize for Named {
     }
 }
 
-/// What all engines of a run have done.
+/// The totals of all engines of a run.
 pub(super) struct Counters {
-    /// Everything that is a plain number; the counts by reason are not kept here.
+    /// Plain counters; the counts by reason are not included.
     pub(super) sums: Statistics,
     pub(super) flushes: Named,
     pub(super) passes: Named,
     pub(super) drops: Named,
-    /// Packets that `--filter` left out.
+    /// Packets that `--filter` excluded.
     pub(super) filtered: u64,
 }
 
@@ -53,7 +53,7 @@ impl Counters {
         }
     }
 
-    /// Adds what one engine has done.
+    /// Adds an engine's counters.
     pub(super) fn add(&mut self, engine: &Statistics) {
         let sums = &mut self.sums;
         for (sum, count) in [

@@ -1,38 +1,38 @@
-//! What coalescing did to each flow.
+//! Per-flow results of coalescing.
 
 use std::collections::HashMap;
 
 use nichrome_lro::FlowKey;
 
-/// The most flows that are counted each by itself.
+/// Maximum number of flows that are counted separately.
 const MOST: usize = 1 << 20;
 
-/// The packets of one flow.
+/// Packet counts of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FlowCounts {
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
-    /// TCP payload received.
+    /// TCP payload received, in bytes.
     pub(super) payload_bytes: u64,
     pub(super) aggregates: u64,
     pub(super) segments_aggregated: u64,
 }
 
 impl FlowCounts {
-    /// Segments per aggregate, 0 where there is no aggregate.
+    /// Returns segments per aggregate; 0 without aggregates.
     pub(super) fn mean_segments_per_aggregate(&self) -> f64 {
         if self.aggregates == 0 { 0.0 } else { self.segments_aggregated as f64 / self.aggregates as f64 }
     }
 }
 
-/// The flows of a capture; each direction of a connection is one.
+/// The flows of a capture; each direction of a connection is a flow.
 #[derive(Default)]
 pub(super) struct Flows {
     flows: HashMap<FlowKey, FlowCounts>,
 }
 
 impl Flows {
-    /// The counts of a flow; `None` where it is one too many.
+    /// Returns the counts of a flow; `None` if there are too many flows.
     pub(super) fn of(&mut self, flow: FlowKey) -> Option<&mut FlowCounts> {
         if self.flows.len() >= MOST {
             return self.flows.get_mut(&flow);
@@ -40,12 +40,12 @@ impl Flows {
         Some(self.flows.entry(flow).or_default())
     }
 
-    /// How many flows were counted.
+    /// Returns how many flows were counted.
     pub(super) fn len(&self) -> usize {
         self.flows.len()
     }
 
-    /// The flows with the most payload, the most packets among equals.
+    /// Returns the flows with the most payload, on a tie those with the most packets.
     pub(super) fn top(&self, most: usize) -> Vec<(FlowKey, FlowCounts)> {
         let mut flows: Vec<_> = self.flows.iter().map(|(flow, counts)| (*flow, *counts)).collect();
         flows.sort_by_cached_key(|(flow, counts)| {

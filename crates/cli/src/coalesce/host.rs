@@ -1,4 +1,4 @@
-//! What takes the card's outputs: the captures that are kept, and the tally.
+//! The receiver of the card's outputs: writes captures and tallies.
 
 use nichrome_lro::{Aggregate, Identification, Output, Packet};
 use nichrome_port::capture::WriteError;
@@ -8,16 +8,16 @@ use super::captured::Captured;
 use super::tally::Tally;
 use crate::capture_files::{Interface, Kept, Merged};
 
-/// The host that the packets go to, and the wire that acknowledgements go to.
+/// The host for packets, and the wire for ACKs.
 pub(super) struct Host {
     packets: Option<Kept>,
     acks: Option<Kept>,
     pub(super) tally: Tally,
-    /// When the last output left the card.
+    /// Time of the card's last output.
     pub(super) latest: Instant,
-    /// The first error, until it is fetched.
+    /// The first error, until it is returned.
     failed: Option<WriteError>,
-    /// A packet being put together.
+    /// Buffer for assembling a packet.
     packet: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ impl Host {
         Self { packets, acks, tally: Tally::new(), latest, failed: None, packet }
     }
 
-    /// Takes what left the card at `time`.
+    /// Receives an output of the card at `time`.
     pub(super) fn take(&mut self, from: Interface, time: Instant, output: &Output<Captured>) {
         self.latest = self.latest.max(time);
         let time = self.latest;
@@ -63,7 +63,7 @@ impl Host {
         }
     }
 
-    /// The error of a write since the last call, if there was one.
+    /// Returns the write error since the last call, if any.
     #[inline]
     pub(super) fn check(&mut self) -> Result<(), WriteError> {
         match self.failed.take() {
@@ -72,7 +72,7 @@ impl Host {
         }
     }
 
-    /// Ends the captures.
+    /// Closes the captures.
     pub(super) fn finish(mut self) -> Result<Tally, WriteError> {
         self.check()?;
         for kept in [self.packets, self.acks].into_iter().flatten() {
@@ -82,7 +82,7 @@ impl Host {
     }
 }
 
-/// The comment of an aggregate: what was merged, and the comments of the segments.
+/// Returns the comment of an aggregate: its properties, and the segments' comments.
 fn comment(aggregate: &Aggregate<Captured>) -> String {
     let merged = Merged {
         segments: aggregate.segments(),

@@ -1,4 +1,4 @@
-//! The sizes of aggregates, and packets over time, as one SVG picture.
+//! The figure: aggregate sizes, and packets over time, as SVG.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -11,9 +11,9 @@ use crate::chart::{
 };
 use crate::number::Grouped;
 
-/// Before coalescing.
+/// Color of counts before coalescing.
 const BEFORE: RGBColor = RGBColor(0x9A, 0xA5, 0xB1);
-/// After it.
+/// Color of counts after coalescing.
 const AFTER: RGBColor = RGBColor(0xC2, 0x41, 0x0C);
 /// Draws both charts below a title.
 pub(super) fn draw(title: &str, tally: &Tally) -> anyhow::Result<String> {
@@ -64,13 +64,13 @@ fn sizes(area: &Area<'_>, tally: &Tally) -> Painted {
     Ok(())
 }
 
-/// The name of the range at a place on the axis.
+/// Returns the label of the range at an axis position.
 fn name_at(ranges: &[Range], at: f64) -> String {
     let whole = (at - at.round()).abs() < 1e-6 && at > -0.5;
     ranges.get(at.round().max(0.0) as usize).filter(|_| whole).map_or_else(String::new, Range::name)
 }
 
-/// Packets per second before and after.
+/// Draws packets per second before and after.
 fn over_time(area: &Area<'_>, tally: &Tally) -> Painted {
     let (bins, width) = tally.bins.at_most(POINTS);
     let span = (bins.len().max(1)) as f64 * width;
@@ -94,7 +94,7 @@ fn over_time(area: &Area<'_>, tally: &Tally) -> Painted {
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
-/// The outline of bins, from the axis and back to it.
+/// Returns the outline of the bins as a closed polygon on the axis.
 fn steps(bins: &[Bin], width: f64, height: impl Fn(&Bin) -> f64) -> Vec<(f64, f64)> {
     let mut points = vec![(0.0, 0.0)];
     for (at, bin) in bins.iter().enumerate() {

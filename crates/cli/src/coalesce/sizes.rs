@@ -1,18 +1,18 @@
-//! Sizes of aggregates in ranges that double: 1, 2, 3–4, 5–8, … 65 and more.
+//! Aggregate sizes in doubling ranges: 1, 2, 3–4, 5–8, … 65 and more.
 
-/// The last sizes of all ranges but the last, which has no end.
+/// Upper bounds of all ranges but the last one.
 const ENDS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Packets with a number of segments within a range.
+/// The number of packets with a number of segments in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: usize,
-    /// `None` for the range without end.
+    /// `None` for the unbounded range.
     pub(super) last: Option<usize>,
     pub(super) packets: u64,
 }
 
-/// Adds up sizes and their packets; ranges after the last that has packets are left out.
+/// Sums packets by range; omits empty ranges at the end.
 pub(super) fn in_ranges(sizes: impl Iterator<Item = (usize, u64)>) -> Vec<Range> {
     let firsts = [1].into_iter().chain(ENDS.iter().map(|end| end + 1));
     let lasts = ENDS.iter().copied().map(Some).chain([None]);

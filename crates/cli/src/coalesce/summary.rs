@@ -1,4 +1,4 @@
-//! What a run has come to, with names that stay stable: `--json` prints it as it is.
+//! The results of a run. `--json` prints them: names are stable.
 
 use nichrome_lro::Profile;
 use nichrome_lro::verify::Verified;
@@ -13,7 +13,7 @@ pub(super) struct Summary {
     pub(super) profile: &'static str,
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
-    /// Packets that `--filter` left out: in no other number.
+    /// Packets that `--filter` excluded; not in any other count.
     pub(super) filtered: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
@@ -27,17 +27,17 @@ pub(super) struct Summary {
     pub(super) drops: Named,
     pub(super) acks_sent: u64,
     pub(super) flow_count: usize,
-    /// Those with the most payload.
+    /// The flows with the most payload.
     pub(super) flows: Vec<Flow>,
-    /// Whether the input ended early.
+    /// True if the input ended early.
     pub(super) truncated: bool,
     pub(super) verified: Option<Verification>,
-    /// Packets to the host that have no TCP payload.
+    /// Packets to the host without TCP payload.
     #[serde(skip)]
     pub(super) without_payload: u64,
 }
 
-/// How many packets to the host had this many segments.
+/// Number of packets to the host with this many segments.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Size {
     pub(super) segments: usize,
@@ -54,7 +54,7 @@ pub(super) struct Flow {
     pub(super) mean_segments_per_aggregate: f64,
 }
 
-/// What was held against each other and found equal.
+/// The quantities that verification compared.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Verification {
     pub(super) frames: u64,

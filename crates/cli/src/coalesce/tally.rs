@@ -1,4 +1,4 @@
-//! What the engines' own counters do not tell: sizes, flows, and packets over time.
+//! Counts beyond those of the engines: sizes, flows, packets over time.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::flows::Flows;
 use crate::bins::Bins;
 use crate::headers::Headers;
 
-/// Counts that packets are added to as they come and go.
+/// Counts of received and delivered packets.
 pub(super) struct Tally {
-    /// Packets to the host, by the segments in them.
+    /// Packets to the host by number of segments.
     pub(super) sizes: BTreeMap<usize, u64>,
-    /// Of those of one segment, the ones without TCP payload: nothing could be merged with them.
+    /// Packets of one segment without TCP payload, which cannot be merged.
     pub(super) without_payload: u64,
     pub(super) flows: Flows,
     pub(super) bins: Bins,
@@ -24,7 +24,7 @@ impl Tally {
         Self { sizes: BTreeMap::new(), without_payload: 0, flows: Flows::default(), bins: Bins::default() }
     }
 
-    /// Counts a frame that the card gets.
+    /// Counts a received frame.
     pub(super) fn received(&mut self, frame: &[u8], medium: Medium, time: Instant) {
         self.bins.at(time).before += 1;
         if let Some(headers) = Headers::read(frame, frame.len(), medium)
@@ -35,7 +35,7 @@ impl Tally {
         }
     }
 
-    /// Counts a packet that the host gets.
+    /// Counts a packet delivered to the host.
     pub(super) fn delivered<B: AsRef<[u8]>>(&mut self, packet: &Packet<B>, medium: Medium, time: Instant) {
         let (segments, start) = match packet {
             Packet::Frame(frame) => (1, frame.bytes()),

@@ -10,14 +10,14 @@ use super::sizes::{self, Range};
 use super::summary::Summary;
 use crate::number::{Grouped, plural};
 
-/// Columns of the longest bar.
+/// Width of the longest bar, in columns.
 const BAR: usize = 40;
-/// Columns of a line of reasons.
+/// Width of a line of reasons, in columns.
 const WIDTH: usize = 100;
-/// Columns before everything that has a name.
+/// Width of the name column.
 const NAME: usize = 13;
 
-/// A summary, to be written for people.
+/// A formatted summary.
 pub(super) struct Text<'a> {
     pub(super) summary: &'a Summary,
     pub(super) profile: &'a ProfileConfig,
@@ -49,7 +49,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// The profile and how long it holds segments.
+/// Describes profile and hold times.
 fn described(profile: &ProfileConfig) -> String {
     let name = profile.profile();
     match profile {
@@ -84,7 +84,7 @@ fn totals(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     }
 }
 
-/// The change from one number to another in percent.
+/// Formats the change between two numbers in percent.
 fn change(before: u64, after: u64) -> String {
     if before == 0 || before == after {
         return String::new();
@@ -92,7 +92,7 @@ fn change(before: u64, after: u64) -> String {
     format!("{:+.1} %", (after as f64 / before as f64 - 1.0) * 100.0)
 }
 
-/// Packets to the host by the segments in them, with bars.
+/// Formats packets to the host by number of segments, with bars.
 fn sizes(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     let sizes = summary.segments_histogram.iter().map(|size| (size.segments, size.packets));
     let ranges = sizes::in_ranges(sizes);
@@ -111,7 +111,7 @@ fn sizes(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     writeln!(f)
 }
 
-/// A bar whose length is in eighths of a column; what is there at all is seen.
+/// Formats a bar in eighths of a column; non-zero counts have at least one eighth.
 fn bar(count: u64, most: u64) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if most == 0 || count == 0 {
@@ -121,7 +121,7 @@ fn bar(count: u64, most: u64) -> String {
     "█".repeat(eighths / 8) + PARTS[eighths % 8]
 }
 
-/// Reasons with their counts, in as many lines as it takes.
+/// Formats reasons with their counts on as many lines as needed.
 fn reasons(f: &mut fmt::Formatter<'_>, name: &str, counts: &Named) -> fmt::Result {
     let mut line = format!("{name:<NAME$}");
     let mut counts = counts.iter().peekable();
@@ -140,7 +140,7 @@ fn reasons(f: &mut fmt::Formatter<'_>, name: &str, counts: &Named) -> fmt::Resul
     writeln!(f, "{line}")
 }
 
-/// The flows with the most payload.
+/// Formats the flows with the most payload.
 fn flows(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     if summary.flows.is_empty() {
         return Ok(());
@@ -170,7 +170,7 @@ fn flows(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
 }
 
 impl Range {
-    /// Its sizes in words.
+    /// Formats the range.
     pub(super) fn name(&self) -> String {
         match self.last {
             None => format!("{}+", self.first),

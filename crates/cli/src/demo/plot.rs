@@ -1,14 +1,14 @@
-//! Throughput over the number of connections, as lro-npu's Figure 13 has it, and what it costs the host.
+//! Throughput and host CPU over the number of connections, as in lro-npu's Figure 13.
 
 use plotters::prelude::*;
 
 use super::summary::{Run, Summary, Traffic};
 use crate::chart::{self, Area, Axis, COLORS, Grid, Painted, legend, plain};
 
-/// How far the axis goes beyond the highest value: room for a legend of six lines.
+/// Ratio of an axis' maximum to the highest value: room for a legend of six lines.
 const LEGEND_ROOM: f64 = 1.75;
 
-/// Pixels.
+/// Size of the dots, in pixels.
 const DOTS: u32 = 3;
 
 /// Draws both charts.
@@ -21,7 +21,7 @@ pub(super) fn draw(summary: &Summary) -> anyhow::Result<String> {
     )
 }
 
-/// The bulk runs of each card, in the order in which the cards come.
+/// Returns the bulk runs of each card, in the order of the cards.
 fn series(summary: &Summary) -> Vec<(String, Vec<&Run>)> {
     let mut series: Vec<(String, Vec<&Run>)> = Vec::new();
     for run in summary.runs.iter().filter(|run| matches!(run.traffic, Traffic::Bulk { .. })) {

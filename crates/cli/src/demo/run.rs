@@ -1,4 +1,4 @@
-//! One run: two hosts, what connects them, and traffic.
+//! One run: two hosts, a card and traffic.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::wan::{Host, ipv4, veth_hosts};
 
-/// The longest IP packet on the wire, in bytes.
+/// MTU of the wire, in bytes.
 const MTU: u32 = 1500;
 
-/// What connects the hosts.
+/// The card between wire and host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Card {
-    /// A card that hands every frame to its kernel.
+    /// A card without receive offload.
     WithoutOffload,
-    /// A card that coalesces.
+    /// A card with receive offload.
     Nichrome(ProfileConfig),
-    /// No card of ours, but the kernel's own virtual wire and its own coalescing.
+    /// None: the kernel's veth and GRO.
     KernelGro,
 }
 
 impl Card {
-    /// The name in reports.
+    /// Returns the name in reports.
     const fn name(&self) -> &'static str {
         match self {
             Self::WithoutOffload => "none",
@@ -53,7 +53,7 @@ impl Card {
     }
 }
 
-/// A run to be made.
+/// A planned run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) card: Card,
@@ -67,7 +67,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What the receiving host has used and counted so far.
+/// The receiving host's CPU use and counters at a point in time.
 struct Mark {
     host_cpu: Duration,
     packets: u64,
@@ -75,7 +75,7 @@ struct Mark {
 }
 
 impl Plan {
-    /// Makes the run.
+    /// Executes the run.
     pub(super) fn measure(&self, impairments: &[Impairments; 2]) -> anyhow::Result<Run> {
         match &self.card {
             Card::KernelGro => {
@@ -118,7 +118,7 @@ impl Plan {
 
     fn transfer(&self, [receiver, sender]: [&NetworkNamespace; 2]) -> anyhow::Result<Run> {
         let mark = || -> anyhow::Result<Mark> {
-            // A card's thread is its kernel's interrupt: what it runs in the kernel is the host's.
+            // Kernel time of a card's thread counts as the host's: it stands for the kernel's interrupt handling.
             let interrupts = match self.card {
                 Card::KernelGro => usage::of_soft_interrupts(),
                 _ => usage::of_threads(Side::Left.name()).kernel,
@@ -154,7 +154,7 @@ fn hosts() -> anyhow::Result<[Host; 2]> {
     Ok([Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?])
 }
 
-/// What a loop reaches that hands frames from one host to the other as they are.
+/// Measures a loop that passes frames between the hosts unchanged.
 pub(super) fn unsegmented(connections: usize, time: Duration) -> anyhow::Result<Unsegmented> {
     let hosts = hosts()?;
     let copying = CopyLoop::start(&hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice))?;

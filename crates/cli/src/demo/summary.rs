@@ -1,4 +1,4 @@
-//! What the demonstration has measured; names are stable.
+//! The results of the demonstration; names are stable.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::number::Grouped;
 #[derive(Default, Serialize)]
 pub(super) struct Summary {
     pub(super) runs: Vec<Run>,
-    /// What a loop reaches that passes frames of 64 KB on as they are: nothing is cut, nothing is coalesced.
+    /// Throughput of a loop that passes frames of 64 KB unchanged, without segmentation or coalescing.
     pub(super) unsegmented: Vec<Unsegmented>,
 }
 
-/// What such a loop reaches with so many connections.
+/// Throughput of that loop with a number of connections.
 #[derive(Serialize)]
 pub(super) struct Unsegmented {
     pub(super) connections: usize,
     pub(super) gbps: f64,
 }
 
-/// What is sent.
+/// The traffic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Traffic {
-    /// Connections that all send as much as they can.
+    /// Connections that send as fast as they can.
     Bulk { connections: usize },
-    /// Two connections, the second of which sends a tenth of the first's rate: lro-netfpga, Figure 11.
+    /// Two connections, the second at a tenth of the first one's rate: lro-netfpga, Figure 11.
     TwoRates,
 }
 
@@ -60,19 +60,19 @@ pub(super) struct Run {
     pub(super) active_ack: &'static str,
     pub(super) connections: usize,
     pub(super) traffic: Traffic,
-    /// TCP payload that the receiving program got.
+    /// Goodput: TCP payload read by the receiving program.
     pub(super) gbps: f64,
-    /// IP packets that the receiving kernel got.
+    /// IP packets delivered to the receiving kernel.
     pub(super) packets_to_host: u64,
-    /// TCP payload of one of those.
+    /// Mean TCP payload of these packets, in bytes.
     pub(super) bytes_per_packet: f64,
-    /// What the receiving host's processors did: the program, and the kernel's part of handing packets to it.
+    /// CPU time of the receiving host: the program, and the kernel's processing of its packets.
     pub(super) host_cpu_s_per_gb: f64,
     pub(super) retransmits: u64,
 }
 
 impl Summary {
-    /// A profile's bulk run with so many connections.
+    /// Returns a profile's bulk run with this number of connections.
     fn bulk(&self, profile: &str, connections: usize) -> Option<&Run> {
         let is_it = |run: &&Run| {
             run.profile == profile && run.traffic == Traffic::Bulk { connections } && run.active_ack == "off"
@@ -80,7 +80,7 @@ impl Summary {
         self.runs.iter().find(is_it)
     }
 
-    /// The most connections of any run.
+    /// Returns the highest number of connections.
     fn most(&self) -> usize {
         self.runs.iter().map(|run| run.connections).max().unwrap_or(0)
     }

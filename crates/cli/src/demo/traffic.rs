@@ -1,4 +1,4 @@
-//! TCP from the programs of one host to those of the other.
+//! TCP traffic between programs on two hosts.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,32 +13,32 @@ use super::summary::Traffic;
 
 const PORT: u16 = 5001;
 
-/// Bytes of a read or a write.
+/// Size of reads and writes, in bytes.
 const CHUNK: usize = 256 * 1024;
 
-/// What is sent before the measurement begins: windows have opened then, and buffers are where they will be again.
+/// Time before the measurement, in which windows and buffers grow.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// What receiving threads are called.
+/// Name of the receiving threads.
 pub(super) const RECEIVER: &str = "receiver";
 
-/// What the slow one of two connections sends, as a part of what one would get.
+/// Pause of the slow connection's sender between writes.
 const SLOW: Duration = Duration::from_millis(2);
 
-/// What the receiving programs have got.
+/// The receivers' results.
 pub(super) struct Received {
     pub(super) bytes: u64,
     pub(super) time: Duration,
 }
 
-/// The threads at the ends of a connection.
+/// The threads of a connection.
 struct Connection {
     sender: JoinHandle<io::Result<()>>,
     receiver: JoinHandle<io::Result<u64>>,
 }
 
-/// Sends from `sender` to `receiver`, which has `address`. What comes in `time` counts, from when windows have opened:
-/// `begun` is called then, and `ended` when the time is over; connections are closed behind that.
+/// Sends from `sender` to `receiver` at `address`. Counts the bytes received within `time`, after windows have opened.
+/// Calls `begun` and `ended` at the start and end of the measurement; connections are closed afterwards.
 pub(super) fn transfer<T, U>(
     [receiver, sender]: [&NetworkNamespace; 2],
     address: Ipv4Addr,
@@ -82,7 +82,7 @@ fn send(mut stream: TcpStream, until: Instant, pause: Option<Duration>) -> io::R
     while Instant::now() < until {
         match stream.write(&bytes) {
             Ok(_) => {}
-            // Nothing has got through for long: what was received says so.
+            // A long stall: the received bytes show it.
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
@@ -93,7 +93,7 @@ fn send(mut stream: TcpStream, until: Instant, pause: Option<Duration>) -> io::R
     Ok(())
 }
 
-/// How many bytes come in this time; the rest is read, but not counted.
+/// Returns the bytes received in this interval; reads but ignores later ones.
 fn receive(mut stream: TcpStream, counted: Range<Instant>) -> io::Result<u64> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let (mut bytes, mut buffer) = (0, vec![0; CHUNK]);

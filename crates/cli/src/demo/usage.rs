@@ -1,12 +1,12 @@
-//! Processor time of threads of this process, and what a kernel's TCP has counted.
+//! CPU time of threads and interrupts, and TCP counters of a kernel.
 
 use std::fs;
 use std::time::Duration;
 
-/// Clock ticks a second in `/proc` (`USER_HZ`, 100 on every architecture that Linux has now).
+/// Clock ticks per second in `/proc` (`USER_HZ`; 100 on all current architectures).
 const TICKS: u32 = 100;
 
-/// What a thread's code and the kernel on its behalf have run.
+/// User and system time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     pub(super) user: Duration,
@@ -19,7 +19,7 @@ impl Usage {
     }
 }
 
-/// The processor time of all threads of this process whose names begin with `prefix`.
+/// Returns the CPU time of all threads of this process whose names begin with `prefix`.
 pub(super) fn of_threads(prefix: &str) -> Usage {
     let mut sum = Usage::default();
     for entry in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
@@ -32,7 +32,7 @@ pub(super) fn of_threads(prefix: &str) -> Usage {
     sum
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat` (proc_pid_stat(5)), if the thread's name begins with `prefix`.
+/// Parses fields 14 and 15 of `/proc/PID/stat` (proc_pid_stat(5)), if the thread's name begins with `prefix`.
 fn usage(stat: &str, prefix: &str) -> Option<Usage> {
     let (start, rest) = stat.rsplit_once(')')?;
     start.split_once('(')?.1.starts_with(prefix).then_some(())?;
@@ -41,7 +41,7 @@ fn usage(stat: &str, prefix: &str) -> Option<Usage> {
     Some(Usage { user: time()?, kernel: time()? })
 }
 
-/// What all processors of the machine have spent on interrupts' behalf: where a virtual wire's receiving kernel runs.
+/// Returns the machine's time in soft interrupts, in which the receiving kernel of a veth runs.
 pub(super) fn of_soft_interrupts() -> Duration {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     // The seventh number (proc_stat(5)).
@@ -49,7 +49,7 @@ pub(super) fn of_soft_interrupts() -> Duration {
     Duration::from_secs(ticks.unwrap_or(0)) / TICKS
 }
 
-/// A counter of `/proc/net/snmp` in the network namespace of this thread, such as `Tcp` and `RetransSegs`.
+/// Returns a counter of `/proc/net/snmp` in the network namespace of this thread, such as `Tcp` and `RetransSegs`.
 pub(super) fn snmp(protocol: &str, counter: &str) -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(':'));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-/// What the path of a profile is a pattern with.
+/// Characters with a meaning in AppArmor path patterns.
 const PATTERN: &[char] = &['*', '?', '[', ']', '{', '}', '^', '"', '\\'];
 
 /// Returns the profile for the command at `path`. It confines nothing else.

@@ -1,31 +1,31 @@
-//! The checks: each asks the machine for one thing, and says what would change the answer.
+//! The checks: each tests one property of the machine and names a remedy.
 
 use serde::Serialize;
 
 use super::machine::{Machine, Refusal, Trial};
 
-/// Bytes of room that a device's socket asks for (`nichrome_port::udp`).
+/// Size of a device's socket buffer, in bytes (`nichrome_port::udp`).
 const SOCKET_ROOM: u64 = 8 << 20;
 
-/// Bytes of memory that a queue of AF_XDP locks: its chunks and rings, rounded up.
+/// Locked memory of an AF_XDP queue: chunks and rings, rounded up, in bytes.
 const XDP_MEMORY: u64 = 16 << 20;
 
-/// Files that a program with some hundred iWARP connections opens.
+/// Descriptors of a program with some hundred iWARP connections.
 const FILES: u64 = 1024;
 
-/// Whether something works.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
-    /// It does.
+    /// Works.
     Works,
-    /// It does, with less than there could be.
+    /// Works with restrictions.
     Limited,
-    /// It does not.
+    /// Does not work.
     Refused,
 }
 
-/// What a check is about. The order is that of the report.
+/// The subject of a check, in report order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Subject {
@@ -63,7 +63,7 @@ impl Subject {
         Self::RdmaHardware,
     ];
 
-    /// What the report calls it.
+    /// Returns the name in the report.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::UserNamespaces => "user namespaces",
@@ -90,9 +90,9 @@ pub(super) struct Check {
     #[serde(rename = "name")]
     pub(super) subject: Subject,
     pub(super) outcome: Outcome,
-    /// What was found.
+    /// The finding.
     pub(super) found: String,
-    /// What would allow it, or more of it.
+    /// What would allow it, or lift a restriction.
     pub(super) remedy: Option<String>,
 }
 
@@ -105,13 +105,13 @@ impl Check {
         Self { subject, outcome: Outcome::Limited, found: found.into(), remedy: Some(remedy.into()) }
     }
 
-    /// A refusal, with the remedy that it names, or `otherwise`.
+    /// Returns a refusal with its own remedy, or `otherwise`.
     fn refused(subject: Subject, refusal: Refusal, otherwise: &str) -> Self {
         let remedy = refusal.remedy.unwrap_or_else(|| otherwise.to_owned());
         Self { subject, outcome: Outcome::Refused, found: refusal.error, remedy: Some(remedy) }
     }
 
-    /// The result of a trial.
+    /// Returns the result of a trial.
     fn tried(subject: Subject, machine: &impl Machine, trial: Trial, allowed: &str, remedy: &str) -> Self {
         match machine.attempt(trial) {
             Ok(()) => Self::works(subject, allowed),
@@ -119,7 +119,7 @@ impl Check {
         }
     }
 
-    /// Checks one thing.
+    /// Checks one subject.
     pub(super) fn of(subject: Subject, machine: &impl Machine) -> Self {
         const AS_ROOT: &str =
             "run the command as root; in a container, with --cap-add NET_ADMIN --cap-add NET_RAW";

@@ -1,17 +1,17 @@
-//! What follows from the checks for each command.
+//! The effect of the checks on each command.
 
 use serde::Serialize;
 
 use super::check::{Check, Outcome, Subject};
 
-/// What a command needs.
+/// The requirements of a command.
 struct Needs {
     command: &'static str,
-    /// Whether it is expected to work for every user.
+    /// True if it is expected to work for every user.
     without_root: bool,
-    /// It fails without these.
+    /// The command fails without these.
     necessary: &'static [Subject],
-    /// It does less without these.
+    /// The command is restricted without these.
     useful: &'static [Subject],
 }
 
@@ -72,7 +72,7 @@ const COMMANDS: [Needs; 9] = [
     },
 ];
 
-/// Whether a command works here.
+/// Whether a command works on this machine.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Command {
     pub(super) command: &'static str,

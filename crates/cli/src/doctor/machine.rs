@@ -1,14 +1,14 @@
-//! What the checks ask a machine.
+//! The machine as seen by the checks.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// Something that is tried in a child process, because trying changes the process.
+/// A trial, performed in a child process because it changes the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(super) enum Trial {
-    /// A user and a network namespace.
+    /// User and network namespace.
     Namespaces,
-    /// A process namespace in those.
+    /// Process namespace within those.
     ProcessNamespace,
     /// A mount namespace, in a user namespace unless root.
     MountNamespace,
@@ -24,12 +24,12 @@ pub(super) enum Trial {
     Loopback,
 }
 
-/// Why something is refused.
+/// A refused operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refusal {
-    /// What the kernel said.
+    /// The kernel's error.
     pub(super) error: String,
-    /// What would allow it, if the error says that.
+    /// The remedy, if the error names one.
     pub(super) remedy: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) trait Machine {
     /// Returns the names of a folder's entries, sorted; none if it cannot be read.
     fn entries(&self, folder: &str) -> Vec<String>;
 
-    /// Tries something.
+    /// Performs a trial.
     fn attempt(&self, trial: Trial) -> Result<(), Refusal>;
 
     /// Returns the number of files that a process may have open; `None` without limit.

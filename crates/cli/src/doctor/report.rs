@@ -1,4 +1,4 @@
-//! The report: checks, commands, remedies. `--json` prints it as it is.
+//! The report: checks, commands, remedies. `--json` prints it: names are stable.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::check::{Check, Outcome, Subject};
 use super::command::Command;
 use super::machine::Machine;
 
-/// What a machine allows, and what follows.
+/// The results of all checks and commands.
 #[derive(Serialize)]
 pub(super) struct Report {
     version: &'static str,

@@ -1,4 +1,4 @@
-//! Trials: tries something in this process, which may end in namespaces of its own.
+//! Executes trials in this process, which may then be in other namespaces.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -12,10 +12,10 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use super::machine::{Refusal, Trial};
 
-/// What the interface is called that a trial makes in a namespace of its own.
+/// Name of the interface that a trial creates in its own namespace.
 const INTERFACE: &str = "trial";
 
-/// Tries it, and prints a refusal as JSON.
+/// Executes a trial; prints a refusal as JSON.
 pub(super) fn run(trial: Trial) -> anyhow::Result<()> {
     if let Err(error) = attempt(trial) {
         serde_json::to_writer(io::stdout(), &refusal(&error))?;
@@ -44,7 +44,7 @@ fn attempt(trial: Trial) -> anyhow::Result<()> {
             PacketSocket::open(&Netlink::open()?.interface("lo".parse()?)?)?;
         }
         Trial::NetworkAdministration => {
-            // SO_RCVBUFFORCE (socket(7)) needs CAP_NET_ADMIN and changes nothing of the machine.
+            // SO_RCVBUFFORCE (socket(7)) needs CAP_NET_ADMIN and affects this socket only.
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
             set_socket_recv_buffer_size_force(&socket, 1 << 16)?;
         }

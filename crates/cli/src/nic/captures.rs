@@ -1,4 +1,4 @@
-//! Captures before and after the engine.
+//! Captures of a live card, before and after its engine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use nichrome_port::clock;
 use crate::failure;
 use crate::recorder::{Recorder, Recording};
 
-/// Where a card is to be captured. `both` excludes the others.
+/// The capture options. `both` excludes the others.
 #[derive(Args)]
 pub(super) struct CaptureOptions {
-    /// Record both, before and after the engine, in one file with an interface for each.
+    /// Record frames before and after the engine in one file, as separate interfaces.
     #[arg(long = "capture", value_name = "FILE.pcapng", conflicts_with_all = ["wire_file", "host_file"])]
     both: Option<PathBuf>,
-    /// Record what is on the wire, in both directions: before the engine.
+    /// Record frames on the wire in both directions, before the engine.
     #[arg(long = "capture-wire", id = "wire_file", value_name = "FILE.pcapng")]
     wire: Option<PathBuf>,
-    /// Record what the host is handed: after the engine.
+    /// Record packets delivered to the host, after the engine.
     #[arg(long = "capture-host", id = "host_file", value_name = "FILE.pcapng")]
     host: Option<PathBuf>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Captures {
     missed: Arc<AtomicU64>,
 }
 
-/// An interface of a capture.
+/// An interface of a capture file.
 #[derive(Clone)]
 struct Tap {
     recorder: Recorder,
@@ -43,8 +43,7 @@ struct Tap {
 }
 
 impl Captures {
-    /// Creates the files of the card between these interfaces: what is on the wire, before the engine, and what the host is
-    /// handed, after it.
+    /// Creates the capture files for the card between these interfaces.
     pub(super) fn create(options: &CaptureOptions, wire: &str, host: &str) -> anyhow::Result<Self> {
         let mut captures = Self::default();
         if let Some(path) = &options.both {
@@ -70,7 +69,7 @@ impl Captures {
         Ok(Tap { recorder, interface: 0 })
     }
 
-    /// What records the frames of one queue, if there is something to record.
+    /// Returns the observer for one queue, if anything is recorded.
     pub(super) fn observer(&self) -> Option<Box<dyn Observer>> {
         if self.recordings.is_empty() {
             return None;
@@ -79,12 +78,12 @@ impl Captures {
         Some(Box::new(Capturing { wire: wire.clone(), host: host.clone(), missed: Arc::clone(missed) }))
     }
 
-    /// How many packets are missing, from now on.
+    /// Returns the counter of packets missing in the captures.
     pub(super) fn missed(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.missed)
     }
 
-    /// Writes what is left, once all observers are gone. Whatever fails has been said.
+    /// Closes the captures after all observers are gone. Errors have been reported.
     pub(super) fn finish(self) {
         let Self { recordings, wire, host, .. } = self;
         drop((wire, host));
@@ -94,7 +93,7 @@ impl Captures {
     }
 }
 
-/// Records what one queue sees.
+/// The observer of one queue.
 struct Capturing {
     wire: Option<Tap>,
     host: Option<Tap>,

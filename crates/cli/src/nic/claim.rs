@@ -1,5 +1,5 @@
-//! The claim on the interface that is a card's wire: a locked file that says whose it is and what was changed about it.
-//! The lock goes with the process, however that ends; what the file says is then put back by whoever comes next.
+//! The claim on a card's wire interface: a locked file with the owner and the original settings. The lock ends with
+//! its process; the next command then restores the interface.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,14 +17,14 @@ use super::place;
 use crate::failure;
 use crate::runtime_dir;
 
-/// A claim; the interface is put back when it is dropped.
+/// A claim; restores the interface on drop.
 pub(super) struct Claim {
     file: File,
     path: PathBuf,
     record: Record,
 }
 
-/// What the file says.
+/// The content of the claim file.
 #[derive(Serialize, Deserialize)]
 struct Record {
     pid: u32,
@@ -33,7 +33,7 @@ struct Record {
     changed: Option<Identity>,
 }
 
-/// What an interface is known by, as it was and as it was made.
+/// The interface's original settings and those that the card applied.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Identity {
     index: u32,
@@ -43,14 +43,14 @@ struct Identity {
 }
 
 impl Claim {
-    /// Claims the interface `wire` for the card behind `host`, and puts back what a card has left that was killed.
+    /// Claims the interface `wire` for the card behind `host`; first restores it if a killed card left it changed.
     pub(super) fn take(wire: InterfaceName, host: InterfaceName) -> anyhow::Result<Self> {
         let path = place::of_claim(wire.as_str())?;
         let context = || format!("cannot claim {wire} with {}", path.display());
         let file = loop {
             let Some(file) = open(&path).with_context(context)? else { continue };
             match file.try_lock() {
-                // Whoever had it may have removed it before letting go.
+                // The previous owner may have removed the file before unlocking it.
                 Ok(()) if is_at(&file, &path) => break file,
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => bail!(in_use(wire, &file)),
@@ -70,8 +70,8 @@ impl Claim {
         Ok(Self { file, path, record })
     }
 
-    /// Makes the kernel take no frames for its own that are for the host: gives `wire`, whose address the host has now,
-    /// another one, and has it answer nobody who looks for a neighbour.
+    /// Stops the kernel from accepting the host's frames on `wire`: gives `wire` another MAC address, since the host
+    /// has its address now, and disables ARP on it.
     pub(super) fn hide(&mut self, netlink: &Netlink, wire: &Interface) -> anyhow::Result<()> {
         let Some(mac) = wire.mac else { bail!("{} is no Ethernet interface", wire.name) };
         let given = local_address();
@@ -85,7 +85,7 @@ impl Claim {
         })
     }
 
-    /// Puts the interface back.
+    /// Restores the interface.
     fn give_back(&mut self) -> anyhow::Result<()> {
         self.record.put_back()?;
         fs::remove_file(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))?;
@@ -104,11 +104,11 @@ impl Drop for Claim {
     }
 }
 
-/// Puts back what the card behind `host` has left, if it was killed; says whether there is such a one.
+/// Restores the interface of a killed card behind `host`; returns false if there is none.
 pub(super) fn put_back_for(host: &str) -> anyhow::Result<bool> {
     for path in place::all_claims()? {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
-        // One that is locked is in use.
+        // A locked file is in use.
         if file.try_lock().is_err() || !is_at(&file, &path) {
             continue;
         }
@@ -117,7 +117,7 @@ pub(super) fn put_back_for(host: &str) -> anyhow::Result<bool> {
         {
             record.put_back_and_say()?;
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-            // Its socket, at which nobody answers any more.
+            // Its socket, which has no listener any more.
             let _ = fs::remove_file(place::of_socket(host)?);
             if let Some(directory) = path.parent() {
                 runtime_dir::remove_if_empty(directory);
@@ -129,7 +129,7 @@ pub(super) fn put_back_for(host: &str) -> anyhow::Result<bool> {
 }
 
 impl Record {
-    /// `None` where the file is empty, or its writer was killed while it wrote: before it changed anything.
+    /// Parses the file; `None` if it is empty, or its writer was killed while writing, before any change.
     fn read(mut file: &File) -> Option<Self> {
         let mut text = String::new();
         file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
@@ -154,13 +154,13 @@ impl Record {
         Ok(())
     }
 
-    /// Puts the interface back; says whether there was something to do. What somebody else has changed since stays.
+    /// Restores the interface; returns false if there was nothing to do. Keeps settings that others changed since.
     fn put_back(&self) -> anyhow::Result<bool> {
         let Some(Identity { index, mac, given_mac, arp }) = self.changed else { return Ok(false) };
         let netlink = Netlink::open()?;
         let interface = match netlink.interface(self.wire.parse()?) {
             Ok(interface) if interface.index == index => interface,
-            // It has gone, and another has its name.
+            // The interface is gone; another one has its name.
             Ok(_) | Err(NetlinkError::NoInterface(_)) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
@@ -176,7 +176,7 @@ impl Record {
     }
 }
 
-/// Opens the file, and makes it where it is not there; `None` where somebody has removed its directory just now.
+/// Opens or creates the file; `None` if its directory was removed concurrently.
 fn open(path: &Path) -> anyhow::Result<Option<File>> {
     if let Some(directory) = path.parent() {
         runtime_dir::create(directory)?;
@@ -197,7 +197,7 @@ fn in_use(wire: InterfaceName, file: &File) -> anyhow::Error {
     }
 }
 
-/// Whether `file` is what is found at `path`.
+/// Returns true if `path` leads to `file`.
 fn is_at(file: &File, path: &Path) -> bool {
     let number = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     match (file.metadata(), fs::metadata(path)) {
@@ -206,7 +206,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// An address that nobody else has: locally administered (IEEE 802, 8.4), and drawn at random.
+/// Returns a random, locally administered MAC address (IEEE 802, 8.4).
 fn local_address() -> MacAddr {
     let [_, _, a, b, c, d, e, f] = RandomState::new().build_hasher().finish().to_be_bytes();
     MacAddr([a & 0xFC | 0x02, b, c, d, e, f])

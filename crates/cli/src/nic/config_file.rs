@@ -1,4 +1,4 @@
-//! A card's options in a TOML file: by the names that they have on the command line, and read by the same rules.
+//! A card's options in a TOML file, with the names and formats of the command line.
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use toml::Value;
 
 use crate::{text_file, toml_file};
 
-/// The options in a file, as `command` would be given them.
+/// Returns the file's options as command line arguments of `command`.
 pub(super) fn arguments(file: &Path, command: &Command) -> anyhow::Result<Vec<OsString>> {
     let name = file.display();
     let text = text_file::read(file).with_context(|| format!("cannot read {name}"))?;
@@ -20,7 +20,7 @@ pub(super) fn arguments(file: &Path, command: &Command) -> anyhow::Result<Vec<Os
     Ok(given.with_context(|| name.to_string())?.into_iter().flatten().collect())
 }
 
-/// One option; `None` for a switch that is off.
+/// Returns one option; `None` for a flag that is false.
 fn argument(key: &str, value: &Value, command: &Command) -> anyhow::Result<Option<OsString>> {
     let options = || command.get_arguments().filter(|option| option.get_long() != Some("config"));
     let Some(option) = options().find(|option| option.get_long() == Some(key)) else {

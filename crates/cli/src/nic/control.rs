@@ -1,4 +1,4 @@
-//! What other commands say to a card.
+//! Requests of other commands to a running card.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -13,29 +13,29 @@ use super::report::{Report, Reporter};
 use super::session::Event;
 use crate::control::{self, ControlSocket};
 
-/// What a card is asked.
+/// A request.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// What have you done so far?
+    /// Report the counters.
     Show,
-    /// Put everything back and end.
+    /// Restore everything and exit.
     Stop,
 }
 
-/// What it says.
+/// An answer.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    /// This was done so far.
+    /// The counters.
     Report(Box<Report>),
-    /// It will be so.
+    /// The request will be executed.
     Done,
-    /// The card is about to end.
+    /// The card is about to exit.
     Ended,
 }
 
-/// Answers for the card behind `host` from now on, until the socket is dropped.
+/// Answers for the card behind `host` until the socket is dropped.
 pub(super) fn open(
     host: InterfaceName,
     reporter: Reporter,
@@ -47,7 +47,7 @@ pub(super) fn open(
     })
 }
 
-/// The card behind the interface `host`, or the only one there is.
+/// Finds the card behind the interface `host`, or the only card.
 pub(super) fn find(host: Option<InterfaceName>) -> anyhow::Result<Found> {
     match host {
         Some(host) => Found::at(host.as_str(), &place::of_socket(host.as_str())?).map_err(|_| {
@@ -68,9 +68,9 @@ fn the_only_one() -> anyhow::Result<Found> {
     found.pop().context("there is no card in this network namespace, or it is another user's")
 }
 
-/// A card that runs.
+/// A running card.
 pub(super) struct Found {
-    /// The interface that it is behind.
+    /// The host interface.
     pub(super) host: String,
     stream: UnixStream,
 }
@@ -80,7 +80,7 @@ impl Found {
         Ok(Self { host: host.to_owned(), stream: UnixStream::connect(path)? })
     }
 
-    /// What it has done so far.
+    /// Requests its counters.
     pub(super) fn report(self) -> anyhow::Result<Report> {
         match control::ask(&self.stream, &Request::Show)? {
             Answer::Report(report) => Ok(*report),
@@ -88,7 +88,7 @@ impl Found {
         }
     }
 
-    /// Has it end.
+    /// Stops it.
     pub(super) fn stop(self) -> anyhow::Result<()> {
         match control::ask(&self.stream, &Request::Stop)? {
             Answer::Done | Answer::Ended => Ok(()),

@@ -1,4 +1,4 @@
-//! The interface that a card has on its host: a TAP device with a queue for each worker, or one.
+//! The host interface of a card: a TAP device with one queue per worker, or one.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use nichrome_wire::MacAddr;
 
 use crate::engine_options::UdpByDefault;
 
-/// The longest IP packet that a TAP device takes, in bytes.
+/// Maximum MTU of a TAP device, in bytes.
 const MAX_MTU: u32 = 65_521;
 
-/// The MTU of a host's interface behind a wire of this one.
+/// Returns the MTU of the host interface for a wire with this MTU.
 pub(super) fn mtu(of_wire: u32) -> u32 {
     of_wire.min(MAX_MTU)
 }
 
-/// A host's interface. It goes when all its queues are dropped.
+/// A host interface; deleted when all its queues are dropped.
 pub(super) struct HostInterface {
     pub(super) interface: Interface,
     pub(super) queues: Vec<Arc<Tap>>,
 }
 
 impl HostInterface {
-    /// Makes the interface, which is down.
+    /// Creates the interface, which is down.
     pub(super) fn new(
         netlink: &Netlink,
         name: InterfaceName,
@@ -39,14 +39,14 @@ impl HostInterface {
         Ok(Self { interface, queues: queues.into_iter().map(Arc::new).collect() })
     }
 
-    /// Whether UDP datagrams are coalesced where no option says so.
+    /// Returns true if the kernel accepts coalesced UDP datagrams.
     pub(super) fn udp_by_default(&self) -> UdpByDefault {
         let accepted = self.queues.iter().all(|queue| queue.takes_merged_udp());
         if accepted { UdpByDefault::On } else { UdpByDefault::Off }
     }
 }
 
-/// Makes a TAP device, the name of which must be free.
+/// Creates a TAP device; its name must be unused.
 pub(super) fn make_tap(
     netlink: &Netlink,
     name: InterfaceName,

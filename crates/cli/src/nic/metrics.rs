@@ -1,5 +1,5 @@
-//! A card's counters for Prometheus, in the OpenMetrics text format, by a small HTTP server (RFC 9112): one request for each
-//! connection, on a thread of its own.
+//! A card's counters for Prometheus in the OpenMetrics text format, over a minimal HTTP server (RFC 9112): one request
+//! per connection, each on its own thread.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,16 +18,16 @@ use prometheus_client::registry::Registry;
 
 use super::report::{Counters, Named, Report, Reporter};
 
-/// Bytes of a request.
+/// Maximum length of a request, in bytes.
 const LONGEST: usize = 8192;
 
-/// Clients that are served at once; the connections of others are closed.
+/// Maximum concurrent clients; further connections are closed.
 const CLIENTS: usize = 512;
 
-/// Bytes of a client's thread's stack.
+/// Stack size of a client's thread, in bytes.
 const STACK: usize = 512 * 1024;
 
-/// How long a client may take to ask.
+/// Timeout for a client's request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -35,7 +35,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 type Labels = Vec<(&'static str, String)>;
 type Counts = Family<Labels, Counter>;
 
-/// A server that listens, and answers once there is a card.
+/// A listening server, which answers once the card exists.
 pub(super) struct MetricsServer(TcpListener);
 
 impl MetricsServer {
@@ -44,7 +44,7 @@ impl MetricsServer {
         listener.map(Self).with_context(|| format!("cannot listen at {address} for --metrics"))
     }
 
-    /// Answers from now on, on a thread of its own, until the card ends.
+    /// Answers on a separate thread until the card ends.
     pub(super) fn serve(self, reporter: Reporter) {
         let served = Arc::new(());
         thread::spawn(move || {
@@ -53,7 +53,7 @@ impl MetricsServer {
                     continue;
                 }
                 let (reporter, client) = (reporter.clone(), Arc::clone(&served));
-                // Without a thread, the connection is closed. A client that goes early misses the answer.
+                // If no thread can be created, the connection is closed. A client that disconnects misses the answer.
                 let _ = thread::Builder::new().name("metrics".into()).stack_size(STACK).spawn(move || {
                     let answered = answer(&stream, &reporter);
                     drop(client);
@@ -64,7 +64,7 @@ impl MetricsServer {
     }
 }
 
-/// Answers a client; one whose card has ended gets no answer.
+/// Answers a client; closes the connection if the card has ended.
 fn answer(mut stream: &TcpStream, reporter: &Reporter) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = read_request(stream)?;
@@ -85,7 +85,7 @@ fn answer(mut stream: &TcpStream, reporter: &Reporter) -> io::Result<()> {
     if asked.is_some_and(|asked| asked.is_head) { Ok(()) } else { stream.write_all(body.as_bytes()) }
 }
 
-/// Reads a request to the end of its headers, or of what is read of it.
+/// Reads a request up to the end of its headers, or the maximum length.
 fn read_request(mut stream: &TcpStream) -> io::Result<String> {
     let until = Instant::now() + PATIENCE;
     let mut request = Vec::new();
@@ -104,16 +104,16 @@ fn read_request(mut stream: &TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&request).into_owned())
 }
 
-/// What a request asks for.
+/// A parsed request line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked<'a> {
     path: &'a str,
-    /// Whether only the head of the answer is asked for.
+    /// True for HEAD.
     is_head: bool,
 }
 
 impl<'a> Asked<'a> {
-    /// Reads the request line; `None` where it is neither GET nor HEAD.
+    /// Parses the request line; `None` for other methods than GET and HEAD.
     fn read(request: &'a str) -> Option<Self> {
         let mut words = request.lines().next()?.split_whitespace();
         let is_head = match words.next()? {
@@ -125,7 +125,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// All counters of all queues.
+/// Formats all counters of all queues.
 fn text(report: &Report) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("nichrome");
     for (name, _) in report.total.card.iter() {
@@ -156,7 +156,7 @@ fn text(report: &Report) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// One counter of every queue.
+/// Registers a counter of every queue.
 fn register(
     registry: &mut Registry,
     report: &Report,
@@ -171,7 +171,7 @@ fn register(
     registry.register(name, format!("As in 'nichrome nic stats --json': {name}"), counts);
 }
 
-/// The counters of a kind of reason, of every queue.
+/// Registers the counters by reason of every queue.
 fn register_reasons(registry: &mut Registry, report: &Report, name: &str, of: impl Fn(&Counters) -> &Named) {
     let counts = Counts::default();
     for (number, queue) in report.queues.iter().enumerate() {

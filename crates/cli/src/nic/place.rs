@@ -1,4 +1,4 @@
-//! Where cards are found: the files of this network namespace, in which names of interfaces are unique.
+//! Paths of claims and sockets. They are per network namespace, in which interface names are unique.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,22 +8,22 @@ use anyhow::Context;
 
 use crate::runtime_dir;
 
-/// The claim on an interface.
+/// Returns the path of the claim on an interface.
 pub(super) fn of_claim(wire: &str) -> anyhow::Result<PathBuf> {
     Ok(runtime_dir::of_machine().join(format!("nic-{wire}{}", suffix("json")?)))
 }
 
-/// Every claim.
+/// Returns the paths of all claims.
 pub(super) fn all_claims() -> anyhow::Result<Vec<PathBuf>> {
     Ok(all("json")?.into_iter().map(|(_, path)| path).collect())
 }
 
-/// The socket of the card behind an interface.
+/// Returns the path of the socket of the card behind an interface.
 pub(super) fn of_socket(host: &str) -> anyhow::Result<PathBuf> {
     Ok(runtime_dir::of_machine().join(format!("nic-{host}{}", suffix("sock")?)))
 }
 
-/// Every socket, with the name of the interface.
+/// Returns all sockets with their interface names.
 pub(super) fn all_sockets() -> anyhow::Result<Vec<(String, PathBuf)>> {
     all("sock")
 }
@@ -40,7 +40,7 @@ fn all(kind: &str) -> anyhow::Result<Vec<(String, PathBuf)>> {
     Ok(all)
 }
 
-/// What the names of this namespace's files end with.
+/// Returns the file name suffix of this namespace.
 fn suffix(kind: &str) -> anyhow::Result<String> {
     let namespace = fs::metadata("/proc/thread-self/ns/net").context("cannot tell the network namespace")?;
     Ok(format!("@{}.{kind}", namespace.ino()))

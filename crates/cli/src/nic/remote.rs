@@ -1,4 +1,4 @@
-//! What can be done to a card from another terminal: `nichrome nic stats` and `nichrome nic down`.
+//! Commands for a card from another terminal: `nichrome nic stats` and `nichrome nic down`.
 
 use std::io::{self, Write};
 use std::thread;
@@ -11,13 +11,13 @@ use nichrome_port::InterfaceName;
 use super::text::Text;
 use super::{claim, control, place};
 
-/// How long a card may take to end.
+/// Time that a card may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Show what a card has done so far, per queue and in total.
+/// Show a card's counters, per queue and in total.
 #[derive(Args)]
 pub(crate) struct Stats {
-    /// The interface that the card is behind; not needed where there is one card.
+    /// The host interface of the card; not needed if there is only one card.
     #[arg(value_name = "NAME")]
     host: Option<InterfaceName>,
     /// Print it as one JSON object.
@@ -25,10 +25,10 @@ pub(crate) struct Stats {
     json: bool,
 }
 
-/// End a card, and put its wire back; also one that was killed.
+/// Stop a card and restore its wire interface; also after the card was killed.
 #[derive(Args)]
 pub(crate) struct Down {
-    /// The interface that the card is behind.
+    /// The host interface of the card.
     #[arg(value_name = "NAME")]
     host: InterfaceName,
 }
@@ -42,7 +42,7 @@ impl Stats {
 }
 
 impl Down {
-    /// Returns once the card has put everything back.
+    /// Returns after the card has restored everything.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let host = self.host.as_str();
         match control::find(Some(self.host)) {

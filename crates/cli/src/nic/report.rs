@@ -1,4 +1,4 @@
-//! What a card has done, with names that stay stable: `--json` prints it as it is.
+//! The counters of a card. `--json` prints them: names are stable.
 
 use std::collections::BTreeMap;
 use std::iter::Sum;
@@ -12,26 +12,26 @@ use nichrome_nic::{QueueStats, Remote};
 use nichrome_port::WireStats;
 use serde::{Deserialize, Serialize};
 
-/// What a card is.
+/// The properties of a card.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) wire: String,
     pub(super) host: String,
-    /// How frames are had: `packet`, `xdp (native)`, `xdp (generic)` or `tap`.
+    /// Backend of the wire: `packet`, `xdp (native)`, `xdp (generic)` or `tap`.
     pub(super) backend: String,
     pub(super) profile: String,
     pub(super) host_queues: usize,
     pub(super) pid: u32,
 }
 
-/// What a card is and has done.
+/// The properties and counters of a card.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Report {
     #[serde(flatten)]
     pub(super) card: Identity,
-    /// How long it has been up.
+    /// Time since the card's start, in seconds.
     pub(super) uptime_s: f64,
-    /// Packets that are missing in the captures.
+    /// Packets missing in the captures.
     pub(super) not_captured: u64,
     pub(super) total: Counters,
     pub(super) queues: Vec<Counters>,
@@ -42,19 +42,19 @@ pub(super) struct Report {
 #[serde(transparent)]
 pub(super) struct Named(BTreeMap<String, u64>);
 
-/// What one queue has done, or all of them.
+/// Counters of one queue, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counters {
     #[serde(flatten)]
     pub(super) card: Named,
-    /// Flows that its engine knows now.
+    /// Current flows of its engine.
     pub(super) connections: u64,
-    /// What the kernel has counted.
+    /// The kernel's counters.
     pub(super) wire: Named,
     pub(super) engine: EngineCounters,
 }
 
-/// What an engine has done; the names are those of `nichrome coalesce --json`.
+/// Counters of an engine, with the names of `nichrome coalesce --json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EngineCounters {
     #[serde(flatten)]
@@ -73,12 +73,12 @@ impl Named {
         Self::of(counts.named())
     }
 
-    /// The count of this name, 0 where there is none.
+    /// Returns a count by name; 0 if it does not exist.
     pub(super) fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// All of them.
+    /// Iterates over all counts.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }
@@ -107,7 +107,7 @@ impl Counters {
         }
     }
 
-    /// Everything that was lost, by reason.
+    /// Iterates over lost packets by reason.
     pub(super) fn lost(&self) -> impl Iterator<Item = (String, u64)> {
         const LOST: [&str; 6] = [
             "distribution_dropped",
@@ -167,7 +167,7 @@ fn engine_counts(engine: &Statistics) -> [(&'static str, u64); 9] {
     ]
 }
 
-/// Asks a card at work, from any thread.
+/// Requests counters of a running card, from any thread.
 #[derive(Clone)]
 pub(super) struct Reporter {
     card: Identity,
@@ -181,12 +181,12 @@ impl Reporter {
         Self { card, since: Instant::now(), remote, not_captured }
     }
 
-    /// What the card has done so far; `None` once it has ended.
+    /// Returns the card's counters; `None` once it has ended.
     pub(super) fn report(&self) -> Option<Report> {
         Some(self.of(&self.remote.stats()?))
     }
 
-    /// The report of what its workers say they have done.
+    /// Builds the report from the workers' counters.
     pub(super) fn of(&self, stats: &[QueueStats]) -> Report {
         let queues: Vec<Counters> = stats.iter().map(Counters::new).collect();
         Report {

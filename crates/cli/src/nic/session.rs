@@ -1,4 +1,4 @@
-//! The time in which a card is in use: it ends with a signal, a request, or an interface that goes.
+//! The lifetime of a running card: ends with a signal, a request, or the loss of an interface.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -10,7 +10,7 @@ use super::{forwarding, host_interface};
 use crate::links::{self, Link};
 use crate::{failure, signals};
 
-/// Something that may end the session.
+/// An event that may end the session.
 pub(super) enum Event {
     Signal,
     StopAsked,
@@ -18,23 +18,23 @@ pub(super) enum Event {
     CardEnded,
 }
 
-/// How a session ended that nothing was wrong with.
+/// The regular end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// As somebody wanted.
+    /// By signal or request.
     Asked,
-    /// The card says why.
+    /// The card failed; it reports the error.
     ByItself,
 }
 
-/// What a session watches over.
+/// The interfaces to watch.
 pub(super) struct Watched {
-    /// `None` where it may go to another network namespace: a TAP device.
+    /// `None` for a TAP device, which may move to another network namespace.
     pub(super) wire: Option<InterfaceName>,
     pub(super) host: InterfaceName,
-    /// The MTU of the wire that the card was made for.
+    /// MTU of the wire when the card was started.
     pub(super) mtu: u32,
-    /// Whether forwarding of what the card makes is worth a warning.
+    /// The profile's name if forwarding its output deserves a warning.
     pub(super) lossy: Option<&'static str>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// From now on, signals end the session instead of the process, and interfaces are watched.
+    /// Starts a session: from now on signals end it instead of the process, and interfaces are watched.
     pub(super) fn begin() -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
@@ -55,26 +55,26 @@ impl Session {
         Ok(Self { events, sender })
     }
 
-    /// Whoever has this can end the session.
+    /// Returns a sender for events.
     pub(super) fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }
 
-    /// What is to be called when the card ends by itself.
+    /// Returns a callback for the card's end.
     pub(super) fn card_ended(&self) -> impl Fn() + Clone + Send + use<> {
         let sender = self.sender.clone();
         move || drop(sender.send(Event::CardEnded))
     }
 
-    /// Waits until the session ends, and says on the way what happens to the interfaces.
+    /// Waits until the session ends; reports interface changes meanwhile.
     ///
     /// # Errors
-    /// One of the interfaces has gone.
+    /// An interface is gone.
     pub(super) fn wait_for_the_end(&self, watched: &Watched) -> anyhow::Result<Ended> {
         let netlink = Netlink::open()?;
         let mut watch = Watch::new(&netlink, watched);
         loop {
-            // There may have been news before there was a session.
+            // Interfaces may have changed before the session.
             watch.look()?;
             match self.events.recv() {
                 Ok(Event::Signal | Event::StopAsked) => return Ok(Ended::Asked),
@@ -88,7 +88,7 @@ impl Session {
     }
 }
 
-/// What is known of the interfaces.
+/// The state of the watched interfaces.
 struct Watch<'a> {
     netlink: &'a Netlink,
     watched: &'a Watched,
@@ -124,7 +124,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Has the host send no longer packets than the wire takes, and the card was made for.
+    /// Limits the host's MTU to what the wire accepts and the card was started for.
     fn compare_mtus(&mut self, wire: &Interface, host: &Interface) -> anyhow::Result<()> {
         let longest = host_interface::mtu(wire.mtu.min(self.watched.mtu));
         let (wire_changed, host_changed) = (wire.mtu != self.wire_mtu, host.mtu != self.host_mtu);

@@ -1,4 +1,4 @@
-//! A card's counters as a table: a column for the total, and one for each queue.
+//! A card's counters as a table with columns for the total and for each queue.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use super::report::{Counters, Named, Report};
 use crate::number::{Grouped, plural};
 
-/// A line of the table: what it is called, and which of the card's counters it is.
+/// A row: its label and the name of the counter.
 type Line = (&'static str, &'static str);
 
 const USUAL: [Line; 8] = [
@@ -22,7 +22,7 @@ const USUAL: [Line; 8] = [
     ("  bytes", "transmitted_bytes"),
 ];
 
-/// Left out where they are 0.
+/// Omitted if 0.
 const RARE: [Line; 5] = [
     ("to other workers", "distributed"),
     ("unfinished by senders", "receive_unfinished"),
@@ -31,11 +31,11 @@ const RARE: [Line; 5] = [
     ("ACKs not sent", "acks_dropped"),
 ];
 
-/// A report for people.
+/// A formatted report.
 pub(super) struct Text<'a>(pub(super) &'a Report);
 
 impl Text<'_> {
-    /// The total, and where there are several queues, each of them.
+    /// Iterates over the total and, if there are several, the queues.
     fn columns(&self) -> impl Iterator<Item = &Counters> {
         let queues = if self.0.queues.len() > 1 { &self.0.queues[..] } else { &[] };
         std::iter::once(&self.0.total).chain(queues)
@@ -50,7 +50,7 @@ impl Text<'_> {
         lines.iter().map(row).collect()
     }
 
-    /// A row for each name that occurs.
+    /// Returns a row for each name that occurs.
     fn named(&self, what: &str, of: impl Fn(&Counters) -> &Named) -> Vec<Vec<String>> {
         let names: BTreeSet<&str> = of(&self.0.total).iter().map(|(name, _)| name).collect();
         let row = |name: &&str| {
@@ -69,7 +69,7 @@ impl Text<'_> {
     }
 }
 
-/// Bytes per packet handed to the host.
+/// Returns the mean length of packets to the host, in bytes.
 pub(super) fn bytes_per_packet(of: &Counters) -> f64 {
     of.card.get("to_host_bytes") as f64 / of.card.get("to_host").max(1) as f64
 }

@@ -1,4 +1,4 @@
-//! `nichrome top`: what a card does, as it does it.
+//! `nichrome top`: a running card's rates.
 
 mod rates;
 mod screen;
@@ -18,19 +18,20 @@ use self::shown::{Shown, Wanted};
 use super::control;
 use crate::duration;
 
-/// After how many lines the headings are repeated.
+/// Lines between two headings.
 const PAGE: u64 = 20;
 
-/// Watch a card at work: rates, sizes, what is lost, and why. A line for each interval where the output is no terminal.
+/// Watch a running card: rates, sizes, losses and their reasons. Prints one line per interval if the output is no
+/// terminal.
 #[derive(Args)]
 pub(crate) struct Top {
-    /// The interface that the card is behind; not needed where there is one card.
+    /// The host interface of the card; not needed if there is only one card.
     #[arg(value_name = "NAME")]
     host: Option<InterfaceName>,
-    /// How long each look takes.
+    /// The interval between updates.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     interval: Duration,
-    /// After how many looks it ends.
+    /// Number of updates before it ends.
     #[arg(long, value_name = "N")]
     count: Option<NonZeroU64>,
 }
@@ -55,7 +56,7 @@ impl Top {
     }
 }
 
-/// Lines of text, and how many there are.
+/// Output as lines of text, with their number.
 struct Lines(u64);
 
 impl Shown for Lines {

@@ -1,4 +1,4 @@
-//! `nichrome nic up`: a card, from when it is made until everything is put back.
+//! `nichrome nic up`: runs a card from its creation until everything is restored.
 
 use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -30,17 +30,17 @@ use crate::engine_options::{EngineOptions, UdpByDefault, default_profile_config}
 use crate::failure;
 use crate::shared_device::SharedDevice;
 
-/// What of the command line comes before the options: `nichrome nic up`.
+/// Number of words before the options: `nichrome nic up`.
 const WORDS: usize = 3;
 
 /// Put a card between an interface and the kernel, until Ctrl-C or 'nichrome nic down'.
 #[derive(Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Up {
-    /// The interface that the card receives from and sends through: up, and without addresses, which belong on NAME.
+    /// The interface to receive from and send through: up, and without addresses, which belong on NAME.
     #[arg(long, value_name = "IFACE", required_unless_present = "config")]
     wire: Option<InterfaceName>,
-    /// The interface that the kernel gets, with the wire's Ethernet address and MTU.
+    /// The interface for the kernel, with the wire's MAC address and MTU.
     #[arg(long, value_name = "NAME", required_unless_present = "config")]
     host: Option<InterfaceName>,
     /// The engine: none, gro (lossless), netfpga (one flow at a time) or npu (reorders).
@@ -48,37 +48,37 @@ pub(crate) struct Up {
     profile: Offload,
     #[command(flatten)]
     engine: EngineOptions,
-    /// Workers, each with a queue of the wire [default: with xdp as many as IFACE has, otherwise 1].
+    /// Number of workers, each with a queue of the wire [default: with xdp the receive queues of IFACE, otherwise 1].
     #[arg(long, value_name = "N", value_parser = queues())]
     queues: Option<u16>,
-    /// Queues of the host's interface: as many as workers, or 1, which they take turns at [default: as --queues].
+    /// Number of queues of the host interface: one per worker, or 1 that they share [default: as --queues].
     #[arg(long, value_name = "N", value_parser = queues())]
     host_queues: Option<u16>,
-    /// How the wire's frames are had.
+    /// How to exchange frames with the wire.
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t = Backend::Auto)]
     backend: Backend,
-    /// Workers never sleep: shorter delays for a processor each.
+    /// Workers never sleep: lower latency at the cost of a CPU each.
     #[arg(long)]
     busy_poll: bool,
-    /// Give lossy aggregates to a host that forwards, too.
+    /// Deliver lossy aggregates even if the host forwards packets.
     #[arg(long)]
     force: bool,
-    /// A TOML file with these options, by the same names; those of the command line come on top.
+    /// A TOML file with these options by the same names; the command line takes precedence.
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Where Prometheus finds the counters: http://ADDR:PORT/metrics.
+    /// Serve the counters to Prometheus at http://ADDR:PORT/metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     capture: CaptureOptions,
 }
 
-/// How many queues there may be: TAP devices have no more, and neither have fanout groups.
+/// Returns the allowed numbers of queues: the limit of TAP devices and fanout groups.
 fn queues() -> RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..=256)
 }
 
-/// What a card does with what it receives.
+/// The receive offload of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Offload(Option<Profile>);
 
@@ -102,7 +102,7 @@ impl Offload {
         }
     }
 
-    /// Its name, if what it makes cannot be taken apart into what came.
+    /// Returns the profile's name if its aggregates do not preserve the original packets.
     fn lossy(self) -> Option<&'static str> {
         matches!(self.0, Some(Profile::Netfpga | Profile::Npu)).then(|| self.name())
     }
@@ -117,17 +117,17 @@ impl Up {
         }
     }
 
-    /// The options in the file, and on top of them those of the command line.
+    /// Combines the file's options with those of the command line, which take precedence.
     fn from_file(file: &Path) -> anyhow::Result<Self> {
         let command = Self::augment_args(Command::new("nichrome nic up")).no_binary_name(true);
         let given = config_file::arguments(file, &command)?;
         let all = given.into_iter().chain(env::args_os().skip(WORDS));
         let parsed = command.try_get_matches_from(all).and_then(|matches| Self::from_arg_matches(&matches));
-        // The command line alone was right.
+        // The command line alone was valid.
         parsed.map_err(|error| failure::usage(format!("{}: {}", file.display(), failure::one_line(&error))))
     }
 
-    /// The engine with its configuration, if there is to be one.
+    /// Returns the engine's configuration, if there is an engine.
     fn profile_config(&self) -> anyhow::Result<Option<ProfileConfig>> {
         let Some(profile) = self.profile.0 else {
             self.engine.refuse_all()?;
@@ -152,7 +152,7 @@ impl Up {
         }
         check_capabilities()?;
         let netlink = Netlink::open()?;
-        // Before the interface is looked at: this may put it back.
+        // Must precede reading the interface's settings, which this may restore.
         let mut claim = Claim::take(wire, host)?;
         let (interface, queues) = self.open_wire(&netlink, wire)?;
         let host_interface = self.make_host(&netlink, host, &interface, self.host_queues(&queues)?)?;
@@ -177,13 +177,13 @@ impl Up {
         };
         let made = Made { identity, interface, queues, host_interface, captures, metrics };
         let (ended, socket) = self.serve(made, profile, &session, &watched)?;
-        // In this order: 'nichrome nic down' waits until the socket is gone.
+        // Must precede dropping the socket: 'nichrome nic down' waits for its removal.
         drop(claim);
         drop(socket);
         ended.map(|()| ExitCode::SUCCESS)
     }
 
-    /// Runs a card until its session ends. How that was is returned with the socket at which it was asked.
+    /// Runs a card until its session ends. Returns the result with the control socket.
     fn serve(
         &self,
         made: Made,
@@ -223,7 +223,7 @@ impl Up {
         Ok((ended, socket))
     }
 
-    /// Makes the host's interface, if that is a host for what this profile makes.
+    /// Creates the host interface, unless the profile conflicts with forwarding.
     fn make_host(
         &self,
         netlink: &Netlink,
@@ -231,7 +231,7 @@ impl Up {
         wire: &Interface,
         queues: usize,
     ) -> anyhow::Result<HostInterface> {
-        // The kernel end of a TAP device is another host.
+        // The kernel end of a TAP device belongs to another host.
         let mac = wire.mac.filter(|_| self.backend != Backend::Tap);
         let made = HostInterface::new(netlink, host, queues, mac, wire.mtu)?;
         if let Some(profile) = self.lossy()
@@ -242,7 +242,7 @@ impl Up {
         Ok(made)
     }
 
-    /// The profile's name, if it is one that forwarding does not go with.
+    /// Returns the profile's name if it conflicts with forwarding.
     fn lossy(&self) -> Option<&'static str> {
         self.profile.lossy().filter(|_| !self.force)
     }
@@ -256,7 +256,7 @@ impl Up {
         Ok((interface, queues))
     }
 
-    /// How many queues the host's interface is to have.
+    /// Returns the number of host queues.
     fn host_queues(&self, wire: &Wire) -> anyhow::Result<usize> {
         let workers = wire.queues();
         let queues = self.host_queues.map_or(workers, usize::from);
@@ -272,7 +272,7 @@ impl Up {
     }
 
     fn card_config(&self, profile: Option<ProfileConfig>, wire: &Interface, udp: UdpByDefault) -> CardConfig {
-        // Nobody can choose connections that collide in the table.
+        // A random seed: nobody can choose connections that collide in the table.
         let seed = RandomState::new().build_hasher().finish();
         CardConfig {
             name: "nic",
@@ -284,7 +284,7 @@ impl Up {
     }
 }
 
-/// What a card is made of.
+/// The parts of a card.
 struct Made {
     identity: Identity,
     interface: Interface,
@@ -294,14 +294,14 @@ struct Made {
     metrics: Option<MetricsServer>,
 }
 
-/// Ends a card, and says what it has done.
+/// Stops a card and prints its counters.
 fn stop(card: Card, reporter: &Reporter) -> anyhow::Result<()> {
     let stats = card.stop()?;
     failure::say(format_args!("{}", Text(&reporter.of(&stats)).to_string().trim_end()));
     Ok(())
 }
 
-/// The kernel looks for whoever is in their subnets on the wire, not behind the card.
+/// Warns of addresses on the wire, whose neighbours the kernel seeks there, not behind the card.
 fn warn_of_addresses(netlink: &Netlink, wire: &Interface, host: InterfaceName) -> anyhow::Result<()> {
     let addresses: Vec<_> = netlink.addresses(wire)?.iter().map(IpAddr::to_string).collect();
     if !addresses.is_empty() {
@@ -314,7 +314,7 @@ fn warn_of_addresses(netlink: &Netlink, wire: &Interface, host: InterfaceName) -
     Ok(())
 }
 
-/// A bridge or a bond hands on the frames of its ports, too, and past the card.
+/// Warns of a bridge or bond, which also forwards the frames of its ports past the card.
 fn warn_of_controller(wire: &Interface) {
     if let Some(controller) = wire.controller {
         let name = wire.name;

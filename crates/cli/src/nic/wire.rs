@@ -1,4 +1,4 @@
-//! The wire's end of a card: the interface, and how its frames are had.
+//! The wire of a card: its interface and backend.
 
 use std::num::NonZeroUsize;
 
@@ -15,36 +15,36 @@ use super::host_interface::make_tap;
 use crate::failure;
 use crate::shared_device::SharedDevice;
 
-/// Bytes of a frame besides its IP packet: Ethernet and two tags.
+/// Maximum link overhead of a frame, in bytes: Ethernet header and two VLAN tags.
 const LINK_LEN: u32 = 14 + 8;
 
-/// Bytes of a small chunk of AF_XDP memory that the kernel leaves to a frame.
+/// Bytes of a small AF_XDP chunk that the kernel leaves to a frame.
 const SMALL_CHUNK: u32 = 1792;
 
-/// Bytes of a receive buffer: longer frames are rare, or senders' on this machine.
+/// Sizes of receive buffers in bytes: longer frames are rare, or come from local senders.
 const BUFFER_SIZES: [u32; 2] = [2048, 9216];
 
-/// How the wire's frames are had.
+/// How to exchange frames with the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Backend {
-    /// xdp where IFACE is a real card, otherwise packet.
+    /// xdp for real cards, otherwise packet.
     Auto,
-    /// AF_XDP, in the driver if it can, otherwise behind it; senders must finish checksums.
+    /// AF_XDP, in the driver if supported, otherwise behind it; senders must complete checksums.
     Xdp,
-    /// AF_PACKET, for any interface; it gets another address while the card is up.
+    /// AF_PACKET, for any interface; IFACE gets another MAC address while the card is up.
     Packet,
-    /// IFACE is made, and its kernel end is the wire.
+    /// Create IFACE as a TAP device; its kernel end is the wire.
     Tap,
 }
 
-/// A wire whose queues are open.
+/// An open wire.
 pub(super) enum Wire {
     Packet(Vec<PacketRing>),
     Xdp(XdpInterface, Vec<XdpQueue>),
     Tap(Vec<TapWire>),
 }
 
-/// The interface `name`, if it can be a wire.
+/// Looks up the interface `name` and checks that it can be a wire.
 pub(super) fn find(netlink: &Netlink, name: InterfaceName) -> anyhow::Result<Interface> {
     let interface = netlink.interface(name)?;
     let is_ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
@@ -53,7 +53,7 @@ pub(super) fn find(netlink: &Netlink, name: InterfaceName) -> anyhow::Result<Int
     Ok(interface)
 }
 
-/// Makes an interface the kernel end of which is the wire, and sets it up.
+/// Creates a TAP device as the wire, and sets it up.
 pub(super) fn make(
     netlink: &Netlink,
     name: InterfaceName,
@@ -67,11 +67,11 @@ pub(super) fn make(
 }
 
 impl Wire {
-    /// Opens so many queues of `interface`; without a number as many as there must be.
+    /// Opens `queues` queues of `interface`; by default the required number.
     pub(super) fn open(backend: Backend, interface: &Interface, queues: Option<u16>) -> anyhow::Result<Self> {
         match backend {
             Backend::Xdp => xdp(interface, queues),
-            // Senders on this machine leave checksums unfinished, which AF_XDP does not show.
+            // Local senders leave checksums unfinished, which AF_XDP does not report.
             Backend::Auto if !interface.is_virtual => match xdp(interface, queues) {
                 Err(error) if !is_gone(&error) => packet(interface, queues),
                 opened => opened,
@@ -80,7 +80,7 @@ impl Wire {
         }
     }
 
-    /// How frames are had.
+    /// Returns the backend's name.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Packet(_) => "packet".into(),
@@ -97,13 +97,13 @@ impl Wire {
         }
     }
 
-    /// Whether the kernel, too, gets the frames.
+    /// Returns true if the kernel also receives the frames.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self, Self::Packet(_))
     }
 
-    /// Starts a card. `observer` makes what sees the frames of a queue. An interface that is returned must be there for
-    /// as long as the card is.
+    /// Starts a card. `observer` creates the observer of a queue. A returned interface must be kept for the card's
+    /// lifetime.
     pub(super) fn start(
         self,
         hosts: &[SharedDevice],
@@ -121,7 +121,7 @@ impl Wire {
     }
 }
 
-/// The longest frame of an interface, in bytes.
+/// Returns the maximum frame length of an interface, in bytes.
 pub(super) fn frame_len(interface: &Interface) -> usize {
     (interface.mtu + LINK_LEN) as usize
 }

@@ -13,11 +13,11 @@ use goblin::elf::header::{EM_X86_64, ET_EXEC};
 /// How a program is linked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Linkage {
-    /// Whether it is linked with libibverbs.
+    /// True if it is linked with libibverbs.
     pub(super) needs_libibverbs: bool,
-    /// Whether it is statically linked, so that it cannot load libraries.
+    /// True if it is statically linked, so that it cannot load libraries.
     pub(super) is_static: bool,
-    /// Whether it is linked with AddressSanitizer, which by default must be the first library.
+    /// True if it is linked with AddressSanitizer, which by default must be the first library.
     pub(super) checks_link_order: bool,
 }
 

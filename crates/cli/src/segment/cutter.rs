@@ -1,4 +1,4 @@
-//! Which records are super-packets, and into what they are cut.
+//! Decides which records are super-packets, and segments them.
 
 use std::num::NonZeroU16;
 
@@ -8,32 +8,32 @@ use nichrome_wire::EtherType;
 
 use crate::capture_files::Merged;
 
-/// The longest IP packet where nothing says otherwise.
+/// Default MTU, in bytes.
 const MTU: u16 = 1500;
 
-/// Bytes of the longest header before the IP packet: Ethernet's with two VLAN tags.
+/// Maximum length of the link header, in bytes: Ethernet with two VLAN tags.
 const MOST_LINK_LEN: u32 = 22;
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header, in bytes.
 const ETHERNET_LEN: usize = 14;
 
-/// Decides about the records of a capture.
+/// Classifies the records of a capture.
 pub(super) struct Cutter {
-    /// What the user wants, whatever the comments say.
+    /// The user's limit, which overrides comments.
     limit: Option<Limit>,
-    /// A packet behind an Ethernet header, where the capture has another header.
+    /// Buffer for a packet behind an Ethernet header, for captures with another link type.
     frame: Vec<u8>,
 }
 
-/// What a record is.
+/// The class of a record.
 pub(super) enum Found<'a> {
     /// A packet that fits.
     Packet,
-    /// A super-packet that cannot be cut, and why.
+    /// A super-packet that cannot be segmented, with the reason.
     Left(&'static str),
     SuperPacket {
         segments: Segments<'a>,
-        /// The link's header, which stands in place of the first `skipped` bytes of each segment.
+        /// The original link header, which replaces the first `skipped` bytes of each segment.
         header: &'a [u8],
         skipped: usize,
         /// The comments of the segments.
@@ -56,7 +56,7 @@ impl Cutter {
         let merged = comment.and_then(Merged::parse);
         let of_merged = merged.and_then(|(merged, _)| NonZeroU16::new(merged.mss)).map(Limit::Payload);
         let limit = self.limit.or(of_merged).unwrap_or(Limit::Packet(MTU));
-        // Most packets fit, and are not looked into.
+        // Most packets fit and need no parsing.
         let mtu = if let Limit::Packet(mtu) = limit { u32::from(mtu) } else { 0 };
         if record.original_len <= mtu {
             return Found::Packet;
@@ -96,7 +96,7 @@ fn put_behind_ethernet(frame: &mut Vec<u8>, packet: &[u8]) {
     frame.extend_from_slice(packet);
 }
 
-/// Why a super-packet is not cut, in few words.
+/// Returns a short reason why a super-packet is not segmented.
 fn reason(error: &SegmentError) -> &'static str {
     match error {
         SegmentError::Fragment => "IP fragments",

@@ -1,4 +1,4 @@
-//! What a run has come to, with names that stay stable: `--json` prints it as it is.
+//! The results of a run. `--json` prints them: names are stable.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +12,15 @@ use crate::number::{Grouped, plural};
 pub(super) struct Summary {
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
-    /// Packets that `--filter` left out.
+    /// Packets that `--filter` excluded.
     pub(super) filtered: u64,
-    /// Packets that were cut.
+    /// Segmented packets.
     pub(super) super_packets: u64,
-    /// What they were cut into.
+    /// Resulting segments.
     pub(super) segments: u64,
-    /// Super-packets that were left as they were, by reason.
+    /// Super-packets left unchanged, by reason.
     pub(super) left: BTreeMap<&'static str, u64>,
-    /// Whether the input ended early.
+    /// True if the input ended early.
     pub(super) truncated: bool,
 }
 

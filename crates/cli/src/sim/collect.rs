@@ -1,4 +1,4 @@
-//! `nichrome sim collect`: all records of a store together.
+//! `nichrome sim collect`: tabulates the records of a store.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use super::output::print;
 use super::record::{self, Record};
 use super::{files, parquet, store};
 
-/// Gather the records of a store: print what differs between them and what was measured
+/// Tabulate the records of a store: the parameters that differ, and the metrics
 #[derive(Args)]
 pub(crate) struct Collect {
-    /// The folder of the store
+    /// The store's folder
     #[arg(value_name = "DIR")]
     store: PathBuf,
     /// Write records.jsonl and records.parquet to a folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print the records as JSON, one a line
+    /// Print the records as JSON, one per line
     #[arg(long)]
     json: bool,
 }
@@ -53,7 +53,7 @@ impl Collect {
     }
 }
 
-/// The parameters that differ, the seed, and all metrics, in the order of the parameters.
+/// Returns a table of differing parameters, seed and metrics, ordered by parameters.
 fn table(mut records: Vec<&Record>) -> Table {
     let keys: BTreeSet<&String> = records.iter().flat_map(|record| record.parameters.keys()).collect();
     let differs = |key: &&&String| {
@@ -91,7 +91,7 @@ fn shown(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Numbers by their size, everything else by its text.
+/// Returns a sort key: by value for numbers, by text otherwise.
 fn sortable(value: &Json) -> (f64, String) {
     match value.as_f64() {
         Some(number) => (number, String::new()),

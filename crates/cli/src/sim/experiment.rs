@@ -1,4 +1,4 @@
-//! Which experiment: its name or file, and what is changed of it.
+//! The experiment and settings of a command line.
 
 use std::path::Path;
 
@@ -6,19 +6,19 @@ use anyhow::Context;
 use clap::Args;
 use nichrome_sim::experiment::{BUILT_IN, Definition, Source};
 
-/// An experiment and what is changed of it.
+/// An experiment with changed parameters.
 #[derive(Args)]
 pub(super) struct Experiment {
     /// The name of an experiment (nichrome sim list), or a file that ends in .toml
     #[arg(value_name = "NAME|FILE")]
     name: String,
-    /// Set a parameter, such as dma-start=5us; what varies along the axis takes several values: connections=1,8,64
+    /// Set a parameter, such as dma-start=5us; the parameter of the x axis takes several values: connections=1,8,64
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
 
 impl Experiment {
-    /// Reads it.
+    /// Loads the experiment and applies the settings.
     pub(super) fn load(&self) -> anyhow::Result<Definition> {
         let mut definition = Source::find(&self.name, Path::new(""), &BUILT_IN)?.load(&BUILT_IN)?;
         for setting in &self.settings {

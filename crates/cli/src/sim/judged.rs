@@ -1,36 +1,36 @@
-//! An experiment's statements and lines with their ranges over readings and samples.
+//! Evaluated statements and values with their ranges over readings and samples.
 
 use std::collections::HashMap;
 
 use nichrome_sim::experiment::{Compared, Definition, Statement, Values};
 
-/// From the least to the most.
+/// The minimum and maximum.
 pub(super) type Range = (f64, f64);
 
-/// A statement, what came of it, and from where to where it goes with other settings.
+/// An evaluated statement with its ranges.
 pub(super) struct Judged<'a> {
     pub(super) statement: Statement<'a>,
-    /// With the experiment as it is and with all readings.
+    /// Range over the paper's readings, including the default one.
     pub(super) readings: Option<Range>,
-    /// With all samples of assumed parameters.
+    /// Range over all samples of assumed parameters.
     pub(super) samples: Option<Range>,
 }
 
-/// A place of a line with its ranges.
+/// A value of a series with its ranges.
 pub(super) struct Place {
     pub(super) compared: Compared,
     pub(super) readings: Option<Range>,
     pub(super) samples: Option<Range>,
 }
 
-/// What other settings came to.
+/// The results with other settings.
 #[derive(Default)]
 pub(super) struct Others {
     pub(super) readings: Vec<Values>,
     pub(super) samples: Vec<Values>,
 }
 
-/// Statements with their ranges.
+/// Evaluates all statements with their ranges.
 pub(super) fn judge<'a>(definition: &'a Definition, values: &Values, others: &Others) -> Vec<Judged<'a>> {
     let found = |values: &Values| -> Vec<Vec<f64>> {
         let statements = definition.judge(values);
@@ -53,7 +53,7 @@ pub(super) fn judge<'a>(definition: &'a Definition, values: &Values, others: &Ot
     statements.map(|((statement, readings), samples)| Judged { statement, readings, samples }).collect()
 }
 
-/// All places of all lines with their ranges.
+/// Compares all values of all series with the paper's, with their ranges.
 pub(super) fn places(definition: &Definition, values: &Values, others: &Others) -> Vec<Place> {
     let spread = |all: &[Values], with: Option<&Values>| {
         let mut ranges: HashMap<(&str, u64), Option<Range>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! `nichrome sim list`: the experiments that are built in.
+//! `nichrome sim list`: lists the built-in experiments.
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, TableComponent, presets};

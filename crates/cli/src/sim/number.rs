@@ -1,6 +1,6 @@
-//! Measured numbers for people.
+//! Formatting of measured numbers.
 
-/// A number with four digits that count, or all digits before its point.
+/// Formats a number with four significant digits, or all digits before the decimal point.
 pub(super) fn significant(number: f64) -> String {
     const DIGITS: i32 = 4;
     if number == 0.0 || !number.is_finite() {

@@ -1,4 +1,4 @@
-//! What the commands print.
+//! Output of results.
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Records as a Parquet table: a row for each run, a column for each parameter, metric and counter.
+//! Records as a Parquet table: one row per run, one column per parameter, metric and counter.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use serde_json::Value as Json;
 
 use super::record::Record;
 
-/// A column and its value in each row that has one.
+/// A column with its values by row.
 struct Column {
     name: String,
     cells: Vec<Option<Json>>,
     kind: Kind,
 }
 
-/// What a column's values are.
+/// The type of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Flag,
@@ -29,7 +29,7 @@ enum Kind {
     Text,
 }
 
-/// The whole file. The units of columns are in the file's metadata, under the key `units`, as JSON.
+/// Encodes the table. The file's metadata has the columns' units as JSON, under the key `units`.
 pub(super) fn table(records: &[Record]) -> anyhow::Result<Vec<u8>> {
     let columns = columns(records)?;
     let fields: Result<Vec<_>, _> = columns.iter().map(field).collect();
@@ -50,7 +50,7 @@ pub(super) fn table(records: &[Record]) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Columns in the order in which records first have them.
+/// Returns the columns in order of first occurrence.
 fn columns(records: &[Record]) -> anyhow::Result<Vec<Column>> {
     let mut columns: Vec<Column> = Vec::new();
     for (row, record) in records.iter().enumerate() {
@@ -68,7 +68,7 @@ fn columns(records: &[Record]) -> anyhow::Result<Vec<Column>> {
     Ok(columns)
 }
 
-/// The fields of a record, with those of its tables as `table.name`; units are not for each row.
+/// Returns the fields of a record, with nested ones as `table.name`; without units.
 fn cells(record: &Record) -> anyhow::Result<Vec<(String, Json)>> {
     let Json::Object(fields) = serde_json::to_value(record)? else { return Ok(Vec::new()) };
     let mut cells = Vec::new();
@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// What holds both.
+    /// Returns the narrowest type for both.
     fn with(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,

@@ -1,4 +1,4 @@
-//! An experiment's figure as SVG: a panel for each unit, our lines, and the paper's points on them.
+//! An experiment's figure as SVG: a panel per unit with the simulated series and the paper's points.
 
 use nichrome_sim::experiment::{Claim, Compared, Definition, Scale, StatementKind, with_unit};
 use plotters::prelude::*;
@@ -7,25 +7,25 @@ use super::judged::Place;
 use super::number::significant;
 use crate::chart::{self, Area, COLORS, GRID, INK, Painted, font, legend, swatch};
 
-/// Of a panel.
+/// Size of a panel, in pixels.
 const SIZE: (u32, u32) = (640, 460);
-/// The free part at the end of an x axis.
+/// Free space at the end of an x axis, relative to its length.
 const MARGIN: f64 = 0.03;
-/// A number of the paper that ours is too far from.
+/// Color of a paper's number outside the tolerance.
 const MISSED: RGBColor = RGBColor(200, 30, 30);
-/// The part of a y axis that is free for each line of the legend.
+/// Free space of a y axis per line of the legend, relative to its length.
 const LEGEND_LINE: f64 = 0.08;
 
-/// Lines that have one axis.
+/// Series with common axes.
 struct Panel<'a> {
     label: String,
     scale: Scale,
-    /// Of the colors, that of the first line.
+    /// Index of the first series' color.
     first_color: usize,
     lines: Vec<(&'a str, Vec<&'a Place>)>,
 }
 
-/// Draws all panels beside each other.
+/// Draws all panels side by side.
 pub(super) fn draw(definition: &Definition, compared: &[Place]) -> anyhow::Result<String> {
     let panels = panels(definition, compared);
     let width = SIZE.0 * panels.len().max(1) as u32;
@@ -40,7 +40,7 @@ pub(super) fn draw(definition: &Definition, compared: &[Place]) -> anyhow::Resul
     })
 }
 
-/// Series of the same unit share a panel; so do derived lines of the same unit.
+/// Groups series by unit, measured and derived ones separately.
 fn panels<'a>(definition: &'a Definition, compared: &'a [Place]) -> Vec<Panel<'a>> {
     let mut panels: Vec<(bool, &str, Panel<'a>)> = Vec::new();
     for name in definition.lines() {
@@ -61,7 +61,7 @@ fn panels<'a>(definition: &'a Definition, compared: &'a [Place]) -> Vec<Panel<'a
     panels.into_iter().map(|(.., panel)| panel).collect()
 }
 
-/// The label and the scale of a panel that begins with a line.
+/// Returns label and scale of the y axis for a panel's first series.
 fn axis(definition: &Definition, name: &str, unit: &str, is_derived: bool) -> (String, Scale) {
     if let Some(axis) = definition.y.iter().find(|axis| axis.unit == unit && !is_derived) {
         return (axis.label.clone(), axis.scale);
@@ -71,7 +71,7 @@ fn axis(definition: &Definition, name: &str, unit: &str, is_derived: bool) -> (S
     (with_unit(about, unit), Scale::Linear)
 }
 
-/// Where a number is on an axis; `None` where the axis has no place for it.
+/// Returns the position of a number on an axis; `None` for non-positive numbers on a logarithmic one.
 fn place(scale: Scale, number: f64) -> Option<f64> {
     let place = match scale {
         Scale::Linear => number,
@@ -81,7 +81,7 @@ fn place(scale: Scale, number: f64) -> Option<f64> {
     Some(place).filter(|place| place.is_finite())
 }
 
-/// What stands at a place of an axis: on logarithmic ones, only at whole powers.
+/// Returns the label of an axis position; on logarithmic axes, only at integer powers.
 fn label(scale: Scale, place: f64) -> String {
     let is_whole = (place - place.round()).abs() < 1e-6;
     match scale {
@@ -92,7 +92,7 @@ fn label(scale: Scale, place: f64) -> String {
     }
 }
 
-/// From where to where an axis goes, with so much more at its end as a part of its length.
+/// Returns the limits of an axis, extended at the end by `more` of its length.
 fn range(scale: Scale, numbers: impl Iterator<Item = f64>, more: f64) -> (f64, f64) {
     let places = numbers.filter_map(|number| place(scale, number));
     let (least, most) =
@@ -106,7 +106,7 @@ fn range(scale: Scale, numbers: impl Iterator<Item = f64>, more: f64) -> (f64, f
     (least, most + (most - least) * more)
 }
 
-/// Marks on an axis: one for each power, or about six.
+/// Returns the number of ticks: one per power, or about six.
 fn marks(scale: Scale, (least, most): (f64, f64)) -> usize {
     match scale {
         Scale::Linear => 7,
@@ -194,12 +194,12 @@ fn paint(area: &Area<'_>, definition: &Definition, panel: &Panel<'_>) -> Painted
     legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
-/// The color of a number of the paper: red where ours is beyond the tolerance.
+/// Returns the color of a paper's number: red outside the tolerance.
 fn ink(is_near: Option<bool>) -> RGBColor {
     if is_near == Some(false) { MISSED } else { INK }
 }
 
-/// From where to where ours may be.
+/// Returns the limits of the tolerance around the paper's number.
 fn tolerated(place: &Compared) -> impl Iterator<Item = f64> {
     let ends = match place.claim {
         Some(Claim::Value(paper, Some(tolerance))) => {

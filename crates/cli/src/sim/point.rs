@@ -1,4 +1,4 @@
-//! `nichrome sim point`: one run of a sweep.
+//! `nichrome sim point`: executes one run of a sweep.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::store::Store;
 use crate::failure::usage;
 use crate::number;
 
-/// Run one point of an experiment and add it to a store, unless it is there: what nichrome sim tasks prints
+/// Run one point of an experiment and add it to a store, unless it is there; nichrome sim tasks prints such commands
 #[derive(Args)]
 pub(crate) struct Point {
     #[command(flatten)]
@@ -19,10 +19,10 @@ pub(crate) struct Point {
     /// The name of the series
     #[arg(long, value_name = "NAME")]
     series: String,
-    /// The seed: the experiment's, if not given
+    /// The seed [default: the experiment's]
     #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// The folder in which each run has a file
+    /// The store's folder, with a file per run
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What is kept of a run; names are stable.
+//! The stored record of a run; names are stable.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use nichrome_sim::observe::Counters;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-/// Of this command: another may come to other results.
+/// Version of this command: other versions may give other results.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A run: what it was told, and what it came to.
+/// A run with its parameters and results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) model: String,
-    /// Of the model and its parameters.
+    /// Hash of model and parameters.
     pub(super) hash: String,
     pub(super) seed: u64,
-    /// Of this command.
+    /// Version of the command.
     pub(super) version: String,
-    /// Numbers of the units below, texts, true or false.
+    /// Numbers in the units below, strings or booleans.
     pub(super) parameters: BTreeMap<String, Json>,
     pub(super) metrics: BTreeMap<String, f64>,
-    /// Of parameters and metrics.
+    /// Units of parameters and metrics.
     pub(super) units: BTreeMap<String, String>,
     pub(super) counters: BTreeMap<String, u64>,
     pub(super) events: u64,
@@ -70,18 +70,18 @@ impl Record {
     }
 }
 
-/// One line of JSON for each.
+/// Formats records as lines of JSON.
 pub(super) fn lines(records: &[Record]) -> serde_json::Result<String> {
     let lines = records.iter().map(|record| Ok(serde_json::to_string(record)? + "\n"));
     lines.collect()
 }
 
-/// The hash of a configuration as records have it.
+/// Returns the hash of a configuration as it appears in records.
 pub(super) fn hash(runner: &dyn Runner, parameters: &Parameters) -> String {
     format!("{:016x}", parameters.hash(runner.name()))
 }
 
-/// A value and its unit: the base unit, but for fractions, of which 1 is the whole.
+/// Returns a value and its unit: the base unit, but fractions are relative to 1.
 fn in_json(kind: &Kind, value: Value) -> (Json, &'static str) {
     match (value, kind) {
         (Value::Quantity(number), Kind::Quantity(Dimension::Fraction, _)) => {

@@ -1,4 +1,4 @@
-//! `nichrome sim run`: an experiment, beside what its paper says.
+//! `nichrome sim run`: runs an experiment and compares it with its paper.
 
 use std::path::{Path, PathBuf};
 
@@ -17,18 +17,19 @@ use super::trace::Trace;
 use super::{files, parquet, plot, scoreboard, variants};
 use crate::number;
 
-/// Run an experiment, and print what comes out beside what the paper says
+/// Run an experiment, and print the results beside the paper's
 #[derive(Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     experiment: Experiment,
-    /// The seed: the experiment's, if not given
+    /// The seed [default: the experiment's]
     #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl, NAME.parquet) to a folder
+    /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl, NAME.parquet) to a
+    /// folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Run samples of all assumed parameters together, and print from where to where the paper's numbers go
+    /// Run this many samples of all assumed parameters together, and print the ranges of the paper's numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     samples: Option<u32>,
     #[command(flatten)]
@@ -56,12 +57,12 @@ struct PointSummary<'a> {
     value: Option<f64>,
     unit: &'a str,
     paper: Option<f64>,
-    /// As a part of the paper's value.
+    /// Relative deviation from the paper's value.
     deviation: Option<f64>,
     kind: Option<&'static str>,
-    /// The least and the most over all readings.
+    /// Minimum and maximum over all readings.
     readings: Option<Range>,
-    /// The least and the most over all samples of what is assumed.
+    /// Minimum and maximum over all samples of assumed parameters.
     samples: Option<Range>,
 }
 
@@ -108,7 +109,7 @@ impl Run {
         }
     }
 
-    /// What the statements' places come to with other readings and with samples of what is assumed.
+    /// Computes the statements' values with other readings, and with samples of assumed parameters.
     fn others(&self, definition: &Definition, seed: u64) -> anyhow::Result<Others> {
         if self.trace.is_of_one_point() {
             return Ok(Others::default());
@@ -119,7 +120,7 @@ impl Run {
     }
 }
 
-/// Where a run belongs, for errors.
+/// Names a run for error messages.
 fn place(definition: &Definition, plan: &Plan, run: usize) -> String {
     let point = plan.run_of.iter().position(|of_point| *of_point == run).map(|point| &plan.points[point]);
     point.map_or_else(String::new, |point| {

@@ -1,4 +1,4 @@
-//! Many runs at once, in stable order, with a progress bar for whom it takes long.
+//! Parallel execution of runs, in stable order, with a progress bar.
 
 use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
@@ -19,24 +19,24 @@ use super::files;
 use super::record::Record;
 use crate::number::{Grouped, plural};
 
-/// A bar that appears only later.
+/// Delay before the progress bar appears.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many runs at once.
+/// The number of parallel runs.
 #[derive(Args)]
 pub(super) struct Jobs {
-    /// Runs at a time: as many as there are processors, if not given
+    /// Number of parallel runs [default: the number of CPUs]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
 }
 
 impl Jobs {
-    /// One after the other.
+    /// Sequential execution.
     pub(super) const fn one() -> Self {
         Self { jobs: Some(NonZeroUsize::MIN) }
     }
 
-    /// Threads for so many tasks: none that would have nothing to do; 0 stands for one on each processor.
+    /// Returns the number of threads for `tasks` tasks, at most one per task; 0 selects one per CPU.
     fn threads(&self, tasks: usize) -> usize {
         self.jobs.map_or(0, |jobs| jobs.get().min(tasks.max(1)))
     }
@@ -46,7 +46,7 @@ fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| format!("it is a whole number from 1 to {}", usize::MAX))
 }
 
-/// How far all runs together are.
+/// The progress of all runs.
 #[derive(Clone)]
 pub(super) struct Progress {
     begun: Instant,
@@ -62,12 +62,12 @@ impl Progress {
         Self { begun: Instant::now(), events: Arc::default(), bar }
     }
 
-    /// Looks on for one run.
+    /// Returns an observer for one run.
     pub(super) fn observer(&self) -> Observer {
         let (progress, mut seen) = (self.clone(), 0);
         let mut observer = Observer::default();
         observer.on_progress(move |now| {
-            // A model that runs several simulations begins again at 0.
+            // Models with several simulations restart at 0.
             let new = now.events.checked_sub(seen).unwrap_or(now.events);
             seen = now.events;
             let events = progress.events.fetch_add(new, Ordering::Relaxed) + new;
@@ -94,7 +94,7 @@ impl Progress {
         self.run_observed(runner, parameters, seed, &mut self.observer())
     }
 
-    /// Runs a model once, with more to be observed than the progress.
+    /// Runs a model once with additional observation.
     pub(super) fn run_observed(
         &self,
         runner: &dyn Runner,
@@ -107,8 +107,8 @@ impl Progress {
     }
 }
 
-/// Does `work` for each of the tasks, several at a time; what comes of it is in the order of the tasks. A signal ends it
-/// between two files.
+/// Processes all tasks in parallel; results are in the order of the tasks. A signal ends the process, but not while a
+/// file is written.
 pub(super) fn each<T: Sync, R: Send>(
     tasks: &[T],
     jobs: &Jobs,

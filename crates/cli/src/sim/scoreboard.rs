@@ -1,4 +1,4 @@
-//! The paper's statements as text: each with its kind and what came of it, and how many of each kind hold.
+//! The paper's statements as text, with kinds and results, and the number that hold by kind.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use nichrome_sim::experiment::{Claim, Definition, Expected, Statement, Statement
 use super::judged::Judged;
 use super::number::significant;
 
-/// All statements of an experiment, to be written for people.
+/// A formatted scoreboard.
 pub(super) struct Scoreboard<'a> {
     pub(super) definition: &'a Definition,
     pub(super) judged: &'a [Judged<'a>],
@@ -31,7 +31,7 @@ impl fmt::Display for Scoreboard<'_> {
 }
 
 impl Scoreboard<'_> {
-    /// What the statement is about, what was found, and what the paper has.
+    /// Formats the subject of a statement, the simulated value, and the paper's.
     fn finding(&self, judged: &Judged<'_>) -> String {
         let expected = judged.statement.expected;
         let found = judged.statement.span().map_or_else(|| "none".into(), span);
@@ -72,13 +72,13 @@ fn verdict(holds: Option<bool>) -> &'static str {
     }
 }
 
-/// One number, or from the least to the most.
+/// Formats a number or a range.
 pub(super) fn span((least, most): (f64, f64)) -> String {
     let (least, most) = (significant(least), significant(most));
     if least == most { least } else { format!("{least} to {most}") }
 }
 
-/// What the paper has, with the tolerance in its unit.
+/// Formats the paper's claim, with the tolerance in its unit.
 pub(super) fn claim(claim: Claim) -> String {
     match claim {
         Claim::Value(value, None) => significant(value),
@@ -93,7 +93,7 @@ pub(super) fn claim(claim: Claim) -> String {
     }
 }
 
-/// How many statements of each kind hold; predictions first, by themselves.
+/// Formats the number of statements that hold, by kind; predictions first.
 pub(super) fn tally(judged: &[Judged<'_>]) -> String {
     let decided = |kind: StatementKind| {
         let of_kind = judged.iter().filter(move |judged| judged.statement.expected.kind == kind);

@@ -1,4 +1,4 @@
-//! `nichrome sim sensitivity`: what statements come to where assumed parameters are otherwise.
+//! `nichrome sim sensitivity`: varies assumed parameters and evaluates the paper's statements.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use super::runs::Jobs;
 use super::{files, plot, scoreboard, variants};
 use crate::number;
 
-/// Below this part of its value, what a factor changes is not shown.
+/// Minimum relative change that is shown.
 const MATTERS: f64 = 0.01;
 
-/// Vary what an experiment assumes, one parameter at a time and all together, and print what its predictions become
+/// Vary an experiment's assumed parameters, one at a time and all together, and print the effect on its predictions
 #[derive(Args)]
 pub(crate) struct Sensitivity {
     #[command(flatten)]
     experiment: Experiment,
-    /// Samples of all assumed parameters together (a Latin hypercube)
+    /// Number of samples of all assumed parameters together (Latin hypercube)
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     samples: u32,
-    /// The seed of the runs and of the samples: the experiment's, if not given
+    /// The seed of the runs and of the samples [default: the experiment's]
     #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Write the figure with the intervals (NAME-sensitivity.svg) and the results (NAME-sensitivity.json) to a folder
@@ -44,10 +44,10 @@ pub(crate) struct Sensitivity {
 struct Summary<'a> {
     experiment: &'a str,
     samples: u32,
-    /// What was varied, and how far.
+    /// The varied parameters with their ranges.
     factors: Vec<FactorSummary>,
     statements: Vec<StatementSummary<'a>>,
-    /// Those that change predictions most, the first the most.
+    /// The factors with the largest effect on predictions, the largest first.
     most_important: Vec<String>,
 }
 
@@ -65,23 +65,23 @@ struct StatementSummary<'a> {
     sentence: &'a str,
     paper: String,
     unit: &'a str,
-    /// With the parameters as they are.
+    /// With the default parameters.
     found: Option<Range>,
     /// Over all samples.
     interval: Option<Range>,
-    /// Samples with which it holds.
+    /// Number of samples in which the statement holds.
     holds_in: usize,
-    /// By factor, what it comes to at the ends; the one that changes it most is first.
+    /// The effect of each factor, the largest first.
     by_factor: Vec<Effect>,
 }
 
-/// What a factor changes of a statement.
+/// The effect of a factor on a statement.
 #[derive(Clone, Serialize)]
 struct Effect {
     factor: String,
-    /// What it comes to at each end.
+    /// The statement's value at each end of the factor's range.
     at_ends: Vec<(String, Option<Range>)>,
-    /// The largest change, as a part of what it comes to otherwise.
+    /// Largest relative change.
     swing: f64,
 }
 
@@ -161,7 +161,7 @@ impl Sensitivity {
     }
 }
 
-/// What each factor alone changes of a statement, the most first.
+/// Computes the effect of each factor alone on a statement, the largest first.
 fn effects(
     factors: &[Factor],
     base: &Statement<'_>,
@@ -185,7 +185,7 @@ fn effects(
     effects
 }
 
-/// The largest change of a number of the statement, as a part of it.
+/// Returns the largest relative change of a statement's numbers.
 fn change(base: &Statement<'_>, other: &Statement<'_>) -> f64 {
     let pairs = base.found.iter().zip(&other.found);
     let changes =
@@ -193,7 +193,7 @@ fn change(base: &Statement<'_>, other: &Statement<'_>) -> f64 {
     changes.fold(0.0, f64::max)
 }
 
-/// The factors that change some prediction by so much that it counts, the most first.
+/// Returns the factors with a relevant effect on a prediction, the largest first.
 fn most_important(statements: &[StatementSummary<'_>]) -> Vec<String> {
     let predictions = statements.iter().filter(|statement| statement.kind == StatementKind::Predicted.name());
     let mut largest: Vec<(f64, &str)> = Vec::new();

@@ -1,4 +1,4 @@
-//! A folder with a file for each run: `HASH-SEED.json`.
+//! The store: a folder with a file per run, `HASH-SEED.json`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,19 +10,19 @@ use nichrome_sim::experiment::{Parameters, Runner};
 use super::files;
 use super::record::{self, Record};
 
-/// A folder of records.
+/// A store of records.
 pub(super) struct Store {
     folder: PathBuf,
 }
 
 impl Store {
-    /// A folder to which runs are added; it is made where it is missing.
+    /// Opens a store for adding runs; creates the folder if it is missing.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
         files::make_folder(folder)?;
         Ok(Self { folder: folder.into() })
     }
 
-    /// Whether there is such a run. A file of its name that is something else is an error.
+    /// Returns true if the store has the run. Fails if the run's file has other content.
     pub(super) fn has(
         &self,
         runner: &dyn Runner,
@@ -50,7 +50,7 @@ impl Store {
     }
 }
 
-/// All records of a folder, in the order of their files' names.
+/// Returns all records of a folder, sorted by file name.
 pub(super) fn gather(folder: &Path) -> anyhow::Result<Vec<Record>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths = Vec::new();
@@ -76,7 +76,7 @@ fn file_name(hash: &str, seed: u64) -> String {
     format!("{hash}-{seed}.json")
 }
 
-/// The record in a file; `None` where there is no file.
+/// Returns the record in a file; `None` if the file does not exist.
 fn read(path: &Path) -> anyhow::Result<Option<Record>> {
     let text = match fs::read(path) {
         Ok(text) => text,

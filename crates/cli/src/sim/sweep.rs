@@ -1,4 +1,4 @@
-//! `nichrome sim sweep`: an experiment with lists of values and seeds, each run once.
+//! `nichrome sim sweep`: runs an experiment with lists of values and seeds.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,12 @@ use super::store::Store;
 use crate::number::{Grouped, plural};
 use crate::text_file;
 
-/// Run an experiment with lists of parameter values and seeds; what the store has is not run again
+/// Run an experiment with lists of parameter values and seeds; runs that are in the store are not repeated
 #[derive(Args)]
 pub(crate) struct Sweep {
     /// A file with the experiment's name, the seeds, and a table "sweep" with a list of values for each key
     file: PathBuf,
-    /// The folder in which each run has a file
+    /// The store's folder, with a file per run
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
     #[command(flatten)]
@@ -45,21 +45,21 @@ impl Sweep {
     }
 }
 
-/// Reads the file of a sweep.
+/// Loads a sweep file.
 pub(super) fn read(file: &Path) -> anyhow::Result<Lists> {
     let name = file.display().to_string();
     let text = text_file::read(file).with_context(|| format!("cannot read {name}"))?;
     Ok(Lists::parse(&name, &text, &BUILT_IN)?)
 }
 
-/// One task for each run: points of equal parameters share it.
+/// Returns one task per run: points with equal parameters share it.
 pub(super) fn distinct<'a>(lists: &Lists, tasks: &'a [Task]) -> Vec<&'a Task> {
     let mut seen = std::collections::HashSet::new();
     let model = lists.definition.runner.name();
     tasks.iter().filter(|task| seen.insert((task.point.parameters.hash(model), task.seed))).collect()
 }
 
-/// The runs that the store lacks.
+/// Returns the runs missing in the store.
 pub(super) fn missing<'a>(lists: &Lists, tasks: &'a [Task], store: &Store) -> anyhow::Result<Vec<&'a Task>> {
     let runner = lists.definition.runner;
     let mut missing = distinct(lists, tasks);

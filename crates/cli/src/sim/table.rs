@@ -1,4 +1,4 @@
-//! An experiment's results as text: ours beside the paper's.
+//! An experiment's results as a table beside the paper's.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use super::judged::{Judged, Place, Range};
 use super::number::significant;
 use super::scoreboard::Scoreboard;
 
-/// A range of a place.
+/// Selects a range of a value.
 type RangeOf = fn(&Place) -> Option<Range>;
 
-/// Results, to be written for people.
+/// A formatted table of results.
 pub(super) struct Text<'a> {
     pub(super) definition: &'a Definition,
     pub(super) places: &'a [Place],
@@ -86,7 +86,7 @@ fn shown((least, most): Range) -> String {
     format!("{} to {}", significant(least), significant(most))
 }
 
-/// The paper's number with its tolerance, or the bound.
+/// Formats the paper's number with its tolerance, or the bound.
 fn paper(place: &Compared) -> String {
     match place.claim {
         Some(Claim::Value(value, Some(Tolerance::Relative(part)))) => {
@@ -102,7 +102,7 @@ fn paper(place: &Compared) -> String {
     }
 }
 
-/// How far ours is from the paper's, as a part of the paper's; in its unit where that is 0.
+/// Formats the relative deviation from the paper's number; absolute if that is 0.
 fn deviation(place: &Compared) -> String {
     match (place.claim, place.value) {
         (Some(Claim::Value(0.0, _)), Some(value)) => format!("{:+}", significant_number(value)),

@@ -1,4 +1,4 @@
-//! `nichrome sim tasks`: a sweep as command lines, for who spreads them over machines.
+//! `nichrome sim tasks`: prints the runs of a sweep as command lines, for distribution over machines.
 
 use std::env;
 use std::fmt::Write;
@@ -15,9 +15,9 @@ use super::sweep;
 /// Print a command line for each run of a sweep that the store lacks, for GNU parallel, a Slurm array or HyperQueue
 #[derive(Args)]
 pub(crate) struct Tasks {
-    /// A file as nichrome sim sweep takes it
+    /// A sweep file, as for nichrome sim sweep
     file: PathBuf,
-    /// The folder in which each run is to have a file
+    /// The store's folder, with a file per run
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
 }
@@ -52,7 +52,7 @@ impl Tasks {
     }
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! What one run shows beside its results: packets as pcapng, and numbers over time.
+//! Detailed output of one run: packets as pcapng, and time series.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -21,24 +21,24 @@ use super::runs::Progress;
 use crate::duration;
 use crate::failure::usage;
 
-/// Looking into one run.
+/// The options for detailed output.
 #[derive(Args)]
 pub(super) struct Trace {
-    /// Run one point only: a series of the experiment and a place on its axis, such as 'with LRO/64'
+    /// Run one point only: a series of the experiment and an x value, such as 'with LRO/64'
     #[arg(long, value_name = "SERIES/X")]
     point: Option<String>,
-    /// Record the packets of this point to a pcapng file, with an interface for each place that they pass
+    /// Record the packets of this point in a pcapng file, with an interface per capture point
     #[arg(long, value_name = "FILE", requires = "point")]
     capture: Option<PathBuf>,
-    /// Write how the numbers of this point change over time: .csv or .json
+    /// Write the time series of this point: .csv or .json
     #[arg(long, value_name = "FILE", requires = "point")]
     series: Option<PathBuf>,
-    /// Virtual time from sample to sample
+    /// Virtual time between two samples
     #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = duration::parse, requires = "series")]
     sample: Duration,
 }
 
-/// How series are written.
+/// The file format of time series.
 #[derive(Clone, Copy)]
 enum Format {
     Csv,
@@ -46,12 +46,12 @@ enum Format {
 }
 
 impl Trace {
-    /// Whether only one point of the experiment is asked for.
+    /// Returns true if a single point is requested.
     pub(super) fn is_of_one_point(&self) -> bool {
         self.point.is_some()
     }
 
-    /// Leaves the one point of the experiment that is asked for.
+    /// Reduces the experiment to the requested point.
     pub(super) fn select(&self, definition: &mut Definition) -> anyhow::Result<()> {
         let Some(point) = &self.point else { return Ok(()) };
         if self.sample.is_zero() {
@@ -65,7 +65,7 @@ impl Trace {
         definition.select(point).with_context(|| format!("{name}, --point {point}"))
     }
 
-    /// Runs a model once, and writes what is asked for.
+    /// Runs a model once and writes the requested files.
     pub(super) fn run(
         &self,
         progress: &Progress,
@@ -75,7 +75,7 @@ impl Trace {
     ) -> anyhow::Result<Record> {
         let mut observer = progress.observer();
         if self.capture.is_some() {
-            // Before there is a file.
+            // Fails before a file is created.
             check_capture(runner)?;
         }
         let pcapng = self.capture.as_deref().map(Pcapng::create).transpose()?;
@@ -96,7 +96,7 @@ impl Trace {
     }
 }
 
-/// A capture file, which the model writes to and the command ends.
+/// A capture file shared by the model, which writes to it, and the command, which closes it.
 #[derive(Clone)]
 struct Pcapng(Rc<RefCell<Recording>>);
 
@@ -146,12 +146,12 @@ fn format_of(file: &Path) -> anyhow::Result<Format> {
     }
 }
 
-/// One number over time; names are stable.
+/// A time series; names are stable.
 #[derive(Serialize)]
 struct SeriesSummary<'a> {
     name: &'a str,
     unit: &'a str,
-    /// Nanoseconds of virtual time, and the number.
+    /// Virtual time in nanoseconds, and the value.
     samples: Vec<(u64, f64)>,
 }
 
@@ -169,7 +169,7 @@ fn summary(series: &Series) -> SeriesSummary<'_> {
     SeriesSummary { name: &series.name, unit: series.unit, samples }
 }
 
-/// A row for each time, at which all numbers were read.
+/// Formats the series as CSV with a row per sample time.
 fn csv(series: &[Series]) -> Result<String, std::fmt::Error> {
     let mut text = String::from("time (ns)");
     for series in series {

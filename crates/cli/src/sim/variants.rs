@@ -1,11 +1,11 @@
-//! Runs an experiment with other settings: readings, and samples of what is assumed.
+//! Runs an experiment with other settings: readings, and samples of assumed parameters.
 
 use anyhow::Context;
 use nichrome_sim::experiment::{Definition, Plan, Values, Variant};
 
 use super::runs::{self, Jobs};
 
-/// What the points that the paper's statements need measured with each variant, in the order of the variants.
+/// Returns the values of the points that the paper's statements need, for each variant.
 pub(super) fn run(
     definition: &Definition,
     variants: &[Variant],

@@ -1,4 +1,4 @@
-//! Changing a path while it is in use, and asking it: what `nichrome wan set`, `show` and `exec` say to it.
+//! Requests of `nichrome wan set`, `show` and `exec` to a running path.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -18,33 +18,33 @@ use crate::impairment_options::Asked;
 use crate::runtime_dir;
 use crate::side::Side;
 
-/// What a path in use is asked.
+/// A request.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// Impair packets like this, everything else as before.
+    /// Change these impairments; keep the others.
     Set(Asked),
-    /// What have you done so far?
+    /// Report the results so far.
     Show,
-    /// Where is the host on this side?
+    /// Return the host on this side.
     Host(Side),
 }
 
-/// What it says.
+/// An answer.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    /// It is done, except that it does nothing for this reason.
+    /// Success; with the reason if the setting has no effect.
     Done(Option<String>),
-    /// This was done so far.
+    /// The results so far.
     Summary(Box<Summary>),
-    /// It is there.
+    /// The host.
     Host(HostPlace),
-    /// That is not possible.
+    /// The request failed.
     Error(String),
 }
 
-/// Where another process finds a host.
+/// How another process finds a host.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct HostPlace {
     /// The process that holds the host's namespace.
@@ -55,24 +55,24 @@ pub(super) struct HostPlace {
 }
 
 impl HostPlace {
-    /// A host of this process.
+    /// Describes a host of this process.
     pub(super) fn of(host: &Host) -> Self {
         let namespace = host.namespace().as_fd().as_raw_fd();
         Self { pid: process::id(), namespace, has_ipv6: host.ipv6.is_ok() }
     }
 }
 
-/// What a path answers with.
+/// The parts of a path that requests affect.
 pub(super) struct Controlled {
     pub(super) remote: Remote,
     pub(super) impairments: [Impairments; 2],
     pub(super) seed: u64,
-    /// The left host and the right one; none between two interfaces.
+    /// The left and right host; empty between two interfaces.
     pub(super) hosts: Vec<HostPlace>,
 }
 
 impl Controlled {
-    /// Answers requests from now on, until the socket is dropped.
+    /// Answers requests until the socket is dropped.
     pub(super) fn open(mut self) -> anyhow::Result<ControlSocket> {
         let file = runtime_dir::of_user().join(format!("wan-{}.sock", process::id()));
         ControlSocket::open(file, move |request| self.answer(&request))
@@ -87,7 +87,7 @@ impl Controlled {
         answer.unwrap_or_else(|error| Answer::Error(format!("{error:#}")))
     }
 
-    /// Says what of it does nothing.
+    /// Changes the impairments; returns the reason if a setting has no effect.
     fn set(&mut self, asked: &Asked) -> anyhow::Result<Option<String>> {
         let mut impairments = self.impairments.clone();
         asked.apply(&mut impairments)?;
@@ -106,7 +106,7 @@ impl Controlled {
     }
 }
 
-/// Asks the path of process `pid`, or the only one there is.
+/// Sends a request to the path of process `pid`, or to the only path.
 pub(super) fn ask(pid: Option<u32>, request: &Request) -> anyhow::Result<Answer> {
     let stream = match pid {
         Some(pid) => UnixStream::connect(runtime_dir::of_user().join(format!("wan-{pid}.sock")))
@@ -116,7 +116,7 @@ pub(super) fn ask(pid: Option<u32>, request: &Request) -> anyhow::Result<Answer>
     control::ask(&stream, request)
 }
 
-/// The only path in use.
+/// Connects to the only running path.
 fn the_only_one() -> anyhow::Result<UnixStream> {
     let entries = fs::read_dir(runtime_dir::of_user()).into_iter().flatten().flatten();
     let mut found = Vec::new();
@@ -124,7 +124,7 @@ fn the_only_one() -> anyhow::Result<UnixStream> {
         let Some(pid) = pid_of(&path) else { continue };
         match UnixStream::connect(&path) {
             Ok(stream) => found.push((pid, stream)),
-            // Its process was killed.
+            // A leftover of a process that was killed.
             Err(_) => drop(fs::remove_file(&path)),
         }
     }

@@ -1,8 +1,8 @@
-//! One direction of a live path: frames from a device are cut to packets, travel along the path, and are handed to the
-//! other device, those that leave together coalesced again.
+//! One direction of a live path: frames from one device are segmented to packets, pass the path, and go to the other
+//! device; packets that leave together are coalesced again.
 //!
-//! Each packet is stamped when it is read. What is asked of the path is reckoned from the stamps, so that this thread's
-//! being late once makes no later packet later.
+//! Each packet is stamped when it is read. The path computes with these stamps, so that a late thread does not delay
+//! later packets.
 
 use std::collections::VecDeque;
 use std::hint;
@@ -28,33 +28,33 @@ use super::too_big::TooBig;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
 
-/// Frames read before packets that are due are sent.
+/// Maximum frames read before due packets are sent.
 const FRAMES: usize = 16;
 
-/// Nanoseconds that the kernel may take to wake an ordinary thread whose timer has fired: for the last of them nobody
-/// sleeps.
+/// Time that the kernel may take to wake an ordinary thread after its timer, in nanoseconds: the thread does not sleep
+/// for this time before a packet is due.
 const WAKE_UP: u64 = 60_000;
 
-/// After how many rounds without sleep orders are looked for.
+/// Rounds without sleep after which orders are read.
 const LOOK_UP: u64 = 64;
 
-/// Packets that may leave together.
+/// Maximum packets that are coalesced together.
 const BURST: usize = 256;
 
-/// The most payloads of an aggregate: what makes 64 KB of the usual segments, and a slice more for each header.
+/// Maximum payload slices of an aggregate: enough for 64 KB of usual segments.
 const MAX_SEGMENTS: usize = 64;
 
-/// What a direction is told while it runs.
+/// An order to a running direction.
 pub(super) enum Order {
-    /// Impair from now on like this; says whether that is possible.
+    /// Change the impairments; reports the result.
     Impair(Box<Impairments>, Sender<anyhow::Result<()>>),
-    /// Say what was done so far.
+    /// Report the results so far.
     Report(Sender<Report>),
     /// End.
     Stop,
 }
 
-/// One direction.
+/// A direction of a live path.
 pub(super) struct Direction {
     to: Side,
     from_device: SharedDevice,
@@ -67,8 +67,8 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// A direction towards `to`, between two devices, as `impairments` say. Packets have up to `buffer_len` bytes;
-    /// longer ones cost an allocation. Orders are looked for when the waker is woken.
+    /// Creates a direction towards `to` between two devices. Packets have up to `buffer_len` bytes; longer ones cost
+    /// an allocation. Wake the waker after sending an order.
     pub(super) fn new(
         to: Side,
         [from_device, to_device]: [SharedDevice; 2],
@@ -78,17 +78,18 @@ impl Direction {
         recorder: Option<Recorder>,
         (orders, waker): (Receiver<Order>, Arc<Waker>),
     ) -> anyhow::Result<Self> {
-        // The two directions make different choices.
+        // Gives the two directions different random choices.
         let path = Path::new(impairments, seed.wrapping_mul(2).wrapping_add(u64::from(to.number())))?;
         let link = Link::new(buffer_len, recorder, TooBig::new(impairments.mtu))?;
         let impairments = impairments.clone();
         Ok(Self { to, from_device, to_device, impairments, path, link, orders, waker })
     }
 
-    /// Carries packets until it is told to stop.
+    /// Carries packets until a stop order.
     pub(super) fn run(mut self) -> anyhow::Result<Report> {
         clock::sleep_precisely().context("cannot set the timer slack")?;
-        // Most users may not. One that comes first is woken in time, and keeps others from running while it does not sleep.
+        // Most users may not use SCHED_FIFO. With it, the thread is woken in time, and staying awake would block other
+        // threads.
         let stay_awake = come_first().map_or(WAKE_UP, |()| 0);
         let mut buffer = vec![0; MAX_RECEIVE];
         for round in 0u64.. {
@@ -110,18 +111,18 @@ impl Direction {
         Ok(self.report())
     }
 
-    /// Whether a packet is due so soon that sleeping would make it late.
+    /// Returns true if a packet is due too soon to sleep.
     fn is_due_within(&self, nanos: u64) -> bool {
         self.path.poll_timeout().is_some_and(|due| due.nanos_since(clock::now()) < nanos)
     }
 
-    /// Reads some frames; says whether there may be more.
+    /// Reads some frames; returns true if more may be pending.
     fn receive(&mut self, buffer: &mut [u8]) -> anyhow::Result<bool> {
         for _ in 0..FRAMES {
             match self.from_device.receive(buffer) {
                 Ok(Some(received)) => self.link.accept(received, &mut self.path),
                 Ok(None) => return Ok(false),
-                // The interface is down, and may come up again.
+                // The interface is down and may come up again.
                 Err(Errno::NETDOWN | Errno::IO) => return Ok(false),
                 Err(error) => {
                     let from = self.to.other().name();
@@ -132,7 +133,7 @@ impl Direction {
         Ok(true)
     }
 
-    /// Sends what is due.
+    /// Sends due packets.
     fn send(&mut self) -> anyhow::Result<()> {
         let due = |due: Option<Instant>| due.is_some_and(|due| due <= clock::now());
         loop {
@@ -147,7 +148,7 @@ impl Direction {
         }
     }
 
-    /// Does as it is told; says whether it is told to stop.
+    /// Executes pending orders; returns true on a stop order.
     fn obey(&mut self) -> bool {
         self.waker.clear();
         while let Ok(order) = self.orders.try_recv() {
@@ -158,7 +159,7 @@ impl Direction {
                         self.link.too_big.set_mtu(impairments.mtu);
                         self.impairments = *impairments;
                     }
-                    // Whoever asked may have gone.
+                    // The requesting thread may have gone.
                     let _ = done.send(result.map_err(Into::into));
                 }
                 Order::Report(to) => {
@@ -182,13 +183,13 @@ impl Direction {
     }
 }
 
-/// What lies between the devices and the path.
+/// The stages between the devices and the path.
 struct Link {
     pool: BufferPool,
     coalescer: Gro<Carried>,
     /// Packets that leave together.
     burst: Vec<Frame<Carried>>,
-    /// When they arrived and were due.
+    /// Arrival and due times of these packets.
     times: VecDeque<(Instant, Instant)>,
     given: Given,
     recorder: Option<Recorder>,
@@ -204,7 +205,7 @@ impl Link {
             ..Config::default()
         };
         Ok(Self {
-            // The path bounds how many are needed.
+            // The path bounds the number of buffers.
             pool: BufferPool::growing(usize::MAX, buffer_len),
             coalescer: Gro::new(&config, Hold::Batch)?,
             burst: Vec::with_capacity(BURST),
@@ -215,7 +216,7 @@ impl Link {
         })
     }
 
-    /// Stamps a frame and sends its packets on their way.
+    /// Stamps a frame and passes its packets to the path.
     fn accept(&mut self, received: Received<'_>, path: &mut Path<Carried>) {
         let now = clock::now();
         let Received { virtio, frame } = received;
@@ -234,8 +235,8 @@ impl Link {
         }
     }
 
-    /// Takes packets that are to leave now; says whether these are all. Where some were too long, those who sent them
-    /// through `from_device` are told.
+    /// Collects packets that are due; returns false if more may follow. Sends ICMP errors for packets that exceed the
+    /// MTU through `from_device`.
     fn collect(&mut self, path: &mut Path<Carried>, from_device: &dyn Device) -> bool {
         while self.burst.len() < BURST {
             match path.poll() {
@@ -247,7 +248,7 @@ impl Link {
                 Some(Output::Dropped { packet, reason: DropReason::Mtu }) => {
                     self.tell(packet.as_ref(), from_device);
                 }
-                // It is counted by the path.
+                // The path counts drops.
                 Some(Output::Dropped { .. }) => {}
                 None => return true,
             }
@@ -255,12 +256,12 @@ impl Link {
         false
     }
 
-    /// Tells the sender of `frame` that it is too long.
+    /// Sends the ICMP error for `frame`, which exceeds the MTU.
     fn tell(&mut self, frame: &[u8], device: &dyn Device) {
         let now = clock::now();
         let Some(answer) = self.too_big.answer(frame, now) else { return };
         let header = VirtioNetHeader::default().to_bytes();
-        // An answer may get lost like any packet; there will be another one.
+        // A lost error is repeated for the next packet.
         if device.send(&[IoSlice::new(&header), IoSlice::new(&answer)]).is_ok() {
             self.given.told += 1;
             self.given.not_captured +=
@@ -281,7 +282,7 @@ impl Link {
         self.coalescer.receive_batch(&mut self.burst, now);
         self.coalescer.end_of_batch(now);
         while let Some(output) = self.coalescer.poll() {
-            // The `gro` engine neither drops nor acknowledges.
+            // The `gro` engine neither drops packets nor sends ACKs.
             let Coalesced::ToHost(packet) = output else { continue };
             let sent = send(device, &packet);
             let now = clock::now();

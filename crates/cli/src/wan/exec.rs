@@ -1,4 +1,4 @@
-//! `nichrome wan exec`: one more program on a host of a path in use.
+//! `nichrome wan exec`: runs another program on a host of a running path.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -14,17 +14,17 @@ use super::programs::put_in;
 use crate::failure;
 use crate::side::Side;
 
-/// Run a program on a host of a path in use. It goes on when the path ends, as one cut off.
+/// Run a program on a host of a running path. It outlives the path, without connection then.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Exec {
-    /// The process number of the 'nichrome wan' whose host it is, where there are several.
+    /// The process ID of the 'nichrome wan', if several run.
     #[arg(long, value_name = "PID")]
     run: Option<u32>,
     /// The host: left or right.
     #[arg(value_enum)]
     host: Side,
-    /// The program and its arguments; $PEER and the like are put in.
+    /// The program and its arguments; $PEER and the like are replaced.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -48,7 +48,7 @@ impl Exec {
         let program = words.next().unwrap_or_default();
         let mut command = Command::new(&program);
         command.args(words).envs(variables);
-        // No other thread was started.
+        // The process is single-threaded.
         NetworkNamespace::join(host.pid, host.namespace)?;
         // exec returns only if it fails.
         let error = command.exec();

@@ -1,4 +1,4 @@
-//! A host at one end of the path: a network namespace with one interface, the wire of which is this program.
+//! A host at one end of the path: a network namespace with one interface, whose wire is this program.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,29 +9,29 @@ use anyhow::Context;
 use nichrome_port::{Counters, InterfaceName, Netlink, NetworkNamespace, NoIpv6, Offloads, Settings, Tap};
 use nichrome_wire::MacAddr;
 
-/// Frames that wait for us: the kernel drops what comes while there are as many.
+/// Transmit queue of the interface in packets; the kernel drops packets beyond.
 const QUEUE_LEN: u32 = 20_000;
 
-/// What the interface of each host is called.
+/// Name of the hosts' interface.
 const INTERFACE: &str = "wan";
 
 /// Environment variables and their values.
 pub(crate) type Variables = BTreeMap<&'static str, String>;
 
-/// A host. It goes when this and the programs in it are gone.
+/// A host; removed after it is dropped and its programs have ended.
 pub(crate) struct Host {
     namespace: NetworkNamespace,
     interface: InterfaceName,
-    /// The other end of its interface.
+    /// The wire end of its interface.
     pub(crate) tap: Arc<Tap>,
-    /// Whether it has an IPv6 address beside that of IPv4.
+    /// Whether it has an IPv6 address besides the IPv4 address.
     pub(crate) ipv6: Result<(), NoIpv6>,
     side: Side,
 }
 
 impl Host {
-    /// Makes the host on `side` of the path. Its interface takes IP packets of up to `mtu` bytes. It has no IPv6 where
-    /// the kernel has none.
+    /// Creates the host on `side` of the path, with an interface MTU of `mtu` bytes. Without IPv6 if the kernel has
+    /// none.
     pub(crate) fn new(side: Side, mtu: u32, offloads: Offloads) -> anyhow::Result<Self> {
         let namespace = NetworkNamespace::new()?;
         let interface = INTERFACE.parse()?;
@@ -39,33 +39,33 @@ impl Host {
         Ok(Self { namespace, interface, tap: Arc::new(tap), ipv6, side })
     }
 
-    /// Which end of the path it is at.
+    /// Returns its end of the path.
     pub(crate) const fn side(&self) -> Side {
         self.side
     }
 
-    /// Where its programs run.
+    /// Returns its network namespace.
     pub(crate) const fn namespace(&self) -> &NetworkNamespace {
         &self.namespace
     }
 
-    /// Runs `work` on a thread that is on this host.
+    /// Runs `work` on a thread in its network namespace.
     pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> anyhow::Result<T> {
         Ok(self.namespace.run(work)?)
     }
 
-    /// What programs on the host are told: nothing where there is no IPv6.
+    /// Returns the environment variables for programs on the host; those for IPv6 are empty without IPv6.
     pub(crate) fn variables(&self) -> Variables {
         variables(self.side, self.ipv6.is_ok())
     }
 
-    /// What the kernel has counted at the host's interface.
+    /// Returns the kernel's counters of the interface.
     pub(crate) fn counters(&self) -> anyhow::Result<Counters> {
         self.run(|| Ok(Netlink::open()?.interface(self.interface)?.counters))?
     }
 }
 
-/// The environment variables of programs on the host on `side`. Those of IPv6 are empty where the machine has none.
+/// Returns the environment variables for programs on the host on `side`; those for IPv6 are empty without IPv6.
 pub(super) fn variables(side: Side, has_ipv6: bool) -> Variables {
     let (here, peer) = (side, side.other());
     let ipv6 = |side| if has_ipv6 { ipv6(side).to_string() } else { String::new() };
@@ -78,12 +78,12 @@ pub(super) fn variables(side: Side, has_ipv6: bool) -> Variables {
     .into()
 }
 
-/// The IPv4 address of the host on `side`.
+/// Returns the IPv4 address of the host on `side`.
 pub(crate) const fn ipv4(side: Side) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, side.number())
 }
 
-/// The IPv6 address of the host on `side`.
+/// Returns the IPv6 address of the host on `side`.
 pub(crate) const fn ipv6(side: Side) -> Ipv6Addr {
     Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, side.number() as u16)
 }
@@ -92,8 +92,8 @@ const fn mac(side: Side) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, side.number()])
 }
 
-/// Gives the namespace of this thread its interface. Everybody knows everybody: what crosses the path is only what
-/// programs send, and no connection waits for its neighbour to be found over the whole path.
+/// Configures the interface in this thread's namespace. Neighbours are static: only packets of programs pass the path,
+/// and connections do not wait for address resolution.
 fn connect(
     side: Side,
     name: InterfaceName,

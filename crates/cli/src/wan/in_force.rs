@@ -1,8 +1,8 @@
-//! Impairments that are in force, by the names of their options and with values that those take.
+//! The current impairments, with the names and notation of their options.
 
 use nichrome_wan::Impairments;
 
-/// What `of` asks for beyond what a path does by itself. Values that came from files are described instead.
+/// Returns the impairments that differ from the default. Values from files are described instead.
 pub(super) fn in_force(of: &Impairments) -> Vec<(&'static str, String)> {
     let nothing = Impairments::default();
     let has_bottleneck = of.rate.is_some() || of.trace.is_some();

@@ -1,4 +1,4 @@
-//! A path between two devices that is in use: two directions, each on a thread of its own.
+//! A running path between two devices: two directions, each on its own thread.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -15,21 +15,21 @@ use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::threads;
 
-/// What a path in use is made of.
+/// The configuration of a live path.
 pub(crate) struct Setup<'a> {
     /// The devices at its ends, the left one first.
     pub(crate) devices: [SharedDevice; 2],
-    /// What happens to packets on their way to the left and to the right.
+    /// Impairments towards the left and towards the right.
     pub(crate) impairments: &'a [Impairments; 2],
-    /// What all random choices come from.
+    /// Seed of all random choices.
     pub(crate) seed: u64,
-    /// Bytes of the usual longest frame.
+    /// Usual maximum frame length, in bytes.
     pub(crate) frame_len: usize,
-    /// Where packets are recorded.
+    /// The capture of its packets.
     pub(crate) recording: Option<&'a Recording>,
 }
 
-/// A path in use.
+/// A running path.
 pub(crate) struct LivePath {
     /// Towards the left, and towards the right.
     directions: [Running; 2],
@@ -40,19 +40,19 @@ struct Running {
     thread: JoinHandle<anyhow::Result<Report>>,
 }
 
-/// What a direction is told its orders with.
+/// The sending end of a direction's orders.
 #[derive(Clone)]
 struct Control {
     orders: Sender<Order>,
     waker: Arc<Waker>,
 }
 
-/// A handle with which any thread can ask a path in use, and change it.
+/// A handle to a running path, for any thread.
 #[derive(Clone)]
 pub(crate) struct Remote([Control; 2]);
 
 impl LivePath {
-    /// Starts carrying packets. `ended` is called on the thread of a direction that ends, be it by itself.
+    /// Starts carrying packets. Calls `ended` on a direction's thread when the direction ends, for whatever reason.
     pub(crate) fn start(
         setup: &Setup<'_>,
         ended: impl Fn() + Clone + Send + 'static,
@@ -82,16 +82,16 @@ impl LivePath {
         Ok(Self { directions: [start(left)?, start(right)?] })
     }
 
-    /// A handle to this path.
+    /// Returns a handle to this path.
     pub(crate) fn remote(&self) -> Remote {
         let [left, right] = &self.directions;
         Remote([left.control.clone(), right.control.clone()])
     }
 
-    /// Ends both directions and says what they have done, the one to the left first. Packets on their way are lost.
+    /// Stops both directions and returns their reports, the one to the left first. Packets in flight are lost.
     pub(crate) fn stop(self) -> anyhow::Result<[Report; 2]> {
         for direction in &self.directions {
-            // One that has ended already needs no order.
+            // Fails only if the direction has ended already.
             let _ = direction.control.give(Order::Stop);
         }
         let [left, right] = self.directions.map(|direction| {
@@ -102,7 +102,7 @@ impl LivePath {
 }
 
 impl Remote {
-    /// Has packets that enter from now on impaired like this.
+    /// Changes the impairments of packets that enter from now on.
     pub(crate) fn impair(&self, impairments: &[Impairments; 2]) -> anyhow::Result<()> {
         for (control, impairments) in self.0.iter().zip(impairments) {
             let (done, answer) = mpsc::channel();
@@ -112,7 +112,7 @@ impl Remote {
         Ok(())
     }
 
-    /// What was done so far, the direction to the left first.
+    /// Returns the reports so far, the direction to the left first.
     pub(crate) fn reports(&self) -> anyhow::Result<[Report; 2]> {
         let [left, right] = &self.0;
         Ok([left.report()?, right.report()?])

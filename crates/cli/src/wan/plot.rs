@@ -1,4 +1,4 @@
-//! The delays that packets were given, and the throughput over time, as one SVG picture.
+//! Delays given and throughput over time, as SVG.
 
 use plotters::prelude::*;
 
@@ -10,15 +10,15 @@ use crate::chart::{self, Area, Axis, Grid, HEADROOM, POINTS, Painted, legend, pl
 const DIRECTIONS: [(&str, RGBColor); 2] =
     [("to the left", RGBColor(0x9A, 0xA5, 0xB1)), ("to the right", RGBColor(0xC2, 0x41, 0x0C))];
 
-/// How far the delay axis goes: to the delay of all packets but so many.
+/// Share of packets that the delay axis covers.
 const SHOWN: f64 = 0.9999;
 
-/// Draws both charts. Reports are of the direction to the left first.
+/// Draws both charts. Reports: direction to the left first.
 pub(super) fn draw(reports: &[Report; 2]) -> anyhow::Result<String> {
     chart::pair("The path as it was", 50, |left| delays(left, reports), |right| throughput(right, reports))
 }
 
-/// The share of packets with at most so much delay.
+/// Draws the cumulative distribution of delays.
 fn delays(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
     let longest = |report: &Report| report.given.delay.quantile(SHOWN).as_secs_f64();
     let most = reports.iter().map(longest).fold(1e-6, f64::max);
@@ -38,7 +38,7 @@ fn delays(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
     legend(&mut chart, SeriesLabelPosition::LowerRight)
 }
 
-/// Bytes that left over time.
+/// Draws the throughput over time.
 fn throughput(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
     let lines = reports.each_ref().map(|report| {
         let (bins, width) = report.given.bins.at_most(POINTS);

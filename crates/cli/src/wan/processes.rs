@@ -1,7 +1,7 @@
-//! Everything that runs on the hosts: started so that it ends with this process, however that ends, and stopped.
+//! The processes on the hosts: started so that they end with this process, and stopped at the end.
 //!
-//! Where the system allows it, each host's programs are in a process namespace of their own: its end kills all of them,
-//! daemons included. Elsewhere what a program has started outlives a nichrome that is killed by SIGKILL.
+//! If the system allows it, each host's programs run in their own process namespace, whose end kills all of them,
+//! including daemons. Otherwise children of the programs survive if nichrome is killed by SIGKILL.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,17 +13,17 @@ use crate::side::Side;
 use nichrome_port::{ProcessNamespace, die_with_parent};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
-/// How long programs have to end by themselves once they have been asked to.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long programs that were interrupted from the terminal, as we were, have before they are asked to end, too: one
-/// that is already ending is best left alone.
+/// Time that programs interrupted from the terminal get before SIGTERM: one that is already ending should not be
+/// disturbed.
 const AFTER_AN_INTERRUPT: Duration = Duration::from_millis(300);
 
-/// How long one that was killed may take, which a kernel that waits for a device holds up.
+/// Maximum wait for a killed process, which the kernel may delay while it waits for a device.
 const UNTIL_KILLED: Duration = Duration::from_secs(5);
 
-/// How often is looked whether something has happened.
+/// Polling interval.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// The processes of both hosts.
@@ -32,14 +32,14 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Nothing runs yet. Whatever programs leave behind is found from now on.
+    /// Creates an empty set. From now on, orphans of programs become children of this process.
     pub(super) fn new() -> Self {
-        // A kernel that refuses this leaves them to init, as it would without.
+        // On failure, orphans become children of init.
         let _ = set_child_subreaper(Some(rustix::process::getpid()));
         Self { namespaces: Side::BOTH.map(|_| ProcessNamespace::new().ok()) }
     }
 
-    /// Starts a command on `side`, and in the network namespace of the calling thread, which must live on.
+    /// Starts a command on `side`, in the network namespace of the calling thread, which must outlive it.
     pub(super) fn spawn(&self, side: Side, command: &mut Command) -> io::Result<Child> {
         match side.of(&self.namespaces) {
             Some(namespace) => namespace.spawn(command),
@@ -50,12 +50,12 @@ impl Processes {
         }
     }
 
-    /// What they are doing at this moment; `None` where there are none.
+    /// Returns the current activity; `None` without processes.
     pub(super) fn activity(&self) -> Option<Activity> {
         self.running().iter().map(|process| process.activity).max()
     }
 
-    /// Gives programs that were interrupted with us some time to end by themselves.
+    /// Waits for programs that were interrupted along with this process.
     pub(super) fn wait_for_the_interrupted(&self) {
         let begun = Instant::now();
         while begun.elapsed() < AFTER_AN_INTERRUPT && !self.running().is_empty() {
@@ -64,14 +64,14 @@ impl Processes {
         }
     }
 
-    /// Stops all of them: asks first, and kills after some time. Says what is left.
+    /// Stops all processes, by SIGTERM and then SIGKILL. Returns those that are left.
     pub(super) fn stop(self) -> Vec<Pid> {
         signal_until_gone(Signal::TERM, GRACE, || pids(&self.running()));
         drop(self);
         signal_until_gone(Signal::KILL, UNTIL_KILLED, || pids(&descendants()))
     }
 
-    /// Those that programs were started as, and all that they have started.
+    /// Returns the started programs and all their descendants.
     fn running(&self) -> Vec<Process> {
         let inits =
             self.namespaces.each_ref().map(|namespace| namespace.as_ref().map(ProcessNamespace::init));
@@ -81,7 +81,7 @@ impl Processes {
     }
 }
 
-/// Sends the signal to all that `left` finds, once to each, until there are none or it takes too long.
+/// Sends the signal once to each process that `left` returns, until there are none or the time is up.
 fn signal_until_gone(signal: Signal, at_most: Duration, left: impl Fn() -> Vec<Pid>) -> Vec<Pid> {
     let begun = Instant::now();
     let mut told = Vec::new();
@@ -92,7 +92,7 @@ fn signal_until_gone(signal: Signal, at_most: Duration, left: impl Fn() -> Vec<P
         }
         for pid in left {
             if !told.contains(&pid) {
-                // One that has ended in the meantime needs none.
+                // Fails only if the process has ended meanwhile.
                 let _ = kill_process(pid, signal);
                 told.push(pid);
             }
@@ -102,17 +102,17 @@ fn signal_until_gone(signal: Signal, at_most: Duration, left: impl Fn() -> Vec<P
     }
 }
 
-/// Takes note of children that have ended.
+/// Reaps ended children.
 fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// What a process does.
+/// The activity of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Activity {
-    /// It waits for others.
+    /// Sleeping.
     AtRest,
-    /// It runs, or waits for a processor or a disk.
+    /// Running, or waiting for a CPU or disk.
     Busy,
 }
 
@@ -126,7 +126,7 @@ fn pids(processes: &[Process]) -> Vec<Pid> {
     processes.iter().map(|process| process.pid).collect()
 }
 
-/// All that this process has started, directly or not, and that has not ended.
+/// Returns all running descendants of this process.
 fn descendants() -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -150,7 +150,7 @@ fn descendants() -> Vec<Process> {
     found
 }
 
-/// The state and the parent in `/proc/PID/stat`, behind the name, which may hold anything (proc_pid_stat(5)).
+/// Parses state and parent in `/proc/PID/stat`, behind the name, which may contain anything (proc_pid_stat(5)).
 fn state_and_parent(stat: &str) -> Option<(&str, i32)> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?, fields.next()?.parse().ok()?))

@@ -1,4 +1,4 @@
-//! The programs on the two hosts: how they are started, and what they print.
+//! The programs on the two hosts and their output.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,46 +14,46 @@ use super::processes::Processes;
 use crate::side::Side;
 use crate::threads;
 
-/// Bytes of a line that are printed in one piece.
+/// Maximum length of a line that is printed in one piece, in bytes.
 const LINE: u64 = 64 * 1024;
 
-/// What is run on a host.
+/// A program to run on a host.
 #[derive(Clone, Debug)]
 pub(super) enum Program {
-    /// A line for the shell.
+    /// A command line for the shell.
     Line(String),
     /// A program and its arguments.
     Exec(Vec<OsString>),
-    /// A shell for whoever sits at the terminal.
+    /// An interactive shell.
     Shell,
 }
 
-/// Where what a program prints goes.
+/// The destination of a program's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
-    /// Line by line behind the name of its host.
+    /// Printed line by line with the host's name in front.
     Labelled,
-    /// Where ours goes; it reads from our standard input.
+    /// Inherited, as is standard input.
     Ours,
 }
 
-/// Whether the standard output is left to the summary.
+/// The use of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StandardOutput {
-    /// Programs print to it.
+    /// For the programs' output.
     Programs,
-    /// They print to the standard error instead.
+    /// For the summary; programs use standard error instead.
     Summary,
 }
 
-/// A program that was started.
+/// A started program.
 pub(super) struct Running {
     child: Child,
     printers: Vec<JoinHandle<()>>,
 }
 
 impl Program {
-    /// Starts the program on `host`. `ended` is called, on another thread, when it has ended and all it printed is out.
+    /// Starts the program on `host`. Calls `ended` on another thread when it has ended and its output is printed.
     pub(super) fn start(
         &self,
         host: &Host,
@@ -105,7 +105,7 @@ impl Program {
         }
     }
 
-    /// What messages call it.
+    /// Returns the name for messages.
     fn name(&self) -> String {
         match self {
             Self::Line(line) => format!("'{line}'"),
@@ -119,25 +119,25 @@ impl Program {
 }
 
 impl Running {
-    /// Its exit status, once it has ended.
+    /// Returns its exit status, once it has ended.
     pub(super) fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.child.try_wait().context("cannot wait for a program")
     }
 
-    /// Waits until all that it has printed is out. What it has started holds that up while it runs.
+    /// Waits until its output is printed, which takes as long as its children keep the pipe open.
     pub(super) fn print_the_rest(self) {
         for printer in self.printers {
-            // It cannot have panicked.
+            // The thread does not panic.
             let _ = printer.join();
         }
     }
 }
 
-/// The word with the variables' values in place of `$NAME` and `${NAME}`, as a shell would put them in.
+/// Replaces `$NAME` and `${NAME}` by the variables' values, as a shell does.
 pub(super) fn put_in(word: &OsStr, variables: &Variables) -> OsString {
     let Some(word) = word.to_str() else { return word.to_owned() };
     let with_braces = variables.iter().map(|(name, value)| (format!("${{{name}}}"), value));
-    // Those that others begin with come last.
+    // Longer names first, since some begin with others.
     let plain = variables.iter().rev().map(|(name, value)| (format!("${name}"), value));
     with_braces.chain(plain).fold(word.to_owned(), |word, (name, value)| word.replace(&name, value)).into()
 }
@@ -148,7 +148,7 @@ enum Print {
     Error,
 }
 
-/// Prints what comes from a program line by line.
+/// Prints a program's output line by line with a label.
 fn label(source: impl Read, side: Side, print: Print) {
     let mut source = BufReader::new(source);
     let mut line = Vec::new();
@@ -162,7 +162,7 @@ fn label(source: impl Read, side: Side, print: Print) {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        // Where nobody reads, the program still must not wait.
+        // Errors are ignored: the program must not block if nobody reads.
         let _ = match print {
             Print::Output => io::stdout().lock().write_all(&line),
             Print::Error => io::stderr().lock().write_all(&line),
@@ -170,7 +170,7 @@ fn label(source: impl Read, side: Side, print: Print) {
     }
 }
 
-/// Whether the network namespace of this thread has a TCP socket that listens or a UDP socket.
+/// Returns true if this thread's network namespace has a listening TCP socket or a UDP socket.
 pub(super) fn anyone_listens() -> bool {
     let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
     let sockets = |file: &str| read(file).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! The capture of a live path: one file with an interface for each end.
+//! The capture of a live path: one file with an interface per end.
 
 use std::path::Path;
 
@@ -8,21 +8,21 @@ use nichrome_wire::Instant;
 use crate::recorder::{self, Missed};
 use crate::side::Side;
 
-/// A capture that is being written.
+/// A capture being written.
 pub(crate) struct Recording(recorder::Recording);
 
 impl Recording {
-    /// Creates the file. That it cannot be written is reported at the end.
+    /// Creates the file. Write errors are reported at the end.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         recorder::Recording::create(path, &Side::BOTH.map(Side::name), |_| {}).map(Self)
     }
 
-    /// What one direction records with.
+    /// Returns the recorder of one direction.
     pub(super) fn recorder(&self, to: Side) -> Recorder {
         Recorder { to, recorder: self.0.recorder() }
     }
 
-    /// Writes what is left, once all recorders are gone.
+    /// Writes the remaining packets after all recorders are gone.
     pub(super) fn finish(self) -> Result<(), WriteError> {
         self.0.finish()
     }
@@ -35,12 +35,12 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// A packet was read where the direction begins. Says whether it is recorded: the capture may be too slow.
+    /// Records a packet read at the start of the direction; returns false if the capture is too slow.
     pub(super) fn received(&self, time: Instant, packet: &[u8]) -> bool {
         self.record(self.to.other(), time, packet)
     }
 
-    /// A packet was written where the direction ends.
+    /// Records a packet written at the end of the direction; returns false if the capture is too slow.
     pub(super) fn sent(&self, time: Instant, packet: &[u8]) -> bool {
         self.record(self.to, time, packet)
     }

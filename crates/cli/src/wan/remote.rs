@@ -1,4 +1,4 @@
-//! `nichrome wan set` and `nichrome wan show`: what can be done to a path in use from another terminal.
+//! `nichrome wan set` and `nichrome wan show`: change and query a running path from another terminal.
 
 use std::io::{self, Write};
 
@@ -9,21 +9,21 @@ use super::control::{Answer, Request, ask};
 use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
 
-/// Change the impairments of a path in use; what is not named stays, and 'none' takes an impairment away: --loss none.
-/// Packets on their way are not affected.
+/// Change the impairments of a running path. Others are unchanged; 'none' removes an impairment: --loss none. Packets
+/// in flight are not affected.
 #[derive(Args)]
 pub(super) struct Set {
     #[command(flatten)]
     impairments: ImpairmentOptions,
-    /// The process number of the 'nichrome wan' to change, where there are several.
+    /// The process ID of the 'nichrome wan', if several run.
     #[arg(long, value_name = "PID")]
     run: Option<u32>,
 }
 
-/// Show what is asked of a path in use, and what it has done so far.
+/// Show the impairments of a running path, and its results so far.
 #[derive(Args)]
 pub(super) struct Show {
-    /// The process number of the 'nichrome wan' to ask, where there are several.
+    /// The process ID of the 'nichrome wan', if several run.
     #[arg(long, value_name = "PID")]
     run: Option<u32>,
     /// Print it as one JSON object.

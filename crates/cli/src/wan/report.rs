@@ -1,4 +1,4 @@
-//! What a direction of a live path has done.
+//! The results of one direction of a live path.
 
 use std::time::Duration;
 
@@ -7,67 +7,67 @@ use nichrome_wire::Instant;
 
 use crate::bins::Bins;
 
-/// What the path itself does not know: how late packets really left, and what happened at the devices.
+/// Measurements outside the path engine: real departure times, and events at the devices.
 #[derive(Clone, Default)]
 pub(crate) struct Given {
-    /// From each packet's stamp when it was read to that after it was written.
+    /// Delay from the timestamp of reading to that of writing.
     pub(crate) delay: DelayHistogram,
-    /// How much later than asked that is.
+    /// Difference of that to the scheduled delay.
     pub(crate) error: DelayHistogram,
-    /// Frames that cannot be cut, so that they were never on a wire.
+    /// Frames that could not be segmented, and so did not enter the path.
     pub(crate) malformed: u64,
-    /// Packets that the other device did not take.
+    /// Packets that the other device refused.
     pub(crate) refused: u64,
-    /// Answers to those whose packets were too long.
+    /// ICMP errors sent for packets that exceeded the MTU.
     pub(crate) told: u64,
-    /// Packets that the capture was too slow for.
+    /// Packets missing in the capture because it was too slow.
     pub(crate) not_captured: u64,
-    /// Bytes that came in and went out over time.
+    /// Bytes received and sent over time.
     pub(crate) bins: Bins,
-    /// When the first packet arrived and the last one left.
+    /// Time of the first packet's arrival and of the last one's departure.
     pub(crate) span: Option<(Instant, Instant)>,
 }
 
 impl Given {
-    /// Counts packets of `bytes` bytes together, which arrived at `now`.
+    /// Counts packets of `bytes` bytes in total that arrived at `now`.
     pub(crate) fn received(&mut self, bytes: usize, now: Instant) {
         self.bins.at(now).before += bytes as u64;
         self.span.get_or_insert((now, now)).1 = now;
     }
 
-    /// Counts a packet that was written at `now`.
+    /// Counts a packet of `bytes` bytes that was written at `now`.
     pub(crate) fn sent(&mut self, bytes: usize, now: Instant) {
         self.bins.at(now).after += bytes as u64;
         self.span.get_or_insert((now, now)).1 = now;
     }
 
-    /// Counts the delay of a packet that was written at `now`.
+    /// Records the delay of a packet that was written at `now`.
     pub(crate) fn delayed(&mut self, arrived: Instant, due: Instant, now: Instant) {
         self.delay.record(now - arrived);
         self.error.record(now - due);
     }
 }
 
-/// All that is known of a direction.
+/// The results of a direction.
 #[derive(Clone)]
 pub(crate) struct Report {
-    /// What is asked of it now.
+    /// Current impairments.
     pub(crate) impairments: Impairments,
     pub(crate) stats: Stats,
-    /// Packets on their way.
+    /// Packets in flight.
     pub(crate) in_flight: u64,
     pub(crate) given: Given,
-    /// How long it was ready to run and had to wait for a processor; `None` where that is not known.
+    /// Time that the thread was runnable and waited for a CPU; `None` if unknown.
     pub(crate) waited: Option<Duration>,
 }
 
 impl Report {
-    /// From the first packet's arrival to the last one's leaving.
+    /// Returns the time from the first packet's arrival to the last one's departure.
     pub(crate) fn duration(&self) -> Duration {
         self.given.span.map_or(Duration::ZERO, |(first, last)| last - first)
     }
 
-    /// Bytes that left per time, in Gbit/s.
+    /// Returns the throughput in Gbit/s.
     pub(crate) fn gbps(&self) -> f64 {
         let seconds = self.duration().as_secs_f64();
         if seconds == 0.0 { 0.0 } else { self.stats.bytes_out as f64 * 8.0 / seconds / 1e9 }

@@ -1,4 +1,4 @@
-//! The time in which a path is in use: it ends with a program, with a signal, or because the path fails.
+//! The lifetime of a running path: ends with a program, a signal, or a failure of the path.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
@@ -16,23 +16,23 @@ use crate::links::{self, Link};
 use crate::side::Side;
 use crate::{failure, signals};
 
-/// What the shell's exit status is when it cannot run a command (POSIX, Shell Command Language 2.8.2).
+/// Exit statuses of a shell that cannot run a command (POSIX, Shell Command Language 2.8.2).
 const NOT_STARTED: [i32; 2] = [126, 127];
 
-/// How long the right program waits at most for the left one to listen.
+/// Maximum wait of the right program for the left one to listen.
 const UNTIL_READY: Duration = Duration::from_secs(10);
 
-/// One that has slept for so long is waiting for something else.
+/// A program that has slept for so long does not prepare to listen.
 const AT_REST: Duration = Duration::from_millis(500);
 
-/// Something that may end the session.
+/// An event that may end the session.
 enum Event {
     Signal(i32),
     LinksChanged,
     PathEnded,
 }
 
-/// A session. Programs that were started in it are stopped when it ends, with all that they have started.
+/// A session. At its end, programs started in it are stopped with all their descendants.
 pub(super) struct Session {
     events: Receiver<Event>,
     /// Keeps the channel open.
@@ -40,7 +40,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// From now on, signals end the session instead of the process.
+    /// Starts a session: from now on signals end it instead of the process.
     pub(super) fn begin() -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
@@ -48,14 +48,14 @@ impl Session {
         Ok(Self { events, sender })
     }
 
-    /// What is to be called when the path ends by itself.
+    /// Returns a callback for the path's end.
     pub(super) fn path_ended(&self) -> impl Fn() + Clone + Send + use<> {
         let sender = self.sender.clone();
         move || drop(sender.send(Event::PathEnded))
     }
 
-    /// Waits until a signal or the path ends the session. Where one of the interfaces that the path is between is set
-    /// down, it goes on when that is up again.
+    /// Waits until a signal or the path ends the session. If one of the two interfaces goes down, waits until it is up
+    /// again.
     ///
     /// # Errors
     /// One of the interfaces is gone.
@@ -64,7 +64,7 @@ impl Session {
         links::watch(move || to.send(Event::LinksChanged))?;
         let netlink = Netlink::open()?;
         loop {
-            // It may have happened before it was watched.
+            // Interfaces may have changed before they were watched.
             for link in &mut links {
                 link.look(&netlink)?;
             }
@@ -80,8 +80,8 @@ impl Session {
         }
     }
 
-    /// Runs programs on the left host and the right one. The right one's exit status is the result; a shell's where
-    /// it is alone.
+    /// Runs programs on the left and right host. Returns the right one's exit status, or that of a shell without a
+    /// right program.
     pub(super) fn run(
         &mut self,
         hosts: &[Host; 2],
@@ -136,8 +136,8 @@ impl Session {
         }
     }
 
-    /// Waits until a program on `host` listens or has a datagram socket, where it looks as if it were going to: it does
-    /// not just wait for something else, and has not ended. What ends the session meanwhile is returned.
+    /// Waits until a program on `host` has a listening TCP socket or a UDP socket, while it is active and likely to
+    /// open one. Returns an exit status if an event ends the session meanwhile.
     fn wait_until_ready(&self, host: &Host, processes: &Processes) -> anyhow::Result<Option<ExitCode>> {
         let begun = Instant::now();
         let mut busy = begun;
@@ -160,11 +160,11 @@ impl Session {
     }
 }
 
-/// The exit status where `event` ends the session.
+/// Returns the exit status if `event` ends the session.
 fn ended_by(event: &Event, shell_decides: bool, processes: &Processes) -> Option<ExitCode> {
     match *event {
         Event::Signal(SIGCHLD) | Event::LinksChanged => None,
-        // The shell's own business: it is at the same terminal.
+        // The shell is at the same terminal and handles Ctrl-C itself.
         Event::Signal(SIGINT) if shell_decides => None,
         Event::Signal(SIGINT) => {
             processes.wait_for_the_interrupted();
@@ -175,7 +175,7 @@ fn ended_by(event: &Event, shell_decides: bool, processes: &Processes) -> Option
     }
 }
 
-/// Takes down the exit statuses of programs that have ended since.
+/// Stores the exit statuses of programs that have ended.
 fn note_ends(
     running: &mut [Option<Running>; 2],
     statuses: &mut [Option<ExitStatus>; 2],
@@ -194,7 +194,7 @@ fn note_ends(
     Ok(())
 }
 
-/// What the end of a program on one side means for the whole.
+/// Returns an error or warning for the end of the program on one side.
 fn judge(side: Side, status: ExitStatus, shell_decides: bool) -> anyhow::Result<()> {
     if side == Side::Right || shell_decides || status.success() {
         return Ok(());
@@ -206,7 +206,7 @@ fn judge(side: Side, status: ExitStatus, shell_decides: bool) -> anyhow::Result<
     Ok(())
 }
 
-/// A program's exit status as our own: 128 and the signal that killed it, as shells do.
+/// Returns a program's exit status; 128 plus the signal that killed it, as shells do.
 fn exit_code(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(code as u8),

@@ -1,4 +1,4 @@
-//! What a path has done, with names that stay stable: `--json` prints it as it is.
+//! The results of a path. `--json` prints them: names are stable.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,69 +18,69 @@ use crate::side::Side;
 /// Both directions.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Summary {
-    /// What all random choices came from.
+    /// Seed of all random choices.
     pub(crate) seed: u64,
     pub(crate) to_right: DirectionSummary,
     pub(crate) to_left: DirectionSummary,
-    /// Packets of both directions that the capture was too slow for.
+    /// Packets of both directions missing in the capture because it was too slow.
     pub(crate) not_captured: u64,
 }
 
-/// One direction. Times are in microseconds, from the stamp when a packet was read at one end to the stamp after it was
-/// written at the other.
+/// One direction. Times are in microseconds, from the timestamp of reading a packet at one end to that of writing it
+/// at the other.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct DirectionSummary {
-    /// The impairments in force, by the names of their options.
+    /// Current impairments, by the names of their options.
     pub(crate) impairments: Map<String, Value>,
-    /// Packets that entered.
+    /// Packets that entered the path.
     pub(crate) packets: u64,
-    /// Their bytes, link headers included.
+    /// Bytes of these, including link headers.
     pub(crate) bytes: u64,
     pub(crate) packets_delivered: u64,
     pub(crate) bytes_delivered: u64,
-    /// Packets that were not delivered, by reason.
+    /// Packets not delivered, by reason.
     pub(crate) drops: Map<String, Value>,
-    /// Packets that were on their way, and so were neither delivered nor dropped.
+    /// Packets in flight: neither delivered nor dropped.
     pub(crate) in_flight: u64,
     /// ICMP messages to those whose packets were longer than the path's MTU.
     pub(crate) told_too_big: u64,
-    /// Packets that were longer than the path's MTU and cut to fragments.
+    /// Packets that exceeded the path's MTU and were fragmented.
     pub(crate) fragmented: u64,
-    /// The fragments that they were cut to.
+    /// Resulting fragments.
     pub(crate) fragments: u64,
     pub(crate) duplicated: u64,
     pub(crate) corrupted: u64,
     pub(crate) reordered: u64,
     pub(crate) ce_marked: u64,
-    /// The mean of what was asked for the packets delivered.
+    /// Mean scheduled delay of the delivered packets.
     pub(crate) delay_asked_us: f64,
-    /// What `--delay` and `--jitter` asked for, packet by packet; left out without jitter.
+    /// Delays drawn by `--delay` and `--jitter`; omitted without jitter.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) jitter: Option<JitterSummary>,
     pub(crate) delay_p50_us: f64,
     pub(crate) delay_p99_us: f64,
     pub(crate) delay_max_us: f64,
-    /// Given minus asked, packet by packet.
+    /// Given minus scheduled delay of each packet.
     pub(crate) delay_error_p50_us: f64,
     pub(crate) delay_error_p99_us: f64,
     pub(crate) delay_error_max_us: f64,
-    /// How long the direction was ready to do something and had to wait for a processor: what of the error is the
-    /// machine's. Left out where the kernel does not say.
+    /// Time that the direction was runnable and waited for a CPU: the machine's part of the error. Omitted if the
+    /// kernel does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waited_us: Option<f64>,
-    /// Bytes delivered in the time from the first packet to the last.
+    /// Throughput from the first packet to the last one.
     pub(crate) gbps: f64,
     pub(crate) duration_s: f64,
 }
 
-/// The delays that jitter drew, and what keeping packets in order has added, in microseconds.
+/// Delays drawn by jitter, and the extra delay to keep packets in order, in microseconds.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct JitterSummary {
     pub(crate) delay_drawn_mean_us: f64,
     pub(crate) delay_drawn_p50_us: f64,
     pub(crate) delay_drawn_p99_us: f64,
     pub(crate) delay_drawn_max_us: f64,
-    /// The mean of what packets waited for those before them.
+    /// Mean extra delay.
     pub(crate) kept_in_order_mean_us: f64,
 }
 
@@ -98,8 +98,8 @@ impl JitterSummary {
 }
 
 impl Summary {
-    /// The reports of the directions to the left and to the right, and how many packets the kernel dropped before they
-    /// could be read, at the left end and at the right one.
+    /// Builds the summary from the reports of the directions to the left and to the right, and the number of packets
+    /// that the kernel dropped unread at the left and right end.
     pub(crate) fn new(seed: u64, [to_left, to_right]: &[Report; 2], unread: [u64; 2]) -> Self {
         Self {
             seed,
@@ -151,13 +151,13 @@ fn micros(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
 }
 
-/// A line of the table: what it is called, and what of a direction it is.
+/// A row of the table: label and value.
 type Line<T> = (&'static str, fn(&DirectionSummary) -> T);
 
 const COUNTS: [Line<u64>; 3] =
     [("packets", |of| of.packets), ("bytes", |of| of.bytes), ("delivered", |of| of.packets_delivered)];
 
-/// Left out where they are 0 in both directions.
+/// Omitted if 0 in both directions.
 const RARE_COUNTS: [Line<u64>; 8] = [
     ("on their way", |of| of.in_flight),
     ("told: too big", |of| of.told_too_big),
@@ -169,7 +169,7 @@ const RARE_COUNTS: [Line<u64>; 8] = [
     ("CE marked", |of| of.ce_marked),
 ];
 
-/// In microseconds, where there is jitter.
+/// Rows in microseconds, with jitter only.
 const JITTER_TIMES: [Line<Option<f64>>; 5] = [
     ("jitter drawn, mean", |of| of.jitter.map(|jitter| jitter.delay_drawn_mean_us)),
     ("              p50", |of| of.jitter.map(|jitter| jitter.delay_drawn_p50_us)),
@@ -178,7 +178,7 @@ const JITTER_TIMES: [Line<Option<f64>>; 5] = [
     ("kept in order, mean", |of| of.jitter.map(|jitter| jitter.kept_in_order_mean_us)),
 ];
 
-/// In microseconds.
+/// Rows in microseconds.
 const TIMES: [Line<f64>; 7] = [
     ("delay asked, mean", |of| of.delay_asked_us),
     ("delay given, p50", |of| of.delay_p50_us),
@@ -194,13 +194,13 @@ impl Summary {
         [&self.to_right, &self.to_left]
     }
 
-    /// A line of the table.
+    /// Builds a row of the table.
     fn row(&self, name: &str, value: impl Fn(&DirectionSummary) -> String) -> [String; 3] {
         let [right, left] = self.directions().map(value);
         [name.to_owned(), right, left]
     }
 
-    /// What is in force in either direction, in the order of the options.
+    /// Returns the names of the impairments of either direction, in option order.
     fn impairments(&self) -> Vec<&String> {
         let mut names: Vec<_> = self.directions().into_iter().flat_map(|of| of.impairments.keys()).collect();
         names.sort_by_key(|name| ImpairmentOptions::place(name));
@@ -208,7 +208,7 @@ impl Summary {
         names
     }
 
-    /// Why packets were dropped in either direction.
+    /// Returns the drop reasons of either direction.
     fn reasons(&self) -> BTreeSet<&String> {
         self.directions().into_iter().flat_map(|of| of.drops.keys()).collect()
     }
@@ -267,12 +267,12 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A time in microseconds with the unit that suits it.
+/// Formats a time in microseconds or milliseconds.
 fn time(micros: f64) -> String {
     if micros < 1000.0 { format!("{micros:.1} µs") } else { format!("{:.3} ms", micros / 1e3) }
 }
 
-/// A rate in Gbit/s with the unit that suits it.
+/// Formats a rate with a suitable unit.
 fn rate(gbps: f64) -> String {
     match gbps {
         rate if rate >= 1.0 => format!("{rate:.2} Gbit/s"),

@@ -1,35 +1,34 @@
-//! What a router does where a path narrows: senders are told how long their packets may be (RFC 1191, RFC 8201). The
-//! answer comes at once, as from a router at the beginning of the path, whatever is asked of the way back.
+//! ICMP errors where a path narrows: tell senders the path MTU (RFC 1191, RFC 8201). Sent at once, as by a router at
+//! the start of the path; the return direction's impairments do not apply.
 //!
-//! IPv4 packets without DF are not answered: the path cuts them to fragments (RFC 791 section 2.3).
+//! IPv4 packets without DF get no error: the path fragments them (RFC 791 section 2.3).
 
 use nichrome_wan::Mtu;
 use nichrome_wire::{Instant, packet_too_big};
 
-/// Nanoseconds between answers, on average, and how many may come at once: Linux's `icmp_msgs_per_sec` and
-/// `icmp_msgs_burst`.
+/// Mean nanoseconds between errors, and the maximum burst: Linux's `icmp_msgs_per_sec` and `icmp_msgs_burst`.
 const INTERVAL: u64 = 1_000_000;
 const BURST: u64 = 50;
 
-/// Answers packets that are too long.
+/// Generates rate-limited ICMP errors for packets that exceed the MTU.
 pub(super) struct TooBig {
     mtu: Option<Mtu>,
-    /// When all of a burst may be sent again; never more than that ahead of the time (a token bucket, as a time).
+    /// When the token bucket is full again; a token bucket expressed as a time.
     full_at: Instant,
 }
 
 impl TooBig {
-    /// For a path on which packets may be as long as `mtu`.
+    /// Creates a generator for a path MTU.
     pub(super) const fn new(mtu: Option<Mtu>) -> Self {
         Self { mtu, full_at: Instant::ZERO }
     }
 
-    /// From now on, they may be as long as `mtu`.
+    /// Changes the path MTU.
     pub(super) const fn set_mtu(&mut self, mtu: Option<Mtu>) {
         self.mtu = mtu;
     }
 
-    /// The frame that tells the sender of `frame`; `None` where it is not to be told, or there were too many.
+    /// Returns the ICMP error for `frame`; `None` if none may be sent, or because of the rate limit.
     pub(super) fn answer(&mut self, frame: &[u8], now: Instant) -> Option<Vec<u8>> {
         let full_at = self.full_at.max(now).plus_nanos(INTERVAL);
         if full_at.nanos_since(now) > BURST * INTERVAL {

@@ -1,11 +1,11 @@
-//! Two hosts on one wire.
+//! Two hosts connected by veth.
 
 use nichrome_port::{Feature, Interface, InterfaceName, Netlink, NetworkNamespace, Settings};
 
 use super::host::ipv4;
 use crate::side::Side;
 
-/// Two hosts with the kernel's own virtual wire between them, the sender's packets cut before they get to it.
+/// Creates two hosts connected by a veth pair; the sender segments its packets before the veth.
 pub(crate) fn veth_hosts(mtu: u32) -> anyhow::Result<[NetworkNamespace; 2]> {
     let namespaces = [NetworkNamespace::new()?, NetworkNamespace::new()?];
     let names: [InterfaceName; 2] = [Side::Left.name().parse()?, Side::Right.name().parse()?];

@@ -1,5 +1,6 @@
-//! The hold model (Jones, "An Empirical Comparison of Priority-Queue and Event-Set Implementations", CACM 1986): the next
-//! event is taken, and another is scheduled a random time later, so that always as many are pending.
+//! The hold model (Jones, "An Empirical Comparison of Priority-Queue and Event-Set Implementations", CACM 1986): each
+//! step takes the next event and schedules another one after a random time, so that the number of pending events is
+//! constant.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,21 +11,21 @@ use nichrome_wire::Instant;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
-/// Events that are pending.
+/// Pending events.
 pub(super) const PENDING: usize = 65_000;
-/// Events of a run.
+/// Events per run.
 const EVENTS: u64 = 1_000_000;
-/// An event comes at most so many nanoseconds later, any time as likely.
+/// Maximum time to the next event in nanoseconds, uniformly distributed.
 const MOST: u64 = 1_000_000;
 
-/// What holds the events.
+/// An event queue under test.
 pub(super) trait Hold {
     fn schedule(&mut self, time: u64, event: u64);
     fn pop(&mut self) -> Option<(u64, u64)>;
     fn state(&mut self) -> &mut State;
 }
 
-/// What both do besides: numbers at random, and a hash of the order in which the events came.
+/// Common state: random numbers, and a hash of the event order.
 pub(super) struct State {
     random: Pcg64Mcg,
     order: TraceHash,
@@ -40,7 +41,7 @@ impl State {
     }
 }
 
-/// Takes and schedules the events of a run; returns how many they were.
+/// Runs the hold model; returns the number of events.
 pub(super) fn run(hold: &mut impl Hold) -> u64 {
     for _ in 0..EVENTS {
         let Some((time, event)) = hold.pop() else { break };

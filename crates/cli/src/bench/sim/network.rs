@@ -1,5 +1,4 @@
-//! Hosts around a switch that send to each other at random: each packet is three events, with the handlers of a
-//! simulation.
+//! Hosts around a switch that send to each other at random: three events with handlers per packet.
 
 use nichrome_sim::{
     EventQueue, Fingerprint, HostId, Link, LinkConfig, Outline, Packet, Rate, Simulation, Switch, TraceHash,
@@ -9,13 +8,13 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 pub(super) const HOSTS: usize = 256;
-/// Bytes of a packet, at most.
+/// Maximum packet length, in bytes.
 const MOST_BYTES: u64 = 1514;
-/// Nanoseconds from packet to packet of a host, at most: 10 Gb/s carry 1.25 bytes a nanosecond, so they are loaded by
-/// about three quarters.
+/// Maximum time between a host's packets, in nanoseconds: about three quarters of the load of 10 Gb/s (1.25 bytes per
+/// nanosecond).
 const MOST_GAP: u64 = 1664;
 const DELAY: u64 = 20_000;
-/// Virtual nanoseconds of a run.
+/// Virtual time of a run, in nanoseconds.
 const RUN: u64 = 1_500_000;
 
 pub(super) struct Network {
@@ -99,7 +98,7 @@ impl Network {
         Ok(Self { simulation, pending: 0, runs: 0 })
     }
 
-    /// Goes on for the time of a run; returns how many events there were.
+    /// Continues for the time of one run; returns the number of events.
     pub(super) fn run(&mut self) -> u64 {
         let before = self.simulation.events();
         let limit = self.simulation.now().plus_nanos(RUN);
@@ -109,7 +108,7 @@ impl Network {
         self.simulation.events() - before
     }
 
-    /// Events that were pending at the ends of the runs, on average.
+    /// Returns the mean number of pending events at the ends of runs.
     pub(super) fn mean_pending(&self) -> f64 {
         self.pending as f64 / self.runs.max(1) as f64
     }

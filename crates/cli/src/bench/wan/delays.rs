@@ -1,5 +1,5 @@
-//! How true delays are: datagrams over a live path between two hosts, 20,000 a second, and over Mahimahi's mm-delay
-//! beside it.
+//! Accuracy of delays: datagrams at 20,000 per second over a live path between two hosts, compared with Mahimahi's
+//! mm-delay.
 
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -19,13 +19,13 @@ use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::wan::{Host, LivePath, Setup, ipv4};
 
-/// Milliseconds.
+/// Configured delays, in milliseconds.
 const ASKED: [u64; 5] = [0, 1, 20, 100, 300];
 
-/// Where a datagram's receiver is.
+/// The receiver's port.
 const PORT: u16 = 7000;
 
-/// The upper ends of the histogram's bars, in microseconds.
+/// Upper bounds of the histogram's bins, in microseconds.
 const BARS: [f64; 8] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, f64::INFINITY];
 
 #[derive(Serialize)]
@@ -33,11 +33,11 @@ pub(super) struct Delays {
     packets_per_second: u64,
     seconds: u64,
     paths: Vec<Measured>,
-    /// Why Mahimahi was not measured.
+    /// The reason if Mahimahi was not measured.
     mahimahi: Option<String>,
 }
 
-/// What one delay has become. Errors are how far it is from what was asked, in microseconds.
+/// The result for one delay. Errors are differences from the configured delay, in microseconds.
 #[derive(Serialize)]
 struct Measured {
     path: &'static str,
@@ -46,16 +46,16 @@ struct Measured {
     error_p50_us: f64,
     error_p99_us: f64,
     error_max_us: f64,
-    /// The share of the time in which the path had something to do and waited for a processor. Datagrams are sent
-    /// evenly, so it is the share of them that came late because of it.
+    /// Share of time that the path had work but waited for a CPU. Datagrams are evenly spaced, so it is also the share
+    /// of datagrams delayed by this.
     waited_percent: Option<f64>,
-    /// The share of the machine's time that others on the same hardware took.
+    /// Share of CPU time that other virtual machines took.
     stolen_percent: Option<f64>,
-    /// Packets by error, each with its upper end in microseconds; the last has none.
+    /// Packets per bin with the bin's upper bound in microseconds; the last one has none.
     histogram: Vec<(Option<f64>, u64)>,
 }
 
-/// Measures every delay over mm-delay, as long as it works. It needs the machine's own network.
+/// Measures all delays over mm-delay as long as it works. Uses the machine's own network.
 pub(super) fn measure_mahimahi() -> Delays {
     let (mut paths, mut mahimahi) = (Vec::new(), None);
     for asked in ASKED {
@@ -73,7 +73,7 @@ pub(super) fn measure_mahimahi() -> Delays {
 }
 
 impl Delays {
-    /// Adds every delay over our own path, between the stamps at the two TAP devices and from program to program.
+    /// Adds all delays over our path, between the timestamps at the two TAP devices and from program to program.
     pub(super) fn measure_ours(&mut self) -> anyhow::Result<()> {
         for asked in ASKED {
             let (at_devices, at_programs, machine) = ours(asked)?;
@@ -85,14 +85,14 @@ impl Delays {
     }
 }
 
-/// What a machine has withheld, in percent of the time.
+/// CPU time that the machine withheld, in percent.
 #[derive(Clone, Copy, Default)]
 struct Machine {
     waited: Option<f64>,
     stolen: Option<f64>,
 }
 
-/// The errors between the stamps, and from program to program.
+/// Measures the errors between the timestamps, and from program to program.
 fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)> {
     let [left, right] = Side::BOTH;
     let hosts = [Host::new(left, 1500, Offloads::All)?, Host::new(right, 1500, Offloads::All)?];
@@ -117,7 +117,7 @@ fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)>
     Ok((to_left.given.error, errors, Machine { waited, stolen }))
 }
 
-/// The errors from a program inside mm-delay to one outside.
+/// Measures the errors from a program inside mm-delay to one outside.
 fn mm_delay(asked: u64) -> anyhow::Result<DelayHistogram> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     let port = socket.local_addr()?.port();
@@ -136,7 +136,7 @@ fn mm_delay(asked: u64) -> anyhow::Result<DelayHistogram> {
     Ok(errors)
 }
 
-/// Clock ticks of all processors since the machine was started (proc_stat(5)).
+/// Clock ticks of all CPUs since boot (proc_stat(5)).
 #[derive(Clone, Copy)]
 struct Ticks {
     all: u64,
@@ -148,7 +148,7 @@ impl Ticks {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From the first line; guests' time, behind stolen time, is in the user time already.
+    /// Parses the first line; guests' time, behind the stolen time, is included in the user time.
     fn parse(stat: &str) -> Option<Self> {
         let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
         let numbers = numbers.map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;

@@ -1,4 +1,4 @@
-//! The engine in virtual time, with 100,000 packets on their way.
+//! The path engine in virtual time, with 100,000 packets in flight.
 
 use std::fmt;
 use std::thread;
@@ -20,7 +20,7 @@ const RUNS: usize = 7;
 
 const PACKET: Dummy = Dummy { len: 1500, ecn: Ecn::NotEct, corrupt: false, id: 0 };
 
-/// Nanoseconds from packet to packet: 4 million a second.
+/// Nanoseconds between packets: 4 million per second.
 const GAP: u64 = 250;
 
 #[derive(Serialize)]
@@ -36,7 +36,7 @@ struct Speed {
     packets_per_second: f64,
 }
 
-/// Measures paths of several kinds, one after the other, on one core.
+/// Measures several kinds of paths one after another on one CPU.
 pub(super) fn measure() -> anyhow::Result<Engines> {
     thread::spawn(|| {
         pin();
@@ -78,7 +78,7 @@ fn paths() -> anyhow::Result<[(&'static str, Impairments); 4]> {
     ])
 }
 
-/// Packets a second once the path is full.
+/// Returns packets per second once the path is full.
 fn run(impairments: &Impairments) -> anyhow::Result<f64> {
     let mut path = Path::new(impairments, 1)?;
     let mut released = 0u64;

@@ -1,5 +1,4 @@
-//! Datagrams that carry the time when they were sent, so that whoever receives them on this machine knows how long they
-//! took.
+//! Datagrams that carry their send time, so that a receiver on this machine can compute the delay.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -10,35 +9,35 @@ use nichrome_port::clock;
 use nichrome_wan::DelayHistogram;
 use nichrome_wire::Instant;
 
-/// Datagrams a second.
+/// Datagrams per second.
 pub(super) const RATE: u64 = 20_000;
 
-/// How long they are sent.
+/// Duration of sending.
 pub(super) const TIME: Duration = Duration::from_secs(2);
 
-/// Bytes of a datagram.
+/// Length of a datagram, in bytes.
 const LEN: usize = 100;
 
-/// How long the receiver waits for the first or the next one.
+/// Timeout for each datagram.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Send datagrams that 'nichrome bench wan' measures: what it runs inside other emulators.
+/// Internal: send datagrams from inside another emulator for 'nichrome bench wan'.
 #[derive(Args)]
 pub(crate) struct Probe {
-    /// Where to.
+    /// The destination.
     #[arg(value_name = "ADDRESS:PORT")]
     to: SocketAddr,
 }
 
 impl Probe {
-    /// Sends them all.
+    /// Sends all datagrams.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         Ok(send(self.to)?)
     }
 }
 
-/// Sends [`RATE`] datagrams a second for [`TIME`], and one without a time at the end. Where it is kept from sending, it
-/// goes on at that rate, without a burst of what it has missed.
+/// Sends [`RATE`] datagrams per second for [`TIME`], and a final one without a time. After a delay continues at that
+/// rate, without a burst.
 pub(super) fn send(to: SocketAddr) -> io::Result<()> {
     clock::sleep_precisely()?;
     let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 16], 0).into() };
@@ -54,7 +53,7 @@ pub(super) fn send(to: SocketAddr) -> io::Result<()> {
         at = at.plus_nanos(gap).max(clock::now());
         datagram[..8].copy_from_slice(&clock::now().as_nanos().to_le_bytes());
         match socket.send(&datagram) {
-            // Nobody listens yet, or the queue is full: the receiver counts what is missing.
+            // No listener yet, or a full queue: the receiver counts losses.
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::WouldBlock) => {}
             Err(error) => return Err(error),
@@ -64,7 +63,7 @@ pub(super) fn send(to: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives datagrams until the one without a time: how far from `asked` each one's delay was.
+/// Receives datagrams until the one without a time; returns the deviations from the delay `asked`.
 pub(super) fn receive(socket: &UdpSocket, asked: Duration) -> io::Result<DelayHistogram> {
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut errors = DelayHistogram::new();

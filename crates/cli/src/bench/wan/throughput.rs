@@ -1,5 +1,5 @@
-//! How much iperf3 gets over a path without impairments, beside a loop that only copies frames from one TAP device to
-//! the other.
+//! iperf3's throughput over a path without impairments, compared with a loop that copies frames between two TAP
+//! devices.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::wan::{Host, LivePath, Setup, ipv4};
 
 const RUNS: usize = 5;
 
-/// How long each run takes.
+/// Duration of a run, in seconds.
 const SECONDS: &str = "2";
 
-/// Where iperf3's server listens.
+/// Port of iperf3's server.
 const PORT: u16 = 5201;
 
 const MISSING: &str =
@@ -29,7 +29,7 @@ const MISSING: &str =
 
 #[derive(Serialize)]
 pub(super) struct Throughput {
-    /// Which iperf3.
+    /// Version of iperf3.
     measured_with: String,
     path_gbps: f64,
     copy_loop_gbps: f64,
@@ -37,7 +37,7 @@ pub(super) struct Throughput {
     runs: usize,
 }
 
-/// Measures both in turn.
+/// Measures both alternately.
 pub(super) fn measure(measured_with: String) -> anyhow::Result<Throughput> {
     let (mut path, mut copy_loop) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
@@ -86,7 +86,7 @@ fn over_copy_loop() -> anyhow::Result<f64> {
     Ok(gbps)
 }
 
-/// What iperf3 measures from the right host to the left one, in Gbit/s.
+/// Returns iperf3's throughput from the right to the left host, in Gbit/s.
 fn transfer(hosts: &[Host; 2]) -> anyhow::Result<f64> {
     let [left, right] = hosts;
     let stream = iperf3::Stream { server: &ipv4(Side::Left).to_string(), port: PORT, seconds: SECONDS };
@@ -96,7 +96,7 @@ fn transfer(hosts: &[Host; 2]) -> anyhow::Result<f64> {
     })
 }
 
-/// Checks that there is an iperf3, and says which.
+/// Returns the version of iperf3, if it is installed.
 pub(super) fn check() -> anyhow::Result<String> {
     iperf3::version().context(MISSING)
 }

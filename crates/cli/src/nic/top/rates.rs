@@ -1,24 +1,24 @@
-//! What has happened between two reports.
+//! Rates between two reports.
 
 use std::collections::BTreeMap;
 
 use super::super::report::{Counters, Report};
 use crate::number::Grouped;
 
-/// The time between two reports of a card.
+/// The interval between two reports of a card.
 pub(super) struct Interval<'a> {
     pub(super) before: &'a Report,
     pub(super) after: &'a Report,
 }
 
-/// What a queue has done in that time, or all of them.
+/// Rates of a queue, or of all.
 pub(super) struct Rates<'a> {
     before: &'a Counters,
     after: &'a Counters,
     seconds: f64,
 }
 
-/// What a column shows.
+/// Heading and content of a column.
 type Column = (&'static str, fn(&Rates<'_>) -> String);
 
 pub(super) const COLUMNS: [Column; 9] = [
@@ -51,7 +51,7 @@ impl<'a> Interval<'a> {
 
 impl Rates<'_> {
     fn per_second(&self, counts: impl Fn(&Counters) -> u64) -> f64 {
-        // A card that was started anew has counted less.
+        // A restarted card has lower counters.
         counts(self.after).saturating_sub(counts(self.before)) as f64 / self.seconds
     }
 
@@ -68,12 +68,12 @@ impl Rates<'_> {
         if packets == 0.0 { 0.0 } else { self.per_second(|of| of.card.get("to_host_bytes")) / packets }
     }
 
-    /// What was lost a second, by reason.
+    /// Returns losses per second, by reason.
     pub(super) fn lost(&self) -> BTreeMap<String, f64> {
         self.changes(|of| of.lost().collect())
     }
 
-    /// Why aggregates ended and frames were passed on, a second.
+    /// Returns flushes and passed frames per second, by reason.
     pub(super) fn reasons(&self) -> BTreeMap<String, f64> {
         self.changes(|of| {
             let flushes =
@@ -83,7 +83,7 @@ impl Rates<'_> {
         })
     }
 
-    /// Counts that have changed, a second.
+    /// Returns the counts that changed, per second.
     fn changes(&self, counts: impl Fn(&Counters) -> BTreeMap<String, u64>) -> BTreeMap<String, f64> {
         let before = counts(self.before);
         let change = |(name, after): (String, u64)| {
@@ -94,7 +94,7 @@ impl Rates<'_> {
     }
 }
 
-/// A rate without its fraction.
+/// Formats a rate without fraction.
 pub(super) fn grouped(rate: f64) -> String {
     Grouped(rate.round() as u64).to_string()
 }

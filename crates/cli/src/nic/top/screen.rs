@@ -1,4 +1,4 @@
-//! The terminal's screen.
+//! The terminal screen of `nichrome top`.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use ratatui::{DefaultTerminal, Frame};
 use super::rates::{COLUMNS, Interval, Rates, grouped};
 use super::shown::{Shown, Wanted};
 
-/// The screen; it is as before when this is dropped.
+/// The screen; restored on drop.
 pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {

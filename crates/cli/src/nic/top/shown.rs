@@ -1,20 +1,20 @@
-//! Where the intervals of a card at work are shown.
+//! The output of `nichrome top`.
 
 use std::io;
 use std::time::Duration;
 
 use super::rates::Interval;
 
-/// Whether whoever looks wants to see more.
+/// Whether to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     More,
     NoMore,
 }
 
-/// Where it is shown.
+/// An output for intervals.
 pub(super) trait Shown {
-    /// Waits for the next look.
+    /// Waits for the next update.
     fn wait(&mut self, interval: Duration) -> io::Result<Wanted>;
 
     fn show(&mut self, interval: &Interval<'_>) -> io::Result<()>;

@@ -11,7 +11,7 @@ use super::observation::{Observation, Process};
 pub(super) struct Diagnosis {
     /// One line per observed step, then the reason if no process opened the device.
     pub(super) lines: Vec<String>,
-    /// Whether a process opened the device.
+    /// True if a process opened the device.
     pub(super) device_opened: bool,
 }
 
