@@ -1,10 +1,18 @@
 //! Any bytes as a frame, from every layer on.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use nichrome_wire::{
     AddressPair, CommonOptions, EthernetRepr, HeaderOptions, Ipv4Header, Ipv4Repr, Ipv6Header, Ipv6Repr,
-    LinkHeader, TcpHeader, TcpOptions, TcpRepr, UdpHeader, UdpRepr, VirtioNetHeader, VirtioNetRepr,
+    LinkHeader, RssKey, TcpHeader, TcpOptions, TcpRepr, Toeplitz, UdpHeader, UdpRepr, VirtioNetHeader,
+    VirtioNetRepr, ipv4_fragments, packet_too_big,
 };
+
+static HASH: LazyLock<Toeplitz> = LazyLock::new(|| Toeplitz::new(&RssKey::MICROSOFT));
+
+/// Link header with two VLAN tags.
+const LINK_LEN: usize = 22;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     ethernet(bytes);
@@ -17,6 +25,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 fn ethernet(frame: &[u8]) {
+    let fragments = ipv4_fragments(frame, 576).unwrap_or_default();
+    assert!(fragments.iter().all(|fragment| fragment.len() <= LINK_LEN + 576));
+    let _ = (packet_too_big(frame, 0), HASH.hash_frame(frame));
     if let Ok((repr, rest)) = EthernetRepr::parse(frame) {
         let mut emitted = Vec::new();
         repr.emit(&mut emitted);
