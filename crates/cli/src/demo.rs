@@ -14,7 +14,7 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nichrome_lro::{ActiveAck, Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
-use nichrome_port::become_able;
+use nichrome_port::gain_network_admin;
 use nichrome_wan::Impairments;
 
 use self::run::{Card, Plan};
@@ -71,7 +71,7 @@ impl Demo {
         asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
         // Requires a single-threaded process.
-        become_able()?;
+        gain_network_admin()?;
         let plans = self.plans(asked.is_empty());
         let progress = progress(plans.len());
         let mut summary = Summary::default();

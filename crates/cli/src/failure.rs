@@ -48,14 +48,14 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
         return ExitCode::from(error.exit_code().unsigned_abs() as u8);
     }
     match error.kind() {
-        ClapError::InvalidUtf8 => say(format_args!("nichrome: {}", not_text(env::args_os()))),
+        ClapError::InvalidUtf8 => say(format_args!("nichrome: {}", not_utf8(env::args_os()))),
         _ => say(format_args!("nichrome: {}", one_line(error))),
     }
     ExitCode::from(2)
 }
 
 /// Names the arguments that are not valid UTF-8.
-fn not_text(arguments: impl Iterator<Item = OsString>) -> String {
+fn not_utf8(arguments: impl Iterator<Item = OsString>) -> String {
     let wrong = arguments.filter_map(|argument| argument.into_string().err());
     let wrong: Vec<_> = wrong.map(|argument| format!("'{}'", argument.display())).collect();
     format!("{}: not valid UTF-8", wrong.join(", "))

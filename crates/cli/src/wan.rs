@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use nichrome_port::{InterfaceName, Netlink, Offloads, PacketSocket, become_able};
+use nichrome_port::{InterfaceName, Netlink, Offloads, PacketSocket, gain_network_admin};
 use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
 
@@ -175,7 +175,7 @@ impl Wan {
     /// Creates two hosts and the path between them.
     fn hosts(&self, impairments: [Impairments; 2]) -> anyhow::Result<ExitCode> {
         // Requires a single-threaded process.
-        become_able()?;
+        gain_network_admin()?;
         let host = |side| Host::new(side, self.interface_mtu, Offloads::All);
         let [left, right] = Side::BOTH;
         let hosts = [host(left)?, host(right)?];

@@ -222,6 +222,7 @@ mod tests {
         let start = clock::now();
         thread::scope(|scope| {
             let waiting = scope.spawn(wait);
+            // Nothing else ends the wait, not even after a while.
             thread::sleep(Duration::from_millis(20));
             assert!(!waiting.is_finished());
             change();

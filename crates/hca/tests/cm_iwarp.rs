@@ -203,6 +203,7 @@ fn a_peer_that_is_gone_when_its_request_is_accepted_fails_it() {
     gone.write_all(&request()).unwrap();
     let incoming = listener.accept(PATIENCE).unwrap().unwrap();
     drop(gone);
+    // The case under test: the end of the stream arrives before the accept.
     thread::sleep(Duration::from_millis(50));
     assert!(incoming.accept(server.queue_pair(), b"", &connection()).is_err());
 }

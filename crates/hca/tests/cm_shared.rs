@@ -118,7 +118,7 @@ fn where_no_process_listens_the_error_says_so() {
 
 #[test]
 fn packets_of_all_processes_are_no_way_to_share_ports() {
-    nichrome_port::become_able().unwrap();
+    nichrome_port::gain_network_admin().unwrap();
     let refused = || {
         let netlink = nichrome_port::Netlink::open().unwrap();
         netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();

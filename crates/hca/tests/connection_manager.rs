@@ -147,6 +147,7 @@ fn requests_beyond_the_backlog_wait_for_room() {
             (0..6).map(|_| scope.spawn(|| client.connect(listener.address(), b"").unwrap())).collect();
         let accepted: Vec<Connected> = (0..6)
             .map(|_| {
+                // A server that accepts slowly, so that requests exceed the backlog.
                 thread::sleep(Duration::from_millis(10));
                 server.accept(listener, b"").unwrap()
             })
@@ -215,7 +216,7 @@ fn a_program_that_does_not_answer_a_request_is_given_up() {
     let [client, server] = impatient();
     let listener = server.adapter.listen(0, 0).unwrap();
     assert_eq!(gives_up(|| client.connect(listener.address(), b"").err()), Some(ConnectError::TimedOut));
-    // The peer has withdrawn its request: its REJ is on the way at most.
+    // The peer has withdrawn its request; its REJ may still be in flight, and the listener does not show when it has arrived.
     thread::sleep(Duration::from_millis(100));
     let request = listener.accept(PATIENCE).unwrap().unwrap();
     let late = request.accept(server.queue_pair(), b"", &connection());

@@ -91,7 +91,7 @@ fn queue_pairs_of_this_crate_have_atomics_and_immediate_data() {
 
 #[test]
 fn several_adapters_share_an_address_of_ipv6() {
-    nichrome_port::become_able().unwrap();
+    nichrome_port::gain_network_admin().unwrap();
     let over_ipv6 = || {
         let netlink = nichrome_port::Netlink::open().unwrap();
         netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();

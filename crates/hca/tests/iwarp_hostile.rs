@@ -148,6 +148,7 @@ fn a_flood_of_whole_requests_displaces_none_of_another_source() {
     let [endpoint, other] = ends.each_ref().map(|end| end.qp.endpoint());
     let connection = Connection::new(PathMtu::B4096);
     ends[0].qp.connect(&other, &connection).unwrap();
+    // Until the request is parked at the other end, which no counter shows.
     thread::sleep(Duration::from_millis(100));
     let address = port(&ends[1]);
     let flood: Vec<TcpStream> = (0..1200)

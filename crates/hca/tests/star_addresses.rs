@@ -12,7 +12,7 @@ use nichrome_hca::{
     Adapter, AdapterConfig, CompletionQueue, Connection, Place, QueuePair, Region, StarOptions, Stateless,
     Transport,
 };
-use nichrome_port::{Netlink, NetworkNamespace, become_able};
+use nichrome_port::{Netlink, NetworkNamespace, gain_network_admin};
 use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, SendRequest, Status};
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ fn key_file(folder: &TempDir, name: &str, byte: u8) -> Option<PathBuf> {
 
 /// Runs `f` where 192.0.2.1 and 192.0.2.2 are addresses of this machine.
 fn elsewhere<T: Send>(f: impl FnOnce([Place; 2]) -> T + Send) -> T {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     let addresses: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
     let namespace = NetworkNamespace::new().unwrap();
     let prepared = || {

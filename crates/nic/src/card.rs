@@ -9,7 +9,7 @@ use nichrome_lro::{Coalescer, ConfigError};
 use nichrome_port::WireQueue;
 
 use crate::config::CardConfig;
-use crate::control::{Control, Order, Remote, control};
+use crate::control::{Control, ControlMessage, Remote, control};
 use crate::delivery_thread::{Deliveries, Delivery, DeliveryThread};
 use crate::error::CardError;
 use crate::host::Host;
@@ -78,7 +78,7 @@ impl Card {
     pub fn stop(self) -> Result<Vec<QueueStats>, CardError> {
         for worker in &self.workers {
             // Fails only if the worker has ended already.
-            let _ = worker.control.give(Order::Stop);
+            let _ = worker.control.send(ControlMessage::Stop);
         }
         let results: Vec<_> = self
             .workers

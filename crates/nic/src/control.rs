@@ -11,21 +11,21 @@ use nichrome_port::Waker;
 use crate::stats::QueueStats;
 
 /// An order to a worker.
-pub(crate) enum Order {
+pub(crate) enum ControlMessage {
     Report(Sender<QueueStats>),
     Stop,
 }
 
 /// A worker's receiving end of orders, and its waker, also used for frames from other workers.
 pub(crate) struct Inbox {
-    orders: Receiver<Order>,
+    orders: Receiver<ControlMessage>,
     waker: Arc<Waker>,
 }
 
 /// The sending end of orders to a worker.
 #[derive(Clone)]
 pub(crate) struct Control {
-    orders: Sender<Order>,
+    orders: Sender<ControlMessage>,
     waker: Arc<Waker>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn control() -> io::Result<(Control, Inbox)> {
 
 impl Inbox {
     /// Returns the next order, if any.
-    pub(crate) fn next(&self) -> Option<Order> {
+    pub(crate) fn next(&self) -> Option<ControlMessage> {
         self.orders.try_recv().ok()
     }
 
@@ -71,7 +71,7 @@ impl Control {
     }
 
     /// Sends an order; `None` if the worker has ended.
-    pub(crate) fn give(&self, order: Order) -> Option<()> {
+    pub(crate) fn send(&self, order: ControlMessage) -> Option<()> {
         self.orders.send(order).ok()?;
         self.waker.wake();
         Some(())
@@ -79,7 +79,7 @@ impl Control {
 
     fn report(&self) -> Option<QueueStats> {
         let (to, answer) = mpsc::channel();
-        self.give(Order::Report(to))?;
+        self.send(ControlMessage::Report(to))?;
         answer.recv().ok()
     }
 }

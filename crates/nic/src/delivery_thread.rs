@@ -11,7 +11,7 @@ use nichrome_port::{Device, Waker, WireQueue, clock};
 
 use crate::delivery::{self, Deliverer, RoundRobin};
 use crate::error::CardError;
-use crate::host::{Host, HostError, send_or_take_apart};
+use crate::host::{Host, HostError, send_or_segment};
 use crate::received::Received;
 
 /// Capacity of a delivery queue, in packets.
@@ -86,7 +86,7 @@ fn deliver<W: WireQueue>(
     let mut stats = DeliveryStats::default();
     loop {
         while let Some(packet) = turn.take() {
-            match send_or_take_apart(host, &packet, &mut scratch) {
+            match send_or_segment(host, &packet, &mut scratch) {
                 Ok(taken_apart) => stats.taken_apart += u64::from(taken_apart),
                 Err(HostError::Refused(_) | HostError::Down) => stats.refused += 1,
                 Err(error @ HostError::Gone(_)) => return Err(error.into()),

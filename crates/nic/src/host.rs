@@ -93,7 +93,7 @@ fn send_aggregate<const N: usize, B: AsRef<[u8]>>(
 
 /// Passes a packet to the kernel. An aggregate that the kernel refuses, as some kernels do, is passed segment by
 /// segment. Returns true in that case.
-pub(crate) fn send_or_take_apart<B: AsRef<[u8]>>(
+pub(crate) fn send_or_segment<B: AsRef<[u8]>>(
     device: &(impl Device + ?Sized),
     packet: &Packet<B>,
     scratch: &mut Vec<u8>,
@@ -184,7 +184,7 @@ mod tests {
 
     fn sent(refuses: fn(VirtioNetHeader, usize) -> Option<Errno>) -> (Result<bool, HostError>, Vec<Vec<u8>>) {
         let kernel = Kernel::new(refuses);
-        let result = send_or_take_apart(&kernel, &aggregate(), &mut Vec::new());
+        let result = send_or_segment(&kernel, &aggregate(), &mut Vec::new());
         (result, kernel.taken.into_inner())
     }
 

@@ -9,7 +9,7 @@ use nichrome_port::WireQueue;
 use crate::delivery::Pushed;
 use crate::delivery_thread::Delivery;
 use crate::error::CardError;
-use crate::host::{HostError, parts, send_or_take_apart};
+use crate::host::{HostError, parts, send_or_segment};
 use crate::queue::Queue;
 use crate::received::Received;
 use crate::stats::QueueStats;
@@ -75,7 +75,7 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
             observer.delivered(&mut parts(&packet));
         }
         match self.delivery {
-            Delivery::Own(device) => match send_or_take_apart(&**device, &packet, self.scratch) {
+            Delivery::Own(device) => match send_or_segment(&**device, &packet, self.scratch) {
                 Ok(taken_apart) => {
                     self.stats.to_host += 1;
                     self.stats.to_host_bytes += len;

@@ -11,7 +11,7 @@ use nichrome_wire::{Instant, VirtioNetHeader};
 use rustix::io::Errno;
 
 use crate::config::CardConfig;
-use crate::control::{Inbox, Order};
+use crate::control::{ControlMessage, Inbox};
 use crate::cut::cut;
 use crate::delivery_thread::Delivery;
 use crate::error::CardError;
@@ -105,7 +105,7 @@ impl<W: WireQueue> Worker<W> {
             let transmitted = self.transmit(&mut buffer)?;
             let is_busy = received || transmitted || self.busy_poll;
             let woken = if is_busy { round.is_multiple_of(LOOK_UP) } else { self.sleep()? };
-            if woken && self.obey() {
+            if woken && self.execute_orders() {
                 break;
             }
         }
@@ -275,13 +275,13 @@ impl<W: WireQueue> Worker<W> {
     }
 
     /// Executes pending orders; returns true on a stop order.
-    fn obey(&mut self) -> bool {
+    fn execute_orders(&mut self) -> bool {
         self.parts.inbox.clear();
         while let Some(order) = self.parts.inbox.next() {
             match order {
                 // The requesting thread may have gone.
-                Order::Report(to) => drop(to.send(self.report())),
-                Order::Stop => return true,
+                ControlMessage::Report(to) => drop(to.send(self.report())),
+                ControlMessage::Stop => return true,
             }
         }
         false

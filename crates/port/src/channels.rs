@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::{self, Errno};
 
-use crate::ethtool::carry_out;
+use crate::ethtool::issue;
 use crate::interface_name::InterfaceName;
 
 const ETHTOOL_GCHANNELS: u32 = 0x3C;
@@ -26,7 +26,7 @@ struct Channels {
 pub(crate) fn receive_queues(socket: &OwnedFd, name: InterfaceName) -> io::Result<u32> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     // SAFETY: ETHTOOL_GCHANNELS works on a struct ethtool_channels.
-    match unsafe { carry_out(socket, name, &mut channels) } {
+    match unsafe { issue(socket, name, &mut channels) } {
         Ok(()) => Ok((channels.receive + channels.combined).max(1)),
         Err(Errno::OPNOTSUPP) => Ok(1),
         Err(error) => Err(error),

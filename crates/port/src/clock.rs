@@ -33,7 +33,7 @@ fn read(clock: ClockId) -> Instant {
 /// thread runs as soon as its timer expires.
 pub fn sleep_precisely() -> io::Result<()> {
     // Not supported by older schedulers: the thread then waits for its turn.
-    let _ = scheduling::take_short_slices();
+    let _ = scheduling::request_short_slices();
     set_current_timer_slack(NonZeroU64::new(1))
 }
 

@@ -84,7 +84,7 @@ struct Request<T> {
 /// # Safety
 /// `T` is the structure of the command and has its C layout: the kernel reads and writes it.
 #[allow(unsafe_code)]
-pub(crate) unsafe fn carry_out<T>(socket: impl AsFd, name: InterfaceName, data: &mut T) -> io::Result<()> {
+pub(crate) unsafe fn issue<T>(socket: impl AsFd, name: InterfaceName, data: &mut T) -> io::Result<()> {
     const { assert!(size_of::<Request<T>>() == size_of::<libc::ifreq>()) };
     let request = Request { name: name.to_c(), data: &raw mut *data, unused: [0; 24 - size_of::<usize>()] };
     // SAFETY: SIOCETHTOOL reads a struct ifreq, of which `Request` has size and layout; what it points to lives until the
@@ -96,5 +96,5 @@ pub(crate) unsafe fn carry_out<T>(socket: impl AsFd, name: InterfaceName, data: 
 fn set(name: InterfaceName, mut value: Value) -> io::Result<()> {
     let any_socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     // SAFETY: the commands that switch features work on a struct ethtool_value.
-    unsafe { carry_out(any_socket, name, &mut value) }
+    unsafe { issue(any_socket, name, &mut value) }
 }

@@ -76,12 +76,12 @@ impl NamespaceError {
 pub struct NetworkNamespace(OwnedFd);
 
 impl NetworkNamespace {
-    /// Creates a namespace with a loopback interface, which is down. Requires `CAP_SYS_ADMIN`; see [`become_able`].
+    /// Creates a namespace with a loopback interface, which is down. Requires `CAP_SYS_ADMIN`; see [`gain_network_admin`].
     pub fn new() -> Result<Self, NamespaceError> {
         let before = Self::current()?;
         unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error))?;
         let made = Self::current();
-        before.enter_for_good()?;
+        before.enter_permanently()?;
         made
     }
 
@@ -111,20 +111,20 @@ impl NetworkNamespace {
                 .map_err(NamespaceError::failed("enter the user namespace of another process"))?;
             grant().map_err(NamespaceError::failed("pass capabilities on to child processes"))?;
         }
-        network.enter_for_good()
+        network.enter_permanently()
     }
 
     /// Runs `work` with the calling thread in the namespace. Sockets, interfaces, threads and child processes that it
     /// creates belong to the namespace. Other threads are not affected.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
         let before = Self::current()?;
-        self.enter_for_good()?;
+        self.enter_permanently()?;
         let _back = Back(&before);
         Ok(work())
     }
 
     /// Moves the calling thread into the namespace permanently.
-    pub fn enter_for_good(&self) -> Result<(), NamespaceError> {
+    pub fn enter_permanently(&self) -> Result<(), NamespaceError> {
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(NamespaceError::failed("enter a network namespace"))
     }
@@ -142,16 +142,16 @@ struct Back<'a>(&'a NetworkNamespace);
 impl Drop for Back<'_> {
     fn drop(&mut self) {
         // Cannot fail: the thread was in this namespace before.
-        let _ = self.0.enter_for_good();
+        let _ = self.0.enter_permanently();
     }
 }
 
 /// Gives this process, which must be single-threaded, the right to create network namespaces. Root has it. For another
 /// user, the process enters a user namespace with unchanged user and group IDs and gets network capabilities inside
 /// it, inherited by child processes. It also leaves the machine's network namespace for a new one and cannot return.
-pub fn become_able() -> Result<(), NamespaceError> {
+pub fn gain_network_admin() -> Result<(), NamespaceError> {
     if may_administer() {
-        return match NetworkNamespace::current()?.enter_for_good() {
+        return match NetworkNamespace::current()?.enter_permanently() {
             // Root of a user namespace that is still in the machine's network namespace: without a new one, it could
             // not return.
             Err(_) => unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error)),

@@ -95,13 +95,13 @@ fn fork_init(life: &UnixStream) -> io::Result<Pid> {
     // SAFETY: the child has one thread, and calls only async-signal-safe functions until it ends.
     let pid = unsafe { libc::fork() };
     match pid {
-        0 => be_init(life.as_raw_fd()),
+        0 => run_init(life.as_raw_fd()),
         pid => Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or_else(io::Error::last_os_error),
     }
 }
 
 /// The init process. Blocks signals, which are meant for its creator, and ignores SIGCHLD.
-fn be_init(life: libc::c_int) -> ! {
+fn run_init(life: libc::c_int) -> ! {
     let prepared = mount_proc().and_then(|()| keep_only(life));
     let errno = prepared.map_or_else(Errno::raw_os_error, |()| 0);
     ignore_signals();

@@ -24,7 +24,7 @@ struct Attributes {
 
 /// Requests the minimum time slice for the calling thread. Since Linux 6.12 a waking thread then preempts those of its
 /// session with longer slices; no effect before. Its share of CPU time does not change.
-pub(crate) fn take_short_slices() -> io::Result<()> {
+pub(crate) fn request_short_slices() -> io::Result<()> {
     let nice = getpriority_process(None)?;
     set(Attributes { policy: libc::SCHED_OTHER as u32, nice, runtime: SLICE, ..Attributes::default() })
 }
@@ -32,7 +32,7 @@ pub(crate) fn take_short_slices() -> io::Result<()> {
 /// Puts the calling thread in the real-time class `SCHED_FIFO` (sched(7)), so that it preempts all ordinary threads;
 /// an ordinary thread may wait for a busy CPU until the next tick, up to 4 ms. Requires `CAP_SYS_NICE` or a sufficient
 /// RLIMIT_RTPRIO. The thread must sleep when idle: while it runs, no ordinary thread runs on its CPU.
-pub fn come_first() -> io::Result<()> {
+pub fn run_in_real_time() -> io::Result<()> {
     set(Attributes { policy: libc::SCHED_FIFO as u32, priority: 1, ..Attributes::default() })
 }
 
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn the_kernel_knows_the_request() {
-        take_short_slices().unwrap();
-        if let Err(error) = thread::spawn(come_first).join().unwrap() {
+        request_short_slices().unwrap();
+        if let Err(error) = thread::spawn(run_in_real_time).join().unwrap() {
             assert_eq!(error.raw_os_error(), Some(libc::EPERM));
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nichrome_port::{
     Device, Interface, InterfaceName, MAX_RECEIVE, Netlink, NetlinkError, NetworkNamespace, Offloads,
-    PacketSocket, Settings, Tap, become_able, clock,
+    PacketSocket, Settings, Tap, clock, gain_network_admin,
 };
 use nichrome_wire::{MacAddr, VirtioNetHeader};
 
@@ -24,7 +24,7 @@ const V6: [IpAddr; 2] = [
 #[ctor::ctor(unsafe)]
 fn become_able_at_start() {
     // A test that needs it says why it is refused.
-    let _ = become_able();
+    let _ = gain_network_admin();
 }
 
 fn name(name: &str) -> InterfaceName {
@@ -32,7 +32,7 @@ fn name(name: &str) -> InterfaceName {
 }
 
 fn namespace() -> NetworkNamespace {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     NetworkNamespace::new().unwrap()
 }
 

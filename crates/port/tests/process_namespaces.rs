@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nichrome_port::{ProcessNamespace, become_able};
+use nichrome_port::{ProcessNamespace, gain_network_admin};
 
 fn namespace() -> ProcessNamespace {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     ProcessNamespace::new().unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 use nichrome_port::udp::{
     Envelope, ReceiveBatch, SendBatch, SendReport, SharedPort, Steering, UdpError, UdpSocket,
 };
-use nichrome_port::{Device, MAX_RECEIVE, Netlink, NetworkNamespace, Offloads, Tap, become_able, clock};
+use nichrome_port::{
+    Device, MAX_RECEIVE, Netlink, NetworkNamespace, Offloads, Tap, clock, gain_network_admin,
+};
 use nichrome_wire::{IpProtocol, Ipv4Repr, LinkHeader, MacAddr, TrafficClass};
 
 const PORT: u16 = 14_791;
@@ -76,7 +78,7 @@ fn datagrams_arrive_as_they_were_sent_over_ipv4() {
 
 #[test]
 fn datagrams_arrive_as_they_were_sent_over_ipv6() {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     let over_ipv6 = || {
         let netlink = Netlink::open().unwrap();
         let lo = netlink.interface("lo".parse().unwrap()).unwrap();
@@ -171,7 +173,7 @@ fn packets_on(tap: &Tap, count: usize) -> Vec<(u16, bool, u8, TrafficClass)> {
 
 #[test]
 fn identification_is_zero_and_counts_the_segments_of_a_send() {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     let watch = || {
         let (tap, [ours, theirs]) = wire();
         let socket = UdpSocket::open(SocketAddr::new(ours, PORT)).unwrap();

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nichrome_port::{
-    Device, InterfaceName, MAX_RECEIVE, Netlink, NetworkNamespace, PacketSocket, become_able, clock,
+    Device, InterfaceName, MAX_RECEIVE, Netlink, NetworkNamespace, PacketSocket, clock, gain_network_admin,
 };
 use nichrome_wire::{EtherType, TcpFrame, VirtioNetHeader, VlanTag};
 
@@ -14,7 +14,7 @@ use nichrome_wire::{EtherType, TcpFrame, VirtioNetHeader, VlanTag};
 #[ctor::ctor(unsafe)]
 fn become_able_at_start() {
     // A test that needs it says why it is refused.
-    let _ = become_able();
+    let _ = gain_network_admin();
 }
 
 const OUTER: VlanTag = VlanTag { tpid: EtherType::QINQ, tci: 0x6123 };
@@ -26,7 +26,7 @@ fn name(name: &str) -> InterfaceName {
 
 /// The two ends of a wire, in a namespace that nobody else is in.
 fn wire() -> [PacketSocket; 2] {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     let namespace = NetworkNamespace::new().unwrap();
     namespace
         .run(|| {

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
-use nichrome_port::die_with_parent;
+use nichrome_port::kill_with_parent;
 use serde_json::Value;
 
 /// The end of the stream that a process runs.
@@ -43,7 +43,7 @@ impl Stream<'_> {
         let start = |end, arguments: &[&str]| {
             let mut command = command();
             command.args(arguments).args(["--port", &port]).stdin(Stdio::null()).stdout(Stdio::piped());
-            die_with_parent(&mut command);
+            kill_with_parent(&mut command);
             spawn(end, &mut command)
         };
         // --forceflush: without it the message that it listens appears only at exit.

@@ -32,7 +32,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
-use nichrome_port::become_able;
+use nichrome_port::gain_network_admin;
 use nichrome_wan::{Delay, Impairments};
 
 use self::connect::Key;
@@ -98,7 +98,7 @@ impl Overip {
         let outputs = Outputs::create(self.svg.as_deref(), self.html.as_deref(), &names)?;
         let processors = Processors::new()?;
         // Before there is any other thread.
-        become_able()?;
+        gain_network_admin()?;
         outputs.remove_on_signals()?;
         let plan = self.plan()?;
         let progress = progress_bar(kinds.iter().map(|kind| kind.steps(&plan)).sum());

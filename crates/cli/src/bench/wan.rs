@@ -8,7 +8,7 @@ mod throughput;
 use std::io::{self, Write};
 
 use clap::Args;
-use nichrome_port::become_able;
+use nichrome_port::gain_network_admin;
 use serde::Serialize;
 
 use self::delays::Delays;
@@ -38,7 +38,7 @@ impl Wan {
         let iperf3 = throughput::check()?;
         let mut delays = delays::measure_mahimahi();
         // Requires a single-threaded process.
-        become_able()?;
+        gain_network_admin()?;
         delays.measure_ours()?;
         let report = Report { engine: engine::measure()?, delays, throughput: throughput::measure(iperf3)? };
         let mut output = io::stdout().lock();

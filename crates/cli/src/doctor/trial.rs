@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use anyhow::Context;
 use nichrome_port::{
     InterfaceName, MountNamespace, NamespaceError, Netlink, NetworkNamespace, Offloads, PacketSocket,
-    ProcessNamespace, Tap, XdpChoice, XdpConfig, XdpInterface, XdpQueue, become_able,
+    ProcessNamespace, Tap, XdpChoice, XdpConfig, XdpInterface, XdpQueue, gain_network_admin,
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
@@ -26,18 +26,18 @@ pub(super) fn run(trial: Trial) -> anyhow::Result<()> {
 fn attempt(trial: Trial) -> anyhow::Result<()> {
     match trial {
         Trial::Namespaces => {
-            become_able()?;
+            gain_network_admin()?;
             NetworkNamespace::new()?;
         }
         Trial::ProcessNamespace => {
-            become_able()?;
+            gain_network_admin()?;
             ProcessNamespace::new()?;
         }
         Trial::MountNamespace => {
             MountNamespace::enter()?;
         }
         Trial::Tap => {
-            become_able()?;
+            gain_network_admin()?;
             NetworkNamespace::new()?.run(tap)??;
         }
         Trial::RawSocket => {

@@ -15,7 +15,7 @@ use anyhow::Context;
 use nichrome_lro::{Config, Frame, Gro, Hold, Output as Coalesced};
 use nichrome_nic::{Carried, HostError, cut, send};
 use nichrome_port::{
-    BufferPool, Device, MAX_RECEIVE, Received, Waker, clock, come_first, waited_for_processor,
+    BufferPool, Device, MAX_RECEIVE, Received, Waker, clock, run_in_real_time, waited_for_processor,
 };
 use nichrome_wan::{Departure, DropReason, Impairments, Output, Path};
 use nichrome_wire::Engine;
@@ -45,7 +45,7 @@ const BURST: usize = 256;
 const MAX_SEGMENTS: usize = 64;
 
 /// An order to a running direction.
-pub(super) enum Order {
+pub(super) enum ControlMessage {
     /// Change the impairments; reports the result.
     Impair(Box<Impairments>, Sender<anyhow::Result<()>>),
     /// Report the results so far.
@@ -62,7 +62,7 @@ pub(super) struct Direction {
     impairments: Impairments,
     path: Path<Carried>,
     link: Link,
-    orders: Receiver<Order>,
+    orders: Receiver<ControlMessage>,
     waker: Arc<Waker>,
 }
 
@@ -76,7 +76,7 @@ impl Direction {
         seed: u64,
         buffer_len: usize,
         recorder: Option<Recorder>,
-        (orders, waker): (Receiver<Order>, Arc<Waker>),
+        (orders, waker): (Receiver<ControlMessage>, Arc<Waker>),
     ) -> anyhow::Result<Self> {
         // Gives the two directions different random choices.
         let path = Path::new(impairments, seed.wrapping_mul(2).wrapping_add(u64::from(to.number())))?;
@@ -90,7 +90,7 @@ impl Direction {
         clock::sleep_precisely().context("cannot set the timer slack")?;
         // Most users may not use SCHED_FIFO. With it, the thread is woken in time, and staying awake would block other
         // threads.
-        let stay_awake = come_first().map_or(WAKE_UP, |()| 0);
+        let stay_awake = run_in_real_time().map_or(WAKE_UP, |()| 0);
         let mut buffer = vec![0; MAX_RECEIVE];
         for round in 0u64.. {
             let more = self.receive(&mut buffer)?;
@@ -104,7 +104,7 @@ impl Direction {
                 let sources = [self.from_device.as_fd(), self.waker.as_fd()];
                 clock::wait(sources, self.path.poll_timeout()).context("cannot wait for packets")?[1]
             };
-            if ordered && self.obey() {
+            if ordered && self.execute_orders() {
                 break;
             }
         }
@@ -149,11 +149,11 @@ impl Direction {
     }
 
     /// Executes pending orders; returns true on a stop order.
-    fn obey(&mut self) -> bool {
+    fn execute_orders(&mut self) -> bool {
         self.waker.clear();
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Impair(impairments, done) => {
+                ControlMessage::Impair(impairments, done) => {
                     let result = self.path.reconfigure(&impairments, clock::now());
                     if result.is_ok() {
                         self.link.too_big.set_mtu(impairments.mtu);
@@ -162,10 +162,10 @@ impl Direction {
                     // The requesting thread may have gone.
                     let _ = done.send(result.map_err(Into::into));
                 }
-                Order::Report(to) => {
+                ControlMessage::Report(to) => {
                     let _ = to.send(self.report());
                 }
-                Order::Stop => return true,
+                ControlMessage::Stop => return true,
             }
         }
         false
@@ -246,7 +246,7 @@ impl Link {
                     self.burst.push(Frame { buffer: packet, checksum });
                 }
                 Some(Output::Dropped { packet, reason: DropReason::Mtu }) => {
-                    self.tell(packet.as_ref(), from_device);
+                    self.send_too_big(packet.as_ref(), from_device);
                 }
                 // The path counts drops.
                 Some(Output::Dropped { .. }) => {}
@@ -257,13 +257,13 @@ impl Link {
     }
 
     /// Sends the ICMP error for `frame`, which exceeds the MTU.
-    fn tell(&mut self, frame: &[u8], device: &dyn Device) {
+    fn send_too_big(&mut self, frame: &[u8], device: &dyn Device) {
         let now = clock::now();
         let Some(answer) = self.too_big.answer(frame, now) else { return };
         let header = VirtioNetHeader::default().to_bytes();
         // A lost error is repeated for the next packet.
         if device.send(&[IoSlice::new(&header), IoSlice::new(&answer)]).is_ok() {
-            self.given.told += 1;
+            self.given.too_big_sent += 1;
             self.given.not_captured +=
                 u64::from(self.recorder.as_ref().is_some_and(|to| !to.received(now, &answer)));
         }

@@ -10,7 +10,7 @@ use nichrome_port::NetworkNamespace;
 
 use super::control::{Answer, Request, ask};
 use super::host::variables;
-use super::programs::put_in;
+use super::programs::expand;
 use crate::failure;
 use crate::side::Side;
 
@@ -44,7 +44,7 @@ impl Exec {
             Answer::Done(_) | Answer::Summary(_) => bail!("the answer is not understood"),
         };
         let variables = variables(self.host, host.has_ipv6);
-        let mut words = self.command.iter().map(|word| put_in(word, &variables));
+        let mut words = self.command.iter().map(|word| expand(word, &variables));
         let program = words.next().unwrap_or_default();
         let mut command = Command::new(&program);
         command.args(words).envs(variables);

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use nichrome_port::Waker;
 use nichrome_wan::Impairments;
 
-use super::direction::{Direction, Order};
+use super::direction::{ControlMessage, Direction};
 use super::recorder::Recording;
 use super::report::Report;
 use crate::shared_device::SharedDevice;
@@ -43,7 +43,7 @@ struct Running {
 /// The sending end of a direction's orders.
 #[derive(Clone)]
 struct Control {
-    orders: Sender<Order>,
+    orders: Sender<ControlMessage>,
     waker: Arc<Waker>,
 }
 
@@ -92,7 +92,7 @@ impl LivePath {
     pub(crate) fn stop(self) -> anyhow::Result<[Report; 2]> {
         for direction in &self.directions {
             // Fails only if the direction has ended already.
-            let _ = direction.control.give(Order::Stop);
+            let _ = direction.control.send(ControlMessage::Stop);
         }
         let [left, right] = self.directions.map(|direction| {
             direction.thread.join().unwrap_or_else(|_| Err(anyhow!("a direction of the path has panicked")))
@@ -106,7 +106,7 @@ impl Remote {
     pub(crate) fn impair(&self, impairments: &[Impairments; 2]) -> anyhow::Result<()> {
         for (control, impairments) in self.0.iter().zip(impairments) {
             let (done, answer) = mpsc::channel();
-            control.give(Order::Impair(Box::new(impairments.clone()), done))?;
+            control.send(ControlMessage::Impair(Box::new(impairments.clone()), done))?;
             answer.recv().context(ENDED)??;
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Remote {
 const ENDED: &str = "the path has ended";
 
 impl Control {
-    fn give(&self, order: Order) -> anyhow::Result<()> {
+    fn send(&self, order: ControlMessage) -> anyhow::Result<()> {
         self.orders.send(order).map_err(|_| anyhow!(ENDED))?;
         self.waker.wake();
         Ok(())
@@ -130,7 +130,7 @@ impl Control {
 
     fn report(&self) -> anyhow::Result<Report> {
         let (to, answer) = mpsc::channel();
-        self.give(Order::Report(to))?;
+        self.send(ControlMessage::Report(to))?;
         answer.recv().context(ENDED)
     }
 }

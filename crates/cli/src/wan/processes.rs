@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use crate::side::Side;
-use nichrome_port::{ProcessNamespace, die_with_parent};
+use nichrome_port::{ProcessNamespace, kill_with_parent};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
 /// Time between SIGTERM and SIGKILL.
@@ -44,7 +44,7 @@ impl Processes {
         match side.of(&self.namespaces) {
             Some(namespace) => namespace.spawn(command),
             None => {
-                die_with_parent(command);
+                kill_with_parent(command);
                 command.spawn()
             }
         }

@@ -96,7 +96,7 @@ impl Program {
                 command
             }
             Self::Exec(words) => {
-                let mut words = words.iter().map(|word| put_in(word, variables));
+                let mut words = words.iter().map(|word| expand(word, variables));
                 let mut command = Command::new(words.next().unwrap_or_default());
                 command.args(words);
                 command
@@ -134,7 +134,7 @@ impl Running {
 }
 
 /// Replaces `$NAME` and `${NAME}` by the variables' values, as a shell does.
-pub(super) fn put_in(word: &OsStr, variables: &Variables) -> OsString {
+pub(super) fn expand(word: &OsStr, variables: &Variables) -> OsString {
     let Some(word) = word.to_str() else { return word.to_owned() };
     let with_braces = variables.iter().map(|(name, value)| (format!("${{{name}}}"), value));
     // Longer names first, since some begin with others.
@@ -194,7 +194,7 @@ mod tests {
             ("PEER", "PEER"),
         ];
         for (word, result) in cases {
-            assert_eq!(put_in(OsStr::new(word), &variables), result);
+            assert_eq!(expand(OsStr::new(word), &variables), result);
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Given {
     /// Packets that the other device refused.
     pub(crate) refused: u64,
     /// ICMP errors sent for packets that exceeded the MTU.
-    pub(crate) told: u64,
+    pub(crate) too_big_sent: u64,
     /// Packets missing in the capture because it was too slow.
     pub(crate) not_captured: u64,
     /// Bytes received and sent over time.

@@ -42,8 +42,10 @@ pub(crate) struct DirectionSummary {
     pub(crate) drops: Map<String, Value>,
     /// Packets in flight: neither delivered nor dropped.
     pub(crate) in_flight: u64,
-    /// ICMP messages to those whose packets were longer than the path's MTU.
-    pub(crate) told_too_big: u64,
+    /// ICMP errors sent for packets that exceeded the path's MTU.
+    pub(crate) too_big_sent: u64,
+    /// The former name of `too_big_sent`, kept for one release.
+    told_too_big: u64,
     /// Packets that exceeded the path's MTU and were fragmented.
     pub(crate) fragmented: u64,
     /// Resulting fragments.
@@ -125,7 +127,8 @@ impl DirectionSummary {
             bytes_delivered: stats.bytes_out,
             drops: drops.map(|(name, count)| (name.to_owned(), count.into())).collect(),
             in_flight: *in_flight,
-            told_too_big: given.told,
+            too_big_sent: given.too_big_sent,
+            told_too_big: given.too_big_sent,
             fragmented: stats.fragmented,
             fragments: stats.fragments,
             duplicated: stats.duplicated,
@@ -159,8 +162,8 @@ const COUNTS: [Line<u64>; 3] =
 
 /// Omitted if 0 in both directions.
 const RARE_COUNTS: [Line<u64>; 8] = [
-    ("on their way", |of| of.in_flight),
-    ("told: too big", |of| of.told_too_big),
+    ("in flight", |of| of.in_flight),
+    ("ICMP too big sent", |of| of.too_big_sent),
     ("fragmented", |of| of.fragmented),
     ("fragments", |of| of.fragments),
     ("duplicated", |of| of.duplicated),

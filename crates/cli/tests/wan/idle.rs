@@ -28,6 +28,7 @@ fn an_idle_path_takes_less_than_a_hundredth_of_a_core() {
     path.wait_for("left  | up");
     path.wait_for("right | up");
     let before = ticks(path.pid());
+    // The measured interval.
     thread::sleep(Duration::from_secs(3));
     let used = ticks(path.pid()) - before;
     assert!(used < 3, "{used} of 300 ticks");

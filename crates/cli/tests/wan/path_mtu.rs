@@ -11,7 +11,7 @@ fn a_transfer_over_a_narrow_path_arrives_whole() {
             Room::new().summary(&["--mtu", "1400", "--delay", "1ms", "--left", &serve, "--right", &fetch]);
         assert!(told.contains(&printed_here(&format!("expect {LEN}"))), "{told}");
         let direction = &summary["to_right"];
-        let answers = number(direction, "told_too_big");
+        let answers = number(direction, "too_big_sent");
         assert!(answers > 0 && answers <= drops(direction, "mtu"), "{direction}");
         assert!(drops(direction, "mtu") * 10 < number(direction, "packets"), "{direction}");
     }
@@ -48,7 +48,7 @@ fn the_kernel_learns_the_mtu_of_the_path() {
         ]);
         let lines = ["it came back", "Message too long 1400", "it came back"];
         assert_eq!(told, lines.map(|line| format!("right | {line}\n")).concat());
-        assert_eq!(number(&summary["to_left"], "told_too_big"), 1, "{summary}");
+        assert_eq!(number(&summary["to_left"], "too_big_sent"), 1, "{summary}");
     }
 }
 
@@ -62,6 +62,6 @@ fn ipv4_packets_without_df_arrive_in_fragments() {
     for direction in ["to_right", "to_left"] {
         let direction = &summary[direction];
         assert_eq!((number(direction, "fragmented"), number(direction, "fragments")), (1, 3), "{direction}");
-        assert_eq!((drops(direction, "mtu"), number(direction, "told_too_big")), (0, 0), "{direction}");
+        assert_eq!((drops(direction, "mtu"), number(direction, "too_big_sent")), (0, 0), "{direction}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nichrome_lro::{ActiveAck, Config, Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
 use nichrome_nic::{Card, CardConfig, MemoryWire, Queue, QueueStats, memory_wire};
 use nichrome_port::{
-    Device, InterfaceName, Netlink, NetworkNamespace, Offloads, Reception, Settings, Tap, become_able,
+    Device, InterfaceName, Netlink, NetworkNamespace, Offloads, Reception, Settings, Tap, gain_network_admin,
 };
 use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
@@ -23,7 +23,7 @@ pub(crate) const PORT: u16 = 5001;
 #[ctor::ctor(unsafe)]
 fn become_able_at_start() {
     // A test that needs it says why it is refused.
-    let _ = become_able();
+    let _ = gain_network_admin();
 }
 
 /// A host: a kernel's network stack behind a TAP device with so many queues.
@@ -45,7 +45,7 @@ pub(crate) fn v6(number: u8) -> IpAddr {
 }
 
 pub(crate) fn host(number: u8, queues: usize) -> Host {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     let namespace = NetworkNamespace::new().unwrap();
     let taps = namespace
         .run(|| {

@@ -76,7 +76,7 @@ impl ServicePorts {
             return Err(Errno::BUSY);
         }
         // Entries of the slot's previous owner.
-        ports.forget_all()?;
+        ports.remove_all()?;
         Ok(ports)
     }
 
@@ -172,7 +172,7 @@ impl ServicePorts {
     }
 
     /// Removes all table entries of the slot.
-    fn forget_all(&self) -> io::Result<()> {
+    fn remove_all(&self) -> io::Result<()> {
         let mine = self.slot as u8 + 1;
         self.change(|owners| {
             owners.iter_mut().filter(|owner| **owner == mine).for_each(|owner| *owner = 0);
@@ -195,7 +195,7 @@ impl ServicePorts {
 impl Drop for ServicePorts {
     fn drop(&mut self) {
         // As in `release`.
-        let _ = self.forget_all();
+        let _ = self.remove_all();
     }
 }
 

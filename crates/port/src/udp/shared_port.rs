@@ -198,7 +198,7 @@ impl Group {
     }
 
     /// Passes the sockets to one connecting process, if it has the same user.
-    fn hand_on(&self) -> io::Result<()> {
+    fn pass_on(&self) -> io::Result<()> {
         let connection = accept_with(&self.listener, SocketFlags::CLOEXEC)?;
         if socket_peercred(&connection)?.uid != getuid() {
             return Ok(());
@@ -244,7 +244,7 @@ impl Steward {
                 && !ended
             {
                 // Ignored: the newcomer retries, and another process may have answered.
-                let _ = group.hand_on();
+                let _ = group.pass_on();
             }
         };
         let thread = thread::Builder::new().name("nichrome-udp".to_owned()).spawn(serve);

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use nichrome_port::{
-    Device, Netlink, NetworkNamespace, Offloads, Tap, TransmitError, WireFrame, WireQueue, become_able, clock,
+    Device, Netlink, NetworkNamespace, Offloads, Tap, TransmitError, WireFrame, WireQueue, clock,
+    gain_network_admin,
 };
 use nichrome_wire::VirtioNetHeader;
 use std::os::fd::AsFd;
@@ -144,7 +145,7 @@ fn frames_that_find_no_room_are_counted<B: BackEnd>() {
     for number in 0..FRAMES {
         put(&sender, &frame(number, 1500, &[]));
         if number % 100 == 99 {
-            // The interface has a queue of 256 of its own.
+            // Paced: the interface's own queue of 256 frames would drop others, which nobody counts.
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -212,7 +213,7 @@ fn buffers_outlive_their_queue<B: BackEnd>() {
 
 /// Runs a test in a new namespace, with a back end on a TAP device that is up.
 fn on_a_tap_device<B: BackEnd>(test: impl FnOnce(Tap, B)) {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     let on_it = || {
         let tap = Tap::new(name("tap0"), Offloads::None).unwrap();
         let netlink = Netlink::open().unwrap();

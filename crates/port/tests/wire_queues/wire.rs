@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nichrome_port::{
     Device, Interface, InterfaceName, Netlink, NetworkNamespace, PacketRing, PacketRingConfig, PacketSocket,
-    Settings, WireFrame, WireQueue, become_able, clock,
+    Settings, WireFrame, WireQueue, clock, gain_network_admin,
 };
 use nichrome_wire::{EtherType, MacAddr, VirtioNetHeader, VlanTag};
 
@@ -22,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 #[ctor::ctor(unsafe)]
 fn become_able_at_start() {
     // A test that needs it says why it is refused.
-    let _ = become_able();
+    let _ = gain_network_admin();
 }
 
 pub(crate) fn name(name: &str) -> InterfaceName {
@@ -39,7 +39,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(mtu: u32) -> Self {
-        become_able().unwrap();
+        gain_network_admin().unwrap();
         let (card_side, peer_side) = (NetworkNamespace::new().unwrap(), NetworkNamespace::new().unwrap());
         card_side
             .run(|| Netlink::open().unwrap().add_veth(name("card0"), name("peer0"), &peer_side).unwrap())

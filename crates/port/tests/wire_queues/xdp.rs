@@ -7,7 +7,7 @@ use std::thread;
 
 use nichrome_port::{
     Interface, Netlink, NetworkNamespace, PacketRing, PacketRingConfig, PacketRingError, WireQueue,
-    XdpChoice, XdpConfig, XdpError, XdpInterface, XdpMode, XdpQueue, become_able,
+    XdpChoice, XdpConfig, XdpError, XdpInterface, XdpMode, XdpQueue, gain_network_admin,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -90,7 +90,7 @@ fn a_queue_can_be_opened_again() {
 
 #[test]
 fn loopback_takes_a_program_in_generic_mode_only() {
-    become_able().unwrap();
+    gain_network_admin().unwrap();
     NetworkNamespace::new()
         .unwrap()
         .run(|| {
@@ -128,7 +128,7 @@ fn without_capabilities_the_errors_say_which() {
         thread::scope(|scope| {
             scope
                 .spawn(move || {
-                    wire.card_side.enter_for_good().unwrap();
+                    wire.card_side.enter_permanently().unwrap();
                     let mut sets = capabilities(None).unwrap();
                     sets.effective.remove(dropped);
                     set_capabilities(None, sets).unwrap();
@@ -163,7 +163,7 @@ fn too_much_memory_is_refused_with_the_limit() {
     refused(XdpConfig { receive_chunks: u32::MAX, ..XdpConfig::default() });
     thread::scope(|scope| {
         scope.spawn(|| {
-            wire.card_side.enter_for_good().unwrap();
+            wire.card_side.enter_permanently().unwrap();
             let mut sets = capabilities(None).unwrap();
             sets.effective.remove(CapabilitySet::IPC_LOCK);
             set_capabilities(None, sets).unwrap();

@@ -48,7 +48,7 @@ impl<P: Packet> Bottleneck<P> {
             (_, None, None) => self.link = Link::Unlimited,
         }
         if self.sending.is_none() && !self.backlog.is_empty() {
-            self.wakes = self.link.wakes(now);
+            self.wakes = self.link.next_start(now);
         }
     }
 
@@ -76,7 +76,7 @@ impl<P: Packet> Bottleneck<P> {
         if !self.is_quiet() {
             return false;
         }
-        self.wakes = self.link.wakes(at);
+        self.wakes = self.link.next_start(at);
         self.wakes <= at
     }
 
@@ -138,7 +138,7 @@ impl<P: Packet> Impair<P> for Bottleneck<P> {
             return None;
         };
         if !self.backlog.is_empty() {
-            self.wakes = self.link.goes_on(done);
+            self.wakes = self.link.next_start_after(done);
             if self.wakes <= done {
                 self.begin(done, exits);
             }

@@ -16,23 +16,23 @@ pub(super) enum Link {
 
 impl Link {
     /// Returns when a link that is idle at `at` can start to send.
-    pub(super) fn wakes(&mut self, at: Instant) -> Instant {
+    pub(super) fn next_start(&mut self, at: Instant) -> Instant {
         match self {
             Self::Unlimited | Self::Rate(_) => at,
-            Self::Trace(player) => player.wakes(at),
+            Self::Trace(player) => player.next_start(at),
         }
     }
 
     /// Returns when a link that completed a packet at `done` can start to send the next queued one.
-    pub(super) fn goes_on(&mut self, done: Instant) -> Instant {
+    pub(super) fn next_start_after(&mut self, done: Instant) -> Instant {
         match self {
             Self::Unlimited | Self::Rate(_) => done,
-            Self::Trace(player) => player.goes_on(done),
+            Self::Trace(player) => player.next_start_after(done),
         }
     }
 
-    /// Returns when transmission of a packet ends that starts at `start`, a time from [`Link::wakes`] or
-    /// [`Link::goes_on`].
+    /// Returns when transmission of a packet ends that starts at `start`, a time from [`Link::next_start`] or
+    /// [`Link::next_start_after`].
     pub(super) fn send(&mut self, packet: &impl Packet, start: Instant) -> Instant {
         match self {
             Self::Unlimited => start,
@@ -89,20 +89,20 @@ impl Player {
     }
 
     /// Skips the opportunities up to `at`.
-    fn wakes(&mut self, at: Instant) -> Instant {
+    fn next_start(&mut self, at: Instant) -> Instant {
         let start = *self.start.get_or_insert(at);
         self.left = 0;
         self.next = self.next.max(self.trace.first_after(start, at));
         self.trace.time(start, self.next)
     }
 
-    fn goes_on(&mut self, done: Instant) -> Instant {
+    fn next_start_after(&mut self, done: Instant) -> Instant {
         let start = *self.start.get_or_insert(done);
         if self.left > 0 {
             return done;
         }
         let next = self.trace.time(start, self.next);
-        if next >= done { next } else { self.wakes(done) }
+        if next >= done { next } else { self.next_start(done) }
     }
 
     fn send(&mut self, bytes: u64, begin: Instant) -> Instant {
@@ -158,19 +158,19 @@ mod tests {
     fn packets_share_opportunities_and_need_several() {
         let ms = |millis: u64| Instant::from_nanos(millis * 1_000_000);
         let mut player = Player::new("10\n20\n20\n50".parse().unwrap());
-        assert_eq!(player.wakes(ms(0)), ms(10));
+        assert_eq!(player.next_start(ms(0)), ms(10));
         // Two packets in one opportunity, the second of which goes on into the next.
         assert_eq!(player.send(1000, ms(10)), ms(10));
-        assert_eq!(player.goes_on(ms(10)), ms(10));
+        assert_eq!(player.next_start_after(ms(10)), ms(10));
         assert_eq!(player.send(1000, ms(10)), ms(20));
         // What is left of the first at 20 ms, the second, and the one at 50 ms.
-        assert_eq!(player.goes_on(ms(20)), ms(20));
+        assert_eq!(player.next_start_after(ms(20)), ms(20));
         assert_eq!(player.send(1000 + 1500 + 1500, ms(20)), ms(50));
         // Used up: the next round begins at 50 ms.
-        assert_eq!(player.goes_on(ms(50)), ms(60));
+        assert_eq!(player.next_start_after(ms(50)), ms(60));
         // Idle: what was left is wasted.
         assert_eq!(player.send(100, ms(60)), ms(60));
-        assert_eq!(player.wakes(ms(60)), ms(70));
+        assert_eq!(player.next_start(ms(60)), ms(70));
         assert_eq!(player.send(1500 + 1500 + 100, ms(70)), ms(100));
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::{env, io};
 
 use anyhow::{Context, bail};
-use nichrome_port::die_with_parent;
+use nichrome_port::kill_with_parent;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ impl Pair {
             let mut command = Command::new(env::current_exe()?);
             command.args(arguments.split_whitespace()).args(["--port", &port]);
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            die_with_parent(&mut command);
+            kill_with_parent(&mut command);
             self.spawn(end, &mut command)
         };
         let server = start(End::Server, server).context("cannot start another process of this program")?;

@@ -280,6 +280,7 @@ fn a_parked_connection_keeps_its_place_for_a_while() {
 fn silent_connections_displace_silent_ones_only() {
     let fixture = Fixture::new(4, 200);
     let parked = [2, 3].map(|host| fixture.connect(host, b"p"));
+    // The parked connections are older than the time for which they keep their places.
     thread::sleep(PATIENCE / 5);
     let alone = fixture.connect(4, b"");
     let silent: Vec<_> = (0..100).map(|nth| fixture.connect(5 + nth % 2, b"")).collect();
@@ -306,6 +307,7 @@ fn a_peer_that_is_not_trusted_is_closed_at_its_first_byte() {
     let fixture = Fixture::new(64, 64);
     let mut stream = dial(Route { from: local(66).ip(), to: fixture.address }).unwrap();
     stream.set_nonblocking(false).unwrap();
+    // A connection without a byte is kept for a while.
     thread::sleep(Duration::from_millis(20));
     assert!(fixture.ends.lock().unwrap().is_empty());
     stream.write_all(b"r").unwrap();

@@ -331,6 +331,7 @@ fn bytes_due_before_the_peers_end_leave_before_it_however_late_the_driver_is() {
     peer.shutdown(std::net::Shutdown::Write).unwrap();
     let has_ended = |bench: &Bench| bench.ports.streams.values().all(|stream| stream.state == State::Ended);
     bench.until(has_ended);
+    // The driver comes back only after the path's delay.
     thread::sleep(delay);
     bench.until(|bench| bench.device.ended == [(qp, StreamEnd::Closed)]);
     let mut all = Vec::new();
