@@ -141,7 +141,7 @@ impl ImpairmentOptions {
                 let Some((name, value)) = setting.split_once('=') else {
                     let option = direction.option("NAME=VALUE");
                     let wrong = format!(
-                        "'{setting}' is no impairment of one direction: write {option}, such as loss=1%"
+                        "'{setting}' is not an impairment of one direction: write {option}, such as loss=1%"
                     );
                     return Err(failure::usage(wrong));
                 };

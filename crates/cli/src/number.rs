@@ -26,7 +26,7 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
 
 /// Parses a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, &'static str> {
-    text.parse().map_err(|_| "it is a whole number from 0 to 18446744073709551615")
+    text.parse().map_err(|_| "expected a whole number from 0 to 18446744073709551615")
 }
 
 #[cfg(test)]

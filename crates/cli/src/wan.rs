@@ -150,7 +150,7 @@ impl Wan {
             let instead = format!(
                 "a command goes behind two dashes, '-- {command}'; there are also set, show and exec"
             );
-            return Err(failure::usage(format!("'{first}' is not understood: {instead}")));
+            return Err(failure::usage(format!("unknown command '{first}': {instead}")));
         }
         let something =
             self.between.is_some() || self.shell || self.right.is_some() || !self.command.is_empty();
@@ -231,7 +231,7 @@ impl Wan {
         for name in interfaces {
             let interface = netlink.interface(*name)?;
             let ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
-            anyhow::ensure!(ethernet, "{name} is no Ethernet interface");
+            anyhow::ensure!(ethernet, "{name} is not an Ethernet interface");
             anyhow::ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
             mtu = mtu.max(interface.mtu);
             devices.push(Arc::new(PacketSocket::open(&interface)?) as SharedDevice);

@@ -14,7 +14,7 @@ pub struct InterfaceName {
 
 /// The error for an invalid interface name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{0}' is no interface's name: 1 to 15 characters without spaces, slashes and colons")]
+#[error("'{0}' is not an interface name: expected 1 to 15 characters without spaces, slashes and colons")]
 pub struct InvalidName(String);
 
 impl InterfaceName {

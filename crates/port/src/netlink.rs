@@ -50,7 +50,7 @@ pub enum NetlinkError {
         error: io::Error,
     },
     /// The kernel's answer has an unexpected type.
-    #[error("cannot {what}: the kernel's answer is not understood")]
+    #[error("cannot {what}: the kernel's answer is unexpected")]
     Answer {
         /// The request.
         what: String,

@@ -53,7 +53,7 @@ impl Stream<'_> {
         while !lines.next().context("iperf3's server does not listen")??.contains("listening") {}
         let client = start(End::Client, &["--client", self.server, "--time", self.seconds, "--json"])?;
         let printed = client.wait_with_output()?.stdout;
-        let report: Value = serde_json::from_slice(&printed).context("iperf3's report is not understood")?;
+        let report: Value = serde_json::from_slice(&printed).context("unexpected report of iperf3")?;
         // A server whose client failed waits for another one.
         let _ = server.kill();
         server.wait()?;

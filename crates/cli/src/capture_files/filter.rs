@@ -39,7 +39,7 @@ enum What {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum FilterError {
     #[error(
-        "'{0}' is no term: there are tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER, after TIME and before \
+        "'{0}' is not a term: expected tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER, after TIME and before \
          TIME, each with 'not' before it if wanted, joined by 'and'"
     )]
     Term(String),
@@ -274,9 +274,9 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, word) in [
             ("", "''"),
-            ("tcp udp", "'udp' is no term"),
-            ("tcp and", "'' is no term"),
-            ("prot 80", "'prot' is no term"),
+            ("tcp udp", "'udp' is not a term"),
+            ("tcp and", "'' is not a term"),
+            ("prot 80", "'prot' is not a term"),
             ("port x", "'port' needs a number from 0 to 65535, not 'x'"),
             ("host", "'host' needs an IP address, not ''"),
             ("net 10.0.0.0/33", "'net' needs"),

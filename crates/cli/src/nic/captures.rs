@@ -62,7 +62,7 @@ impl Captures {
     /// Creates a file; returns its first interface.
     fn add(&mut self, path: &Path, interfaces: &[&str]) -> anyhow::Result<Tap> {
         let recording = Recording::create(path, interfaces, |error| {
-            failure::warn(format_args!("{error}: the card goes on without this capture"));
+            failure::warn(format_args!("{error}: the card continues without this capture"));
         })?;
         let recorder = recording.recorder();
         self.recordings.push(recording);

@@ -73,7 +73,7 @@ impl Claim {
     /// Stops the kernel from accepting the host's frames on `wire`: gives `wire` another MAC address, since the host
     /// has its address now, and disables ARP on it.
     pub(super) fn hide(&mut self, netlink: &Netlink, wire: &Interface) -> anyhow::Result<()> {
-        let Some(mac) = wire.mac else { bail!("{} is no Ethernet interface", wire.name) };
+        let Some(mac) = wire.mac else { bail!("{} is not an Ethernet interface", wire.name) };
         let given = local_address();
         self.record.changed =
             Some(Identity { index: wire.index, mac: mac.0, given_mac: given.0, arp: wire.arp });
@@ -147,9 +147,7 @@ impl Record {
         let Self { pid, wire, .. } = self;
         let changed = self.put_back().with_context(|| format!("cannot put {wire} back"))?;
         if changed {
-            failure::say(format_args!(
-                "nichrome: process {pid} did not put {wire} back: it is as before now"
-            ));
+            failure::say(format_args!("nichrome: process {pid} left {wire} changed: restored"));
         }
         Ok(())
     }

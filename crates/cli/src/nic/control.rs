@@ -63,7 +63,7 @@ fn the_only_one() -> anyhow::Result<Found> {
         sockets.into_iter().filter_map(|(name, path)| Found::at(&name, &path).ok()).collect();
     if found.len() > 1 {
         let names = found.iter().map(|card| card.host.as_str()).collect::<Vec<_>>().join(", ");
-        bail!("there are several cards: say which one ({names})");
+        bail!("there are several cards: choose one ({names})");
     }
     found.pop().context("there is no card in this network namespace, or it is another user's")
 }
@@ -92,7 +92,7 @@ impl Found {
     pub(super) fn stop(self) -> anyhow::Result<()> {
         match control::ask(&self.stream, &Request::Stop)? {
             Answer::Done | Answer::Ended => Ok(()),
-            Answer::Report(_) => bail!("the answer is not understood"),
+            Answer::Report(_) => bail!("unexpected answer"),
         }
     }
 }

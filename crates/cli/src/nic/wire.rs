@@ -48,7 +48,7 @@ pub(super) enum Wire {
 pub(super) fn find(netlink: &Netlink, name: InterfaceName) -> anyhow::Result<Interface> {
     let interface = netlink.interface(name)?;
     let is_ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
-    ensure!(is_ethernet, "{name} is no Ethernet interface");
+    ensure!(is_ethernet, "{name} is not an Ethernet interface");
     ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
     Ok(interface)
 }

@@ -43,7 +43,7 @@ impl Jobs {
 }
 
 fn count(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| format!("it is a whole number from 1 to {}", usize::MAX))
+    text.parse().map_err(|_| format!("expected a whole number from 1 to {}", usize::MAX))
 }
 
 /// The progress of all runs.

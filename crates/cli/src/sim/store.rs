@@ -84,5 +84,5 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let record = serde_json::from_slice(&text);
-    record.map(Some).with_context(|| format!("{} is no record of a run: remove it", path.display()))
+    record.map(Some).with_context(|| format!("{} is not a record of a run: remove it", path.display()))
 }

@@ -130,9 +130,9 @@ fn the_only_one() -> anyhow::Result<UnixStream> {
     }
     if found.len() > 1 {
         let pids = found.iter().map(|(pid, _)| pid.to_string()).collect::<Vec<_>>().join(", ");
-        bail!("several run 'nichrome wan': say which one with --run ({pids})");
+        bail!("several 'nichrome wan' are running: choose one with --run ({pids})");
     }
-    found.pop().map(|(_, stream)| stream).ok_or_else(|| anyhow!("nobody runs 'nichrome wan' as this user"))
+    found.pop().map(|(_, stream)| stream).ok_or_else(|| anyhow!("no 'nichrome wan' of this user is running"))
 }
 
 fn pid_of(socket: &Path) -> Option<u32> {

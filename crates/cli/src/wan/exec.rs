@@ -41,7 +41,7 @@ impl Exec {
         let host = match ask(self.run, &Request::Host(self.host))? {
             Answer::Host(host) => host,
             Answer::Error(error) => bail!("{error}"),
-            Answer::Done(_) | Answer::Summary(_) => bail!("the answer is not understood"),
+            Answer::Done(_) | Answer::Summary(_) => bail!("unexpected answer"),
         };
         let variables = variables(self.host, host.has_ipv6);
         let mut words = self.command.iter().map(|word| expand(word, &variables));

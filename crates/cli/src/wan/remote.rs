@@ -45,7 +45,7 @@ impl Set {
                 Ok(())
             }
             Answer::Error(error) => bail!("{error}"),
-            Answer::Summary(_) | Answer::Host(_) => bail!("the answer is not understood"),
+            Answer::Summary(_) | Answer::Host(_) => bail!("unexpected answer"),
         }
     }
 }
@@ -59,7 +59,7 @@ impl Show {
                 writeln!(io::stdout(), "{text}").context("cannot print the summary")
             }
             Answer::Error(error) => bail!("{error}"),
-            Answer::Done(_) | Answer::Host(_) => bail!("the answer is not understood"),
+            Answer::Done(_) | Answer::Host(_) => bail!("unexpected answer"),
         }
     }
 }

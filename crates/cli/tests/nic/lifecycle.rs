@@ -77,7 +77,7 @@ fn what_a_killed_card_has_left_is_put_back_by_nic_down() {
     assert_ne!(lab.interface("w0").mac, before.mac);
     let output = lab.run(&["nic", "down", "h0"]);
     assert!(output.status.success());
-    assert!(failure(&output).0.contains("did not put w0 back: it is as before now"));
+    assert!(failure(&output).0.contains("left w0 changed: restored"));
     assert!(lab.is_tidy());
     assert_eq!(state(&lab.interface("w0")), state(&before));
     let (line, status) = lab.failure(&["nic", "down", "h0"]);

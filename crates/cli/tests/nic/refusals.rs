@@ -19,7 +19,7 @@ fn interfaces_must_be_there_and_names_free() {
         status
     };
     assert_eq!(refused("w9", "h0", "there is no interface called w9"), 1);
-    assert_eq!(refused("lo", "h0", "lo is no Ethernet interface"), 1);
+    assert_eq!(refused("lo", "h0", "lo is not an Ethernet interface"), 1);
     assert_eq!(refused("w0", "lo", "there is an interface called lo already"), 1);
     assert_eq!(refused("w0", "w0", "both are w0"), 2);
     lab.ip("link set w0 down");

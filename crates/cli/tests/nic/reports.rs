@@ -188,7 +188,7 @@ fn a_full_disk_ends_the_capture_and_not_the_card() {
     lab.configure_host();
     lab.transfer(&DATA, Direction::ToHost, Family::V4);
     let line = up.wait_for("wire.pcapng");
-    assert!(line.contains("the card goes on without this capture"), "{line}");
+    assert!(line.contains("the card continues without this capture"), "{line}");
     lab.transfer(&DATA, Direction::FromHost, Family::V4);
     assert!(lab.stats()["not_captured"].as_u64() > Some(0));
     let said = up.stop();

@@ -169,7 +169,7 @@ fn a_filter_leaves_packets_out_and_counts_them() {
     let wrong = nichrome(&["coalesce", &input, "--filter", "prot 80"]);
     let told = stderr(&wrong);
     assert!(
-        wrong.status.code() == Some(2) && told.contains("'prot' is no term") && told.lines().count() == 1,
+        wrong.status.code() == Some(2) && told.contains("'prot' is not a term") && told.lines().count() == 1,
         "{told}"
     );
 }

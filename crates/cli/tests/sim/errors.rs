@@ -22,17 +22,17 @@ fn what_is_wrong_with_a_command_is_told() {
         ),
         (
             &["run", "lro-netfpga-cpu", "--set", "frame"],
-            "lro-netfpga-cpu, --set frame: 'frame' is no setting: KEY=VALUE is, such as frame=64B",
+            "lro-netfpga-cpu, --set frame: 'frame' is not a setting: expected KEY=VALUE, such as frame=64B",
             1,
         ),
         (
             &["run", "lro-netfpga-cpu", "--set", "duration=5"],
-            "lro-netfpga-cpu, --set duration=5: duration: it needs a unit: a time is in ns, us, ms, s, min",
+            "lro-netfpga-cpu, --set duration=5: duration: the unit is missing: a time is in ns, us, ms, s, min",
             1,
         ),
         (
             &["run", "lro-netfpga-cpu", "--set", "frame=9000B"],
-            "lro-netfpga-cpu, --set frame=9000B: frame: 9kB is out of range: it is from 60B to 1514B",
+            "lro-netfpga-cpu, --set frame=9000B: frame: 9kB is out of range: expected 60B to 1514B",
             1,
         ),
         (
@@ -42,12 +42,12 @@ fn what_is_wrong_with_a_command_is_told() {
         ),
         (
             &["run", "lro-netfpga-cpu", "--jobs", "0"],
-            "invalid value '0' for '--jobs <N>': it is a whole number from 1 to ",
+            "invalid value '0' for '--jobs <N>': expected a whole number from 1 to ",
             2,
         ),
         (
             &["run", "lro-netfpga-cpu", "--seed", "-1"],
-            "invalid value '-1' for '--seed <N>': it is a whole number from 0 to 18446744073709551615",
+            "invalid value '-1' for '--seed <N>': expected a whole number from 0 to 18446744073709551615",
             2,
         ),
         (
@@ -101,7 +101,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
             "unit = \"B\"",
             "unit = \"bytes\"",
             line_of("values"),
-            "x.values: there is no unit 'bytes' for it: a size is in B, kB, MB, KiB, MiB, GiB",
+            "x.values: unknown unit 'bytes': a size is in B, kB, MB, KiB, MiB, GiB",
         ),
         (
             "metric =",

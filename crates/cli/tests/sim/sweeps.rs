@@ -168,7 +168,7 @@ fn a_file_that_is_no_record_is_named() {
     let path = store.join(&name);
     let other = fs::read(store.join(&names(&store)[1])).unwrap();
     for (bytes, told) in [
-        (&b"{"[..], "is no record of a run: remove it: "),
+        (&b"{"[..], "is not a record of a run: remove it: "),
         (&other, "is of another run than its name says: remove it"),
     ] {
         fs::write(&path, bytes).unwrap();

@@ -104,7 +104,7 @@ fn what_cannot_be_traced_is_told() {
     for (arguments, told, status) in [
         (
             &["--point", "NIC"][..],
-            "lro-netfpga-cpu, --point NIC: 'NIC' is no point: SERIES/X is, such as 'NIC/64'",
+            "lro-netfpga-cpu, --point NIC: 'NIC' is not a point: expected SERIES/X, such as 'NIC/64'",
             1,
         ),
         (
@@ -114,7 +114,7 @@ fn what_cannot_be_traced_is_told() {
         ),
         (
             &["--point", "NIC/9000B"],
-            "lro-netfpga-cpu, --point NIC/9000B: frame: 9kB is out of range: it is from 60B to 1514B",
+            "lro-netfpga-cpu, --point NIC/9000B: frame: 9kB is out of range: expected 60B to 1514B",
             1,
         ),
         (

@@ -204,7 +204,7 @@ fn interfaces_that_cannot_be_used_are_named() {
     machines.on_machine(|netlink| netlink.add_veth(name("down"), name("peer"), &machines.hosts[0]).unwrap());
     for (interfaces, told) in [
         (["one", "none"], "there is no interface called none ('ip link' lists them)"),
-        (["lo", "one"], "lo is no Ethernet interface"),
+        (["lo", "one"], "lo is not an Ethernet interface"),
         (["one", "down"], "down is down: 'ip link set down up' sets it up"),
     ] {
         let output = machines.machine.run(|| room.run(&[&["--between"], &interfaces[..]].concat())).unwrap();

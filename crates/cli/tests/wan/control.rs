@@ -42,7 +42,7 @@ fn impairments_are_changed_while_the_path_is_in_use() {
 #[test]
 fn nobody_who_could_be_asked_is_said() {
     let room = Room::new();
-    let nobody = ("nobody runs 'nichrome wan' as this user".to_owned(), 1);
+    let nobody = ("no 'nichrome wan' of this user is running".to_owned(), 1);
     assert_eq!(failure(&room.run(&["show"])), nobody);
     assert_eq!(failure(&room.run(&["set", "--loss", "1%"])), nobody);
     let (line, status) = failure(&room.run(&["show", "--run", "4711"]));
@@ -57,7 +57,7 @@ fn of_several_the_one_with_the_number_is_meant() {
     let room = Room::new();
     let paths = [pinging(&room), pinging(&room)];
     let (line, _) = failure(&room.run(&["set", "--loss", "1%"]));
-    assert!(line.starts_with("several run 'nichrome wan': say which one with --run ("), "{line}");
+    assert!(line.starts_with("several 'nichrome wan' are running: choose one with --run ("), "{line}");
     for path in &paths {
         assert!(line.contains(&path.pid().to_string()), "{line}");
         assert!(room.run(&["set", "--loss", "1%", "--run", &path.pid().to_string()]).status.success());

@@ -31,7 +31,7 @@ fn wrong_command_lines_are_told_in_one_line() {
             &["--rate", "1mbit", "--trace", &trace],
             "to the left: rate and trace are both given: a path has one bottleneck, so one of them must be none",
         ),
-        (&["--to-left", "loss"], "'loss' is no impairment of one direction: write --to-left NAME=VALUE"),
+        (&["--to-left", "loss"], "'loss' is not an impairment of one direction: write --to-left NAME=VALUE"),
         (&["--to-left", "lose=1%"], "--to-left lose: there is no such impairment: there are delay, "),
         (
             &["--dealy", "1ms"],
@@ -39,7 +39,7 @@ fn wrong_command_lines_are_told_in_one_line() {
         ),
         (
             &["--seed", "-4"],
-            "invalid value '-4' for '--seed <NUMBER>': it is a whole number from 0 to 18446744073709551615",
+            "invalid value '-4' for '--seed <NUMBER>': expected a whole number from 0 to 18446744073709551615",
         ),
         (
             &["--interface-mtu", "99999"],
@@ -51,15 +51,15 @@ fn wrong_command_lines_are_told_in_one_line() {
         (&["--left", "true", "--shell"], "the argument '--left <COMMAND>' cannot be used with '--shell'"),
         (
             &["--delay", "1ms", "true"],
-            "'true' is not understood: a command goes behind two dashes, '-- true'; ",
+            "unknown command 'true': a command goes behind two dashes, '-- true'; ",
         ),
         (
             &["--delay", "1ms", "ping", "$PEER"],
-            "'ping' is not understood: a command goes behind two dashes, '-- ping $PEER'; ",
+            "unknown command 'ping': a command goes behind two dashes, '-- ping $PEER'; ",
         ),
         (
             &["sow"],
-            "'sow' is not understood: a command goes behind two dashes, '-- sow'; there are also set, show and exec",
+            "unknown command 'sow': a command goes behind two dashes, '-- sow'; there are also set, show and exec",
         ),
         (&["set"], "nothing to set: name an impairment, such as --loss 1%"),
     ] {

@@ -21,10 +21,10 @@ pub enum UdpError {
     #[error("{0} is taken: another process, or the kernel's rdma_rxe, uses it: choose another address")]
     Taken(SocketAddr),
     /// The address is not local.
-    #[error("{0} is no address of this machine: 'ip address' lists those that are")]
+    #[error("{0} is not an address of this machine ('ip address' lists them)")]
     NotLocal(IpAddr),
     /// All slots of the address are taken.
-    #[error("{address} is shared by {slots} processes already, which is the most")]
+    #[error("{address} is already shared by the maximum of {slots} processes")]
     NoSlot {
         /// The address.
         address: SocketAddr,

@@ -49,10 +49,10 @@ const FRACTION: &[Unit] = &[("", WHOLE), ("%", WHOLE / 100)];
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// Not a decimal number.
-    #[error("'{0}' is no number: digits, with a point where it is not whole")]
+    #[error("'{0}' is not a number: expected digits, optionally with a decimal point")]
     Number(String),
     /// A unit of another dimension.
-    #[error("there is no unit '{unit}' for it: {allowed}")]
+    #[error("unknown unit '{unit}': {allowed}")]
     Unit {
         /// The unit given.
         unit: String,
@@ -60,7 +60,7 @@ pub enum QuantityError {
         allowed: String,
     },
     /// The unit is missing.
-    #[error("it needs a unit: {0}")]
+    #[error("the unit is missing: {0}")]
     NoUnit(String),
     /// The number is finer than the base unit, or exceeds 64 bits.
     #[error("{number} is too fine or too large: it must be a whole number of {base} below 2^64")]
@@ -233,25 +233,25 @@ mod tests {
     #[test]
     fn anything_else_is_told_what_is_allowed() {
         for (dimension, text, told) in [
-            (Dimension::Time, "10.7", "it needs a unit: a time is in ns, us, ms, s, min"),
-            (Dimension::Time, "5 sec", "there is no unit 'sec' for it: a time is in ns, us, ms, s, min"),
+            (Dimension::Time, "10.7", "the unit is missing: a time is in ns, us, ms, s, min"),
+            (Dimension::Time, "5 sec", "unknown unit 'sec': a time is in ns, us, ms, s, min"),
             (
                 Dimension::Time,
                 "0.5ns",
                 "0.5 ns is too fine or too large: it must be a whole number of ns below 2^64",
             ),
-            (Dimension::Time, "-5us", "'-5us' is no number: digits, with a point where it is not whole"),
-            (Dimension::Time, "1.2.3us", "'1.2.3' is no number: digits, with a point where it is not whole"),
             (
-                Dimension::Count("threads"),
-                "13 cores",
-                "there is no unit 'cores' for it: this is a number of threads",
+                Dimension::Time,
+                "-5us",
+                "'-5us' is not a number: expected digits, optionally with a decimal point",
             ),
             (
-                Dimension::Fraction,
-                "5 ms",
-                "there is no unit 'ms' for it: a fraction is a plain number or has %",
+                Dimension::Time,
+                "1.2.3us",
+                "'1.2.3' is not a number: expected digits, optionally with a decimal point",
             ),
+            (Dimension::Count("threads"), "13 cores", "unknown unit 'cores': this is a number of threads"),
+            (Dimension::Fraction, "5 ms", "unknown unit 'ms': a fraction is a plain number or has %"),
         ] {
             assert_eq!(dimension.parse(text).unwrap_err().to_string(), told, "{text}");
         }

@@ -47,7 +47,7 @@ pub enum ValueError {
     #[error(transparent)]
     Quantity(#[from] QuantityError),
     /// Out of range.
-    #[error("{value} is out of range: it is from {least} to {most}")]
+    #[error("{value} is out of range: expected {least} to {most}")]
     Range {
         /// The value given.
         value: String,
@@ -57,7 +57,7 @@ pub enum ValueError {
         most: String,
     },
     /// Not one of the choices.
-    #[error("'{value}' is none of its choices: {}", choices.join(", "))]
+    #[error("'{value}' is not one of: {}", choices.join(", "))]
     Choice {
         /// The value given.
         value: String,
@@ -198,13 +198,13 @@ mod tests {
     #[test]
     fn what_is_no_value_is_told_what_would_be() {
         for (spec, text, told) in [
-            (SETUP, "2ms", "2ms is out of range: it is from 100ns to 1ms"),
-            (ARBITER, "queue", "'queue' is none of its choices: stack, round-robin"),
+            (SETUP, "2ms", "2ms is out of range: expected 100ns to 1ms"),
+            (ARBITER, "queue", "'queue' is not one of: stack, round-robin"),
             (LRO, "on", "'on' is neither true nor false"),
         ] {
             assert_eq!(spec.parse(text).unwrap_err().to_string(), told);
         }
         let told = LRO.parse_with_unit("true", "us").unwrap_err().to_string();
-        assert_eq!(told, "there is no unit 'us' for it: it has none");
+        assert_eq!(told, "unknown unit 'us': it has none");
     }
 }

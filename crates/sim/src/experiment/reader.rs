@@ -402,7 +402,7 @@ mod tests {
             (
                 "values = [1, 2, 4]",
                 "values = [1, 2000, 4]",
-                "10: x.values: 2000 is out of range: it is from 1 to 1000",
+                "10: x.values: 2000 is out of range: expected 1 to 1000",
             ),
             ("values = [1, 2, 4]", "values = []", "10: x.values must be an array of at least one value"),
             ("values = [1, 2, 4]", "values = [1, 1]", "10: x.values: there is a second '1'"),
@@ -420,7 +420,7 @@ mod tests {
             (
                 "set = { offload = true }",
                 "set = { setup = 5 }",
-                "16: series.set.setup: it needs a unit: a time is in ns, us, ms, s, min",
+                "16: series.set.setup: the unit is missing: a time is in ns, us, ms, s, min",
             ),
             (
                 "set = { offload = true }",
@@ -465,7 +465,7 @@ mod tests {
             (
                 "unit = \"us\"",
                 "unit = \"seconds\"",
-                "48: parameters.setup.unit: there is no unit 'seconds' for it: a time is in ns, us, ms, s, min",
+                "48: parameters.setup.unit: unknown unit 'seconds': a time is in ns, us, ms, s, min",
             ),
             (
                 ", source = \"fitted to the gain\"",

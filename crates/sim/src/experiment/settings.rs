@@ -12,7 +12,7 @@ use super::variant::Variant;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SetError {
     /// Not `KEY=VALUE`.
-    #[error("'{0}' is no setting: KEY=VALUE is, such as {1}")]
+    #[error("'{0}' is not a setting: expected KEY=VALUE, such as {1}")]
     Form(String, String),
     /// The model has no such parameter.
     #[error("there is no parameter '{key}': there are {allowed}")]
@@ -50,7 +50,7 @@ pub enum SetError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PointError {
     /// Not `SERIES/X`.
-    #[error("'{0}' is no point: SERIES/X is, such as '{1}'")]
+    #[error("'{0}' is not a point: expected SERIES/X, such as '{1}'")]
     Form(String, String),
     /// No series has this name.
     #[error("there is no series '{name}': there are {allowed}")]
@@ -234,10 +234,10 @@ mod tests {
     #[test]
     fn what_is_no_point_is_told() {
         for (point, told) in [
-            ("without", "'without' is no point: SERIES/X is, such as 'with offload/1'"),
+            ("without", "'without' is not a point: expected SERIES/X, such as 'with offload/1'"),
             ("gain/1", "there is no series 'gain': there are with offload, without"),
             ("without/1,2", "flows: there is no unit ',2' for it: this is a number of flows"),
-            ("without/2000", "flows: 2000 is out of range: it is from 1 to 1000"),
+            ("without/2000", "flows: 2000 is out of range: expected 1 to 1000"),
         ] {
             assert_eq!(definition().select(point).unwrap_err().to_string(), told);
         }
@@ -246,13 +246,13 @@ mod tests {
     #[test]
     fn what_cannot_be_set_is_told() {
         for (text, told) in [
-            ("setup", "'setup' is no setting: KEY=VALUE is, such as flows=1"),
+            ("setup", "'setup' is not a setting: expected KEY=VALUE, such as flows=1"),
             ("set-up=7us", "there is no parameter 'set-up': there are flows, offload, rate, setup, arbiter"),
             ("offload=true", "offload differs from series to series: change it in the experiment's file"),
-            ("setup=7", "setup: it needs a unit: a time is in ns, us, ms, s, min"),
-            ("flows=1,,2", "flows: '' is no number: digits, with a point where it is not whole"),
+            ("setup=7", "setup: the unit is missing: a time is in ns, us, ms, s, min"),
+            ("flows=1,,2", "flows: '' is not a number: expected digits, optionally with a decimal point"),
             ("flows=1,8,1flows", "flows: there is a second '1flows'"),
-            ("flows=2000", "flows: 2000 is out of range: it is from 1 to 1000"),
+            ("flows=2000", "flows: 2000 is out of range: expected 1 to 1000"),
             ("setup=7us,8us", "setup: there is no unit 'us,8us' for it: a time is in ns, us, ms, s, min"),
         ] {
             assert_eq!(definition().set(text).unwrap_err().to_string(), told);

@@ -236,7 +236,7 @@ mod tests {
             ),
             (
                 "experiment = \"share\"\n[sweep]\nsetup = [1]",
-                "sweep.toml, line 3: sweep.setup: it needs a unit: a time is in ns, us, ms, s, min",
+                "sweep.toml, line 3: sweep.setup: the unit is missing: a time is in ns, us, ms, s, min",
             ),
         ] {
             assert_eq!(parse(text).err().as_deref(), Some(told));
