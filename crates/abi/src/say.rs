@@ -5,6 +5,6 @@ use std::io::{self, Write};
 /// Prints lines. They leave in one write, so that those of several processes on one pipe or terminal do not mix.
 pub(crate) fn say(lines: &str) {
     let text: String = lines.lines().map(|line| format!("nichrome: {line}\n")).collect();
-    // Where that fails, there is nobody to tell.
+    // Errors of standard error cannot be reported.
     let _ = io::stderr().write_all(text.as_bytes());
 }

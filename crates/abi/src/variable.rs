@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A variable that says nothing valid.
+/// An environment variable with an invalid value.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum VariableError {
     /// Its value is invalid.

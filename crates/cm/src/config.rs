@@ -120,6 +120,7 @@ pub struct Config {
 
 /// Why a configuration is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// No ephemeral ports.
     #[error("the ephemeral ports end at {last}, before their first, {first}")]

@@ -5,6 +5,7 @@ use thiserror::Error;
 
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CommandError {
     /// No such identifier, channel or membership.
     #[error("no such object")]

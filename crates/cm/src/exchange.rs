@@ -1,4 +1,4 @@
-//! What the driver tells the manager, and what it is asked for.
+//! Inputs of the driver, and the requests that it gets.
 
 use std::net::{IpAddr, SocketAddr};
 

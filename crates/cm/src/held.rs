@@ -17,7 +17,7 @@ use crate::ib::{Request, SidrRequest};
 /// A port of a space.
 pub(crate) type Service = (PortSpace, u16);
 
-/// A request for a port that nobody listens at.
+/// A request for a port without a listener.
 #[derive(Debug)]
 pub(crate) enum Unclaimed {
     Connection(Box<Request>),
@@ -38,7 +38,8 @@ impl Unclaimed {
         self.destination().0.port()
     }
 
-    /// Nanoseconds until the peer gives up its request, as far as the request says. A late refusal should still find it waiting.
+    /// Nanoseconds until the peer gives up its request, as far as the request states it. A late rejection should still
+    /// reach a waiting peer.
     fn patience(&self) -> u64 {
         match self {
             Self::Connection(request) => {

@@ -206,6 +206,7 @@ impl ChannelHost for Inner {
 
 /// Why a completion queue cannot be created.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CompletionQueueError {
     /// The device refused.
     #[error(transparent)]

@@ -79,8 +79,8 @@ pub struct AdapterConfig {
     pub faults: Option<Faults>,
     /// File for a capture of all datagrams (pcapng).
     pub capture: Option<PathBuf>,
-    /// What memory keys, queue pair numbers and packet numbers follow from, so that they repeat: whoever knows it can compute
-    /// them. `None` for the kernel's random numbers.
+    /// Seed of memory keys, queue pair numbers and packet numbers, for repeatable runs; anyone who knows it can
+    /// compute them. `None` uses the kernel's random numbers.
     pub seed: Option<u64>,
 }
 
@@ -116,6 +116,7 @@ pub struct Faults {
 
 /// Why an adapter cannot be opened.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The address is taken, not local, or not usable.
     #[error(transparent)]
@@ -160,6 +161,7 @@ pub enum OpenError {
 
 /// Impairments that cannot happen to iWARP's streams.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum StreamFaultsError {
     /// TCP would repair it below this adapter.
     #[error("{0} cannot happen to iWARP's byte streams, which TCP repairs: use 'nichrome wan' for it")]

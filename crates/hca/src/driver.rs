@@ -34,8 +34,8 @@ use crate::wire::{Wire, WireCounters};
 /// How long the thread leaves the ports to a program that polls: the first nap, and the longest.
 const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_micros(640));
 
-/// Copies of the last ACK sent when a queue pair is destroyed. The peer's retransmissions will find nobody who answers: one
-/// lost ACK must not turn its success into an error.
+/// Copies of the last ACK sent when a queue pair is destroyed. Later retransmissions of the peer get no answer, so a
+/// single lost ACK would turn its success into an error.
 const LAST_ACKS: usize = 3;
 
 /// How often a driver that closes repeats that connections ended, how long it waits for answers, and how often it looks for them.
@@ -164,8 +164,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.await_disconnections();
     }
 
-    /// Waits until all peers have answered that their connections ended, for 1 s at most, and repeats that ten times a second: nobody
-    /// will once this driver is closed, and a peer that does not learn of the end waits for it.
+    /// Waits up to 1 s until all peers have acknowledged the end of their connections; retransmits ten times per
+    /// second. After this driver is closed, nothing retransmits, and a peer without the message waits for its timeout.
     fn await_disconnections(&self) {
         let (mut repetition, end) = (clock::now() + DISCONNECT_INTERVAL, clock::now() + DISCONNECT_LIMIT);
         while self.shared.live().awaits_disconnection() && clock::now() < end {

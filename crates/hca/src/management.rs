@@ -111,7 +111,8 @@ impl Management {
         }
     }
 
-    /// Takes over a connection manager that programs use already, unless nobody does and there is one.
+    /// Takes over a connection manager that programs use already, unless this adapter has one and no program uses the
+    /// other.
     ///
     /// # Errors
     /// The adapter has no connection manager: `place` keeps its own.

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// A frame that cannot be segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CutError {
     /// The virtio_net_hdr is invalid.
     #[error(transparent)]

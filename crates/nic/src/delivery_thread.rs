@@ -95,7 +95,7 @@ fn deliver<W: WireQueue>(
         if matches!(stopped.try_recv(), Err(mpsc::TryRecvError::Disconnected)) {
             return Ok(stats);
         }
-        clock::wait([waker.as_fd()], None).map_err(CardError::Wire)?;
+        clock::wait([waker.as_fd()], None).map_err(|error| CardError::Wire(error.into()))?;
         waker.clear();
     }
 }

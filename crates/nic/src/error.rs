@@ -3,13 +3,14 @@
 use std::io;
 
 use nichrome_lro::ConfigError;
-use rustix::io::Errno;
+use nichrome_port::OsError;
 use thiserror::Error;
 
 use crate::host::HostError;
 
 /// A card that cannot start or run.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CardError {
     /// The engine's configuration is out of range.
     #[error(transparent)]
@@ -25,7 +26,7 @@ pub enum CardError {
     Start(#[from] io::Error),
     /// The wire failed.
     #[error("the wire fails: {0}")]
-    Wire(Errno),
+    Wire(OsError),
     /// The host's interface failed.
     #[error(transparent)]
     Host(#[from] HostError),

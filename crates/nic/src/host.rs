@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use nichrome_lro::{Aggregate, ChecksumStatus, Frame, Packet};
-use nichrome_port::Device;
+use nichrome_port::{Device, OsError};
 use nichrome_wire::VirtioNetHeader;
 use rustix::io::{self, Errno};
 use thiserror::Error;
@@ -23,25 +23,30 @@ pub(crate) type Host = Arc<dyn Device + Send + Sync>;
 pub enum HostError {
     /// The kernel refuses this packet, or has no room; others may succeed.
     #[error("the host refuses a packet ({0})")]
-    Refused(Errno),
+    Refused(OsError),
     /// The interface is down.
     #[error("the host's interface is down")]
     Down,
     /// The interface is gone, or the device failed.
     #[error("the host's interface is gone ({0})")]
-    Gone(Errno),
+    Gone(OsError),
 }
 
 impl From<Errno> for HostError {
     fn from(error: Errno) -> Self {
         match error {
             Errno::INVAL | Errno::MSGSIZE | Errno::NOBUFS | Errno::AGAIN | Errno::NOMEM => {
-                Self::Refused(error)
+                Self::Refused(error.into())
             }
             Errno::IO | Errno::NETDOWN => Self::Down,
-            _ => Self::Gone(error),
+            _ => Self::Gone(error.into()),
         }
     }
+}
+
+/// Returns true for the errors of a kernel that accepts no such aggregates.
+fn is_about_shape(error: OsError) -> bool {
+    [Errno::INVAL, Errno::MSGSIZE].map(OsError::from).contains(&error)
 }
 
 /// Iterates over a packet's bytes in pieces.
@@ -99,7 +104,7 @@ pub(crate) fn send_or_segment<B: AsRef<[u8]>>(
     scratch: &mut Vec<u8>,
 ) -> Result<bool, HostError> {
     match (send(device, packet), packet) {
-        (Err(HostError::Refused(Errno::INVAL | Errno::MSGSIZE)), Packet::Aggregate(aggregate)) => {
+        (Err(HostError::Refused(error)), Packet::Aggregate(aggregate)) if is_about_shape(error) => {
             let header = VirtioNetHeader::default().to_bytes();
             for nth in 0..aggregate.segments() {
                 aggregate.recreate(nth, scratch);
@@ -203,19 +208,19 @@ mod tests {
     #[test]
     fn a_kernel_that_has_no_room_or_no_interface_is_not_pressed() {
         for (error, expected) in [
-            (Errno::NOBUFS, HostError::Refused(Errno::NOBUFS)),
+            (Errno::NOBUFS, HostError::Refused(Errno::NOBUFS.into())),
             (Errno::IO, HostError::Down),
-            (Errno::BADFD, HostError::Gone(Errno::BADFD)),
+            (Errno::BADFD, HostError::Gone(Errno::BADFD.into())),
         ] {
             assert_eq!(HostError::from(error), expected);
         }
-        assert_eq!(sent(|_, _| Some(Errno::NOBUFS)), (Err(HostError::Refused(Errno::NOBUFS)), vec![]));
+        assert_eq!(sent(|_, _| Some(Errno::NOBUFS)), (Err(HostError::Refused(Errno::NOBUFS.into())), vec![]));
     }
 
     #[test]
     fn a_refusal_in_the_middle_is_told() {
         let (result, taken) =
             sent(|header, taken| (header.gso_type != 0 || taken == 1).then_some(Errno::INVAL));
-        assert_eq!((result, taken.len()), (Err(HostError::Refused(Errno::INVAL)), 1));
+        assert_eq!((result, taken.len()), (Err(HostError::Refused(Errno::INVAL.into())), 1));
     }
 }

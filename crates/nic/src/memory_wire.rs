@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use nichrome_lro::ChecksumStatus;
-use nichrome_port::{Buffer, BufferPool, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock};
+use nichrome_port::{
+    Buffer, BufferPool, OsError, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock,
+};
 use nichrome_wan::{ConfigError, Departure, Impairments, Output, Path};
 use nichrome_wire::{Engine, Instant, VirtioNetHeader};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -49,7 +51,8 @@ pub fn memory_wire(
     max: usize,
 ) -> Result<[MemoryWire; 2], WireError> {
     let ((to_second, from_first), (to_first, from_second)) = (RingBuffer::new(ROOM), RingBuffer::new(ROOM));
-    let wakers = [Arc::new(Waker::new()?), Arc::new(Waker::new()?)];
+    let waker = || Waker::new().map_err(|error| WireError::Descriptor(error.into()));
+    let wakers = [Arc::new(waker()?), Arc::new(waker()?)];
     let end = |inbox, outbox, nth: usize| -> Result<MemoryWire, WireError> {
         Ok(MemoryWire {
             inbox,
@@ -67,13 +70,14 @@ pub fn memory_wire(
 
 /// A failure to create a wire.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WireError {
     /// The impairments contradict each other.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No descriptor is free.
     #[error("cannot make a wire: {0}")]
-    Descriptor(#[from] io::Errno),
+    Descriptor(OsError),
 }
 
 impl MemoryWire {

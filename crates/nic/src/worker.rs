@@ -218,7 +218,7 @@ impl<W: WireQueue> Worker<W> {
                 Ok(Some(received)) => received,
                 Ok(None) => break,
                 Err(Errno::IO | Errno::NETDOWN) => break,
-                Err(error) => return Err(CardError::Host(HostError::Gone(error))),
+                Err(error) => return Err(CardError::Host(HostError::Gone(error.into()))),
             };
             self.stats.from_host += 1;
             self.stats.from_host_bytes += received.frame.len() as u64;
@@ -270,7 +270,8 @@ impl<W: WireQueue> Worker<W> {
         };
         // Not woken by frames for which there is no memory.
         let wire = if wire.is_starved() { inbox.as_fd() } else { wire.as_fd() };
-        let [_, _, woken] = clock::wait([wire, host, inbox.as_fd()], until).map_err(CardError::Wire)?;
+        let [_, _, woken] =
+            clock::wait([wire, host, inbox.as_fd()], until).map_err(|error| CardError::Wire(error.into()))?;
         Ok(woken)
     }
 
@@ -305,7 +306,7 @@ fn is_up(said: Result<(), Errno>) -> Result<bool, CardError> {
     match said {
         Ok(()) => Ok(true),
         Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Ok(false),
-        Err(error) => Err(CardError::Wire(error)),
+        Err(error) => Err(CardError::Wire(error.into())),
     }
 }
 

@@ -9,6 +9,7 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use thiserror::Error;
 
 use crate::interface_name::InterfaceName;
+use crate::os_error::OsError;
 
 const SIOCETHTOOL: Opcode = 0x8946;
 
@@ -31,7 +32,7 @@ pub enum Feature {
 pub struct FeatureError {
     feature: Feature,
     name: InterfaceName,
-    error: io::Errno,
+    error: OsError,
 }
 
 impl Feature {
@@ -59,7 +60,7 @@ impl Feature {
         set(name, Value { command: self.command(), data }).map_err(|error| FeatureError {
             feature: self,
             name,
-            error,
+            error: error.into(),
         })
     }
 }

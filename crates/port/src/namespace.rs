@@ -29,6 +29,7 @@ const GRANTED: [CapabilitySet; 3] =
 
 /// A failure to create or enter a namespace.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum NamespaceError {
     /// The kernel denies the namespace to this user.
     #[error("the kernel refuses a {kind} namespace ({error}): {hint}")]

@@ -34,6 +34,7 @@ use crate::namespace::NetworkNamespace;
 
 /// A failed rtnetlink request.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum NetlinkError {
     /// No interface of this network namespace has this name.
     #[error("there is no interface called {0} ('ip link' lists them)")]

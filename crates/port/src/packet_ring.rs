@@ -20,6 +20,7 @@ use thiserror::Error;
 
 use crate::interface_name::InterfaceName;
 use crate::netlink::Interface;
+use crate::os_error::OsError;
 use crate::packet_options::{
     accept_all, bind_to_interface, make_promiscuous, option, packet_socket, refuse_all, set_option,
 };
@@ -37,6 +38,7 @@ const BLOCK_TIMEOUT: u32 = 1;
 
 /// A failure to open a packet ring.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PacketRingError {
     /// This user may not open packet sockets.
     #[error(
@@ -64,7 +66,7 @@ pub enum PacketRingError {
         /// The operation.
         what: &'static str,
         /// The kernel's error.
-        error: Errno,
+        error: OsError,
     },
 }
 
@@ -180,7 +182,7 @@ fn refused(interface: &Interface, what: &'static str) -> impl Fn(Errno) -> Packe
     move |error| match error {
         Errno::PERM => PacketRingError::NotPermitted(name),
         Errno::NODEV | Errno::NXIO => PacketRingError::NoInterface(name),
-        error => PacketRingError::Refused { name, what, error },
+        error => PacketRingError::Refused { name, what, error: error.into() },
     }
 }
 

@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::device::{Device, Received};
 use crate::interface_name::InterfaceName;
 use crate::netlink::Interface;
+use crate::os_error::OsError;
 use crate::packet_options::{bind_to_interface, last_error, make_promiscuous, packet_socket, set_option};
 use crate::stripped_tag::{ADDRESSES_LEN, TAG_LEN, behind_a_tag, stripped_tag, tag_bytes};
 
@@ -23,7 +24,7 @@ use crate::stripped_tag::{ADDRESSES_LEN, TAG_LEN, behind_a_tag, stripped_tag, ta
 )]
 pub struct PacketSocketError {
     name: InterfaceName,
-    error: Errno,
+    error: OsError,
 }
 
 /// A socket that receives all frames of an interface and sends through it. Frames carry a virtio_net_hdr, which
@@ -37,7 +38,7 @@ pub struct PacketSocket {
 impl PacketSocket {
     /// Opens a socket for `interface`, which must be in the network namespace of this thread.
     pub fn open(interface: &Interface) -> Result<Self, PacketSocketError> {
-        open(interface.index).map_err(|error| PacketSocketError { name: interface.name, error })
+        open(interface.index).map_err(|error| PacketSocketError { name: interface.name, error: error.into() })
     }
 }
 

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::device::{Device, Received};
 use crate::interface_name::InterfaceName;
+use crate::os_error::OsError;
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
 
@@ -31,12 +32,13 @@ const OFFLOADS: [libc::c_uint; 3] = [
 
 /// A failure to create a TAP device.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum TapError {
     /// The kernel has no TAP support, or /dev/net/tun is inaccessible.
     #[error(
         "cannot open {CLONE_DEVICE} ({0}): the kernel needs CONFIG_TUN, and a container needs the device file"
     )]
-    CloneDevice(Errno),
+    CloneDevice(OsError),
     /// The interface cannot be created.
     #[error(
         "cannot make the TAP interface {name} ({error}): that needs CAP_NET_ADMIN and a name that is free"
@@ -45,7 +47,7 @@ pub enum TapError {
         /// The interface.
         name: InterfaceName,
         /// The kernel's error.
-        error: Errno,
+        error: OsError,
     },
 }
 
@@ -103,13 +105,14 @@ impl Tap {
         several: libc::c_int,
     ) -> Result<Self, TapError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = open(CLONE_DEVICE, flags, Mode::empty()).map_err(TapError::CloneDevice)?;
+        let fd =
+            open(CLONE_DEVICE, flags, Mode::empty()).map_err(|error| TapError::CloneDevice(error.into()))?;
         let napi = if reception == Reception::Napi { libc::IFF_NAPI } else { 0 };
         let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | napi | several;
         let request = Request { name: name.to_c(), flags: flags as libc::c_short, unused: [0; 22] };
         // SAFETY: TUNSETIFF reads a struct ifreq, of which `Request` has size and layout.
         unsafe { ioctl(&fd, Setter::<TUNSETIFF, _>::new(request)) }
-            .map_err(|error| TapError::Interface { name, error })?;
+            .map_err(|error| TapError::Interface { name, error: error.into() })?;
         // A kernel that accepts no offload segments and checksums itself, as without this call.
         let accepted = match offloads {
             Offloads::All => OFFLOADS.into_iter().find(|&offloads| set_offloads(&fd, offloads).is_ok()),

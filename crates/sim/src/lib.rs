@@ -113,6 +113,7 @@ pub use cpu::{BacklogFull, CpuCosts, Server, Work};
 pub use event_queue::EventQueue;
 pub use link::{ETHERNET_OVERHEAD, Link, LinkConfig, LinkCounters, QueueFull, Sent};
 pub use nichrome_wan::QueueLimit;
+pub use nichrome_wire::{Engine, Instant};
 pub use packet::{HostId, Outline, Packet};
 pub use pcie::{Pcie, PcieConfig, PcieCounters};
 pub use rate::{Pacer, Rate};

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// The reason why a frame and its virtio header cannot be turned into packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SegmentError {
     /// The frame ends within its Ethernet header.
     #[error(transparent)]

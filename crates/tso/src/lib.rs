@@ -62,6 +62,7 @@ mod udp;
 
 pub use checksum::complete_checksum;
 pub use error::SegmentError;
+pub use nichrome_wire::{VirtioNetHeader, VirtioNetRepr};
 pub use segments::{Limit, Segments};
 
 #[cfg(doctest)]

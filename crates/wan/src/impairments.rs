@@ -78,6 +78,7 @@ impl Impairments {
 
 /// A contradiction between fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// A rate and a trace are both set.
     #[error("rate and trace are both given: a path has one bottleneck, so one of them must be none")]
@@ -213,7 +214,7 @@ impl FromStr for Mtu {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let bytes = text.parse().ok().filter(|_| !text.starts_with('+'));
-        let allowed = "from 68 to 65535 bytes, such as 1500";
+        let allowed = "68 to 65535 bytes, such as 1500";
         bytes.and_then(Self::new).ok_or_else(|| ParseError::new(text, "MTU", allowed))
     }
 }
@@ -256,7 +257,7 @@ impl FromStr for Limit {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let packets = text.parse().ok().filter(|_| !text.starts_with('+'));
-        let allowed = "from 1 to 16777216";
+        let allowed = "1 to 16777216";
         packets.and_then(Self::new).ok_or_else(|| ParseError::new(text, "number of packets", allowed))
     }
 }
@@ -322,7 +323,7 @@ mod tests {
             assert!(text.parse::<Mtu>().unwrap_err().to_string().contains("from 68 to 65535"), "{text}");
         }
         for text in ["", "0", "16777217", "-1", "+5", "1p"] {
-            assert!(text.parse::<Limit>().unwrap_err().to_string().contains("from 1 to 16777216"), "{text}");
+            assert!(text.parse::<Limit>().unwrap_err().to_string().contains("1 to 16777216"), "{text}");
         }
     }
 

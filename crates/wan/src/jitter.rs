@@ -109,6 +109,7 @@ pub struct Samples(Arc<[Delay]>);
 
 /// An unusable list of times.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SamplesError {
     /// The list is empty.
     #[error("there are no samples: one time a line is expected")]

@@ -1,31 +1,31 @@
 //! A wide-area path in software: the delay generator *degen* of papers/rdma-over-ip (Jin, Narravula, Brown,
-//! Vaidyanathan, Balaji, Panda: "Performance Evaluation of RDMA over IP: A Case Study with the Ammasso Gigabit Ethernet
-//! NIC") and what else happens to packets on the way.
+//! Vaidyanathan, Balaji, Panda: "Performance Evaluation of RDMA over IP: A Case Study with the Ammasso Gigabit
+//! Ethernet NIC"), and further impairments.
 //!
-//! A [`Path`] is one direction. A packet is stamped when it arrives and passes the stages that are asked for; each hands
-//! it on with its own logical time, so that neither a burst nor a late timer adds to anybody's delay. The stages, in
-//! the default order ([`Order`] says why, and changes it):
+//! A [`Path`] is one direction. A packet is timestamped on arrival and passes the configured stages. Each stage passes
+//! it on with the packet's own logical time, so that neither bursts nor late timers add to delays. The stages in the
+//! default order ([`Order`] explains and changes it):
 //!
 //! | stage | fields of [`Impairments`] | notation |
 //! |---|---|---|
-//! | `mtu` | [`mtu`](Impairments::mtu): what is longer behind its link header is cut to fragments (IPv4 without DF) or dropped | `1500` |
+//! | `mtu` | [`mtu`](Impairments::mtu): longer packets are fragmented (IPv4 without DF) or dropped | `1500` |
 //! | `loss` | [`loss`](Impairments::loss) | `1%`, `gilbert:P,R[,LOSS_GOOD,LOSS_BAD]`, `packets:3,7,10-12` |
-//! | `corrupt` | [`corrupt`](Impairments::corrupt): one bit behind the link header is flipped | `0.1%` |
-//! | `duplicate` | [`duplicate`](Impairments::duplicate): a copy follows | `0.01` |
+//! | `corrupt` | [`corrupt`](Impairments::corrupt): flips one bit behind the link header | `0.1%` |
+//! | `duplicate` | [`duplicate`](Impairments::duplicate): sends a copy after the packet | `0.01` |
 //! | `rate` | [`rate`](Impairments::rate), or [`trace`](Impairments::trace) in Mahimahi's format | `10mbit`, `1.5gbit` |
-//! | | [`queue`](Impairments::queue), without what is being sent | `100p`, `1000B`, `64kB`, `64KiB` |
+//! | | [`queue`](Impairments::queue), without the packet in transmission | `100p`, `1000B`, `64kB`, `64KiB` |
 //! | | [`aqm`](Impairments::aqm) | `tail-drop`, `codel`, `codel:5ms,100ms` |
 //! | | [`ecn`](Impairments::ecn) | `off`, `mark`, `mark:30p` |
 //! | `delay` | [`delay`](Impairments::delay) | `40ms`, `1.5ms`, `50us`, `0` |
 //! | | [`jitter`](Impairments::jitter) and [`jitter_order`](Impairments::jitter_order) | `5ms`, `normal:5ms`, `pareto:5ms`, `pareto-normal:5ms`; `keep`, `reorder` |
-//! | `reorder` | [`reorder`](Impairments::reorder): held back while others overtake | `1%`, `1%:5ms` |
+//! | `reorder` | [`reorder`](Impairments::reorder): holds a packet back while others overtake it | `1%`, `1%:5ms` |
 //!
-//! [`limit`](Impairments::limit) bounds the packets on their way, and so the memory; what finds no room is dropped before
-//! all stages. Every type reads its notation ([`std::str::FromStr`]) and writes one that reads as the same; what makes
-//! no sense is refused with a line that says what does.
+//! [`limit`](Impairments::limit) bounds the packets in flight, and so the memory; packets beyond it are dropped before
+//! all stages. Every type parses its notation ([`std::str::FromStr`]) and formats as the same notation; errors state
+//! what is expected.
 //!
-//! Choices follow from the seed alone, and each stage has its own stream of them. `normal`, `pareto` and `pareto-normal`
-//! call the platform's logarithm and root, which may differ in the last digit from one platform to another.
+//! Random choices depend on the seed alone, and each stage has its own random stream. `normal`, `pareto` and
+//! `pareto-normal` call the platform's logarithm and square root, whose last digit may differ between platforms.
 //!
 //! ```
 //! use std::time::Duration;

@@ -12,7 +12,7 @@ pub struct Probability(u64);
 
 const ONE: u64 = 1_000_000_000_000;
 
-const ALLOWED: &str = "from 0 to 1, such as 0.01, or in percent, such as 1%; at most 12 decimal places";
+const ALLOWED: &str = "0 to 1, such as 0.01, or in percent, such as 1%; at most 12 decimal places";
 
 impl Probability {
     /// 0.

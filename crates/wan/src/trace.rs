@@ -16,6 +16,7 @@ pub struct Trace {
 
 /// An invalid bandwidth trace. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum TraceError {
     /// The trace is empty.
     #[error("the trace is empty: a time in milliseconds is expected on each line")]

@@ -154,6 +154,7 @@ impl<'a> LinkHeader<'a> {
 
 /// An invalid Ethernet II header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum EthernetError {
     /// The frame ends within the header or a tag.
     #[error("the frame of {0} bytes ends within its Ethernet header")]

@@ -200,6 +200,7 @@ impl<'a> Ipv4HeaderMut<'a> {
 
 /// An invalid IPv4 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Ipv4Error {
     /// The bytes end before the packet.
     #[error("the IPv4 packet is cut short: {len} bytes of {expected}")]

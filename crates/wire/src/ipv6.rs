@@ -149,6 +149,7 @@ impl<'a> Ipv6HeaderMut<'a> {
 
 /// An invalid IPv6 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Ipv6Error {
     /// The bytes end before the packet.
     #[error("the IPv6 packet is cut short: {len} bytes of {expected}")]

@@ -7,6 +7,7 @@ use crate::ip::{Fragment, FragmentOffset, IpProtocol};
 
 /// A malformed chain of extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ExtensionError {
     /// The packet ends within an extension header.
     #[error("the packet ends within the IPv6 extension header of type {}", .0.0)]

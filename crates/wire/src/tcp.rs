@@ -152,6 +152,7 @@ impl<'a> TcpHeaderMut<'a> {
 
 /// An invalid TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum TcpError {
     /// The segment ends within its header.
     #[error("the TCP header is cut short: {len} bytes of {expected}")]

@@ -22,6 +22,7 @@ const ACC_ECN_1: u8 = 174;
 
 /// A malformed option, or an option that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum OptionError {
     /// The list ends within an option.
     #[error("the TCP options end within an option of kind {kind}")]

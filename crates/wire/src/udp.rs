@@ -88,6 +88,7 @@ pub const fn transmitted_checksum(checksum: u16) -> u16 {
 
 /// An invalid UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum UdpError {
     /// The bytes end before the datagram.
     #[error("the UDP datagram is cut short: {len} bytes of {expected}")]

@@ -93,6 +93,7 @@ impl VirtioNetHeader {
 
 /// A header that contradicts its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum VirtioNetError {
     /// An unknown segmentation type, or the ECN bit on a type other than TCP.
     #[error("unknown virtio segmentation type {0:#04x}")]

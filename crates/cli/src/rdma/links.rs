@@ -26,7 +26,7 @@ fn with_links_in(place: &Path, folder: PathBuf) -> anyhow::Result<PathBuf> {
     if !table.exists() {
         return Ok(folder);
     }
-    // Programs load what is there: nobody else may have put it there.
+    // Programs load these files: they must not be another user's.
     runtime_dir::create(place)?;
     let complete = place.join(name(&table)?);
     if !complete.join("devices").exists() {

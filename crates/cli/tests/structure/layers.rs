@@ -238,6 +238,7 @@ const PORT: Layers = &[
         "epoll.rs",
         "interface_name.rs",
         "mapping.rs",
+        "os_error.rs",
         "processor.rs",
         "scheduling.rs",
         "stripped_tag.rs",

@@ -69,7 +69,7 @@ impl Connections {
         Some(Indication::SidrRequest(Box::new(request)))
     }
 
-    /// Answers a request that nobody listens for, without keeping anything of it.
+    /// Answers a request for a service without a listener; keeps no state.
     pub(crate) fn refuse_sidr(&mut self, request: &SidrRequest) {
         self.counters.refused += 1;
         let message =

@@ -25,6 +25,7 @@ pub enum Unavailable {
 
 /// Why a port cannot be listened at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ListenError {
     /// The adapter has no connection manager.
     #[error(transparent)]
@@ -41,6 +42,7 @@ pub struct WaitError(pub(crate) Errno);
 
 /// Why a connection was not made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The adapter has no connection manager.
     #[error(transparent)]

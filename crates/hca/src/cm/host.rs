@@ -18,9 +18,9 @@ use super::programs::Parked;
 use crate::config::{OpenError, Transport, seed};
 use crate::driver::Driver;
 
-/// The connection manager of a program that speaks the commands of `/dev/infiniband/rdma_cm`. It creates identifiers before
-/// it names an address, which says where its adapter is to be. Commands that need the adapter must follow
-/// [`attach`](Self::attach).
+/// The connection manager of a program that uses the commands of `/dev/infiniband/rdma_cm`. Programs create
+/// identifiers before they name an address, which determines the adapter's address. Commands that need the adapter
+/// must follow [`attach`](Self::attach).
 pub struct CmHost {
     /// `None` once an adapter has it.
     parked: Mutex<Option<Parked>>,

@@ -57,7 +57,7 @@ impl Joining {
             Output::Listen { id, local, .. } => {
                 let ports = engine.host_mut().tcp_ports();
                 if let Some(listener) = ports.and_then(|ports| ports.take_listener(local.port())) {
-                    // Without a descriptor for the epoll nobody is heard.
+                    // Without a descriptor for the epoll, no connection is accepted.
                     let _ = self.streams.listen(id, listener);
                 }
             }

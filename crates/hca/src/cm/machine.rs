@@ -109,6 +109,6 @@ pub(crate) fn errno_of(error: &UdpError) -> rustix::io::Errno {
         UdpError::NotLocal(_) | UdpError::NoLoopback(_) | UdpError::NoSlot { .. } => {
             rustix::io::Errno::ADDRNOTAVAIL
         }
-        UdpError::Io { error, .. } => *error,
+        UdpError::Io { error, .. } => rustix::io::Errno::from_raw_os_error(error.raw_os_error()),
     }
 }

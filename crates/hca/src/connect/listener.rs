@@ -27,6 +27,6 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 pub(crate) fn open_port(address: SocketAddr) -> Result<TcpListener, UdpError> {
     listen(address).map_err(|error| match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
         Errno::ADDRINUSE => UdpError::Taken(address),
-        error => UdpError::Io { address, error },
+        error => UdpError::Io { address, error: error.into() },
     })
 }

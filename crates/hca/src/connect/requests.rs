@@ -28,7 +28,7 @@ pub(crate) struct Requests<R> {
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
     failures: usize,
-    /// Peers whose connections were refused before any request could be told.
+    /// Refusals not yet reported to a request.
     refusals: VecDeque<Refusal>,
     report: fn(&str),
 }

@@ -23,6 +23,7 @@ const CHUNK: usize = 4096;
 
 /// Why a connection by address and port was not made.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum EstablishError {
     /// TCP.
     #[error("no TCP connection with the peer: {0}")]

@@ -72,7 +72,7 @@ impl DatagramPort {
         match (&self.source, &self.socket) {
             (Source::Packets(..), RoceSocket::Shared(_)) => {
                 let address = self.socket.udp().local();
-                Err(UdpError::Io { address, error: Errno::OPNOTSUPP })
+                Err(UdpError::Io { address, error: Errno::OPNOTSUPP.into() })
             }
             _ => self.socket.open_services(),
         }

@@ -149,7 +149,7 @@ impl Ports {
 
     /// The side ports, and a duplicate of their descriptor. `address` is that of errors.
     fn side_ports(&mut self, address: SocketAddr) -> Result<(&mut SidePorts, OwnedFd), UdpError> {
-        let failed = |error| UdpError::Io { address, error };
+        let failed = |error: Errno| UdpError::Io { address, error: error.into() };
         let side = match &mut self.side {
             Some(side) => side,
             none => none.insert(SidePorts::new().map_err(failed)?),

@@ -11,8 +11,8 @@ use nichrome_wire::rdma::ROCE_PORT;
 
 use super::datagrams::{Sink, receive_batch};
 
-/// Calls of [`SidePorts::receive`] for one look at the sockets while there are no groups: a look is a system call, and whoever
-/// sends a request that no process takes does not wait for it.
+/// Calls of [`SidePorts::receive`] per check of the sockets while there are no groups: a check is a system call, and
+/// senders of requests that no process takes do not wait for it.
 const CALLS_PER_LOOK: u32 = 64;
 
 /// The sockets beside an adapter's port.
@@ -57,7 +57,7 @@ impl SidePorts {
         }
         let address = SocketAddr::new(group, ROCE_PORT);
         let socket = UdpSocket::open_group(address, local)?;
-        self.add(socket).map_err(|error| UdpError::Io { address, error })?;
+        self.add(socket).map_err(|error| UdpError::Io { address, error: error.into() })?;
         self.groups += 1;
         Ok(())
     }
@@ -68,7 +68,7 @@ impl SidePorts {
     /// The kernel's: no watch is left.
     pub(super) fn add_requests(&mut self, socket: UdpSocket) -> Result<(), UdpError> {
         let address = socket.local();
-        self.add(socket).map_err(|error| UdpError::Io { address, error })
+        self.add(socket).map_err(|error| UdpError::Io { address, error: error.into() })
     }
 
     fn add(&mut self, socket: UdpSocket) -> rustix::io::Result<()> {

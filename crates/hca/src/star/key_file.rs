@@ -17,6 +17,7 @@ const MAX: usize = 4096;
 
 /// Why a key file is not used.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum KeyFileError {
     /// It cannot be read.
     #[error("the key file {} cannot be read: {error}", path.display())]

@@ -46,6 +46,7 @@ pub struct StarOptions {
 
 /// Why StaR does not run at an address.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum StarAddressError {
     /// No key protects the keys and memory tables that set-up exchanges.
     #[error(

@@ -23,7 +23,7 @@ pub(crate) type Request = Held<Asked>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(super) wish: Wish,
-    /// The slot whose port is called, after nobody listened at the port of an address that one process has to itself.
+    /// The slot whose port is called, after the port of unshared addresses refused.
     pub(super) slot: Option<usize>,
 }
 

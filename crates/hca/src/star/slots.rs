@@ -1,7 +1,7 @@
 //! Several processes at one address: each has a slot of connection numbers, and a TCP port for its set-ups.
 //!
-//! A caller knows which connection it wants, and so the slot that the called process has if it shares its address. It calls at
-//! [`STAR_PORT`], where a process listens that has its address to itself, and where nobody does, at the slot's port.
+//! A caller knows the connection number that it wants, and so the callee's slot if the address is shared. It first
+//! calls [`STAR_PORT`], where a process listens that has its address to itself; if that is refused, the slot's port.
 
 use nichrome_port::udp::{OtherKinds, Steering};
 use nichrome_rdma::QpNumber;

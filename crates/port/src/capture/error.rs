@@ -7,6 +7,7 @@ use std::io;
 
 /// Why a capture could not be read, or not further.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// An I/O error.
     #[error("cannot read the capture: {0}")]
@@ -68,6 +69,7 @@ impl ReadError {
 
 /// Why a capture could not be written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// An I/O error.
     #[error("cannot write {destination}: {error}")]

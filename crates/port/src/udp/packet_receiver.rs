@@ -9,12 +9,14 @@ use rustix::net::{RecvFlags, recv};
 use thiserror::Error;
 
 use crate::device::{MAX_RECEIVE, Received};
+use crate::os_error::OsError;
 use crate::packet_options::{bind_to_interface, packet_socket, refuse_all, set_filter, set_option};
 
 use super::socket::UdpSocket;
 
 /// A failure to receive datagrams as packets.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PacketReceiverError {
     /// The address is not IPv4.
     #[error("{0} is an IPv6 address: only IPv4 has an identification, receive from the socket there")]
@@ -23,7 +25,7 @@ pub enum PacketReceiverError {
     #[error(
         "cannot receive packets from the interfaces ({0}): that needs CAP_NET_RAW (sudo, or a user namespace)"
     )]
-    Io(Errno),
+    Io(OsError),
 }
 
 /// Receives the datagrams of a [`UdpSocket`] at an IPv4 address in its place: a UDP socket does not report the
@@ -63,7 +65,9 @@ impl PacketReceiver {
     /// The socket's address is not of IPv4, or the right to it (CAP_NET_RAW) is missing.
     pub fn open(socket: &UdpSocket) -> Result<Self, PacketReceiverError> {
         match socket.local() {
-            SocketAddr::V4(local) => open(socket, local).map_err(PacketReceiverError::Io),
+            SocketAddr::V4(local) => {
+                open(socket, local).map_err(|error| PacketReceiverError::Io(error.into()))
+            }
             address @ SocketAddr::V6(_) => Err(PacketReceiverError::Ipv6(address)),
         }
     }

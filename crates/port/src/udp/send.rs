@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use nichrome_wire::TrafficClass;
 use rustix::io::Errno;
 
+use crate::os_error::OsError;
 use crate::packet_options::last_error;
 
 use super::control::Control;
@@ -50,7 +51,7 @@ pub struct SendReport {
     /// Datagrams refused by the kernel, and lost.
     pub refused: u64,
     /// The error of the last refused one.
-    pub error: Option<Errno>,
+    pub error: Option<OsError>,
     /// True if the rest of the batch stays staged until the socket is writable.
     pub is_full: bool,
 }
@@ -141,7 +142,7 @@ impl SendBatch {
                         socket.stop_segmenting();
                     }
                     report.refused += self.staged[self.done].datagrams();
-                    report.error = Some(error);
+                    report.error = Some(error.into());
                     self.done += 1;
                 }
             }

@@ -9,6 +9,8 @@ use rustix::net::sockopt::socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use thiserror::Error;
 
+use crate::os_error::OsError;
+
 use super::local_addresses::interface_mtu;
 use super::socket_options::{
     coalesce, do_not_coalesce, prepare_ipv4, prepare_ipv6, reserve_room, segments, send_through_own_interface,
@@ -40,7 +42,7 @@ pub enum UdpError {
         /// The address.
         address: SocketAddr,
         /// The kernel's error.
-        error: Errno,
+        error: OsError,
     },
 }
 
@@ -49,7 +51,7 @@ impl UdpError {
         match error {
             Errno::ADDRINUSE => Self::Taken(address),
             Errno::ADDRNOTAVAIL => Self::NotLocal(address.ip()),
-            error => Self::Io { address, error },
+            error => Self::Io { address, error: error.into() },
         }
     }
 }

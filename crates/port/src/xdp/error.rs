@@ -5,9 +5,11 @@ use thiserror::Error;
 
 use super::mode::XdpMode;
 use crate::interface_name::InterfaceName;
+use crate::os_error::OsError;
 
 /// A failure to open AF_XDP.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum XdpError {
     /// The user lacks the capabilities.
     #[error(
@@ -18,7 +20,7 @@ pub enum XdpError {
         /// The refused operation.
         what: &'static str,
         /// The kernel's error.
-        error: Errno,
+        error: OsError,
     },
     /// Another XDP program is attached.
     #[error(
@@ -36,7 +38,7 @@ pub enum XdpError {
         /// The mode.
         mode: XdpMode,
         /// The kernel's error.
-        error: Errno,
+        error: OsError,
     },
     /// The queue does not exist.
     #[error("{name} has no receive queue {queue}: they are 0 to {last} ('ethtool -l {name}')")]
@@ -67,7 +69,7 @@ pub enum XdpError {
         /// The requested size, in bytes.
         bytes: u64,
         /// The kernel's error.
-        error: Errno,
+        error: OsError,
     },
     /// The kernel refused another operation.
     #[error("cannot receive from {name} by AF_XDP: the kernel refuses {what} ({error})")]
@@ -77,15 +79,15 @@ pub enum XdpError {
         /// The operation.
         what: &'static str,
         /// The kernel's error.
-        error: Errno,
+        error: OsError,
     },
 }
 
 /// Maps the kernel's error of operation `what`.
 pub(super) fn refused(name: InterfaceName, what: &'static str) -> impl Fn(Errno) -> XdpError {
     move |error| match error {
-        Errno::PERM | Errno::ACCESS => XdpError::NotPermitted { what, error },
+        Errno::PERM | Errno::ACCESS => XdpError::NotPermitted { what, error: error.into() },
         Errno::NODEV | Errno::NXIO => XdpError::NoInterface(name),
-        error => XdpError::Refused { name, what, error },
+        error => XdpError::Refused { name, what, error: error.into() },
     }
 }

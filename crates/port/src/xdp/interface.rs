@@ -72,6 +72,6 @@ fn why_not_attached(interface: &Interface, mode: XdpMode, error: Errno) -> XdpEr
     match error {
         Errno::BUSY | Errno::EXIST => XdpError::Busy(name),
         Errno::PERM | Errno::ACCESS | Errno::NODEV => refused(name, "to attach the XDP program")(error),
-        error => XdpError::Mode { name, mode, error },
+        error => XdpError::Mode { name, mode, error: error.into() },
     }
 }

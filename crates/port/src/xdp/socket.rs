@@ -49,7 +49,7 @@ pub(super) fn open(
     let socket = socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
         .map_err(refused(name, "an AF_XDP socket"))?;
     let (_, bytes) = umem.region();
-    register(&socket, umem).map_err(|error| XdpError::Memory { bytes, error })?;
+    register(&socket, umem).map_err(|error| XdpError::Memory { bytes, error: error.into() })?;
     let rings = make_rings(&socket, chunks).map_err(refused(name, "the rings of an AF_XDP socket"))?;
     bind_to_queue(&socket, interface.interface().index, queue, copy).map_err(|error| match error {
         Errno::BUSY => XdpError::QueueBusy { name, queue },

@@ -7,7 +7,7 @@ use crate::core::kind;
 use crate::core::send_queue::Source;
 use crate::core::slab::Handle;
 
-/// What a received request or answer says.
+/// The content of a received request or answer.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
     pub(super) psn: Psn,

@@ -120,7 +120,8 @@ impl Acknowledgement {
         self.repr.datagram_len(0)
     }
 
-    /// Says what `later` says too, if one packet can: both RDPs are stored, of one connection, and at most 16 apart.
+    /// Merges `later` into this answer if one packet can acknowledge both: stored RDPs of one connection, at most 16
+    /// apart.
     #[inline]
     pub(super) fn merge(&mut self, later: &Self) -> bool {
         let (Message::Ra(Ok(before)), Message::Ra(Ok(0))) = (self.repr.message, later.repr.message) else {
@@ -207,7 +208,9 @@ impl StatelessCard {
             Message::Aop(span, atomic) => admitted.and_then(|()| {
                 let address = request.resolve(span, Atomic::WORD, Rights::ATOMIC, registered)?;
                 let server = span.capability.server;
-                found = slots.execute(server, &atomic, address, memory).map_err(|why| request.told(why))?;
+                found = slots
+                    .execute(server, &atomic, address, memory)
+                    .map_err(|why| request.reason_for_answer(why))?;
                 Ok(Done { address, len: Atomic::WORD })
             }),
             _ => return None,
@@ -232,7 +235,7 @@ impl StatelessCard {
             && let Ok(Done { address, .. }) = outcome
             && memory.read(address, writer.payload()).is_err()
         {
-            outcome = Err(request.told(Reason::Fault));
+            outcome = Err(request.reason_for_answer(Reason::Fault));
             writer = PacketWriter::new(&answer_to(&request.repr, &outcome, is_marked, clock), 0, buffer)?;
         }
         self.count(&request.repr.message, outcome);
@@ -348,7 +351,7 @@ impl StatelessCard {
     ) -> Result<Done, Reason> {
         let len = u16::try_from(request.payload.len()).map_err(|_| Reason::Length)?;
         let address = request.resolve(span, len, Rights::STORE, registered)?;
-        memory.write(address, request.payload).map_err(|_| request.told(Reason::Fault))?;
+        memory.write(address, request.payload).map_err(|_| request.reason_for_answer(Reason::Fault))?;
         Ok(Done { address, len })
     }
 
@@ -362,7 +365,7 @@ impl StatelessCard {
         registered: &impl RegisteredMemory,
     ) -> Result<Done, Reason> {
         if len > self.config.max_payload {
-            return Err(request.told(Reason::Length));
+            return Err(request.reason_for_answer(Reason::Length));
         }
         let address = request.resolve(span, len, Rights::FETCH, registered)?;
         Ok(Done { address, len })
@@ -431,12 +434,12 @@ impl CardRequest<'_> {
         registered: &impl RegisteredMemory,
     ) -> Result<u64, Reason> {
         let reached = Reach::new(span, len, right).and_then(|reach| registered.resolve(&reach));
-        reached.map_err(|reason| self.told(reason))
+        reached.map_err(|reason| self.reason_for_answer(reason))
     }
 
-    /// The reason that the answer gives: none to those who have not proved who they are.
+    /// Returns the reason for the answer: `Denied` for peers that are not authenticated.
     #[inline]
-    fn told(&self, reason: Reason) -> Reason {
+    fn reason_for_answer(&self, reason: Reason) -> Reason {
         if self.key.is_some() { reason } else { Reason::Denied }
     }
 }

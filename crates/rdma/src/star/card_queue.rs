@@ -1,8 +1,8 @@
 //! The stateless card's queue: answers, and requests to be answered, of all connections.
 //!
-//! The card stores an RDP on arrival and queues the RA. One RA says of up to 17 RDPs that came in a burst that they are
-//! stored. The card queues GDs and AOPs themselves, so that data is copied once, from the
-//! program's memory to the driver's buffer. The configuration bounds the queue for all connections together.
+//! The card stores an RDP on arrival and queues the RA. One RA acknowledges up to 17 RDPs of a burst. The card queues
+//! GDs and AOPs unprocessed, so that data is copied once, from the program's memory to the driver's buffer. The
+//! configuration bounds the queue of all connections together.
 
 use std::collections::VecDeque;
 
@@ -136,7 +136,7 @@ impl CardQueue {
                 }
                 Waiting::Request { packet, flow, traffic_class } => {
                     let bytes = packet.bytes();
-                    // Whoever asks for more than any room is refused by the card, and keeps nobody waiting.
+                    // The card refuses requests for more than any packet holds; they do not block the queue.
                     let follows =
                         || last == Some((*flow, *traffic_class)) && room.fits_behind(expected_len(bytes));
                     if !room.is_empty() && !follows() {

@@ -1,8 +1,8 @@
-//! Leases: how long a client may use what it was granted, without a card that knows connections.
+//! Leases: limits how long a client may use its grants, without connection state in the card.
 //!
-//! A lease ends at a second of the server's clock. Its key is a function of that and of the connection. The server's driver
-//! hands over the next lease when it hears of the client in the second half of a lease; a client that only sends RDPs and GDs
-//! asks for it by an EA. An idle connection has no lease and costs nothing.
+//! A lease ends at a second of the server's clock. Its key is a function of that time and the connection. The server's
+//! driver sends the next lease when it receives a packet of the client in the second half of a lease; a client that
+//! only sends RDPs and GDs requests it by an EA. An idle connection has no lease and costs nothing.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::RKey;
@@ -17,7 +17,8 @@ use crate::core::protection::Region;
 /// Nanoseconds after which a client asks for the next lease.
 const RENEWAL: u64 = SECONDS as u64 * 1_000_000_000 / 2;
 
-/// Nanoseconds by which a client takes its lease to end early: the element that brought it may have been under way.
+/// Nanoseconds that a client subtracts from its lease's end: the element with the lease may have been in flight for so
+/// long.
 const MARGIN: u64 = 5_000_000_000;
 
 /// Nanoseconds between two EAs that ask for a lease.
@@ -86,13 +87,13 @@ pub(crate) struct Held {
     /// The key before: answers to packets by it may be under way.
     before: ConnectionKey,
     since: Instant,
-    /// The card has said that the lease is void.
+    /// True after the card refused a packet because of the lease.
     is_void: bool,
     asked_at: Option<Instant>,
 }
 
 impl Held {
-    /// The lease that set-up brought at `now`.
+    /// Holds the lease that set-up delivered at `now`.
     pub(crate) fn new(connection: ConnectionKey, (lease, key): (Lease, ConnectionKey), now: Instant) -> Self {
         Self { connection, lease, key, before: key, since: now, is_void: false, asked_at: None }
     }

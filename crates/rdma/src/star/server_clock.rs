@@ -42,7 +42,7 @@ pub(crate) struct ServerClock {
 }
 
 impl ServerClock {
-    /// The clock by the stamp that set-up brought at `now`.
+    /// Creates the clock from the stamp that set-up delivered at `now`.
     pub(crate) fn set_up(stamp: Stamp, now: Instant) -> Self {
         Self { ahead: stamp.0.wrapping_sub(stamp_of(now).0).wrapping_sub(1), width: SET_UP, at: now }
     }

@@ -59,6 +59,7 @@ pub(crate) trait View {
 
 /// Why a connection was not set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The queue pair does not exist.
     #[error(transparent)]

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 /// Why a datagram is no message of the connection manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CmError {
     /// Not 256 bytes.
     #[error("a MAD of {0} bytes, where 256 are expected")]

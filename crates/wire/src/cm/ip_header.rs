@@ -9,6 +9,7 @@ use crate::bytes::{array, be16, put};
 
 /// Why private data does not begin with an IP addressing header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum IpHeaderError {
     /// A version of the header other than 0.
     #[error("IP addressing header of version {0:#04x}, where 0 is expected")]

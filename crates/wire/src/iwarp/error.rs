@@ -4,6 +4,7 @@ use thiserror::Error;
 
 /// An invalid MPA Request or Reply frame (RFC 5044 section 7.1.1, RFC 6581 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The key is neither a Request's nor a Reply's.
     #[error("the peer does not speak MPA")]

@@ -9,6 +9,7 @@ use super::opcode::Opcode;
 
 /// An invalid RoCEv2 datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum RdmaError {
     /// The bytes end before headers and ICRC.
     #[error("the RoCE packet is cut short: {len} bytes of {expected}")]

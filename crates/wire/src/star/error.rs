@@ -7,6 +7,7 @@ use super::packet_type::PacketType;
 
 /// An invalid StaR packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StarError {
     /// The length differs from that of headers, payload and trailer.
     #[error("the StaR packet has {len} bytes where its header says {expected}")]

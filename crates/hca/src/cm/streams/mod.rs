@@ -1,7 +1,7 @@
 //! iWARP's connections by address and port: TCP and MPA's start-up, until queue pairs have their streams.
 //!
-//! The connection manager says what is to happen ([`Streams::connect`], [`accept`](Streams::accept) and so on); what becomes of it
-//! comes back as [`Outcome`]s. All sockets are in one epoll, which is in that of the adapter.
+//! The connection manager issues requests ([`Streams::connect`], [`accept`](Streams::accept) and so on) and gets their
+//! results as [`Outcome`]s. All sockets are in one epoll, nested in the adapter's.
 //!
 //! | connection | bound | time |
 //! |---|---|---|

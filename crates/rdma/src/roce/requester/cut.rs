@@ -1,4 +1,4 @@
-//! The part of a send that one packet carries, and the message that says so.
+//! The part of a send that one packet carries, as a message.
 
 use nichrome_wire::rdma::{AtomicEth, Deth, Message, Part, RcMessage, Reth, SendEnd, UcMessage};
 
@@ -58,7 +58,7 @@ impl Cut {
         self.ends && work.flags.contains(SendFlags::SOLICITED) && reaches_a_receive(work)
     }
 
-    /// What the packet says; `None` where the service does not do the operation.
+    /// Returns the packet's message; `None` if the service does not support the operation.
     #[inline]
     pub(super) fn message(&self, qp: &QueuePair, work: &SendWork) -> Option<Message> {
         match qp.kind {

@@ -104,7 +104,7 @@ impl Answers {
 
     fn push(&mut self, answer: DataAnswer, limit: usize) -> Result<(), TooMany> {
         if self.data.len() >= limit {
-            // A repetition that has not left is of no use any more: the new request says that the peer has the answer.
+            // An unsent repetition is obsolete: the new request implies that the peer has the answer.
             let oldest = self.data.pop_front_if(|oldest| oldest.may_be_known()).ok_or(TooMany)?;
             self.pending -= usize::from(oldest.is_pending());
         }
