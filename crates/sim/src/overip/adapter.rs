@@ -1,8 +1,9 @@
-//! The RDMA adapter of a node: a device whose queue pairs have iWARP streams over the card's TCP, or exchange datagrams.
+//! The RDMA adapter of a node: a device whose queue pairs use iWARP streams over the card's TCP, or exchange
+//! datagrams.
 //!
-//! The peer's memory and its key are known from the start, as where programs exchange them when they begin (section 5). A message
-//! goes to the next of several slots, and has bytes that change with each: the receiver finds it by looking there. A program that
-//! knows its transport to write in order looks at the last byte only. iWARP has no timers of its own: TCP repeats what is lost.
+//! The peer's memory and key are known from the start, as if programs had exchanged them (section 5). A message goes
+//! to the next of several slots and has changing content: the receiver polls for it there, in order at the last byte
+//! only. iWARP has no timers: TCP retransmits.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -24,22 +25,22 @@ use crate::HostId;
 use crate::experiment::RunError;
 use crate::host::{ConnectionId, Host};
 
-/// The first byte of the memory.
+/// Address of the memory's first byte.
 const BASE: u64 = 0x1_0000;
-/// Messages that may be on their way to a program that has not looked.
+/// Slots: messages in flight to a program that does not poll.
 const SLOTS: u64 = 8;
-/// Work requests of a queue pair that are not completed, at most.
+/// Maximum outstanding work requests of a queue pair.
 const DEPTH: usize = 16;
-/// Bytes that the device hands to TCP at once, at most.
+/// Maximum bytes that the device passes to TCP at once.
 const BUFFER: usize = 1 << 17;
 /// DDP's control byte: tagged, and last of its message (RFC 5041 section 4).
 const TAGGED: u8 = 0x80;
 const LAST: u8 = 0x40;
-/// Bytes before the ULPDU of an FPDU, and of a tagged DDP header.
+/// Bytes before the ULPDU in an FPDU, and of a tagged DDP header.
 const LENGTH_FIELD: usize = 2;
 const TAGGED_HEADER: usize = 14;
 
-/// What the stream of a connection is at.
+/// The state of a connection's stream.
 enum Stage {
     /// MPA's start-up, at the end that opened it.
     Asking(Initiator),
@@ -52,34 +53,34 @@ enum Stage {
 /// The stream of a connection.
 struct Stream {
     stage: Stage,
-    /// Received and not consumed.
+    /// Bytes received and not consumed.
     arrived: Vec<u8>,
-    /// Bytes of `arrived` that are whole FPDUs and counted.
+    /// Bytes of `arrived` in complete FPDUs that are counted already.
     counted: usize,
-    /// Sent and not taken by TCP.
+    /// Bytes not yet accepted by TCP.
     kept: Vec<u8>,
-    /// Work requests that are not completed.
+    /// Outstanding work requests.
     outstanding: usize,
 }
 
-/// A work request of a program.
+/// A program's work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) connection: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) len: usize,
-    /// A WRITE of the message of this number; `None`: a READ.
+    /// Number of the message that a WRITE carries; `None`: a READ.
     pub(super) message: Option<u64>,
 }
 
-/// What has arrived and is whole.
+/// Newly completed FPDUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Whole {
-    /// Bytes of the stream.
+    /// Length in the stream, in bytes.
     pub(super) bytes: usize,
-    /// Messages that end in them.
+    /// Number of messages that end in them.
     pub(super) messages: u64,
-    /// Payload for memory.
+    /// Payload for memory, in bytes.
     pub(super) payload: usize,
 }
 
@@ -91,37 +92,37 @@ pub(super) struct Adapter {
     lkey: LKey,
     rkey: RKey,
     pub(super) address: HostId,
-    /// By the number of the connection.
+    /// Streams by connection number.
     streams: Vec<Stream>,
-    /// The longest DDP segment whose FPDU fits a TCP segment.
+    /// Maximum DDP segment whose FPDU fits a TCP segment.
     max_ulpdu: u16,
-    /// Bytes of a slot.
+    /// Length of a slot, in bytes.
     longest: u64,
     buffer: Vec<u8>,
-    /// Datagrams to be sent.
+    /// Datagrams to send.
     frames: VecDeque<Vec<u8>>,
 }
 
-/// Says why the engine refuses something.
+/// Returns the error for an operation that the engine rejects.
 pub(super) fn refused(error: impl Display) -> RunError {
     RunError::Impossible(format!("the engine refuses it: {error}"))
 }
 
-/// Bytes between two marks of a message: the shortest path MTU, so that no packet is without one.
+/// Distance between two marks of a message in bytes: the smallest path MTU, so that every packet has one.
 const MARK_DISTANCE: usize = 256;
 
-/// Where a message of this length is marked: at its last byte first, where one that comes in order is incomplete for longest.
+/// Returns the marked offsets of a message: the last byte first, which is incomplete longest with in-order delivery.
 fn marks(len: usize) -> impl Iterator<Item = usize> {
     (0..len).rev().step_by(MARK_DISTANCE)
 }
 
-/// What a message of this number is marked with: not 0, which memory holds at first.
+/// Returns the mark of a message: not 0, the initial content of memory.
 fn stamp(message: u64) -> u8 {
     (message % 255) as u8 + 1
 }
 
 impl Adapter {
-    /// An adapter without connections.
+    /// Creates an adapter without connections.
     pub(super) fn new(address: HostId, config: &TestbedConfig) -> Result<Self, RunError> {
         let memory = (2 * SLOTS as usize + 1) * config.longest;
         let device = device_config(address, config);
@@ -132,7 +133,7 @@ impl Adapter {
         let region =
             device.register(domain, RegionConfig::new(BASE, memory as u64, rights)).map_err(refused)?;
         let keys = device.query_region(region).map_err(refused)?;
-        // An FPDU is a multiple of four bytes, of which six are not the segment's (RFC 5044 section 4).
+        // An FPDU is a multiple of four bytes with an overhead of six (RFC 5044 section 4).
         let max_ulpdu = u16::try_from(config.mss() / 4 * 4 - 6).unwrap_or(u16::MAX);
         Ok(Self {
             device,
@@ -149,27 +150,27 @@ impl Adapter {
         })
     }
 
-    /// Where the peer's message of this number goes.
+    /// Returns the slot's address for the peer's message of this number.
     fn slot(&self, message: u64) -> u64 {
         BASE + message % SLOTS * self.longest
     }
 
-    /// Where it comes from.
+    /// Returns the address that a message is sent from.
     fn source(&self, message: u64) -> u64 {
         self.slot(message) + (SLOTS + 1) * self.longest
     }
 
-    /// Where READs go to.
+    /// Returns the address that READs write to.
     fn sink(&self) -> u64 {
         BASE + SLOTS * self.longest
     }
 
-    /// The key of the memory.
+    /// Returns the memory's key.
     pub(super) fn rkey(&self) -> RKey {
         self.rkey
     }
 
-    /// A connection is made: this end opened it. Returns the MPA Request.
+    /// Adds a connection that this end opened; returns the MPA Request.
     pub(super) fn open(&mut self, now: Instant) -> Vec<u8> {
         let mut initiator = Initiator::new(self.options(), &[], now);
         let request = initiator.take_output();
@@ -177,12 +178,12 @@ impl Adapter {
         request
     }
 
-    /// A connection is made: the peer opened it.
+    /// Adds a connection that the peer opened.
     pub(super) fn accept(&mut self, now: Instant) {
         self.add(Stage::Answering(Responder::new(now)));
     }
 
-    /// A connection is made whose queue pair is in RTS.
+    /// Adds a connection whose queue pair is in RTS.
     pub(super) fn add_ready(&mut self, qp: QpHandle) {
         self.add(Stage::Ready(qp));
     }
@@ -197,8 +198,7 @@ impl Adapter {
         self.streams.len()
     }
 
-    /// Reads what TCP has received of a connection; returns what is whole and was not before. Bytes of the start-up are
-    /// answered at once.
+    /// Reads a connection's received bytes from TCP; returns the newly completed FPDUs. Handles MPA start-up directly.
     pub(super) fn read(&mut self, id: ConnectionId, tcp: &mut Host, now: Instant) -> Result<Whole, RunError> {
         let Some(stream) = self.streams.get_mut(id.0) else { return Ok(Whole::default()) };
         tcp.read(id, &mut stream.arrived, usize::MAX, now);
@@ -208,7 +208,7 @@ impl Adapter {
         Ok(self.streams[id.0].count())
     }
 
-    /// MPA's start-up goes on.
+    /// Continues MPA start-up.
     fn start_up(&mut self, id: ConnectionId, tcp: &mut Host, now: Instant) -> Result<(), RunError> {
         let options = self.options();
         let stream = &mut self.streams[id.0];
@@ -233,7 +233,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Posts a work request on memory of the peer that has this key.
+    /// Posts a work request for the peer's memory with this key.
     pub(super) fn request(
         &mut self,
         request: Request,
@@ -256,7 +256,7 @@ impl Adapter {
         self.transmit(tcp, now)
     }
 
-    /// Posts a work request whose local buffer is at `address`.
+    /// Posts a work request with the local buffer at `address`.
     fn post(
         &mut self,
         connection: usize,
@@ -278,22 +278,21 @@ impl Adapter {
         stream.is_some_and(|stream| matches!(stream.stage, Stage::Ready(_)) && stream.outstanding < DEPTH)
     }
 
-    /// A work request is on its way to the card.
+    /// Counts a work request on its way to the card.
     pub(super) fn reserve(&mut self, connection: usize) {
         if let Some(stream) = self.streams.get_mut(connection) {
             stream.outstanding += 1;
         }
     }
 
-    /// Returns true if the peer's message of this number and length is in the memory, all of it.
+    /// Returns true if the peer's message of this number and length is completely in memory.
     pub(super) fn has_message(&self, message: u64, len: usize) -> bool {
         let start = (self.slot(message) - BASE) as usize;
         let bytes = self.device.memory().bytes();
         marks(len).all(|at| bytes.get(start + at) == Some(&stamp(message)))
     }
 
-    /// Processes so many bytes of a connection, which are whole; returns the connections of work requests that were READs and
-    /// are done.
+    /// Processes `bytes` complete bytes of a connection; returns the connections of completed READs.
     pub(super) fn process(
         &mut self,
         id: ConnectionId,
@@ -313,7 +312,7 @@ impl Adapter {
         self.completions()
     }
 
-    /// TCP may take what it has refused.
+    /// Passes pending bytes to TCP, which may accept them now.
     pub(super) fn flush(&mut self, id: ConnectionId, tcp: &mut Host, now: Instant) -> Result<(), RunError> {
         let Some(stream) = self.streams.get_mut(id.0).filter(|stream| !stream.kept.is_empty()) else {
             return Ok(());
@@ -326,7 +325,7 @@ impl Adapter {
         self.transmit(tcp, now)
     }
 
-    /// Hands what the device sends to TCP.
+    /// Passes the device's output to TCP.
     fn transmit(&mut self, tcp: &mut Host, now: Instant) -> Result<(), RunError> {
         while let Some(transmit) = self.device.poll_transmit(now, 1, &mut self.buffer) {
             let sent = match transmit {
@@ -353,7 +352,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Takes completions; returns the connections of those of READs.
+    /// Polls completions; returns the connections of completed READs.
     pub(super) fn completions(&mut self) -> Result<Vec<usize>, RunError> {
         let mut read = Vec::new();
         while let Some(completion) = self.device.poll_cq(self.cq) {
@@ -406,16 +405,16 @@ impl Adapter {
         qp.map_err(refused)
     }
 
-    /// A queue pair in RTS.
+    /// Creates a queue pair in RTS.
     fn queue_pair(&mut self) -> Result<QpHandle, RunError> {
         let qp = self.queue_pair_in_reset()?;
-        // TCP has the peer's address; what is set for RoCE means nothing here.
+        // TCP has the peer's address; attributes of RoCE have no effect.
         let number = self.device.qp_number(qp).map_err(refused)?;
         self.bring_up(qp, self.address, number, PathMtu::B1024, 0)?;
         Ok(qp)
     }
 
-    /// Brings a queue pair from RESET to RTS.
+    /// Moves a queue pair from RESET to RTS.
     pub(super) fn bring_up(
         &mut self,
         qp: QpHandle,
@@ -453,12 +452,12 @@ impl Adapter {
         Ok(())
     }
 
-    /// The next datagram to be sent.
+    /// Returns the next datagram to send.
     pub(super) fn poll(&mut self) -> Option<Vec<u8>> {
         self.frames.pop_front()
     }
 
-    /// A datagram is in memory, or a timer is due without one; returns the connections of READs that are done.
+    /// Processes a datagram in memory, or an expired timer; returns the connections of completed READs.
     pub(super) fn receive(
         &mut self,
         frame: Option<&[u8]>,
@@ -477,19 +476,19 @@ impl Adapter {
         self.completions()
     }
 
-    /// When the device has something to do. iWARP has no timers of its own.
+    /// Returns when the device has work. iWARP has no timers.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.device.poll_timeout()
     }
 
-    /// Datagrams that the device has sent again.
+    /// Returns the number of retransmitted datagrams.
     pub(super) fn retransmitted(&self) -> u64 {
         self.device.counters().retransmitted
     }
 }
 
 impl Stream {
-    /// Counts the FPDUs that are whole and were not before.
+    /// Counts newly completed FPDUs.
     fn count(&mut self) -> Whole {
         let mut whole = Whole::default();
         if !matches!(self.stage, Stage::Ready(_)) {

@@ -1,14 +1,14 @@
-//! The card: the bus to the host's memory, and one processor that every frame and message passes.
+//! The card: its bus to host memory, and a processor that handles every frame and message.
 
 use nichrome_wire::Instant;
 
 use super::config::CardConfig;
 use crate::{Pcie, Server};
 
-/// The longest frame without payload: Ethernet's shortest.
+/// Length of the shortest Ethernet frame, without frame check sequence.
 const SHORTEST: usize = 60;
 
-/// A card. `now` must not go backwards.
+/// A card. `now` must not decrease.
 #[derive(Clone, Debug)]
 pub(super) struct Card {
     config: CardConfig,
@@ -18,11 +18,12 @@ pub(super) struct Card {
 
 impl Card {
     pub(super) fn new(config: CardConfig) -> Self {
-        // What waits is bounded by TCP's windows.
+        // TCP's windows bound the queue.
         Self { config, bus: Pcie::new(config.bus), processor: Server::new(usize::MAX) }
     }
 
-    /// Reads a frame's payload from the host's memory; returns when it is here. What has none is made on the card.
+    /// Reads a frame's payload from host memory; returns when it has arrived. Frames without payload are built on the
+    /// card.
     pub(super) fn fetch(&mut self, bytes: usize, now: Instant) -> Instant {
         if bytes <= SHORTEST { now } else { self.bus.read(bytes as u64, now) }
     }
@@ -32,28 +33,28 @@ impl Card {
         self.bus.read(self.config.descriptor, now)
     }
 
-    /// Writes to the host's memory; returns when it is there.
+    /// Writes to host memory; returns when the write completes.
     pub(super) fn place(&mut self, bytes: usize, now: Instant) -> Instant {
         if bytes == 0 { now } else { self.bus.write(bytes as u64, now) }
     }
 
-    /// Handles a frame.
+    /// Processes a frame; returns when done.
     pub(super) fn frame(&mut self, now: Instant) -> Instant {
         self.work(self.config.segment, now)
     }
 
-    /// Handles so many messages.
+    /// Processes messages; returns when done.
     pub(super) fn messages(&mut self, messages: u64, now: Instant) -> Instant {
         if messages == 0 { now } else { self.work(messages * self.config.message, now) }
     }
 
     fn work(&mut self, nanos: u64, now: Instant) -> Instant {
-        // No job is refused.
+        // The queue is unbounded: no job is rejected.
         self.processor.serve(nanos, now).unwrap_or(now)
     }
 }
 
-/// Fills a frame up to Ethernet's shortest.
+/// Pads a frame to the minimum length.
 pub(super) fn padded(mut frame: Vec<u8>) -> Vec<u8> {
     if frame.len() < SHORTEST {
         frame.resize(SHORTEST, 0);

@@ -1,4 +1,4 @@
-//! Datagrams of RDMA as frames.
+//! RDMA datagrams as Ethernet frames.
 
 use std::net::IpAddr;
 
@@ -11,15 +11,15 @@ use nichrome_wire::{
 
 use crate::HostId;
 
-/// Bytes that a packet of RoCEv2 has beside its data at most: IPv4, UDP, BTH, RETH, ICRC.
+/// Maximum overhead of a RoCEv2 packet in bytes: IPv4, UDP, BTH, RETH, ICRC.
 const OVERHEAD: usize = 20 + 8 + 12 + 16 + 4;
 /// Nanoseconds of the shortest timeout (IBA 9.9.2.1.1: 4.096 us · 2ⁿ), and the most that n can be.
 const SHORTEST_TIMEOUT: u64 = 4096;
 const LONGEST_CODE: u8 = 31;
-/// Nanoseconds that a timeout is longer than two round trips.
+/// Margin of a timeout over two round trips, in nanoseconds.
 const MARGIN: u64 = 1_000_000;
 
-/// The frame of a datagram. Its checksum is left out, as RoCEv2 does.
+/// Builds the frame of a datagram, without UDP checksum as in RoCEv2.
 pub(super) fn frame(from: HostId, route: &Route, bytes: &[u8]) -> Result<Vec<u8>, Ipv4Error> {
     let UdpFlow { addresses, src_port, dst_port } = route.flow;
     let to = match addresses.dst() {
@@ -50,7 +50,7 @@ pub(super) fn frame(from: HostId, route: &Route, bytes: &[u8]) -> Result<Vec<u8>
     Ok(frame)
 }
 
-/// The datagram of a frame; `None` if it is none, or damaged.
+/// Parses a frame's datagram; `None` for other or damaged frames.
 pub(super) fn parse(frame: &[u8]) -> Option<Datagram<'_>> {
     let (ip, datagram) = Ipv4Repr::parse(frame.get(EthernetHeader::LEN..)?).ok()?;
     let (header, bytes) = datagram.split_first_chunk::<{ UdpHeader::LEN }>()?;
@@ -60,13 +60,13 @@ pub(super) fn parse(frame: &[u8]) -> Option<Datagram<'_>> {
     Some(Datagram { flow, traffic_class: ip.tos, bytes })
 }
 
-/// The largest path MTU whose packets fit an IP packet of so many bytes.
+/// Returns the largest path MTU whose packets fit an IP packet of `mtu` bytes.
 pub(super) fn path_mtu(mtu: usize) -> PathMtu {
     let all = [PathMtu::B4096, PathMtu::B2048, PathMtu::B1024, PathMtu::B512];
     all.into_iter().find(|path| path.bytes() + OVERHEAD <= mtu).unwrap_or(PathMtu::B256)
 }
 
-/// The code of a timeout that is longer than two round trips of a path with this delay in each direction.
+/// Returns the timeout code for more than two round trips of a path with this one-way delay.
 pub(super) fn timeout(delay: u64) -> u8 {
     let least = 4 * delay + MARGIN;
     (1..LONGEST_CODE).find(|code| SHORTEST_TIMEOUT << code >= least).unwrap_or(LONGEST_CODE)

@@ -1,45 +1,45 @@
-//! What happens in the test bed.
+//! The events of the test bed.
 
 use super::adapter::{Request, Whole};
 use super::processors::Wake;
 use super::router::Port;
 use crate::{Fingerprint, Packet, TraceHash};
 
-/// What happens.
+/// An event.
 pub(super) enum Event {
     /// Clients connect and programs begin.
     Start,
-    /// A processor of a node may have done its work.
+    /// A processor of a node may have completed its work.
     Processor(usize, Wake),
-    /// The driver hands the card of a node a frame.
+    /// The driver passes a frame to a node's card.
     Driver(usize, Packet),
     /// The card has read a frame from memory.
     Fetched(usize, Packet),
-    /// The card puts a frame on the wire.
+    /// The card transmits a frame.
     Wire(usize, Packet),
     /// A frame arrives at a switch.
     AtSwitch(usize, Packet),
     /// A frame arrives at a card of the router.
     AtRouter(Port, Packet),
-    /// The timer of a card's interrupt.
+    /// The interrupt timer of a router's card.
     RouterInterrupt(Port, u64),
-    /// The router's processor is through with a frame.
+    /// The router's processor has handled a frame.
     Forward(Port, Packet),
     /// degen's timer.
     Degen(Port),
     /// A frame arrives at a node's card.
     AtCard(usize, Packet),
-    /// The card is through with it.
+    /// The card has processed the frame.
     FromCard(usize, Packet),
-    /// It is in the host's memory.
+    /// The frame is in host memory.
     InMemory(usize, Packet),
-    /// The kernel is through with its interrupt.
+    /// The kernel has processed its interrupt.
     Kernel(usize, Packet),
-    /// The card has read a work request to a node.
+    /// The card has read a work request for a node.
     Doorbell(usize, usize, Request),
-    /// The card is through with it.
+    /// The card has processed the work request.
     Posted(usize, usize, Request),
-    /// The card is through with messages of a connection.
+    /// The card has processed messages of a connection.
     Delivered(usize, usize, Whole),
     /// Their payload is in memory.
     Placed(usize, usize, Whole),

@@ -14,7 +14,7 @@
 //! | `adapter` | the RDMA device: `nichrome_rdma` with iWARP streams over the card's TCP, MPA's start-up included, or with datagrams |
 //! | `datagram` | frames of RoCE and StaR, for experiments beyond the paper |
 //! | `router` | interrupts that wait for more packets, one processor, and `nichrome_wan` as degen |
-//! | `network` | the world: who passes what on to whom |
+//! | `network` | the world: the flow of frames between the parts |
 //!
 //! TCP, of the kernel and of the card, is smoltcp ([`crate::host`]). What is not modelled: interrupts and descriptors of frames
 //! that were sent, the memory bus that processors and card share, caches, and time slices (a program that communicates comes before

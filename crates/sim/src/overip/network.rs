@@ -1,4 +1,4 @@
-//! The world: programs on nodes, and who passes frames on to whom.
+//! The world: programs on nodes, and the flow of frames between them.
 
 use nichrome_rdma::RKey;
 use nichrome_wire::{Engine, Instant};
@@ -29,18 +29,18 @@ pub(super) struct Network {
     router_timers: [Timer; 2],
     transport: Transport,
     costs: HostCosts,
-    /// The program whose work has just been done: it goes on before others.
+    /// The program that continues before others, since its work has just completed.
     continuing: Option<usize>,
-    /// Frames that found a full queue.
+    /// Frames dropped because of a full queue.
     pub(super) dropped: u64,
-    /// Why the run cannot go on.
+    /// The error that stops the run.
     pub(super) failed: Option<RunError>,
     capture: Capture,
     point: PointId,
 }
 
 impl Network {
-    /// A test bed in which each client and the server repeat these steps; the server once for each client.
+    /// Creates a test bed in which clients and server repeat these steps, the server once per client.
     pub(super) fn new(
         config: &TestbedConfig,
         [client, server]: [Vec<Step>; 2],
@@ -104,7 +104,7 @@ impl Network {
         Ok(())
     }
 
-    /// Carries away what a node's TCP sends, and sets its timer; returns how many frames a call has to pay for.
+    /// Forwards the output of a node's TCP and arms its timer; returns the number of frames that the call pays for.
     fn send(&mut self, node: usize, context: Context, queue: &mut EventQueue<Event>) -> u64 {
         let now = queue.now();
         let this = &mut self.nodes[node];
@@ -128,7 +128,7 @@ impl Network {
         if context == Context::Call { frames } else { 0 }
     }
 
-    /// A program has so much to do.
+    /// Gives a program's work to a processor.
     fn work(&mut self, program: usize, nanos: u64, doing: Doing, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         self.programs[program].doing = doing;
@@ -149,7 +149,7 @@ impl Network {
         }
     }
 
-    /// A processor may have done its work.
+    /// Processes the end of a processor's work.
     fn processor(&mut self, node: usize, wake: Wake, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
         let now = queue.now();
         if let Some(program) = self.nodes[node].processors.fired(wake, now) {
@@ -162,7 +162,7 @@ impl Network {
         Ok(())
     }
 
-    /// A program goes on until it has work for a processor or waits.
+    /// Advances a program until it has work for a processor or waits.
     fn advance(&mut self, program: usize, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
         loop {
             let now = queue.now();
@@ -200,7 +200,7 @@ impl Network {
     fn compute(&mut self, program: usize, nanos: u64, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         if this.doing == Doing::Work || nanos == 0 {
-            // One that does nothing else would do it for ever.
+            // A program without other steps would repeat this one forever.
             let ends = nanos > 0 || !this.is_single();
             this.next();
             return ends;
@@ -209,7 +209,7 @@ impl Network {
         false
     }
 
-    /// A call that sends: a segment after the other is copied and sent.
+    /// Executes a sending call: copies and sends segment by segment.
     fn send_bytes(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         let node = &mut self.nodes[this.node];
@@ -231,7 +231,7 @@ impl Network {
         false
     }
 
-    /// A call of a program ends: what TCP has to send leaves, which takes time; returns true if nothing has.
+    /// Ends a call: TCP's output leaves, which takes time; returns true if there was none.
     fn ends_call(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         this.doing = Doing::Work;
@@ -243,7 +243,7 @@ impl Network {
         frames == 0
     }
 
-    /// Calls that receive: each reads the bytes that have arrived.
+    /// Executes receiving calls: each reads the received bytes.
     fn receive_bytes(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         let node = &mut self.nodes[this.node];
@@ -265,7 +265,7 @@ impl Network {
         false
     }
 
-    /// Posts a WRITE, or a READ and waits for its completion.
+    /// Posts a WRITE; or a READ, and waits for its completion.
     fn post(&mut self, program: usize, is_write: bool, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         let node = &mut self.nodes[this.node];
@@ -302,7 +302,7 @@ impl Network {
         }
     }
 
-    /// Looks for a message in the memory.
+    /// Polls the memory for a message.
     fn look(&mut self, program: usize, len: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         if this.doing == Doing::Found {
@@ -319,7 +319,7 @@ impl Network {
         false
     }
 
-    /// Programs of a node look whether what they wait for has come.
+    /// Lets waiting programs of a node check their conditions.
     fn wake_programs(&mut self, node: usize, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
         for program in 0..self.programs.len() {
             let this = &self.programs[program];
@@ -334,7 +334,7 @@ impl Network {
         Ok(())
     }
 
-    /// A frame reaches a node's TCP, or its timer is due; then whoever waited for it goes on.
+    /// Passes a frame, or an expired timer, to a node's TCP; continues the programs that waited for it.
     fn tcp(
         &mut self,
         node: usize,
@@ -358,7 +358,7 @@ impl Network {
         self.wake_programs(node, queue)
     }
 
-    /// The adapter of a node takes what TCP has received, and gives it what it has room for.
+    /// Exchanges bytes between a node's TCP and its adapter.
     fn streams(&mut self, node: usize, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
         if self.transport != Transport::Rdma {
             return Ok(());
@@ -382,7 +382,7 @@ impl Network {
         Ok(())
     }
 
-    /// The card is through with a work request.
+    /// Processes a work request that the card has handled.
     fn posted(
         &mut self,
         node: usize,
@@ -397,7 +397,7 @@ impl Network {
         self.wake_programs(node, queue)
     }
 
-    /// Messages of a connection are in memory.
+    /// Processes messages that are in memory.
     fn placed(
         &mut self,
         node: usize,
@@ -411,7 +411,7 @@ impl Network {
         self.completed(node, &reads, queue)
     }
 
-    /// A datagram is in a node's memory, or a timer of its adapter is due.
+    /// Processes a datagram in a node's memory, or an expired timer of its adapter.
     fn datagram(
         &mut self,
         node: usize,
@@ -423,7 +423,7 @@ impl Network {
         self.completed(node, &reads, queue)
     }
 
-    /// READs of these connections of a node are done, and messages may have come.
+    /// Handles completed READs, and possibly received messages.
     fn completed(
         &mut self,
         node: usize,
@@ -441,7 +441,7 @@ impl Network {
         self.wake_programs(node, queue)
     }
 
-    /// A frame leaves a card.
+    /// Transmits a frame of a card.
     fn wire(&mut self, node: usize, frame: Packet, queue: &mut EventQueue<Event>) {
         if node == SERVER {
             self.capture.record(self.point, queue.now(), &frame);
@@ -477,7 +477,7 @@ impl Network {
         }
     }
 
-    /// degen lets frames go that came by a port: they leave by the other.
+    /// Forwards frames released by degen through the other port.
     fn leave_router(&mut self, port: Port, frames: Vec<Packet>, queue: &mut EventQueue<Event>) {
         let out = 1 - port;
         for frame in frames {
@@ -540,7 +540,7 @@ impl Network {
             }
             Event::InMemory(node, frame) => {
                 let processors = &mut self.nodes[node].processors;
-                // The driver takes what comes during an interrupt along with it.
+                // Packets that arrive during an interrupt are handled by it.
                 let interrupt = if processors.is_in_kernel(now) { 0 } else { self.costs.interrupt };
                 let at = processors.kernel(interrupt + self.costs.packet_in, now);
                 queue.schedule(at, Event::Kernel(node, frame));
@@ -565,18 +565,18 @@ impl Network {
         Ok(())
     }
 
-    /// Nanoseconds that the application has worked.
+    /// Returns the application's total work, in nanoseconds.
     pub(super) fn application_work(&self, now: Instant) -> u64 {
         self.nodes[SERVER].processors.application_work(now)
     }
 
-    /// Segments and datagrams that all nodes have sent again.
+    /// Returns the retransmitted segments and datagrams of all nodes.
     pub(super) fn retransmitted(&self) -> u64 {
         self.nodes.iter().map(Node::retransmitted).sum()
     }
 }
 
-/// The card of a node reads a frame from memory and puts it on the wire.
+/// Reads a frame from a node's memory and transmits it.
 fn fetch(this: &mut Node, node: usize, frame: Packet, queue: &mut EventQueue<Event>) {
     let at = this.card.fetch(frame.wire_len(), queue.now());
     queue.schedule(at, Event::Fetched(node, frame));

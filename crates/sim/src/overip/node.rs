@@ -1,4 +1,4 @@
-//! A node: processors, card, TCP, and where its frames go.
+//! A node: processors, card, TCP and adapter.
 
 use nichrome_wire::{Engine, Instant};
 
@@ -10,22 +10,22 @@ use crate::experiment::RunError;
 use crate::host::{ConnectionId, Host, HostConfig, Role};
 use crate::{HostId, Link, Packet, Timer};
 
-/// Where the server listens.
+/// The server's port.
 const PORT: u16 = 5201;
 
-/// Whose work it is to send what TCP has to send.
+/// Who pays for TCP's transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Context {
-    /// A program's, in its system call.
+    /// A program, in its system call.
     Call,
-    /// The kernel's, behind an interrupt or a timer.
+    /// The kernel, after an interrupt or a timer.
     Kernel,
-    /// The card's.
+    /// The card.
     Card,
 }
 
 impl Context {
-    /// Whose it is where no program calls.
+    /// Returns the context outside of a program's calls.
     pub(super) fn in_background(transport: Transport) -> Self {
         match transport {
             Transport::Sockets => Self::Kernel,
@@ -39,23 +39,23 @@ pub(super) struct Node {
     pub(super) costs: HostCosts,
     pub(super) processors: Processors,
     pub(super) card: Card,
-    /// The kernel's TCP, or the card's.
+    /// TCP of the kernel or of the card.
     pub(super) tcp: Host,
     pub(super) timer: Timer,
-    /// The adapter, where RDMA carries the messages.
+    /// The adapter, for RDMA transports.
     pub(super) adapter: Option<Adapter>,
     pub(super) uplink: Link,
-    /// Bytes that programs have received.
+    /// Bytes received by programs.
     pub(super) received: u64,
-    /// Bytes of the longest segment.
+    /// Maximum segment size, in bytes.
     pub(super) mss: usize,
-    /// What TCP sends of programs: its value means nothing.
+    /// Content of programs' data, whose value is irrelevant.
     zeros: Vec<u8>,
     scratch: Vec<u8>,
 }
 
 impl Node {
-    /// A node for so many programs, whose application has so many processes.
+    /// Creates a node for this number of programs, and of application processes.
     pub(super) fn new(
         id: HostId,
         config: &TestbedConfig,
@@ -93,34 +93,34 @@ impl Node {
         connected.map(|_| ()).map_err(|error| RunError::Impossible(error.to_string()))
     }
 
-    /// The next frame that TCP or the adapter sends.
+    /// Returns the next frame of TCP or the adapter.
     pub(super) fn poll(&mut self) -> Option<Packet> {
         let frame = self.tcp.poll().or_else(|| self.adapter.as_mut()?.poll());
         frame.map(|frame| Packet::from(padded(frame)))
     }
 
-    /// When TCP or the adapter has something to do.
+    /// Returns when TCP or the adapter has work.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let adapter = self.adapter.as_ref().and_then(Adapter::poll_timeout);
         [self.tcp.poll_timeout(), adapter].into_iter().flatten().min()
     }
 
-    /// Bytes that can be written to a connection.
+    /// Returns the writable bytes of a connection.
     pub(super) fn writable(&self, connection: usize) -> usize {
         self.tcp.connections().get(connection).map_or(0, crate::host::Connection::writable)
     }
 
-    /// Bytes that can be read from a connection.
+    /// Returns the readable bytes of a connection.
     pub(super) fn readable(&self, connection: usize) -> usize {
         self.tcp.connections().get(connection).map_or(0, crate::host::Connection::unread)
     }
 
-    /// A program writes so many bytes, at most a segment.
+    /// Writes a program's bytes, at most a segment.
     pub(super) fn write(&mut self, connection: usize, bytes: usize, now: Instant) -> usize {
         self.tcp.write(ConnectionId(connection), &self.zeros[..bytes.min(self.zeros.len())], now)
     }
 
-    /// A program reads so many bytes.
+    /// Reads bytes for a program.
     pub(super) fn read(&mut self, connection: usize, bytes: usize, now: Instant) -> usize {
         self.scratch.clear();
         let read = self.tcp.read(ConnectionId(connection), &mut self.scratch, bytes, now);
@@ -128,7 +128,7 @@ impl Node {
         read
     }
 
-    /// Connections that TCP has made get a stream of the adapter, and MPA's start-up begins.
+    /// Attaches established TCP connections to streams of the adapter and begins MPA start-up.
     pub(super) fn start_streams(&mut self, now: Instant) {
         let Some(adapter) = &mut self.adapter else { return };
         while let Some(connection) = self.tcp.connections().get(adapter.connections()) {
@@ -145,7 +145,7 @@ impl Node {
         }
     }
 
-    /// Segments and datagrams that were sent again.
+    /// Returns the number of retransmitted segments and datagrams.
     pub(super) fn retransmitted(&self) -> u64 {
         let by_tcp: u64 = self.tcp.connections().iter().map(crate::host::Connection::retransmitted).sum();
         by_tcp + self.adapter.as_ref().map_or(0, Adapter::retransmitted)

@@ -1,4 +1,4 @@
-//! What the model can be told, and what becomes of it.
+//! The parameters of the model, and the configuration made of them.
 
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 

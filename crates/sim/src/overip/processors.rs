@@ -1,25 +1,25 @@
-//! The two processors of a node: kernel work comes before programs, programs before the application in the background.
+//! The two processors of a node, in order of priority: kernel, programs, background application.
 
 use std::collections::VecDeque;
 
 use nichrome_wire::Instant;
 
-/// How many processors a node has (section 3: dual Xeon).
+/// Processors of a node (section 3: dual Xeon).
 pub(super) const PROCESSORS: usize = 2;
 
-/// What runs on a processor.
+/// The task of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Work of a program of this number.
+    /// The program with this number.
     Program(usize),
-    /// A process of the application, of this number.
+    /// The application process with this number.
     Application(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Running {
     task: Task,
-    /// When it will have done its work, if no interrupt comes.
+    /// Completion time of the task without further interrupts.
     ends: Instant,
 }
 
@@ -27,16 +27,16 @@ struct Running {
 struct Processor {
     kernel_until: Instant,
     running: Option<Running>,
-    /// How often something was begun on it.
+    /// Number of tasks started on it.
     begun: u64,
 }
 
-/// A time at which [`Processors::fired`] is to be called.
+/// A time to call [`Processors::fired`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wake {
     pub(super) at: Instant,
     pub(super) processor: usize,
-    /// Tells those that have been overtaken by others.
+    /// Identifies superseded wake-ups.
     pub(super) begun: u64,
 }
 
@@ -44,35 +44,35 @@ pub(super) struct Wake {
 #[derive(Clone, Debug)]
 pub(super) struct Processors {
     all: [Processor; PROCESSORS],
-    /// The one that takes interrupts.
+    /// The processor that takes interrupts.
     interrupted: usize,
-    /// Programs with work that have no processor, and nanoseconds of it.
+    /// Programs waiting for a processor, with their work in nanoseconds.
     ready: VecDeque<(usize, u64)>,
-    /// The processor that each program ran on last.
+    /// The last processor of each program.
     last: Vec<usize>,
-    /// Processes of the application that have no processor.
+    /// Application processes waiting for a processor.
     background: VecDeque<usize>,
-    /// Nanoseconds that the processes of the application have worked, apart from what runs.
+    /// Completed work of the application in nanoseconds, without running tasks.
     worked: u64,
-    /// Times at which it is to be called that nobody has been told.
+    /// Wake-ups not yet scheduled by the world.
     wakes: Vec<Wake>,
     balancing: Balancing,
 }
 
-/// Whether the scheduler moves an application from the processor that takes interrupts to one that is free.
+/// Whether the scheduler moves an application process away from the processor that takes interrupts to a free one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Balancing {
-    /// It stays until a program takes its processor.
+    /// It stays until a program preempts it.
     Off,
-    /// At once.
+    /// Immediately.
     On,
 }
 
-/// Longer than any run: the application never ends.
+/// Longer than any run: the application does not end.
 const FOR_EVER: u64 = 1 << 60;
 
 impl Processors {
-    /// Idle processors, of which one takes interrupts, for so many programs; and an application of so many processes.
+    /// Creates idle processors for this number of programs and application processes; `interrupted` takes interrupts.
     pub(super) fn new(interrupted: usize, programs: usize, application: usize, balancing: Balancing) -> Self {
         let mut processors = Self {
             all: Default::default(),
@@ -88,7 +88,7 @@ impl Processors {
         processors
     }
 
-    /// Does kernel work where interrupts are taken; returns when it is done.
+    /// Runs kernel work on the processor that takes interrupts; returns when it completes.
     pub(super) fn kernel(&mut self, nanos: u64, now: Instant) -> Instant {
         let processor = &mut self.all[self.interrupted];
         processor.kernel_until = processor.kernel_until.max(now).plus_nanos(nanos);
@@ -98,25 +98,25 @@ impl Processors {
         processor.kernel_until
     }
 
-    /// Returns true if kernel work is being done at `now` where interrupts are taken.
+    /// Returns true if kernel work runs at `now` on the processor that takes interrupts.
     pub(super) fn is_in_kernel(&self, now: Instant) -> bool {
         self.all[self.interrupted].kernel_until > now
     }
 
-    /// A program has so much to do.
+    /// Queues a program's work.
     pub(super) fn run(&mut self, program: usize, nanos: u64, now: Instant) {
         self.ready.push_back((program, nanos));
         self.dispatch(now);
     }
 
-    /// A program goes on where it has just done its work, before others.
+    /// Continues a program on its processor, before others.
     pub(super) fn go_on(&mut self, program: usize, nanos: u64, now: Instant) {
         self.ready.push_front((program, nanos));
         self.dispatch(now);
     }
 
-    /// A time asked for has come; returns the program that has done its work. Its processor stays free until
-    /// [`Processors::dispatch`] or more work.
+    /// Processes a wake-up; returns the program whose work is complete. Its processor stays free until
+    /// [`Processors::dispatch`] or further work.
     pub(super) fn fired(&mut self, wake: Wake, now: Instant) -> Option<usize> {
         let processor = &mut self.all[wake.processor];
         let running = processor.running.filter(|_| processor.begun == wake.begun)?;
@@ -131,7 +131,7 @@ impl Processors {
         }
     }
 
-    /// Gives free processors work.
+    /// Assigns work to free processors.
     pub(super) fn dispatch(&mut self, now: Instant) {
         while let Some((program, nanos)) = self.ready.front().copied() {
             let Some(processor) = self.processor_for(program) else { break };
@@ -153,18 +153,18 @@ impl Processors {
         }
     }
 
-    /// Times at which it wants to be called.
+    /// Returns the wake-ups to schedule.
     pub(super) fn take_wakes(&mut self) -> Vec<Wake> {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Nanoseconds that the application has worked.
+    /// Returns the application's total work, in nanoseconds.
     pub(super) fn application_work(&self, now: Instant) -> u64 {
         let running: u64 = self.all.iter().filter_map(|processor| processor.application_work(now)).sum();
         self.worked + running
     }
 
-    /// The one that it ran on if that is free, another free one, or one that the application has.
+    /// Returns a program's last processor if it is free, else another free one, else one that runs the application.
     fn processor_for(&self, program: usize) -> Option<usize> {
         let last = self.last[program];
         let order = || [last, PROCESSORS - 1 - last].into_iter();
@@ -176,7 +176,7 @@ impl Processors {
         })
     }
 
-    /// Takes a processor from the application, if that has it.
+    /// Preempts the application on a processor.
     fn preempt(&mut self, processor: usize, now: Instant) {
         let place = &mut self.all[processor];
         if let Some(work) = place.application_work(now)
@@ -199,7 +199,7 @@ impl Processors {
 }
 
 impl Processor {
-    /// What the application has worked since it was given this processor.
+    /// Returns the application's work on this processor since it was assigned.
     fn application_work(&self, now: Instant) -> Option<u64> {
         let Running { task: Task::Application(_), ends } = self.running? else { return None };
         let left = ends.nanos_since(self.kernel_until.max(now));
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(processors.application_work(at(1000)), 900);
     }
 
-    /// Both programs begin while the application has the other processor; what it is left with depends on the scheduler.
+    /// Both programs begin while the application has the other processor. Its share then depends on the scheduler.
     #[test]
     fn an_application_behind_interrupts_moves_where_the_scheduler_balances() {
         for (balancing, work) in [(Balancing::Off, 100 + 50), (Balancing::On, 100 + 300)] {

@@ -1,4 +1,4 @@
-//! The paper's benchmarks as steps of programs, and the stopwatch that they share.
+//! The paper's benchmarks as steps of programs, with a shared stopwatch.
 
 use nichrome_wire::Instant;
 
@@ -7,39 +7,39 @@ use nichrome_wire::Instant;
 pub(super) enum Step {
     /// Starts the stopwatch.
     Start,
-    /// Reads it.
+    /// Stops the stopwatch and records the time.
     Stop,
-    /// Sends so many bytes: a system call, or a WRITE to the peer's memory.
+    /// Sends bytes: by a system call, or by a WRITE to the peer's memory.
     Send(usize),
-    /// Waits for so many bytes: system calls, or a look at the memory that the peer writes to.
+    /// Receives bytes: by system calls, or by polling the memory that the peer writes to.
     Await(usize),
-    /// Fetches so many bytes by READ.
+    /// Fetches bytes by READ.
     Fetch(usize),
-    /// Computes for so many nanoseconds.
+    /// Computes, in nanoseconds.
     Compute(u64),
 }
 
-/// What is measured.
+/// The benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// Figures 3 and 8: a message and one back.
+    /// Figures 3 and 8: ping-pong.
     PingPong,
     /// Figures 4a and 5: the client computes before it receives.
     Overlap,
     /// Figures 4b and 6: the client fetches data from a server that computes.
     Fetch,
-    /// Figure 7: clients send without end.
+    /// Figure 7: clients send endlessly.
     Senders,
-    /// A message, and a control message back.
+    /// A message, and a control message in return.
     Transfer,
-    /// Figure 9: a message and how its buffer was agreed on.
+    /// Figure 9: a message with the negotiation of its buffer.
     Rendezvous(Rendezvous),
 }
 
-/// How the buffer of a message is agreed on (section 5).
+/// The negotiation of a message's buffer (section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rendezvous {
-    /// Not at all: the message goes to one that was agreed on before.
+    /// None: the message goes to a preallocated buffer.
     Eager,
     /// START, REPLY, WRITE, FIN.
     Write,
@@ -47,22 +47,22 @@ pub(super) enum Rendezvous {
     Read,
 }
 
-/// The numbers of a benchmark.
+/// The parameters of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// Bytes of a message.
+    /// Length of a message, in bytes.
     pub(super) message: usize,
-    /// Bytes of a control message.
+    /// Length of a control message, in bytes.
     pub(super) control: usize,
-    /// READs that follow from each other before the data is found.
+    /// Dependent READs before the data is found.
     pub(super) reads: usize,
-    /// Nanoseconds that the client computes.
+    /// The client's computation, in nanoseconds.
     pub(super) computation: u64,
-    /// Nanoseconds that the server computes before each answer.
+    /// The server's computation before each answer, in nanoseconds.
     pub(super) load: u64,
 }
 
-/// The steps that a client and the server repeat. `fetches`: the transport has READs.
+/// Returns the steps that client and server repeat. `fetches`: the transport supports READs.
 pub(super) fn programs(pattern: Pattern, sizes: Sizes, fetches: bool) -> [Vec<Step>; 2] {
     use Step::{Await, Compute, Fetch, Send, Start, Stop};
     let Sizes { message, control, reads, computation, load } = sizes;
@@ -86,7 +86,7 @@ pub(super) fn programs(pattern: Pattern, sizes: Sizes, fetches: bool) -> [Vec<St
             vec![Start, Send(control), Await(message), Stop],
             vec![Await(control), Compute(load), Send(message)],
         ],
-        // The memory that RDMA writes to is the application's, which does not wait for it.
+        // RDMA writes to the application's memory, which does not wait for messages.
         (Pattern::Senders, true) => [vec![Send(message)], Vec::new()],
         (Pattern::Senders, false) => [vec![Send(message)], vec![Await(message)]],
         (Pattern::Rendezvous(Rendezvous::Eager), _) => {
@@ -103,11 +103,11 @@ pub(super) fn programs(pattern: Pattern, sizes: Sizes, fetches: bool) -> [Vec<St
     }
 }
 
-/// The times between [`Step::Start`] and [`Step::Stop`].
+/// Times between [`Step::Start`] and [`Step::Stop`].
 #[derive(Clone, Debug)]
 pub(super) struct Stopwatch {
     started: Instant,
-    /// So many are left out at first, and then so many are kept.
+    /// Number of times to skip first, and then to record.
     skipped: u64,
     most: u64,
     total: u64,
@@ -130,45 +130,45 @@ impl Stopwatch {
         self.read += 1;
     }
 
-    /// Returns true if it was read often enough: programs end.
+    /// Returns true if enough times are recorded: programs end.
     pub(super) fn is_done(&self) -> bool {
         self.read >= self.skipped + self.most
     }
 
-    /// The mean, in nanoseconds; `None` if it was not read often enough.
+    /// Returns the mean in nanoseconds; `None` if too few times are recorded.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.is_done() && self.most > 0).then(|| self.total as f64 / self.most as f64)
     }
 }
 
-/// What a program does or waits for within a step.
+/// The state of a program within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// It begins the step.
+    /// Begins the step.
     Begin,
-    /// It computes, or waits for its call to end.
+    /// Computes, or waits for its call to end.
     Work,
-    /// It has called to send so many bytes.
+    /// In a call that sends this many bytes.
     Sending(usize),
-    /// It has called to read so many bytes.
+    /// In a call that receives this many bytes.
     Receiving(usize),
-    /// It posts a work request.
+    /// Posts a work request.
     Posting,
-    /// It waits until it can write.
+    /// Waits until it can write.
     AwaitRoom,
-    /// It waits until it can read.
+    /// Waits until it can read.
     AwaitBytes,
-    /// It waits for a message in its memory.
+    /// Waits for a message in memory.
     AwaitMessage,
-    /// It waits until it can post.
+    /// Waits until it can post.
     AwaitCompletion,
-    /// It waits for the completion of its READ.
+    /// Waits for the completion of its READ.
     AwaitRead,
-    /// It has found what it waited for.
+    /// Found what it waited for.
     Found,
 }
 
-/// A program at work.
+/// A running program.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     /// Its node, the connection there, and the peer's node.
@@ -178,7 +178,7 @@ pub(super) struct Program {
     steps: Vec<Step>,
     at: usize,
     pub(super) doing: Doing,
-    /// Bytes that are left of the step.
+    /// Remaining bytes of the step.
     pub(super) left: usize,
     /// Messages sent and received by RDMA.
     pub(super) sent: u64,
@@ -193,7 +193,7 @@ impl Program {
         program
     }
 
-    /// The step that it is at; `None` if it has none.
+    /// Returns the current step, if any.
     pub(super) fn step(&self) -> Option<Step> {
         self.steps.get(self.at).copied()
     }
@@ -203,7 +203,7 @@ impl Program {
         self.steps.len() == 1
     }
 
-    /// Goes on to the next step, after the last to the first.
+    /// Advances to the next step, cyclically.
     pub(super) fn next(&mut self) {
         self.at = (self.at + 1) % self.steps.len().max(1);
         self.begin();
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(stopwatch.mean(), Some(15.0));
     }
 
-    /// What one side sends the other awaits, in order.
+    /// Each side awaits what the other sends, in the same order.
     #[test]
     fn both_sides_of_a_benchmark_fit() {
         let sizes = Sizes { message: 9, control: 3, reads: 1, computation: 1, load: 1 };

@@ -1,4 +1,4 @@
-//! The router: a card for each network, whose interrupt waits for more frames, one processor, and degen.
+//! The router: a card per network with interrupt moderation, one processor, and degen.
 
 use nichrome_wan::{ConfigError, Delay, Impairments, Loss, Output, Path, Probability};
 use nichrome_wire::engine::{advance, deliver};
@@ -7,23 +7,23 @@ use nichrome_wire::{Engine, Instant};
 use super::config::{Moderation, RouterConfig};
 use crate::{Packet, Server};
 
-/// The card to a network: 0 is A's, 1 is B's.
+/// The card of a network: 0 for A, 1 for B.
 pub(super) type Port = usize;
 
-/// Frames that wait for the interrupt of a card.
+/// Frames waiting for a card's interrupt.
 #[derive(Clone, Debug, Default)]
 struct Waiting {
     frames: Vec<Packet>,
-    /// Counts interrupts, so that the timer of one that has come does not raise another.
+    /// Interrupt counter, which invalidates the timer of an interrupt that was raised early.
     interrupts: u64,
 }
 
-/// What the world does for the router.
+/// Events that the world schedules for the router.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Calls [`Router::due`] at that time.
+    /// Call [`Router::due`] at that time.
     Interrupt { at: Instant, port: Port, interrupts: u64 },
-    /// Calls [`Router::forward`] at that time with a frame that came by the port.
+    /// Call [`Router::forward`] at that time with a frame from the port.
     Forward { at: Instant, port: Port, frame: Packet },
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Router {
     config: RouterConfig,
     waiting: [Waiting; 2],
     processor: Server,
-    /// degen, for frames that came by each port.
+    /// degen, by arrival port.
     paths: [Path<Packet>; 2],
 }
 
@@ -46,7 +46,7 @@ impl Router {
         Ok(Self { config, waiting: Default::default(), processor: Server::new(usize::MAX), paths })
     }
 
-    /// A frame arrives at a card.
+    /// Receives a frame.
     pub(super) fn receive(&mut self, port: Port, frame: Packet, now: Instant, effects: &mut Vec<Effect>) {
         let Moderation { delay, frames } = self.config.moderation[port];
         let waiting = &mut self.waiting[port];
@@ -59,7 +59,7 @@ impl Router {
         }
     }
 
-    /// The time of an interrupt has come, if none came before.
+    /// Raises a due interrupt, unless it was raised early.
     pub(super) fn due(&mut self, port: Port, interrupts: u64, now: Instant, effects: &mut Vec<Effect>) {
         if self.waiting[port].interrupts == interrupts {
             self.interrupt(port, now, effects);
@@ -72,28 +72,28 @@ impl Router {
         let mut cost = self.config.interrupt;
         for frame in waiting.frames.drain(..) {
             cost += self.config.forward;
-            // No job is refused.
+            // The queue is unbounded: no job is rejected.
             let at = self.processor.serve(cost, now).unwrap_or(now);
             cost = 0;
             effects.push(Effect::Forward { at, port, frame });
         }
     }
 
-    /// Gives a frame to degen; returns what degen lets go.
+    /// Passes a frame to degen; returns the frames that degen releases.
     pub(super) fn forward(&mut self, port: Port, frame: Packet, now: Instant) -> Vec<Packet> {
         let mut released = Vec::new();
         deliver(&mut self.paths[port], frame, now, &mut |_, output| keep(output, &mut released));
         released
     }
 
-    /// Returns what degen lets go at `now`.
+    /// Returns the frames that degen releases at `now`.
     pub(super) fn release(&mut self, port: Port, now: Instant) -> Vec<Packet> {
         let mut released = Vec::new();
         advance(&mut self.paths[port], now, &mut |_, output| keep(output, &mut released));
         released
     }
 
-    /// When degen lets something go.
+    /// Returns when degen releases the next frame.
     pub(super) fn poll_timeout(&self, port: Port) -> Option<Instant> {
         self.paths[port].poll_timeout()
     }

@@ -1,4 +1,4 @@
-//! The model as experiments run it.
+//! The model's interface to experiments.
 
 use nichrome_wire::Instant;
 
@@ -41,7 +41,7 @@ static METRICS: [MetricSpec; 10] = [
     },
 ];
 
-/// Virtual time after which a run has failed: an exchange takes seconds at most.
+/// Virtual time limit of a run in nanoseconds; an exchange takes seconds at most.
 const LONGEST: u64 = 100_000_000_000_000;
 
 impl Runner for OverIp {
@@ -91,10 +91,10 @@ fn micros(metric: &'static str, nanos: f64) -> Measurement {
     Measurement::new(metric, nanos / 1000.0)
 }
 
-/// The simulations of one run, one after the other.
+/// The successive simulations of one run.
 struct Runs<'a> {
     observer: &'a mut Observer,
-    /// Where packets of the first are recorded.
+    /// The capture of the first simulation.
     capture: Capture,
     events: u64,
     trace: TraceHash,
@@ -130,7 +130,7 @@ impl Runs<'_> {
         self.observer.counters.add_part("network", counts);
     }
 
-    /// The mean time between start and stop, in nanoseconds.
+    /// Returns the mean time between start and stop, in nanoseconds.
     fn exchange(&mut self, plan: &Plan) -> Result<f64, RunError> {
         let mut simulation = self.begin(plan)?;
         self.go(&mut simulation, LONGEST)?;

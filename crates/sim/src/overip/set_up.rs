@@ -1,4 +1,4 @@
-//! Connecting queue pairs that exchange datagrams before a run, as two drivers agree on it.
+//! Connects queue pairs for datagrams before a run, as two drivers would negotiate.
 
 use nichrome_rdma::{ByteMemory, Device, QpHandle, star};
 use nichrome_wire::SeqNumber;
@@ -8,7 +8,7 @@ use super::config::{Packets, TestbedConfig};
 use super::datagram;
 use crate::experiment::RunError;
 
-/// Connects a queue pair of a client and one of the server, as two drivers agree on it before a run.
+/// Connects a queue pair of a client with one of the server.
 pub(super) fn connect(
     client: &mut Adapter,
     server: &mut Adapter,
@@ -31,7 +31,7 @@ pub(super) fn connect(
     Ok(())
 }
 
-/// The server becomes stateless, and the client keeps its state.
+/// Makes the server stateless and the client stateful.
 fn agree_on_star(
     [client, server]: [&mut Device<ByteMemory>; 2],
     [client_qp, server_qp]: [QpHandle; 2],

@@ -1,23 +1,23 @@
-//! Which node is behind which switch.
+//! The assignment of nodes to switches.
 
 use super::config::{TestbedConfig, Topology};
 use super::router::Port;
 use crate::{HostId, PortId, Switch};
 
-/// The node that all others talk to.
+/// The node that all others communicate with.
 pub(super) const SERVER: usize = 0;
-/// The switch of network A, where the clients are, and of B.
+/// The switches of network A, with the clients, and of network B.
 pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
 
-/// Where the link behind a port of a switch ends.
+/// The destination of a switch port's link.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Behind {
     Node(usize),
     Router(Port),
 }
 
-/// The switches, and what is behind their ports.
+/// Creates the switches and the destinations of their ports.
 pub(super) fn switches(config: &TestbedConfig) -> ([Switch; 2], [Vec<Behind>; 2]) {
     let mut switches = [Switch::new(config.switch), Switch::new(config.switch)];
     let mut behind: [Vec<Behind>; 2] = Default::default();
