@@ -100,20 +100,23 @@ fn sum_long(bytes: &[u8]) -> u16 {
     pulp::Arch::new().dispatch(|| sum_lanes(bytes))
 }
 
-/// The sum is independent of byte order but for a final swap (RFC 1071 section 2): words are added in native order, 32
-/// bits at a time, into 64-bit lanes that cannot overflow. Compilers vectorize this shape.
+/// The sum is independent of byte order but for a final swap (RFC 1071 section 2): words are added in native order, 64 bits
+/// at a time, in a shape that compilers vectorize. The lanes overflow, but the sums of the upper halves alone do not, so the
+/// sum of the lower halves is exact: the difference, modulo 2^64.
 #[inline(always)]
 fn sum_lanes(bytes: &[u8]) -> u16 {
-    let (blocks, tail) = bytes.as_chunks::<64>();
-    let mut lanes = [0u64; 16];
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    let (mut wholes, mut uppers) = ([0u64; 8], [0u64; 8]);
     for block in blocks {
-        let (words, _) = block.as_chunks::<4>();
-        for (lane, word) in lanes.iter_mut().zip(words) {
-            *lane += u64::from(u32::from_ne_bytes(*word));
+        for ((whole, upper), word) in wholes.iter_mut().zip(&mut uppers).zip(block.as_chunks().0) {
+            let word = u64::from_ne_bytes(*word);
+            *whole = whole.wrapping_add(word);
+            *upper += word >> 32;
         }
     }
-    let mut total: u64 = lanes.iter().sum();
-    let (words, tail) = tail.as_chunks::<4>();
+    let lanes = wholes.iter().zip(&uppers);
+    let mut total: u64 = lanes.map(|(whole, upper)| upper + whole.wrapping_sub(upper << 32)).sum();
+    let (words, tail) = rest.as_chunks::<4>();
     for word in words {
         total += u64::from(u32::from_ne_bytes(*word));
     }
