@@ -8,6 +8,7 @@ mod lane;
 mod lro;
 mod overip;
 mod pin;
+mod plain_read;
 mod rdma;
 mod sim;
 mod star;

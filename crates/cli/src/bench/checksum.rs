@@ -10,6 +10,7 @@ use nichrome_wire::iwarp::crc32c;
 use serde::Serialize;
 
 use super::figures::{median, rounded};
+use super::plain_read::read;
 
 const SIZES: [usize; 6] = [64, 576, 1448, 1500, 9000, 65_536];
 const RUNS: usize = 15;
@@ -60,19 +61,6 @@ impl Checksum {
         }
         Ok(())
     }
-}
-
-/// Reads the bytes with AVX2 if available, with as little work as possible.
-fn read(bytes: &[u8]) -> u64 {
-    pulp::Arch::new().dispatch(|| {
-        let mut lanes = [0; 16];
-        for block in bytes.as_chunks::<128>().0 {
-            for (lane, word) in lanes.iter_mut().zip(block.as_chunks().0) {
-                *lane ^= u64::from_ne_bytes(*word);
-            }
-        }
-        lanes.iter().fold(0, |all, lane| all ^ lane)
-    })
 }
 
 fn gigabytes_per_second<T>(size: usize, sum: impl Fn(&[u8]) -> T) -> f64 {

@@ -11,7 +11,7 @@ use nichrome_lro::{ChecksumStatus, Config, Medium, Profile};
 use serde::Serialize;
 
 use super::figures::rounded;
-use super::lane::{BURST, Plan, Subject, Traffic};
+use super::lane::{BURST, Plan, Subject, Traffic, Work};
 use super::traffic::{File, Flows, Interleaving};
 use crate::number::Grouped;
 
@@ -138,9 +138,9 @@ fn print(report: &Report, output: &mut impl Write) -> io::Result<()> {
 }
 
 fn measure(file: &File, interleaving: Interleaving, profile: Profile) -> anyhow::Result<Cost> {
-    let checksums = [ChecksumStatus::Verified, ChecksumStatus::Unknown];
+    let works = [ChecksumStatus::Verified, ChecksumStatus::Unknown].map(Work::Coalesce);
     let [verified, unknown] = subject(file, interleaving, profile)
-        .measure(PLAN, checksums, || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)))?;
+        .measure(PLAN, works, || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)))?;
     Ok(Cost::Time {
         ns_per_packet: rounded(verified.ns_per_packet),
         ns_per_packet_with_checksum: rounded(unknown.ns_per_packet),
@@ -163,10 +163,11 @@ fn row_number(nth: usize) -> anyhow::Result<Interleaving> {
 /// Runs one pass of a row through a profile and prints its number of packets.
 pub(super) fn run_row(file: &File, nth: usize, profile: Profile) -> anyhow::Result<()> {
     let interleaving = row_number(nth)?;
-    let [measured] =
-        subject(file, interleaving, profile).measure(COUNTED, [ChecksumStatus::Verified], || {
-            Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?))
-        })?;
+    let [measured] = subject(file, interleaving, profile).measure(
+        COUNTED,
+        [Work::Coalesce(ChecksumStatus::Verified)],
+        || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)),
+    )?;
     writeln!(io::stdout(), "{}", measured.packets_in)?;
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! its outputs are polled after it, and dropped after the clock stops. The benchmarks of the peers work in the same
 //! way.
 
-use std::error::Error;
 use std::time::Instant as Clock;
 
 use anyhow::anyhow;
@@ -14,6 +13,7 @@ use nichrome_wire::{Engine, Instant, engine};
 use stats_alloc::Region;
 
 use super::figures::median;
+use super::plain_read::Reader;
 use super::traffic::{File, Flows};
 use crate::allocator::ALLOCATOR;
 use crate::engine_options::default_profile_config;
@@ -103,6 +103,38 @@ struct Totals {
     allocations: u64,
 }
 
+/// A lane, whatever its engine.
+trait Run {
+    /// Takes at least so many packets.
+    fn run(&mut self, packets: usize);
+
+    /// The median of the runs after the first, and what was counted in them.
+    fn measured(&self) -> Measured;
+}
+
+impl<E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Run for Lane<'_, E> {
+    fn run(&mut self, packets: usize) {
+        if self.runs.len() == 1 {
+            // What the first run cost does not count.
+            self.totals = Totals::default();
+        }
+        let passes = (packets / self.traffic.len()).max(1);
+        let ns: u64 = (0..passes).map(|_| self.pass()).sum();
+        self.runs.push(ns as f64 / (passes * self.traffic.len()) as f64);
+    }
+
+    fn measured(&self) -> Measured {
+        let Totals { passes, packets_in, bytes_in, packets_out, allocations } = self.totals;
+        Measured {
+            ns_per_packet: median(self.runs.iter().skip(usize::from(self.runs.len() > 1)).copied().collect()),
+            bytes_per_packet: bytes_in as f64 / packets_in as f64,
+            allocations_per_packet: allocations as f64 / packets_in as f64,
+            packets_in: packets_in / passes.max(1),
+            packets_out: packets_out / passes.max(1),
+        }
+    }
+}
+
 impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> {
     fn new(engine: E, traffic: Traffic<'f>, checksum: ChecksumStatus) -> Self {
         Self {
@@ -116,17 +148,6 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
             totals: Totals::default(),
             runs: Vec::new(),
         }
-    }
-
-    /// Processes at least `packets` packets.
-    fn run(&mut self, packets: usize) {
-        if self.runs.len() == 1 {
-            // The first run is not counted.
-            self.totals = Totals::default();
-        }
-        let passes = (packets / self.traffic.len()).max(1);
-        let ns: u64 = (0..passes).map(|_| self.pass()).sum();
-        self.runs.push(ns as f64 / (passes * self.traffic.len()) as f64);
     }
 
     /// Makes one pass over the traffic; returns the engine's time in nanoseconds.
@@ -188,18 +209,21 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         self.drop_outputs();
         self.totals.packets_out = self.totals.packets_out.saturating_sub(endings.len() as u64);
     }
+}
 
-    /// Returns the median of the measured runs, and their counters.
-    fn measured(&self) -> Measured {
-        let Totals { passes, packets_in, bytes_in, packets_out, allocations } = self.totals;
-        Measured {
-            ns_per_packet: median(self.runs.iter().skip(usize::from(self.runs.len() > 1)).copied().collect()),
-            bytes_per_packet: bytes_in as f64 / packets_in as f64,
-            allocations_per_packet: allocations as f64 / packets_in as f64,
-            packets_in: packets_in / passes.max(1),
-            packets_out: packets_out / passes.max(1),
-        }
-    }
+/// What is done with the packets.
+#[derive(Clone, Copy)]
+pub(super) enum Work {
+    /// They are coalesced; this is known of their checksums.
+    Coalesce(ChecksumStatus),
+    /// Every byte of them is read, for comparison.
+    Read,
+}
+
+impl Work {
+    /// Coalescing without and with checksums, and reading the same bytes.
+    pub(super) const BESIDE_READ: [Self; 3] =
+        [Self::Coalesce(ChecksumStatus::Verified), Self::Coalesce(ChecksumStatus::Unknown), Self::Read];
 }
 
 /// An engine to measure.
@@ -212,46 +236,40 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Measures an engine for each of these checksum states. Runs alternate, so that noise affects all alike.
+    /// Measures each of these. Runs alternate, so that noise affects all alike.
     pub(super) fn measure<'f, const N: usize>(
         &self,
         plan: Plan,
-        checksums: [ChecksumStatus; N],
+        works: [Work; N],
         traffic: impl Fn() -> anyhow::Result<Traffic<'f>>,
     ) -> anyhow::Result<[Measured; N]> {
+        let mut lanes = Vec::with_capacity(N);
+        for work in works {
+            lanes.push(self.lane(work, traffic()?)?);
+        }
+        for _ in 0..=plan.runs {
+            lanes.iter_mut().for_each(|lane| lane.run(plan.packets));
+        }
+        let measured = lanes.iter().map(|lane| lane.measured()).collect::<Vec<_>>();
+        measured.try_into().map_err(|_| anyhow!("a lane is missing"))
+    }
+
+    fn lane<'f>(&self, work: Work, traffic: Traffic<'f>) -> anyhow::Result<Box<dyn Run + 'f>> {
         let config = &self.config;
-        match default_profile_config(self.profile) {
-            ProfileConfig::Gro(_) => measure(plan, checksums, traffic, || Gro::new(config, Hold::Batch)),
+        let Work::Coalesce(checksum) = work else {
+            return Ok(Box::new(Lane::new(Reader::default(), traffic, ChecksumStatus::Verified)));
+        };
+        Ok(match default_profile_config(self.profile) {
+            ProfileConfig::Gro(_) => Box::new(Lane::new(Gro::new(config, Hold::Batch)?, traffic, checksum)),
             ProfileConfig::Netfpga(netfpga) => {
-                measure(plan, checksums, traffic, || Netfpga::new(config, &netfpga))
+                Box::new(Lane::new(Netfpga::new(config, &netfpga)?, traffic, checksum))
             }
             ProfileConfig::Npu(npu) => {
                 let config = Config { max_connections: self.connections, ..*config };
-                measure(plan, checksums, traffic, || Npu::new(&config, &npu))
+                Box::new(Lane::new(Npu::new(&config, &npu)?, traffic, checksum))
             }
-        }
+        })
     }
-}
-
-fn measure<'f, const N: usize, E, X>(
-    plan: Plan,
-    checksums: [ChecksumStatus; N],
-    traffic: impl Fn() -> anyhow::Result<Traffic<'f>>,
-    engine: impl Fn() -> Result<E, X>,
-) -> anyhow::Result<[Measured; N]>
-where
-    E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>,
-    X: Error + Send + Sync + 'static,
-{
-    let mut lanes = Vec::with_capacity(N);
-    for checksum in checksums {
-        lanes.push(Lane::new(engine()?, traffic()?, checksum));
-    }
-    for _ in 0..=plan.runs {
-        lanes.iter_mut().for_each(|lane| lane.run(plan.packets));
-    }
-    let measured = lanes.iter().map(Lane::measured).collect::<Vec<_>>();
-    measured.try_into().map_err(|_| anyhow!("a lane is missing"))
 }
 
 /// Receive buffers, as many as the engine holds at a time.

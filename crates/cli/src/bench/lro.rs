@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use nichrome_lro::{ChecksumStatus, Config, Profile};
+use nichrome_lro::{Config, Profile};
 use serde::Serialize;
 
 use super::figures::rounded;
 use super::interleave;
-use super::lane::{BURST, Plan, Subject, Traffic};
+use super::lane::{BURST, Plan, Subject, Traffic, Work};
 use super::traffic::{File, Flows};
 use crate::engine_options::profile;
 use crate::number::Grouped;
@@ -55,6 +55,8 @@ struct Report {
     flows: usize,
     ns_per_packet: f64,
     ns_per_packet_with_checksum: f64,
+    /// What a plain read of the same bytes takes, nothing else done with them.
+    ns_per_packet_read: f64,
     gbps: f64,
     gbps_with_checksum: f64,
     allocations_per_packet: f64,
@@ -89,14 +91,14 @@ impl Lro {
             })
         };
         let subject = Subject { profile: self.profile, config, connections };
-        let [verified, unknown] =
-            subject.measure(PLAN, [ChecksumStatus::Verified, ChecksumStatus::Unknown], traffic)?;
+        let [verified, unknown, read] = subject.measure(PLAN, Work::BESIDE_READ, traffic)?;
         let bits = unknown.bytes_per_packet * 8.0;
         self.print(&Report {
             profile: self.profile.name(),
             flows,
             ns_per_packet: rounded(verified.ns_per_packet),
             ns_per_packet_with_checksum: rounded(unknown.ns_per_packet),
+            ns_per_packet_read: rounded(read.ns_per_packet),
             gbps: rounded(bits / verified.ns_per_packet),
             gbps_with_checksum: rounded(bits / unknown.ns_per_packet),
             allocations_per_packet: verified.allocations_per_packet.max(unknown.allocations_per_packet),
@@ -125,6 +127,7 @@ impl Lro {
         ] {
             writeln!(output, "{name:<24}{without:>18.1}{with:>18.1}")?;
         }
+        writeln!(output, "{:<24}{:>18}{:>18.1}", "plain read, ns", "", report.ns_per_packet_read)?;
         writeln!(output, "{:<24}{:>18}", "allocations per packet", report.allocations_per_packet)?;
         for (name, count) in [
             ("flows", report.flows as u64),
