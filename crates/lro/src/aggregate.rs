@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
 
     /// The link, IP and TCP or UDP headers.
     pub fn header(&self) -> &[u8] {
-        self.0.template().header()
+        self.0.template().header(self.0.layout)
     }
 
     /// The payloads, in order, as slices of the received buffers.
@@ -167,15 +167,16 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         let ends = if nth + 1 < run.segments() { TcpFlags::PSH | TcpFlags::FIN } else { TcpFlags::NONE };
         let flags = run.flags.difference(ends);
         let header = run.template().segment_header(
+            run.layout,
             nth as u16,
             before,
             payload.len() as u32,
             flags,
             [run.identification, run.outer_identification],
         );
-        frame.extend_from_slice(header.header());
+        frame.extend_from_slice(header.header(run.layout));
         frame.extend_from_slice(payload);
-        complete_checksum(frame, header.layout);
+        complete_checksum(frame, run.layout);
     }
 }
 

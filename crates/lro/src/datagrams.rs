@@ -27,7 +27,7 @@ use crate::frame::Frame;
 use crate::mask::{Masks, Rule};
 use crate::outbox::Outbox;
 use crate::reason::{FlushReason, PassReason};
-use crate::run::{Limits, Run};
+use crate::run::{Limits, PooledRun};
 use crate::run_pool::RunPool;
 use crate::segment::{self, FirstSegment, Idents};
 use crate::table::{AgeList, ConnectionTable, Index};
@@ -41,7 +41,7 @@ pub(crate) struct Datagrams<B> {
     limits: Limits,
     bad_checksum: BadChecksum,
     masks: Masks,
-    table: ConnectionTable<Box<Run<B>>>,
+    table: ConnectionTable<PooledRun<B>>,
     ages: AgeList,
 }
 
@@ -211,7 +211,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
     /// Holds a datagram as the first of its flow, in `run`.
     fn hold(
         &mut self,
-        mut run: Box<Run<B>>,
+        mut run: PooledRun<B>,
         frame: Frame<B>,
         hash: u32,
         flow: FlowKey,

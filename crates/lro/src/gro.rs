@@ -37,7 +37,7 @@ use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
 use crate::recent::{Nth, Recent};
-use crate::run::{Limits, Run};
+use crate::run::{Limits, PooledRun, Run};
 use crate::run_pool::RunPool;
 use crate::segment::{self, FirstSegment, Follower, Medium, Segment};
 use crate::stats::Statistics;
@@ -58,7 +58,7 @@ pub struct Gro<B: AsRef<[u8]>> {
     /// The flows that began to hold segments last. Most flows are flushed while they are here.
     recent: Recent<B>,
     /// The flows that began to hold segments before those.
-    table: ConnectionTable<Box<Run<B>>>,
+    table: ConnectionTable<PooledRun<B>>,
     ages: AgeList,
     pool: RunPool<B>,
     /// UDP datagrams that are held, where they are coalesced.
@@ -164,7 +164,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     fn run_mut(&mut self, place: Place) -> Option<&mut Run<B>> {
         match place {
             Place::Recent(nth) => self.recent.get_mut(nth),
-            Place::Table(index) => self.table.get_mut(index).map(Box::as_mut),
+            Place::Table(index) => self.table.get_mut(index).map(|run| &mut **run),
         }
     }
 
@@ -173,7 +173,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     fn joining(&mut self, place: Place, frame: &Frame<B>) -> Result<Follower, FlushReason> {
         let run = match place {
             Place::Recent(nth) => self.recent.get(nth),
-            Place::Table(index) => self.table.peek(index).map(Box::as_ref),
+            Place::Table(index) => self.table.peek(index).map(|run| &**run),
         };
         let Some(run) = run else { return Err(FlushReason::UnequalField) };
         let (bytes, layout) = (frame.bytes(), run.layout);
@@ -210,7 +210,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     fn join_expected(&mut self, place: Place, frames: &mut IntoIter<Frame<B>>) -> bool {
         let run = match place {
             Place::Recent(nth) => self.recent.get_mut(nth),
-            Place::Table(index) => self.table.get_mut(index).map(Box::as_mut),
+            Place::Table(index) => self.table.get_mut(index).map(|run| &mut **run),
         };
         let next = frames.as_slice().first();
         let Some(run) = run.filter(|run| next.is_some_and(|next| run.may_be_next(next.bytes()))) else {
@@ -227,9 +227,14 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// As [`Gro::join_expected`], of a recent flow, if that began with a usual frame.
     #[inline(always)]
     fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
-        let Some(run) = self.recent.get_mut(nth).filter(|run| usual::is_layout(run.layout)) else {
-            return false;
-        };
+        let is_usual = self.recent.get(nth).is_some_and(|run| usual::is_layout(run.layout));
+        is_usual && self.join_run(nth, frames)
+    }
+
+    /// As [`Gro::join_usual`], of a flow that began with a usual frame.
+    #[inline(always)]
+    fn join_run(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let Some(run) = self.recent.get_mut(nth) else { return false };
         let (mut bytes, mut ends) = (0, TcpFlags::NONE);
         if run.may_be_train(frames.as_slice()) {
             (bytes, ends) = run.add_train(self.masks.of(run.layout), frames);
@@ -267,7 +272,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             && let Some(run) = self.recent.get(nth)
             && frames.as_slice().first().is_some_and(|next| run.may_be_next_usual(next))
         {
-            self.join_usual(nth, frames);
+            self.join_run(nth, frames);
         }
         true
     }
@@ -293,8 +298,35 @@ impl<B: AsRef<[u8]>> Gro<B> {
         {
             return false;
         }
+        if self.replace_single(nth, frames, segment, now) {
+            return true;
+        }
         self.flush(Place::Recent(nth), FlushReason::UnequalField);
         self.hold_usual(frames, hash, flow, segment, now)
+    }
+
+    /// Hands on the segment that a recent flow holds alone since now, and holds the first of these frames in its place: no flow
+    /// has held something for less long.
+    #[inline(always)]
+    fn replace_single(
+        &mut self,
+        nth: Nth,
+        frames: &mut IntoIter<Frame<B>>,
+        first: FirstSegment,
+        now: Instant,
+    ) -> bool {
+        let limits = self.limits;
+        let Some(run) = self.recent.get_mut(nth).filter(|run| run.segments() == 1 && run.since == now) else {
+            return false;
+        };
+        let Some(frame) = frames.next() else { return false };
+        let payload_len = run.bytes;
+        let alone = run.start_again(frame, first, limits, now);
+        self.out.stats.tcp_payload_bytes_in += u64::from(first.payload_len);
+        if let Some(alone) = alone {
+            self.out.flush_frame(alone, payload_len, FlushReason::UnequalField);
+        }
+        true
     }
 
     /// Takes these frames. What one is and where it goes is seen where it lies, so that it is moved once.
@@ -529,7 +561,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             }
         };
         if let Some(run) = run {
-            self.pool.finish_lossless(run, reason, &mut self.out);
+            self.pool.finish(run, reason, &mut self.out);
         }
     }
 
@@ -542,7 +574,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             self.flush(Place::Table(index), reason);
         }
         for (_, _, run) in self.recent.drain() {
-            self.pool.finish_lossless(run, reason, &mut self.out);
+            self.pool.finish(run, reason, &mut self.out);
         }
         if let Some(datagrams) = &mut self.datagrams {
             datagrams.flush_all(reason, &mut self.pool, &mut self.out);

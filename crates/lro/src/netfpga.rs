@@ -33,7 +33,7 @@ use crate::parse::{self, Parsed};
 use crate::reach;
 pub use crate::reach::REACH;
 use crate::reason::{DropReason, FlushReason, PassReason};
-use crate::run::{Limits, Run};
+use crate::run::{Limits, PooledRun};
 use crate::run_pool::RunPool;
 use crate::segment::{self, Medium, Segment};
 use crate::stats::Statistics;
@@ -121,7 +121,7 @@ impl<B: AsRef<[u8]>> fmt::Debug for Netfpga<B> {
 /// An aggregate in the store block.
 struct Stored<B> {
     flow: FlowKey,
-    run: Box<Run<B>>,
+    run: PooledRun<B>,
     /// When the timer that its first packet started runs out.
     deadline: Instant,
 }

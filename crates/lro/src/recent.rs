@@ -3,7 +3,7 @@
 use std::mem;
 
 use crate::flow::FlowKey;
-use crate::run::Run;
+use crate::run::{PooledRun, Run};
 
 /// The place of a flow in [`Recent`]; valid until that flow is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct Recent<B> {
 
 #[repr(C, align(64))]
 struct Entry<B> {
-    run: Option<Box<Run<B>>>,
+    run: Option<PooledRun<B>>,
     hash: u32,
     /// Next in the same chain.
     next: u8,
@@ -110,7 +110,7 @@ impl<B> Recent<B> {
 
     /// Adds a flow that is not there; `None` where there is no room.
     #[inline(always)]
-    pub(crate) fn push(&mut self, hash: u32, flow: FlowKey, run: Box<Run<B>>) -> Option<Nth> {
+    pub(crate) fn push(&mut self, hash: u32, flow: FlowKey, run: PooledRun<B>) -> Option<Nth> {
         let entry = self.entries.get_mut(self.end)?;
         let nth = self.end as u8;
         let head = &mut self.heads[Self::chain(hash)];
@@ -128,7 +128,7 @@ impl<B> Recent<B> {
 
     /// Removes a flow.
     #[inline]
-    pub(crate) fn remove(&mut self, nth: Nth) -> Option<Box<Run<B>>> {
+    pub(crate) fn remove(&mut self, nth: Nth) -> Option<PooledRun<B>> {
         let entry = self.entries.get_mut(usize::from(nth.0))?;
         let run = entry.run.take()?;
         let (chain, next) = (Self::chain(entry.hash), entry.next);
@@ -178,7 +178,7 @@ impl<B> Recent<B> {
 
     /// Removes all flows, the oldest first.
     #[inline(always)]
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, FlowKey, Box<Run<B>>)> {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, FlowKey, PooledRun<B>)> {
         *self.heads = [NIL; CHAINS];
         let (first, end) = (self.first, self.end);
         (self.first, self.end, self.held) = (0, 0, 0);
@@ -192,6 +192,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::recycle::Recycler;
 
     fn flow(n: u16) -> FlowKey {
         FlowKey::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), n, 80)
@@ -202,15 +203,17 @@ mod tests {
         u32::from(n % 7) << 8 | u32::from(n % 3)
     }
 
-    fn run() -> Box<Run<Vec<u8>>> {
-        Box::new(Run::with_room(2))
+    /// Runs that are in use.
+    fn runs() -> impl FnMut() -> PooledRun<Vec<u8>> {
+        let mut pool = Recycler::new((0..1000).map(|_| Run::with_room(2)));
+        move || pool.take().unwrap()
     }
 
     proptest! {
         /// Any mix of additions, removals and drains finds what is there, and gives it back in the order of its beginning.
         #[test]
         fn agrees_with_a_list(steps in proptest::collection::vec((0u16..40, 0u8..20), 0..300)) {
-            let mut recent = Recent::new();
+            let (mut recent, mut run) = (Recent::new(), runs());
             let mut model: Vec<u16> = Vec::new();
             for (n, action) in steps {
                 let found = recent.find(hash(n), &flow(n));

@@ -5,16 +5,13 @@ use std::sync::PoisonError;
 
 use crate::sync::{Arc, Mutex};
 
-type Returned<T> = Arc<Mutex<Vec<Box<T>>>>;
-
 /// A fixed number of objects. Taking one and getting it back costs no allocation.
 pub(crate) struct Recycler<T: Recycle> {
     /// Objects that have not been used yet. They are cold, and taken last.
-    reserve: Vec<Box<T>>,
+    reserve: Vec<Pooled<T>>,
     /// Objects that came back.
-    spare: Vec<Box<T>>,
-    /// Where objects go when they are dropped, on whichever thread.
-    returned: Returned<T>,
+    spare: Vec<Pooled<T>>,
+    home: Arc<Home<T>>,
 }
 
 /// What is done to an object before it is used again.
@@ -23,45 +20,91 @@ pub(crate) trait Recycle {
     fn clear(&mut self);
 }
 
+/// An object of a [`Recycler`], which carries the way back to it: lending it touches nothing that others share.
+pub(crate) struct Pooled<T> {
+    member: Box<Member<T>>,
+}
+
+struct Member<T> {
+    object: T,
+    home: Arc<Home<T>>,
+}
+
+/// Where objects go when they are dropped, on whichever thread.
+struct Home<T> {
+    /// `None` once the recycler is gone: what comes back then is freed.
+    returned: Mutex<Option<Vec<Pooled<T>>>>,
+}
+
 impl<T: Recycle> Recycler<T> {
     /// As many objects as `objects` gives.
     pub(crate) fn new(objects: impl Iterator<Item = T>) -> Self {
-        let reserve: Vec<_> = objects.map(Box::new).collect();
+        let home = Arc::new(Home { returned: Mutex::new(None) });
+        let member = |object| Pooled { member: Box::new(Member { object, home: Arc::clone(&home) }) };
+        let reserve: Vec<_> = objects.map(member).collect();
         let spare = Vec::with_capacity(reserve.len());
-        let returned = Arc::new(Mutex::new(Vec::with_capacity(reserve.len())));
-        Self { reserve, spare, returned }
+        *home.returned.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Vec::with_capacity(reserve.len()));
+        Self { reserve, spare, home }
     }
 
     /// A clear object, or `None` where all are lent out.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Box<T>> {
+    pub(crate) fn take(&mut self) -> Option<Pooled<T>> {
         self.spare.pop().or_else(|| self.take_returned())
     }
 
     #[cold]
-    fn take_returned(&mut self) -> Option<Box<T>> {
-        std::mem::swap(&mut self.spare, &mut self.returned.lock().unwrap_or_else(PoisonError::into_inner));
+    fn take_returned(&mut self) -> Option<Pooled<T>> {
+        if let Some(returned) = self.home.returned.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            std::mem::swap(&mut self.spare, returned);
+        }
         self.spare.pop().or_else(|| self.reserve.pop())
     }
 
     /// Gets back an object that was taken and never lent, and that is clear.
     #[inline]
-    pub(crate) fn give_back(&mut self, object: Box<T>) {
+    pub(crate) fn give_back(&mut self, object: Pooled<T>) {
         self.spare.push(object);
     }
+}
 
-    /// Lends an object that was taken.
+impl<T: Recycle> Drop for Recycler<T> {
+    /// Frees what came back, which holds the way to where it lies.
+    fn drop(&mut self) {
+        let returned = self.home.returned.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(returned);
+    }
+}
+
+impl<T> Deref for Pooled<T> {
+    type Target = T;
+
     #[inline]
-    pub(crate) fn lend(&self, object: Box<T>) -> Recycled<T> {
-        Recycled { object: Some(object), home: Arc::clone(&self.returned) }
+    fn deref(&self) -> &T {
+        &self.member.object
+    }
+}
+
+impl<T> DerefMut for Pooled<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.member.object
     }
 }
 
 /// An object that goes back to its [`Recycler`] when it is dropped.
 pub(crate) struct Recycled<T: Recycle> {
     /// Present until drop.
-    object: Option<Box<T>>,
-    home: Returned<T>,
+    object: Option<Pooled<T>>,
+}
+
+impl<T: Recycle> Recycled<T> {
+    /// Lends an object that was taken.
+    #[inline]
+    pub(crate) fn lend(object: Pooled<T>) -> Self {
+        Self { object: Some(object) }
+    }
 }
 
 impl<T: Recycle> Deref for Recycled<T> {
@@ -74,19 +117,14 @@ impl<T: Recycle> Deref for Recycled<T> {
     }
 }
 
-impl<T: Recycle> DerefMut for Recycled<T> {
-    #[inline]
-    #[expect(clippy::expect_used, reason = "only drop takes the object out")]
-    fn deref_mut(&mut self) -> &mut T {
-        self.object.as_deref_mut().expect("present until drop")
-    }
-}
-
 impl<T: Recycle> Drop for Recycled<T> {
     fn drop(&mut self) {
         if let Some(mut object) = self.object.take() {
             object.clear();
-            self.home.lock().unwrap_or_else(PoisonError::into_inner).push(object);
+            let home = Arc::clone(&object.member.home);
+            if let Some(returned) = home.returned.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                returned.push(object);
+            }
         }
     }
 }
@@ -110,7 +148,7 @@ mod tests {
         let (one, two) = (recycler.take().unwrap(), recycler.take().unwrap());
         assert!(recycler.take().is_none());
         recycler.give_back(one);
-        let lent = recycler.lend(two);
+        let lent = Recycled::lend(two);
         std::thread::scope(|scope| scope.spawn(|| drop(lent)).join()).unwrap();
         assert!(recycler.take().is_some());
         assert!(recycler.take().unwrap().0.is_empty());
@@ -121,8 +159,21 @@ mod tests {
     fn what_is_lent_outlives_its_recycler() {
         let mut recycler = Recycler::new(std::iter::once(Item(vec![1])));
         let object = recycler.take().unwrap();
-        let lent = recycler.lend(object);
+        let home = Arc::downgrade(&object.member.home);
+        let lent = Recycled::lend(object);
         drop(recycler);
         assert_eq!(lent.0, [1]);
+        drop(lent);
+        assert!(home.upgrade().is_none(), "freed with the last object");
+    }
+
+    #[test]
+    fn what_came_back_is_freed_with_the_recycler() {
+        let mut recycler = Recycler::new((0..2).map(|n| Item(vec![n])));
+        let object = recycler.take().unwrap();
+        let home = Arc::downgrade(&object.member.home);
+        drop(Recycled::lend(object));
+        drop(recycler);
+        assert!(home.upgrade().is_none());
     }
 }

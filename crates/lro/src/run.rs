@@ -8,13 +8,13 @@ use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 use crate::frame::Frame;
 use crate::identification::Identification;
 use crate::latest::Latest;
-use crate::mask::{Expected, Mask, Rule};
+use crate::mask::{Expected, Mask, Masks, Rule};
 use crate::reason::FlushReason;
-use crate::recycle::Recycle;
+use crate::recycle::{Pooled, Recycle};
 use crate::segment::{self, FirstSegment, Idents, Layout, Segment};
 use crate::template::{Template, USUAL};
 use crate::tunnel::Tunnel;
-use crate::usual;
+use crate::usual::{self, Whole};
 
 /// How large an aggregate may become.
 #[derive(Clone, Copy)]
@@ -71,6 +71,9 @@ pub(crate) struct Run<B> {
     /// The header of the whole, once it is [sealed](Run::seal).
     template: Template,
 }
+
+/// A run of a pool of them.
+pub(crate) type PooledRun<B> = Pooled<Run<B>>;
 
 impl<B: AsRef<[u8]>> Run<B> {
     /// A run that is not in use, with room for so many segments.
@@ -164,6 +167,20 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.window = window;
         // None was there: forgetting it saves the test for that.
         mem::forget(self.first.replace(frame));
+    }
+
+    /// As [`Run::start_with`], with another first segment; gives the one that was alone in the run.
+    #[inline(always)]
+    pub(crate) fn start_again(
+        &mut self,
+        frame: Frame<B>,
+        segment: FirstSegment,
+        limits: Limits,
+        now: Instant,
+    ) -> Option<Frame<B>> {
+        let alone = self.first.take();
+        self.start_with(frame, segment, limits, now);
+        alone
     }
 
     /// Segments collected.
@@ -298,46 +315,64 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// latest, and the window the one that came with it.
     #[inline]
     pub(crate) fn follow_stream(&mut self, frame: Frame<B>, segment: &Segment) {
-        self.note(Latest {
+        let mut latest = self.latest();
+        latest.follow(Latest {
             ack: segment.ack,
             window: segment.window,
             flags: segment.flags,
             timestamp: segment.timestamps.map(|timestamps| timestamps.value),
         });
+        self.note(latest);
         self.push(frame, segment.payload_len);
     }
 
-    /// Which of these frames, from the first on, are the expected next segments, of full size, under the rule of equal
-    /// streams: as many as there is room for, up to one with a flag of `ends`. Gives how many, and what the latest of them
-    /// say.
-    #[inline]
-    pub(crate) fn predicts_stream(
-        &self,
-        mask: &Mask,
-        frames: &[Frame<B>],
+    /// Adds those of these frames, from the first on, that are the expected next segments, of full size, under the rule of equal
+    /// streams: as many as there is room for, up to one with a flag of `ends`. Gives how many.
+    #[inline(always)]
+    pub(crate) fn add_stream_train(
+        &mut self,
+        masks: &mut Masks,
+        frames: &mut IntoIter<Frame<B>>,
         ends: TcpFlags,
-    ) -> Option<(usize, Latest)> {
-        self.stream_train(mask, self.first().first_chunk()?, frames, ends)
+    ) -> u32 {
+        let second = frames.as_slice().get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
+        let is_train = second.is_some_and(|(seq, _)| seq == self.end + self.first_len);
+        if !is_train && usual::is_stream_layout(self.layout) {
+            u32::from(self.add_usual_stream(frames))
+        } else {
+            self.add_masked_stream(masks.of(self.layout), frames, ends)
+        }
     }
 
-    /// As [`Run::predicts_stream`], behind the header of the first. Not inlined: the compiler then keeps header and mask in
-    /// registers, for all frames.
+    /// As [`Run::add_stream_train`], of the first of these frames, where they [are usual](crate::usual).
+    #[inline(always)]
+    fn add_usual_stream(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let Some(frame) = frames.as_slice().first() else { return false };
+        let (bytes, payload) = (frame.bytes(), usize::from(self.layout.payload));
+        if bytes.len() != self.frame_len as usize || !self.has_room() {
+            return false;
+        }
+        let Some(next) = usual::expected_stream(self.first(), bytes, payload, self.end) else { return false };
+        if segment::verify(frame, self.layout, self.first_len).is_err()
+            || !self.accepts_timestamp(next.timestamp, self.newest_timestamp)
+        {
+            return false;
+        }
+        let mut latest = self.latest();
+        latest.follow(next);
+        self.note(latest);
+        self.add_expected(frames, TcpFlags::NONE);
+        true
+    }
+
+    /// As [`Run::add_stream_train`], where the frames are any. Not inlined: the compiler then keeps the header of the first and
+    /// the mask in registers, for all frames.
     #[inline(never)]
-    fn stream_train(
-        &self,
-        mask: &Mask,
-        first: &[u8; USUAL],
-        frames: &[Frame<B>],
-        ends: TcpFlags,
-    ) -> Option<(usize, Latest)> {
-        let mut latest = Latest {
-            ack: self.ack,
-            window: self.window,
-            flags: TcpFlags::NONE,
-            timestamp: self.newest_timestamp,
-        };
+    fn add_masked_stream(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>, ends: TcpFlags) -> u32 {
+        let Some(first) = self.first().first_chunk() else { return 0 };
+        let mut latest = self.latest();
         let (mut count, mut seq) = (0, self.end);
-        for frame in self.fitting(frames) {
+        for frame in self.fitting(frames.as_slice()) {
             let Some(next) = self.expected_stream(mask, first, frame, seq, latest.timestamp) else { break };
             latest.follow(next);
             count += 1;
@@ -346,7 +381,9 @@ impl<B: AsRef<[u8]>> Run<B> {
                 break;
             }
         }
-        (count > 0).then_some((count, latest))
+        self.note(latest);
+        self.extend(frames, count);
+        count
     }
 
     /// What a frame says that goes on at `seq`, of full size, after one with the timestamp value `newest`.
@@ -380,25 +417,20 @@ impl<B: AsRef<[u8]>> Run<B> {
         })
     }
 
-    /// Adds segments, predicted under the rule of equal streams.
-    #[inline]
-    pub(crate) fn follow_predicted_stream(
-        &mut self,
-        frames: &mut IntoIter<Frame<B>>,
-        count: usize,
-        latest: Latest,
-    ) {
-        self.note(latest);
-        self.extend(frames, count as u32);
+    /// What the segments so far say.
+    #[inline(always)]
+    fn latest(&self) -> Latest {
+        let Self { ack, window, flags, newest_timestamp: timestamp, .. } = *self;
+        Latest { ack, window, flags, timestamp }
     }
 
-    /// The ACK number becomes the latest, and the window the one that came with it.
-    #[inline]
-    fn note(&mut self, latest: Latest) {
-        let Self { ack, window, flags, newest_timestamp, .. } = self;
-        let mut noted = Latest { ack: *ack, window: *window, flags: *flags, timestamp: *newest_timestamp };
-        noted.follow(latest);
-        (*ack, *window, *flags, *newest_timestamp) = (noted.ack, noted.window, noted.flags, noted.timestamp);
+    /// Takes over what the segments say.
+    #[inline(always)]
+    fn note(&mut self, Latest { ack, window, flags, timestamp }: Latest) {
+        self.ack = ack;
+        self.window = window;
+        self.flags = flags;
+        self.newest_timestamp = timestamp;
     }
 
     /// The flags of a frame that is the expected next segment, of full size, where the first frame [is usual](crate::usual).
@@ -503,7 +535,9 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.count += 1;
         self.bytes += self.first_len;
         self.end += self.first_len;
-        self.frames.extend(frames.next());
+        if let Some(frame) = frames.next() {
+            self.frames.push(frame);
+        }
     }
 
     /// Adds the first `count` of these segments, which have full size and whose payload follows.
@@ -556,23 +590,13 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// Writes the header of the whole over that of the first segment: lengths, flags, ACK number, window, the IPv4
     /// header checksum, and the pseudo-header's sum in the TCP checksum field.
+    #[inline]
     pub(crate) fn seal(&mut self, reason: FlushReason) {
         self.reason = reason;
+        let Self { bytes: payload, flags, ack, window, .. } = *self;
         if let Some(first) = &self.first {
-            self.template.set(first.bytes(), self.layout);
+            self.template.seal(first.bytes(), self.layout, Whole { payload, flags, ack, window });
         }
-        self.template.seal(self.bytes, self.flags, self.ack, self.window);
-    }
-
-    /// As [`Run::seal`] of a run of [usual](crate::usual) frames under the lossless rule, where ACK number and window are
-    /// those of the first segment.
-    #[inline]
-    pub(crate) fn seal_usual(&mut self, reason: FlushReason) {
-        self.reason = reason;
-        if let Some(first) = &self.first {
-            self.template.set(first.bytes(), self.layout);
-        }
-        self.template.seal_usual(self.bytes, self.flags);
     }
 }
 

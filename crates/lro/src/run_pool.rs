@@ -7,10 +7,9 @@ use crate::frame::Frame;
 use crate::mask::Rule;
 use crate::outbox::Outbox;
 use crate::reason::FlushReason;
-use crate::recycle::Recycler;
-use crate::run::{Limits, Run};
+use crate::recycle::{Recycled, Recycler};
+use crate::run::{Limits, PooledRun, Run};
 use crate::segment::Segment;
-use crate::usual;
 
 /// Memory for a fixed number of runs.
 pub(crate) struct RunPool<B>(Recycler<Run<B>>);
@@ -30,7 +29,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         rule: Rule,
         limits: Limits,
         now: Instant,
-    ) -> Result<Box<Run<B>>, Frame<B>> {
+    ) -> Result<PooledRun<B>, Frame<B>> {
         let Some(mut run) = self.0.take() else { return Err(frame) };
         run.begin(frame, segment, rule, limits, now);
         Ok(run)
@@ -38,13 +37,13 @@ impl<B: AsRef<[u8]>> RunPool<B> {
 
     /// Memory for a run, to be started by the caller.
     #[inline(always)]
-    pub(crate) fn take(&mut self) -> Option<Box<Run<B>>> {
+    pub(crate) fn take(&mut self) -> Option<PooledRun<B>> {
         self.0.take()
     }
 
     /// Hands on a run: a single segment leaves as the frame that it was, more as an aggregate.
     #[inline]
-    pub(crate) fn finish(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
+    pub(crate) fn finish(&mut self, mut run: PooledRun<B>, reason: FlushReason, out: &mut Outbox<B>) {
         if run.segments() == 1
             && let Some(frame) = run.take_first()
         {
@@ -52,17 +51,7 @@ impl<B: AsRef<[u8]>> RunPool<B> {
             self.0.give_back(run);
         } else {
             run.seal(reason);
-            out.flush_aggregate(Aggregate::new(self.0.lend(run)), reason);
+            out.flush_aggregate(Aggregate::new(Recycled::lend(run)), reason);
         }
-    }
-
-    /// As [`RunPool::finish`], of a run under the lossless rule.
-    #[inline]
-    pub(crate) fn finish_lossless(&mut self, mut run: Box<Run<B>>, reason: FlushReason, out: &mut Outbox<B>) {
-        if run.segments() == 1 || !usual::is_layout(run.layout) {
-            return self.finish(run, reason, out);
-        }
-        run.seal_usual(reason);
-        out.flush_aggregate(Aggregate::new(self.0.lend(run)), reason);
     }
 }

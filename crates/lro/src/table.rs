@@ -100,6 +100,19 @@ impl<D> ConnectionTable<D> {
         None
     }
 
+    /// The first connection with this hash: likely the only one.
+    #[inline]
+    pub(crate) fn likely(&self, hash: u32) -> Option<Index> {
+        let mut at = self.buckets[self.bucket(hash)];
+        while let Some(slot) = self.slots.get(at as usize) {
+            if slot.hash == hash {
+                return Some(Index(at));
+            }
+            at = slot.next;
+        }
+        None
+    }
+
     /// Reads what [`ConnectionTable::find`] will need for these hashes, so that the cache misses of a batch overlap
     /// instead of following each other. Gives the slots: the first of each chain, or the second where the first is of
     /// another connection.
@@ -140,6 +153,12 @@ impl<D> ConnectionTable<D> {
         self.buckets[bucket] = at;
         self.len += 1;
         Ok(Index(at))
+    }
+
+    /// Whether this is the place of a flow.
+    #[inline]
+    pub(crate) fn is_of(&self, index: Index, flow: &FlowKey) -> bool {
+        self.slots.get(index.0 as usize).is_some_and(|slot| slot.flow == *flow)
     }
 
     /// The flow and descriptor of a connection, which counts as used.

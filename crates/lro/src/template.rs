@@ -6,7 +6,7 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 use crate::identification::Identification;
 use crate::segment::Layout;
 use crate::tunnel::Tunnel;
-use crate::usual;
+use crate::usual::{self, Whole};
 
 /// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions or within IPv6, TCP with 60.
 pub const MAX_HEADER: usize = 192;
@@ -21,12 +21,11 @@ pub(crate) type HeaderBytes = [u8; MAX_HEADER];
 #[derive(Clone)]
 pub(crate) struct Template {
     header: HeaderBytes,
-    pub(crate) layout: Layout,
 }
 
 impl Default for Template {
     fn default() -> Self {
-        Self { layout: Layout::default(), header: [0; MAX_HEADER] }
+        Self { header: [0; MAX_HEADER] }
     }
 }
 
@@ -34,18 +33,18 @@ impl Template {
     /// Takes over the header of `frame`, which has this layout.
     #[inline]
     pub(crate) fn set(&mut self, frame: &[u8], layout: Layout) {
-        self.layout = layout;
         match (frame.first_chunk::<USUAL>(), self.header.first_chunk_mut::<USUAL>()) {
             // One fixed-size copy instead of a call for a variable one; what it takes too much is never read.
             (Some(bytes), Some(header)) if usize::from(layout.payload) <= USUAL => *header = *bytes,
-            _ => self.set_unusual(frame),
+            _ => self.set_unusual(frame, layout),
         }
     }
 
     /// As [`Template::set`] for a short frame or a long header.
     #[cold]
-    fn set_unusual(&mut self, frame: &[u8]) {
-        let len = usize::from(self.layout.payload).min(MAX_HEADER);
+    #[inline(never)]
+    fn set_unusual(&mut self, frame: &[u8], layout: Layout) {
+        let len = usize::from(layout.payload).min(MAX_HEADER);
         self.header[..len].copy_from_slice(&frame[..len]);
     }
 
@@ -61,38 +60,44 @@ impl Template {
         }
     }
 
-    /// The first segment's header.
-    pub(crate) fn header(&self) -> &[u8] {
-        &self.header[..usize::from(self.layout.payload).min(MAX_HEADER)]
+    /// The header, which has this layout.
+    pub(crate) fn header(&self, layout: Layout) -> &[u8] {
+        &self.header[..usize::from(layout.payload).min(MAX_HEADER)]
     }
 
-    /// Writes the header of a packet of `payload` bytes that begins where the first segment does: lengths, of TCP flags,
-    /// ACK number and window, the IPv4 header checksum, and in the transport checksum field the pseudo-header's sum (what a
-    /// card that completes checksums expects).
-    pub(crate) fn seal(&mut self, payload: u32, flags: TcpFlags, ack: SeqNumber, window: u16) {
-        if self.layout.is_udp() {
-            return self.write_lengths(payload);
+    /// Takes over the header of `first`, a frame with this layout, as that of the whole: lengths, of TCP flags, ACK number and
+    /// window, the IPv4 header checksum, and in the transport checksum field the pseudo-header's sum (what a card that
+    /// completes checksums expects).
+    #[inline]
+    pub(crate) fn seal(&mut self, first: &[u8], layout: Layout, whole: Whole) {
+        self.set(first, layout);
+        match (first.first_chunk(), self.header.first_chunk_mut()) {
+            (Some(first), Some(head)) if usual::is_layout(layout) => {
+                usual::seal(first, head, usize::from(layout.payload), whole);
+            }
+            _ => self.seal_unusual(layout, whole),
         }
-        let transport = within(self.layout.transport, MAX_HEADER - 20);
+    }
+
+    /// As [`Template::seal`] of a header that is there already.
+    #[inline(never)]
+    fn seal_unusual(&mut self, layout: Layout, Whole { payload, flags, ack, window }: Whole) {
+        if layout.is_udp() {
+            return self.write_lengths(layout, payload);
+        }
+        let transport = within(layout.transport, MAX_HEADER - 20);
         self.write(transport + 8, ack.0.to_be_bytes());
         let [_, flags] = flags.bits().to_be_bytes();
         self.write(transport + 13, [flags]);
         self.write(transport + 14, window.to_be_bytes());
-        self.write_lengths(payload);
-    }
-
-    /// As [`Template::seal`] of a [usual](crate::usual) header whose ACK number and window stay.
-    #[inline]
-    pub(crate) fn seal_usual(&mut self, payload: u32, flags: TcpFlags) {
-        let Some(head) = self.header.first_chunk_mut() else { return };
-        let headers = usize::from(self.layout.payload);
-        usual::seal(head, headers, payload, flags);
+        self.write_lengths(layout, payload);
     }
 
     /// Writes the header of segment `nth` of a sealed packet, `before` bytes after its start, as it was sent, but for
     /// the transport checksum, which is the pseudo-header's sum. PSH and FIN are for the last segment only.
     pub(crate) fn segment_header(
         &self,
+        layout: Layout,
         nth: u16,
         before: u32,
         payload: u32,
@@ -100,28 +105,27 @@ impl Template {
         [own, outer]: [Identification; 2],
     ) -> Self {
         let mut header = self.clone();
-        let network = usize::from(self.layout.network);
-        if self.layout.is_ipv4() {
+        let network = usize::from(layout.network);
+        if layout.is_ipv4() {
             header.set_ident(network, own.of(self.ident_at(network), nth));
         }
-        if self.layout.tunnel == Tunnel::Ipv4 {
-            header.set_ident(self.layout.outer(), outer.of(self.ident_at(self.layout.outer()), nth));
+        if layout.tunnel == Tunnel::Ipv4 {
+            header.set_ident(layout.outer(), outer.of(self.ident_at(layout.outer()), nth));
         }
-        if !self.layout.is_udp() {
-            let transport = usize::from(self.layout.transport);
+        if !layout.is_udp() {
+            let transport = usize::from(layout.transport);
             let first_seq = SeqNumber(u32::from_be_bytes(self.read(transport + 4)));
             header.write(transport + 4, (first_seq + before).0.to_be_bytes());
             let [_, flags] = flags.bits().to_be_bytes();
             header.write(transport + 13, [flags]);
         }
-        header.write_lengths(payload);
+        header.write_lengths(layout, payload);
         header
     }
 
     /// Sets the length fields for `payload` bytes, the IPv4 header checksum by difference (RFC 1624), and the transport
     /// checksum field to the sum of the pseudo-header.
-    fn write_lengths(&mut self, payload: u32) {
-        let layout = self.layout;
+    fn write_lengths(&mut self, layout: Layout, payload: u32) {
         let network = within(layout.network.into(), MAX_HEADER - 20);
         let transport = within(layout.transport, MAX_HEADER - 20);
         let ip_len = (u32::from(layout.ip_headers()) + payload) as u16;
@@ -170,10 +174,10 @@ impl Template {
     }
 
     /// Whether the segments carry the congestion mark (CE, RFC 3168).
-    pub(crate) fn is_congestion_experienced(&self) -> bool {
-        let at = usize::from(self.layout.network);
+    pub(crate) fn is_congestion_experienced(&self, layout: Layout) -> bool {
+        let at = usize::from(layout.network);
         let [first, second] = self.read(at);
-        let class = if self.layout.is_ipv4() { second } else { first << 4 | second >> 4 };
+        let class = if layout.is_ipv4() { second } else { first << 4 | second >> 4 };
         class & 0b11 == 0b11
     }
 

@@ -5,6 +5,7 @@ use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{EthernetHeader, IpProtocol, Ipv4Header, SeqNumber, TcpFlags, TcpHeader};
 
 use crate::flow::FlowKey;
+use crate::latest::Latest;
 use crate::segment::{FirstSegment, Layout};
 use crate::tunnel::Tunnel;
 
@@ -113,23 +114,81 @@ pub(crate) fn expected(
         .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))
 }
 
-/// Writes lengths, flags and checksums for a packet of `payload` bytes behind `headers` of them: the IPv4 header checksum by
-/// difference (RFC 1624), and in the TCP checksum field the pseudo-header's sum.
+/// Whether frames with this layout are usual, and have no options but timestamps, padded as everybody pads them.
 #[inline(always)]
-pub(crate) fn seal(head: &mut Head, headers: usize, payload: u32, flags: TcpFlags) {
-    let tcp_len = (headers - TRANSPORT) as u32 + payload;
+pub(crate) fn is_stream_layout(layout: Layout) -> bool {
+    let options = (usize::from(layout.payload), layout.timestamps);
+    is_layout(layout) && matches!(options, (OPTIONS, 0) | (WITH_TIMESTAMPS, 4))
+}
+
+/// What a frame says that is the expected next one after `first`, a frame [of such a layout](is_stream_layout) and of the same
+/// length whose payload begins at `payload`, under the rule of equal streams: with this sequence number, and equal in what
+/// counts.
+#[inline(always)]
+pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize, seq: SeqNumber) -> Option<Latest> {
+    let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
+    // Everything but the time to live.
+    const FRAGMENT_AND_PROTOCOL: u32 = u32::from_ne_bytes([0xFF, 0xFF, 0, 0xFF]);
+    // The offset and the flags but PSH.
+    const FLAGS: u32 = u32::from_ne_bytes([0xFF, 0xF7, 0, 0]);
+    const LENGTH: u32 = u32::from_ne_bytes([0xFF, 0xFF, 0, 0]);
+    let different = (word32::<12>(a) ^ word32::<12>(b))
+        | ((word32::<16>(a) ^ word32::<16>(b)) & LENGTH)
+        | ((word32::<20>(a) ^ word32::<20>(b)) & FRAGMENT_AND_PROTOCOL)
+        | (word32::<34>(a) ^ word32::<34>(b))
+        | (word32::<38>(b) ^ u32::from_ne_bytes(seq.0.to_be_bytes()))
+        | ((word32::<46>(a) ^ word32::<46>(b)) & FLAGS);
+    let urgent = array::<52, 2>(a) == array::<52, 2>(b);
+    if different != 0 || word::<26>(a) != word::<26>(b) || !urgent {
+        return None;
+    }
+    let timestamp = if payload == WITH_TIMESTAMPS {
+        let (a, b): (&[u8; WITH_TIMESTAMPS], &[u8; WITH_TIMESTAMPS]) =
+            (first.first_chunk()?, frame.first_chunk()?);
+        if a[OPTIONS..OPTIONS + 4] != b[OPTIONS..OPTIONS + 4] {
+            return None;
+        }
+        b[OPTIONS + 4..].first_chunk().map(|value| u32::from_be_bytes(*value))
+    } else {
+        None
+    };
+    Some(Latest {
+        ack: SeqNumber(u32::from_be_bytes(array::<42, 4>(b))),
+        window: u16::from_be_bytes(array::<48, 2>(b)),
+        flags: TcpFlags::from_bits_truncate(u16::from(b[47])),
+        timestamp,
+    })
+}
+
+/// What the header of a whole has instead of the first segment's.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole {
+    pub(crate) payload: u32,
+    pub(crate) flags: TcpFlags,
+    pub(crate) ack: SeqNumber,
+    pub(crate) window: u16,
+}
+
+/// Makes of `head`, a copy of the head `first` of a segment with so many bytes of headers, that of the whole: lengths, flags,
+/// ACK number and window, the IPv4 header checksum by difference (RFC 1624), and in the TCP checksum field the pseudo-header's
+/// sum. What was just copied is not read: a field that was written in two pieces is waited for.
+#[inline(always)]
+pub(crate) fn seal(first: &Head, head: &mut Head, headers: usize, whole: Whole) {
+    let tcp_len = (headers - TRANSPORT) as u32 + whole.payload;
     let total = (tcp_len as usize + TRANSPORT - NETWORK) as u16;
-    let [_, flags] = flags.bits().to_be_bytes();
-    let old = u16::from_be_bytes(array::<16, 2>(head));
-    let sum = checksum::update(u16::from_be_bytes(array::<24, 2>(head)), old, total);
+    let [_, flags] = whole.flags.bits().to_be_bytes();
+    let old = u16::from_be_bytes(array::<16, 2>(first));
+    let sum = checksum::update(u16::from_be_bytes(array::<24, 2>(first)), old, total);
     let pseudo = Sum::new()
-        .add_u32(u32::from_be_bytes(array::<26, 4>(head)))
-        .add_u32(u32::from_be_bytes(array::<30, 4>(head)))
+        .add_u32(u32::from_be_bytes(array::<26, 4>(first)))
+        .add_u32(u32::from_be_bytes(array::<30, 4>(first)))
         .add_u32(u32::from(IpProtocol::TCP.0) + tcp_len)
         .fold();
     head[16..18].copy_from_slice(&total.to_be_bytes());
     head[24..26].copy_from_slice(&sum.to_be_bytes());
+    head[42..46].copy_from_slice(&whole.ack.0.to_be_bytes());
     head[47] = flags;
+    head[48..50].copy_from_slice(&whole.window.to_be_bytes());
     head[50..52].copy_from_slice(&pseudo.to_be_bytes());
 }
 

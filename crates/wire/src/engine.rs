@@ -105,8 +105,8 @@ pub fn deliver_batch_into<E: Engine>(
     now: Instant,
     outputs: &mut Vec<E::Output>,
 ) {
-    while let Some(due) = engine.poll_timeout().filter(|due| *due <= now) {
-        engine.handle_timeout(due);
+    if engine.poll_timeout().is_some_and(|due| due <= now) {
+        engine.handle_timeout(now);
         engine.poll_all(outputs);
     }
     engine.receive_batch(inputs, now);

@@ -3,7 +3,7 @@
 use super::ack::{Acknowledgement, ActiveAck};
 use super::host::{Handshakes, HostSide};
 use crate::ack_frame::{AckBytes, AckFrame};
-use crate::recycle::Recycler;
+use crate::recycle::{Recycled, Recycler};
 use crate::segment::Layout;
 use crate::table::Index;
 
@@ -49,7 +49,7 @@ impl Acker {
     ) -> Option<AckFrame> {
         let mut bytes = self.frames.take()?;
         match acknowledgement.write(received, layout, &mut bytes) {
-            Some(()) => Some(AckFrame::new(self.frames.lend(bytes))),
+            Some(()) => Some(AckFrame::new(Recycled::lend(bytes))),
             None => {
                 self.frames.give_back(bytes);
                 None

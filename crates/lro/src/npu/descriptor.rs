@@ -1,10 +1,12 @@
 //! What the engine knows of one connection (lro-npu IV.A, IV.E).
 
-use nichrome_wire::{Instant, SeqNumber, instant};
+use nichrome_wire::{Instant, SeqNumber, TcpFlags, instant};
 
-use super::config::NpuConfig;
+use super::config::{NpuConfig, PshRule};
 use super::reorder::ReorderList;
-use crate::run::Run;
+use crate::reason::FlushReason;
+use crate::recycle::Pooled;
+use crate::run::{PooledRun, Run};
 use crate::segment::Segment;
 
 /// The state of one connection towards the host; its four-tuple is the key of the table.
@@ -15,14 +17,20 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// nextseq follows them.
     pub(crate) frontier: Option<SeqNumber>,
     /// The consecutive payload that is buffered: it ends at nextseq. Its count and bytes are the paper's.
-    pub(crate) run: Option<Box<Run<B>>>,
+    pub(crate) run: Option<PooledRun<B>>,
     /// The segments beyond a gap; present only while there are any.
-    pub(crate) waiting: Option<Box<ReorderList<B>>>,
+    pub(crate) waiting: Option<Pooled<ReorderList<B>>>,
     /// Nanoseconds between arrivals: the mean of the last interval and of what it was before.
     average_interval: u64,
     /// How many of the last intervals, one after another, were longer than anything is held.
     pauses: u8,
-    last_arrival: Instant,
+    /// How many intervals were longer than anything is held since one that was no pause between trains either.
+    train_pauses: u8,
+    /// Whether no two segments have come without a pause between them.
+    single: bool,
+    pub(crate) last_arrival: Instant,
+    /// Whether the timer is not set yet to the segments that came last.
+    pub(crate) untimed: bool,
     /// The newest timestamp value that the host was handed.
     pub(crate) newest_timestamp: Option<u32>,
 }
@@ -37,7 +45,10 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             waiting: None,
             average_interval: 0,
             pauses: 0,
+            train_pauses: 0,
+            single: true,
             last_arrival: now,
+            untimed: false,
             newest_timestamp: None,
         }
     }
@@ -76,19 +87,31 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     #[inline]
     pub(crate) fn arrived(&mut self, now: Instant, ceiling: u64) {
         let interval = now.nanos_since(self.last_arrival);
-        self.average_interval = self.average_interval / 2 + interval / 2;
-        self.pauses = if interval > ceiling { self.pauses.saturating_add(1) } else { 0 };
+        if interval > ceiling {
+            self.pauses = self.pauses.saturating_add(1);
+            self.train_pauses = self.train_pauses.saturating_add(1);
+        } else {
+            self.pauses = 0;
+            self.single = false;
+            if interval > ceiling / Timeouts::INTERVALS {
+                self.train_pauses = 0;
+            }
+        }
+        if interval <= ceiling || self.train_pauses <= Self::SPARSE {
+            self.average_interval = self.average_interval / 2 + interval / 2;
+        }
         self.last_arrival = now;
     }
 
     /// Notes `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each of them.
     #[inline]
-    pub(crate) fn arrived_together(&mut self, count: usize, now: Instant, ceiling: u64) {
+    pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, ceiling: u64) {
         self.arrived(now, ceiling);
         if count > 1 {
             self.pauses = 0;
+            self.single = false;
         }
-        self.average_interval = self.average_interval.checked_shr(count as u32 - 1).unwrap_or(0);
+        self.average_interval = self.average_interval.checked_shr(count - 1).unwrap_or(0);
     }
 
     /// Whether segments have lately come so far apart that the next will not find the last one held. Trains, however
@@ -98,7 +121,39 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
     }
 
-    /// So many long intervals one after another make a connection sparse.
+    /// Whether a segment that comes now begins a run: nothing is held, it is next, and its connection is not sparse.
+    #[inline]
+    pub(crate) fn begins_with(&self, segment: &Segment, now: Instant, ceiling: u64) -> bool {
+        let pauses = self.pauses.saturating_add(u8::from(now.nanos_since(self.last_arrival) > ceiling));
+        self.run.is_none()
+            && self.waiting.is_none()
+            && self.frontier.is_none()
+            && segment.seq == self.nextseq
+            && pauses < Self::SPARSE
+    }
+
+    /// Holds a run that a segment has begun; gives why it ends at once, if it does.
+    #[inline]
+    pub(crate) fn hold(
+        &mut self,
+        mut run: PooledRun<B>,
+        segment: &Segment,
+        psh: PshRule,
+    ) -> Option<FlushReason> {
+        if self.is_older(segment) {
+            run.only_timestamp = run.newest_timestamp;
+        }
+        let ended = ended_by(&run, segment.flags, psh);
+        self.run = Some(run);
+        ended
+    }
+
+    /// Whether only one segment has come, or each after a pause.
+    pub(crate) fn is_single(&self) -> bool {
+        self.single
+    }
+
+    /// So many long intervals one after another make a connection sparse; so many between trains count for the average.
     const SPARSE: u8 = 2;
 
     /// Whether a segment's timestamp is older than one that the host was handed.
@@ -116,6 +171,18 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             (Some(old), Some(new)) => Some(SeqNumber(old).later(SeqNumber(new)).0),
             (old, new) => new.or(old),
         };
+    }
+}
+
+/// Why a run ends with the segment that was just added, which has these flags.
+#[inline]
+pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, psh: PshRule) -> Option<FlushReason> {
+    if run.is_full() {
+        Some(FlushReason::MaxLength)
+    } else if psh == PshRule::End && flags.contains(TcpFlags::PSH) {
+        Some(FlushReason::Psh)
+    } else {
+        None
     }
 }
 

@@ -27,6 +27,7 @@
 //! | ECN, TOS, flags | not compared | unequal ones never merge; CWR never merges | ours |
 //! | an older timestamp behind a newer one | merged | not merged, but with its equals: PAWS must see it | ours |
 //! | ACK number of the whole | of the last segment | the latest of all, with its window: after reordering, the last is not the newest | ours |
+//! | average interval | of all intervals | without pauses longer than the ceiling, from the third on while segments come in trains: they say nothing of how long a train goes on | paper, up to 60 s |
 //! | timeout | ten average intervals | within a floor and a ceiling, and the ceiling holds from the first segment on, too | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one for a burst, whose segments arrive at once | ours |
 //! | segments further apart than the ceiling | each held until the ceiling, in vain | after two such intervals in a row, handed on at once, until two come nearer to each other; meanwhile the connection has no descriptor (but with active ACK) | paper |
@@ -87,13 +88,11 @@ pub struct Npu<B: AsRef<[u8]>> {
     masks: Masks,
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
-    /// The connection of the last segment: the next is likely of the same.
-    predicted: Option<Index>,
     lulls: Lulls,
     /// For so many of the next segments it is likely that their connections are in a lull.
     lulls_likely: u32,
-    /// The connection that took the last segments, whose timer is not set to them yet.
-    untimed: Option<Index>,
+    /// Connections that took segments of this burst, whose timers are not set to them yet.
+    untimed: Vec<Index>,
     out: Outbox<B>,
     /// Room for a burst of one frame.
     single_burst: Vec<Frame<B>>,
@@ -127,14 +126,16 @@ impl<B: AsRef<[u8]>> Npu<B> {
             masks: Masks::new(Rule::Stream),
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
             acker: Acker::new(npu.active_ack, config.max_connections),
-            predicted: None,
             lulls: Lulls::new(config.max_connections),
             lulls_likely: 0,
-            untimed: None,
+            untimed: Vec::with_capacity(Self::UNTIMED),
             out: Outbox::new(npu.reorder_segments + 64),
             single_burst: Vec::with_capacity(1),
         })
     }
+
+    /// The most connections whose timers are left.
+    const UNTIMED: usize = 64;
 
     /// What the engine has done so far.
     pub fn statistics(&self) -> &Statistics {
@@ -190,11 +191,22 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if self.table.is_full() {
             let victim = self.table.victim()?;
             self.reconstruct_all(victim, FlushReason::Evicted);
-            self.release(victim);
+            self.evict(victim);
         }
         let index = self.table.insert(hash, segment.flow, ConnectionDescriptor::new(nextseq, now)).ok()?;
         self.lulls.joined(hash);
         Some(index)
+    }
+
+    /// Gives a descriptor back of which another has more need. If its connection goes on as sparsely as it began, it has no need
+    /// of one.
+    fn evict(&mut self, victim: Index) {
+        let sparse = self.table.peek(victim).filter(|descriptor| descriptor.is_single());
+        let heard = sparse.map(|descriptor| descriptor.last_arrival).zip(self.table.key(victim));
+        self.release(victim);
+        if let Some((last_arrival, (hash, _))) = heard {
+            self.lulls.heard(hash, last_arrival);
+        }
     }
 
     /// Gives a descriptor back.
@@ -207,9 +219,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         self.table.remove(index);
         self.lulls.left(hash);
-        if self.predicted == Some(index) {
-            self.predicted = None;
-        }
     }
 
     /// A segment that is not data: a barrier. Everything held of its connection goes up, then it, untouched.
@@ -285,22 +294,27 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Sees to it that the timer of a connection is set once [`Npu::settle_timer`] is called: the next segments are likely
-    /// of the same.
+    /// Sees to it that the timer of a connection that says so is set once [`Npu::settle_timers`] is called: more segments of the
+    /// burst may be of the same.
     #[inline]
     fn leave_untimed(&mut self, index: Index, now: Instant) {
-        if self.untimed != Some(index) {
-            self.settle_timer(now);
-            self.untimed = Some(index);
+        if self.untimed.len() >= Self::UNTIMED {
+            self.settle_timers(now);
         }
+        self.untimed.push(index);
     }
 
-    /// Sets the timer that was left.
+    /// Sets the timers that were left.
     #[inline]
-    fn settle_timer(&mut self, now: Instant) {
-        if let Some(index) = self.untimed.take() {
+    fn settle_timers(&mut self, now: Instant) {
+        let mut untimed = mem::take(&mut self.untimed);
+        for index in untimed.drain(..) {
+            if let Some(descriptor) = self.table.get_mut(index) {
+                descriptor.untimed = false;
+            }
             self.set_timer(index, now);
         }
+        self.untimed = untimed;
     }
 
     /// Sets the timer to what the connection holds.
@@ -348,7 +362,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         self.out.received(frames);
         self.receive_burst(frames, now);
-        self.settle_timer(now);
+        self.settle_timers(now);
     }
 
     #[inline]

@@ -6,15 +6,15 @@ use std::vec::IntoIter;
 use nichrome_wire::{Instant, TcpFlags};
 
 use super::config::PshRule;
-use super::reconstruct::ended_by;
+use super::descriptor::ended_by;
 use super::{ActiveAck, Npu, filter};
 use crate::burst;
 use crate::config::BadChecksum;
 use crate::frame::Frame;
-use crate::latest::Latest;
+use crate::mask::Rule;
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
-use crate::segment;
+use crate::segment::{self, Segment};
 use crate::table::Index;
 
 /// Frames whose connections are looked for at the same time.
@@ -42,10 +42,24 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Takes the first of these frames, and those that go on with it.
     #[inline(always)]
     fn receive_next(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
-        if let Some(predicted) = self.predict(burst.as_slice()) {
-            self.join_predicted(predicted, burst, now);
-        } else if let Some(frame) = burst.next() {
-            self.receive_unpredicted(frame, now);
+        let Some(bytes) = burst.as_slice().first().map(Frame::bytes) else { return };
+        // What is no segment, or of another connection with this hash, does not join.
+        let hash = parse::likely_flow(bytes, self.medium).map_or(0, |flow| self.table.hash(&flow));
+        let likely = self.table.likely(hash);
+        if likely.is_some_and(|index| self.join_train(index, burst, now)) {
+            return;
+        }
+        let Some(first) = burst.as_slice().first() else { return };
+        let segment = parse::parse_usual(first.bytes(), self.medium);
+        if let Some(segment) = &segment
+            && likely.is_some_and(|index| self.begin_train(index, burst, segment, now))
+        {
+            return;
+        }
+        let Some(frame) = burst.next() else { return };
+        match segment {
+            Some(segment) => self.receive_segment(frame, &segment, hash, now),
+            None => self.receive_unusual(frame, now),
         }
     }
 
@@ -120,61 +134,99 @@ impl<B: AsRef<[u8]>> Npu<B> {
         std::hint::black_box(read);
     }
 
-    /// The usual case, without parsing: which of these frames, from the first on, are the next segments of the same
-    /// connection, of full size, with nothing waiting.
-    #[inline]
-    pub(super) fn predict(&mut self, frames: &[Frame<B>]) -> Option<(Index, usize, Latest)> {
-        let index = self.predicted?;
+    /// The usual case, without parsing: adds those of these frames, from the first on, that are the next segments of a
+    /// connection, of full size, with nothing waiting. Returns whether there are any.
+    #[inline(always)]
+    fn join_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.config.active_ack == ActiveAck::Paper {
-            // Every packet is acknowledged, also this.
-            return None;
+            // Every packet is acknowledged, also these.
+            return false;
         }
-        let descriptor = self.table.get_mut(index)?;
-        let (Some(run), None) = (&descriptor.run, &descriptor.waiting) else { return None };
-        if !run.may_be_next(frames.first()?.bytes()) {
-            return None;
+        let Some(descriptor) = self.table.get_mut(index) else { return false };
+        let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return false };
+        if !frames.as_slice().first().is_some_and(|next| run.may_be_next(next.bytes())) {
+            return false;
         }
         let ends = if self.config.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE };
-        run.predicts_stream(self.masks.of(run.layout), frames, ends)
-            .map(|(count, latest)| (index, count, latest))
-    }
-
-    /// Adds frames that were predicted.
-    #[inline(always)]
-    pub(super) fn join_predicted(
-        &mut self,
-        (index, count, latest): (Index, usize, Latest),
-        frames: &mut IntoIter<Frame<B>>,
-        now: Instant,
-    ) {
-        let Some(descriptor) = self.table.get_mut(index) else { return };
-        let Some(run) = &mut descriptor.run else { return };
-        self.out.stats.tcp_payload_bytes_in += count as u64 * u64::from(run.first_len);
-        run.follow_predicted_stream(frames, count, latest);
-        let ended = ended_by(run, latest.flags, self.config.psh);
-        let end = run.end;
+        let count = run.add_stream_train(&mut self.masks, frames, ends);
+        if count == 0 {
+            return false;
+        }
+        self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
+        let (ended, end) = (ended_by(run, run.flags, self.config.psh), run.end);
         descriptor.advance(end);
         descriptor.arrived_together(count, now, self.timeouts.ceiling);
+        let was_untimed = mem::replace(&mut descriptor.untimed, true);
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
         }
-        self.leave_untimed(index, now);
+        if !was_untimed {
+            self.leave_untimed(index, now);
+        }
+        true
     }
 
-    /// Takes a frame, whatever it is.
-    pub(super) fn receive_unpredicted(&mut self, frame: Frame<B>, now: Instant) {
-        let parsed = parse::parse(frame.bytes(), self.medium);
-        let segment = match &parsed {
-            Parsed::Tcp(segment) => segment,
+    /// Begins a run with the first of these frames, a segment, which is then moved once: where its connection, if that has this
+    /// place, holds nothing and goes on with it. Returns whether it is so.
+    #[inline(always)]
+    fn begin_train(
+        &mut self,
+        index: Index,
+        frames: &mut IntoIter<Frame<B>>,
+        segment: &Segment,
+        now: Instant,
+    ) -> bool {
+        let Some(frame) = frames.as_slice().first() else { return false };
+        if self.acker.is_some()
+            || !self.table.is_of(index, &segment.flow)
+            || filter(segment).is_some()
+            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
+        {
+            return false;
+        }
+        let Some(descriptor) = self.table.get_mut(index) else { return false };
+        if !descriptor.begins_with(segment, now, self.timeouts.ceiling) {
+            return false;
+        }
+        let Some(mut run) = self.runs.take() else { return false };
+        let Some(frame) = frames.next() else { return false };
+        run.begin(frame, segment, Rule::Stream, self.limits, now);
+        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
+        self.lulls_likely = self.lulls_likely.saturating_sub(1);
+        descriptor.arrived(now, self.timeouts.ceiling);
+        descriptor.advance(segment.end());
+        let was_untimed = mem::replace(&mut descriptor.untimed, true);
+        let ended = descriptor.hold(run, segment, self.config.psh);
+        if let Some(reason) = ended {
+            self.reconstruct(index, reason);
+        }
+        if !was_untimed {
+            self.leave_untimed(index, now);
+        }
+        true
+    }
+
+    /// Takes a frame that is not a usual segment.
+    #[inline(never)]
+    fn receive_unusual(&mut self, frame: Frame<B>, now: Instant) {
+        match &parse::parse_any(frame.bytes(), self.medium) {
+            Parsed::Tcp(segment) => {
+                self.receive_segment(frame, segment, self.table.hash(&segment.flow), now);
+            }
             Parsed::Barrier { flow, end, reason } => {
                 if let Some(index) = self.table.find(self.table.hash(flow), flow) {
                     self.reconstruct_all(index, FlushReason::Barrier);
                     self.leave_to_host(index, *end);
                 }
-                return self.out.pass(frame, 0, *reason);
+                self.out.pass(frame, 0, *reason);
             }
-            Parsed::Other(reason) => return self.out.pass(frame, 0, *reason),
-        };
+            Parsed::Other(reason) => self.out.pass(frame, 0, *reason),
+        }
+    }
+
+    /// Takes a segment whose connection has this hash.
+    fn receive_segment(&mut self, frame: Frame<B>, segment: &Segment, hash: u32, now: Instant) {
+        let found = self.table.find(hash, &segment.flow);
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
         let verified = segment::verify(&frame, segment.layout, segment.payload_len);
         if let Err(reason) = verified
@@ -182,8 +234,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             return self.out.drop(frame, reason);
         }
-        let hash = self.table.hash(&segment.flow);
-        let found = self.table.find(hash, &segment.flow);
         if verified.is_err() {
             if let Some(index) = found {
                 self.reconstruct_all(index, FlushReason::Barrier);
@@ -195,7 +245,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.pass_in_lull(hash, frame, segment.payload_len, now);
         } else if let Some(index) = found.or_else(|| self.establish(hash, segment, segment.seq, now)) {
             self.lulls_likely = self.lulls_likely.saturating_sub(1);
-            self.predicted = Some(index);
             self.reorder_packet(index, frame, segment, now);
         } else {
             self.out.pass(frame, segment.payload_len, PassReason::TableFull);

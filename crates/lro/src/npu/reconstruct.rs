@@ -1,15 +1,17 @@
 //! Putting segments in order and together (lro-npu IV.C and IV.D), and acknowledging them (V.C).
 
-use nichrome_wire::{Instant, TcpFlags};
+use std::mem;
+
+use nichrome_wire::Instant;
 
 use super::Npu;
 use super::ack::{Acknowledgement, ActiveAck};
-use super::config::{PshRule, Rules};
+use super::config::Rules;
+use super::descriptor::ended_by;
 use super::reorder::Insertion;
 use crate::frame::Frame;
 use crate::mask::Rule;
 use crate::reason::{DropReason, FlushReason, PassReason};
-use crate::run::Run;
 use crate::segment::{Layout, Segment};
 use crate::table::Index;
 use crate::template::{HeaderBytes, MAX_HEADER};
@@ -40,7 +42,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else {
             self.insert(index, frame, segment, now);
         }
-        self.leave_untimed(index, now);
+        if let Some(descriptor) = self.table.get_mut(index)
+            && !mem::replace(&mut descriptor.untimed, true)
+        {
+            self.leave_untimed(index, now);
+        }
     }
 
     /// Hands on the segment at nextseq of a sparse connection, which needs its descriptor no more, but for active ACK.
@@ -98,13 +104,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn start(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
-            Ok(mut run) => {
-                if descriptor.is_older(segment) {
-                    run.only_timestamp = run.newest_timestamp;
-                }
-                let ended = ended_by(&run, segment.flags, self.config.psh);
-                descriptor.run = Some(run);
-                if let Some(reason) = ended {
+            Ok(run) => {
+                if let Some(reason) = descriptor.hold(run, segment, self.config.psh) {
                     self.reconstruct(index, reason);
                 }
             }
@@ -228,7 +229,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         descriptor.delivered(run.newest_timestamp);
         let safe = self.config.active_ack == ActiveAck::Safe;
         if safe
-            && run.received_header().is_congestion_experienced()
+            && run.received_header().is_congestion_experienced(run.layout)
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
         {
             host.leave_to_host(end);
@@ -277,18 +278,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             self.out.acknowledge(frame);
         }
-    }
-}
-
-/// Why a run ends with the segment that was just added, which has these flags.
-#[inline]
-pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, psh: PshRule) -> Option<FlushReason> {
-    if run.is_full() {
-        Some(FlushReason::MaxLength)
-    } else if psh == PshRule::End && flags.contains(TcpFlags::PSH) {
-        Some(FlushReason::Psh)
-    } else {
-        None
     }
 }
 

@@ -14,7 +14,7 @@ mod sync {
 }
 
 use loom::thread;
-use recycle::{Recycle, Recycler};
+use recycle::{Recycle, Recycled, Recycler};
 
 /// Holds something while it is lent.
 struct Item(bool);
@@ -32,7 +32,7 @@ fn each_object_comes_back_clear_and_once() {
         let threads = [(); 2].map(|()| {
             let mut object = recycler.take().unwrap();
             object.0 = true;
-            let lent = recycler.lend(object);
+            let lent = Recycled::lend(object);
             thread::spawn(move || drop(lent))
         });
         let early = recycler.take();
