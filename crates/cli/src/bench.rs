@@ -6,6 +6,7 @@ mod interleave;
 mod iperf3;
 mod lane;
 mod lro;
+mod output;
 mod overip;
 mod pin;
 mod plain_read;

@@ -6,6 +6,7 @@ mod compare;
 mod counters;
 mod flows;
 mod host;
+mod page;
 mod plot;
 mod sizes;
 mod summary;
@@ -32,6 +33,7 @@ use crate::capture_files::{
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
 use crate::number::Grouped;
+use crate::page::PageOption;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +41,7 @@ Examples:
   nichrome coalesce in.pcap out.pcapng --verify       the same, kept and checked
   nichrome coalesce in.pcap --profile npu --hold 5ms --plot sizes.svg
   nichrome coalesce in.pcap --compare --plot all.svg  which card would have helped
+  nichrome coalesce in.pcap --html in.html            the same to zoom into and to sort, in a browser
   nichrome coalesce captures/ out.pcapng              all captures of a folder, as 'tcpdump -C' writes them
   tcpdump -i eth0 -c 10000 -w - tcp | nichrome coalesce - out.pcapng";
 
@@ -79,6 +82,8 @@ pub(crate) struct Coalesce {
     /// Draw the sizes of the aggregates, and the packets over time before and after.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageOption,
     /// Number of flows in the summary, those with the most payload first.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -96,6 +101,7 @@ impl Coalesce {
         self.check_options()?;
         let inputs = Inputs::find(&self.input)?;
         self.check_files(&inputs)?;
+        let page = self.page.create()?;
         let captures = inputs.open()?;
         let host = Host::new(create(self.output.as_deref())?, create(self.acks.as_deref())?);
         let mut card = Card::new(&self.engine, profile, self.verify, host);
@@ -108,6 +114,7 @@ impl Coalesce {
         let summary = Summary::new(&done, profile.profile(), self.top, truncated, verified_frames);
         self.print(&summary, &profile)?;
         self.draw(&done, &summary)?;
+        page.finish(|| page::of_summary(&self.title(&summary), &done.tally, &summary))?;
         if let Some(Err(mismatch)) = verified {
             return Err(mismatch)
                 .with_context(|| format!("{}: the output {}", input_name(&self.input), self.not_right()));
@@ -125,6 +132,7 @@ impl Coalesce {
         self.check_options()?;
         let inputs = Inputs::find(&self.input)?;
         self.check_files(&inputs)?;
+        let page = self.page.create()?;
         let mut comparison = Comparison::default();
         let mut last = None;
         for candidate in compare::candidates() {
@@ -150,10 +158,12 @@ impl Coalesce {
             format!("{} through every profile\n\n{comparison}", input_name(&self.input))
         };
         writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the table")?;
+        let title = format!("{} through every profile", file_name(&self.input));
         if let Some(path) = &self.plot {
-            let svg = comparison.draw(&format!("{} through every profile", file_name(&self.input)))?;
+            let svg = comparison.draw(&title)?;
             fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
         }
+        page.finish(|| comparison.page(&title))?;
         last.map_or(Ok(()), Ended::judge)
     }
 
@@ -183,7 +193,9 @@ impl Coalesce {
         let mut files = Distinct::default();
         inputs.add_to(&mut files)?;
         let standard_output = Path::new("/dev/stdout");
-        for (name, path) in [("OUT", &self.output), ("--acks", &self.acks), ("--plot", &self.plot)] {
+        let outputs = [("OUT", &self.output), ("--acks", &self.acks), ("--plot", &self.plot)];
+        let outputs = outputs.map(|(name, path)| (name, path.as_deref()));
+        for (name, path) in outputs.into_iter().chain([("--html", self.page.path())]) {
             if let Some(path) = path {
                 files.add(name, path, standard_output)?;
             }
@@ -202,14 +214,15 @@ impl Coalesce {
 
     fn draw(&self, done: &card::Done, summary: &Summary) -> anyhow::Result<()> {
         let Some(path) = &self.plot else { return Ok(()) };
-        let [before, after] = [summary.packets_in, summary.packets_out].map(Grouped);
-        let title = format!(
-            "{} through {}: {before} packets in, {after} out",
-            file_name(&self.input),
-            summary.profile
-        );
-        let svg = plot::draw(&title, &done.tally)?;
+        let svg = plot::draw(&self.title(summary), &done.tally)?;
         fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The title of a picture or a page.
+    fn title(&self, summary: &Summary) -> String {
+        let [before, after] = [summary.packets_in, summary.packets_out].map(Grouped);
+        let input = file_name(&self.input);
+        format!("{input} through {}: {before} packets in, {after} out", summary.profile)
     }
 }
 

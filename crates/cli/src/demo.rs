@@ -1,5 +1,6 @@
 //! `nichrome demo`: the effect of receive offload, measured between two real kernels on this machine.
 
+mod page;
 mod plot;
 mod run;
 mod summary;
@@ -21,12 +22,13 @@ use self::run::{Card, Plan};
 use self::summary::{Summary, Traffic};
 use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
+use crate::page::PageOption;
 use crate::picture_file::PictureFile;
 
 const EXAMPLES: &str = "\
 Examples:
   nichrome demo --quick
-  nichrome demo --plot demo.svg
+  nichrome demo --plot demo.svg --html demo.html
   nichrome demo --delay 5ms --loss 0.1%               the same over a worse path
 
 Two hosts, each with the kernel's own TCP in a network namespace of its own and a Nichrome card, send over a
@@ -45,6 +47,8 @@ pub(crate) struct Demo {
     /// Plot throughput over the number of connections to this file, as SVG.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageOption,
     #[command(flatten)]
     impairments: ImpairmentOptions,
 }
@@ -70,6 +74,7 @@ impl Demo {
         let asked = self.impairments.asked()?;
         asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
+        let page = self.page.create()?;
         // Requires a single-threaded process.
         gain_network_admin()?;
         let plans = self.plans(asked.is_empty());
@@ -92,7 +97,8 @@ impl Demo {
         } else {
             writeln!(output, "{summary}")?;
         }
-        plot.map_or(Ok(()), |file| file.finish(&plot::draw(&summary)?))
+        plot.map_or(Ok(()), |file| file.finish(&plot::draw(&summary)?))?;
+        page.finish(|| page::page(&summary))
     }
 
     fn time(&self) -> Duration {

@@ -22,6 +22,7 @@ mod links;
 mod man;
 mod nic;
 mod number;
+mod page;
 mod picture_file;
 mod rdma;
 mod recorder;

@@ -7,6 +7,7 @@ mod judged;
 mod list;
 mod number;
 mod output;
+mod page;
 mod parquet;
 mod plot;
 mod point;

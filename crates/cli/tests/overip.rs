@@ -93,8 +93,8 @@ fn figures_are_measured_over_every_transport_and_judged() {
         assert!(svg.starts_with("<svg") && svg.contains("sockets-nonblocking"), "{name}");
     }
     let page = fs::read_to_string(room.path().join("page.html")).unwrap();
-    assert_eq!(page.matches("<svg").count(), figures.len());
-    assert!(page.contains("C11") && !page.contains("src="), "the page refers to nothing else");
+    assert!(page.matches("<div class=\"figure\">").count() >= figures.len());
+    assert!(page.contains("C11") && page.contains("--delays 2ms"), "claims and the command");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `nichrome bench checksum`: the Internet checksum and CRC-32C of cached bytes, compared with reading them.
 
+use std::fmt;
 use std::hint::black_box;
-use std::io::{self, Write};
 use std::time::Instant;
 
 use clap::Args;
@@ -10,7 +10,9 @@ use nichrome_wire::iwarp::crc32c;
 use serde::Serialize;
 
 use super::figures::{median, rounded};
+use super::output::OutputOptions;
 use super::plain_read::read;
+use crate::page::{Axis, Figure, Line, Scale, Style};
 
 const SIZES: [usize; 6] = [64, 576, 1448, 1500, 9000, 65_536];
 const RUNS: usize = 15;
@@ -21,9 +23,8 @@ const BYTES: usize = 64 << 20;
 /// gigabytes per second.
 #[derive(Args)]
 pub(crate) struct Checksum {
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 #[derive(Serialize)]
@@ -42,6 +43,7 @@ struct Size {
 
 impl Checksum {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        let output = self.output.open()?;
         let sizes = SIZES.map(|bytes| Size {
             bytes,
             gb_per_s: rounded(gigabytes_per_second(bytes, checksum)),
@@ -49,15 +51,34 @@ impl Checksum {
             crc32c_gb_per_s: rounded(gigabytes_per_second(bytes, crc32c)),
         });
         let report = Report { sizes: sizes.into(), runs: RUNS };
-        let mut output = io::stdout().lock();
-        if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
-            return Ok(());
+        output.finish("Checksums", &report, &report, |page| page.figure(&report.figure()))
+    }
+}
+
+impl Report {
+    fn figure(&self) -> Figure {
+        let line = |name: &str, of: fn(&Size) -> f64| {
+            Line::new(name, Style::Line, self.sizes.iter().map(|size| (size.bytes as f64, of(size))))
+        };
+        Figure {
+            title: "Bytes that are summed or read per time".into(),
+            x: Axis::new("bytes at a time", Scale::Log2),
+            y: Axis::linear("GB/s"),
+            lines: vec![
+                line("Internet checksum", |size| size.gb_per_s),
+                line("plain read", |size| size.read_gb_per_s),
+                line("CRC-32C", |size| size.crc32c_gb_per_s),
+            ],
         }
-        writeln!(output, "GB/s, medians of {RUNS} runs\n")?;
-        writeln!(output, "{:>6} {:>18} {:>10} {:>8}", "bytes", "Internet checksum", "plain read", "CRC-32C")?;
-        for Size { bytes, gb_per_s, read_gb_per_s, crc32c_gb_per_s } in &report.sizes {
-            writeln!(output, "{bytes:>6} {gb_per_s:>18.1} {read_gb_per_s:>10.1} {crc32c_gb_per_s:>8.1}")?;
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "GB/s, medians of {RUNS} runs\n")?;
+        write!(f, "{:>6} {:>18} {:>10} {:>8}", "bytes", "Internet checksum", "plain read", "CRC-32C")?;
+        for Size { bytes, gb_per_s, read_gb_per_s, crc32c_gb_per_s } in &self.sizes {
+            write!(f, "\n{bytes:>6} {gb_per_s:>18.1} {read_gb_per_s:>10.1} {crc32c_gb_per_s:>8.1}")?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! `nichrome bench lro --interleave`: the cost of coalescing interleaved flows.
 
 use std::env;
-use std::fs::File as Output;
+use std::fmt;
+use std::fs::File as CaptureFile;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
@@ -12,8 +13,10 @@ use serde::Serialize;
 
 use super::figures::rounded;
 use super::lane::{BURST, Plan, Subject, Traffic, Work};
+use super::output::Output;
 use super::traffic::{File, Flows, Interleaving};
 use crate::number::Grouped;
+use crate::page::{Axis, Figure, Line, Style};
 
 /// Keeps each row below one second.
 const PLAN: Plan = Plan { runs: 7, packets: 32_000 };
@@ -81,7 +84,7 @@ enum Cost {
 }
 
 /// Measures every row and prints the table. Counts instructions in a child process if `counted` is the file's path.
-pub(super) fn run(file: &File, counted: Option<&Path>, json: bool) -> anyhow::Result<()> {
+pub(super) fn run(file: &File, counted: Option<&Path>, output: Output) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for (nth, interleaving) in ROWS.into_iter().enumerate() {
         let cost = |profile| match counted {
@@ -95,46 +98,76 @@ pub(super) fn run(file: &File, counted: Option<&Path>, json: bool) -> anyhow::Re
         rows.push(Row { interleaving, profiles });
     }
     let report = Report { rows, burst: BURST };
-    let mut output = io::stdout().lock();
-    if json {
-        writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
-        return Ok(());
-    }
-    print(&report, &mut output)?;
-    Ok(())
+    output.finish("Flows that take turns", &report, &report, |page| page.figure(&report.figure()))
 }
 
-fn print(report: &Report, output: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        output,
-        "bursts of {BURST}; per profile: cost of a packet (with checksum) and packets merged into one\n"
-    )?;
-    write!(output, "{:>6} {:>8} {:>7}", "flows", "in a row", "merges")?;
-    for profile in Profile::ALL {
-        write!(output, "{:>24}", profile.name())?;
+impl Report {
+    fn figure(&self) -> Figure {
+        let name = |row: &Row| {
+            let Interleaving { flows, in_a_row, merges } = row.interleaving;
+            format!("{flows}/{in_a_row}{}", if merges { "" } else { " -" })
+        };
+        let line = |nth: usize, profile: &Profile| {
+            let cost = |row: &Row| row.profiles.get(nth).map_or(f64::NAN, |of| of.cost.figure());
+            Line::new(profile.name(), Style::Line, (0..).map(f64::from).zip(self.rows.iter().map(cost)))
+        };
+        let counts = self.rows.iter().flat_map(|row| &row.profiles).any(|of| of.cost.is_counted());
+        Figure {
+            title: "What a packet costs".into(),
+            x: Axis::named("flows / segments in a row, - where nothing merges", self.rows.iter().map(name)),
+            y: Axis::linear(if counts { "instructions" } else { "nanoseconds" }),
+            lines: Profile::ALL.iter().enumerate().map(|(nth, profile)| line(nth, profile)).collect(),
+        }
     }
-    writeln!(output)?;
-    for Row { interleaving: Interleaving { flows, in_a_row, merges }, profiles } in &report.rows {
-        let flows = Grouped(u64::from(*flows)).to_string();
-        write!(output, "{flows:>6} {in_a_row:>8} {:>7}", if *merges { "yes" } else { "no" })?;
-        for Figures { cost, .. } in profiles {
-            match cost {
-                Cost::Time { ns_per_packet, ns_per_packet_with_checksum, packets_in, packets_out } => {
-                    let merged = *packets_in as f64 / (*packets_out).max(1) as f64;
-                    write!(
-                        output,
-                        "{ns_per_packet:>9.1} {:>8} {merged:>5.1}",
-                        format!("({ns_per_packet_with_checksum:.1})")
-                    )?;
-                }
-                Cost::Instructions { instructions_per_packet } => {
-                    write!(output, "{instructions_per_packet:>24.0}")?;
+}
+
+impl Cost {
+    const fn is_counted(&self) -> bool {
+        matches!(self, Self::Instructions { .. })
+    }
+
+    /// Nanoseconds or instructions of a packet, without checksum.
+    const fn figure(&self) -> f64 {
+        match self {
+            Self::Time { ns_per_packet, .. } => *ns_per_packet,
+            Self::Instructions { instructions_per_packet } => *instructions_per_packet,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "bursts of {BURST}; per profile: cost of a packet (with checksum) and packets merged into one\n"
+        )?;
+        write!(f, "{:>6} {:>8} {:>7}", "flows", "in a row", "merges")?;
+        for profile in Profile::ALL {
+            write!(f, "{:>24}", profile.name())?;
+        }
+        writeln!(f)?;
+        for Row { interleaving: Interleaving { flows, in_a_row, merges }, profiles } in &self.rows {
+            let flows = Grouped(u64::from(*flows)).to_string();
+            write!(f, "{flows:>6} {in_a_row:>8} {:>7}", if *merges { "yes" } else { "no" })?;
+            for Figures { cost, .. } in profiles {
+                match cost {
+                    Cost::Time { ns_per_packet, ns_per_packet_with_checksum, packets_in, packets_out } => {
+                        let merged = *packets_in as f64 / (*packets_out).max(1) as f64;
+                        write!(
+                            f,
+                            "{ns_per_packet:>9.1} {:>8} {merged:>5.1}",
+                            format!("({ns_per_packet_with_checksum:.1})")
+                        )?;
+                    }
+                    Cost::Instructions { instructions_per_packet } => {
+                        write!(f, "{instructions_per_packet:>24.0}")?;
+                    }
                 }
             }
+            writeln!(f)?;
         }
-        writeln!(output)?;
+        Ok(())
     }
-    Ok(())
 }
 
 fn measure(file: &File, interleaving: Interleaving, profile: Profile) -> anyhow::Result<Cost> {
@@ -210,7 +243,7 @@ fn write_capture(file: &File, interleaving: Interleaving, path: &Path) -> anyhow
         Medium::Ethernet => 1,
         Medium::Ip => 101,
     };
-    let mut output = BufWriter::new(Output::create(path)?);
+    let mut output = BufWriter::new(CaptureFile::create(path)?);
     for word in [MICROSECONDS, 2 | 4 << 16, 0, 0, 65_535, link_type] {
         output.write_all(&word.to_le_bytes())?;
     }

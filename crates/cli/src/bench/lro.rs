@@ -2,7 +2,7 @@
 //!
 //! The method is that of the peers in `bench/peers`: see [`super::lane`].
 
-use std::io::{self, Write};
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,9 +12,11 @@ use serde::Serialize;
 use super::figures::rounded;
 use super::interleave;
 use super::lane::{BURST, Plan, Subject, Traffic, Work};
+use super::output::OutputOptions;
 use super::traffic::{File, Flows};
 use crate::engine_options::profile;
 use crate::number::Grouped;
+use crate::page::{Axis, Figure, Line, Style};
 
 const PLAN: Plan = Plan { runs: 15, packets: 144_000 };
 
@@ -44,9 +46,8 @@ pub(crate) struct Lro {
     /// Internal: the row and profile to run under valgrind.
     #[arg(long, hide = true, requires = "profile", conflicts_with = "interleave")]
     row: Option<usize>,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 #[derive(Serialize)]
@@ -77,8 +78,9 @@ impl Lro {
         }
         if self.interleave {
             let counted = self.instructions.then_some(self.file.as_path());
-            return interleave::run(&file, counted, self.json);
+            return interleave::run(&file, counted, self.output.open()?);
         }
+        let output = self.output.open()?;
         let config = Config { medium: file.medium, ..Config::default() };
         // Only `npu` keeps flows that hold nothing, so only its table must grow with the flows.
         let connections = config.max_connections.max(self.flows.unwrap_or(0) as usize);
@@ -93,7 +95,7 @@ impl Lro {
         let subject = Subject { profile: self.profile, config, connections };
         let [verified, unknown, read] = subject.measure(PLAN, Work::BESIDE_READ, traffic)?;
         let bits = unknown.bytes_per_packet * 8.0;
-        self.print(&Report {
+        let report = Report {
             profile: self.profile.name(),
             flows,
             ns_per_packet: rounded(verified.ns_per_packet),
@@ -105,36 +107,51 @@ impl Lro {
             packets_in: unknown.packets_in,
             packets_out: unknown.packets_out,
             runs: PLAN.runs,
+        };
+        let title = format!("{} through {}", self.file.display(), report.profile);
+        output.finish(&title, &report, Text { title: &title, report: &report }, |page| {
+            page.figure(&report.figure())
         })
     }
+}
 
-    fn print(&self, report: &Report) -> anyhow::Result<()> {
-        let mut output = io::stdout().lock();
-        if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(report)?)?;
-            return Ok(());
+impl Report {
+    fn figure(&self) -> Figure {
+        let bars = [(0.0, self.ns_per_packet), (1.0, self.ns_per_packet_with_checksum)];
+        Figure {
+            title: "What a packet costs".into(),
+            x: Axis::named("", ["without checksum".to_owned(), "with checksum".to_owned()]),
+            y: Axis::linear("nanoseconds"),
+            lines: vec![Line::new(self.profile, Style::Bars, bars)],
         }
-        let path = self.file.display();
-        writeln!(
-            output,
-            "{path} through {}, bursts of {BURST}, median of {} runs\n",
-            report.profile, report.runs
-        )?;
-        writeln!(output, "{:<24}{:>18}{:>18}", "", "without checksum", "with checksum")?;
+    }
+}
+
+/// The report for people.
+struct Text<'a> {
+    title: &'a str,
+    report: &'a Report,
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { title, report } = self;
+        writeln!(f, "{title}, bursts of {BURST}, median of {} runs\n", report.runs)?;
+        writeln!(f, "{:<24}{:>18}{:>18}", "", "without checksum", "with checksum")?;
         for (name, without, with) in [
             ("ns per packet", report.ns_per_packet, report.ns_per_packet_with_checksum),
             ("Gb/s", report.gbps, report.gbps_with_checksum),
         ] {
-            writeln!(output, "{name:<24}{without:>18.1}{with:>18.1}")?;
+            writeln!(f, "{name:<24}{without:>18.1}{with:>18.1}")?;
         }
-        writeln!(output, "{:<24}{:>18}{:>18.1}", "plain read, ns", "", report.ns_per_packet_read)?;
-        writeln!(output, "{:<24}{:>18}", "allocations per packet", report.allocations_per_packet)?;
+        writeln!(f, "{:<24}{:>18}{:>18.1}", "plain read, ns", "", report.ns_per_packet_read)?;
+        writeln!(f, "{:<24}{:>18}", "allocations per packet", report.allocations_per_packet)?;
         for (name, count) in [
             ("flows", report.flows as u64),
             ("packets in per pass", report.packets_in),
             ("packets out per pass", report.packets_out),
         ] {
-            writeln!(output, "{name:<24}{:>18}", Grouped(count))?;
+            writeln!(f, "{name:<24}{:>18}", Grouped(count))?;
         }
         Ok(())
     }

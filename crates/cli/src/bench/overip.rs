@@ -44,6 +44,7 @@ use self::report::{Machine, Report};
 use self::rounds::FIGURES;
 use self::testbed::Testbed;
 use crate::impairment_options::ImpairmentOptions;
+use crate::page::PageOption;
 use crate::{duration, failure, number};
 
 const EXAMPLES: &str = "\
@@ -74,9 +75,8 @@ pub(crate) struct Overip {
     /// Draw each figure as an SVG picture in this folder.
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
-    /// Write a page with all figures and claims.
-    #[arg(long, value_name = "FILE.html")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageOption,
     /// What all random choices of the path come from.
     #[arg(long, value_name = "NUMBER", value_parser = number::seed, allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
@@ -95,7 +95,7 @@ impl Overip {
             .filter(|kind| self.figure.is_empty() || self.figure.iter().any(|of| of == kind.name))
             .collect();
         let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
-        let outputs = Outputs::create(self.svg.as_deref(), self.html.as_deref(), &names)?;
+        let outputs = Outputs::create(self.svg.as_deref(), &self.page, &names)?;
         let processors = Processors::new()?;
         // Before there is any other thread.
         gain_network_admin()?;
@@ -118,7 +118,7 @@ impl Overip {
         } else {
             writeln!(output, "{report}")?;
         }
-        outputs.finish(&report)
+        outputs.finish(&report, self.seed)
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {

@@ -8,7 +8,6 @@ mod ping_pong;
 mod tcp_connect;
 
 use std::fmt;
-use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -19,8 +18,10 @@ use self::measurement::{FULL, Measurement, Plan, QUICK, progress, tcp_half_round
 use self::pair::Pair;
 use super::figures::{median, rounded};
 use super::iperf3;
+use super::output::{Output, OutputOptions};
 use super::transport::ROCE;
 use crate::number::Grouped;
+use crate::page::{Axis, Figure, Line, Page, Scale, Style};
 
 pub(crate) use self::ping_pong::TcpPingPong;
 pub(crate) use self::tcp_connect::TcpConnect;
@@ -36,9 +37,8 @@ pub(crate) struct Rdma {
     /// connections per second, and memory of 10,000 that stand in one process.
     #[arg(long, conflicts_with = "transport")]
     connect: bool,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
     /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results are rough.
     #[arg(long)]
     quick: bool,
@@ -96,9 +96,11 @@ struct Throughput {
 
 impl Rdma {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        let output = self.output.open()?;
         if self.connect {
             let plan = if self.quick { &ConnectionPlan::QUICK } else { &ConnectionPlan::FULL };
-            return self.print(&Connections::measure(plan)?);
+            let measured = Connections::measure(plan)?;
+            return output.finish("Connections by address and port", &measured, &measured, |_| Ok(()));
         }
         let iperf3 = iperf3::version();
         if let Err(error) = &iperf3 {
@@ -108,19 +110,35 @@ impl Rdma {
         }
         let (plan, qps) = if self.quick { (&QUICK, QPS_OF_QUICK) } else { (&FULL, self.transport.qps()) };
         match self.transport {
-            Subject::Roce => self.print(&measure(plan, qps, iperf3.ok())?),
-            Subject::Iwarp => self.print(&Comparison::measure(plan, qps, iperf3.ok())?),
+            Subject::Roce => finish(output, &measure(plan, qps, iperf3.ok())?, Report::lines),
+            Subject::Iwarp => {
+                finish(output, &Comparison::measure(plan, qps, iperf3.ok())?, Comparison::lines)
+            }
         }
     }
+}
 
-    fn print(&self, report: &(impl Serialize + fmt::Display)) -> anyhow::Result<()> {
-        let mut output = io::stdout().lock();
-        if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(report)?)?;
-        } else {
-            writeln!(output, "{report}")?;
-        }
-        Ok(())
+fn finish<R: Serialize + fmt::Display>(
+    output: Output,
+    report: &R,
+    lines: fn(&R) -> Vec<Line>,
+) -> anyhow::Result<()> {
+    let figures = |page: &mut Page| {
+        page.figure(&Figure {
+            title: "64 KB WRITEs, on all connections in turn".into(),
+            x: Axis::new("connections", Scale::Log10),
+            y: Axis::linear("Gbit/s"),
+            lines: lines(report),
+        })
+    };
+    output.finish("RDMA and TCP between two processes", report, report, figures)
+}
+
+impl Report {
+    /// Throughput by the number of connections.
+    fn lines(&self) -> Vec<Line> {
+        let points = self.qps.iter().map(|of| (f64::from(of.qps), of.gbps));
+        vec![Line::new("roce", Style::Line, points)]
     }
 }
 

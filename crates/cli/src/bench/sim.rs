@@ -5,14 +5,16 @@
 mod hold;
 mod network;
 
-use std::io::{self, Write};
+use std::fmt;
 
 use clap::Args;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::Serialize;
 
 use super::figures::{median, rounded};
+use super::output::OutputOptions;
 use crate::number::Grouped;
+use crate::page::{Axis, Figure, Line, Style};
 
 /// Measured runs, after one to warm up.
 const RUNS: usize = 9;
@@ -21,9 +23,8 @@ const RUNS: usize = 9;
 /// simulated network of links and a switch.
 #[derive(Args)]
 pub(crate) struct Sim {
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 #[derive(Serialize)]
@@ -45,25 +46,43 @@ struct Report {
 
 impl Sim {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        let output = self.output.open()?;
         let report = measure()?;
-        let mut output = io::stdout().lock();
-        if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
-            return Ok(());
-        }
-        writeln!(output, "one core, median of {RUNS} runs, million events a second of processor time\n")?;
-        let pending = Grouped(report.pending as u64);
-        for (name, rate) in [
-            (format!("event queue, {pending} pending"), report.events_per_s),
-            (format!("binary heap, {pending} pending"), report.heap_events_per_s),
+        output.finish("The simulator", &report, &report, |page| page.figure(&report.figure()))
+    }
+}
+
+impl Report {
+    /// Million events a second, by what handles them.
+    fn rates(&self) -> [(String, f64); 3] {
+        let pending = Grouped(self.pending as u64);
+        [
+            (format!("event queue, {pending} pending"), self.events_per_s),
+            (format!("binary heap, {pending} pending"), self.heap_events_per_s),
             (
-                format!("links and a switch, {} hosts, with handlers", report.network_hosts),
-                report.network_events_per_s,
+                format!("links and a switch, {} hosts, with handlers", self.network_hosts),
+                self.network_events_per_s,
             ),
-        ] {
-            writeln!(output, "{name:<48}{:>8.2}", rate / 1e6)?;
+        ]
+        .map(|(name, rate)| (name, rate / 1e6))
+    }
+
+    fn figure(&self) -> Figure {
+        let rates = self.rates();
+        let bars = (0..).map(f64::from).zip(rates.iter().map(|(_, rate)| *rate));
+        Figure {
+            title: "Events a second of processor time".into(),
+            x: Axis::named("", rates.iter().map(|(name, _)| name.clone())),
+            y: Axis::linear("million events a second"),
+            lines: vec![Line::new("median of all runs", Style::Bars, bars)],
         }
-        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "one core, median of {RUNS} runs, million events a second of processor time")?;
+        self.rates().iter().try_for_each(|(name, rate)| write!(f, "\n{name:<48}{rate:>8.2}"))
     }
 }
 

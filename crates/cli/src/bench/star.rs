@@ -5,7 +5,6 @@ mod plot;
 mod point;
 
 use std::fmt;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,9 +14,11 @@ use serde::Serialize;
 use self::memory::{Allocated, Parts};
 use self::point::{Memory, Point, TRANSPORTS};
 use super::figures::{figure, median, rounded};
+use super::output::OutputOptions;
 use super::rdma::pair::Pair;
 use super::transport::{STAR, Transport};
 use crate::number::Grouped;
+use crate::page::{Axis, Figure, Line, Page, Scale, Style};
 use crate::picture_file::PictureFile;
 
 /// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with a stateless server and
@@ -27,9 +28,8 @@ use crate::picture_file::PictureFile;
     after_help = "Examples:\n  nichrome bench star --plot star.svg\n  nichrome bench star --quick --json"
 )]
 pub(crate) struct Star {
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
     /// Draw the results as an SVG figure.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -67,16 +67,11 @@ struct Report {
 impl Star {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
+        let output = self.output.open()?;
         let plan = if self.quick { &QUICK } else { &FULL };
         let report = self.measure(plan)?;
         plot.map_or(Ok(()), |file| file.finish(&plot::draw(&report.points)?))?;
-        let mut output = io::stdout().lock();
-        if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
-        } else {
-            writeln!(output, "{report}")?;
-        }
-        Ok(())
+        output.finish("A server with many connections", &report, &report, |page| report.figures(page))
     }
 
     fn measure(&self, plan: &Plan) -> anyhow::Result<Report> {
@@ -99,6 +94,29 @@ impl Star {
         let allocated = TRANSPORTS.map(|transport| memory::measure(transport.name, COUNTED));
         let allocated = allocated.into_iter().collect::<anyhow::Result<_>>()?;
         Ok(Report { points, allocated, authenticated: !self.no_authenticate, rounds: plan.rounds })
+    }
+}
+
+impl Report {
+    fn figures(&self, page: &mut Page) -> anyhow::Result<()> {
+        let mut figure = |title: &str, y: Axis, value: fn(&Point) -> f64| {
+            let line = |transport: Transport| {
+                let points = self.points.iter().filter(|point| point.transport == transport.name);
+                let points = points.map(|point| (f64::from(point.connections), value(point)));
+                Line::new(transport.name, Style::Line, points)
+            };
+            page.figure(&Figure {
+                title: title.into(),
+                x: Axis::new("connections", Scale::Log10),
+                y,
+                lines: TRANSPORTS.map(line).into(),
+            })
+        };
+        let bytes = Axis::new("bytes", Scale::Log10);
+        figure("Connection state on its card", bytes, |point| point.card_state_bytes.max(1) as f64)?;
+        figure("64 KB WRITEs to it", Axis::linear("Gbit/s"), |point| point.gbps)?;
+        figure("8-byte WRITEs to it", Axis::linear("operations per second"), |point| point.messages_per_s)?;
+        figure("8-byte WRITE, one at a time", Axis::linear("µs"), |point| point.latency_us)
     }
 }
 

@@ -5,11 +5,11 @@ mod engine;
 mod probe;
 mod throughput;
 
-use std::io::{self, Write};
-
 use clap::Args;
 use nichrome_port::gain_network_admin;
 use serde::Serialize;
+
+use super::output::OutputOptions;
 
 use self::delays::Delays;
 use self::engine::Engines;
@@ -21,9 +21,8 @@ pub(crate) use self::probe::Probe;
 /// throughput compared with a bare copy loop.
 #[derive(Args)]
 pub(crate) struct Wan {
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 #[derive(Serialize)]
@@ -35,18 +34,14 @@ struct Report {
 
 impl Wan {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        let output = self.output.open()?;
         let iperf3 = throughput::check()?;
         let mut delays = delays::measure_mahimahi();
         // Requires a single-threaded process.
         gain_network_admin()?;
         delays.measure_ours()?;
         let report = Report { engine: engine::measure()?, delays, throughput: throughput::measure(iperf3)? };
-        let mut output = io::stdout().lock();
-        if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
-        } else {
-            writeln!(output, "{}\n\n{}\n\n{}", report.engine, report.delays, report.throughput)?;
-        }
-        Ok(())
+        let text = format!("{}\n\n{}\n\n{}", report.engine, report.delays, report.throughput);
+        output.finish("The wide-area path", &report, text, |page| page.figure(&report.delays.figure()))
     }
 }

@@ -9,11 +9,17 @@ use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 
 use super::card::Done;
+use super::page::SEED;
 use crate::chart::{self, Axis, COLORS, Grid, HEADROOM, plain};
 use crate::number::{Grouped, plural};
+use crate::page::{self, Figure, Line, Page, Style};
 
 /// Size of the figure, in pixels.
 const SIZE: (u32, u32) = (900, 480);
+
+/// Axis titles.
+const HOLD: &str = "how long segments are held at most";
+const PERCENT: &str = "packets to the host, in percent";
 
 /// From typical interrupt moderation to delays that people do not notice.
 const HOLDS: [Duration; 4] = [
@@ -133,6 +139,23 @@ impl fmt::Display for Comparison {
 }
 
 impl Comparison {
+    /// Builds the page: shares of packets over hold times, and all runs.
+    pub(super) fn page(&self, title: &str) -> anyhow::Result<Page> {
+        let line = |runs: &[Run]| {
+            let points = (0..).map(f64::from).zip(runs.iter().map(|run| self.percent(run)));
+            Line::new(runs.first().map_or("", |run| run.profile), Style::Line, points)
+        };
+        let mut page = Page::new(title).with("seed", SEED);
+        page.figure(&Figure {
+            title: "Packets to the host".into(),
+            x: page::Axis::named(HOLD, HOLDS.map(|hold| format!("{hold:?}"))),
+            y: page::Axis::linear(PERCENT),
+            lines: self.runs.chunks(HOLDS.len()).map(line).collect(),
+        })?;
+        page.report(self)?;
+        Ok(page)
+    }
+
     /// Draws the share of packets over the hold time.
     ///
     /// # Errors
@@ -144,12 +167,12 @@ impl Comparison {
                 hold.map_or_else(String::new, |hold| format!("{hold:?}"))
             };
             let x = Axis {
-                description: "how long segments are held at most".into(),
+                description: HOLD.into(),
                 range: 0.0..(HOLDS.len() - 1) as f64,
                 labels: HOLDS.len(),
                 format: &name,
             };
-            let y = Axis::y("packets to the host, in percent", 100.0 * HEADROOM, &plain);
+            let y = Axis::y(PERCENT, 100.0 * HEADROOM, &plain);
             let mut chart = chart::chart(area, title, Grid::Horizontal, x, y)?;
             for (runs, color) in self.runs.chunks(HOLDS.len()).zip(COLORS.into_iter().skip(1)) {
                 let points = (0..).map(f64::from).zip(runs.iter().map(|run| self.percent(run)));

@@ -22,7 +22,7 @@ pub(super) fn draw(summary: &Summary) -> anyhow::Result<String> {
 }
 
 /// Returns the bulk runs of each card, in the order of the cards.
-fn series(summary: &Summary) -> Vec<(String, Vec<&Run>)> {
+pub(super) fn series(summary: &Summary) -> Vec<(String, Vec<&Run>)> {
     let mut series: Vec<(String, Vec<&Run>)> = Vec::new();
     for run in summary.runs.iter().filter(|run| matches!(run.traffic, Traffic::Bulk { .. })) {
         let name = match run.active_ack {

@@ -17,6 +17,9 @@ use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::wan::{Host, ipv4, veth_hosts};
 
+/// Seed of the wire's random impairments.
+pub(super) const SEED: u64 = 1;
+
 /// MTU of the wire, in bytes.
 const MTU: u32 = 1500;
 
@@ -95,7 +98,7 @@ impl Plan {
                     busy_poll: false,
                     frame_len: MTU as usize + 14,
                 };
-                let [left, right] = memory_wire(impairments, 1, MTU as usize + 14)?;
+                let [left, right] = memory_wire(impairments, SEED, MTU as usize + 14)?;
                 let start = |wire, side: Side| {
                     let queue = Queue { wire, observer: None };
                     let host = Arc::clone(&side.of(&hosts).tap) as SharedDevice;

@@ -17,12 +17,12 @@ const MISSED: RGBColor = RGBColor(200, 30, 30);
 const LEGEND_LINE: f64 = 0.08;
 
 /// Series with common axes.
-struct Panel<'a> {
-    label: String,
-    scale: Scale,
+pub(super) struct Panel<'a> {
+    pub(super) label: String,
+    pub(super) scale: Scale,
     /// Index of the first series' color.
     first_color: usize,
-    lines: Vec<(&'a str, Vec<&'a Place>)>,
+    pub(super) lines: Vec<(&'a str, Vec<&'a Place>)>,
 }
 
 /// Draws all panels side by side.
@@ -41,7 +41,7 @@ pub(super) fn draw(definition: &Definition, compared: &[Place]) -> anyhow::Resul
 }
 
 /// Groups series by unit, measured and derived ones separately.
-fn panels<'a>(definition: &'a Definition, compared: &'a [Place]) -> Vec<Panel<'a>> {
+pub(super) fn panels<'a>(definition: &'a Definition, compared: &'a [Place]) -> Vec<Panel<'a>> {
     let mut panels: Vec<(bool, &str, Panel<'a>)> = Vec::new();
     for name in definition.lines() {
         let is_derived = definition.derived.iter().any(|derived| derived.name == name);

@@ -14,8 +14,9 @@ use super::record::{self, Record};
 use super::runs::{self, Jobs};
 use super::table::Text;
 use super::trace::Trace;
-use super::{files, parquet, plot, scoreboard, variants};
+use super::{files, page, parquet, plot, scoreboard, variants};
 use crate::number;
+use crate::page::PageOption;
 
 /// Run an experiment, and print the results beside the paper's
 #[derive(Args)]
@@ -29,6 +30,8 @@ pub(crate) struct Run {
     /// folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageOption,
     /// Run this many samples of all assumed parameters together, and print the ranges of the paper's numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     samples: Option<u32>,
@@ -87,6 +90,7 @@ impl Run {
         if let Some(folder) = &self.out {
             files::make_folder(folder)?;
         }
+        let page = self.page.create()?;
         let seed = self.seed.unwrap_or(definition.seed);
         let plan = definition.plan();
         let numbered: Vec<usize> = (0..plan.runs.len()).collect();
@@ -102,6 +106,7 @@ impl Run {
         if let Some(folder) = &self.out {
             write_all(folder, &definition, &places, &summary, &records)?;
         }
+        page.finish(|| page::of_run(&definition, &places, seed, &summary))?;
         if self.json {
             print_json(&summary)
         } else {

@@ -29,9 +29,19 @@ impl Store {
         parameters: &Parameters,
         seed: u64,
     ) -> anyhow::Result<bool> {
+        self.get(runner, parameters, seed).map(|record| record.is_some())
+    }
+
+    /// The record of a run; `None` where there is none. A file of its name that is something else is an error.
+    pub(super) fn get(
+        &self,
+        runner: &dyn Runner,
+        parameters: &Parameters,
+        seed: u64,
+    ) -> anyhow::Result<Option<Record>> {
         let hash = record::hash(runner, parameters);
         let path = self.folder.join(file_name(&hash, seed));
-        let Some(record) = read(&path)? else { return Ok(false) };
+        let Some(record) = read(&path)? else { return Ok(None) };
         let is_it = record.model == runner.name() && record.hash == hash && record.seed == seed;
         ensure!(is_it, "{} is of another run than its name says: remove it", path.display());
         let (version, ours) = (&record.version, record::VERSION);
@@ -40,7 +50,7 @@ impl Store {
             "{} is of version {version}, this is {ours}: use another store",
             path.display()
         );
-        Ok(true)
+        Ok(Some(record))
     }
 
     /// Adds a run.

@@ -7,9 +7,11 @@ use clap::Args;
 use nichrome_sim::experiment::{BUILT_IN, Sweep as Lists, Task};
 
 use super::output::print;
+use super::page;
 use super::runs::{self, Jobs};
 use super::store::Store;
 use crate::number::{Grouped, plural};
+use crate::page::PageOption;
 use crate::text_file;
 
 /// Run an experiment with lists of parameter values and seeds; runs that are in the store are not repeated
@@ -21,6 +23,8 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
     #[command(flatten)]
+    page: PageOption,
+    #[command(flatten)]
     jobs: Jobs,
 }
 
@@ -28,6 +32,7 @@ impl Sweep {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let lists = read(&self.file)?;
         let store = Store::open(&self.store)?;
+        let page = self.page.create()?;
         let runner = lists.definition.runner;
         let tasks = lists.tasks();
         let missing = missing(&lists, &tasks, &store)?;
@@ -36,6 +41,7 @@ impl Sweep {
             let record = progress.run(runner, &task.point.parameters, task.seed);
             store.add(&record.with_context(|| format!("{}, {}", lists.definition.name, task.series))?)
         })?;
+        page.finish(|| page::of_sweep(&lists, &tasks, &store))?;
         let (all, there) = (plural(all as u64, "run", "runs"), Grouped((all - new) as u64));
         print(format_args!(
             "{all} in {}: {} new, {there} were there",

@@ -174,6 +174,8 @@ fn a_file_is_never_written_over_itself() {
         (&[&new, "--acks", &around], "OUT and --acks are the same file"),
         (&["-", "--acks", "-"], "OUT and --acks are the same file"),
         (&[&new, "--plot", &new], "OUT and --plot are the same file"),
+        (&["--html", &name], "IN and --html are the same file"),
+        (&["--plot", &new, "--html", &around], "--plot and --html are the same file"),
     ] {
         let (line, status) = failure(&[&npu[..], more].concat());
         assert!(line.starts_with(told) && status == 2, "{line}");
@@ -207,6 +209,7 @@ fn options_that_do_not_go_together_are_refused() {
         (&["--acks", "a.pcapng"], "--acks needs --active-ack paper or safe"),
         (&["--acks", "a.pcapng", "--profile", "npu", "--active-ack", "off"], "--acks needs --active-ack"),
         (&["--plot", "-"], "--plot needs the name of a file"),
+        (&["--html", "-"], "--html needs the name of a file"),
         (
             &["--profile", "lro"],
             "invalid value 'lro' for '--profile <PROFILE>': no profile is called 'lro': there are gro, netfpga and npu",
@@ -256,4 +259,25 @@ fn a_picture_that_cannot_be_written_is_told_before_anything_is_measured() {
     let told = "cannot write /nonexistent/demo.svg: No such file or directory (os error 2)";
     assert_eq!(failure(&["demo", "--plot", "/nonexistent/demo.svg"]), (told.into(), 1));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_told_before_anything_is_read_or_measured() {
+    let told = "cannot write /nonexistent/page.html: No such file or directory (os error 2)";
+    let input = capture("tcp-clean");
+    let commands: [&[&str]; 9] = [
+        &["coalesce", &input],
+        &["coalesce", &input, "--compare"],
+        &["demo"],
+        &["sim", "run", "lro-npu-10000"],
+        &["bench", "lro", &input],
+        &["bench", "checksum"],
+        &["bench", "sim"],
+        &["bench", "rdma"],
+        &["bench", "star"],
+    ];
+    for words in commands {
+        let line = [words, &["--html", "/nonexistent/page.html"]].concat();
+        assert_eq!(failure(&line), (told.into(), 1), "{words:?}");
+    }
 }

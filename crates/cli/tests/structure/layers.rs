@@ -124,6 +124,7 @@ const CLI: Layers = &[
         "links.rs",
         "man.rs",
         "number.rs",
+        "page/",
         "picture_file.rs",
         "recorder.rs",
         "runtime_dir.rs",

@@ -24,6 +24,17 @@ pub(super) enum Verdict {
     DoesNotHold,
 }
 
+impl Verdict {
+    /// The name as a class of pages.
+    pub(super) const fn class(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::CannotBeShown => "cannot-be-shown",
+            Self::DoesNotHold => "does-not-hold",
+        }
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -10,25 +10,22 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::page::page;
 use super::plot;
 use super::report::Report;
+use crate::page::{PageFile, PageOption};
 use crate::picture_file::PictureFile;
-use crate::{failure, signals};
+use crate::signals;
 
 /// The files.
 pub(super) struct Outputs {
     pictures: Vec<PictureFile>,
-    page: Option<PictureFile>,
+    page: PageFile,
     /// Files and folders that did not exist before.
     new: Vec<PathBuf>,
 }
 
 impl Outputs {
     /// Creates a picture for each figure in `folder`, and the page.
-    pub(super) fn create(
-        folder: Option<&Path>,
-        page: Option<&Path>,
-        figures: &[&str],
-    ) -> anyhow::Result<Self> {
-        let mut outputs = Self { pictures: Vec::new(), page: None, new: Vec::new() };
+    pub(super) fn create(folder: Option<&Path>, page: &PageOption, figures: &[&str]) -> anyhow::Result<Self> {
+        let mut outputs = Self { pictures: Vec::new(), page: PageFile::default(), new: Vec::new() };
         if let Some(folder) = folder {
             if !folder.exists() {
                 fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -39,14 +36,13 @@ impl Outputs {
                 outputs.pictures.push(file);
             }
         }
-        outputs.page = page.map(|path| outputs.file(path)).transpose()?;
+        let new = page.path().filter(|path| !path.exists()).map(Path::to_owned);
+        outputs.page = page.create()?;
+        outputs.new.extend(new);
         Ok(outputs)
     }
 
     fn file(&mut self, path: &Path) -> anyhow::Result<PictureFile> {
-        if path.as_os_str() == "-" {
-            return Err(failure::usage("--html needs the name of a file"));
-        }
         let is_new = !path.exists();
         let file = PictureFile::create(path)?;
         if is_new {
@@ -68,10 +64,10 @@ impl Outputs {
     }
 
     /// Writes all files.
-    pub(super) fn finish(self, report: &Report) -> anyhow::Result<()> {
+    pub(super) fn finish(self, report: &Report, seed: u64) -> anyhow::Result<()> {
         for (file, figure) in self.pictures.into_iter().zip(&report.figures) {
             file.finish(&plot::draw(figure)?)?;
         }
-        self.page.map_or(Ok(()), |file| file.finish(&page(report)?))
+        self.page.finish(|| page(report, seed))
     }
 }

@@ -9,6 +9,7 @@ use super::super::transport::{IWARP, IWARP_CRC, ROCE, STAR, Transport};
 use super::measurement::{Measurement, Plan, progress, tcp_half_round_trip_us};
 use super::pair::Pair;
 use crate::number::Grouped;
+use crate::page::{Line, Style};
 
 const TRANSPORTS: [Transport; 4] = [IWARP_CRC, IWARP, ROCE, STAR];
 
@@ -59,6 +60,15 @@ struct Samples {
 }
 
 impl Comparison {
+    /// Throughput of each transport by the number of connections.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let line = |of: &Figures| {
+            let points = of.qps.iter().map(|of| (f64::from(of.qps), of.gbps));
+            Line::new(of.transport, Style::Line, points)
+        };
+        self.transports.iter().map(line).collect()
+    }
+
     /// Measures all values once in each round, so that noise affects them alike; then with `qps` connections.
     pub(super) fn measure(plan: &Plan, qps: &[u32], iperf3: Option<String>) -> anyhow::Result<Self> {
         let pair = Pair::new()?;

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::super::figures::rounded;
 use super::probe::{self, RATE, TIME};
+use crate::page::{Axis, Figure, Line};
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::wan::{Host, LivePath, Setup, ipv4};
@@ -82,6 +83,29 @@ impl Delays {
         }
         self.paths.sort_by_key(|path| path.asked_ms);
         Ok(())
+    }
+
+    /// Errors over what was asked: medians, up to the 99th percentile.
+    pub(super) fn figure(&self) -> Figure {
+        let mut names: Vec<&str> = Vec::new();
+        for path in &self.paths {
+            if !names.contains(&path.path) {
+                names.push(path.path);
+            }
+        }
+        let line = |name: &str| {
+            let points =
+                self.paths.iter().filter(|of| of.path == name).map(|of| {
+                    (of.asked_ms as f64, of.error_p50_us, Some((of.error_p50_us, of.error_p99_us)))
+                });
+            Line::with_ranges(name, points)
+        };
+        Figure {
+            title: "How far delays are from what was asked".into(),
+            x: Axis::linear("delay asked (ms)"),
+            y: Axis::linear("error: median, and up to the 99th percentile (µs)"),
+            lines: names.into_iter().map(line).collect(),
+        }
     }
 }
 

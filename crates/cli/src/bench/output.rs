@@ -1,0 +1,56 @@
+//! How a benchmark hands over what it has measured: as text or JSON, and as a page.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+
+use crate::page::{Page, PageFile, PageOption};
+
+/// What choices of a benchmark come from: none are random but for generated traffic, which is the same every time.
+const SEED: &str = "none: the load is the same in every run";
+
+/// The options.
+#[derive(Args)]
+pub(super) struct OutputOptions {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    page: PageOption,
+}
+
+/// Where results go.
+pub(super) struct Output {
+    json: bool,
+    page: PageFile,
+}
+
+impl OutputOptions {
+    /// Creates the page's file, before anything is measured.
+    pub(super) fn open(&self) -> anyhow::Result<Output> {
+        Ok(Output { json: self.json, page: self.page.create()? })
+    }
+}
+
+impl Output {
+    /// Prints a report and writes its page, to which `figures` adds what is drawn.
+    pub(super) fn finish(
+        self,
+        title: &str,
+        report: &impl Serialize,
+        text: impl Display,
+        figures: impl FnOnce(&mut Page) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let text = if self.json { serde_json::to_string_pretty(report)? } else { text.to_string() };
+        writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the results")?;
+        self.page.finish(|| {
+            let mut page = Page::new(title).with("seed", SEED);
+            figures(&mut page)?;
+            page.report(report)?;
+            Ok(page)
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! What a run has come to, as a page.
+
+use super::sizes::{self, Range};
+use super::summary::Summary;
+use super::tally::Tally;
+use crate::bins::Bin;
+use crate::chart::{POINTS, time_unit};
+use crate::page::{Axis, Figure, Line, Page, Style};
+
+/// The seed of a page of this command.
+pub(super) const SEED: &str = "none: nothing in it is random";
+
+/// The page of one run.
+pub(super) fn of_summary(title: &str, tally: &Tally, summary: &Summary) -> anyhow::Result<Page> {
+    let mut page = Page::new(title).with("seed", SEED);
+    page.figure(&sizes(tally))?;
+    page.figure(&over_time(tally))?;
+    page.report(summary)?;
+    Ok(page)
+}
+
+/// Packets to the host by the segments in them.
+fn sizes(tally: &Tally) -> Figure {
+    let ranges = sizes::in_ranges(tally.sizes.iter().map(|(segments, packets)| (*segments, *packets)));
+    let bars = (0..).map(f64::from).zip(ranges.iter().map(|range| range.packets as f64));
+    Figure {
+        title: "Packets to the host by size".into(),
+        x: Axis::named("segments in the packet", ranges.iter().map(Range::name)),
+        y: Axis::linear("packets"),
+        lines: vec![Line::new("packets", Style::Bars, bars)],
+    }
+}
+
+/// Packets per second before and after.
+fn over_time(tally: &Tally) -> Figure {
+    let (bins, width) = tally.bins.at_most(POINTS);
+    let (unit, scale) = time_unit(bins.len().max(1) as f64 * width);
+    let line = |name, count: fn(&Bin) -> u64| {
+        let rates = bins.iter().map(|bin| count(bin) as f64 / width);
+        let places = (0..).map(|at| f64::from(at) * width * scale);
+        Line::new(name, Style::Steps, places.zip(rates))
+    };
+    Figure {
+        title: "Packets over time".into(),
+        x: Axis::linear(format!("time from the first packet ({unit})")),
+        y: Axis::linear("packets per second"),
+        lines: vec![line("before", |bin| bin.before), line("after", |bin| bin.after)],
+    }
+}

@@ -1,0 +1,49 @@
+//! Where a page goes: the option of commands, and the file, created before there is anything to write.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::Page;
+use crate::failure;
+use crate::picture_file::PictureFile;
+
+/// The option.
+#[derive(Args)]
+pub(crate) struct PageOption {
+    /// Write a page for a browser: figures that zoom, tables that sort, and where the numbers are from.
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
+}
+
+/// The file, if one is asked for.
+#[derive(Default)]
+pub(crate) struct PageFile(Option<PictureFile>);
+
+impl PageOption {
+    /// The file's name.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.html.as_deref()
+    }
+
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// It cannot be written, or is the standard output.
+    pub(crate) fn create(&self) -> anyhow::Result<PageFile> {
+        let file = self.path().map(|path| {
+            if path.as_os_str() == "-" {
+                return Err(failure::usage("--html needs the name of a file"));
+            }
+            PictureFile::create(path)
+        });
+        file.transpose().map(PageFile)
+    }
+}
+
+impl PageFile {
+    /// Writes the page.
+    pub(crate) fn finish(self, page: impl FnOnce() -> anyhow::Result<Page>) -> anyhow::Result<()> {
+        self.0.map_or(Ok(()), |file| file.finish(&page()?.html()))
+    }
+}

@@ -1,0 +1,166 @@
+//! A table of a page, which sorts by the column that is clicked.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::escaped::escaped;
+
+/// A table.
+pub(crate) struct Table {
+    caption: String,
+    header: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A cell and its class.
+struct Cell {
+    text: String,
+    class: &'static str,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new<T: Into<String>>(caption: &str, header: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            caption: caption.into(),
+            header: header.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// A row for each object, a column for each name in any of them.
+    pub(super) fn of(caption: &str, objects: &[Value]) -> Self {
+        let rows: Vec<Vec<(String, String)>> = objects.iter().map(flat).collect();
+        let mut header: Vec<String> = Vec::new();
+        for (name, _) in rows.iter().flatten() {
+            if !header.contains(name) {
+                header.push(name.clone());
+            }
+        }
+        let mut table = Self::new(caption, header.clone());
+        for row in rows {
+            let value = |name: &String| row.iter().find(|(of, _)| of == name).map(|(_, value)| value.clone());
+            table.add(header.iter().map(|name| value(name).unwrap_or_default()));
+        }
+        table
+    }
+
+    /// Adds a row.
+    pub(crate) fn add(&mut self, cells: impl IntoIterator<Item = String>) {
+        let class = |text: &str| if is_number(text) { "number" } else { "" };
+        self.rows.push(cells.into_iter().map(|text| Cell { class: class(&text), text }).collect());
+    }
+
+    /// Sets the class of a cell of the last row.
+    pub(crate) fn mark(&mut self, column: usize, class: &'static str) {
+        if let Some(cell) = self.rows.last_mut().and_then(|row| row.get_mut(column)) {
+            cell.class = class;
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(super) fn html(&self) -> String {
+        let mut html =
+            format!("<table class=\"sorts\"><caption>{}</caption><thead><tr>", escaped(&self.caption));
+        for name in &self.header {
+            let _ = write!(html, "<th><button type=\"button\">{}</button></th>", escaped(name));
+        }
+        html += "</tr></thead><tbody>\n";
+        for row in &self.rows {
+            html += "<tr>";
+            for Cell { text, class } in row {
+                let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+                let _ = write!(html, "<td{class}>{}</td>", escaped(text));
+            }
+            html += "</tr>\n";
+        }
+        html + "</tbody></table>\n"
+    }
+}
+
+/// Whether a text begins with a number, as '1,024', '≥ 5' and '10.0 ±1.5' do.
+fn is_number(text: &str) -> bool {
+    let number = text.trim_start_matches(['≥', '≤', '+', '-', ' ']);
+    number.starts_with(|first: char| first.is_ascii_digit())
+        && number.chars().all(|of| !of.is_alphabetic() || of == 'e')
+}
+
+/// The values of an object by name, those of inner objects with both names.
+fn flat(object: &Value) -> Vec<(String, String)> {
+    let mut values = Vec::new();
+    for (key, value) in object.as_object().into_iter().flatten() {
+        let key = key.replace('_', " ");
+        match value {
+            Value::Object(_) => {
+                values
+                    .extend(flat(value).into_iter().map(|(inner, value)| (format!("{key}, {inner}"), value)));
+            }
+            _ => values.push((key, cell(value))),
+        }
+    }
+    values
+}
+
+/// A value as a cell has it.
+pub(super) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "–".into(),
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        Value::Array(values) => values.iter().map(cell).collect::<Vec<_>>().join(", "),
+        Value::Object(_) => flat(value)
+            .into_iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect::<Vec<_>>()
+            .join(", "),
+        Value::Number(number) => {
+            number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), decimal)
+        }
+    }
+}
+
+/// A number with six digits that count.
+fn decimal(number: f64) -> String {
+    let magnitude = number.abs().log10().floor().clamp(-300.0, 300.0) as i32;
+    if number == 0.0 || magnitude >= 6 { format!("{number:.0}") } else { rounded(number, 5 - magnitude) }
+}
+
+/// A number with so many decimals at most.
+fn rounded(number: f64, decimals: i32) -> String {
+    let text = format!("{number:.0$}", decimals.clamp(0, 12) as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_digits_count() {
+        for (number, shown) in [
+            (1024.0, "1024"),
+            (14.335_199_999_999, "14.3352"),
+            (-0.032_700_000_000_6, "-0.0327"),
+            (0.0, "0"),
+            (123_456_789.4, "123456789"),
+            (1e-300, "0"),
+        ] {
+            assert_eq!(decimal(number), shown);
+        }
+    }
+
+    #[test]
+    fn numbers_are_told_from_texts() {
+        for number in ["1", "1,024", "≥ 5", "-3.5", "1.5e-7", "10.0 ±1.50", "+2.5 %"] {
+            assert!(is_number(number), "{number}");
+        }
+        for text in ["", "–", "gro", "10.0.0.1:80 → 10.0.0.2:90 tcp", "5 packets", "e"] {
+            assert!(!is_number(text), "{text}");
+        }
+    }
+}

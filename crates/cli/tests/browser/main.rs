@@ -1,0 +1,5 @@
+//! Pages as a browser shows them: Chromium without a window.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod chromium;
+mod reports;
