@@ -191,6 +191,13 @@ impl Asked {
         self.0.is_empty()
     }
 
+    /// Returns true if only impairments of these names are asked for, and none from a file.
+    pub(crate) fn is_within(&self, names: &[&str]) -> bool {
+        self.0
+            .iter()
+            .all(|setting| names.contains(&setting.name.as_str()) && !setting.value.starts_with("file:"))
+    }
+
     /// Returns the first impairment that has no effect without another one, with the missing one.
     pub(crate) fn without_effect(&self, impairments: &[Impairments; 2]) -> Option<String> {
         let lacks = |setting: &Setting, of: &Impairments| match setting.name.as_str() {

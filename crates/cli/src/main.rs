@@ -17,6 +17,7 @@ mod duration;
 mod engine_options;
 mod failure;
 mod headers;
+mod http;
 mod impairment_options;
 mod links;
 mod man;

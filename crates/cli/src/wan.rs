@@ -16,13 +16,15 @@ mod session;
 mod summary;
 mod too_big;
 mod veth_hosts;
+mod web;
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -40,6 +42,7 @@ use self::remote::{Set, Show};
 use self::session::Session;
 use self::summary::Summary;
 pub(crate) use self::veth_hosts::veth_hosts;
+use self::web::WebPage;
 use crate::control::ControlSocket;
 use crate::impairment_options::ImpairmentOptions;
 use crate::links::Link;
@@ -58,6 +61,7 @@ Examples:
   nichrome wan --delay 300ms --shell                      a shell on the left, to try things by hand
   nichrome wan --config dsl.toml --between eth1 eth2      in line between two real interfaces (root)
   nichrome wan set --loss 5%                              while it runs
+  nichrome wan --web --delay 20ms --shell                 the same by sliders, in a browser
 
 Programs are told where they are: $PEER and $PEER6 are the other host's addresses, $SELF and $SELF6
 their own. The program on the right starts once the one on the left listens, has ended, or has waited
@@ -103,6 +107,14 @@ pub(crate) struct Wan {
     /// Plot the delays given, and the throughput over time, to this file, as SVG.
     #[arg(long, value_name = "FILE.svg", help_heading = "Results")]
     plot: Option<PathBuf>,
+    /// Serve a page for a browser at this address or port: sliders for the impairments, and what the path does, as it does it.
+    /// Without one, a free port of 127.0.0.1. Whoever reaches the address changes the path; beyond loopback only with the token
+    /// that is printed.
+    #[arg(
+        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "0", value_parser = web::address,
+        help_heading = "Results",
+    )]
+    web: Option<SocketAddr>,
     /// Internal: a command without '--' before it, which is reported.
     #[arg(hide = true)]
     stray: Vec<OsString>,
@@ -137,9 +149,11 @@ impl Wan {
         if let Some(what) = asked.likely_percent() {
             failure::warn(format_args!("{what}"));
         }
+        // In the network of whoever has started this: hosts are made in one of our own.
+        let web = self.web.map(WebPage::listen).transpose()?;
         match &self.between {
-            Some(interfaces) => self.between(interfaces, impairments),
-            None => self.hosts(impairments),
+            Some(interfaces) => self.between(interfaces, impairments, web),
+            None => self.hosts(impairments, web),
         }
     }
 
@@ -173,7 +187,7 @@ impl Wan {
     }
 
     /// Creates two hosts and the path between them.
-    fn hosts(&self, impairments: [Impairments; 2]) -> anyhow::Result<ExitCode> {
+    fn hosts(&self, impairments: [Impairments; 2], web: Option<WebPage>) -> anyhow::Result<ExitCode> {
         // Requires a single-threaded process.
         gain_network_admin()?;
         let host = |side| Host::new(side, self.interface_mtu, Offloads::All);
@@ -185,7 +199,8 @@ impl Wan {
         let devices = hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice);
         let mut session = Session::begin()?;
         let places = hosts.each_ref().map(HostPlace::of).to_vec();
-        let run = self.start(devices, self.interface_mtu, impairments, &session, places)?;
+        let run =
+            self.start(devices, self.interface_mtu, impairments, &session, Reached { hosts: places, web })?;
         if self.shell {
             failure::say(format_args!(
                 "a shell on the left host; $PEER and $PEER6 are the right one, 'exit' ends both"
@@ -224,6 +239,7 @@ impl Wan {
         &self,
         interfaces: &[InterfaceName],
         impairments: [Impairments; 2],
+        web: Option<WebPage>,
     ) -> anyhow::Result<ExitCode> {
         let netlink = Netlink::open()?;
         let mut mtu = 0;
@@ -242,7 +258,7 @@ impl Wan {
             return Err(failure::usage("--between needs two interfaces"));
         };
         let mut session = Session::begin()?;
-        let run = self.start(devices, mtu, impairments, &session, Vec::new())?;
+        let run = self.start(devices, mtu, impairments, &session, Reached { hosts: Vec::new(), web })?;
         failure::say(format_args!(
             "between {} (left) and {} (right) until Ctrl-C",
             interfaces[0], interfaces[1]
@@ -260,7 +276,7 @@ impl Wan {
         mtu: u32,
         impairments: [Impairments; 2],
         session: &Session,
-        hosts: Vec<HostPlace>,
+        Reached { hosts, web }: Reached,
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
         let recording = self.capture.as_deref().map(Recording::create).transpose()?;
@@ -274,8 +290,11 @@ impl Wan {
         };
         let path = LivePath::start(&setup, session.path_ended())?;
         let controlled = Controlled { remote: path.remote(), impairments, seed, hosts };
-        let control = controlled
-            .open()
+        let controlled = Arc::new(Mutex::new(controlled));
+        if let Some(web) = web {
+            web.serve(Arc::clone(&controlled), path.remote())?;
+        }
+        let control = Controlled::open(controlled)
             .map_err(|error| failure::warn(format_args!("'nichrome wan set' will not work: {error:#}")))
             .ok();
         Ok(Run { path, recording, plot, seed, _control: control })
@@ -296,6 +315,12 @@ impl Wan {
         recorded?;
         drawn
     }
+}
+
+/// The hosts of a running path and its web page.
+struct Reached {
+    hosts: Vec<HostPlace>,
+    web: Option<WebPage>,
 }
 
 /// A running path with its capture and control.

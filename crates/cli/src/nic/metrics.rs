@@ -1,15 +1,8 @@
-//! A card's counters for Prometheus in the OpenMetrics text format, over a minimal HTTP server (RFC 9112): one request
-//! per connection, each on its own thread.
+//! A card's counters for Prometheus in the OpenMetrics text format.
 
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -17,111 +10,30 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::report::{Counters, Named, Report, Reporter};
+use crate::http::{HttpServer, Request, Response};
 
-/// Maximum length of a request, in bytes.
-const LONGEST: usize = 8192;
-
-/// Maximum concurrent clients; further connections are closed.
+/// Maximum concurrent clients.
 const CLIENTS: usize = 512;
-
-/// Stack size of a client's thread, in bytes.
-const STACK: usize = 512 * 1024;
-
-/// Timeout for a client's request.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
 type Counts = Family<Labels, Counter>;
 
-/// A listening server, which answers once the card exists.
-pub(super) struct MetricsServer(TcpListener);
-
-impl MetricsServer {
-    pub(super) fn listen(address: SocketAddr) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(address);
-        listener.map(Self).with_context(|| format!("cannot listen at {address} for --metrics"))
-    }
-
-    /// Answers on a separate thread until the card ends.
-    pub(super) fn serve(self, reporter: Reporter) {
-        let served = Arc::new(());
-        thread::spawn(move || {
-            for stream in self.0.incoming().flatten() {
-                if Arc::strong_count(&served) > CLIENTS {
-                    continue;
-                }
-                let (reporter, client) = (reporter.clone(), Arc::clone(&served));
-                // If no thread can be created, the connection is closed. A client that disconnects misses the answer.
-                let _ = thread::Builder::new().name("metrics".into()).stack_size(STACK).spawn(move || {
-                    let answered = answer(&stream, &reporter);
-                    drop(client);
-                    answered
-                });
-            }
-        });
-    }
+/// Answers from now on, until the card ends.
+pub(super) fn serve(server: HttpServer, reporter: Reporter) {
+    server.serve("metrics", CLIENTS, move |request| answer(request, &reporter));
 }
 
-/// Answers a client; closes the connection if the card has ended.
-fn answer(mut stream: &TcpStream, reporter: &Reporter) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let request = read_request(stream)?;
-    let asked = Asked::read(&request);
-    let (status, content_type, body) = match asked.map(|asked| asked.path) {
-        Some("/metrics" | "/") => {
-            let Some(report) = reporter.report() else { return Ok(()) };
-            ("200 OK", CONTENT_TYPE, text(&report).map_err(io::Error::other)?)
+/// The answer to a request; a client whose card has ended gets none.
+fn answer(request: &Request, reporter: &Reporter) -> Option<Response> {
+    match (request.method(), request.path()) {
+        ("GET" | "HEAD", "/metrics" | "/") => {
+            let body = text(&reporter.report()?).ok()?;
+            Some(Response { status: "200 OK", content_type: CONTENT_TYPE, headers: "", body })
         }
-        Some(_) => ("404 Not Found", "text/plain", "the counters are at /metrics\n".into()),
-        None => ("400 Bad Request", "text/plain", "only GET and HEAD are understood\n".into()),
-    };
-    let len = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
-    if asked.is_some_and(|asked| asked.is_head) { Ok(()) } else { stream.write_all(body.as_bytes()) }
-}
-
-/// Reads a request up to the end of its headers, or the maximum length.
-fn read_request(mut stream: &TcpStream) -> io::Result<String> {
-    let until = Instant::now() + PATIENCE;
-    let mut request = Vec::new();
-    let mut piece = [0; 1024];
-    while request.len() < LONGEST && !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut piece)? {
-            0 => break,
-            len => request.extend_from_slice(&piece[..len]),
-        }
-    }
-    Ok(String::from_utf8_lossy(&request).into_owned())
-}
-
-/// A parsed request line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asked<'a> {
-    path: &'a str,
-    /// True for HEAD.
-    is_head: bool,
-}
-
-impl<'a> Asked<'a> {
-    /// Parses the request line; `None` for other methods than GET and HEAD.
-    fn read(request: &'a str) -> Option<Self> {
-        let mut words = request.lines().next()?.split_whitespace();
-        let is_head = match words.next()? {
-            "GET" => false,
-            "HEAD" => true,
-            _ => return None,
-        };
-        Some(Self { path: words.next()?.split('?').next()?, is_head })
+        ("GET" | "HEAD", _) => Some(Response::text("404 Not Found", "the counters are at /metrics")),
+        _ => Some(Response::text("400 Bad Request", "only GET and HEAD are understood")),
     }
 }
 
@@ -187,20 +99,4 @@ fn register_reasons(registry: &mut Registry, report: &Report, name: &str, of: im
 
 fn labels(report: &Report, queue: usize) -> Labels {
     vec![("host", report.card.host.clone()), ("wire", report.card.wire.clone()), ("queue", queue.to_string())]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_path_of_a_request_is_found() {
-        let asked = |is_head| Some(Asked { path: "/metrics", is_head });
-        assert_eq!(Asked::read("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), asked(false));
-        assert_eq!(Asked::read("GET /metrics?a=b HTTP/1.1\r\n\r\n"), asked(false));
-        assert_eq!(Asked::read("HEAD /metrics HTTP/1.1\r\n\r\n"), asked(true));
-        for wrong in ["", "POST /metrics HTTP/1.1\r\n\r\n", "GET", "\r\n\r\n"] {
-            assert_eq!(Asked::read(wrong), None, "{wrong}");
-        }
-    }
 }

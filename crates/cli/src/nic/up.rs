@@ -19,7 +19,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use super::captures::{CaptureOptions, Captures};
 use super::claim::Claim;
 use super::host_interface::HostInterface;
-use super::metrics::MetricsServer;
+use super::metrics;
 use super::report::{Identity, Reporter};
 use super::session::{Ended, Session, Watched};
 use super::text::Text;
@@ -28,6 +28,7 @@ use super::{config_file, control, forwarding};
 use crate::control::ControlSocket;
 use crate::engine_options::{EngineOptions, UdpByDefault, default_profile_config};
 use crate::failure;
+use crate::http::HttpServer;
 use crate::shared_device::SharedDevice;
 
 /// Number of words before the options: `nichrome nic up`.
@@ -157,7 +158,7 @@ impl Up {
         let (interface, queues) = self.open_wire(&netlink, wire)?;
         let host_interface = self.make_host(&netlink, host, &interface, self.host_queues(&queues)?)?;
         let captures = Captures::create(&self.capture, wire.as_str(), host.as_str())?;
-        let metrics = self.metrics.map(MetricsServer::listen).transpose()?;
+        let metrics = self.metrics.map(|address| HttpServer::listen(address, "--metrics")).transpose()?;
         let session = Session::begin()?;
         if queues.is_shared() {
             claim.hide(&netlink, &interface)?;
@@ -207,8 +208,8 @@ impl Up {
         let socket = control::open(watched.host, reporter.clone(), session.sender())
             .inspect_err(|error| failure::warn(format_args!("'nichrome nic stats' will not work: {error:#}")))
             .ok();
-        if let Some(metrics) = metrics {
-            metrics.serve(reporter.clone());
+        if let Some(server) = metrics {
+            metrics::serve(server, reporter.clone());
         }
         failure::say(format_args!("nichrome: {up}"));
         let ended = session.wait_for_the_end(watched);
@@ -291,7 +292,7 @@ struct Made {
     queues: Wire,
     host_interface: HostInterface,
     captures: Captures,
-    metrics: Option<MetricsServer>,
+    metrics: Option<HttpServer>,
 }
 
 /// Stops a card and prints its counters.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use nichrome_wan::Impairments;
@@ -73,12 +74,16 @@ pub(super) struct Controlled {
 
 impl Controlled {
     /// Answers requests until the socket is dropped.
-    pub(super) fn open(mut self) -> anyhow::Result<ControlSocket> {
+    pub(super) fn open(controlled: Arc<Mutex<Self>>) -> anyhow::Result<ControlSocket> {
         let file = runtime_dir::of_user().join(format!("wan-{}.sock", process::id()));
-        ControlSocket::open(file, move |request| self.answer(&request))
+        ControlSocket::open(file, move |request| {
+            // Each request sets all that it changes: a panic leaves nothing that the next one relies on.
+            controlled.lock().unwrap_or_else(PoisonError::into_inner).answer(&request)
+        })
     }
 
-    fn answer(&mut self, request: &Request) -> Answer {
+    /// The answer to a request.
+    pub(super) fn answer(&mut self, request: &Request) -> Answer {
         let answer = match request {
             Request::Set(asked) => self.set(asked).map(Answer::Done),
             Request::Show => self.summary().map(|summary| Answer::Summary(Box::new(summary))),

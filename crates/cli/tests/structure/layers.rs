@@ -120,6 +120,7 @@ const CLI: Layers = &[
         "engine_options.rs",
         "failure.rs",
         "headers.rs",
+        "http.rs",
         "impairment_options.rs",
         "links.rs",
         "man.rs",

@@ -18,3 +18,4 @@ mod run;
 mod signals;
 mod transfers;
 mod unprivileged;
+mod web;

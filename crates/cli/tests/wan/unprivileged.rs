@@ -1,6 +1,8 @@
 //! Users who are not root, and who may not do it.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
@@ -54,6 +56,21 @@ fn users_who_are_not_root_change_their_paths() {
     path.wait_for("right | up");
     let output = as_nobody(&room, &[&nichrome, "wan", "set", "--delay", "1ms"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn users_who_are_not_root_have_a_page_in_the_network_that_they_came_from() {
+    let (room, nichrome) = open_room();
+    let words = [&nichrome, "wan", "--web", "0", "--right", "echo up; sleep 60"];
+    let path = Started::new(&mut as_nobody(&room, &words));
+    let url = path.wait_for("nichrome: page at http://");
+    path.wait_for("right | up");
+    let address = url.trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET /state HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 /// The limit that is set to 0 is that of a new user namespace: nobody else notices.

@@ -1,0 +1,286 @@
+//! A small HTTP server (RFC 9112): one request for each connection, each on a thread of its own, bounded in number, bytes and time.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+/// Bytes of a request.
+const LONGEST: usize = 8192;
+
+/// Bytes of a client's thread's stack.
+const STACK: usize = 512 * 1024;
+
+/// How long a client may take to ask, and again to take the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes that a client may send after its request before the connection is closed.
+const LINGERING: usize = 64 << 10;
+
+/// A server that listens, and answers later.
+pub(crate) struct HttpServer(TcpListener);
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: &'static str,
+    pub(crate) content_type: &'static str,
+    /// Whole lines.
+    pub(crate) headers: &'static str,
+    pub(crate) body: String,
+}
+
+impl HttpServer {
+    /// Listens for `option`.
+    pub(crate) fn listen(address: SocketAddr, option: &str) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(address);
+        listener.map(Self).with_context(|| format!("cannot listen at {address} for {option}"))
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Answers from now on, on threads that are called `name`, up to `clients` of them at once; the connections of others are
+    /// closed. A request without an answer is, too.
+    pub(crate) fn serve(
+        self,
+        name: &'static str,
+        clients: usize,
+        answer: impl Fn(&Request) -> Option<Response> + Send + Sync + 'static,
+    ) {
+        let answer = Arc::new(answer);
+        thread::spawn(move || {
+            for stream in self.0.incoming().flatten() {
+                if Arc::strong_count(&answer) > clients {
+                    continue;
+                }
+                let answer = Arc::clone(&answer);
+                // Without a thread, the connection is closed. A client that goes early misses the answer.
+                let _ = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(move || {
+                    let answered = converse(&stream, &*answer);
+                    drop(answer);
+                    answered
+                });
+            }
+        });
+    }
+}
+
+fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Option<Response>) -> io::Result<()> {
+    let request = read_request(stream, Instant::now() + PATIENCE)?;
+    let is_head = matches!(&request, Ok(request) if request.method == "HEAD");
+    let response = match request {
+        Ok(request) => answer(&request),
+        Err(status) => Some(Response::text(status, "the request is not understood")),
+    };
+    let Some(response) = response else { return Ok(()) };
+    let until = Instant::now() + PATIENCE;
+    write(stream, &response.bytes(is_head), until)?;
+    // What a client has sent and nobody has read would reset the connection before it has the answer.
+    stream.shutdown(Shutdown::Write)?;
+    let mut piece = [0; 1024];
+    for _ in 0..LINGERING / piece.len() {
+        if read(stream, &mut piece, until)? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+fn read(mut stream: &TcpStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
+    stream.set_read_timeout(Some(left(until)?))?;
+    stream.read(piece)
+}
+
+/// Writes all of it; that a client takes a little from time to time does not make it last longer.
+fn write(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(until)?))?;
+        match stream.write(bytes)? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
+}
+
+/// Reads a request, or what there is of it where the client has no more; else the status that says what is wrong.
+fn read_request(stream: &TcpStream, until: Instant) -> io::Result<Result<Request, &'static str>> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 1024];
+    loop {
+        match Request::parse(&bytes) {
+            Parsed::Whole(request) => return Ok(Ok(request)),
+            Parsed::Wrong(status) => return Ok(Err(status)),
+            Parsed::Part if bytes.len() >= LONGEST => return Ok(Err("413 Content Too Large")),
+            Parsed::Part => {}
+        }
+        match read(stream, &mut piece, until)? {
+            0 => return Ok(Err("400 Bad Request")),
+            len => bytes.extend_from_slice(&piece[..len]),
+        }
+    }
+}
+
+/// What bytes are of a request.
+#[derive(Debug, PartialEq, Eq)]
+enum Parsed {
+    Whole(Request),
+    Part,
+    Wrong(&'static str),
+}
+
+impl Request {
+    fn parse(bytes: &[u8]) -> Parsed {
+        const BAD: Parsed = Parsed::Wrong("400 Bad Request");
+        const END: &[u8] = b"\r\n\r\n";
+        let Some(end) = bytes.windows(END.len()).position(|window| window == END) else {
+            return Parsed::Part;
+        };
+        let (head, rest) = (&bytes[..end], &bytes[end + END.len()..]);
+        let Ok(head) = std::str::from_utf8(head) else { return BAD };
+        let mut lines = head.split("\r\n");
+        let mut words = lines.next().unwrap_or_default().split(' ');
+        let (Some(method), Some(target), Some(_version), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return BAD;
+        };
+        let header = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+        };
+        let Some(headers) = lines.map(header).collect::<Option<Vec<_>>>() else { return BAD };
+        let path = target.split('?').next().unwrap_or_default().to_owned();
+        let mut request = Self { method: method.to_owned(), path, headers, body: Vec::new() };
+        if request.headers.iter().any(|(name, _)| name == "transfer-encoding") {
+            return Parsed::Wrong("501 Not Implemented");
+        }
+        let len = match request.header("content-length").map(str::parse::<usize>) {
+            None => 0,
+            Some(Ok(len)) if len <= LONGEST => len,
+            Some(Ok(_)) => return Parsed::Wrong("413 Content Too Large"),
+            Some(Err(_)) => return BAD,
+        };
+        let Some(body) = rest.get(..len) else { return Parsed::Part };
+        request.body = body.to_owned();
+        Parsed::Whole(request)
+    }
+
+    /// GET, for example; HEAD where only the head of the answer is sent.
+    pub(crate) fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The path without what is asked of it.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value of a header, by its name in small letters; `None` where there are several: nobody says which one counts.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(of, _)| of == name).map(|(_, value)| value.as_str());
+        values.next().filter(|_| values.next().is_none())
+    }
+
+    /// Whether there is a header of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.headers.iter().any(|(of, _)| of == name)
+    }
+
+    /// Its content.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+impl Response {
+    /// A line of text.
+    pub(crate) fn text(status: &'static str, line: &str) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", headers: "", body: format!("{line}\n") }
+    }
+
+    fn bytes(&self, is_head: bool) -> Vec<u8> {
+        let Self { status, content_type, headers, body } = self;
+        let len = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\n{headers}Connection: close\r\n\r\n"
+        );
+        if is_head { head.into_bytes() } else { (head + body).into_bytes() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Parsed {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Parsed::Whole(Request {
+            method: method.into(),
+            path: path.into(),
+            headers: headers.iter().map(owned).collect(),
+            body: body.into(),
+        })
+    }
+
+    #[test]
+    fn requests_are_read() {
+        let get = request("GET", "/metrics", &[("host", "a")], "");
+        assert_eq!(Request::parse(b"GET /metrics?a=b HTTP/1.1\r\nHost: a\r\n\r\n"), get);
+        assert_eq!(Request::parse(b"HEAD / HTTP/1.1\r\n\r\n"), request("HEAD", "/", &[], ""));
+        let post = b"POST /set HTTP/1.1\r\nContent-Length: 2\r\n\r\n[]";
+        assert_eq!(Request::parse(post), request("POST", "/set", &[("content-length", "2")], "[]"));
+        for end in 0..post.len() {
+            assert_eq!(Request::parse(&post[..end]), Parsed::Part, "{end}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for (bytes, status) in [
+            (&b"\r\n\r\n"[..], "400 Bad Request"),
+            (b"GET\r\n\r\n", "400 Bad Request"),
+            (b"GET / HTTP/1.1 x\r\n\r\n", "400 Bad Request"),
+            (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", "400 Bad Request"),
+            (b"GET /\xff HTTP/1.1\r\n\r\n", "400 Bad Request"),
+            (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400 Bad Request"),
+            (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", "400 Bad Request"),
+            (b"POST / HTTP/1.1\r\nContent-Length: 8193\r\n\r\n", "413 Content Too Large"),
+            (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "501 Not Implemented"),
+        ] {
+            assert_eq!(Request::parse(bytes), Parsed::Wrong(status), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_there_twice_has_no_value() {
+        let Parsed::Whole(request) = Request::parse(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nX: 1\r\n\r\n")
+        else {
+            panic!("it is a request")
+        };
+        assert_eq!(
+            (request.header("host"), request.header("x"), request.header("y")),
+            (None, Some("1"), None)
+        );
+    }
+}

@@ -1,0 +1,303 @@
+//! `nichrome wan --web`: a page in a browser that shows what a path in use does, and changes it.
+//!
+//! Pages of other sites cannot use it: the host that a request names must be an address or localhost, so that no name that was made
+//! to point here works (DNS rebinding), and what changes the path must come from this page. Beyond loopback, state and changes need
+//! a token, which is printed. Values that name files are refused: who may change a path may not read this machine.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nichrome_wan::DelayHistogram;
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::control::{Answer, Controlled, Request as Asked};
+use super::in_force::in_force;
+use super::live_path::Remote;
+use super::report::Report;
+use crate::failure;
+use crate::http::{HttpServer, Request, Response};
+use crate::page::{SCRIPT, STYLE};
+
+/// Clients that are served at once.
+const CLIENTS: usize = 32;
+
+/// For how long a path's state is not asked for again, however many clients want it.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// What the page changes.
+const CHANGED: [&str; 5] = ["delay", "jitter", "loss", "rate", "queue"];
+
+/// No other page shows this one or reads it, and it loads nothing from elsewhere.
+const HEADERS: &str = "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+    img-src data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
+    X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
+    Cache-Control: no-store\r\n";
+
+const PAGE: &str = include_str!("web.html");
+const PAGE_SCRIPT: &str = include_str!("web.js");
+
+/// An address and a port, or a port of 127.0.0.1.
+pub(super) fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    let port = text.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse())
+        .map_err(|_| "it is a port, or an address and a port, such as 127.0.0.1:8080")
+}
+
+/// A page that is not served yet.
+pub(super) struct WebPage {
+    server: HttpServer,
+    token: Option<String>,
+}
+
+impl WebPage {
+    /// Listens at an address.
+    pub(super) fn listen(address: SocketAddr) -> anyhow::Result<Self> {
+        let server = HttpServer::listen(address, "--web")?;
+        let token = if address.ip().is_loopback() { None } else { Some(token()?) };
+        Ok(Self { server, token })
+    }
+
+    /// Serves it from now on, and says where.
+    pub(super) fn serve(self, controlled: Arc<Mutex<Controlled>>, remote: Remote) -> anyhow::Result<()> {
+        let address = self.server.address()?;
+        // Not sent to the server, and in no list of what was visited there.
+        let fragment = self.token.as_ref().map_or_else(String::new, |token| format!("#{token}"));
+        failure::say(format_args!("nichrome: page at http://{address}/{fragment}"));
+        let site =
+            Site { token: self.token, controlled, remote, state: Mutex::new(None), begun: Instant::now() };
+        self.server.serve("web", CLIENTS, move |request| Some(site.answer(request)));
+        Ok(())
+    }
+}
+
+/// 128 random bits.
+fn token() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom(&mut bytes, GetRandomFlags::empty()).context("no random numbers")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+struct Site {
+    token: Option<String>,
+    controlled: Arc<Mutex<Controlled>>,
+    remote: Remote,
+    /// The last state, and when it was asked for.
+    state: Mutex<Option<(Instant, String)>>,
+    begun: Instant,
+}
+
+impl Site {
+    fn answer(&self, request: &Request) -> Response {
+        if !request.header("host").is_some_and(is_address) {
+            return refused("421 Misdirected Request", "name this server by its address, or as localhost");
+        }
+        match (request.method(), request.path()) {
+            ("GET" | "HEAD", "/") => page(),
+            ("GET" | "HEAD", "/state") if self.admits(request) => self.state(),
+            ("POST", "/set") if !is_own(request) => {
+                refused("403 Forbidden", "only this server's own page changes the path")
+            }
+            ("POST", "/set") if self.admits(request) => self.set(request.body()),
+            (_, "/state" | "/set") if !self.admits(request) => {
+                refused("401 Unauthorized", "the token that 'nichrome wan --web' has printed is needed")
+            }
+            (_, "/" | "/state" | "/set") => refused("405 Method Not Allowed", "GET / and /state, POST /set"),
+            _ => refused("404 Not Found", "the page is at /"),
+        }
+    }
+
+    /// Whether a request has the token, where one is needed.
+    fn admits(&self, request: &Request) -> bool {
+        let Some(token) = &self.token else { return true };
+        let given = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        given.is_some_and(|given| is_equal(given.as_bytes(), token.as_bytes()))
+    }
+
+    fn state(&self) -> Response {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, json)) = &*state
+            && at.elapsed() < FRESH
+        {
+            return in_json("200 OK", json.clone());
+        }
+        match self.look() {
+            Ok(json) => {
+                *state = Some((Instant::now(), json.clone()));
+                in_json("200 OK", json)
+            }
+            Err(error) => error_json("503 Service Unavailable", &format!("{error:#}")),
+        }
+    }
+
+    fn look(&self) -> anyhow::Result<String> {
+        let [to_left, to_right] = self.remote.reports()?;
+        let time_s = self.begun.elapsed().as_secs_f64();
+        Ok(serde_json::to_string(&State {
+            time_s,
+            to_right: Direction::new(&to_right),
+            to_left: Direction::new(&to_left),
+        })?)
+    }
+
+    /// Changes impairments as the body says.
+    fn set(&self, body: &[u8]) -> Response {
+        let Ok(asked) = serde_json::from_slice::<crate::impairment_options::Asked>(body) else {
+            return error_json(
+                "400 Bad Request",
+                "a list of objects with direction, name and value is needed",
+            );
+        };
+        if !asked.is_within(&CHANGED) {
+            let names = CHANGED.join(", ");
+            return error_json("400 Bad Request", &format!("this page changes {names}, and reads no files"));
+        }
+        let answer =
+            self.controlled.lock().unwrap_or_else(PoisonError::into_inner).answer(&Asked::Set(asked));
+        match answer {
+            Answer::Done(warning) => {
+                // The next look is at the path as it is now.
+                *self.state.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                in_json("200 OK", json!({ "warning": warning }).to_string())
+            }
+            Answer::Error(error) => error_json("400 Bad Request", &error),
+            Answer::Summary(_) | Answer::Host(_) => {
+                error_json("500 Internal Server Error", "the answer is not understood")
+            }
+        }
+    }
+}
+
+/// What the page draws: sums, so that any client sees the differences between its own looks. The names of the fields are JSON keys.
+#[derive(Serialize)]
+struct State {
+    time_s: f64,
+    to_right: Direction,
+    to_left: Direction,
+}
+
+#[derive(Serialize)]
+struct Direction {
+    impairments: Map<String, Value>,
+    packets: u64,
+    bytes: u64,
+    packets_delivered: u64,
+    bytes_delivered: u64,
+    dropped: u64,
+    /// Waiting for the bottleneck or delayed.
+    in_flight: u64,
+    /// The sums over the packets delivered.
+    delay_asked_ms: f64,
+    delay_given_ms: f64,
+}
+
+impl Direction {
+    fn new(report: &Report) -> Self {
+        let Report { impairments, stats, in_flight, given, .. } = report;
+        let sum_ms = |of: &DelayHistogram| of.mean().as_secs_f64() * 1e3 * of.count() as f64;
+        let text = |(name, value): (&str, String)| (name.to_owned(), Value::String(value));
+        Self {
+            impairments: in_force(impairments).into_iter().map(text).collect(),
+            packets: stats.packets_in,
+            bytes: stats.bytes_in,
+            packets_delivered: stats.packets_out,
+            bytes_delivered: stats.bytes_out,
+            dropped: stats.drops.named().map(|(_, count)| count).sum(),
+            in_flight: *in_flight,
+            delay_asked_ms: sum_ms(&stats.delay),
+            delay_given_ms: sum_ms(&given.delay),
+        }
+    }
+}
+
+/// Whether a host, as a browser names it, is an address or this machine: no other site's name.
+fn is_address(host: &str) -> bool {
+    let is_ip = |text: &str| text.parse::<IpAddr>().is_ok();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !is_ip(host) => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    bare.eq_ignore_ascii_case("localhost") || is_ip(bare)
+}
+
+/// Whether a request comes from our own page, or from no browser: a browser names the origin of what posts.
+fn is_own(request: &Request) -> bool {
+    let own = request.header("host").map(|host| format!("http://{host}"));
+    let same_origin = match request.header("origin") {
+        Some(origin) => own.as_deref() == Some(origin),
+        None => !request.has("origin"),
+    };
+    // Another site's page cannot send this type without asking first, which nobody answers.
+    same_origin && request.header("content-type") == Some("application/json")
+}
+
+/// Compares in a time that does not depend on where they differ.
+fn is_equal(given: &[u8], secret: &[u8]) -> bool {
+    given.len() == secret.len()
+        && given.iter().zip(secret).fold(0, |differs, (given, secret)| differs | (given ^ secret)) == 0
+}
+
+fn page() -> Response {
+    let body = PAGE
+        .replace("/* STYLE */", STYLE)
+        .replace("/* FIGURES */", SCRIPT)
+        .replace("/* SCRIPT */", PAGE_SCRIPT);
+    Response { status: "200 OK", content_type: "text/html; charset=utf-8", headers: HEADERS, body }
+}
+
+fn in_json(status: &'static str, body: String) -> Response {
+    Response { status, content_type: "application/json", headers: HEADERS, body }
+}
+
+fn error_json(status: &'static str, error: &str) -> Response {
+    in_json(status, json!({ "error": error }).to_string())
+}
+
+fn refused(status: &'static str, why: &str) -> Response {
+    Response { headers: HEADERS, ..Response::text(status, why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_localhost_are_hosts() {
+        for host in
+            ["127.0.0.1:8080", "localhost", "LocalHost:1", "[::1]:8080", "[::1]", "192.0.2.7:80", "::1"]
+        {
+            assert!(is_address(host), "{host}");
+        }
+        for host in [
+            "",
+            "example.com:8080",
+            "127.0.0.1.example.com",
+            "localhost.example.com",
+            "[::1",
+            "127.0.0.1:x",
+            ":80",
+        ] {
+            assert!(!is_address(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn ports_are_those_of_loopback() {
+        assert_eq!(address("8080"), Ok(([127, 0, 0, 1], 8080).into()));
+        assert_eq!(address("0.0.0.0:80"), Ok(([0, 0, 0, 0], 80).into()));
+        assert_eq!(address("[::1]:80").unwrap().to_string(), "[::1]:80");
+        assert!(address("example.com:80").is_err() && address("70000").is_err() && address("").is_err());
+    }
+
+    #[test]
+    fn tokens_differ_and_are_compared_whole() {
+        let (one, other) = (token().unwrap(), token().unwrap());
+        assert!(one.len() == 32 && one != other);
+        assert!(is_equal(one.as_bytes(), one.as_bytes()) && !is_equal(one.as_bytes(), other.as_bytes()));
+        assert!(!is_equal(b"", one.as_bytes()) && !is_equal(&one.as_bytes()[..31], one.as_bytes()));
+    }
+}
