@@ -21,12 +21,16 @@ mod http;
 mod impairment_options;
 mod links;
 mod man;
+#[cfg(test)]
+mod named_commands;
 mod nic;
 mod number;
 mod page;
 mod picture_file;
 mod rdma;
 mod recorder;
+#[cfg(test)]
+mod reference;
 mod runtime_dir;
 mod segment;
 mod shared_device;

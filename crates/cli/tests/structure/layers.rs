@@ -139,6 +139,8 @@ const CLI: Layers = &[
     &["coalesce/", "nic/", "rdma/", "segment/", "sim/", "wan/"],
     // Commands made of others.
     &["bench/", "demo/", "doctor/"],
+    // Tests of all commands.
+    &["named_commands.rs", "reference.rs"],
 ];
 
 const CM: Layers = &[

@@ -1,0 +1,311 @@
+//! Commands that texts name: documents, the book, help and errors name only such that the parser takes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Command, CommandFactory};
+
+use super::Arguments;
+
+/// What looks like a command and is none: the label of a key (docs/star.md).
+const NO_COMMANDS: [&str; 1] = ["nichrome set-up key"];
+
+/// A named command and where it is.
+#[derive(Debug)]
+struct Named {
+    place: String,
+    words: Vec<String>,
+}
+
+/// Words of the simple commands of a line, as a shell reads them, without redirections and comments.
+fn simple_commands(line: &str) -> Vec<Vec<String>> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<String> = None;
+    let mut is_target = false;
+    let mut chars = line.chars().peekable();
+    let end = |word: &mut Option<String>, commands: &mut Vec<Vec<String>>, is_target: &mut bool| {
+        if let Some(word) = word.take()
+            && !std::mem::take(is_target)
+            && let Some(command) = commands.last_mut()
+        {
+            command.push(word);
+        }
+    };
+    while let Some(of) = chars.next() {
+        match of {
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                while let Some(inside) = chars.next().filter(|inside| *inside != of) {
+                    word.push(if of == '"' && inside == '\\' {
+                        chars.next().unwrap_or_default()
+                    } else {
+                        inside
+                    });
+                }
+            }
+            '\\' => word.get_or_insert_default().extend(chars.next()),
+            '#' if word.is_none() => break,
+            '|' | '&' | ';' | '(' | ')' => {
+                end(&mut word, &mut commands, &mut is_target);
+                commands.push(Vec::new());
+            }
+            '<' | '>' => {
+                // The number of a descriptor belongs to the redirection.
+                word = word.filter(|word| word.parse::<u8>().is_err());
+                end(&mut word, &mut commands, &mut is_target);
+                if chars.peek() == Some(&'&') {
+                    chars.next();
+                }
+                is_target = true;
+            }
+            _ if of.is_whitespace() => end(&mut word, &mut commands, &mut is_target),
+            _ => word.get_or_insert_default().push(of),
+        }
+    }
+    end(&mut word, &mut commands, &mut is_target);
+    commands
+}
+
+/// The commands of a line that are ours, behind whatever runs them.
+fn ours(line: &str) -> Vec<Vec<String>> {
+    let is_ours = |word: &String| word == "nichrome" || word.ends_with("/nichrome");
+    let commands = simple_commands(line).into_iter();
+    commands.filter_map(|command| Some(command[command.iter().position(is_ours)?..].to_vec())).collect()
+}
+
+/// A line as it is in a text, without what stands for something else: optional parts are left out, of alternatives the first is
+/// taken.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut depth = 0;
+    for of in text.chars() {
+        match of {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            '…' => {}
+            _ if depth == 0 => plain.push(of),
+            _ => {}
+        }
+    }
+    plain.replace("...", "")
+}
+
+/// The commands in the code of a Markdown text.
+fn in_markdown(place: &str, text: &str) -> Vec<Named> {
+    let mut named = Vec::new();
+    let mut fence: Option<&str> = None;
+    let joined = text.replace("\\\n", " ");
+    let mut add = |line: &str| {
+        named.extend(ours(line).into_iter().map(|words| Named { place: place.to_owned(), words }));
+    };
+    let mut prose = String::new();
+    for line in joined.lines() {
+        match (line.strip_prefix("```"), fence) {
+            (Some(language), None) => fence = Some(language),
+            (Some(_), Some(_)) => fence = None,
+            (None, Some("sh")) => add(line),
+            (None, Some(_)) => {}
+            (None, None) if line.starts_with("    ") => {
+                let is_command =
+                    ["nichrome ", "./nichrome "].iter().any(|first| line.trim_start().starts_with(first));
+                if is_command {
+                    add(line);
+                }
+            }
+            (None, None) => prose += &format!("{line}\n"),
+        }
+    }
+    named.extend(quoted(place, &prose, '`'));
+    named
+}
+
+/// The commands between a pair of marks.
+fn quoted(place: &str, text: &str, mark: char) -> Vec<Named> {
+    let mut named = Vec::new();
+    for (at, _) in text.match_indices(&format!("{mark}nichrome ")) {
+        let Some((inside, _)) = text[at + 1..].split_once(mark) else { continue };
+        if !inside.contains("\n\n") {
+            let line = plain(inside);
+            // Of 'sim run|sweep', sweep is left to other texts.
+            let alternatives = |mut words: Vec<String>| {
+                words.retain(|word| !word.is_empty());
+                Named { place: place.to_owned(), words }
+            };
+            let line = line.split('|').next().unwrap_or_default();
+            named.extend(ours(line).into_iter().map(alternatives));
+        }
+    }
+    named
+}
+
+/// The commands in the text of help and of errors, and in comments.
+fn in_source(place: &str, text: &str) -> Vec<Named> {
+    let mut joined = String::new();
+    for line in text.lines() {
+        let line =
+            line.trim_start().trim_start_matches("///").trim_start_matches("//!").trim_start_matches("//");
+        joined += line.trim_start();
+        // A text that goes on in the next line.
+        joined += if joined.ends_with('\\') { "" } else { "\n" };
+    }
+    let joined = joined.replace('\\', "");
+    let mut named = quoted(place, &joined, '`');
+    named.extend(quoted(place, &joined, '\''));
+    // What is put into messages is any word.
+    for named in &mut named {
+        for word in &mut named.words {
+            if word.contains('{') {
+                *word = "x".into();
+            }
+        }
+    }
+    named
+}
+
+/// The examples below the help of a command and of all commands in it: what stands behind them is behind two spaces.
+fn in_examples(command: &Command) -> Vec<Named> {
+    let mut named = Vec::new();
+    if let Some(help) = command.get_after_help() {
+        let place = format!("the help of {}", command.get_name());
+        for line in help.to_string().lines().filter_map(|line| line.strip_prefix("  ")) {
+            let line = line.split_once("  ").map_or(line, |(line, _)| line);
+            named.extend(ours(line).into_iter().map(|words| Named { place: place.clone(), words }));
+        }
+    }
+    named.extend(command.get_subcommands().flat_map(in_examples));
+    named
+}
+
+/// Why the parser does not take a command; `None` where it does. A text may leave out what is needed, not name what there is not.
+fn refused(words: &[String]) -> Option<String> {
+    let error = match Arguments::command().try_get_matches_from(words) {
+        Ok(matches) => return stray(&matches),
+        Err(error) => error,
+    };
+    let is_fragment = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            | ErrorKind::MissingRequiredArgument
+            | ErrorKind::MissingSubcommand
+    );
+    // An option by itself.
+    let is_fragment = is_fragment || error.to_string().starts_with("error: a value is required");
+    (!is_fragment).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
+}
+
+/// What 'nichrome wan' takes in only to tell that it is no command of it.
+fn stray(matches: &ArgMatches) -> Option<String> {
+    let (name, matches) = matches.subcommand()?;
+    let mut words = (name == "wan").then(|| matches.get_raw("stray")).flatten()?;
+    Some(format!("'{}' is no command", words.next()?.display()))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files below a folder whose names end like this.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            // In the book, docs is a link to a folder that is looked at by itself.
+            if !path.is_symlink() && path.file_name().is_some_and(|name| name != "target") {
+                files.extend(self::files(&path, extension));
+            }
+        } else if path.extension().is_some_and(|of| of == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn all_named() -> Vec<Named> {
+    let root = root();
+    let read = |path: &PathBuf| {
+        let place = path.strip_prefix(&root).unwrap_or(path).display().to_string();
+        (place, fs::read_to_string(path).unwrap())
+    };
+    let mut named = in_examples(&Arguments::command());
+    let top = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
+    let mut texts: Vec<PathBuf> = top.iter().map(|name| root.join(name)).collect();
+    for folder in ["docs", "book/src", "bench", "python"] {
+        texts.extend(files(&root.join(folder), "md"));
+    }
+    for path in &texts {
+        let (place, text) = read(path);
+        named.extend(in_markdown(&place, &text));
+    }
+    for path in files(&root.join("crates"), "rs")
+        .iter()
+        .filter(|path| path.components().any(|of| of.as_os_str() == "src"))
+    {
+        let (place, text) = read(path);
+        // The texts of this file's own tests name what there is not.
+        if !place.ends_with("named_commands.rs") {
+            named.extend(in_source(&place, &text));
+        }
+    }
+    for path in files(&root.join("python"), "py") {
+        let (place, text) = read(&path);
+        named.extend(quoted(&place, &text.replace("``", "`"), '`'));
+    }
+    for path in
+        files(&root.join("dist/workflows"), "yml").iter().chain(&files(&root.join("dist/workflows"), "yaml"))
+    {
+        let (place, text) = read(path);
+        let joined = text.replace("\\\n", " ");
+        for line in joined.lines().map(|line| line.trim_start().trim_start_matches("- run: ")) {
+            if line.starts_with("nichrome ") {
+                named.extend(ours(line).into_iter().map(|words| Named { place: place.clone(), words }));
+            }
+        }
+    }
+    named
+}
+
+#[test]
+fn every_named_command_exists() {
+    let named = all_named();
+    assert!(named.len() > 150, "only {} commands are found", named.len());
+    let wrong: Vec<_> = named
+        .iter()
+        .filter(|named| !NO_COMMANDS.contains(&named.words.join(" ").as_str()))
+        .filter_map(|named| {
+            Some(format!("{}: '{}': {}", named.place, named.words.join(" "), refused(&named.words)?))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn wrong_names_are_found() {
+    let texts = [
+        ("See `nichrome won --delay 1ms`.", 1),
+        ("See `nichrome wan --daley 1ms`.", 1),
+        ("    ./nichrome coalesce a.pcap --holt 1ms | cat", 1),
+        ("```sh\nx & nichrome \\\n  sim rum a # nichrome wan\n```\n", 1),
+        ("See `nichrome rdma` and `nichrome wan show --json [FILE]`.", 0),
+        ("```text\nnichrome nonsense\n```\n", 0),
+    ];
+    for (text, expected) in texts {
+        let wrong = in_markdown("text", text).iter().filter(|named| refused(&named.words).is_some()).count();
+        assert_eq!(wrong, expected, "{text}");
+    }
+    let source = "    bail!(\"say \\\n        'nichrome wan shaw', or 'nichrome nic down {host}'\")";
+    let wrong: Vec<_> =
+        in_source("source", source).into_iter().filter(|named| refused(&named.words).is_some()).collect();
+    assert_eq!(wrong.len(), 1, "{wrong:?}");
+}
+
+#[test]
+fn lines_are_read_as_a_shell_reads_them() {
+    let read = |line| simple_commands(line).into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>();
+    assert_eq!(read("a 'b c' \"d \\\"e\" >f 2>&1 g # h"), [["a", "b c", "d \"e", "g"]]);
+    assert_eq!(read("a & b | c;d"), [["a"], ["b"], ["c"], ["d"]]);
+}
