@@ -3,7 +3,6 @@
 mod control;
 mod direction;
 mod exec;
-mod host;
 mod in_force;
 mod live_path;
 mod plot;
@@ -28,13 +27,13 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+pub(crate) use nichrome_lab::Host;
 use nichrome_port::{InterfaceName, Netlink, Offloads, PacketSocket, gain_network_admin};
 use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
 
 use self::control::{Controlled, HostPlace};
 use self::exec::Exec;
-pub(crate) use self::host::{Host, ipv4};
 pub(crate) use self::live_path::{LivePath, Remote, Setup};
 use self::programs::{Output, Program, StandardOutput};
 use self::recorder::Recording;

@@ -15,7 +15,7 @@ use super::usage;
 use crate::copy_loop::CopyLoop;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
-use crate::wan::{Host, ipv4, veth_hosts};
+use crate::wan::{Host, veth_hosts};
 
 /// Seed of the wire's random impairments.
 pub(super) const SEED: u64 = 1;
@@ -133,7 +133,7 @@ impl Plan {
             })
         };
         let (received, before, after) =
-            transfer([receiver, sender], ipv4(Side::Left), self.traffic, self.time, mark, mark)?;
+            transfer([receiver, sender], Side::Left.ipv4(), self.traffic, self.time, mark, mark)?;
         let (before, after) = (before?, after?);
         let packets = after.packets - before.packets;
         let gigabytes = received.bytes as f64 / 1e9;
@@ -163,7 +163,7 @@ pub(super) fn unsegmented(connections: usize, time: Duration) -> anyhow::Result<
     let copying = CopyLoop::start(&hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice))?;
     let traffic = Traffic::Bulk { connections };
     let namespaces = hosts.each_ref().map(Host::namespace);
-    let (received, ..) = transfer(namespaces, ipv4(Side::Left), traffic, time, || (), || ())?;
+    let (received, ..) = transfer(namespaces, Side::Left.ipv4(), traffic, time, || (), || ())?;
     copying.stop()?;
     let gbps = received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
     Ok(Unsegmented { connections, gbps })

@@ -8,10 +8,10 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
+use nichrome_lab::Host;
 use nichrome_wan::Impairments;
 use serde::{Deserialize, Serialize};
 
-use super::host::Host;
 use super::live_path::Remote;
 use super::summary::Summary;
 use crate::control::{self, ControlSocket};

@@ -6,10 +6,11 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use nichrome_lab::variables;
 use nichrome_port::NetworkNamespace;
 
 use super::control::{Answer, Request, ask};
-use super::host::variables;
 use super::programs::expand;
 use crate::failure;
 use crate::side::Side;
@@ -22,7 +23,7 @@ pub(super) struct Exec {
     #[arg(long, value_name = "PID")]
     run: Option<u32>,
     /// The host: left or right.
-    #[arg(value_enum)]
+    #[arg(value_parser = PossibleValuesParser::new(Side::BOTH.map(Side::name)).try_map(|name| name.parse::<Side>()))]
     host: Side,
     /// The program and its arguments; $PEER and the like are replaced.
     #[arg(last = true, required = true, value_name = "COMMAND")]

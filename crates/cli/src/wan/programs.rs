@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
+use nichrome_lab::{Host, Variables};
 
-use super::host::{Host, Variables};
 use super::processes::Processes;
 use crate::side::Side;
 use crate::threads;

@@ -6,10 +6,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use nichrome_lab::Host;
 use nichrome_port::Netlink;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
-use super::host::Host;
 use super::processes::{Activity, LOOK, Processes};
 use super::programs::{self, Output, Program, Running, StandardOutput};
 use crate::links::{self, Link};

@@ -2,7 +2,6 @@
 
 use nichrome_port::{Feature, Interface, InterfaceName, Netlink, NetworkNamespace, Settings};
 
-use super::host::ipv4;
 use crate::side::Side;
 
 /// Creates two hosts connected by a veth pair; the sender segments its packets before the veth.
@@ -27,7 +26,7 @@ pub(crate) fn veth_hosts(mtu: u32) -> anyhow::Result<[NetworkNamespace; 2]> {
     })?;
     on_each(&|netlink, interface, side| {
         netlink.wait_until_running(interface)?;
-        Ok(netlink.add_address(interface, ipv4(side).into(), 24)?)
+        Ok(netlink.add_address(interface, side.ipv4().into(), 24)?)
     })?;
     Ok(namespaces)
 }

@@ -20,6 +20,7 @@ pub(crate) const LAYERS: &[(&str, Layers)] = &[
     ("cli", CLI),
     ("cm", CM),
     ("hca", HCA),
+    ("lab", LAB),
     ("lro", LRO),
     ("nic", NIC),
     ("port", PORT),
@@ -184,6 +185,8 @@ const HCA: Layers = &[
     &["adapter.rs", "queue_pair.rs", "region.rs"],
     &["cm/"],
 ];
+
+const LAB: Layers = &[&["error.rs", "in_namespaces.rs", "side.rs"], &["host.rs"], &["lab.rs"]];
 
 const LRO: Layers = &[
     &[

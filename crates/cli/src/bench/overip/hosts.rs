@@ -11,7 +11,7 @@ use nichrome_wan::{Delay, Impairments};
 use super::processors::{Processors, Role};
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
-use crate::wan::{Host, LivePath, Remote, Setup, ipv4, veth_hosts};
+use crate::wan::{Host, LivePath, Remote, Setup, veth_hosts};
 
 /// The longest IP packet, in bytes.
 const MTU: u32 = 1500;
@@ -71,7 +71,7 @@ impl Hosts {
 
     /// The address of a host.
     pub(super) const fn address(side: Side) -> Ipv4Addr {
-        ipv4(side)
+        side.ipv4()
     }
 
     /// Has packets that enter the path from now on take `delay`; on a wire nothing.

@@ -18,7 +18,7 @@ use super::probe::{self, RATE, TIME};
 use crate::page::{Axis, Figure, Line};
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
-use crate::wan::{Host, LivePath, Setup, ipv4};
+use crate::wan::{Host, LivePath, Setup};
 
 /// Configured delays, in milliseconds.
 const ASKED: [u64; 5] = [0, 1, 20, 100, 300];
@@ -130,8 +130,8 @@ fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)>
     };
     let path = LivePath::start(&setup, || {})?;
     let before = Ticks::now();
-    let socket = hosts[0].run(|| UdpSocket::bind((ipv4(left), PORT)))??;
-    let sender = hosts[1].run(|| thread::spawn(|| probe::send((ipv4(Side::Left), PORT).into())))?;
+    let socket = hosts[0].run(|| UdpSocket::bind((left.ipv4(), PORT)))??;
+    let sender = hosts[1].run(|| thread::spawn(|| probe::send((Side::Left.ipv4(), PORT).into())))?;
     let errors = probe::receive(&socket, Duration::from_millis(asked))?;
     sender.join().map_err(|_| anyhow!("the sender has panicked"))??;
     let [to_left, _] = path.stop()?;

@@ -14,7 +14,7 @@ use super::super::iperf3::{self, End};
 use crate::copy_loop::CopyLoop;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
-use crate::wan::{Host, LivePath, Setup, ipv4};
+use crate::wan::{Host, LivePath, Setup};
 
 const RUNS: usize = 5;
 
@@ -89,7 +89,7 @@ fn over_copy_loop() -> anyhow::Result<f64> {
 /// Returns iperf3's throughput from the right to the left host, in Gbit/s.
 fn transfer(hosts: &[Host; 2]) -> anyhow::Result<f64> {
     let [left, right] = hosts;
-    let stream = iperf3::Stream { server: &ipv4(Side::Left).to_string(), port: PORT, seconds: SECONDS };
+    let stream = iperf3::Stream { server: &Side::Left.ipv4().to_string(), port: PORT, seconds: SECONDS };
     stream.measure(|end, command| {
         let host = if end == End::Server { left } else { right };
         host.run(|| command.spawn())?.context(MISSING)

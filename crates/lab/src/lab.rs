@@ -1,0 +1,75 @@
+//! Two hosts, a card for each, and the wire between them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use nichrome_lro::Config;
+use nichrome_nic::{Card, CardConfig, Queue, memory_wire};
+use nichrome_port::{Device, Offloads};
+use nichrome_wan::Impairments;
+
+use crate::error::LabError;
+use crate::host::Host;
+use crate::side::Side;
+
+/// The longest IP packet, in bytes.
+const MTU: u32 = 1500;
+
+/// Bytes of a frame's Ethernet header.
+const LINK: usize = 14;
+
+/// Two hosts and the path between them. Both go when this does.
+pub struct Lab {
+    hosts: [Host; 2],
+    cards: [Card; 2],
+}
+
+impl fmt::Debug for Lab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lab").finish_non_exhaustive()
+    }
+}
+
+impl Lab {
+    /// Makes both hosts, and a path between them that impairs packets to the left one and to the right one like this. All random
+    /// choices come from the seed.
+    ///
+    /// # Errors
+    /// The kernel refuses a namespace or an interface, or the impairments contradict each other.
+    pub fn new(impairments: &[Impairments; 2], seed: u64) -> Result<Self, LabError> {
+        let [left, right] = Side::BOTH;
+        let hosts = [Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?];
+        let frame_len = MTU as usize + LINK;
+        let wires = memory_wire(impairments, seed, frame_len)?;
+        let start = |wire, side: Side| {
+            let config = CardConfig {
+                name: side.name(),
+                engine: Config::default(),
+                profile: None,
+                busy_poll: false,
+                frame_len,
+            };
+            let host = Arc::clone(&side.of(&hosts).tap) as Arc<dyn Device + Send + Sync>;
+            Card::start(vec![Queue { wire, observer: None }], &[host], &config, || {})
+        };
+        let [to_left, to_right] = wires;
+        let cards = [start(to_left, left)?, start(to_right, right)?];
+        Ok(Self { hosts, cards })
+    }
+
+    /// The host on this side.
+    pub fn host(&self, side: Side) -> &Host {
+        side.of(&self.hosts)
+    }
+
+    /// Ends the path. Packets on their way are lost.
+    ///
+    /// # Errors
+    /// It has ended early: an interface is gone.
+    pub fn stop(self) -> Result<(), LabError> {
+        for card in self.cards {
+            card.stop()?;
+        }
+        Ok(())
+    }
+}

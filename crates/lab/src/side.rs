@@ -1,0 +1,81 @@
+//! The two ends of a path.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// An end of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// Where servers are.
+    Left,
+    /// Where clients are.
+    Right,
+}
+
+impl Side {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
+
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Left => Self::Right,
+            Self::Right => Self::Left,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+
+    /// The name of the direction that leads to it.
+    pub const fn direction(self) -> &'static str {
+        match self {
+            Self::Left => "to_left",
+            Self::Right => "to_right",
+        }
+    }
+
+    /// Its number: 1 or 2.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Left => 1,
+            Self::Right => 2,
+        }
+    }
+
+    /// The IPv4 address of the host there.
+    pub const fn ipv4(self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 0, 0, self.number())
+    }
+
+    /// The IPv6 address of the host there.
+    pub const fn ipv6(self) -> Ipv6Addr {
+        Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, self.number() as u16)
+    }
+
+    /// Which of a pair, the left one first, is its own.
+    pub fn of<T>(self, pair: &[T; 2]) -> &T {
+        &pair[usize::from(self.number() - 1)]
+    }
+}
+
+/// A text is neither `left` nor `right`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is left or right")]
+pub struct NoSide;
+
+impl FromStr for Side {
+    type Err = NoSide;
+
+    fn from_str(text: &str) -> Result<Self, NoSide> {
+        Self::BOTH.into_iter().find(|side| side.name() == text).ok_or(NoSide)
+    }
+}

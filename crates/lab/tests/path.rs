@@ -1,0 +1,69 @@
+//! Programs behind a path, in tests: no command, no root.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use nichrome_lab::{Impairments, Lab, Side, in_namespaces};
+
+fn both(impairments: &Impairments) -> [Impairments; 2] {
+    [impairments.clone(), impairments.clone()]
+}
+
+#[test]
+fn a_download_is_whole_behind_loss_and_delay() {
+    in_namespaces("a_download_is_whole_behind_loss_and_delay", || {
+        let bad = Impairments {
+            delay: "5ms".parse().unwrap(),
+            loss: Some("2%".parse().unwrap()),
+            ..Impairments::default()
+        };
+        let lab = Lab::new(&both(&bad), 1).unwrap();
+        let sent: Vec<u8> = (0..200_000u32).map(|at| at as u8).collect();
+        let listener = lab.host(Side::Left).run(|| TcpListener::bind(("0.0.0.0", 80))).unwrap().unwrap();
+        let expected = sent.clone();
+        let server = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&sent).unwrap());
+        let mut client =
+            lab.host(Side::Right).run(|| TcpStream::connect((Side::Left.ipv4(), 80))).unwrap().unwrap();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        server.join().unwrap();
+        assert!(received == expected, "{} bytes", received.len());
+        lab.stop().unwrap();
+    });
+}
+
+#[test]
+fn the_delay_is_that_of_each_direction() {
+    in_namespaces("the_delay_is_that_of_each_direction", || {
+        let slow = |delay: &str| Impairments { delay: delay.parse().unwrap(), ..Impairments::default() };
+        let lab = Lab::new(&[slow("10ms"), slow("40ms")], 1).unwrap();
+        let socket = |side| lab.host(side).run(|| UdpSocket::bind(("0.0.0.0", 7000))).unwrap().unwrap();
+        let (left, right) = (socket(Side::Left), socket(Side::Right));
+        let one_way = |from: &UdpSocket, to: &UdpSocket, address| {
+            let begun = Instant::now();
+            from.send_to(b"x", (address, 7000)).unwrap();
+            to.recv(&mut [0; 8]).unwrap();
+            begun.elapsed()
+        };
+        assert!(one_way(&left, &right, Side::Right.ipv4()) >= Duration::from_millis(40));
+        assert!(one_way(&right, &left, Side::Left.ipv4()) >= Duration::from_millis(10));
+    });
+}
+
+#[test]
+fn what_is_lost_is_lost() {
+    in_namespaces("what_is_lost_is_lost", || {
+        let none = Impairments { loss: Some("100%".parse().unwrap()), ..Impairments::default() };
+        let lab = Lab::new(&[Impairments::default(), none], 1).unwrap();
+        let socket = |side| lab.host(side).run(|| UdpSocket::bind(("0.0.0.0", 7000))).unwrap().unwrap();
+        let (left, right) = (socket(Side::Left), socket(Side::Right));
+        left.send_to(b"x", (Side::Right.ipv4(), 7000)).unwrap();
+        right.send_to(b"y", (Side::Left.ipv4(), 7000)).unwrap();
+        // It was sent after the other: what is first in is not delayed longer.
+        left.recv(&mut [0; 8]).unwrap();
+        right.set_nonblocking(true).unwrap();
+        assert!(right.recv(&mut [0; 8]).is_err());
+    });
+}
