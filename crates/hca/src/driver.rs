@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nichrome_cm::ChannelName;
 use nichrome_cm::ucma::{Answer, Caller};
-use nichrome_port::{Waker, clock};
+use nichrome_port::{Waker, clock, spawn_quiet};
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{
     Device, GroupChange, Memory, ModifyError, MulticastError, ObjectError, QpChange, QpHandle, QpState,
@@ -109,7 +109,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
             (Transport::Roce | Transport::Iwarp, _) => SetUp::None,
         };
         let driven = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("nichrome-hca".to_owned()).spawn(move || driven.drive());
+        let thread = spawn_quiet("nichrome-hca", move || driven.drive());
         Ok(Self { shared, spin: Spin::new(), set_up, thread: Some(thread.map_err(failed)?) })
     }
 

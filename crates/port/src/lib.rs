@@ -8,7 +8,7 @@
 //!
 //! `unsafe` is in the files named for the kernel interface that they wrap: `namespace`, `process_namespace`, `tap`,
 //! `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `capture/durable_file`,
-//! `process`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! `process`, `quiet_thread`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 pub mod capture;
@@ -32,6 +32,7 @@ mod pool;
 mod process;
 mod process_namespace;
 mod processor;
+mod quiet_thread;
 mod scheduling;
 mod stripped_tag;
 mod sync;
@@ -60,6 +61,7 @@ pub use pool::{Buffer, BufferPool};
 pub use process::kill_with_parent;
 pub use process_namespace::ProcessNamespace;
 pub use processor::{current_processor, incoming_processor};
+pub use quiet_thread::spawn_quiet;
 pub use scheduling::{run_in_real_time, waited_for_processor};
 pub use tap::{Offloads, Reception, Tap, TapError};
 pub use tap_wire::TapWire;

@@ -247,6 +247,7 @@ const PORT: Layers = &[
         "mapping.rs",
         "os_error.rs",
         "processor.rs",
+        "quiet_thread.rs",
         "scheduling.rs",
         "stripped_tag.rs",
         "sync.rs",

@@ -23,10 +23,10 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nichrome_port::{Epoll, Interest, Waker, clock};
+use nichrome_port::{Epoll, Interest, Waker, clock, spawn_quiet};
 use nichrome_wire::Instant;
 
 use super::handshake::{Cause, Context, Handshake, Phase, RequestOf};
@@ -126,7 +126,7 @@ impl<R: Send + 'static> Connector<R> {
             };
             reactor.run(&shared);
         };
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        let thread = spawn_quiet(name, run)?;
         Ok(Self { requests, control, thread: Some(thread) })
     }
 

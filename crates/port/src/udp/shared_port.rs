@@ -24,6 +24,7 @@ use rustix::net::{
 use rustix::process::getuid;
 
 use crate::clock::wait;
+use crate::quiet_thread::spawn_quiet;
 use crate::waker::Waker;
 
 use super::service_ports::{ServicePorts, create_table};
@@ -247,7 +248,7 @@ impl Steward {
                 let _ = group.pass_on();
             }
         };
-        let thread = thread::Builder::new().name("nichrome-udp".to_owned()).spawn(serve);
+        let thread = spawn_quiet("nichrome-udp", serve);
         let thread = thread.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
         Ok(Self { waker, thread: Some(thread) })
     }

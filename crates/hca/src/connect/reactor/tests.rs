@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
+use std::thread;
 
 use super::*;
 use crate::connect::{PreSharedKey, Route};
