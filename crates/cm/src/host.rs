@@ -20,6 +20,10 @@ pub trait Host {
     /// Returns the index of an address among those of the adapter; `None` if the adapter does not have it.
     fn source_index(&mut self, address: IpAddr) -> Option<u8>;
 
+    /// Returns true if an identifier that is bound to this address is bound to all: an unspecified one and, as with Linux
+    /// (`cma_any_addr`), one of the loopback interface. An adapter on the loopback interface has loopback addresses of its own.
+    fn stands_for_all(&self, address: IpAddr) -> bool;
+
     /// Reserves a port among the processes that share the address; returns false if another has it. An unspecified address
     /// stands for all. Called once for each port that this manager begins to use.
     fn reserve_port(&mut self, space: PortSpace, address: IpAddr, port: u16) -> bool;
@@ -45,6 +49,10 @@ pub struct OwnAddresses(pub Vec<IpAddr>);
 impl Host for OwnAddresses {
     fn source_index(&mut self, address: IpAddr) -> Option<u8> {
         self.0.iter().position(|own| *own == address).and_then(|index| u8::try_from(index).ok())
+    }
+
+    fn stands_for_all(&self, address: IpAddr) -> bool {
+        address.is_unspecified() || address.is_loopback() && !self.0.iter().any(IpAddr::is_loopback)
     }
 
     fn reserve_port(&mut self, _: PortSpace, _: IpAddr, _: u16) -> bool {

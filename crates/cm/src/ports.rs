@@ -221,6 +221,10 @@ mod tests {
             None
         }
 
+        fn stands_for_all(&self, address: IpAddr) -> bool {
+            address.is_unspecified()
+        }
+
         fn reserve_port(&mut self, _: PortSpace, _: IpAddr, port: u16) -> bool {
             port != 7
         }

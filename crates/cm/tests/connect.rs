@@ -415,3 +415,16 @@ fn a_machine_connects_to_itself() {
     }
     network.assert_nothing_leaks();
 }
+
+/// libfabric binds to localhost to find out whether there is a device.
+#[test]
+fn a_loopback_address_that_the_adapter_does_not_have_stands_for_all() {
+    let mut network = Network::pair();
+    let id = network.create(1, 9, PortSpace::Tcp);
+    let manager = &mut network.nodes[1].manager;
+    assert_eq!(manager.bind(id, "192.0.2.1:7".parse().unwrap()), Err(CommandError::NoDevice));
+    manager.bind(id, "127.0.0.1:7".parse().unwrap()).unwrap();
+    assert!(manager.query(id).unwrap().source.ip().is_unspecified());
+    manager.listen(id, 0).unwrap();
+    network.connected(0x11);
+}

@@ -16,7 +16,7 @@ use crate::ports::{Binding, with_port};
 const NANOS_PER_MILLISECOND: u64 = 1_000_000;
 
 impl<H: Host> Manager<H> {
-    /// Binds an identifier to an address, unspecified for all, and a port, 0 for any.
+    /// Binds an identifier to an address, or to all ([`Host::stands_for_all`]), and a port, 0 for any.
     ///
     /// # Errors
     /// [`CommandError`].
@@ -25,9 +25,9 @@ impl<H: Host> Manager<H> {
         if identifier.state != IdState::Idle {
             return Err(CommandError::State);
         }
-        let source_index = match source.ip().is_unspecified() {
-            true => None,
-            false => Some(self.host.source_index(source.ip()).ok_or(CommandError::NoDevice)?),
+        let (source, source_index) = match self.host.stands_for_all(source.ip()) {
+            true => (with_port(any_of(source.ip()), source.port()), None),
+            false => (source, Some(self.host.source_index(source.ip()).ok_or(CommandError::NoDevice)?)),
         };
         let binding = identifier.binding(source);
         let port = self.ports.bind(&mut self.host, identifier.space, id, binding)?;

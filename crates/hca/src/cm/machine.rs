@@ -67,6 +67,11 @@ impl Host for Machine {
         (Some(address) == self.address).then_some(0)
     }
 
+    fn stands_for_all(&self, address: IpAddr) -> bool {
+        let is_elsewhere = || self.address.is_some_and(|own| !own.is_loopback());
+        address.is_unspecified() || address.is_loopback() && is_elsewhere()
+    }
+
     fn reserve_port(&mut self, space: PortSpace, address: IpAddr, port: u16) -> bool {
         if let (PortSpace::Tcp, Some(tcp), Some(own)) = (space, &mut self.tcp, self.address) {
             let address = if address.is_unspecified() { own } else { address };
