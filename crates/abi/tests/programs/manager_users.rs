@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::applications::{Application, ucx};
 use crate::connection_manager::{IWARP, Pair, SERVER, run};
+use crate::namespaces::between_namespaces;
 use crate::packages::{self, bytes_sent, source};
 use crate::running::{needs, turn};
 
@@ -33,7 +34,23 @@ const QEMU: Application = Application {
     transport: "connection manager; RC; iWARP",
 };
 
-pub(crate) const OF_LIBRDMACM: [Application; 3] = [DAPL, UCX_SOCKADDR, QEMU];
+const ISER: Application = Application {
+    name: "tgt with libiscsi 1.19.0",
+    version: "1:1.0.85",
+    package: "tgt",
+    operations: "iSER: `iscsi-inq`, `iscsi-readcapacity16`; `iscsi-test-cu`: READ(10) and WRITE(10)",
+    transport: "connection manager; RC",
+};
+
+const FI_PINGPONG: Application = Application {
+    name: "libfabric's fi_pingpong",
+    version: "1.17.0",
+    package: "libfabric-bin",
+    operations: "between two network namespaces: `verbs` with endpoints of messages, `verbs;ofi_rxm`",
+    transport: "connection manager; RC",
+};
+
+pub(crate) const OF_LIBRDMACM: [Application; 5] = [DAPL, UCX_SOCKADDR, QEMU, ISER, FI_PINGPONG];
 
 /// uDAPL's adapter: clients of dtest open the one that their server names.
 const ADAPTER: &str = "nichrome u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"127.77.0.2 0\" \"\"\n";
@@ -97,5 +114,22 @@ fn qemu_migrates_a_guest() {
             let sent = bytes_sent(&output.stderr);
             assert!(sent.iter().any(|bytes| *bytes >= least), "{transport}, {pinned}: {sent:?}");
         }
+    }
+}
+
+/// tgtd waits for the signals of its threads by signalfd: they must not end the process in a thread of the adapter.
+#[test]
+fn a_disk_is_served_over_iser() {
+    needs("iscsi-inq", "libiscsi-bin");
+    assert!(Path::new("/usr/sbin/tgtd").exists(), "the tests need Debian's package {}", ISER.package);
+    let _turn = turn();
+    packages::run("/usr/bin/python3", &[&source("iser.py")], &[]);
+}
+
+#[test]
+fn libfabric_connects_between_two_namespaces() {
+    needs("fi_pingpong", FI_PINGPONG.package);
+    for endpoint in ["verbs -e msg", "verbs;ofi_rxm -e rdm"] {
+        between_namespaces(&format!("fi_pingpong -p {endpoint}"));
     }
 }

@@ -17,11 +17,14 @@ const PROGRAMS: &[&str] = &[
 fn programs_run_between_two_namespaces() {
     needs("ib_write_bw", "perftest");
     needs("ibv_rc_pingpong", "ibverbs-utils");
+    PROGRAMS.iter().for_each(|program| between_namespaces(program));
+}
+
+/// Runs a program as server and as client in two namespaces.
+pub(crate) fn between_namespaces(program: &str) {
     let _turn = turn();
-    for program in PROGRAMS {
-        let line = format!("unshare --user --map-root-user --net bash {SCRIPT} {program}");
-        let output = ended(command(&line, &[], &[]).spawn().unwrap(), program);
-        let text = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "{program}:\n{}", String::from_utf8_lossy(&text));
-    }
+    let line = format!("unshare --user --map-root-user --net bash {SCRIPT} {program}");
+    let output = ended(command(&line, &[], &[]).spawn().unwrap(), program);
+    let text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{program}:\n{}", String::from_utf8_lossy(&text));
 }
