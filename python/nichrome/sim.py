@@ -16,7 +16,7 @@ from nichrome._command import run as _command
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["experiments", "points", "run", "sweep", "sweep_records"]
+__all__ = ["experiments", "points", "records", "run", "sweep", "sweep_records", "tasks"]
 
 Value = Union[str, int, float, bool]
 
@@ -70,17 +70,40 @@ def sweep_records(
     """
     with tempfile.TemporaryDirectory(prefix="nichrome-sweep-") as folder:
         kept = os.path.abspath(os.fspath(store)) if store is not None else os.path.join(folder, "store")
-        file = os.path.join(folder, "sweep.toml")
-        with open(file, "w", encoding="utf-8") as out:
-            out.write(_sweep_file(experiment, parameters, seeds))
         if executor is None:
-            _command(["sim", "sweep", "--store", kept, file])
+            _with_sweep_file(["sim", "sweep", "--store", kept], experiment, parameters, seeds)
         else:
-            os.makedirs(kept, exist_ok=True)
-            lines = _command(["sim", "tasks", "--store", kept, file]).splitlines()
-            for future in [executor.submit(_run_task, shlex.split(line)) for line in lines]:
+            for future in [executor.submit(_run_task, task) for task in tasks(experiment, parameters, seeds=seeds, store=kept)]:
                 future.result()
-        return _records(kept)
+        return records(kept)
+
+
+def tasks(
+    experiment: str,
+    parameters: Mapping[str, Sequence[Value]],
+    *,
+    store: Union[str, os.PathLike[str]],
+    seeds: Sequence[int] = (1,),
+) -> List[List[str]]:
+    """Returns the command line of each run of a sweep that ``store`` lacks, for schedulers such as HyperQueue.
+
+    Each puts its record into ``store``, which all workers must see; :func:`records` reads them.
+    """
+    kept = os.path.abspath(os.fspath(store))
+    os.makedirs(kept, exist_ok=True)
+    lines = _with_sweep_file(["sim", "tasks", "--store", kept], experiment, parameters, seeds).splitlines()
+    return [shlex.split(line) for line in lines]
+
+
+def records(store: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:
+    """Returns the records of all runs in a folder of results, in the order of their files' names."""
+    found = []
+    for folder, _, names in sorted(os.walk(store)):
+        for name in sorted(names):
+            if name.endswith(".json"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    found.append(json.load(file))
+    return found
 
 
 def sweep(experiment: str, parameters: Mapping[str, Sequence[Value]], **given: Any) -> pandas.DataFrame:
@@ -102,19 +125,20 @@ def _word(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _with_sweep_file(
+    words: List[str], experiment: str, parameters: Mapping[str, Sequence[Value]], seeds: Sequence[int]
+) -> str:
+    """Runs a command whose last argument is the sweep's file, and returns what it prints."""
+    with tempfile.TemporaryDirectory(prefix="nichrome-sweep-") as folder:
+        file = os.path.join(folder, "sweep.toml")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(_sweep_file(experiment, parameters, seeds))
+        return _command([*words, file])
+
+
 def _sweep_file(experiment: str, parameters: Mapping[str, Sequence[Value]], seeds: Sequence[int]) -> str:
     # JSON's strings, numbers and lists are TOML's, too.
     name = os.path.abspath(experiment) if experiment.endswith(".toml") else experiment
     lines = [f"experiment = {json.dumps(name)}", f"seeds = {json.dumps(list(seeds))}", "[sweep]"]
     lines += [f"{json.dumps(key)} = {json.dumps(list(values))}" for key, values in parameters.items()]
     return "\n".join(lines) + "\n"
-
-
-def _records(store: str) -> List[Dict[str, Any]]:
-    records = []
-    for folder, _, names in sorted(os.walk(store)):
-        for name in sorted(names):
-            if name.endswith(".json"):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    records.append(json.load(file))
-    return records

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import distributed
+import hyperqueue
 import pytest
+from hyperqueue.cluster import WorkerConfig
 
 import nichrome
 
@@ -51,6 +53,20 @@ def test_a_sweep_gives_the_same_on_any_executor(executor):
     with executor() as workers:
         there = nichrome.sim.sweep_records("lro-netfpga-cpu", lists, executor=workers)
     assert here == there and len(here) > 2
+
+
+def test_a_sweep_gives_the_same_on_hyperqueue(tmp_path):
+    lists = {"path-clock": ["125MHz", "250MHz"]}
+    here = nichrome.sim.sweep_records("lro-netfpga-cpu", lists)
+    job = hyperqueue.Job(default_workdir=tmp_path, max_fails=0)
+    for task in nichrome.sim.tasks("lro-netfpga-cpu", lists, store=tmp_path / "store"):
+        job.program(task)
+    with hyperqueue.LocalCluster(server_dir=str(tmp_path / "server")) as cluster:
+        for _ in range(2):
+            cluster.start_worker(WorkerConfig(cores=1))
+        client = cluster.client()
+        client.wait_for_jobs([client.submit(job)])
+    assert nichrome.sim.records(tmp_path / "store") == here
 
 
 def test_points_and_runs_are_data_frames():
