@@ -29,7 +29,7 @@ class Target:
         disk = f"{folder}/disk"
         with open(disk, "wb") as file:
             file.truncate(64 << 20)
-        command = ["tgtd", "-f", "--iscsi", f"portal={SERVER}:3261", "--iser", f"port={PORT}"]
+        command = ["/usr/sbin/tgtd", "-f", "--iscsi", f"portal={SERVER}:3261", "--iser", f"port={PORT}"]
         self.process = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL)
         while self.ask("--op", "show", "--mode", "sys").returncode != 0:
             assert self.process.poll() is None, "tgtd has ended"
@@ -44,7 +44,7 @@ class Target:
             assert answer.returncode == 0, answer.stderr
 
     def ask(self, *options):
-        return subprocess.run(["tgtadm", *options], env=self.environment, capture_output=True, text=True)
+        return subprocess.run(["/usr/sbin/tgtadm", *options], env=self.environment, capture_output=True, text=True)
 
 
 with tempfile.TemporaryDirectory() as folder:
