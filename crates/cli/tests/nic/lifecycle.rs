@@ -61,7 +61,7 @@ fn what_a_killed_card_has_left_is_put_back_by_the_next() {
         let up = lab.up(&["--backend", back_end]);
         assert_eq!(lab.interface("h0").mac, before.mac, "not the one that the first card gave the wire");
         let said = up.stop();
-        let put_back = said.iter().any(|line| line.contains("did not put w0 back"));
+        let put_back = said.iter().any(|line| line.contains("left w0 changed: restored"));
         assert_eq!(put_back, *back_end == "packet", "{said:?}");
         assert_eq!(state(&lab.interface("w0")), state(&before));
         assert!(lab.is_tidy());

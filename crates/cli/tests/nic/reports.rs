@@ -91,7 +91,7 @@ fn where_there_are_several_cards_one_is_named() {
     let arguments = ["nic", "up", "--wire", "t0", "--host", "h1", "--backend", "tap"];
     let _second = lab.start(&mut lab.command(env!("CARGO_BIN_EXE_nichrome"), &arguments));
     let (line, _) = lab.failure(&["nic", "stats"]);
-    assert!(line.contains("say which one (h0, h1)"), "{line}");
+    assert!(line.contains("choose one (h0, h1)"), "{line}");
     assert!(lab.run(&["nic", "stats", "h1"]).status.success());
 }
 

@@ -119,10 +119,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
     }
     fs::write(&file, "experiment = \"lro-netfpga-cpu\"\n[sweep]\nframe = [\"64B\", \"65 GB\"]").unwrap();
     let (line, _) = failure(&["sweep", name, "--store", text(folder.path())]);
-    assert!(
-        line.starts_with(&format!("{name}, line 3: sweep.frame: there is no unit 'GB' for it")),
-        "{line}"
-    );
+    assert!(line.starts_with(&format!("{name}, line 3: sweep.frame: unknown unit 'GB'")), "{line}");
 }
 
 #[test]

@@ -236,7 +236,7 @@ mod tests {
         for (point, told) in [
             ("without", "'without' is not a point: expected SERIES/X, such as 'with offload/1'"),
             ("gain/1", "there is no series 'gain': there are with offload, without"),
-            ("without/1,2", "flows: there is no unit ',2' for it: this is a number of flows"),
+            ("without/1,2", "flows: unknown unit ',2': this is a number of flows"),
             ("without/2000", "flows: 2000 is out of range: expected 1 to 1000"),
         ] {
             assert_eq!(definition().select(point).unwrap_err().to_string(), told);
@@ -253,7 +253,7 @@ mod tests {
             ("flows=1,,2", "flows: '' is not a number: expected digits, optionally with a decimal point"),
             ("flows=1,8,1flows", "flows: there is a second '1flows'"),
             ("flows=2000", "flows: 2000 is out of range: expected 1 to 1000"),
-            ("setup=7us,8us", "setup: there is no unit 'us,8us' for it: a time is in ns, us, ms, s, min"),
+            ("setup=7us,8us", "setup: unknown unit 'us,8us': a time is in ns, us, ms, s, min"),
         ] {
             assert_eq!(definition().set(text).unwrap_err().to_string(), told);
         }
