@@ -12,6 +12,7 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
 use super::application::{Application, Done, Reading, Role};
 use super::config::{CongestionControl, HostConfig, Nagle};
+use super::outgoing_stream::{OutgoingStream, Payload};
 use super::port::Port;
 use crate::HostId;
 
@@ -33,6 +34,7 @@ pub struct Connection {
     sockets: SocketSet<'static>,
     socket: SocketHandle,
     application: Application,
+    outgoing: OutgoingStream,
     times: Times,
     sent_until: Option<SeqNumber>,
     retransmitted: u64,
@@ -77,6 +79,7 @@ impl Connection {
             // All hosts are on one network.
             let _ = addresses.push(IpCidr::new(IpAddress::Ipv4(host.ip()), 8));
         });
+        let payload = if role == Role::Attached { Payload::Buffered } else { Payload::Pattern };
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let socket = sockets.add(new_socket(config));
         Self {
@@ -85,6 +88,7 @@ impl Connection {
             sockets,
             socket,
             application: Application::new(role),
+            outgoing: OutgoingStream::new(payload),
             times: Times::default(),
             sent_until: None,
             retransmitted: 0,
@@ -154,7 +158,8 @@ impl Connection {
         if self.times.complete.is_none() && self.application.is_complete() {
             self.times.complete = Some(now);
         }
-        for frame in port.sent.range(sent_before..) {
+        for frame in port.sent.range_mut(sent_before..) {
+            self.outgoing.complete(frame);
             self.count_retransmission(frame);
         }
         self.due = self.next_poll(tcp_now, now);
@@ -221,7 +226,7 @@ impl Connection {
 }
 
 fn new_socket(config: &HostConfig) -> tcp::Socket<'static> {
-    let buffer = |len| tcp::SocketBuffer::new(vec![0; len]);
+    let buffer = |len| tcp::SocketBuffer::new(zeroed(len));
     let mut socket = tcp::Socket::new(buffer(config.receive_buffer), buffer(config.send_buffer));
     socket.set_congestion_control(match config.congestion_control {
         CongestionControl::None => tcp::CongestionControl::None,
@@ -231,6 +236,15 @@ fn new_socket(config: &HostConfig) -> tcp::Socket<'static> {
     socket.set_nagle_enabled(config.nagle == Nagle::On);
     socket.set_ack_delay(config.ack_delay.map(|nanos| Duration::from_micros(nanos / 1000)));
     socket
+}
+
+/// Returns `len` zeros in pages of their own, which take memory once they are written; an allocator clears smaller blocks itself.
+fn zeroed(len: usize) -> Vec<u8> {
+    const SMALL: usize = 16 << 10;
+    const OWN_PAGES: usize = 256 << 10;
+    let mut bytes = vec![0; if len < SMALL { len } else { len.max(OWN_PAGES) }];
+    bytes.truncate(len);
+    bytes
 }
 
 /// Returns sequence number and length of a segment's payload; `None` if empty.

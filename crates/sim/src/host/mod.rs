@@ -6,8 +6,10 @@
 //! allows; the queue of the following link should hold that.
 
 mod application;
+mod compact;
 mod config;
 mod connection;
+mod outgoing_stream;
 mod pattern;
 mod port;
 #[cfg(test)]
@@ -24,6 +26,7 @@ use thiserror::Error;
 
 use self::application::Reading;
 pub use self::application::{Done, Exchange, Role};
+pub(crate) use self::compact::Compact;
 pub use self::config::{CongestionControl, HostConfig, HostConfigError, Nagle, Segmentation};
 pub use self::connection::{Connection, Endpoints, Times};
 use self::port::Port;

@@ -56,9 +56,9 @@ impl Device for Port<'_> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = self.config.mtu;
+        capabilities.checksum.tcp = Checksum::Rx;
         if self.config.segmentation == Segmentation::Card {
             capabilities.segmentation.tcpv4 = MOST_FOR_CARD;
-            capabilities.checksum.tcp = Checksum::Rx;
         }
         capabilities
     }

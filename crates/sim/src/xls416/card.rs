@@ -10,6 +10,7 @@ use super::dma::{Direction, Dma, Extent};
 use super::receive_thread::{JobKind, Outgoing, ReceiveThread};
 use super::ring::DescriptorRing;
 use super::timeout_checker::TimeoutChecker;
+use crate::host::Compact;
 use crate::{Fingerprint, TraceHash};
 
 /// The card between its wire and its host.
@@ -89,7 +90,7 @@ pub(super) enum Transfer {
 /// Events within the card.
 pub(super) enum CardEvent {
     /// The packet distribution engine passes a frame to this receiver.
-    Packet(usize, Vec<u8>),
+    Packet(usize, Compact),
     /// This receiver has completed its job.
     Worked(usize),
     /// The timeout checking thread visits this receiver's connections.
@@ -153,8 +154,8 @@ impl Card {
     }
 
     /// Receives a frame from the wire.
-    pub(super) fn receive(&mut self, frame: Vec<u8>, now: Instant, effects: &mut Effects) {
-        let place = self.distribution.place(&frame);
+    pub(super) fn receive(&mut self, frame: Compact, now: Instant, effects: &mut Effects) {
+        let place = self.distribution.place(&frame.with_kept_payload());
         effects.events.push((now.plus_nanos(self.config.message), CardEvent::Packet(place, frame)));
     }
 

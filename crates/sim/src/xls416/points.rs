@@ -3,6 +3,7 @@
 use nichrome_lro::Packet;
 use nichrome_wire::Instant;
 
+use crate::host::Compact;
 use crate::observe::{Capture, PointId};
 
 /// The capture points.
@@ -23,8 +24,10 @@ impl Points {
     }
 
     /// Records a frame from the wire.
-    pub(super) fn wire_in(&mut self, frame: &[u8], now: Instant) {
-        self.capture.record_frame(self.wire_in, now, frame);
+    pub(super) fn wire_in(&mut self, frame: &Compact, now: Instant) {
+        if self.capture.is_on() {
+            self.capture.record_frame(self.wire_in, now, &frame.clone().expand());
+        }
     }
 
     /// Records a frame for the wire: the host's, or an ACK of the card.

@@ -7,13 +7,14 @@ use nichrome_wire::{Engine, Instant};
 
 use super::config::{AckOrder, ReceiveConfig};
 use super::ring::{DescriptorRing, MessageRing};
+use crate::host::Compact;
 
 /// A receiving thread: engine, pending jobs and descriptor ring.
 pub(super) struct ReceiveThread {
     /// `None` on a card without receive offload.
     engine: Option<Coalescer<Vec<u8>>>,
     acks: AckOrder,
-    packets: MessageRing<Vec<u8>>,
+    packets: MessageRing<Compact>,
     timeouts: MessageRing<()>,
     job: Option<Job>,
     outgoing: VecDeque<Outgoing>,
@@ -32,7 +33,7 @@ pub(super) enum JobKind {
 
 enum Job {
     Timeout,
-    Packet(Vec<u8>),
+    Packet(Compact),
 }
 
 /// A packet for the host, and the ACKs that may be sent once the host has it.
@@ -75,7 +76,7 @@ impl ReceiveThread {
     }
 
     /// Accepts a packet from the packet distribution engine; returns false if the ring is full.
-    pub(super) fn packet(&mut self, frame: Vec<u8>) -> bool {
+    pub(super) fn packet(&mut self, frame: Compact) -> bool {
         self.packets.send(frame).is_ok()
     }
 
@@ -101,10 +102,12 @@ impl ReceiveThread {
     pub(super) fn finish(&mut self, now: Instant) -> JobResult {
         let mut result = JobResult::default();
         match (self.job.take(), &mut self.engine) {
-            (Some(Job::Packet(frame)), Some(engine)) => engine.receive(Frame::verified(frame), now),
+            (Some(Job::Packet(frame)), Some(engine)) => {
+                engine.receive(Frame::verified(frame.expand()), now);
+            }
             (Some(Job::Packet(frame)), None) => {
-                self.outgoing
-                    .push_back(Outgoing { packet: Packet::Frame(Frame::new(frame)), acks: Vec::new() });
+                let packet = Packet::Frame(Frame::new(frame.expand()));
+                self.outgoing.push_back(Outgoing { packet, acks: Vec::new() });
             }
             (Some(Job::Timeout), Some(engine)) => engine.handle_timeout(now),
             (Some(Job::Timeout), None) | (None, _) => {}
@@ -194,8 +197,8 @@ mod tests {
         .unwrap()
     }
 
-    fn segment(nth: u32) -> Vec<u8> {
-        TcpFrame { seq: SeqNumber(nth * 1000), payload: vec![0; 1000], ..TcpFrame::default() }.build()
+    fn segment(nth: u32) -> Compact {
+        TcpFrame { seq: SeqNumber(nth * 1000), payload: vec![0; 1000], ..TcpFrame::default() }.build().into()
     }
 
     #[test]

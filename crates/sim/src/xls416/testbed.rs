@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::card::{Card, CardEvent, CardOutput, Effects};
 use super::config::CardConfig;
 use super::points::Points;
-use crate::host::{ConnectError, ConnectionId, Host, HostConfig, HostConfigError, Role};
+use crate::host::{Compact, ConnectError, ConnectionId, Host, HostConfig, HostConfigError, Role};
 use crate::observe::Capture;
 use crate::packet::in_one_piece;
 use crate::{
@@ -63,7 +63,7 @@ pub(super) struct Testbed {
     server_timer: Timer,
     to_card: Link,
     to_client: Link,
-    path: Path<Vec<u8>>,
+    path: Path<Compact>,
     path_timer: Timer,
     card: Card,
     cpu: Server,
@@ -90,7 +90,7 @@ pub(super) enum Event {
     /// The server's programs stop reading.
     StopReading,
     /// A frame has arrived at the card's end of the wire.
-    AtPath(Vec<u8>),
+    AtPath(Compact),
     /// A timer of the path.
     PathTimer,
     /// A frame has crossed the wire to the client.
@@ -185,7 +185,7 @@ impl Testbed {
         match side {
             Side::Client => {
                 while let Some(frame) = self.client.poll() {
-                    send(&mut self.to_card, frame, Event::AtPath, queue);
+                    send(&mut self.to_card, frame, |frame| Event::AtPath(frame.into()), queue);
                 }
                 self.client_timer.arm(self.client.poll_timeout(), queue, Event::Timer(side));
             }
@@ -216,10 +216,10 @@ impl Testbed {
     }
 
     /// Passes a frame, or only time, to the path before the card.
-    fn cross_path(&mut self, frame: Option<Vec<u8>>, queue: &mut EventQueue<Event>) {
+    fn cross_path(&mut self, frame: Option<Compact>, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let (card, effects, points) = (&mut self.card, &mut self.effects, &mut self.points);
-        let mut sink = |_, output: PathOutput<Vec<u8>>| {
+        let mut sink = |_, output: PathOutput<Compact>| {
             if let PathOutput::Released(departure) = output {
                 points.wire_in(&departure.packet, now);
                 card.receive(departure.packet, now, effects);
