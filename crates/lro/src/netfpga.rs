@@ -11,6 +11,7 @@
 //! | a non-eligible packet of the stored flow | forwarded at once | the aggregate is closed first: control must not overtake data |
 //! | flows in the store | one | 1 to 16; a new flow closes the aggregate that started first |
 //! | match | the flow identifiers | also TOS with ECN, TTL, VLAN tags, flags and option layout: CE must not be lost |
+//! | checksums of what is not TCP over IP | verified before the packet is forwarded | not verified: the host does |
 //! | bytes after the IP packet | not said | at most 8 B, Ethernet's padding; a longer trailer is passed |
 //! | headers that end beyond the first 256 B | not said | the parser does not reach the flow: all aggregates are closed, the packet is passed |
 //! | timestamps | the first packet's | the same; an older one than the last closes the aggregate, for PAWS |

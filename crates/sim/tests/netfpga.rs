@@ -53,6 +53,25 @@ fn two_equal_flows_leave_nothing_to_aggregate_and_none_is_one_flow() {
     assert_eq!(segments.last(), alone.last());
 }
 
+/// Frames in a packet with `flows` flows in turn and as many entries in the store block as the series has.
+fn frames_in_a_packet(series: &str, flows: u64) -> f64 {
+    let definition = definition("lro-netfpga-flows");
+    let place = definition.series.iter().position(|other| other.name == series).unwrap();
+    let point =
+        definition.points().into_iter().find(|point| (point.series, point.x) == (place, flows)).unwrap();
+    let outcome = run(definition.runner, &point.parameters, 1, &mut Observer::default()).unwrap();
+    value(&outcome, "segments-per-packet")
+}
+
+#[test]
+fn flows_that_send_in_turn_are_aggregated_where_each_has_an_entry() {
+    let [few, enough] =
+        ["k = 4", "k = 8"].map(|k| frames_in_a_packet(&format!("frames in a packet, {k}"), 8));
+    assert!(few < 1.01, "{few} frames in a packet");
+    // 81 frames in the millisecond of the timer, of eight flows.
+    assert!((9.0..11.5).contains(&enough), "{enough} frames in a packet");
+}
+
 #[test]
 fn the_counters_of_a_run_add_up() {
     let definition = definition("lro-netfpga-drops");

@@ -61,6 +61,7 @@ pub static BUILT_IN: Library = Library {
         "lro-netfpga-cpu",
         "lro-netfpga-drops",
         "lro-netfpga-two-flows",
+        "lro-netfpga-flows",
         "star-stress",
         "star-rpc",
         "star-collapse",

@@ -2,7 +2,6 @@
 //! (lro-netfpga, section 4 and Figure 2).
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use nichrome_lro::{Config, ConfigError, Frame, Netfpga, NetfpgaConfig, Output, Packet};
 use nichrome_wire::engine::{advance, deliver};
@@ -119,8 +118,12 @@ impl Card {
     ///
     /// # Errors
     /// A value of `lro` is out of range.
-    pub(super) fn with_lro(config: CardConfig, lro: &Config, timer: Duration) -> Result<Self, ConfigError> {
-        Ok(Self::new(config, Module::Lro(Box::new(Netfpga::new(lro, &NetfpgaConfig::with_timer(timer))?))))
+    pub(super) fn with_lro(
+        config: CardConfig,
+        lro: &Config,
+        netfpga: &NetfpgaConfig,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self::new(config, Module::Lro(Box::new(Netfpga::new(lro, netfpga)?))))
     }
 
     fn new(config: CardConfig, module: Module) -> Self {
@@ -249,6 +252,8 @@ fn to_host(output: Output<Buffer>) -> Option<Packet<Buffer>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use nichrome_wire::{SeqNumber, TcpFrame};
 
     use super::*;
@@ -309,8 +314,8 @@ mod tests {
 
     #[test]
     fn the_store_block_sends_an_aggregate_when_its_timer_runs_out_and_takes_no_frame_meanwhile() {
-        let timer = Duration::from_micros(10);
-        let mut card = Card::with_lro(config(), &Config::default(), timer).unwrap();
+        let netfpga = NetfpgaConfig::with_timer(Duration::from_micros(10));
+        let mut card = Card::with_lro(config(), &Config::default(), &netfpga).unwrap();
         for nth in 0..3 {
             card.arrive(0, segment(nth));
         }

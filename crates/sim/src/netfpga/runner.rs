@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-use nichrome_lro::{Config, ConfigError};
+use nichrome_lro::{Config, ConfigError, NetfpgaConfig};
 use nichrome_wire::Instant;
 
 use super::bus::Bus;
@@ -22,13 +22,14 @@ pub struct NetfpgaRunner;
 
 const GIGA: u64 = 1_000_000_000;
 
-static PARAMETERS: [ParameterSpec; 30] = [
+static PARAMETERS: [ParameterSpec; 32] = [
     ParameterSpec::flag(
         "lro",
         "whether the card has the LRO module; without, the host coalesces in software",
     ),
     ParameterSpec::size("frame", 60..=1514, "length of the frames, without their check sequence"),
-    ParameterSpec::fraction("second-flow", "frames of the second flow for one of the first"),
+    ParameterSpec::count("flows", "flows", 1..=64, "flows of one rate that the generator sends in turn"),
+    ParameterSpec::fraction("second-flow", "frames of one more flow for one of each of them"),
     ParameterSpec::time("warm-up", 0..=GIGA, "what is not measured"),
     ParameterSpec::time("duration", 1_000_000..=10 * GIGA, "what is measured"),
     ParameterSpec::rate("line", 1_000_000..=100 * GIGA, "rate of the generator"),
@@ -37,6 +38,7 @@ static PARAMETERS: [ParameterSpec; 30] = [
     ParameterSpec::count("path-overhead", "cycles", 0..=1000, "cycles of a frame beside its words"),
     ParameterSpec::size("queue", 2048..=1 << 30, "each queue of the card"),
     ParameterSpec::time("store-timer", 1000..=GIGA, "after which the store block sends what it has"),
+    ParameterSpec::count("store-flows", "flows", 1..=16, "flows in the store block"),
     ParameterSpec::size("store-length", 1518..=65_535, "longest aggregate of the store block"),
     ParameterSpec::count("store-segments", "segments", 2..=1023, "most segments of an aggregate"),
     ParameterSpec::frequency("pci-clock", 1_000_000..=10 * GIGA, "clock of the bus"),
@@ -140,7 +142,8 @@ fn machine(parameters: &Parameters, capture: Capture) -> Result<Machine, RunErro
 /// Creates a generator of one or two flows that fills the line: per 10⁹ frames of the first, the second sends its
 /// billionths.
 fn generator(parameters: &Parameters) -> Result<Generator, RunError> {
-    let weights = [GIGA, parameters.billionths("second-flow")?];
+    let second = parameters.billionths("second-flow")?;
+    let weights = std::iter::repeat_n(GIGA, parameters.count("flows")? as usize).chain([second]);
     let flow = |(place, weight): (u16, u64)| {
         Some(FlowConfig {
             from: HostId(0),
@@ -191,17 +194,20 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
     if !lro {
         return Ok(Card::reference(config));
     }
+    let netfpga = NetfpgaConfig {
+        timer: Duration::from_nanos(parameters.nanos("store-timer")?),
+        flows: parameters.count("store-flows")? as usize,
+    };
     let max_bytes = parameters.bytes("store-length")? as u32;
     // An aggregate has at least two frames of at least 60 bytes.
     let in_queue = config.queue_bytes / (2 * 60);
     let store = Config {
         max_bytes,
         max_segments: parameters.count("store-segments")? as usize,
-        max_aggregates: parameters.count("ring")? as usize + in_queue.min(64) + 2,
+        max_aggregates: parameters.count("ring")? as usize + in_queue.min(64) + 1 + netfpga.flows,
         ..Config::default()
     };
-    let timer = Duration::from_nanos(parameters.nanos("store-timer")?);
-    Card::with_lro(config, &store, timer).map_err(|error| impossible(&error))
+    Card::with_lro(config, &store, &netfpga).map_err(|error| impossible(&error))
 }
 
 fn clock(parameters: &Parameters, key: &'static str) -> Result<Clock, RunError> {
