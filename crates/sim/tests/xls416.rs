@@ -73,6 +73,41 @@ fn the_limit_of_one_connection_is_its_thread() {
     assert!(faster > slower * 1.8, "{slower} and {faster} Gb/s");
 }
 
+#[test]
+fn acknowledgements_and_descriptors_take_their_thread_and_pieces_the_dma_engine() {
+    let with = |connections, cost| figure_13("with LRO", connections, &[cost]);
+    for (connections, key, cost) in
+        [(1, "ack-time", "7us"), (1, "descriptor-time", "300us"), (64, "dma-piece", "2us")]
+    {
+        let [without, costly] = ["0us", cost].map(|time| with(connections, (key, time)));
+        assert!(costly < without * 0.75, "{key}: {without} and {costly} Gb/s");
+    }
+}
+
+#[test]
+fn threads_that_share_a_ring_wait_for_its_lock() {
+    let normal_card =
+        |rings| figure_13("normal card", 64, &[("rx-rings", rings), ("descriptor-time", "25us")]);
+    let [one, each] = ["one", "each"].map(normal_card);
+    assert!(one < each * 0.8, "{one} and {each} Gb/s");
+}
+
+/// IV.E: what a pausing sender has sent waits for ten average intervals, into which the pause enters.
+#[test]
+fn the_longer_a_sender_pauses_the_longer_its_last_bytes_wait_on_the_card() {
+    let latency = |series, pause, timeout| {
+        let set = [("program", "asks"), ("pause", pause), ("timeout-time", timeout), ("duration", "100ms")];
+        let set = [&set[..], &[("repetitions", "1")]].concat();
+        measure("lro-npu-throughput", series, 1, &set, "latency-p50")
+    };
+    let [short, long] = ["1ms", "5ms"].map(|pause| latency("with LRO", pause, "0us"));
+    assert!(long > short * 2.0, "{short} and {long} us");
+    let late = latency("with LRO", "1ms", "500us");
+    assert!(late > short + 400.0, "{short} and {late} us");
+    let [short, long] = ["1ms", "5ms"].map(|pause| latency("normal card", pause, "0us"));
+    assert!((long / short - 1.0).abs() < 0.05, "normal card: {short} and {long} us");
+}
+
 /// V.B: connections that send starve those that begin.
 #[test]
 fn the_stack_starves_connections_and_round_robin_none() {

@@ -3,7 +3,7 @@
 use nichrome_lro::{ConfigError, Packet};
 use nichrome_wire::Instant;
 
-use super::config::{CardConfig, DmaOrder};
+use super::config::{CardConfig, DmaOrder, Rings};
 use super::cores::{Cores, SENDER, receiver};
 use super::distribution::Distribution;
 use super::dma::{Direction, Dma, Extent};
@@ -11,7 +11,7 @@ use super::receive_thread::{JobKind, Outgoing, ReceiveThread};
 use super::ring::DescriptorRing;
 use super::timeout_checker::TimeoutChecker;
 use crate::host::Compact;
-use crate::{Fingerprint, TraceHash};
+use crate::{Fingerprint, Server, TraceHash};
 
 /// The card between its wire and its host.
 pub(super) struct Card {
@@ -21,6 +21,8 @@ pub(super) struct Card {
     receivers: Vec<ReceiveThread>,
     /// Receivers with a scheduled visit of the timeout checking thread, and its time.
     looks: Vec<Option<Instant>>,
+    /// The lock of the ring, where all share one.
+    ring_lock: Server,
     send_descriptors: DescriptorRing,
     checker: TimeoutChecker<(usize, Outgoing)>,
     dma: Dma<Transfer>,
@@ -109,6 +111,8 @@ pub(super) enum CardEvent {
     EngineDone,
     /// The completion has arrived at this receiver, which sends the ACKs that waited for it.
     Completed(usize, Vec<Vec<u8>>),
+    /// A receiver has generated ACKs.
+    Acknowledged(Vec<Vec<u8>>),
     /// The sending thread has processed a frame.
     Sent(Vec<u8>),
 }
@@ -147,6 +151,8 @@ impl Card {
             looks: vec![None; receivers.len()],
             checker: TimeoutChecker::new(receivers.len(), pass, config.queue_operation),
             receivers,
+            // Whoever waits for the lock is a thread: there are never more than threads.
+            ring_lock: Server::new(usize::MAX),
             send_descriptors: DescriptorRing::new(config.send_descriptors),
             dma: Dma::new(config.dma),
             counters: CardCounters::default(),
@@ -202,8 +208,11 @@ impl Card {
             }
             CardEvent::Completed(place, acks) => {
                 self.receivers[place].completed();
-                self.acknowledge(acks, effects);
+                self.acknowledge(place, acks, now, effects);
                 self.go_on(place, now, effects);
+            }
+            CardEvent::Acknowledged(acks) => {
+                effects.outputs.extend(acks.into_iter().map(CardOutput::ToWire));
             }
             CardEvent::Sent(frame) => effects.outputs.push(CardOutput::ToWire(frame)),
         }
@@ -248,7 +257,7 @@ impl Card {
     fn worked(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         let result = self.receivers[place].finish(now);
         self.counters.dropped += result.dropped;
-        self.acknowledge(result.acks, effects);
+        self.acknowledge(place, result.acks, now, effects);
         self.schedule_look(place, now, effects);
         self.go_on(place, now, effects);
     }
@@ -256,7 +265,10 @@ impl Card {
     /// Submits a receiver's packets for the host as far as it has descriptors; starts its next job.
     fn go_on(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         while let Some(outgoing) = self.receivers[place].submit() {
-            self.message(CardEvent::Request(Transfer::Received(place, outgoing)), now, effects);
+            let timed_out = outgoing.made_by == JobKind::Timeout;
+            let nanos = self.descriptor_time(now) + if timed_out { self.config.timeout_time } else { 0 };
+            let leaves = self.after_work(place, nanos, now);
+            self.message(CardEvent::Request(Transfer::Received(place, outgoing)), leaves, effects);
         }
         if let Some(job) = self.receivers[place].begin() {
             let (core_time, wait) = match job {
@@ -320,7 +332,7 @@ impl Card {
             effects.events.push((done, CardEvent::Moved));
         }
         match finished {
-            Some(Transfer::Received(place, Outgoing { packet, acks })) => {
+            Some(Transfer::Received(place, Outgoing { packet, acks, .. })) => {
                 if self.config.order == DmaOrder::RoundRobin {
                     self.message(CardEvent::EngineDone, now, effects);
                 }
@@ -339,9 +351,28 @@ impl Card {
         }
     }
 
-    fn acknowledge(&mut self, acks: Vec<Vec<u8>>, effects: &mut Effects) {
+    /// How long a descriptor takes a thread, the wait for the lock included.
+    fn descriptor_time(&mut self, now: Instant) -> u64 {
+        let nanos = self.config.descriptor_time;
+        match self.config.rings {
+            Rings::Each => nanos,
+            Rings::One => self.ring_lock.serve(nanos, now).map_or(nanos, |done| done.nanos_since(now)),
+        }
+    }
+
+    /// When a receiver has done what takes its core so long, beside its job; at once where it takes none.
+    fn after_work(&mut self, place: usize, nanos: u64, now: Instant) -> Instant {
+        if nanos == 0 { now } else { self.cores.work(receiver(place), nanos, now) }
+    }
+
+    fn acknowledge(&mut self, place: usize, acks: Vec<Vec<u8>>, now: Instant, effects: &mut Effects) {
         self.counters.acks += acks.len() as u64;
-        effects.outputs.extend(acks.into_iter().map(CardOutput::ToWire));
+        let leave = self.after_work(place, self.config.ack_time * acks.len() as u64, now);
+        if leave == now {
+            effects.outputs.extend(acks.into_iter().map(CardOutput::ToWire));
+        } else {
+            effects.events.push((leave, CardEvent::Acknowledged(acks)));
+        }
     }
 
     fn count(&mut self, packet: &Packet<Vec<u8>>) {
@@ -354,9 +385,12 @@ impl Card {
 fn extent(transfer: &Transfer) -> Extent {
     match transfer {
         Transfer::Received(_, outgoing) => {
-            Extent { direction: Direction::ToHost, bytes: outgoing.packet.len() as u64 }
+            let (bytes, pieces) = (outgoing.packet.len() as u64, outgoing.packet.segments() as u64);
+            Extent { direction: Direction::ToHost, bytes, pieces }
         }
-        Transfer::Sent(frame) => Extent { direction: Direction::FromHost, bytes: frame.len() as u64 },
+        Transfer::Sent(frame) => {
+            Extent { direction: Direction::FromHost, bytes: frame.len() as u64, pieces: 1 }
+        }
     }
 }
 
@@ -378,6 +412,7 @@ impl Fingerprint for CardEvent {
             Self::EngineDone => 9,
             Self::Completed(place, acks) => TraceHash::of(&[10, *place as u64, acks.len() as u64]),
             Self::Sent(frame) => TraceHash::of(&[11, frame.len() as u64]),
+            Self::Acknowledged(acks) => TraceHash::of(&[13, acks.len() as u64]),
         }
     }
 }

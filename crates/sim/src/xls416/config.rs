@@ -28,6 +28,15 @@ pub(super) enum AckOrder {
     AfterTransfer,
 }
 
+/// The rings of packet descriptors (lro-npu V.A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rings {
+    /// One ring: a thread holds its lock for the time of a descriptor, and its core while it waits for the lock.
+    One,
+    /// A ring per thread.
+    Each,
+}
+
 /// The path of requests to the DMA engine (lro-npu V.B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DmaOrder {
@@ -52,6 +61,14 @@ pub(super) struct CardConfig {
     pub(super) packet_time: u64,
     /// Memory wait of a thread per packet; its core runs other threads meanwhile.
     pub(super) memory_wait: u64,
+    /// Core time per ACK that the card generates.
+    pub(super) ack_time: u64,
+    /// The rings of packet descriptors.
+    pub(super) rings: Rings,
+    /// Core time to read a packet descriptor from the shared memory and to write it back.
+    pub(super) descriptor_time: u64,
+    /// Core time of a timeout job per connection whose packet it passes on.
+    pub(super) timeout_time: u64,
     /// Core time per packet from the host.
     pub(super) send_time: u64,
     /// Latency of a message between threads and engines.

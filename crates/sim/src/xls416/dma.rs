@@ -20,6 +20,8 @@ pub(super) struct Extent {
     pub(super) direction: Direction,
     /// The length in bytes.
     pub(super) bytes: u64,
+    /// Places in the card's memory that hold them: a segment each, at least 1.
+    pub(super) pieces: u64,
 }
 
 /// The configuration of the DMA engine.
@@ -27,6 +29,8 @@ pub(super) struct Extent {
 pub(super) struct DmaConfig {
     /// Start-up time of a transfer, in nanoseconds.
     pub(super) start: u64,
+    /// Nanoseconds for each piece but the first.
+    pub(super) piece: u64,
     /// The bus to the host's memory.
     pub(super) pcie: PcieConfig,
 }
@@ -77,7 +81,8 @@ impl<T> Dma<T> {
 
     fn start_next(&mut self, now: Instant) -> Option<Instant> {
         let (extent, transfer) = self.stack.pop()?;
-        let moves = now.plus_nanos(self.config.start);
+        let pieces = self.config.piece * extent.pieces.saturating_sub(1);
+        let moves = now.plus_nanos(self.config.start + pieces);
         let done = match extent.direction {
             Direction::ToHost => self.pcie.write(extent.bytes, moves),
             Direction::FromHost => self.pcie.read(extent.bytes, moves),
@@ -103,10 +108,10 @@ mod tests {
             max_read: u32::MAX.try_into().unwrap(),
             outstanding_reads: 1.try_into().unwrap(),
         };
-        Dma::new(DmaConfig { start: 1000, pcie })
+        Dma::new(DmaConfig { start: 1000, piece: 10, pcie })
     }
 
-    const SMALL: Extent = Extent { direction: Direction::ToHost, bytes: 100 };
+    const SMALL: Extent = Extent { direction: Direction::ToHost, bytes: 100, pieces: 1 };
 
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)
@@ -119,6 +124,8 @@ mod tests {
         assert_eq!(dma().request(large, 1, at(0)), Some(at(1000 + 64_000)));
         let sent = Extent { direction: Direction::FromHost, ..SMALL };
         assert_eq!(dma().request(sent, 1, at(0)), Some(at(1100)));
+        let scattered = Extent { pieces: 44, ..large };
+        assert_eq!(dma().request(scattered, 1, at(0)), Some(at(1000 + 64_000 + 43 * 10)));
     }
 
     #[test]

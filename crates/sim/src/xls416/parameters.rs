@@ -1,28 +1,37 @@
 //! The model's parameters, and the configuration that they result in.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use nichrome_lro::{ActiveAck, Config, Hold, NpuConfig, ProfileConfig, Rules};
 use nichrome_wan::{Delay, Impairments, Probability, QueueLimit, Reorder};
 use nichrome_wire::Instant;
 
-use super::config::{AckOrder, CardConfig, DmaOrder, ReceiveConfig};
+use super::config::{AckOrder, CardConfig, DmaOrder, ReceiveConfig, Rings};
 use super::cores::BESIDE_RECEIVERS;
 use super::dma::DmaConfig;
-use super::testbed::TestbedConfig;
+use super::testbed::{Programs, TestbedConfig};
 use crate::experiment::{ParameterSpec, Parameters, RunError};
-use crate::host::{CongestionControl, HostConfig, Role};
+use crate::host::{CongestionControl, Exchange, HostConfig, Role};
 use crate::{CpuCosts, ETHERNET_OVERHEAD, LinkConfig, PcieConfig};
 
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const FASTEST: u64 = 1_000_000_000_000;
 
-pub(super) static PARAMETERS: [ParameterSpec; 47] = [
+pub(super) static PARAMETERS: [ParameterSpec; 56] = [
     ParameterSpec::count("connections", "connections", 1..=20_000, "connections that the client opens"),
     ParameterSpec::time("warm-up", 0..=60 * SECOND, "time before anything is measured"),
     ParameterSpec::time("duration", 1..=60 * SECOND, "time for which it is measured"),
     ParameterSpec::count("repetitions", "runs", 1..=100, "runs with other ports, of which the mean is taken"),
+    ParameterSpec::choice(
+        "program",
+        &["sends", "asks"],
+        "whether the client sends for ever, or requests and pauses",
+    ),
+    ParameterSpec::size("request", 1..=1 << 30, "a request, where it asks"),
+    ParameterSpec::size("response", 1..=1000, "the response to it"),
+    ParameterSpec::time("pause", 0..=60 * SECOND, "time from a response to the next request"),
     ParameterSpec::choice("reader", &["reads", "stops"], "whether the server's programs read to the end"),
     ParameterSpec::time("stops-after", 0..=60 * SECOND, "when they stop, where they do"),
     ParameterSpec::count("cores", "cores", 1..=1024, "cores of the card"),
@@ -39,11 +48,24 @@ pub(super) static PARAMETERS: [ParameterSpec; 47] = [
         0..=MILLISECOND,
         "time that a thread waits for memory with each packet",
     ),
+    ParameterSpec::time("ack-time", 0..=MILLISECOND, "core time of an acknowledgement that the card makes"),
+    ParameterSpec::time(
+        "descriptor-time",
+        0..=MILLISECOND,
+        "core time of a packet descriptor, there and back",
+    ),
+    ParameterSpec::time("timeout-time", 0..=MILLISECOND, "core time of a connection that has timed out"),
+    ParameterSpec::time("dma-piece", 0..=MILLISECOND, "time of each segment but the first of a DMA request"),
     ParameterSpec::time("send-time", 0..=MILLISECOND, "core time of a packet that the host sends"),
     ParameterSpec::time("message-time", 0..=MILLISECOND, "time of a message between threads and engines"),
     ParameterSpec::time("queue-time", 0..=MILLISECOND, "time to put a message into a queue or out of it"),
     ParameterSpec::time("check-time", 0..=MILLISECOND, "time to look at a connection's timeout"),
     ParameterSpec::count("packet-ring", "packets", 1..=100_000_000, "packets that may wait for a thread"),
+    ParameterSpec::choice(
+        "rx-rings",
+        &["one", "each"],
+        "whether all receiving threads share a ring of packet descriptors and its lock",
+    ),
     ParameterSpec::count(
         "rx-descriptors",
         "descriptors",
@@ -151,8 +173,21 @@ fn testbed(parameters: &Parameters) -> Result<TestbedConfig, RunError> {
             per_packet: parameters.nanos("cpu-packet")?,
             picos_per_byte: parameters.picos_per_byte("cpu-byte")?,
         },
-        role: Role::Send { bytes: None },
+        programs: programs(parameters)?,
         seed: 0,
+    })
+}
+
+fn programs(parameters: &Parameters) -> Result<Programs, RunError> {
+    let asks = parameters.choice("program", [("sends", false), ("asks", true)])?;
+    let exchange =
+        Exchange { request: bytes(parameters, "request")?, response: bytes(parameters, "response")? };
+    let pause = parameters.nanos("pause")?;
+    Ok(if asks {
+        let client = Role::Request { exchange, count: None, pause };
+        Programs { client, server: Role::Respond { exchange } }
+    } else {
+        Programs { client: Role::Send { bytes: None }, server: Role::Receive }
     })
 }
 
@@ -178,6 +213,10 @@ fn card(parameters: &Parameters) -> Result<CardConfig, RunError> {
         receive,
         packet_time: parameters.nanos(packet_time)?,
         memory_wait: parameters.nanos("memory-wait")?,
+        ack_time: parameters.nanos("ack-time")?,
+        rings: parameters.choice("rx-rings", [("one", Rings::One), ("each", Rings::Each)])?,
+        descriptor_time: parameters.nanos("descriptor-time")?,
+        timeout_time: parameters.nanos("timeout-time")?,
         send_time: parameters.nanos("send-time")?,
         message: parameters.nanos("message-time")?,
         queue_operation: parameters.nanos("queue-time")?,
@@ -230,12 +269,13 @@ fn npu(parameters: &Parameters, active_ack: ActiveAck) -> Result<NpuConfig, RunE
 fn dma(parameters: &Parameters) -> Result<DmaConfig, RunError> {
     Ok(DmaConfig {
         start: parameters.nanos("dma-start")?,
+        piece: parameters.nanos("dma-piece")?,
         pcie: PcieConfig {
             rate: parameters.rate("pcie-rate")?,
             latency: 0,
-            max_payload: std::num::NonZeroU32::MAX,
+            max_payload: NonZeroU32::MAX,
             overhead: 0,
-            max_read: std::num::NonZeroU32::MAX,
+            max_read: NonZeroU32::MAX,
             outstanding_reads: std::num::NonZeroUsize::MIN,
         },
     })
@@ -271,6 +311,11 @@ fn tcp(parameters: &Parameters) -> Result<HostConfig, RunError> {
         max_connections: small(parameters, "connections")?,
         seed: 0,
     })
+}
+
+fn bytes(parameters: &Parameters, key: &'static str) -> Result<NonZeroU32, RunError> {
+    let bytes = NonZeroU32::new(small(parameters, key)?);
+    bytes.ok_or_else(|| RunError::Impossible(format!("{key} is 0")))
 }
 
 fn queue(bytes: u64) -> Result<QueueLimit, RunError> {

@@ -42,6 +42,8 @@ pub(super) struct Outgoing {
     pub(super) packet: Packet<Vec<u8>>,
     /// ACK frames for the wire.
     pub(super) acks: Vec<Vec<u8>>,
+    /// The job that ended it.
+    pub(super) made_by: JobKind,
 }
 
 /// The results of a job other than packets for the host.
@@ -101,27 +103,30 @@ impl ReceiveThread {
     /// Ends the job. [`ReceiveThread::submit`] returns its packets for the host.
     pub(super) fn finish(&mut self, now: Instant) -> JobResult {
         let mut result = JobResult::default();
+        let made_by = if let Some(Job::Timeout) = self.job { JobKind::Timeout } else { JobKind::Packet };
         match (self.job.take(), &mut self.engine) {
             (Some(Job::Packet(frame)), Some(engine)) => {
                 engine.receive(Frame::verified(frame.expand()), now);
             }
             (Some(Job::Packet(frame)), None) => {
                 let packet = Packet::Frame(Frame::new(frame.expand()));
-                self.outgoing.push_back(Outgoing { packet, acks: Vec::new() });
+                self.outgoing.push_back(Outgoing { packet, acks: Vec::new(), made_by });
             }
             (Some(Job::Timeout), Some(engine)) => engine.handle_timeout(now),
             (Some(Job::Timeout), None) | (None, _) => {}
         }
-        self.collect(&mut result);
+        self.collect(made_by, &mut result);
         result
     }
 
     /// Collects the engine's outputs. An ACK that must wait for transfers, but precedes all packets, is sent at once.
-    fn collect(&mut self, result: &mut JobResult) {
+    fn collect(&mut self, made_by: JobKind, result: &mut JobResult) {
         let Some(engine) = &mut self.engine else { return };
         while let Some(output) = engine.poll() {
             match output {
-                Output::ToHost(packet) => self.outgoing.push_back(Outgoing { packet, acks: Vec::new() }),
+                Output::ToHost(packet) => {
+                    self.outgoing.push_back(Outgoing { packet, acks: Vec::new(), made_by });
+                }
                 Output::Dropped(..) => result.dropped += 1,
                 Output::ToWire(ack) => {
                     let waits_for = self.outgoing.back_mut().filter(|_| self.acks == AckOrder::AfterTransfer);

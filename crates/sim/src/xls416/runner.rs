@@ -1,5 +1,6 @@
 //! The model's interface to experiments.
 
+use nichrome_wan::DelayHistogram;
 use nichrome_wire::Instant;
 
 use super::card::CardCounters;
@@ -16,7 +17,7 @@ use crate::{Simulation, Stop, TraceHash};
 #[derive(Debug)]
 pub struct Xls416;
 
-static METRICS: [MetricSpec; 16] = [
+static METRICS: [MetricSpec; 18] = [
     MetricSpec { name: "throughput", unit: "Gb/s", about: "TCP payload that the server's programs read" },
     MetricSpec { name: "established", unit: "connections", about: "connections established" },
     MetricSpec {
@@ -49,6 +50,16 @@ static METRICS: [MetricSpec; 16] = [
     MetricSpec { name: "dma-load", unit: "%", about: "time that the DMA engine works" },
     MetricSpec { name: "core-load", unit: "%", about: "time that the card's cores work" },
     MetricSpec { name: "cpu-load", unit: "%", about: "time that the server's CPU works" },
+    MetricSpec {
+        name: "latency-p50",
+        unit: "us",
+        about: "from a request to its response, median over the first run",
+    },
+    MetricSpec {
+        name: "latency-p99",
+        unit: "us",
+        about: "from a request to its response, 99th percentile over the first run",
+    },
     MetricSpec { name: "retransmitted", unit: "segments/s", about: "segments that the client sends again" },
     MetricSpec {
         name: "stalled",
@@ -79,6 +90,7 @@ impl Runner for Xls416 {
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
         let plan = Plan::read(parameters)?;
         let (mut sums, mut repetitions) = (Measured::default(), Repetitions::default());
+        let mut latencies = Vec::new();
         let mut trace = TraceHash::default();
         let mut events = 0;
         for repetition in 0..plan.repetitions {
@@ -91,14 +103,27 @@ impl Runner for Xls416 {
             let measured = run.measure(&plan, observer)?;
             repetitions.add(measured.established, plan.connections - measured.stalled);
             sums.add(&measured);
+            if repetition == 0 {
+                latencies = percentiles(run.simulation.world.client().latencies());
+            }
             events += run.simulation.events();
             trace.add(run.simulation.trace_hash());
             observer.keep(run.probes);
         }
         let mut measurements = sums.measurements(&plan);
         measurements.extend(repetitions.measurements());
+        measurements.extend(latencies);
         Ok(Outcome { measurements, events, trace_hash: trace.value() })
     }
+}
+
+/// Returns percentiles of the client programs' response times; none if they sent no requests.
+fn percentiles(latencies: &DelayHistogram) -> Vec<Measurement> {
+    if latencies.count() == 0 {
+        return Vec::new();
+    }
+    let micros = |quantile| latencies.quantile(quantile).as_nanos() as f64 / 1000.0;
+    vec![Measurement::new("latency-p50", micros(0.5)), Measurement::new("latency-p99", micros(0.99))]
 }
 
 /// A running repetition.

@@ -35,10 +35,19 @@ pub(super) struct TestbedConfig {
     pub(super) tcp: HostConfig,
     /// CPU costs of the server per delivered packet.
     pub(super) cpu: CpuCosts,
-    /// The role of each client connection's program.
-    pub(super) role: Role,
+    /// The programs of each connection.
+    pub(super) programs: Programs,
     /// Seed of random choices.
     pub(super) seed: u64,
+}
+
+/// The programs at a connection's ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Programs {
+    /// The client's.
+    pub(super) client: Role,
+    /// The server's.
+    pub(super) server: Role,
 }
 
 /// An invalid test bed configuration.
@@ -109,11 +118,11 @@ impl Testbed {
     /// # Errors
     /// A component's configuration is invalid.
     pub(super) fn new(config: &TestbedConfig, capture: Capture) -> Result<Self, TestbedError> {
-        // The client's programs receive nothing and the server's send nothing: a packet's room is enough.
+        // The client's programs receive responses of a packet, and the server's send them: a packet's room is enough.
         let client = HostConfig { seed: config.seed, receive_buffer: config.tcp.mtu, ..config.tcp };
         let server = HostConfig { seed: config.seed, send_buffer: config.tcp.mtu, ..config.tcp };
         let mut server = Host::new(SERVER, server)?;
-        server.listen(PORT, Role::Receive);
+        server.listen(PORT, config.programs.server);
         Ok(Self {
             client: Host::new(CLIENT, client)?,
             server,
@@ -127,7 +136,7 @@ impl Testbed {
             // The card's descriptors bound the number of waiting packets.
             cpu: Server::new(usize::MAX),
             costs: config.cpu,
-            role: config.role,
+            role: config.programs.client,
             effects: Effects::default(),
             refused: None,
             points: Points::new(capture),
