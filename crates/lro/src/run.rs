@@ -67,7 +67,7 @@ pub(crate) struct Run<B> {
     pub(crate) outer_identification: Identification,
     pub(crate) reason: FlushReason,
     /// The frames after the first.
-    frames: Vec<Frame<B>>,
+    followers: Followers<B>,
     /// The header of the whole, once it is [sealed](Run::seal).
     template: Template,
 }
@@ -84,7 +84,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             first_ident: 0,
             frame_len: 0,
             start: SeqNumber(0),
-            frames: Vec::with_capacity(segments.saturating_sub(1)),
+            followers: Followers::with_room(segments.saturating_sub(1)),
             template: Template::default(),
             count: 0,
             bytes: 0,
@@ -535,9 +535,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.count += 1;
         self.bytes += self.first_len;
         self.end += self.first_len;
-        if let Some(frame) = frames.next() {
-            self.frames.push(frame);
-        }
+        self.followers.add(frames.next());
     }
 
     /// Adds the first `count` of these segments, which have full size and whose payload follows.
@@ -547,7 +545,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.count += count;
         self.bytes += bytes;
         self.end += bytes;
-        self.frames.extend(frames.take(count as usize));
+        self.followers.extend(frames, count as usize);
     }
 
     /// Whether a segment of the first one's size fits.
@@ -559,7 +557,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Adds a segment whose payload follows.
     #[inline]
     fn push(&mut self, frame: Frame<B>, len: u32) {
-        self.frames.push(frame);
+        self.followers.add(Some(frame));
         self.count += 1;
         self.bytes += len;
         self.mss = self.mss.max(len);
@@ -568,7 +566,7 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// The frames in order.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame<B>> {
-        self.first.iter().chain(&self.frames)
+        self.first.iter().chain(self.followers.iter())
     }
 
     /// The payloads in order.
@@ -603,6 +601,60 @@ impl<B: AsRef<[u8]>> Run<B> {
 impl<B> Recycle for Run<B> {
     fn clear(&mut self) {
         self.first = None;
-        self.frames.clear();
+        self.followers.clear();
+    }
+}
+
+/// The frames after the first, in places that are there already: a vector would be asked each time whether it has to grow, by a
+/// call that moves the frame through memory.
+struct Followers<B> {
+    places: Vec<Option<Frame<B>>>,
+    len: usize,
+}
+
+impl<B> Followers<B> {
+    fn with_room(frames: usize) -> Self {
+        Self { places: (0..frames).map(|_| None).collect(), len: 0 }
+    }
+
+    /// Adds a frame, if there is one.
+    #[inline(always)]
+    fn add(&mut self, frame: Option<Frame<B>>) {
+        match self.places.get_mut(self.len) {
+            // None was there: forgetting it saves the test for that.
+            Some(place) => mem::forget(mem::replace(place, frame)),
+            None => self.add_beyond_room(frame),
+        }
+        self.len += 1;
+    }
+
+    /// Adds the first `count` of these frames.
+    #[inline]
+    fn extend(&mut self, frames: &mut IntoIter<Frame<B>>, count: usize) {
+        let end = self.len + count;
+        match self.places.get_mut(self.len..end) {
+            Some(places) => {
+                for (place, frame) in places.iter_mut().zip(frames) {
+                    mem::forget(place.replace(frame));
+                }
+                self.len = end;
+            }
+            None => frames.take(count).for_each(|frame| self.add(Some(frame))),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_beyond_room(&mut self, frame: Option<Frame<B>>) {
+        self.places.push(frame);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Frame<B>> {
+        self.places.iter().take(self.len).flatten()
+    }
+
+    fn clear(&mut self) {
+        self.places.iter_mut().take(self.len).for_each(|place| *place = None);
+        self.len = 0;
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Layout {
 
 impl PartialEq for Layout {
     /// As one number, which is how it lies in memory.
-    #[inline]
+    #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         let number = |layout: &Self| {
             let (a, b) = (layout.network, layout.tunnel as u8);

@@ -2,7 +2,7 @@
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags, instant};
 
-use super::config::{NpuConfig, PshRule};
+use super::config::{NpuConfig, PshRule, Rules};
 use super::reorder::ReorderList;
 use crate::reason::FlushReason;
 use crate::recycle::Pooled;
@@ -26,8 +26,8 @@ pub(crate) struct ConnectionDescriptor<B> {
     pauses: u8,
     /// How many intervals were longer than anything is held since one that was no pause between trains either.
     train_pauses: u8,
-    /// Whether no two segments have come without a pause between them.
-    single: bool,
+    /// Segments that have come without a pause before them, the first included; more than two count as two.
+    near: u8,
     pub(crate) last_arrival: Instant,
     /// Whether the timer is not set yet to the segments that came last.
     pub(crate) untimed: bool,
@@ -46,7 +46,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             average_interval: 0,
             pauses: 0,
             train_pauses: 0,
-            single: true,
+            near: 0,
             last_arrival: now,
             untimed: false,
             newest_timestamp: None,
@@ -82,22 +82,22 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Notes an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). Nothing is held for
-    /// longer than `ceiling` nanoseconds.
+    /// Notes an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval of
+    /// more than `pause` nanoseconds is a pause.
     #[inline]
-    pub(crate) fn arrived(&mut self, now: Instant, ceiling: u64) {
+    pub(crate) fn arrived(&mut self, now: Instant, pause: u64) {
         let interval = now.nanos_since(self.last_arrival);
-        if interval > ceiling {
+        if interval > pause {
             self.pauses = self.pauses.saturating_add(1);
             self.train_pauses = self.train_pauses.saturating_add(1);
         } else {
             self.pauses = 0;
-            self.single = false;
-            if interval > ceiling / Timeouts::INTERVALS {
+            self.near = (self.near + 1).min(2);
+            if interval > pause / Timeouts::INTERVALS {
                 self.train_pauses = 0;
             }
         }
-        if interval <= ceiling || self.train_pauses <= Self::SPARSE {
+        if interval <= pause || self.train_pauses <= Self::SPARSE {
             self.average_interval = self.average_interval / 2 + interval / 2;
         }
         self.last_arrival = now;
@@ -105,11 +105,11 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Notes `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each of them.
     #[inline]
-    pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, ceiling: u64) {
-        self.arrived(now, ceiling);
+    pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, pause: u64) {
+        self.arrived(now, pause);
         if count > 1 {
             self.pauses = 0;
-            self.single = false;
+            self.near = 2;
         }
         self.average_interval = self.average_interval.checked_shr(count - 1).unwrap_or(0);
     }
@@ -123,8 +123,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Whether a segment that comes now begins a run: nothing is held, it is next, and its connection is not sparse.
     #[inline]
-    pub(crate) fn begins_with(&self, segment: &Segment, now: Instant, ceiling: u64) -> bool {
-        let pauses = self.pauses.saturating_add(u8::from(now.nanos_since(self.last_arrival) > ceiling));
+    pub(crate) fn begins_with(&self, segment: &Segment, now: Instant, pause: u64) -> bool {
+        let pauses = self.pauses.saturating_add(u8::from(now.nanos_since(self.last_arrival) > pause));
         self.run.is_none()
             && self.waiting.is_none()
             && self.frontier.is_none()
@@ -150,7 +150,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Whether only one segment has come, or each after a pause.
     pub(crate) fn is_single(&self) -> bool {
-        self.single
+        self.near < 2
     }
 
     /// So many long intervals one after another make a connection sparse; so many between trains count for the average.
@@ -191,6 +191,8 @@ pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, psh: PshRu
 pub(crate) struct Timeouts {
     floor: u64,
     pub(crate) ceiling: u64,
+    /// The shortest interval that is a pause: longer than anything is held. The paper has none.
+    pub(crate) pause: u64,
     reorder_hold: u64,
 }
 
@@ -201,7 +203,8 @@ impl Timeouts {
     pub(crate) fn new(config: &NpuConfig) -> Self {
         let [floor, ceiling, reorder_hold] =
             [config.floor, config.ceiling, config.reorder_hold].map(instant::nanos);
-        Self { floor: floor.min(ceiling), ceiling, reorder_hold }
+        let pause = if config.rules == Rules::Paper { u64::MAX } else { ceiling };
+        Self { floor: floor.min(ceiling), ceiling, pause, reorder_hold }
     }
 
     /// When the run is due, if there is one.

@@ -27,12 +27,12 @@
 //! | ECN, TOS, flags | not compared | unequal ones never merge; CWR never merges | ours |
 //! | an older timestamp behind a newer one | merged | not merged, but with its equals: PAWS must see it | ours |
 //! | ACK number of the whole | of the last segment | the latest of all, with its window: after reordering, the last is not the newest | ours |
-//! | average interval | of all intervals | without pauses longer than the ceiling, from the third on while segments come in trains: they say nothing of how long a train goes on | paper, up to 60 s |
+//! | average interval | of all intervals | without pauses longer than the ceiling, from the third on while segments come in trains: they say nothing of how long a train goes on | paper |
 //! | timeout | ten average intervals | within a floor and a ceiling, and the ceiling holds from the first segment on, too | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one for a burst, whose segments arrive at once | ours |
 //! | segments further apart than the ceiling | each held until the ceiling, in vain | after two such intervals in a row, handed on at once, until two come nearer to each other; meanwhile the connection has no descriptor (but with active ACK) | paper |
 //! | ACKs that a burst makes (V.C) | one for each packet | the same, at most 64 between two polls of the driver | ours |
-//! | no free descriptor | not said | one that was not used lately is evicted, its data handed on | ours |
+//! | no free descriptor | not said | one that was not used lately is evicted, its data handed on; if it has held one segment only, the next that comes later than the ceiling is handed on at once | ours; the next is held |
 //! | no free aggregate | not said | the segment is passed | ours |
 //! | PSH | not said | ignored, since the timeouts deliver; or ends the aggregate | ours |
 
@@ -201,7 +201,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Gives a descriptor back of which another has more need. If its connection goes on as sparsely as it began, it has no need
     /// of one.
     fn evict(&mut self, victim: Index) {
-        let sparse = self.table.peek(victim).filter(|descriptor| descriptor.is_single());
+        let is_free = self.config.rules == Rules::Safe && self.acker.is_none();
+        let sparse = self.table.peek(victim).filter(|descriptor| is_free && descriptor.is_single());
         let heard = sparse.map(|descriptor| descriptor.last_arrival).zip(self.table.key(victim));
         self.release(victim);
         if let Some((last_arrival, (hash, _))) = heard {

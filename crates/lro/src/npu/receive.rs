@@ -155,7 +155,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
         let (ended, end) = (ended_by(run, run.flags, self.config.psh), run.end);
         descriptor.advance(end);
-        descriptor.arrived_together(count, now, self.timeouts.ceiling);
+        descriptor.arrived_together(count, now, self.timeouts.pause);
         let was_untimed = mem::replace(&mut descriptor.untimed, true);
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
@@ -185,7 +185,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             return false;
         }
         let Some(descriptor) = self.table.get_mut(index) else { return false };
-        if !descriptor.begins_with(segment, now, self.timeouts.ceiling) {
+        if !descriptor.begins_with(segment, now, self.timeouts.pause) {
             return false;
         }
         let Some(mut run) = self.runs.take() else { return false };
@@ -193,7 +193,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         run.begin(frame, segment, Rule::Stream, self.limits, now);
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
         self.lulls_likely = self.lulls_likely.saturating_sub(1);
-        descriptor.arrived(now, self.timeouts.ceiling);
+        descriptor.arrived(now, self.timeouts.pause);
         descriptor.advance(segment.end());
         let was_untimed = mem::replace(&mut descriptor.untimed, true);
         let ended = descriptor.hold(run, segment, self.config.psh);

@@ -1,7 +1,9 @@
 //! The `npu` profile with connections whose segments come too far apart for any to be held.
 
 use crate::common::{Card, Change, data, us};
-use nichrome_lro::{ActiveAck, Config, DropReason, FlushReason, Frame, Npu, NpuConfig, PassReason};
+use nichrome_lro::{
+    ActiveAck, Config, DropReason, FlushReason, Frame, Npu, NpuConfig, PassReason, ProfileConfig, Rules,
+};
 use nichrome_wire::engine::deliver;
 use nichrome_wire::{Instant, TcpFlags};
 
@@ -26,6 +28,23 @@ fn a_connection_in_a_lull_takes_no_descriptor_until_two_segments_come_near() {
         connections.push(npu.connections());
     }
     assert_eq!(connections, [1, 1, 0, 0, 0, 1, 1]);
+}
+
+#[test]
+fn a_connection_that_was_evicted_after_one_segment_is_in_a_lull() {
+    let config = Config { max_connections: 1, ..Config::default() };
+    for (npu, held) in [
+        (NpuConfig::default(), false),
+        (NpuConfig { rules: Rules::Paper, ..NpuConfig::default() }, true),
+        (NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() }, true),
+    ] {
+        let mut card = Card::new(&config, &ProfileConfig::Npu(npu));
+        card.receive(&data(0, 100)).wait(us(1500));
+        card.receive(&data(0, 100).with(|frame| frame.src_port += 1)).wait(us(1500));
+        card.take();
+        card.receive(&data(100, 100));
+        assert_eq!(card.take_lens().is_empty(), held, "{npu:?}");
+    }
 }
 
 #[test]

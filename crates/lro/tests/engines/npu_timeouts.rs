@@ -98,6 +98,26 @@ fn segments_that_come_further_apart_than_the_ceiling_are_not_held_in_vain() {
 }
 
 #[test]
+fn pauses_between_trains_count_for_the_average_twice_only() {
+    /// What of a train of two segments 10 µs apart, 3 ms behind the last, is handed on 250 µs after it.
+    fn handed_on(card: &mut Card, train: u32) -> Vec<usize> {
+        card.receive(&data(train * 200, 100)).wait(us(10));
+        card.receive(&data(train * 200 + 100, 100)).wait(us(250));
+        let lens = card.take_lens();
+        card.wait(ms(3)).take();
+        lens
+    }
+    let mut safe = Card::npu();
+    let early: Vec<_> = (0..3).map(|train| handed_on(&mut safe, train)).collect();
+    assert_eq!(early, [vec![200], vec![], vec![]], "half of 3 ms is beyond the ceiling");
+    let late: Vec<_> = (3..12).map(|train| handed_on(&mut safe, train)).collect();
+    assert_eq!(late.last(), Some(&vec![200]), "ten intervals of a train are 100 µs");
+    let mut paper = Card::npu_with(NpuConfig { rules: Rules::Paper, ..NpuConfig::default() });
+    let of_paper: Vec<_> = (0..12).map(|train| handed_on(&mut paper, train)).collect();
+    assert_eq!(of_paper.last(), Some(&vec![]), "every interval counts");
+}
+
+#[test]
 fn the_paper_holds_every_segment() {
     let mut card = Card::npu_with(NpuConfig { rules: Rules::Paper, ..NpuConfig::default() });
     for nth in 0..5 {
