@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn numbers_are_within_their_range() {
         for text in ["", "67", "65536", "-1", "+1500", "1500B"] {
-            assert!(text.parse::<Mtu>().unwrap_err().to_string().contains("from 68 to 65535"), "{text}");
+            assert!(text.parse::<Mtu>().unwrap_err().to_string().contains("expected 68 to 65535"), "{text}");
         }
         for text in ["", "0", "16777217", "-1", "+5", "1p"] {
             assert!(text.parse::<Limit>().unwrap_err().to_string().contains("1 to 16777216"), "{text}");

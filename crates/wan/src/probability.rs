@@ -88,7 +88,7 @@ mod tests {
             ["", "%", "1.01", "101%", "-1%", "-0", "1 %", "NaN", "inf", "1e-3", "0.0000000000001", "1%%"]
         {
             let error = text.parse::<Probability>().unwrap_err().to_string();
-            assert!(error.contains("from 0 to 1"), "{error}");
+            assert!(error.contains("expected 0 to 1"), "{error}");
         }
         for fraction in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             assert_eq!(Probability::new(fraction), None);
