@@ -1,4 +1,4 @@
-//! A frame without the payload that follows from its place in a stream: what many frames under way cost in memory.
+//! A frame without its payload, where that is the stream pattern: many frames in flight then take little memory.
 
 use std::borrow::Cow;
 
@@ -13,21 +13,20 @@ const HEADERS: usize = EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN;
 /// Where IPv4's total length is.
 const TOTAL_LENGTH: usize = EthernetHeader::LEN + 2;
 
-/// A frame. One of the streams of [`super::Role`] with [`HEADERS`] bytes of headers takes no allocation; any other is kept as
-/// it is.
+/// A frame. A segment of the pattern with [`HEADERS`] bytes of headers takes no allocation; any other frame is stored whole.
 #[derive(Clone, Debug)]
 pub(crate) struct Compact(Content);
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// Headers, and how far into the pattern the payload begins.
+    /// Headers, and the payload's offset into the pattern.
     Stream { headers: [u8; HEADERS], phase: u8, payload: u16 },
     /// All bytes.
     Bytes(Vec<u8>),
 }
 
 impl Compact {
-    /// The frame's bytes.
+    /// Returns the frame's bytes.
     pub(crate) fn expand(self) -> Vec<u8> {
         match self.0 {
             Content::Bytes(frame) => frame,
@@ -41,7 +40,7 @@ impl Compact {
         }
     }
 
-    /// Bytes of the frame.
+    /// Returns the frame's length in bytes.
     pub(crate) fn len(&self) -> usize {
         match &self.0 {
             Content::Bytes(frame) => frame.len(),
@@ -49,7 +48,7 @@ impl Compact {
         }
     }
 
-    /// The frame with as much of its payload as is kept: enough for who looks at addresses and ports only.
+    /// Returns the frame, without a payload of the pattern: enough to read addresses and ports.
     pub(crate) fn with_kept_payload(&self) -> Cow<'_, [u8]> {
         match &self.0 {
             Content::Bytes(frame) => Cow::Borrowed(frame),
@@ -62,7 +61,7 @@ impl Compact {
         }
     }
 
-    /// The headers, and the bytes behind them that do not follow from the pattern.
+    /// Returns the stored bytes.
     fn kept(&self) -> &[u8] {
         match &self.0 {
             Content::Bytes(frame) => frame,

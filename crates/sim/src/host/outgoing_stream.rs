@@ -1,5 +1,5 @@
-//! The payload and the checksum of segments that TCP has sent. The send buffer holds no bytes of the pattern: its pages are
-//! never written, and a connection that sends costs no more memory than one that does not.
+//! Payload and checksum of the segments that TCP sends. The send buffer never holds the pattern, so its pages are never written
+//! and take no memory.
 
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{EthernetHeader, IpProtocol, Ipv4Header, SeqNumber, TcpFlags, TcpHeader};
@@ -11,16 +11,16 @@ const TCP: usize = EthernetHeader::LEN + Ipv4Header::LEN;
 /// Where the checksum is in the TCP header.
 const CHECKSUM: usize = 16;
 
-/// Whose bytes a connection sends.
+/// The source of a connection's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
-    /// The pattern's.
+    /// The pattern.
     Pattern,
-    /// The world's: they are in the send buffer.
+    /// The send buffer, which the world has written.
     Buffered,
 }
 
-/// A stream on its way out.
+/// An outgoing stream.
 #[derive(Clone, Debug)]
 pub(super) struct OutgoingStream {
     payload: Payload,
@@ -49,7 +49,7 @@ impl OutgoingStream {
         segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// The offset that a sequence number stands for: within 2³¹ of the last one.
+    /// Returns the stream offset of a sequence number, which is within 2³¹ of the last one.
     fn offset(&mut self, seq: SeqNumber) -> u64 {
         let Some((known, at)) = self.known else { return 0 };
         let ahead = i64::from(seq.0.wrapping_sub(known.0) as i32);
@@ -59,7 +59,7 @@ impl OutgoingStream {
     }
 }
 
-/// The pseudo-header's sum; `None` for what is not TCP.
+/// Returns the pseudo-header's sum; `None` if the frame is not TCP.
 fn pseudo_header(frame: &[u8]) -> Option<Sum> {
     let ip = Ipv4Header::new(frame.get(EthernetHeader::LEN..)?)?;
     let len = u32::try_from(frame.len().checked_sub(TCP)?).ok()?;

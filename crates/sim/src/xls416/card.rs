@@ -21,7 +21,7 @@ pub(super) struct Card {
     receivers: Vec<ReceiveThread>,
     /// Receivers with a scheduled visit of the timeout checking thread, and its time.
     looks: Vec<Option<Instant>>,
-    /// The lock of the ring, where all share one.
+    /// The lock of the shared descriptor ring.
     ring_lock: Server,
     send_descriptors: DescriptorRing,
     checker: TimeoutChecker<(usize, Outgoing)>,
@@ -151,7 +151,7 @@ impl Card {
             looks: vec![None; receivers.len()],
             checker: TimeoutChecker::new(receivers.len(), pass, config.queue_operation),
             receivers,
-            // Whoever waits for the lock is a thread: there are never more than threads.
+            // At most as many wait as there are threads.
             ring_lock: Server::new(usize::MAX),
             send_descriptors: DescriptorRing::new(config.send_descriptors),
             dma: Dma::new(config.dma),
@@ -351,7 +351,7 @@ impl Card {
         }
     }
 
-    /// How long a descriptor takes a thread, the wait for the lock included.
+    /// Returns the time of a descriptor, the wait for the lock included.
     fn descriptor_time(&mut self, now: Instant) -> u64 {
         let nanos = self.config.descriptor_time;
         match self.config.rings {
@@ -360,7 +360,7 @@ impl Card {
         }
     }
 
-    /// When a receiver has done what takes its core so long, beside its job; at once where it takes none.
+    /// Occupies a receiver's core beside its job; returns when that ends, `now` for 0 ns.
     fn after_work(&mut self, place: usize, nanos: u64, now: Instant) -> Instant {
         if nanos == 0 { now } else { self.cores.work(receiver(place), nanos, now) }
     }

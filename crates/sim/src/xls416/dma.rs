@@ -20,7 +20,7 @@ pub(super) struct Extent {
     pub(super) direction: Direction,
     /// The length in bytes.
     pub(super) bytes: u64,
-    /// Places in the card's memory that hold them: a segment each, at least 1.
+    /// Segments in the card's memory that hold them, at least 1.
     pub(super) pieces: u64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Extent {
 pub(super) struct DmaConfig {
     /// Start-up time of a transfer, in nanoseconds.
     pub(super) start: u64,
-    /// Nanoseconds for each piece but the first.
+    /// Nanoseconds per piece after the first.
     pub(super) piece: u64,
     /// The bus to the host's memory.
     pub(super) pcie: PcieConfig,

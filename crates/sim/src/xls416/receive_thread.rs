@@ -42,7 +42,7 @@ pub(super) struct Outgoing {
     pub(super) packet: Packet<Vec<u8>>,
     /// ACK frames for the wire.
     pub(super) acks: Vec<Vec<u8>>,
-    /// The job that ended it.
+    /// The job that produced it.
     pub(super) made_by: JobKind,
 }
 
