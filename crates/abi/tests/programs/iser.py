@@ -12,8 +12,6 @@ URL = f"iser://{SERVER}:{PORT}/{TARGET}/1"
 PROGRAMS = [
     ["iscsi-inq", "-i", INITIATOR, URL],
     ["iscsi-readcapacity16", "-i", INITIATOR, URL],
-    ["iscsi-test-cu", "-i", INITIATOR, "-d", "--test=SCSI.Read10.Simple", URL],
-    ["iscsi-test-cu", "-i", INITIATOR, "-d", "--test=SCSI.Write10.Simple", URL],
 ]
 
 

@@ -38,7 +38,7 @@ const ISER: Application = Application {
     name: "tgt with libiscsi 1.19.0",
     version: "1:1.0.85",
     package: "tgt",
-    operations: "iSER: `iscsi-inq`, `iscsi-readcapacity16`; `iscsi-test-cu`: READ(10) and WRITE(10)",
+    operations: "iSER: `iscsi-inq`, `iscsi-readcapacity16`",
     transport: "connection manager; RC",
 };
 
