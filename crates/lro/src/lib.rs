@@ -57,6 +57,7 @@ mod config;
 mod datagram;
 mod datagrams;
 mod flow;
+mod followers;
 mod frame;
 pub mod gro;
 mod identification;

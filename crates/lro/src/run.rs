@@ -5,6 +5,7 @@ use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
+use crate::followers::Followers;
 use crate::frame::Frame;
 use crate::identification::Identification;
 use crate::latest::Latest;
@@ -602,59 +603,5 @@ impl<B> Recycle for Run<B> {
     fn clear(&mut self) {
         self.first = None;
         self.followers.clear();
-    }
-}
-
-/// The frames after the first, in places that are there already: a vector would be asked each time whether it has to grow, by a
-/// call that moves the frame through memory.
-struct Followers<B> {
-    places: Vec<Option<Frame<B>>>,
-    len: usize,
-}
-
-impl<B> Followers<B> {
-    fn with_room(frames: usize) -> Self {
-        Self { places: (0..frames).map(|_| None).collect(), len: 0 }
-    }
-
-    /// Adds a frame, if there is one.
-    #[inline(always)]
-    fn add(&mut self, frame: Option<Frame<B>>) {
-        match self.places.get_mut(self.len) {
-            // None was there: forgetting it saves the test for that.
-            Some(place) => mem::forget(mem::replace(place, frame)),
-            None => self.add_beyond_room(frame),
-        }
-        self.len += 1;
-    }
-
-    /// Adds the first `count` of these frames.
-    #[inline]
-    fn extend(&mut self, frames: &mut IntoIter<Frame<B>>, count: usize) {
-        let end = self.len + count;
-        match self.places.get_mut(self.len..end) {
-            Some(places) => {
-                for (place, frame) in places.iter_mut().zip(frames) {
-                    mem::forget(place.replace(frame));
-                }
-                self.len = end;
-            }
-            None => frames.take(count).for_each(|frame| self.add(Some(frame))),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_beyond_room(&mut self, frame: Option<Frame<B>>) {
-        self.places.push(frame);
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Frame<B>> {
-        self.places.iter().take(self.len).flatten()
-    }
-
-    fn clear(&mut self) {
-        self.places.iter_mut().take(self.len).for_each(|place| *place = None);
-        self.len = 0;
     }
 }

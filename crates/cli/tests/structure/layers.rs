@@ -204,6 +204,7 @@ const LRO: Layers = &[
     &[
         "ack_frame.rs",
         "datagram.rs",
+        "followers.rs",
         "mask.rs",
         "network.rs",
         "parse.rs",

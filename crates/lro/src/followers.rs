@@ -1,0 +1,65 @@
+//! The frames of an aggregate after the first.
+//!
+//! They are stored in places that exist already. A push to a vector would first test whether it must grow, with a call that moves the
+//! frame through memory.
+
+use std::mem;
+use std::vec::IntoIter;
+
+use crate::frame::Frame;
+
+/// The frames after the first.
+pub(crate) struct Followers<B> {
+    places: Vec<Option<Frame<B>>>,
+    len: usize,
+}
+
+impl<B> Followers<B> {
+    /// Reserves places for this number of frames.
+    pub(crate) fn with_room(frames: usize) -> Self {
+        Self { places: (0..frames).map(|_| None).collect(), len: 0 }
+    }
+
+    /// Adds a frame, if there is one.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, frame: Option<Frame<B>>) {
+        match self.places.get_mut(self.len) {
+            // The place holds None: forgetting it saves a test and a drop.
+            Some(place) => mem::forget(mem::replace(place, frame)),
+            None => self.add_beyond_room(frame),
+        }
+        self.len += 1;
+    }
+
+    /// Adds the first `count` of these frames.
+    #[inline]
+    pub(crate) fn extend(&mut self, frames: &mut IntoIter<Frame<B>>, count: usize) {
+        let end = self.len + count;
+        match self.places.get_mut(self.len..end) {
+            Some(places) => {
+                for (place, frame) in places.iter_mut().zip(frames) {
+                    mem::forget(place.replace(frame));
+                }
+                self.len = end;
+            }
+            None => frames.take(count).for_each(|frame| self.add(Some(frame))),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_beyond_room(&mut self, frame: Option<Frame<B>>) {
+        self.places.push(frame);
+    }
+
+    /// Returns the frames in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Frame<B>> {
+        self.places.iter().take(self.len).flatten()
+    }
+
+    /// Drops all frames; the places stay.
+    pub(crate) fn clear(&mut self) {
+        self.places.iter_mut().take(self.len).for_each(|place| *place = None);
+        self.len = 0;
+    }
+}
